@@ -1,0 +1,60 @@
+//! Clocks, read without an allocation, and a sleep to an absolute time.
+
+use rustix::thread::{ClockId, clock_nanosleep_absolute};
+use rustix::time::{Timespec, clock_gettime};
+
+const NS: u64 = 1_000_000_000;
+
+/// The monotonic clock, in nanoseconds since an unnamed start. It stands still while the machine sleeps.
+pub fn monotonic_ns() -> u64 {
+    to_ns(clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+/// The wall clock, in nanoseconds since 1970 UTC; 0 before that.
+pub fn realtime_ns() -> u64 {
+    to_ns(clock_gettime(rustix::time::ClockId::Realtime))
+}
+
+/// CPU time that the calling process has used in all its threads, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    to_ns(clock_gettime(rustix::time::ClockId::ProcessCPUTime))
+}
+
+/// Sleeps until the monotonic clock reads `deadline_ns`, signals notwithstanding. Returns at once if it has passed.
+pub fn sleep_until_ns(deadline_ns: u64) {
+    let deadline = Timespec {
+        // 2^63 ns are 292 years: the quotient always fits.
+        tv_sec: (deadline_ns / NS).cast_signed(),
+        tv_nsec: (deadline_ns % NS).cast_signed(),
+    };
+    while clock_nanosleep_absolute(ClockId::Monotonic, &deadline) == Err(rustix::io::Errno::INTR) {}
+}
+
+fn to_ns(time: Timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let ns = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(NS).saturating_add(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_never_ends_early() {
+        let deadline_ns = monotonic_ns() + 2_000_000;
+        sleep_until_ns(deadline_ns);
+        assert!(monotonic_ns() >= deadline_ns);
+        sleep_until_ns(0);
+    }
+
+    #[test]
+    fn work_uses_cpu_time() {
+        let before_ns = process_cpu_ns();
+        let mut sum = 0_u64;
+        while process_cpu_ns() == before_ns {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(realtime_ns() > 1_700_000_000 * NS);
+    }
+}

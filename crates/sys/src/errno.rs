@@ -1,0 +1,144 @@
+//! Error numbers by their names: a capture stores `EACCES`, not 13, so that it reads the same on every architecture.
+
+use std::fmt;
+
+/// An error number of the running kernel's architecture, as `errno(3)` names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Errno(i32);
+
+macro_rules! errnos {
+    ($($name:ident = $meaning:literal),* $(,)?) => {
+        impl Errno {
+            $(#[doc = $meaning] pub const $name: Errno = Errno(rustix::io::Errno::$name.raw_os_error());)*
+        }
+        const NAMES: &[(Errno, &str, &str)] = &[$((Errno::$name, concat!("E", stringify!($name)), $meaning)),*];
+    };
+}
+
+errnos! {
+    PERM = "operation not permitted",
+    NOENT = "no such file or directory",
+    INTR = "interrupted system call",
+    IO = "input/output error",
+    NXIO = "no such device or address",
+    BADF = "bad file descriptor",
+    AGAIN = "resource temporarily unavailable",
+    NOMEM = "out of memory",
+    ACCESS = "permission denied",
+    BUSY = "device or resource busy",
+    EXIST = "file exists",
+    XDEV = "invalid cross-device link",
+    NODEV = "no such device",
+    NOTDIR = "not a directory",
+    ISDIR = "is a directory",
+    INVAL = "invalid argument",
+    MFILE = "too many open files",
+    NOTTY = "inappropriate ioctl for device",
+    FBIG = "file too large",
+    NOSPC = "no space left on device",
+    ROFS = "read-only file system",
+    RANGE = "numerical result out of range",
+    NAMETOOLONG = "file name too long",
+    NOSYS = "function not implemented",
+    LOOP = "too many levels of symbolic links",
+    NODATA = "no data available",
+    OVERFLOW = "value too large for defined data type",
+    OPNOTSUPP = "operation not supported",
+    TIMEDOUT = "connection timed out",
+    STALE = "stale file handle",
+}
+
+/// The kernel's spelling differs from rustix' for one name; captures use the kernel's.
+const EACCES: &str = "EACCES";
+
+impl Errno {
+    /// The number as the system call returned it.
+    pub fn from_raw(raw: i32) -> Errno {
+        Errno(raw)
+    }
+
+    /// The number, for messages and JSON.
+    pub fn raw(self) -> i32 {
+        self.0
+    }
+
+    /// Reads `EACCES` or `E524`, as [`fmt::Debug`] writes it.
+    pub fn parse(name: &str) -> Option<Errno> {
+        if name == EACCES {
+            return Some(Errno::ACCESS);
+        }
+        if let Some((errno, ..)) = NAMES.iter().find(|(_, known, _)| *known == name) {
+            return Some(*errno);
+        }
+        let digits = name.strip_prefix('E')?;
+        let raw = digits.parse::<i32>().ok()?;
+        (1..=4095).contains(&raw).then_some(Errno(raw))
+    }
+
+    /// `permission denied`, in lower case, for the end of a sentence.
+    pub fn meaning(self) -> &'static str {
+        NAMES.iter().find(|(errno, ..)| *errno == self).map_or("unnamed error", |(_, _, meaning)| meaning)
+    }
+
+    /// Whether it says that this user may not, as against that the thing is not there.
+    pub fn is_denial(self) -> bool {
+        self == Errno::PERM || self == Errno::ACCESS
+    }
+
+    /// Whether it says that the thing is not there.
+    pub fn is_absence(self) -> bool {
+        [Errno::NOENT, Errno::NODEV, Errno::NXIO, Errno::NOTDIR].contains(&self)
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match NAMES.iter().find(|(errno, ..)| errno == self) {
+            Some((Errno::ACCESS, ..)) => f.write_str(EACCES),
+            Some((_, name, _)) => f.write_str(name),
+            None => write!(f, "E{}", self.0),
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({self:?})", self.meaning())
+    }
+}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Errno {
+        Errno(errno.raw_os_error())
+    }
+}
+
+impl From<&std::io::Error> for Errno {
+    fn from(error: &std::io::Error) -> Errno {
+        // An error without a number comes from std's own checks (a NUL in a path); the kernel would have said EINVAL.
+        error.raw_os_error().map_or(Errno::INVAL, Errno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_a_round_trip() {
+        for raw in 1..600 {
+            let errno = Errno::from_raw(raw);
+            assert_eq!(Errno::parse(&format!("{errno:?}")), Some(errno), "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn spelling_is_the_kernels() {
+        assert_eq!(format!("{:?}", Errno::from_raw(13)), "EACCES");
+        assert_eq!(format!("{}", Errno::from_raw(13)), "permission denied (EACCES)");
+        assert_eq!(format!("{:?}", Errno::from_raw(524)), "E524");
+        for bad in ["", "E", "ENOTHING", "E0", "E-5", "E99999999999", "enoent"] {
+            assert_eq!(Errno::parse(bad), None, "{bad}");
+        }
+    }
+}

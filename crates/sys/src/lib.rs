@@ -1,0 +1,26 @@
+//! The kernel's door: everything evenkeel reads of a host, writes to it, or asks of its clocks and scheduler goes through here.
+//!
+//! [`Root`] reads, from one of three sources behind one type: the live machine, a mounted root such as `/host`, or a
+//! captured machine held in memory. It remembers every look, refusals included, so that a capture is no more than
+//! "probe, then print what was seen". [`Hand`] writes, and can be had only from a live or a captured root.
+//!
+//! This crate is the one home of `unsafe` (beside the C interface of the runtime library); every block says why it is sound.
+
+mod capture;
+pub mod clock;
+mod cpuset;
+mod errno;
+mod ethtool;
+mod hand;
+mod mounted;
+mod pretend;
+pub mod process;
+mod pseudo;
+mod root;
+pub mod thread;
+
+pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
+pub use cpuset::{CpuSet, MAX_CPUS};
+pub use errno::Errno;
+pub use hand::{Hand, HeldLatency, NoHand, WriteError};
+pub use root::{MAX_LOOK_BYTES, Refusal, Root, RootError, RootKind, Why};

@@ -1,0 +1,246 @@
+//! A captured kernel's answer to a write: what the file reads afterwards, what else changes with it, and what is refused,
+//! so that apply, verify, half-way failure and revert can be tested without root and on machines we do not have.
+//!
+//! Each rule follows the kernel function named beside it. A file without a rule is refused with `EACCES`, as a file
+//! without a write method is: a pretence that accepted everything would hide a wrong path.
+
+use crate::capture::Capture;
+use crate::cpuset::CpuSet;
+use crate::errno::Errno;
+use crate::root::Why;
+
+const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
+const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/";
+const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
+
+/// The lowest `rmem_max` that the kernel takes: `SOCK_MIN_RCVBUF` on 64-bit machines (`net/core/sock.h`).
+const MIN_RCVBUF: i64 = 2304;
+
+pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<(), Errno> {
+    if let Some(errno) = capture.write_refusals.get(path) {
+        return Err(*errno);
+    }
+    let before = match capture.text(path) {
+        Ok(text) => text,
+        Err(Why::Errno(errno)) => return Err(errno),
+        Err(Why::NotCaptured) => return Err(Errno::NOENT),
+    };
+    let value = value.trim();
+    let after = if let Some(word) = path.strip_prefix(THP) {
+        let after = choose_word(&before, value)?;
+        if word == "enabled" {
+            recompute_min_free(capture, value);
+        }
+        after
+    } else if path.starts_with(CLOCKSOURCE) {
+        clocksource(capture, path, &before, value)?
+    } else if path.starts_with("/proc/irq/") {
+        return irq_affinity(capture, path, value);
+    } else if path.ends_with("/rps_cpus") || path.ends_with("/xps_cpus") {
+        cpu_mask(&before, value)?
+    } else if path.starts_with("/sys/module/") {
+        // param_set_uint and its like (kernel/params.c): a plain number, kept as it is written.
+        let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
+        format!("{number}\n")
+    } else if let Some(key) = path.strip_prefix("/proc/sys/") {
+        sysctl(capture, key, &before, value)?
+    } else {
+        return Err(Errno::ACCESS);
+    };
+    capture.saw_text(path, Ok(after));
+    Ok(())
+}
+
+/// `always [madvise] never`: the brackets move; a word that is not offered is EINVAL (`mm/huge_memory.c`).
+fn choose_word(before: &str, value: &str) -> Result<String, Errno> {
+    let words: Vec<&str> = before.split_whitespace().map(|word| word.trim_matches(['[', ']'])).collect();
+    if !words.contains(&value) {
+        return Err(Errno::INVAL);
+    }
+    let marked = words.iter().map(|word| if *word == value { format!("[{word}]") } else { (*word).to_owned() });
+    Ok(marked.collect::<Vec<_>>().join(" ") + "\n")
+}
+
+/// Starting and stopping khugepaged recomputes `vm.min_free_kbytes` (`set_recommended_min_free_kbytes` in
+/// `mm/khugepaged.c`, `calculate_min_free_kbytes` in `mm/page_alloc.c`). The sum is for 4 KiB pages and 2 MiB huge pages.
+fn recompute_min_free(capture: &mut Capture, word: &str) {
+    let Some(total_kb) = capture.text("/proc/meminfo").ok().as_deref().and_then(mem_total_kb) else {
+        return;
+    };
+    let floor = (total_kb * 16).isqrt().clamp(128, 262_144);
+    // Three zones (DMA, DMA32, Normal) from 4 GiB on; two pageblocks a zone, and three by three for fragmentation.
+    let zones = if total_kb > (4 << 20) { 3 } else { 2 };
+    let recommended_kb = (512 * zones * 2 + 512 * zones * 9) * 4;
+    let kb = if word == "never" { floor } else { floor.max(recommended_kb.min(total_kb / 20)) };
+    if capture.text(MIN_FREE).is_ok() {
+        capture.saw_text(MIN_FREE, Ok(format!("{kb}\n")));
+    }
+}
+
+fn mem_total_kb(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+/// A name that is not offered is taken without an error and changes nothing (`current_clocksource_store` in
+/// `kernel/time/clocksource.c`): only reading back tells.
+fn clocksource(capture: &Capture, path: &str, before: &str, value: &str) -> Result<String, Errno> {
+    if !path.ends_with("/current_clocksource") {
+        return Err(Errno::ACCESS);
+    }
+    let available = capture.text(&format!("{CLOCKSOURCE}available_clocksource")).unwrap_or_default();
+    let offered = available.split_whitespace().any(|name| name == value);
+    Ok(if offered { format!("{value}\n") } else { before.to_owned() })
+}
+
+/// Both forms and the effective list change together; an empty or offline set is EINVAL (`kernel/irq/proc.c`).
+fn irq_affinity(capture: &mut Capture, path: &str, value: &str) -> Result<(), Errno> {
+    let (irq_dir, file) = path.rsplit_once('/').ok_or(Errno::ACCESS)?;
+    let cpus = match file {
+        "smp_affinity" => CpuSet::parse_mask(value),
+        "smp_affinity_list" => CpuSet::parse_list(value),
+        _ => return Err(Errno::ACCESS),
+    }
+    .ok_or(Errno::INVAL)?;
+    let online = capture.text("/sys/devices/system/cpu/online").ok().and_then(|text| CpuSet::parse_list(&text));
+    let usable = online.map_or_else(|| cpus.clone(), |online| cpus.and(&online));
+    let Some(first) = usable.first() else { return Err(Errno::INVAL) };
+    let set = |capture: &mut Capture, name: &str, text: String| {
+        let path = format!("{irq_dir}/{name}");
+        if capture.text(&path).is_ok() {
+            capture.saw_text(&path, Ok(text + "\n"));
+        }
+    };
+    let width = mask_width(&capture.text(&format!("{irq_dir}/smp_affinity")).unwrap_or_default());
+    set(capture, "smp_affinity", cpus.to_mask(width));
+    set(capture, "smp_affinity_list", cpus.to_string());
+    // One CPU serves an MSI-X interrupt, whatever the mask allows: the lowest, when nothing else decides.
+    set(capture, "effective_affinity_list", first.to_string());
+    set(capture, "effective_affinity", CpuSet::from_iter([first]).to_mask(width));
+    Ok(())
+}
+
+/// `bitmap_parse`: hexadecimal groups of up to eight digits (`net/core/net-sysfs.c` for RPS and XPS).
+fn cpu_mask(before: &str, value: &str) -> Result<String, Errno> {
+    let cpus = CpuSet::parse_mask(value).ok_or(Errno::INVAL)?;
+    Ok(cpus.to_mask(mask_width(before)) + "\n")
+}
+
+/// How many CPUs the kernel's masks are wide, told from one that it printed.
+fn mask_width(mask: &str) -> usize {
+    mask.trim().chars().filter(|digit| *digit != ',').count() * 4
+}
+
+/// `proc_dointvec_minmax` (`kernel/sysctl.c`): one number, EINVAL outside its range or where it is none.
+fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<String, Errno> {
+    if before.split_whitespace().count() != 1 {
+        return Err(Errno::ACCESS);
+    }
+    let number: i64 = value.parse().map_err(|_| Errno::INVAL)?;
+    let range = match key {
+        // The upper bound rose from 100 to 200 in Linux 5.8.
+        "vm/swappiness" if is_older_than(capture, 5, 8) => 0..=100,
+        "vm/swappiness" => 0..=200,
+        "net/core/rmem_max" => MIN_RCVBUF..=i64::from(i32::MAX),
+        "net/core/busy_poll" | "net/core/busy_read" | "vm/min_free_kbytes" => 0..=i64::from(i32::MAX),
+        _ => i64::from(i32::MIN)..=i64::from(i32::MAX),
+    };
+    if range.contains(&number) { Ok(format!("{number}\n")) } else { Err(Errno::INVAL) }
+}
+
+fn is_older_than(capture: &Capture, major: u32, minor: u32) -> bool {
+    let release = capture.text("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map(|part| part.trim().parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version != (0, 0) && version < (major, minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Root;
+
+    const HOST: &str = "evenkeel-capture 1
+/proc/sys/kernel/osrelease = 6.1.0-13-cloud-amd64
+/proc/meminfo =
+| MemTotal:       24582928 kB
+| MemFree:        23000000 kB
+/proc/sys/vm/min_free_kbytes = 67584
+/proc/sys/vm/swappiness = 60
+/proc/sys/net/core/rmem_max = 212992
+/proc/sys/net/ipv4/udp_mem = 1 2 3
+/proc/sys/vm/panic_on_oom ! EACCES
+/sys/kernel/mm/transparent_hugepage/enabled = always [madvise] never
+/sys/devices/system/clocksource/clocksource0/available_clocksource = tsc hpet acpi_pm
+/sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
+/sys/devices/system/cpu/online = 0-35
+/sys/class/net/eth0/queues/rx-0/rps_cpus = 0,00000000
+/sys/module/haltpoll/parameters/guest_halt_poll_ns = 0
+/proc/irq/25/smp_affinity = f,ffffffff
+/proc/irq/25/smp_affinity_list = 0-35
+/proc/irq/25/effective_affinity_list = 7
+/proc/irq/26/smp_affinity = f,ffffffff
+/proc/irq/26/smp_affinity !write EIO
+/proc/version = Linux
+end
+";
+
+    #[test]
+    fn the_kernel_answers_as_it_would() {
+        let table: &[(&str, &str, Result<&str, Errno>)] = &[
+            ("/proc/sys/vm/swappiness", "10", Ok("10\n")),
+            ("/proc/sys/vm/swappiness", "200", Ok("200\n")),
+            ("/proc/sys/vm/swappiness", "201", Err(Errno::INVAL)),
+            ("/proc/sys/vm/swappiness", "ten", Err(Errno::INVAL)),
+            ("/proc/sys/net/core/rmem_max", "100", Err(Errno::INVAL)),
+            ("/proc/sys/net/core/rmem_max", "4194304", Ok("4194304\n")),
+            ("/proc/sys/net/ipv4/udp_mem", "1", Err(Errno::ACCESS)),
+            ("/proc/sys/vm/panic_on_oom", "1", Err(Errno::ACCESS)),
+            ("/proc/sys/vm/nothing", "1", Err(Errno::NOENT)),
+            ("/proc/version", "x", Err(Errno::ACCESS)),
+            ("/sys/kernel/mm/transparent_hugepage/enabled", "never", Ok("always madvise [never]\n")),
+            ("/sys/kernel/mm/transparent_hugepage/enabled", "sometimes", Err(Errno::INVAL)),
+            ("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", Ok("hpet\n")),
+            ("/sys/devices/system/clocksource/clocksource0/current_clocksource", "xen", Ok("tsc\n")),
+            ("/sys/devices/system/clocksource/clocksource0/available_clocksource", "xen", Err(Errno::ACCESS)),
+            ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "f00000001", Ok("f,00000001\n")),
+            ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "x", Err(Errno::INVAL)),
+            ("/sys/module/haltpoll/parameters/guest_halt_poll_ns", "200000", Ok("200000\n")),
+            ("/sys/module/haltpoll/parameters/guest_halt_poll_ns", "-1", Err(Errno::INVAL)),
+            ("/proc/irq/25/smp_affinity", "8,00000000", Ok("8,00000000\n")),
+            ("/proc/irq/25/smp_affinity", "0", Err(Errno::INVAL)),
+            ("/proc/irq/25/smp_affinity_list", "40-41", Err(Errno::INVAL)),
+            ("/proc/irq/25/effective_affinity_list", "1", Err(Errno::ACCESS)),
+            ("/proc/irq/26/smp_affinity", "1", Err(Errno::IO)),
+        ];
+        for (path, value, expected) in table {
+            let root = Root::captured(Capture::parse(HOST).unwrap());
+            let outcome = root.hand().unwrap().write(path, value).map_err(|error| error.errno);
+            let read_back = outcome.map(|()| root.text(path).unwrap());
+            assert_eq!(read_back, expected.map(str::to_owned), "{value} to {path}");
+        }
+    }
+
+    #[test]
+    fn what_changes_along_with_it_changes() {
+        let root = Root::captured(Capture::parse(HOST).unwrap());
+        let hand = root.hand().unwrap();
+        let text = |path| root.text(path).unwrap();
+        hand.write("/sys/kernel/mm/transparent_hugepage/enabled", "never").unwrap();
+        assert_eq!(text("/proc/sys/vm/min_free_kbytes"), "19832\n", "as seen on a 6.18 guest of this size");
+        hand.write("/sys/kernel/mm/transparent_hugepage/enabled", "madvise").unwrap();
+        assert_eq!(text("/proc/sys/vm/min_free_kbytes"), "67584\n");
+        hand.write("/proc/irq/25/smp_affinity_list", "33,2-3").unwrap();
+        assert_eq!(text("/proc/irq/25/smp_affinity"), "2,0000000c\n");
+        assert_eq!(text("/proc/irq/25/smp_affinity_list"), "2-3,33\n");
+        assert_eq!(text("/proc/irq/25/effective_affinity_list"), "2\n");
+    }
+
+    #[test]
+    fn swappiness_had_a_lower_bound_before_5_8() {
+        let old = HOST.replace("6.1.0-13-cloud-amd64", "4.4.0-1128-aws");
+        let hand = Root::captured(Capture::parse(&old).unwrap()).hand().unwrap();
+        assert!(hand.write("/proc/sys/vm/swappiness", "100").is_ok());
+        assert_eq!(hand.write("/proc/sys/vm/swappiness", "101").unwrap_err().errno, Errno::INVAL);
+    }
+}

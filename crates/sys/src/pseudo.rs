@@ -1,0 +1,68 @@
+//! What is no file, under paths that begin with `@`, so that it enters the same capture as the files do.
+
+use crate::errno::Errno;
+use crate::ethtool;
+
+/// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/drvinfo`.
+pub(crate) fn text(path: &str) -> Result<String, Errno> {
+    let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some("uname"), None, ..) => Ok(uname()),
+        (Some("cpuid"), Some(leaf), None, _) => cpuid(u32::from_str_radix(leaf, 16).map_err(|_| Errno::INVAL)?),
+        (Some("ethtool"), Some(interface), Some("drvinfo"), None) => ethtool::driver_info(interface),
+        _ => Err(Errno::NOENT),
+    }
+}
+
+fn uname() -> String {
+    let uname = rustix::system::uname();
+    let part = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    format!("sysname={}\nrelease={}\nmachine={}\n", part(uname.sysname()), part(uname.release()), part(uname.machine()))
+}
+
+/// The four registers, `eax ebx ecx edx`, each as eight hexadecimal digits.
+#[cfg(target_arch = "x86_64")]
+fn cpuid(leaf: u32) -> Result<String, Errno> {
+    use std::arch::x86_64::__cpuid;
+    // Leaf 0 tells the highest basic leaf; the hypervisor's range has its own, told by its first leaf.
+    let range = leaf & 0xffff_0000;
+    if leaf > range && leaf > __cpuid(range).eax {
+        return Err(Errno::NOENT);
+    }
+    let registers = __cpuid(leaf);
+    Ok(format!("{:08x} {:08x} {:08x} {:08x}\n", registers.eax, registers.ebx, registers.ecx, registers.edx))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn cpuid(_leaf: u32) -> Result<String, Errno> {
+    Err(Errno::NOENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_pseudo_paths_are_absent() {
+        for path in ["@", "@nothing", "@uname/x", "@ethtool/lo", "@ethtool/lo/drvinfo/x", "@cpuid"] {
+            assert_eq!(text(path), Err(Errno::NOENT), "{path}");
+        }
+        assert_eq!(text("@cpuid/xyz"), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn uname_agrees_with_proc() {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert!(text("@uname").unwrap().contains(&format!("release={release}")));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_vendor_agrees_with_cpuinfo() {
+        let registers = text("@cpuid/0").unwrap();
+        let words: Vec<u32> = registers.split_whitespace().map(|word| u32::from_str_radix(word, 16).unwrap()).collect();
+        let vendor: Vec<u8> = [words[1], words[3], words[2]].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        assert!(cpuinfo.contains(std::str::from_utf8(&vendor).unwrap()));
+    }
+}

@@ -1,0 +1,75 @@
+//! What a thread may set of itself without rights: its CPUs and its timer slack.
+
+use std::num::NonZeroU64;
+
+use crate::cpuset::CpuSet;
+use crate::errno::Errno;
+
+/// The CPUs that the calling thread may run on.
+///
+/// # Errors
+/// What the kernel said: `EINVAL` with more than 1,024 CPUs.
+pub fn affinity() -> Result<CpuSet, Errno> {
+    let set = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// Lets the calling thread run on `cpus` only.
+///
+/// # Errors
+/// `EINVAL` if none of them is online and allowed by the thread's cpuset, or if one is 1,024 or more.
+pub fn set_affinity(cpus: &CpuSet) -> Result<(), Errno> {
+    Ok(rustix::thread::sched_setaffinity(None, &kernel_set(cpus)?)?)
+}
+
+/// The set as the system call takes it.
+pub(crate) fn kernel_set(cpus: &CpuSet) -> Result<rustix::thread::CpuSet, Errno> {
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus.iter() {
+        if cpu >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(Errno::INVAL);
+        }
+        set.set(cpu);
+    }
+    Ok(set)
+}
+
+/// How much later than asked the kernel may end a sleep of the calling thread, in nanoseconds (`PR_GET_TIMERSLACK`).
+///
+/// # Errors
+/// What the kernel said.
+pub fn timer_slack_ns() -> Result<u64, Errno> {
+    Ok(rustix::thread::current_timer_slack()?)
+}
+
+/// Sets the calling thread's timer slack; `None` gives it the default it was started with (`PR_SET_TIMERSLACK`).
+///
+/// # Errors
+/// What the kernel said.
+pub fn set_timer_slack_ns(ns: Option<NonZeroU64>) -> Result<(), Errno> {
+    Ok(rustix::thread::set_current_timer_slack(ns)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_thread_end_with_it() {
+        let set = std::thread::spawn(|| {
+            let first: CpuSet = affinity().unwrap().first().into_iter().collect();
+            set_affinity(&first).unwrap();
+            assert_eq!(affinity().unwrap(), first);
+            set_timer_slack_ns(NonZeroU64::new(1)).unwrap();
+            timer_slack_ns().unwrap()
+        });
+        assert_eq!(set.join().unwrap(), 1);
+        assert_ne!(timer_slack_ns().unwrap(), 1);
+    }
+
+    #[test]
+    fn an_impossible_set_is_refused() {
+        assert_eq!(set_affinity(&CpuSet::default()), Err(Errno::INVAL));
+        assert_eq!(set_affinity(&CpuSet::from_iter([5000])), Err(Errno::INVAL));
+    }
+}
