@@ -1,0 +1,38 @@
+//! What can be wrong with the data or the options of a comparison. Each reads on after "failed to compare:".
+
+use crate::compare::{MAX_PAIRS, VALUE_RANGE};
+
+/// Why [`compare`](crate::compare) gave no answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StatsError {
+    /// There was nothing to compare.
+    #[error("no pairs were measured")]
+    NoPairs,
+    /// More pairs than [`MAX_PAIRS`].
+    #[error("{pairs} pairs are more than the {MAX_PAIRS} that one comparison takes")]
+    TooManyPairs {
+        /// How many pairs were given.
+        pairs: usize,
+    },
+    /// A window's number has no ratio to another: it is zero, negative, infinite, not a number, or beyond all measure.
+    #[error(
+        "{arm} of pair {pair} is {value:?}, not a number from {:e} to {:e}",
+        VALUE_RANGE.start(),
+        VALUE_RANGE.end()
+    )]
+    Value {
+        /// Index of the pair, from 0.
+        pair: usize,
+        /// Name of the arm: `a` or `b`.
+        arm: char,
+        /// The number as given.
+        value: f64,
+    },
+    /// [`Options::confidence`](crate::Options::confidence) is not strictly between 0 and 1.
+    #[error("a confidence of {0} is not between 0 and 1 (0.95 is usual)")]
+    Confidence(f64),
+    /// [`Options::smallest_effect_ratio`](crate::Options::smallest_effect_ratio) is negative, infinite or not a number.
+    #[error("a smallest effect of {0} is not a share of 0 or more (0.05 is 5 %)")]
+    SmallestEffect(f64),
+}
