@@ -1,0 +1,152 @@
+//! The client's side of the handshake: from an address to a joined player, in bounded time.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::clock::now_ns;
+use crate::server::is_quiet;
+use crate::wire::{FromClient, FromServer, MAX_DATAGRAM_BYTES};
+
+/// How long an answer may take before the handshake begins again.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// A player that has joined.
+#[derive(Debug)]
+pub struct Joined {
+    /// Connected to the server; blocking, with a read timeout of 100 ms.
+    pub socket: UdpSocket,
+    /// Goes with every input and ping.
+    pub session: u64,
+    /// The player's number.
+    pub player: u8,
+    /// The server's tick rate.
+    pub tick_hz: u16,
+}
+
+/// Why a player could not join.
+#[derive(Debug, Error)]
+pub enum JoinError {
+    /// The socket could not be made.
+    #[error("open a socket to {server}: {source}")]
+    Socket {
+        /// The server.
+        server: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Nothing useful came back in time.
+    #[error("join {0}: no answer in time")]
+    NoAnswer(SocketAddr),
+    /// The server had no room up to the end.
+    #[error("join {0}: the server is full")]
+    Full(SocketAddr),
+}
+
+/// Joins `server`, trying again until `deadline_ns` of `CLOCK_MONOTONIC`.
+pub fn join(server: SocketAddr, deadline_ns: u64) -> Result<Joined, JoinError> {
+    let socket = open(server).map_err(|source| JoinError::Socket { server, source })?;
+    let mut full = false;
+    while now_ns() < deadline_ns {
+        match attempt(&socket) {
+            Some(Reply::Welcome { session, player, tick_hz }) => {
+                return Ok(Joined { socket, session, player, tick_hz });
+            }
+            Some(Reply::Full) => {
+                full = true;
+                std::thread::sleep(ROUND);
+            }
+            Some(Reply::Challenge { .. }) | None => {}
+        }
+    }
+    Err(if full { JoinError::Full(server) } else { JoinError::NoAnswer(server) })
+}
+
+fn open(server: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(ROUND))?;
+    Ok(socket)
+}
+
+/// One handshake from the start. A nonce of its own makes answers to an earlier attempt easy to tell apart.
+fn attempt(socket: &UdpSocket) -> Option<Reply> {
+    let nonce = RandomState::new().hash_one(now_ns());
+    match ask(socket, FromClient::Hello { nonce }, nonce)? {
+        Reply::Challenge { cookie } => {
+            let join = FromClient::Join { nonce, cookie };
+            // A lost welcome would leave this address held under this nonce, so the join is what is sent again.
+            (0..3).find_map(|_| ask(socket, join, nonce))
+        }
+        other => Some(other),
+    }
+}
+
+enum Reply {
+    Challenge { cookie: u64 },
+    Welcome { session: u64, player: u8, tick_hz: u16 },
+    Full,
+}
+
+/// Sends one datagram and waits for the answer with its nonce, for one round.
+fn ask(socket: &UdpSocket, question: FromClient, nonce: u64) -> Option<Reply> {
+    let mut bytes = Vec::with_capacity(MAX_DATAGRAM_BYTES);
+    question.encode(&mut bytes);
+    // A failed send looks like a lost one, and is dealt with alike.
+    let _ = socket.send(&bytes);
+    let give_up_ns = now_ns() + ROUND.as_nanos() as u64;
+    let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
+    while now_ns() < give_up_ns {
+        match socket.recv(&mut buffer) {
+            Ok(length) => {
+                let reply = FromServer::parse(&buffer[..length]).ok();
+                if let Some(reply) = reply.and_then(|reply| to_question(reply, nonce)) {
+                    return Some(reply);
+                }
+            }
+            Err(error) if is_quiet(error.kind()) => {}
+            // Refused, while no server listens there yet: comes back at once.
+            Err(_) => std::thread::sleep(ROUND / 10),
+        }
+    }
+    None
+}
+
+fn to_question(reply: FromServer, asked: u64) -> Option<Reply> {
+    let (nonce, reply) = match reply {
+        FromServer::Challenge { nonce, cookie } => (nonce, Reply::Challenge { cookie }),
+        FromServer::Welcome { nonce, session, player, tick_hz } => (nonce, Reply::Welcome { session, player, tick_hz }),
+        FromServer::Full { nonce } => (nonce, Reply::Full),
+        FromServer::Pong { .. } | FromServer::Snapshot(_) => return None,
+    };
+    (nonce == asked).then_some(reply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_says_nothing_ends_in_an_error() {
+        let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = mute.local_addr().unwrap();
+        let error = join(address, now_ns() + 50_000_000).unwrap_err();
+        assert_eq!(error.to_string(), format!("join {address}: no answer in time"));
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_none() {
+        let full = |nonce| FromServer::Full { nonce };
+        assert!(to_question(full(1), 1).is_some());
+        assert!(to_question(full(2), 1).is_none());
+        let pong = FromServer::Pong { sequence: 1, sent_ns: 1 };
+        assert!(to_question(pong, 1).is_none());
+    }
+}

@@ -1,0 +1,215 @@
+//! Carries commands from a stream of lines to the thread that can answer them, and answers back. The answering thread
+//! never touches the streams, so a reader that does not read cannot hold up a tick.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::control::{Answer, Command, MAX_LINE_BYTES, Quantiles};
+
+/// Ticks and inputs come far more often than this; past it something is stuck, and the line says so.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A command on its way to the thread that answers it.
+#[derive(Debug)]
+pub struct Request {
+    /// What is asked.
+    pub command: Command,
+    /// Takes the one answer without blocking.
+    pub answer: SyncSender<Answer>,
+}
+
+/// A channel for requests: one at a time, as lines come.
+pub fn channel() -> (SyncSender<Request>, Receiver<Request>) {
+    sync_channel(1)
+}
+
+/// Answers a request if one waits; for the thread that owns the numbers. One a call: a busy asker must not keep it here.
+pub fn answer_waiting(requests: &Receiver<Request>, answer: impl FnOnce(Command) -> Answer) {
+    if let Ok(request) = requests.try_recv() {
+        let told = answer(request.command);
+        // The asker may have given up waiting.
+        let _ = request.answer.try_send(told);
+    }
+}
+
+/// Writes one line and makes sure it leaves.
+pub fn write_line(output: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    output.write_all(&text)?;
+    output.flush()
+}
+
+/// Answers every line of `input` by one line on `output`, until `stop` is commanded or the input ends.
+pub fn serve(input: impl Read, mut output: impl Write, requests: &SyncSender<Request>) -> io::Result<()> {
+    let mut input = BufReader::new(input);
+    while let Some(line) = read_line(&mut input)? {
+        let answer = match line.as_deref().map(Command::parse) {
+            None => error(format!("a line is longer than {MAX_LINE_BYTES} bytes")),
+            Some(Err(wrong)) => error(wrong.to_string()),
+            Some(Ok(Command::Stop)) => {
+                return write_line(&mut output, &Answer::Stopping { stopping: true });
+            }
+            Some(Ok(command)) => ask(requests, command),
+        };
+        write_line(&mut output, &answer)?;
+    }
+    Ok(())
+}
+
+/// Writes one line for people a second, until `stop` is set.
+pub fn narrate(mut output: impl Write, requests: &SyncSender<Request>, stop: &AtomicBool) -> io::Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_secs(1));
+        writeln!(output, "{}", in_words(&ask(requests, Command::Window)))?;
+    }
+    Ok(())
+}
+
+fn ask(requests: &SyncSender<Request>, command: Command) -> Answer {
+    let (answer, answers) = sync_channel(1);
+    if requests.try_send(Request { command, answer }).is_err() {
+        return error("nobody takes commands any more, or an earlier one still waits".to_owned());
+    }
+    answers.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|_| error(format!("no answer within {ANSWER_TIMEOUT:?}")))
+}
+
+fn error(error: String) -> Answer {
+    Answer::Error { error }
+}
+
+/// The next line; `Some(None)` for one that is too long, which is read to its end but not kept. Bytes that are not UTF-8
+/// become replacement characters, which no command has.
+fn read_line(input: &mut impl BufRead) -> io::Result<Option<Option<String>>> {
+    let mut line = Vec::new();
+    let mut too_long = false;
+    loop {
+        let read = input.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line)?;
+        let ended = read == 0 || line.last() == Some(&b'\n');
+        if ended && read == 0 && line.is_empty() && !too_long {
+            return Ok(None);
+        }
+        if ended {
+            let fits = !too_long && line.len() <= MAX_LINE_BYTES;
+            return Ok(Some(fits.then(|| String::from_utf8_lossy(&line).trim().to_owned())));
+        }
+        if line.len() >= MAX_LINE_BYTES {
+            too_long = true;
+            line.clear();
+        }
+    }
+}
+
+fn in_words(answer: &Answer) -> String {
+    match answer {
+        Answer::ServerWindow(w) => format!(
+            "{} players, {} ticks, {} missed, late {}, due to done {}, {} in, {} out, {} refused, {:.1} % CPU",
+            w.players,
+            w.ticks,
+            w.missed_ticks,
+            in_us(&w.tick_lateness_us),
+            in_us(&w.due_to_done_us),
+            w.packets_in,
+            w.packets_out,
+            w.dropped_in,
+            w.cpu_us / w.span_us * 100.0,
+        ),
+        Answer::BotsWindow(w) => format!(
+            "round trip {}, jitter {}, {} snapshots, {} lost, {} pings lost, {} inputs, {:.1} % CPU",
+            in_us(&w.round_trip_us),
+            in_us(&w.snapshot_jitter_us),
+            w.snapshots,
+            w.snapshots_lost,
+            w.pings_lost,
+            w.inputs_sent,
+            w.cpu_us / w.span_us * 100.0,
+        ),
+        other => format!("{other:?}"),
+    }
+}
+
+fn in_us(quantiles: &Quantiles) -> String {
+    match (quantiles.p50, quantiles.p99) {
+        (Some(p50), Some(p99)) => format!("p50 {p50:.0} p99 {p99:.0} us"),
+        _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+
+    /// What comes out for `input` if every request is answered by a delay.
+    fn told(input: &[u8]) -> String {
+        let (sender, requests) = channel();
+        let answering = std::thread::spawn(move || {
+            for request in requests {
+                let _ = request.answer.try_send(Answer::Delay { delay_us: 7 });
+            }
+        });
+        let mut output = Vec::new();
+        serve(input, &mut output, &sender).unwrap();
+        drop(sender);
+        answering.join().unwrap();
+        String::from_utf8(output).unwrap()
+    }
+
+    fn check(input: &[u8], want: Expect) {
+        want.assert_eq(&told(input));
+    }
+
+    #[test]
+    fn every_line_gets_one_line() {
+        check(b"", expect![""]);
+        check(
+            b"{\"cmd\":\"delay_us\",\"value\":7}",
+            expect![[r#"
+            {"delay_us":7}
+        "#]],
+        );
+        check(
+            b"{\"cmd\":\"window\"}\nrubbish\n\n\xff\xfe\n{\"cmd\":\"window\"}\r\n",
+            expect![[r#"
+            {"delay_us":7}
+            {"error":"not a command: expected value at line 1 column 1"}
+            {"error":"not a command: EOF while parsing a value at line 1 column 0"}
+            {"error":"not a command: expected value at line 1 column 1"}
+            {"delay_us":7}
+        "#]],
+        );
+        check(
+            b"{\"cmd\":\"stop\"}\n{\"cmd\":\"window\"}\n",
+            expect![[r#"
+            {"stopping":true}
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_line_too_long_is_refused_once_and_the_next_is_heard() {
+        for extra in [1, 2, MAX_LINE_BYTES, 10 * MAX_LINE_BYTES] {
+            let mut input = vec![b'x'; MAX_LINE_BYTES + extra];
+            input.extend(b"\n{\"cmd\":\"stop\"}\n");
+            let want = "{\"error\":\"a line is longer than 4096 bytes\"}\n{\"stopping\":true}\n";
+            assert_eq!(told(&input), want, "{extra} bytes too many");
+        }
+    }
+
+    #[test]
+    fn nobody_there_is_said() {
+        let (sender, requests) = channel();
+        drop(requests);
+        let mut output = Vec::new();
+        serve(&b"{\"cmd\":\"window\"}\n"[..], &mut output, &sender).unwrap();
+        expect![[r#"
+            {"error":"nobody takes commands any more, or an earlier one still waits"}
+        "#]]
+        .assert_eq(&String::from_utf8(output).unwrap());
+    }
+}

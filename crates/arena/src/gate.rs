@@ -1,0 +1,259 @@
+//! Decides what a datagram may do, whoever sent it: the handshake, the list of players with proven addresses, replays and
+//! rates. Pure but for its keys: no sockets, and the time is given to it.
+//!
+//! Until an address has echoed a cookie it costs the server no memory and gets no answer larger than its question.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+use crate::clock::SECOND_NS;
+use crate::cookie::{Claim, Cookies};
+use crate::limit::{Allowance, Strangers, TokenBucket};
+use crate::replay::ReplayWindow;
+use crate::sim::Slot;
+use crate::wire::{FromClient, FromServer, PlayerInput};
+
+/// A player not heard of for this long is gone. Longer than a cookie lives, so a join seen on the way and sent again
+/// cannot bring a player back.
+pub const SILENCE_NS: u64 = 3 * SECOND_NS;
+
+const STRANGER: Allowance = Allowance { per_s: 1_000, burst: 1_000 };
+const INPUTS: Allowance = Allowance { per_s: 200, burst: 32 };
+/// Room for a probe that asks again as soon as it is answered.
+const PINGS: Allowance = Allowance { per_s: 50_000, burst: 1_000 };
+
+/// What the simulation is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A player came.
+    Join {
+        /// Its place.
+        slot: Slot,
+        /// Where to send snapshots.
+        address: SocketAddr,
+    },
+    /// A player is gone.
+    Leave {
+        /// Its place.
+        slot: Slot,
+    },
+    /// A player acted.
+    Input {
+        /// Its place.
+        slot: Slot,
+        /// As the client numbered it.
+        sequence: u32,
+        /// What it does.
+        input: PlayerInput,
+    },
+}
+
+/// Why a datagram was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Not a client's datagram.
+    Malformed,
+    /// From an address that has not joined, or without its session's secret, or with a cookie that is not good.
+    Unproven,
+    /// More than the sender may send.
+    RateLimited,
+    /// Seen before, or too old to tell.
+    Replayed,
+    /// The simulation is behind.
+    QueueFull,
+}
+
+/// What the gate needs to know of the game.
+#[derive(Debug, Clone, Copy)]
+pub struct GateConfig {
+    /// Most players at a time.
+    pub slots: usize,
+    /// Told to clients in the welcome.
+    pub tick_hz: u16,
+}
+
+/// The state of the handshake and of every proven client.
+#[derive(Debug)]
+pub struct Gate {
+    config: GateConfig,
+    cookies: Cookies,
+    session_key: RandomState,
+    sessions: u64,
+    strangers: Strangers,
+    by_address: HashMap<SocketAddr, Slot>,
+    peers: Vec<Option<Peer>>,
+    events: SyncSender<Event>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    address: SocketAddr,
+    nonce: u64,
+    session: u64,
+    heard_ns: u64,
+    inputs: ReplayWindow,
+    pings: ReplayWindow,
+    input_tokens: TokenBucket,
+    ping_tokens: TokenBucket,
+}
+
+/// One datagram as it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival<'a> {
+    /// The source address it claims.
+    pub from: SocketAddr,
+    /// When.
+    pub now_ns: u64,
+    /// What.
+    pub bytes: &'a [u8],
+}
+
+impl Gate {
+    /// A gate without players that puts what the simulation must know into `events`.
+    pub fn new(config: GateConfig, events: SyncSender<Event>) -> Self {
+        Self {
+            config,
+            cookies: Cookies::default(),
+            session_key: RandomState::new(),
+            sessions: 0,
+            strangers: Strangers::new(STRANGER),
+            by_address: HashMap::new(),
+            peers: (0..config.slots).map(|_| None).collect(),
+            events,
+        }
+    }
+
+    /// Players now.
+    pub fn players(&self) -> usize {
+        self.by_address.len()
+    }
+
+    /// Deals with one datagram; the answer to send back at once, if there is one.
+    pub fn admit(&mut self, arrival: Arrival<'_>) -> Result<Option<FromServer>, Refusal> {
+        let message = FromClient::parse(arrival.bytes).map_err(|_| Refusal::Malformed)?;
+        let Arrival { from, now_ns, .. } = arrival;
+        match message {
+            FromClient::Hello { nonce } => {
+                self.limit_stranger(&arrival)?;
+                let cookie = self.cookies.bake(Claim { from, nonce }, now_ns);
+                Ok(Some(FromServer::Challenge { nonce, cookie }))
+            }
+            FromClient::Join { nonce, cookie } => {
+                self.limit_stranger(&arrival)?;
+                let claim = Claim { from, nonce };
+                if !self.cookies.accepts(claim, now_ns, cookie) {
+                    return Err(Refusal::Unproven);
+                }
+                self.join(claim, now_ns).map(Some)
+            }
+            FromClient::Input { session, sequence, input } => {
+                let (slot, peer) = self.prove(from, session)?;
+                // In this order, so that replays by somebody on the way do not use up the player's rate.
+                fresh(&mut peer.inputs, sequence)?;
+                take(&mut peer.input_tokens, INPUTS, now_ns)?;
+                peer.heard_ns = now_ns;
+                self.tell(Event::Input { slot, sequence, input })?;
+                Ok(None)
+            }
+            FromClient::Ping { session, sequence, sent_ns } => {
+                let (_, peer) = self.prove(from, session)?;
+                fresh(&mut peer.pings, sequence)?;
+                take(&mut peer.ping_tokens, PINGS, now_ns)?;
+                peer.heard_ns = now_ns;
+                Ok(Some(FromServer::Pong { sequence, sent_ns }))
+            }
+        }
+    }
+
+    /// Lets go of players that have been silent for [`SILENCE_NS`]. One whose leaving the simulation cannot be told yet
+    /// stays until the next sweep.
+    pub fn sweep(&mut self, now_ns: u64) {
+        for slot in 0..self.peers.len() {
+            let Some(Some(peer)) = self.peers.get(slot) else {
+                continue;
+            };
+            let silent = now_ns.saturating_sub(peer.heard_ns) >= SILENCE_NS;
+            let address = peer.address;
+            if silent && self.tell(Event::Leave { slot: Slot(slot) }).is_ok() {
+                self.by_address.remove(&address);
+                self.peers[slot] = None;
+            }
+        }
+    }
+
+    /// The cookie was good: a new player, or a repeated welcome if the first was lost.
+    fn join(&mut self, claim: Claim, now_ns: u64) -> Result<FromServer, Refusal> {
+        let Claim { from, nonce } = claim;
+        if let Some(&slot) = self.by_address.get(&from) {
+            // Another nonce is another attempt from an address still held: it must wait until the old one is silent,
+            // or a join from the past could throw a player out.
+            return match &self.peers[slot.0] {
+                Some(peer) if peer.nonce == nonce => Ok(self.welcome(slot, peer)),
+                _ => Err(Refusal::Replayed),
+            };
+        }
+        let Some(free) = self.peers.iter().position(Option::is_none) else {
+            return Ok(FromServer::Full { nonce });
+        };
+        let slot = Slot(free);
+        self.tell(Event::Join { slot, address: from })?;
+        self.sessions += 1;
+        let peer = Peer {
+            address: from,
+            nonce,
+            session: self.session_key.hash_one((from, nonce, self.sessions)),
+            heard_ns: now_ns,
+            inputs: ReplayWindow::default(),
+            pings: ReplayWindow::default(),
+            input_tokens: TokenBucket::default(),
+            ping_tokens: TokenBucket::default(),
+        };
+        let welcome = self.welcome(slot, &peer);
+        self.by_address.insert(from, slot);
+        self.peers[free] = Some(peer);
+        Ok(welcome)
+    }
+
+    fn welcome(&self, slot: Slot, peer: &Peer) -> FromServer {
+        FromServer::Welcome {
+            nonce: peer.nonce,
+            session: peer.session,
+            player: slot.0 as u8,
+            tick_hz: self.config.tick_hz,
+        }
+    }
+
+    fn limit_stranger(&mut self, arrival: &Arrival<'_>) -> Result<(), Refusal> {
+        if self.strangers.take(arrival.from.ip(), arrival.now_ns) { Ok(()) } else { Err(Refusal::RateLimited) }
+    }
+
+    /// The player at this address, if the sender knows its session's secret.
+    fn prove(&mut self, from: SocketAddr, session: u64) -> Result<(Slot, &mut Peer), Refusal> {
+        let slot = *self.by_address.get(&from).ok_or(Refusal::Unproven)?;
+        match self.peers.get_mut(slot.0) {
+            Some(Some(peer)) if peer.session == session => Ok((slot, peer)),
+            _ => Err(Refusal::Unproven),
+        }
+    }
+
+    fn tell(&self, event: Event) -> Result<(), Refusal> {
+        match self.events.try_send(event) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Refusal::QueueFull),
+        }
+    }
+}
+
+fn take(tokens: &mut TokenBucket, allowance: Allowance, now_ns: u64) -> Result<(), Refusal> {
+    tokens.take(allowance, now_ns).then_some(()).ok_or(Refusal::RateLimited)
+}
+
+fn fresh(window: &mut ReplayWindow, sequence: u32) -> Result<(), Refusal> {
+    window.accept(sequence).then_some(()).ok_or(Refusal::Replayed)
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

@@ -1,0 +1,57 @@
+//! Durations of one window, kept in nanoseconds and told in microseconds.
+
+use hdrhistogram::Histogram;
+
+use crate::control::Quantiles;
+
+/// Longer is counted as this long: nothing here waits for a minute.
+const MAX_NS: u64 = 60 * crate::clock::SECOND_NS;
+
+/// A histogram of durations that keeps three digits of each.
+#[derive(Debug)]
+pub(crate) struct Tally(Histogram<u64>);
+
+impl Tally {
+    #[expect(clippy::expect_used, reason = "the bounds are constants, and a test makes one")]
+    pub(crate) fn new() -> Self {
+        Self(Histogram::new_with_bounds(1, MAX_NS, 3).expect("bounds are in order"))
+    }
+
+    pub(crate) fn record_ns(&mut self, ns: u64) {
+        self.0.saturating_record(ns);
+    }
+
+    /// What was recorded since the last call.
+    pub(crate) fn take(&mut self) -> Quantiles {
+        let us = |ns: u64| (!self.0.is_empty()).then_some(ns as f64 / 1_000.0);
+        let quantiles = Quantiles {
+            count: self.0.len(),
+            p50: us(self.0.value_at_quantile(0.5)),
+            p90: us(self.0.value_at_quantile(0.9)),
+            p99: us(self.0.value_at_quantile(0.99)),
+            max: us(self.0.max()),
+        };
+        self.0.reset();
+        quantiles
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn a_window_is_told_once_and_an_empty_one_has_no_numbers() {
+        let mut tally = Tally::new();
+        for us in 1..=100 {
+            tally.record_ns(us * 1_000);
+        }
+        tally.record_ns(u64::MAX);
+        let told = |tally: &mut Tally| serde_json::to_string(&tally.take()).unwrap();
+        expect![[r#"{"count":101,"p50":51.007,"p90":91.007,"p99":100.031,"max":60028878.847}"#]]
+            .assert_eq(&told(&mut tally));
+        expect![[r#"{"count":0}"#]].assert_eq(&told(&mut tally));
+    }
+}

@@ -1,0 +1,308 @@
+//! The datagrams between client and server. Parsing is total: any bytes give a message or an error, never a panic.
+//!
+//! Every datagram starts with `E`, `K`, the format (1) and its kind; numbers are little-endian.
+//!
+//! | kind | from | body |
+//! |---|---|---|
+//! | 1 hello | client | nonce u64, zeros up to 64 bytes in all |
+//! | 2 challenge | server | nonce u64, cookie u64 |
+//! | 3 join | client | nonce u64, cookie u64, zeros up to 64 bytes in all |
+//! | 4 welcome | server | nonce u64, session u64, player u8, tick rate in Hz u16 |
+//! | 5 full | server | nonce u64 |
+//! | 6 input | client | session u64, sequence u32, buttons u8, aim i8 i8 |
+//! | 7 ping | client | session u64, sequence u32, client's clock u64 |
+//! | 8 pong | server | sequence u32, client's clock u64 |
+//! | 9 snapshot | server | see [`crate::snapshot`] |
+//!
+//! No answer is larger than what asks for it; the padding of hello and join sees to that, so a forged source address gains
+//! an attacker nothing. Snapshots go only to addresses that have echoed a cookie.
+
+use thiserror::Error;
+
+use crate::snapshot::{self, Snapshot};
+
+/// Largest datagram either side sends; fits an Ethernet frame with room for tunnels.
+pub const MAX_DATAGRAM_BYTES: usize = 1_200;
+/// Size of hello and join, padding included.
+pub const HANDSHAKE_BYTES: usize = 64;
+
+const HEADER: [u8; 3] = [b'E', b'K', 1];
+const PING_BYTES: usize = 24;
+const INPUT_BYTES: usize = 19;
+
+/// Why bytes are not a datagram of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// It ends early, or bytes are left over.
+    #[error("wrong length for its kind")]
+    Length,
+    /// Not our magic number or format.
+    #[error("not a datagram of this game and format")]
+    Header,
+    /// No such kind from this side.
+    #[error("unknown kind {0}")]
+    Kind(u8),
+    /// A number is out of its range.
+    #[error("value out of range")]
+    Range,
+}
+
+/// What a player's hands do during one tick.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlayerInput {
+    /// Bits of [`Buttons`].
+    pub buttons: Buttons,
+    /// Direction of the gun as (x, y), any length; (0, 0) does not shoot.
+    pub aim: (i8, i8),
+}
+
+/// Pressed buttons, one bit each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Buttons(u8);
+
+impl Buttons {
+    /// Move towards larger x.
+    pub const EAST: u8 = 1;
+    /// Move towards smaller x.
+    pub const WEST: u8 = 2;
+    /// Move towards larger y.
+    pub const NORTH: u8 = 4;
+    /// Move towards smaller y.
+    pub const SOUTH: u8 = 8;
+    /// Fire.
+    pub const SHOOT: u8 = 16;
+
+    /// The low five bits of `bits`.
+    pub fn from_low_bits(bits: u8) -> Self {
+        Self(bits & 31)
+    }
+
+    /// Whether any button of `mask` is pressed.
+    pub fn any(self, mask: u8) -> bool {
+        self.0 & mask != 0
+    }
+}
+
+/// A datagram from a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FromClient {
+    /// Asks for a challenge.
+    Hello {
+        /// Chosen by the client, echoed in every answer of the handshake.
+        nonce: u64,
+    },
+    /// Echoes the challenge, and so proves the address.
+    Join {
+        /// As in the hello.
+        nonce: u64,
+        /// As in the challenge.
+        cookie: u64,
+    },
+    /// A player's input.
+    Input {
+        /// From the welcome.
+        session: u64,
+        /// Counts up from 0 or 1, one an input.
+        sequence: u32,
+        /// What to do.
+        input: PlayerInput,
+    },
+    /// Asks for a pong at once.
+    Ping {
+        /// From the welcome.
+        session: u64,
+        /// Counts up, apart from the inputs' sequence.
+        sequence: u32,
+        /// The client's own clock, in nanoseconds, echoed untouched.
+        sent_ns: u64,
+    },
+}
+
+/// A datagram from the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FromServer {
+    /// What the client must echo to prove its address.
+    Challenge {
+        /// The client's.
+        nonce: u64,
+        /// Keyed hash; see [`crate::cookie`].
+        cookie: u64,
+    },
+    /// The client is in.
+    Welcome {
+        /// The client's.
+        nonce: u64,
+        /// Secret that must accompany inputs and pings.
+        session: u64,
+        /// The player's number.
+        player: u8,
+        /// Ticks, and so snapshots, a second; at least 1.
+        tick_hz: u16,
+    },
+    /// No room; try again later.
+    Full {
+        /// The client's.
+        nonce: u64,
+    },
+    /// Answer to a ping.
+    Pong {
+        /// The ping's.
+        sequence: u32,
+        /// The ping's.
+        sent_ns: u64,
+    },
+    /// The world as the player may see it.
+    Snapshot(Snapshot),
+}
+
+impl FromClient {
+    /// Replaces `out` by this datagram's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Hello { nonce } => {
+                start(out, 1);
+                out.extend(nonce.to_le_bytes());
+                out.resize(HANDSHAKE_BYTES, 0);
+            }
+            Self::Join { nonce, cookie } => {
+                start(out, 3);
+                out.extend(nonce.to_le_bytes());
+                out.extend(cookie.to_le_bytes());
+                out.resize(HANDSHAKE_BYTES, 0);
+            }
+            Self::Input { session, sequence, input } => {
+                start(out, 6);
+                out.extend(session.to_le_bytes());
+                out.extend(sequence.to_le_bytes());
+                let (x, y) = input.aim;
+                out.extend([input.buttons.0, x as u8, y as u8]);
+            }
+            Self::Ping { session, sequence, sent_ns } => {
+                start(out, 7);
+                out.extend(session.to_le_bytes());
+                out.extend(sequence.to_le_bytes());
+                out.extend(sent_ns.to_le_bytes());
+            }
+        }
+    }
+
+    /// Reads a client's datagram.
+    pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
+        let (kind, mut body) = open(bytes)?;
+        match (kind, bytes.len()) {
+            (1, HANDSHAKE_BYTES) => Ok(Self::Hello { nonce: body.u64()? }),
+            (3, HANDSHAKE_BYTES) => Ok(Self::Join { nonce: body.u64()?, cookie: body.u64()? }),
+            (6, INPUT_BYTES) => Ok(Self::Input {
+                session: body.u64()?,
+                sequence: body.u32()?,
+                input: PlayerInput {
+                    buttons: Some(body.u8()?).filter(|&b| b < 32).map(Buttons).ok_or(WireError::Range)?,
+                    aim: (body.u8()? as i8, body.u8()? as i8),
+                },
+            }),
+            (7, PING_BYTES) => Ok(Self::Ping { session: body.u64()?, sequence: body.u32()?, sent_ns: body.u64()? }),
+            (1 | 3 | 6 | 7, _) => Err(WireError::Length),
+            (other, _) => Err(WireError::Kind(other)),
+        }
+    }
+}
+
+impl FromServer {
+    /// Replaces `out` by this datagram's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Challenge { nonce, cookie } => {
+                start(out, 2);
+                out.extend(nonce.to_le_bytes());
+                out.extend(cookie.to_le_bytes());
+            }
+            Self::Welcome { nonce, session, player, tick_hz } => {
+                start(out, 4);
+                out.extend(nonce.to_le_bytes());
+                out.extend(session.to_le_bytes());
+                out.push(*player);
+                out.extend(tick_hz.to_le_bytes());
+            }
+            Self::Full { nonce } => {
+                start(out, 5);
+                out.extend(nonce.to_le_bytes());
+            }
+            Self::Pong { sequence, sent_ns } => {
+                start(out, 8);
+                out.extend(sequence.to_le_bytes());
+                out.extend(sent_ns.to_le_bytes());
+            }
+            Self::Snapshot(snapshot) => encode_snapshot(snapshot, out),
+        }
+    }
+
+    /// Reads a server's datagram.
+    pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
+        let (kind, mut body) = open(bytes)?;
+        let message = match kind {
+            2 => Self::Challenge { nonce: body.u64()?, cookie: body.u64()? },
+            4 => Self::Welcome {
+                nonce: body.u64()?,
+                session: body.u64()?,
+                player: body.u8()?,
+                tick_hz: Some(body.u16()?).filter(|&hz| hz > 0).ok_or(WireError::Range)?,
+            },
+            5 => Self::Full { nonce: body.u64()? },
+            8 => Self::Pong { sequence: body.u32()?, sent_ns: body.u64()? },
+            9 => Self::Snapshot(snapshot::parse_body(&mut body)?),
+            other => return Err(WireError::Kind(other)),
+        };
+        if body.0.is_empty() { Ok(message) } else { Err(WireError::Length) }
+    }
+}
+
+/// Replaces `out` by a snapshot's bytes; at most [`MAX_DATAGRAM_BYTES`].
+pub fn encode_snapshot(snapshot: &Snapshot, out: &mut Vec<u8>) {
+    start(out, 9);
+    snapshot.encode_body(out);
+}
+
+fn start(out: &mut Vec<u8>, kind: u8) {
+    out.clear();
+    out.extend(HEADER);
+    out.push(kind);
+}
+
+fn open(bytes: &[u8]) -> Result<(u8, Body<'_>), WireError> {
+    match bytes.split_first_chunk::<4>() {
+        _ if bytes.len() > MAX_DATAGRAM_BYTES => Err(WireError::Length),
+        Some(([a, b, c, kind], body)) if [*a, *b, *c] == HEADER => Ok((*kind, Body(body))),
+        _ => Err(WireError::Header),
+    }
+}
+
+/// The rest of a datagram, read from the front.
+pub(crate) struct Body<'a>(&'a [u8]);
+
+impl Body<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(WireError::Length)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, WireError> {
+        self.take().map(u8::from_le_bytes)
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, WireError> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, WireError> {
+        self.take().map(u64::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

@@ -1,0 +1,260 @@
+//! The real server and the real bots on loopback. Counts are compared with each other, never with the wall clock: the
+//! machine may stand still at any time.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "clippy takes only functions marked as tests for tests, not their helpers"
+)]
+
+mod program;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::thread::sleep;
+use std::time::Duration;
+
+use evenkeel_arena::client::{Joined, join};
+use evenkeel_arena::clock::{SECOND_NS, now_ns};
+use evenkeel_arena::control::{Answer, BotsEvent, BotsWindow, FORMAT, ServerEvent, ServerWindow};
+use evenkeel_arena::wire::{Buttons, FromClient, FromServer, PlayerInput};
+use program::Program;
+use rustix::process::{Pid, Signal, kill_process};
+
+const WINDOW: &str = r#"{"cmd":"window"}"#;
+
+fn server(arguments: &[&str]) -> (Program, SocketAddr) {
+    let server = Program::start(env!("CARGO_BIN_EXE_evenkeel-arena"), arguments);
+    let ServerEvent::Ready { addr, pid, tick_tid, format, .. } = server.next_line();
+    assert_eq!((pid, format), (server.pid(), FORMAT));
+    assert_eq!(tick_tid as u32, pid, "the tick is on the first thread");
+    (server, addr)
+}
+
+fn bots(addr: SocketAddr, arguments: &[&str]) -> Program {
+    let connect = addr.to_string();
+    let arguments = [&["--connect", &connect], arguments].concat();
+    Program::start(env!("CARGO_BIN_EXE_evenkeel-bots"), &arguments)
+}
+
+fn signal(program: &Program, signal: Signal) {
+    let pid = Pid::from_raw(program.pid() as i32).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+fn window(server: &mut Program) -> ServerWindow {
+    server.ask(WINDOW)
+}
+
+fn refused(program: &mut Program, line: &str) {
+    match program.ask(line) {
+        Answer::Error { .. } => {}
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn eight_bots_play_and_nothing_is_lost() {
+    let (mut server, addr) = server(&["--work-us", "50"]);
+    let mut bots = bots(addr, &["--bots", "8", "--probe-gap-us", "500"]);
+    let ready: BotsEvent = bots.next_line();
+    assert_eq!(ready, BotsEvent::Ready { pid: bots.pid(), bots: 8, tick_hz: 50, format: FORMAT });
+
+    let (_, _): (ServerWindow, BotsWindow) = (window(&mut server), bots.ask(WINDOW));
+    sleep(Duration::from_secs(2));
+    let (served, played): (ServerWindow, BotsWindow) = (window(&mut server), bots.ask(WINDOW));
+
+    assert_eq!(served.players, 9, "eight bots and the probe");
+    assert!(served.ticks > 20, "{served:?}");
+    let ticks_and_missed = (served.ticks + served.missed_ticks) as f64;
+    let due = served.span_us / 20_000.0;
+    assert!((ticks_and_missed - due).abs() <= 2.0 + served.longest_gap_us / 20_000.0, "{served:?}");
+    assert_eq!(served.tick_lateness_us.count, served.ticks);
+    assert!(served.due_to_done_us.p50 >= served.work_us.p50, "{served:?}");
+    assert_eq!((served.dropped_in, served.dropped_out), (0, 0), "{:?}", served.drops);
+
+    // The two windows are asked one after the other, so they may differ by what happens in between.
+    let per_tick = played.snapshots as f64 / served.ticks as f64;
+    assert!((6.0..10.0).contains(&per_tick), "{per_tick} snapshots a tick");
+    assert_eq!((played.snapshots_lost, played.silent_bots, played.pings_lost), (0, 0, 0), "{played:?}");
+    assert!(played.round_trip_us.count > 100 && played.round_trip_us.p50 > Some(0.0), "{played:?}");
+    let arrived = played.inputs_sent + played.round_trip_us.count;
+    let ratio = served.packets_in as f64 / arrived as f64;
+    assert!((0.7..1.4).contains(&ratio), "{} in, {arrived} sent", served.packets_in);
+
+    refused(&mut bots, r#"{"cmd":"delay_us","value":1}"#);
+    refused(&mut bots, "rubbish");
+    let stopping: Answer = bots.ask(r#"{"cmd":"stop"}"#);
+    assert_eq!(stopping, Answer::Stopping { stopping: true });
+    assert!(bots.ended().success());
+    server.close_stdin();
+    assert!(server.ended().success());
+}
+
+#[test]
+fn the_server_takes_commands_and_survives_rubbish() {
+    let (mut server, _) = server(&["--work-us", "0"]);
+    for line in ["", "rubbish", "{}", r#"{"cmd":"timer_slack_ns","value":0}"#, &"x".repeat(100_000)] {
+        refused(&mut server, line);
+    }
+    let Answer::TimerSlack { timer_slack_ns: before } = server.ask(r#"{"cmd":"timer_slack_ns","value":null}"#) else {
+        panic!("no slack");
+    };
+    assert!(before > 0);
+    for value in [1, 123_456, before] {
+        let answer: Answer = server.ask(&format!(r#"{{"cmd":"timer_slack_ns","value":{value}}}"#));
+        assert_eq!(answer, Answer::TimerSlack { timer_slack_ns: value });
+        // What the kernel says of the tick thread, which is the first.
+        let kernel = std::fs::read_to_string(format!("/proc/{}/timerslack_ns", server.pid())).unwrap();
+        assert_eq!(kernel.trim(), value.to_string());
+    }
+
+    // A planted effect shows in the same run: 5 ms of work against none.
+    window(&mut server);
+    sleep(Duration::from_millis(500));
+    let without = window(&mut server).work_us.p50.unwrap();
+    let delayed: Answer = server.ask(r#"{"cmd":"delay_us","value":5000}"#);
+    assert_eq!(delayed, Answer::Delay { delay_us: 5_000 });
+    window(&mut server);
+    sleep(Duration::from_millis(500));
+    let with = window(&mut server).work_us.p50.unwrap();
+    assert!(with > without + 3_000.0, "{without} -> {with}");
+
+    signal(&server, Signal::TERM);
+    assert!(server.ended().success());
+}
+
+#[test]
+fn without_control_it_talks_to_people_until_it_is_told_to_end() {
+    let (mut server, _) = server(&["--no-control"]);
+    server.close_stdin();
+    let line = server.next_text();
+    assert!(line.starts_with("0 players, ") && line.ends_with(" % CPU"), "{line}");
+    signal(&server, Signal::INT);
+    assert!(server.ended().success());
+}
+
+#[test]
+fn bots_without_server_say_so_and_end() {
+    // Bound but mute, so that nobody else answers there.
+    let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut bots = bots(mute.local_addr().unwrap(), &["--bots", "2", "--join-timeout-ms", "200"]);
+    let BotsEvent::Failed { joined: 0, wanted: 3, format: FORMAT, .. } = bots.next_line() else {
+        panic!("not failed");
+    };
+    assert!(!bots.ended().success());
+}
+
+#[test]
+fn bots_that_do_not_all_fit_say_how_many_did() {
+    let (_server, addr) = server(&["--players", "3"]);
+    let mut bots = bots(addr, &["--bots", "5", "--join-timeout-ms", "600"]);
+    let BotsEvent::Failed { joined, wanted, error, .. } = bots.next_line() else {
+        panic!("not failed");
+    };
+    assert_eq!((joined, wanted), (3, 6));
+    assert!(error.contains("full"), "{error}");
+    assert!(!bots.ended().success());
+}
+
+fn client(from: &str, to: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).unwrap();
+    socket.connect(to).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    socket
+}
+
+/// Bytes of the answer, if one comes.
+fn exchange(socket: &UdpSocket, bytes: &[u8]) -> Option<Vec<u8>> {
+    socket.send(bytes).unwrap();
+    let mut buffer = [0; 4_096];
+    let length = socket.recv(&mut buffer).ok()?;
+    Some(buffer[..length].to_vec())
+}
+
+fn encoded(message: FromClient) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    bytes
+}
+
+#[test]
+fn hostile_datagrams_make_no_player_and_get_no_larger_answer() {
+    let (mut server, addr) = server(&[]);
+    let attacker = client("127.0.0.1", addr);
+    let hello = encoded(FromClient::Hello { nonce: 1 });
+    let challenge = exchange(&attacker, &hello).unwrap();
+    assert!(challenge.len() <= hello.len());
+    let Ok(FromServer::Challenge { cookie, .. }) = FromServer::parse(&challenge) else {
+        panic!("{challenge:?}");
+    };
+
+    // The cookie from another host, and from another port.
+    let join = encoded(FromClient::Join { nonce: 1, cookie });
+    for thief in [client("127.0.0.2", addr), client("127.0.0.1", addr)] {
+        assert_eq!(exchange(&thief, &join), None);
+    }
+    let oversize: Vec<u8> = hello.iter().copied().cycle().take(4_000).collect();
+    let input = FromClient::Input { session: 1, sequence: 1, input: PlayerInput::default() };
+    let ping = FromClient::Ping { session: 1, sequence: 1, sent_ns: 1 };
+    let silent = [oversize, vec![], hello[..63].to_vec(), encoded(input), encoded(ping)];
+    for bytes in &silent {
+        assert_eq!(exchange(&attacker, bytes), None, "{bytes:?}");
+    }
+    let mut noise = 0x2545_f491_4f6c_dd1d_u64;
+    for length in 0..300 {
+        let random = |_| {
+            noise ^= noise << 13;
+            noise ^= noise >> 7;
+            noise ^= noise << 17;
+            noise as u8
+        };
+        attacker.send(&(0..length).map(random).collect::<Vec<u8>>()).unwrap();
+        if length % 50 == 49 {
+            // The answer comes after all before it have been dealt with, so the socket's buffer never overflows.
+            let challenge = exchange(&attacker, &hello).unwrap();
+            assert!(matches!(FromServer::parse(&challenge), Ok(FromServer::Challenge { .. })));
+        }
+    }
+
+    let served = window(&mut server);
+    assert_eq!(served.players, 0);
+    assert_eq!(served.packets_in, 1 + 2 + 5 + 300 + 6);
+    assert_eq!(served.packets_out, 7, "the challenges");
+    assert_eq!((served.drops.unproven, served.drops.malformed), (2 + 2, 3 + 300));
+}
+
+#[test]
+fn an_input_is_applied_once_and_acknowledged_and_a_silent_player_goes() {
+    let (mut server, addr) = server(&[]);
+    let Joined { socket, session, player, .. } = join(addr, now_ns() + 10 * SECOND_NS).unwrap();
+    let walk = PlayerInput { buttons: Buttons::from_low_bits(Buttons::EAST), aim: (1, 0) };
+    let input = encoded(FromClient::Input { session, sequence: 9, input: walk });
+    for _ in 0..3 {
+        socket.send(&input).unwrap();
+    }
+    let mut buffer = [0; 2_048];
+    let acknowledged = (0..100).any(|_| {
+        let length = socket.recv(&mut buffer).unwrap();
+        matches!(
+            FromServer::parse(&buffer[..length]),
+            Ok(FromServer::Snapshot(s)) if s.input_sequence == 9 && s.seen[0].player == player
+        )
+    });
+    assert!(acknowledged);
+    let mut replayed = 0;
+    for _ in 0..100 {
+        let served = window(&mut server);
+        assert_eq!(served.players, 1);
+        replayed += served.drops.replayed;
+        if replayed == 2 {
+            break;
+        }
+    }
+    assert_eq!(replayed, 2);
+    // Gone after some seconds of silence; however long they take here.
+    let gone = (0..100).any(|_| {
+        sleep(Duration::from_millis(100));
+        window(&mut server).players == 0
+    });
+    assert!(gone);
+}
