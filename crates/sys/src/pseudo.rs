@@ -24,8 +24,9 @@ fn uname() -> String {
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32) -> Result<String, Errno> {
     use std::arch::x86_64::__cpuid;
-    // Leaf 0 tells the highest basic leaf; the hypervisor's range has its own, told by its first leaf.
-    let range = leaf & 0xffff_0000;
+    // The first leaf of a range tells its highest. Hypervisors have ranges of 256 leaves each: KVM moves to the second one
+    // when it also answers as Hyper-V.
+    let range = if leaf >> 16 == 0x4000 { leaf & 0xffff_ff00 } else { leaf & 0xffff_0000 };
     if leaf > range && leaf > __cpuid(range).eax {
         return Err(Errno::NOENT);
     }

@@ -1,0 +1,238 @@
+//! `Advice`: what is best done about each knob on one machine, with its reason and its sources.
+
+use serde::Serialize;
+
+use crate::facts::{Container, Facts};
+use crate::goal::Goal;
+use crate::knob::{Finding, Knob, Place, Source, TakesEffect};
+use crate::knobs;
+
+/// What to do about a knob at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// Another value would suit the goal better: worth proving and setting.
+    Set,
+    /// Another program or file sets it; change it there.
+    OwnedBy,
+    /// It would help, but this machine does not let it be changed.
+    Blocked,
+    /// Not enough is known to advise.
+    Unknown,
+    /// It is well as it is.
+    Keep,
+    /// It does not apply to this machine.
+    NotHere,
+    /// This kernel no longer has it.
+    Removed,
+}
+
+/// Advice on one knob at one place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// The knob's id.
+    pub knob: &'static str,
+    /// Where it would be set.
+    pub place: String,
+    /// What to do.
+    pub state: State,
+    /// The value in force, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    /// The value advised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wanted: Option<String>,
+    /// Why, for this machine.
+    pub reason: String,
+    /// When a change would take effect.
+    pub takes_effect: TakesEffect,
+    /// What a change may cost.
+    pub risk: &'static str,
+    /// Who says so.
+    pub sources: &'static [Source],
+}
+
+/// Advice on every knob, the ones worth acting on first, otherwise in the order of [`knobs::ALL`].
+pub fn advise(facts: &Facts, goal: Goal) -> Vec<Advice> {
+    let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, goal)).collect();
+    advice.sort_by_key(|advice| advice.state);
+    advice
+}
+
+/// Advice on one knob, a piece for each of its places.
+pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, goal: Goal) -> Vec<Advice> {
+    let advice = |finding: Finding| {
+        let finding = if finding.state == State::Set { as_far_as_we_may(knob, facts, finding) } else { finding };
+        Advice {
+            knob: knob.id,
+            place: finding.place,
+            state: finding.state,
+            current: finding.current,
+            wanted: finding.wanted,
+            reason: finding.reason,
+            takes_effect: knob.takes_effect,
+            risk: knob.risk,
+            sources: knob.sources,
+        }
+    };
+    (knob.advise)(facts, goal).into_iter().map(advice).collect()
+}
+
+/// What would be set, unless a container keeps us from it or another program sets it: rules of all knobs alike.
+fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
+    if let Some(barrier) = container_barrier(facts, knob.place) {
+        let reason = format!("{barrier}; there: {}", finding.reason);
+        return Finding { state: State::Blocked, reason, ..finding };
+    }
+    if let Some(profile) = tuned_sets(facts, knob.id) {
+        let reason = format!("TuneD's profile {profile} sets it: change it there; {}", finding.reason);
+        return Finding { state: State::OwnedBy, reason, ..finding };
+    }
+    finding
+}
+
+/// Why a container may not change this place; the server's own process is its to change.
+fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
+    let container = match facts.machine.container.known()? {
+        Container::None => return None,
+        Container::Other(name) => format!("{name} container"),
+        Container::Docker => "Docker container".to_owned(),
+        Container::Podman => "Podman container".to_owned(),
+        Container::Kubernetes => "Kubernetes container".to_owned(),
+    };
+    match place {
+        Place::File { .. } | Place::EachReceiveQueue | Place::EachNetworkIrq => {
+            Some(format!("in a {container} /proc/sys and /sys are read only: set it on the machine that runs it"))
+        }
+        Place::KernelArgument { .. } => {
+            Some(format!("a {container} has no kernel of its own: set it on the machine that runs it"))
+        }
+        Place::Held { path } => Some(format!("a {container} has no {path} unless it is passed in")),
+        Place::Process => None,
+    }
+}
+
+/// The active TuneD profile, if it is one that sets this knob.
+fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
+    let profile = facts.owners.tuned_profile.known()?;
+    let sets: &[&str] = match profile.as_str() {
+        "network-latency" => &["vm.swappiness", "cpuidle.dma_latency_us", "net.core.busy_poll", "thp.enabled"],
+        "latency-performance" => &["vm.swappiness", "cpuidle.dma_latency_us"],
+        "throughput-performance" | "virtual-guest" => &["vm.swappiness"],
+        _ => &[],
+    };
+    sets.contains(&knob).then_some(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{base, check, with_idle};
+
+    fn within(container: Container) -> impl Fn(&mut Facts) {
+        move |facts| facts.machine.container = Fact::Known(container.clone())
+    }
+
+    #[test]
+    fn a_container_may_not_change_the_machine() {
+        let knob = |id| knobs::find(id).unwrap();
+        check(
+            knob("net.core.rmem_max"),
+            &[
+                ("no container", Goal::Latency, &within(Container::None)),
+                ("docker", Goal::Latency, &within(Container::Docker)),
+                ("lxc, nothing to set", Goal::Latency, &|facts| {
+                    within(Container::Other("lxc".into()))(facts);
+                    facts.sysctls.insert("/proc/sys/net/core/rmem_max", Fact::Known("4194304".into()));
+                }),
+                ("unknown", Goal::Latency, &|facts| facts.machine.container = Fact::absent("no /proc/1")),
+            ],
+            expect![[r#"
+                no container (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                docker (latency)
+                  blocked /proc/sys/net/core/rmem_max "212992" -> "4194304": in a Docker container /proc/sys and /sys are read only: set it on the machine that runs it; there: the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                lxc, nothing to set (latency)
+                  keep /proc/sys/net/core/rmem_max "4194304": a server that asks for it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
+                unknown (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+            "#]],
+        );
+        let deep = with_idle("intel_idle", &[("C6", 133)]);
+        let deep_in_a_pod = |facts: &mut Facts| {
+            deep(facts);
+            within(Container::Kubernetes)(facts);
+        };
+        check(
+            knob("cmdline.intel_idle.max_cstate"),
+            &[("pod", Goal::Latency, &deep_in_a_pod)],
+            expect![[r#"
+            pod (latency)
+              blocked intel_idle.max_cstate ? -> "1": a Kubernetes container has no kernel of its own: set it on the machine that runs it; there: C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+        "#]],
+        );
+        check(
+            knob("cpuidle.dma_latency_us"),
+            &[("pod", Goal::Latency, &deep_in_a_pod)],
+            expect![[r#"
+            pod (latency)
+              blocked /dev/cpu_dma_latency ? -> "2": a Kubernetes container has no /dev/cpu_dma_latency unless it is passed in; there: C6 of intel_idle takes 133 us to leave
+        "#]],
+        );
+        check(
+            knob("process.timer_slack_ns"),
+            &[("pod", Goal::Latency, &deep_in_a_pod)],
+            expect![[r#"
+            pod (latency)
+              set server ? -> "1": unless the server is started otherwise its sleeps end up to 50000 ns late; real-time threads and timerfd have no slack
+        "#]],
+        );
+    }
+
+    #[test]
+    fn what_tuned_sets_is_changed_in_tuned() {
+        let profile =
+            |name: &'static str| move |facts: &mut Facts| facts.owners.tuned_profile = Fact::Known(name.into());
+        check(
+            knobs::find("thp.enabled").unwrap(),
+            &[
+                ("sets it", Goal::Latency, &profile("network-latency")),
+                ("does not", Goal::Latency, &profile("virtual-guest")),
+                ("one's own", Goal::Latency, &profile("game")),
+            ],
+            expect![[r#"
+                sets it (latency)
+                  owned-by /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": TuneD's profile network-latency sets it: change it there; any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+                does not (latency)
+                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+                one's own (latency)
+                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_is_worth_acting_on_comes_first() {
+        let advice = advise(&base(), Goal::Latency);
+        let told: String =
+            advice.iter().map(|advice| format!("{:?} {} {}\n", advice.state, advice.knob, advice.place)).collect();
+        expect![[r#"
+            Set net.core.rmem_max /proc/sys/net/core/rmem_max
+            Set net.core.busy_poll /proc/sys/net/core/busy_poll
+            Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
+            Set process.timer_slack_ns server
+            Keep net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog
+            Keep net.rps_cpus eth0/rx-0
+            Keep irq.affinity 24
+            Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+            NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
+            NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
+            NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
+            NotHere vm.swappiness /proc/sys/vm/swappiness
+        "#]]
+        .assert_eq(&told);
+    }
+}

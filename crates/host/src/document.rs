@@ -1,0 +1,90 @@
+//! docs/knobs.md, made from the table of knobs, so that the page can't say other things than the program does.
+
+use std::fmt::{self, Write};
+
+use crate::knob::{Area, Knob, Place, TakesEffect};
+use crate::knobs;
+
+const HEAD: &str = "\
+# The knobs
+
+Every setting that evenkeel knows, what it does, what it may cost, and who says so. What suits a machine depends on the
+machine: `evenkeel audit` tells for each knob whether to keep it, to set it, or why it does not apply, and
+`evenkeel prove KNOB=VALUE` measures what a value does for a server under load.
+
+This page is generated from the table in `crates/host/src/knobs`: `UPDATE_EXPECT=1 cargo test -p evenkeel-host`
+writes it anew.
+";
+
+/// The page, in Markdown.
+pub fn document() -> String {
+    let mut page = HEAD.to_owned();
+    // Writing to a String can't fail.
+    let _ = write_index(&mut page);
+    for knob in knobs::ALL {
+        let _ = write_knob(&mut page, knob);
+    }
+    page
+}
+
+fn write_index(page: &mut String) -> fmt::Result {
+    writeln!(page, "\n| knob | sets | belongs to | takes effect |\n|---|---|---|---|")?;
+    for knob in knobs::ALL {
+        // As GitHub makes anchors: the heading without its dots.
+        let anchor = knob.id.replace('.', "");
+        let (area, takes_effect) = (area(knob.area), takes_effect(knob.takes_effect));
+        writeln!(page, "| [`{}`](#{anchor}) | {} | {area} | {takes_effect} |", knob.id, knob.title)?;
+    }
+    Ok(())
+}
+
+fn write_knob(page: &mut String, knob: &Knob) -> fmt::Result {
+    writeln!(page, "\n## {}\n\nSets {}.\n\n{}\n", knob.id, knob.title, knob.mechanism)?;
+    writeln!(page, "- Where: {}", place(knob.place))?;
+    writeln!(page, "- Takes: {}", knob.values)?;
+    writeln!(page, "- Default: {}", knob.default)?;
+    writeln!(page, "- Takes effect: {}", takes_effect(knob.takes_effect))?;
+    writeln!(page, "- Risk: {}", knob.risk)?;
+    writeln!(page, "- Shows in: {}", knob.shows_in)?;
+    writeln!(page, "- Kernels: {}", knob.kernels)?;
+    if !knob.side_effects.is_empty() {
+        writeln!(page, "- The kernel changes along with it: `{}`", knob.side_effects.join("`, `"))?;
+    }
+    writeln!(page, "- Sources:")?;
+    for source in knob.sources {
+        writeln!(page, "  - {}: {}", source.title, source.says)?;
+    }
+    Ok(())
+}
+
+fn area(area: Area) -> &'static str {
+    match area {
+        Area::Network => "network",
+        Area::Cpu => "CPU",
+        Area::Clock => "clock",
+        Area::Memory => "memory",
+        Area::Process => "process",
+    }
+}
+
+fn takes_effect(when: TakesEffect) -> &'static str {
+    match when {
+        TakesEffect::AtOnce => "at once",
+        TakesEffect::NewSockets => "for sockets created afterwards",
+        TakesEffect::ProcessStart => "when the server's process starts",
+        TakesEffect::Reboot => "after a reboot",
+    }
+}
+
+fn place(place: Place) -> String {
+    match place {
+        Place::File { path, .. } => format!("`{path}`"),
+        Place::EachReceiveQueue => "`/sys/class/net/NIC/queues/rx-N/rps_cpus`, for each receive queue".to_owned(),
+        Place::EachNetworkIrq => {
+            "`/proc/irq/N/smp_affinity_list`, for each interrupt of a network interface".to_owned()
+        }
+        Place::KernelArgument { name } => format!("`{name}=` on the kernel's command line"),
+        Place::Process => "the server's own process, when it starts".to_owned(),
+        Place::Held { path } => format!("`{path}`, for as long as a process holds it open"),
+    }
+}

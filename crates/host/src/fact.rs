@@ -1,0 +1,161 @@
+//! `Fact`: something seen of a host, or why it is not known. Zero is a number, not a shrug.
+
+use std::fmt;
+
+use evenkeel_sys::{Refusal, Why};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// The most of a text that an [`Fact::Odd`] keeps, in bytes; the rest is counted.
+const RAW_BYTES_MAX: usize = 4096;
+
+/// A value, or the reason why there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact<T> {
+    /// It was read and understood.
+    Known(T),
+    /// This machine has no such thing (or the capture does not hold it); `why` says which.
+    Absent {
+        /// In words, with the path.
+        why: String,
+    },
+    /// It is there, but this user or the kernel's lockdown may not read it.
+    Denied {
+        /// In words, with the path and the error's name.
+        why: String,
+    },
+    /// It was read, but is not what it should be; nothing of it is lost.
+    Odd {
+        /// In words.
+        why: String,
+        /// Where it was read.
+        path: String,
+        /// The text as it was read, up to 4 KiB.
+        raw: String,
+    },
+}
+
+impl<T> Fact<T> {
+    /// An absence in our own words.
+    pub fn absent(why: impl Into<String>) -> Fact<T> {
+        Fact::Absent { why: why.into() }
+    }
+
+    /// A text at `path` that was not understood.
+    pub fn odd(path: &str, raw: &str, why: impl Into<String>) -> Fact<T> {
+        let mut raw_kept = raw.to_owned();
+        if raw.len() > RAW_BYTES_MAX {
+            let end = (0..=RAW_BYTES_MAX).rev().find(|at| raw.is_char_boundary(*at)).unwrap_or(0);
+            raw_kept.truncate(end);
+            raw_kept.push_str(&format!("… ({} bytes in all)", raw.len()));
+        }
+        Fact::Odd { why: why.into(), path: path.to_owned(), raw: raw_kept }
+    }
+
+    /// The value, where it is known.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Fact::Known(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Why there is no value; `None` where there is one.
+    pub fn unknown_why(&self) -> Option<&str> {
+        match self {
+            Fact::Known(_) => None,
+            Fact::Absent { why } | Fact::Denied { why } | Fact::Odd { why, .. } => Some(why),
+        }
+    }
+
+    /// Whether the machine has no such thing.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Fact::Absent { .. })
+    }
+
+    /// The same fact about something computed from the value.
+    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Fact<U> {
+        match self {
+            Fact::Known(value) => Fact::Known(of(value)),
+            Fact::Absent { why } => Fact::Absent { why },
+            Fact::Denied { why } => Fact::Denied { why },
+            Fact::Odd { why, path, raw } => Fact::Odd { why, path, raw },
+        }
+    }
+}
+
+impl<T> From<Refusal> for Fact<T> {
+    fn from(refusal: Refusal) -> Fact<T> {
+        let why = match refusal.why {
+            Why::NotCaptured => format!("{} is not in the capture", refusal.path),
+            Why::Errno(errno) => format!("{}: {errno}", refusal.path),
+        };
+        match refusal.why {
+            Why::Errno(errno) if errno.is_denial() => Fact::Denied { why },
+            Why::Errno(errno) if !errno.is_absence() => Fact::Odd { why, path: refusal.path, raw: String::new() },
+            _ => Fact::Absent { why },
+        }
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Fact<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fact::Known(value) => value.fmt(f),
+            Fact::Absent { why } => write!(f, "absent ({why})"),
+            Fact::Denied { why } => write!(f, "denied ({why})"),
+            Fact::Odd { why, raw, .. } => write!(f, "odd ({why}: {raw:?})"),
+        }
+    }
+}
+
+/// The value itself, or `{"unknown": "absent" | "denied" | "odd", "why": …}`: never 0 or null.
+impl<T: Serialize> Serialize for Fact<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (unknown, why) = match self {
+            Fact::Known(value) => return value.serialize(serializer),
+            Fact::Absent { why } => ("absent", why),
+            Fact::Denied { why } => ("denied", why),
+            Fact::Odd { why, .. } => ("odd", why),
+        };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("unknown", unknown)?;
+        map.serialize_entry("why", why)?;
+        if let Fact::Odd { path, raw, .. } = self {
+            map.serialize_entry("path", path)?;
+            map.serialize_entry("raw", raw)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::Errno;
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn an_unknown_is_never_zero_or_null() {
+        let refusal = |why| Refusal { path: "/sys/x".into(), why };
+        let facts: Vec<Fact<u64>> = vec![
+            Fact::Known(0),
+            refusal(Why::NotCaptured).into(),
+            refusal(Why::Errno(Errno::NOENT)).into(),
+            refusal(Why::Errno(Errno::ACCESS)).into(),
+            refusal(Why::Errno(Errno::IO)).into(),
+            Fact::odd("/sys/x", "12 monkeys", "no number"),
+        ];
+        expect![[r#"
+            [0,{"unknown":"absent","why":"/sys/x is not in the capture"},{"unknown":"absent","why":"/sys/x: no such file or directory (ENOENT)"},{"unknown":"denied","why":"/sys/x: permission denied (EACCES)"},{"unknown":"odd","why":"/sys/x: input/output error (EIO)","path":"/sys/x","raw":""},{"unknown":"odd","why":"no number","path":"/sys/x","raw":"12 monkeys"}]
+        "#]]
+        .assert_eq(&(serde_json::to_string(&facts).unwrap() + "\n"));
+    }
+
+    #[test]
+    fn a_long_raw_text_is_cut_at_a_character() {
+        let raw = "é".repeat(RAW_BYTES_MAX);
+        let Fact::<u64>::Odd { raw, .. } = Fact::odd("/x", &raw, "long") else { panic!("odd") };
+        assert!(raw.ends_with("é… (8192 bytes in all)"), "{}", &raw[4080..]);
+    }
+}

@@ -1,0 +1,276 @@
+//! What bounds us, and who else changes settings.
+
+use evenkeel_sys::CpuSet;
+use serde::Serialize;
+
+use super::cgroup::{self, Group, level};
+use super::machine::Container;
+use crate::fact::Fact;
+use crate::probe::{Probe, and_then, is_absence};
+
+/// Limits of the control group that we run in.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// CPU time a period (`cpu.max`, or `cpu.cfs_quota_us` of version 1).
+    pub cpu: Fact<CpuLimit>,
+    /// The CPUs that the group may use.
+    pub cpus_allowed: Fact<CpuSet>,
+}
+
+/// A limit on CPU time: `"unlimited"` or `{"quota": {"quota_us": 50000, "period_us": 100000}}` in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuLimit {
+    /// None.
+    Unlimited,
+    /// So much CPU time in each period; more than the period with several CPUs.
+    Quota {
+        /// In microseconds.
+        quota_us: u64,
+        /// In microseconds.
+        period_us: u64,
+    },
+}
+
+/// Other programs that change settings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Owners {
+    /// Whether irqbalance runs (by its socket, its pid file or its unit's group): it moves interrupts within ten seconds.
+    pub irqbalance: Fact<bool>,
+    /// TuneD's active profile; absent where it is not installed or does not run.
+    pub tuned_profile: Fact<String>,
+}
+
+impl CpuLimit {
+    /// CPUs' worth of time, as a fraction that compares without rounding.
+    fn is_tighter_than(self, other: CpuLimit) -> bool {
+        match (self, other) {
+            (CpuLimit::Unlimited, _) => false,
+            (CpuLimit::Quota { .. }, CpuLimit::Unlimited) => true,
+            (CpuLimit::Quota { quota_us, period_us }, CpuLimit::Quota { quota_us: quota, period_us: period }) => {
+                u128::from(quota_us) * u128::from(period) < u128::from(quota) * u128::from(period_us)
+            }
+        }
+    }
+}
+
+impl Limits {
+    pub(super) fn probe(probe: Probe<'_>) -> Limits {
+        let membership = cgroup::membership(probe);
+        let group = |controller| membership.clone().map(|text| Group::of(controller, &text));
+        Limits {
+            cpu: and_then(group("cpu"), |group| match group {
+                Some(group) => probe_cpu(probe, &group),
+                // The kernel lists every hierarchy that was ever mounted: none of them can hold us back.
+                None => Fact::Known(CpuLimit::Unlimited),
+            }),
+            cpus_allowed: and_then(group("cpuset"), |group| match group {
+                Some(group) => probe_cpus_allowed(probe, &group),
+                None => Fact::absent("no control group has the cpuset controller"),
+            }),
+        }
+    }
+}
+
+/// The tightest of the limits of our group and those around it. One that is refused makes the whole unknown: it could be the
+/// one that counts.
+fn probe_cpu(probe: Probe<'_>, group: &Group) -> Fact<CpuLimit> {
+    and_then(group.levels(), |levels| {
+        let mut tightest: Option<CpuLimit> = None;
+        for dir in levels {
+            match probe_level(probe, group, &dir) {
+                None => {}
+                Some(Fact::Known(limit)) if tightest.is_some_and(|tightest| !limit.is_tighter_than(tightest)) => {}
+                Some(Fact::Known(limit)) => tightest = Some(limit),
+                Some(unknown) => return unknown,
+            }
+        }
+        match tightest {
+            Some(limit) => Fact::Known(limit),
+            // Version 2's outermost group has no cpu.max: it can't be limited. That the tree is there at all tells this
+            // from a control group file system that is not mounted.
+            None if group.is_v2 => {
+                probe.text(&format!("{}/cgroup.controllers", group.mount)).map(|_| CpuLimit::Unlimited)
+            }
+            None => Fact::absent(format!("{} has no cpu.cfs_quota_us at any level", group.mount)),
+        }
+    })
+}
+
+/// The limit of one level, `None` where it has no such file.
+fn probe_level(probe: Probe<'_>, group: &Group, dir: &str) -> Option<Fact<CpuLimit>> {
+    if group.is_v2 {
+        return level(probe.0, &format!("{dir}/cpu.max"), "a quota and a period", parse_cpu_max);
+    }
+    let number = |text: &str| text.parse::<i64>().ok();
+    let quota = level(probe.0, &format!("{dir}/cpu.cfs_quota_us"), "a quota in microseconds", number)?;
+    Some(and_then(quota, |quota| probe_v1_period(probe, dir, quota)))
+}
+
+fn probe_v1_period(probe: Probe<'_>, dir: &str, quota: i64) -> Fact<CpuLimit> {
+    // -1 is no limit; the kernel writes no other negative number.
+    let Ok(quota_us) = u64::try_from(quota) else {
+        return Fact::Known(CpuLimit::Unlimited);
+    };
+    probe.parse(&format!("{dir}/cpu.cfs_period_us"), "a period in microseconds", |text| {
+        let period_us = text.parse().ok().filter(|period| *period > 0)?;
+        Some(CpuLimit::Quota { quota_us, period_us })
+    })
+}
+
+/// `max 100000` or `50000 100000`.
+fn parse_cpu_max(text: &str) -> Option<CpuLimit> {
+    let (quota, period) = text.split_once(' ')?;
+    let period_us = period.parse().ok().filter(|period| *period > 0)?;
+    if quota == "max" {
+        return Some(CpuLimit::Unlimited);
+    }
+    Some(CpuLimit::Quota { quota_us: quota.parse().ok()?, period_us })
+}
+
+/// The innermost group's set: the kernel has already taken away from it what those around it lack.
+fn probe_cpus_allowed(probe: Probe<'_>, group: &Group) -> Fact<CpuSet> {
+    // Kernels up to 3.16 have only what was asked for, which is then also what is in force.
+    let names: &[&str] =
+        if group.is_v2 { &["cpuset.cpus.effective"] } else { &["cpuset.effective_cpus", "cpuset.cpus"] };
+    and_then(group.levels(), |levels| {
+        let paths = levels.iter().flat_map(|dir| names.iter().map(move |name| format!("{dir}/{name}")));
+        let mut looks = paths.filter_map(|path| level(probe.0, &path, "a list of CPUs", CpuSet::parse_list));
+        looks.next().unwrap_or_else(|| Fact::absent(format!("{} has no {} at any level", group.mount, names[0])))
+    })
+}
+
+impl Owners {
+    pub(super) fn probe(probe: Probe<'_>, container: &Fact<Container>) -> Owners {
+        Owners { irqbalance: probe_irqbalance(probe, container), tuned_profile: probe_tuned(probe) }
+    }
+}
+
+/// Where irqbalance shows: its socket (since 1.6), its pid file (before), its unit's group under systemd.
+fn probe_irqbalance(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
+    const FILES: [&str; 3] = [
+        "/run/irqbalance.pid",
+        "/sys/fs/cgroup/system.slice/irqbalance.service/cgroup.procs",
+        "/sys/fs/cgroup/systemd/system.slice/irqbalance.service/cgroup.procs",
+    ];
+    if FILES.iter().any(|path| probe.text(path).known().is_some()) {
+        return Fact::Known(true);
+    }
+    match (probe.0.entries("/run/irqbalance"), container) {
+        (Ok(sockets), _) if !sockets.is_empty() => Fact::Known(true),
+        (Err(refusal), _) if !is_absence(&refusal) => refusal.into(),
+        (_, Fact::Known(kind)) if *kind != Container::None => {
+            Fact::absent("nothing of irqbalance shows, but a container does not show the programs of its host")
+        }
+        _ => Fact::Known(false),
+    }
+}
+
+/// The active profile outlives the daemon, so it counts only where TuneD has its directory under /run.
+fn probe_tuned(probe: Probe<'_>) -> Fact<String> {
+    const PROFILE: &str = "/etc/tuned/active_profile";
+    const RUN: &str = "/run/tuned";
+    match probe.parse(PROFILE, "the name of a profile", |text| Some(text.to_owned())) {
+        Fact::Known(profile) if profile.is_empty() => Fact::absent(format!("{PROFILE} is empty: no profile is active")),
+        Fact::Known(profile) if probe.says_absent(RUN) => {
+            Fact::absent(format!("{PROFILE} names {profile}, but without {RUN} TuneD does not run"))
+        }
+        profile => profile,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::{Capture, Root};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn root(lines: &str) -> Root {
+        Root::captured(Capture::parse(&format!("evenkeel-capture 1\n{lines}\nend\n")).unwrap())
+    }
+
+    fn limits(lines: &str) -> String {
+        let limits = Limits::probe(Probe(&root(lines)));
+        serde_json::to_string(&limits).unwrap()
+    }
+
+    #[test]
+    fn the_tightest_group_counts() {
+        let v2 = "/proc/self/cgroup = 0::/a/b\n/sys/fs/cgroup/cpu.max ! ENOENT\n/sys/fs/cgroup/cgroup.controllers = cpu\n\
+                  /sys/fs/cgroup/a/b/cpuset.cpus.effective ! ENOENT\n/sys/fs/cgroup/a/cpuset.cpus.effective = 0-1\n\
+                  /sys/fs/cgroup/cpuset.cpus.effective = 0-3\n";
+        let v1 = "/proc/self/cgroup =\n| 2:cpu,cpuacct:/docker/x\n| 1:cpuset:/docker/x\n\
+                  /sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us ! ENOENT\n\
+                  /sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_quota_us ! ENOENT\n\
+                  /sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us = 150000\n/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us = 100000\n\
+                  /sys/fs/cgroup/cpuset/docker/x/cpuset.effective_cpus ! ENOENT\n/sys/fs/cgroup/cpuset/docker/x/cpuset.cpus = 2\n\
+                  /sys/fs/cgroup/cpuset/docker/cpuset.effective_cpus ! ENOENT\n/sys/fs/cgroup/cpuset/docker/cpuset.cpus ! ENOENT\n\
+                  /sys/fs/cgroup/cpuset/cpuset.effective_cpus = 0-7\n";
+        let quota = |inner: &str, outer: &str| {
+            limits(&format!("{v2}/sys/fs/cgroup/a/b/cpu.max = {inner}\n/sys/fs/cgroup/a/cpu.max = {outer}"))
+        };
+        let seen = [
+            quota("max 100000", "max 100000"),
+            quota("50000 100000", "30000 50000"),
+            quota("50000 100000", "20000 100000"),
+            quota("max 100000", "18446744073709551615 1"),
+            quota("50000 0", "max 100000"),
+            limits(&format!("{v2}/sys/fs/cgroup/a/b/cpu.max ! ENOENT\n/sys/fs/cgroup/a/cpu.max ! ENOENT")),
+            limits(&format!("{v2}/sys/fs/cgroup/a/b/cpu.max = max 100000\n/sys/fs/cgroup/a/cpu.max ! EACCES")),
+            limits(&format!("{v2}/sys/fs/cgroup/a/b/cpu.max = max 100000")),
+            limits(v1),
+            limits("/proc/self/cgroup =~"),
+            limits("/proc/self/cgroup ! ENOENT"),
+        ];
+        expect_test::expect![[r#"
+            {"cpu":"unlimited","cpus_allowed":"0-1"}
+            {"cpu":{"quota":{"quota_us":50000,"period_us":100000}},"cpus_allowed":"0-1"}
+            {"cpu":{"quota":{"quota_us":20000,"period_us":100000}},"cpus_allowed":"0-1"}
+            {"cpu":{"quota":{"quota_us":18446744073709551615,"period_us":1}},"cpus_allowed":"0-1"}
+            {"cpu":{"unknown":"odd","why":"/sys/fs/cgroup/a/b/cpu.max should hold a quota and a period","path":"/sys/fs/cgroup/a/b/cpu.max","raw":"50000 0\n"},"cpus_allowed":"0-1"}
+            {"cpu":"unlimited","cpus_allowed":"0-1"}
+            {"cpu":{"unknown":"denied","why":"/sys/fs/cgroup/a/cpu.max: permission denied (EACCES)"},"cpus_allowed":"0-1"}
+            {"cpu":{"unknown":"absent","why":"/sys/fs/cgroup/a/cpu.max is not in the capture"},"cpus_allowed":"0-1"}
+            {"cpu":{"quota":{"quota_us":150000,"period_us":100000}},"cpus_allowed":"2"}
+            {"cpu":"unlimited","cpus_allowed":{"unknown":"absent","why":"no control group has the cpuset controller"}}
+            {"cpu":{"unknown":"absent","why":"/proc/self/cgroup: no such file or directory (ENOENT)"},"cpus_allowed":{"unknown":"absent","why":"/proc/self/cgroup: no such file or directory (ENOENT)"}}
+        "#]].assert_eq(&(seen.join("\n") + "\n"));
+    }
+
+    #[test]
+    fn an_owner_is_seen_by_any_of_its_traces() {
+        let nothing = "/run/irqbalance/ :! ENOENT\n/run/irqbalance ! ENOENT\n/run/irqbalance.pid ! ENOENT\n\
+                       /sys/fs/cgroup/system.slice/irqbalance.service/cgroup.procs ! ENOENT\n\
+                       /sys/fs/cgroup/systemd/system.slice/irqbalance.service/cgroup.procs ! ENOENT\n";
+        let of = |lines: &str, container: Container| {
+            let owners = Owners::probe(Probe(&root(lines)), &Fact::Known(container));
+            serde_json::to_string(&owners).unwrap()
+        };
+        let seen = [
+            of(
+                "/run/irqbalance/ : irqbalance512.sock\n/etc/tuned/active_profile = virtual-guest\n/run/tuned ! EISDIR",
+                Container::None,
+            ),
+            of(&format!("{nothing}/etc/tuned/active_profile = virtual-guest\n/run/tuned ! ENOENT"), Container::None),
+            of(&format!("{nothing}/run/irqbalance.pid = 512\n/etc/tuned/active_profile ="), Container::None),
+            of(&format!("{nothing}/etc/tuned/active_profile ! ENOENT"), Container::Docker),
+            of("", Container::None),
+        ];
+        expect_test::expect![[r#"
+            {"irqbalance":true,"tuned_profile":"virtual-guest"}
+            {"irqbalance":false,"tuned_profile":{"unknown":"absent","why":"/etc/tuned/active_profile names virtual-guest, but without /run/tuned TuneD does not run"}}
+            {"irqbalance":true,"tuned_profile":{"unknown":"absent","why":"/etc/tuned/active_profile is empty: no profile is active"}}
+            {"irqbalance":{"unknown":"absent","why":"nothing of irqbalance shows, but a container does not show the programs of its host"},"tuned_profile":{"unknown":"absent","why":"/etc/tuned/active_profile: no such file or directory (ENOENT)"}}
+            {"irqbalance":{"unknown":"absent","why":"/run/irqbalance is not in the capture"},"tuned_profile":{"unknown":"absent","why":"/etc/tuned/active_profile is not in the capture"}}
+        "#]].assert_eq(&(seen.join("\n") + "\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "(max|[0-9]{1,21})? ?[0-9]{0,21}|.{0,20}") {
+            let limit = parse_cpu_max(&text);
+            prop_assert!(!limit.is_some_and(|limit| limit.is_tighter_than(limit)));
+        }
+    }
+}

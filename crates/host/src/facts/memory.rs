@@ -1,0 +1,132 @@
+//! Memory: how much, huge pages, swap.
+
+use serde::Serialize;
+
+use crate::fact::Fact;
+use crate::probe::Probe;
+
+/// What settings of memory depend on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Memory {
+    /// `MemTotal`, in bytes.
+    pub total_bytes: Fact<u64>,
+    /// `always`, `madvise` or `never`.
+    pub thp_enabled: Fact<String>,
+    /// `always`, `defer`, `defer+madvise`, `madvise` or `never`.
+    pub thp_defrag: Fact<String>,
+    /// Swap areas in use; empty where there are none.
+    pub swaps: Fact<Vec<Swap>>,
+}
+
+/// One swap area.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Swap {
+    /// The file or device.
+    pub path: String,
+    /// `partition` or `file`.
+    pub kind: String,
+    /// In bytes.
+    pub size_bytes: u64,
+}
+
+impl Memory {
+    pub(super) fn probe(probe: Probe<'_>) -> Memory {
+        Memory {
+            total_bytes: probe.parse("/proc/meminfo", "a MemTotal in kB", parse_mem_total),
+            thp_enabled: probe.chosen_word("/sys/kernel/mm/transparent_hugepage/enabled"),
+            thp_defrag: probe.chosen_word("/sys/kernel/mm/transparent_hugepage/defrag"),
+            swaps: probe.parse("/proc/swaps", "a table of swap areas", parse_swaps),
+        }
+    }
+}
+
+/// `MemTotal: N kB` in bytes, of /proc/meminfo or, behind `Node 0`, of a memory node's.
+pub(super) fn parse_mem_total(text: &str) -> Option<u64> {
+    let total = text.lines().find_map(|line| {
+        let (before, total) = line.split_once("MemTotal:")?;
+        (before.is_empty() || before.starts_with("Node ")).then_some(total)
+    })?;
+    kib(total.trim().strip_suffix("kB")?)
+}
+
+fn parse_swaps(text: &str) -> Option<Vec<Swap>> {
+    let mut lines = text.lines();
+    lines.next().filter(|heading| heading.starts_with("Filename"))?;
+    lines.map(parse_swap).collect()
+}
+
+fn parse_swap(line: &str) -> Option<Swap> {
+    let mut words = line.split_whitespace();
+    let (path, kind, size) = (words.next()?, words.next()?, words.next()?);
+    Some(Swap { path: unescape_octal(path), kind: kind.to_owned(), size_bytes: kib(size)? })
+}
+
+fn kib(number: &str) -> Option<u64> {
+    number.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The kernel writes space, tab, newline and backslash in a path as `\NNN`. Anything else behind a backslash is kept.
+fn unescape_octal(path: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(path.to_owned(), |path, (escape, plain)| path.replace(escape, plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn mem_total_has_a_unit() {
+        let table = [
+            ("MemTotal:       24684084 kB\nMemFree: 1 kB\n", Some(24_684_084 * 1024)),
+            ("\nNode 0 MemTotal:  5859532 kB\nNode 0 MemFree: 1 kB\n", Some(5_859_532 * 1024)),
+            ("MemTotal: 0 kB", Some(0)),
+            ("MemTotal: 12", None),
+            ("HighMemTotal: 12 kB", None),
+            ("MemTotal: 18446744073709551615 kB", None),
+            ("", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse_mem_total(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn swaps_are_told_from_a_table_without_any() {
+        let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        let rows = |rows: &str| {
+            let swaps = parse_swaps(&format!("{heading}{rows}"))?;
+            Some(swaps.into_iter().map(|swap| (swap.path, swap.kind, swap.size_bytes)).collect::<Vec<_>>())
+        };
+        let row = |path: &str, kind: &str, kib: u64| (path.to_owned(), kind.to_owned(), kib * 1024);
+        let table = [
+            ("", Some(vec![])),
+            (
+                "/dev/vda2                               partition\t2097148\t\t0\t\t-2\n",
+                Some(vec![row("/dev/vda2", "partition", 2_097_148)]),
+            ),
+            (
+                "/a\\040b\\134c file 4 0 -2\n/dev/zram0 partition 8 4 100\n",
+                Some(vec![row("/a b\\c", "file", 4), row("/dev/zram0", "partition", 8)]),
+            ),
+            ("/dev/vda2 partition", None),
+            ("/dev/vda2 partition much 0 -2", None),
+            ("/dev/vda2 partition 18446744073709551615 0 -2", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(rows(text), expected, "{text:?}");
+        }
+        assert_eq!(parse_swaps(""), None, "without its heading it is no such table");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "(Filename|Node 0 |MemTotal:|[0-9]{1,21}| kB|[\\\\\t\n/a-z])*|.{0,40}") {
+            let _ = parse_mem_total(&text);
+            let _ = parse_swaps(&text);
+        }
+    }
+}

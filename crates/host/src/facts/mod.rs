@@ -1,0 +1,103 @@
+//! What a machine is. One file an area; each has its types and the functions that read them from a root.
+
+use std::collections::BTreeMap;
+
+use evenkeel_sys::Root;
+use serde::Serialize;
+
+use crate::fact::Fact;
+use crate::probe::Probe;
+
+mod cgroup;
+mod clock;
+mod cpu;
+mod idle;
+mod kernel;
+mod limits;
+mod machine;
+mod memory;
+mod network;
+mod numa;
+
+pub use clock::{Clock, TscFlags};
+pub use cpu::{Cache, Cpu, Cpus};
+pub use idle::{Frequency, Idle, IdleState};
+pub use kernel::{Kernel, Lockdown, Version};
+pub use limits::{CpuLimit, Limits, Owners};
+pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
+pub use memory::{Memory, Swap};
+pub use network::{Irq, IrqsFoundBy, Network, Nic, NicKind, Queue, QueueCounts};
+pub use numa::{Node, Numa};
+
+/// Everything seen of one machine. After [`Facts::probe`] no decision reads the machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Facts {
+    /// Hypervisor, cloud, instance, container, distribution.
+    pub machine: Machine,
+    /// Release, command line, lockdown.
+    pub kernel: Kernel,
+    /// CPUs with their topology and caches.
+    pub cpus: Cpus,
+    /// Memory nodes.
+    pub numa: Numa,
+    /// Clock sources.
+    pub clock: Clock,
+    /// Idle driver, governor and states.
+    pub idle: Idle,
+    /// Frequency driver and governor.
+    pub frequency: Frequency,
+    /// Huge pages and swap.
+    pub memory: Memory,
+    /// Network interfaces.
+    pub network: Network,
+    /// Limits of the control group that we run in.
+    pub limits: Limits,
+    /// Other programs that change settings.
+    pub owners: Owners,
+    /// The text of each file under /proc/sys that a knob needs, by path.
+    pub sysctls: BTreeMap<&'static str, Fact<String>>,
+}
+
+impl Facts {
+    /// Looks at the machine. Refused looks become facts too.
+    pub fn probe(root: &Root) -> Facts {
+        let probe = Probe(root);
+        // Two areas need it, and the kernel takes long to write it: one look.
+        let cpuinfo = probe.text("/proc/cpuinfo");
+        let machine = Machine::probe(probe);
+        Facts {
+            owners: Owners::probe(probe, &machine.container),
+            machine,
+            kernel: Kernel::probe(probe),
+            numa: Numa::probe(probe),
+            cpus: Cpus::probe(probe, &cpuinfo),
+            clock: Clock::probe(probe, &cpuinfo),
+            idle: Idle::probe(probe),
+            frequency: Frequency::probe(probe),
+            memory: Memory::probe(probe),
+            network: Network::probe(probe),
+            limits: Limits::probe(probe),
+            sysctls: sysctls(probe),
+        }
+    }
+
+    /// The text of a file under /proc/sys that some knob names as its place.
+    pub fn sysctl(&self, path: &str) -> Fact<String> {
+        match self.sysctls.get(path) {
+            Some(fact) => fact.clone(),
+            None => Fact::absent(format!("{path} is not among the facts")),
+        }
+    }
+}
+
+/// Reads every file under /proc/sys that a knob names, and no other.
+fn sysctls(probe: Probe<'_>) -> BTreeMap<&'static str, Fact<String>> {
+    let paths = crate::knobs::ALL.iter().flat_map(|knob| {
+        let own = match knob.place {
+            crate::knob::Place::File { path, .. } => Some(path),
+            _ => None,
+        };
+        own.into_iter().chain(knob.side_effects.iter().copied())
+    });
+    paths.filter(|path| path.starts_with("/proc/sys/")).map(|path| (path, probe.text(path))).collect()
+}

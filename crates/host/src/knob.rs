@@ -1,0 +1,159 @@
+//! `Knob`: one setting of a host as const data and one pure function, `advise`. Everything else about it (range check,
+//! plan, apply, verify, revert, `explain`, documentation, completion) derives from that data.
+
+use serde::Serialize;
+
+use crate::advice::State;
+use crate::facts::Facts;
+use crate::goal::Goal;
+use crate::plan::Reading;
+
+/// One setting of a host.
+pub struct Knob {
+    /// Its stable name: a sysctl's own, else area and name, such as `thp.enabled`.
+    pub id: &'static str,
+    /// What it sets, in under ten words.
+    pub title: &'static str,
+    /// Which part of the machine it belongs to.
+    pub area: Area,
+    /// Where it is set.
+    pub place: Place,
+    /// Which values it takes.
+    pub values: Values,
+    /// The kernel's default, in words where it is computed.
+    pub default: &'static str,
+    /// When a change takes effect.
+    pub takes_effect: TakesEffect,
+    /// How it works, in plain words.
+    pub mechanism: &'static str,
+    /// What a change may cost.
+    pub risk: &'static str,
+    /// Which counter or reading shows whether it matters on a machine.
+    pub shows_in: &'static str,
+    /// The counter by which a trial sees whether the knob was at work, where there is one.
+    pub counter: Option<Counter>,
+    /// Which kernels have it, where not all do.
+    pub kernels: &'static str,
+    /// Files whose values the kernel changes along with it.
+    pub side_effects: &'static [&'static str],
+    /// Who says so.
+    pub sources: &'static [Source],
+    /// What is advised for a machine, a finding a place; never empty.
+    pub advise: fn(&Facts, Goal) -> Vec<Finding>,
+}
+
+impl std::fmt::Debug for Knob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Knob({})", self.id)
+    }
+}
+
+/// A part of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Area {
+    Network,
+    Cpu,
+    Clock,
+    Memory,
+    Process,
+}
+
+/// Where a knob is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// One file under /proc/sys, /proc or /sys.
+    File {
+        /// Its path.
+        path: &'static str,
+        /// How its text is read.
+        reading: Reading,
+    },
+    /// `rps_cpus` of each receive queue; the place is `eth0/rx-0`.
+    EachReceiveQueue,
+    /// The affinity of each interrupt of a network interface; the place is the interrupt's number.
+    EachNetworkIrq,
+    /// An argument of the kernel's command line, without its `=`.
+    KernelArgument {
+        /// The argument's name.
+        name: &'static str,
+    },
+    /// A property of the server's own process, set when it starts.
+    Process,
+    /// A device that limits something as long as a process holds it open.
+    Held {
+        /// The device.
+        path: &'static str,
+    },
+}
+
+/// Which values a knob takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// A whole number within bounds, both included.
+    Number {
+        /// The least.
+        min: i64,
+        /// The most.
+        max: i64,
+        /// The unit, such as `bytes`; empty for a bare number.
+        unit: &'static str,
+    },
+    /// One of some words.
+    Words(&'static [&'static str]),
+    /// A name that the kernel offers, told by the facts: letters, digits, `-`, `_`.
+    Name,
+    /// A set of CPUs as a list (`0-3`), empty allowed if `may_be_empty`.
+    Cpus {
+        /// Whether the empty set means something.
+        may_be_empty: bool,
+    },
+}
+
+/// A counter of the kernel that moves when a knob is at work. A knob that never got to work has no effect to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// How often each idle state was entered: by CPUs that are never idle, never.
+    IdleStates,
+    /// Packets that pass a network device: none of those that stay on loopback.
+    DevicePackets,
+}
+
+/// When a change takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TakesEffect {
+    /// At once.
+    AtOnce,
+    /// For sockets created afterwards.
+    NewSockets,
+    /// When the server's process starts.
+    ProcessStart,
+    /// After a reboot.
+    Reboot,
+}
+
+/// Who says something about a knob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The document or source file.
+    pub title: &'static str,
+    /// What it says, in a few words of our own.
+    pub says: &'static str,
+}
+
+/// What [`Knob::advise`] finds for one place of its knob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where: the file's path, `eth0/rx-0`, the interrupt's number, the argument or the process.
+    pub place: String,
+    /// What to do about it.
+    pub state: State,
+    /// The value in force, where it is known.
+    pub current: Option<String>,
+    /// The value advised; `None` unless `state` is [`State::Set`] or a value would be advised elsewhere.
+    pub wanted: Option<String>,
+    /// Why, for this machine.
+    pub reason: String,
+}

@@ -1,0 +1,221 @@
+//! The hardware that the kernel reads the time from.
+
+use crate::advice::State;
+use crate::facts::{Facts, Hypervisor};
+use crate::goal::Goal;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own};
+
+const PATH: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+/// Sources that a process reads without entering the kernel, with what there is to say of each; the best first.
+const IN_USER_SPACE: [(&str, &str); 4] = [
+    ("tsc", "it is read in user space"),
+    ("kvm-clock", "it is read in user space, as tsc is, and KVM corrects it for the host; AWS recommends it"),
+    ("hyperv_clocksource_tsc_page", "it is read in user space, and Hyper-V corrects it for the host"),
+    ("arch_sys_counter", "it is read in user space, and ARM has no other"),
+];
+
+/// Sources that take a system call to read, and some a slow device or the hypervisor.
+const IN_THE_KERNEL: [&str; 5] = ["hpet", "acpi_pm", "xen", "jiffies", "refined-jiffies"];
+
+pub(super) const KNOB: Knob = Knob {
+    id: "clocksource",
+    title: "where the kernel takes the time from",
+    area: Area::Clock,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Name,
+    default: "the source that the kernel rates highest",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A game server reads the clock many times a tick. From tsc, kvm-clock, Hyper-V's page and ARM's counter \
+                a process reads it itself, in tens of nanoseconds; from hpet, acpi_pm or xen each read enters the \
+                kernel, and may wait for a device or the hypervisor. Since Linux 5.10 the kernel itself prefers tsc to \
+                kvm-clock where the processor promises that it counts evenly; Azure's older sizes do not offer tsc at \
+                all.",
+    risk: "with a tsc that is not invariant, the time is wrong after a frequency change or a live migration",
+    shows_in: "the cost of a clock read, which `evenkeel measure` tells",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux arch/x86/kernel/kvmclock.c",
+            says: "rates kvm-clock below tsc (299 to 300) where the TSC is constant, nonstop and stable; since 5.10",
+        },
+        Source {
+            title: "Linux drivers/clocksource/hyperv_timer.c",
+            says: "rates the page lower where the TSC is invariant",
+        },
+        Source {
+            title: "AWS re:Post Knowledge Center, manage-ec2-linux-clock-source",
+            says: "kvm-clock on Nitro, where the kernel since 5.10 takes tsc by itself; tsc on Xen",
+        },
+        Source {
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
+            says: "use tsc instead of xen, whose reads enter the kernel",
+        },
+        Source {
+            title: "redpanda-data/redpanda issue 6290, scylladb/seastar issue 1778",
+            says: "Azure offers only Hyper-V's page: tsc can't be forced",
+        },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "a read takes 18.1 ns from tsc, 22.8 ns from kvm-clock",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: Goal) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own(PATH, &facts.clock.current)?;
+    let finding = if let Some((_, why)) = IN_USER_SPACE.iter().find(|(name, _)| *name == current) {
+        let offers_tsc = facts.clock.available.known().is_some_and(|names| names.iter().any(|name| name == "tsc"));
+        let prove = if current == "kvm-clock" && offers_tsc && is_invariant(facts) == Some(true) {
+            "; the kernel since 5.10 prefers tsc: `evenkeel prove clocksource=tsc` settles it"
+        } else {
+            ""
+        };
+        Finding::keep(PATH, format!("{why}{prove}"))
+    } else if IN_THE_KERNEL.contains(&current.as_str()) {
+        from_the_kernel(facts, &current)
+    } else {
+        Finding::new(State::Unknown, PATH, format!("nothing is known of the clock source {current:?}"))
+    };
+    Ok(finding.at(current))
+}
+
+fn is_invariant(facts: &Facts) -> Option<bool> {
+    facts.clock.tsc.known().map(|flags| flags.is_invariant())
+}
+
+fn from_the_kernel(facts: &Facts, current: &str) -> Finding {
+    let Some(available) = facts.clock.available.known() else {
+        return Finding::unknown(PATH, "which sources are on offer", &facts.clock.available);
+    };
+    let offered = |name: &str| available.iter().any(|offered| offered == name);
+    let slow = format!("each read of {current} enters the kernel");
+    let on_xen = facts.machine.hypervisor.known() == Some(&Hypervisor::Xen);
+    match is_invariant(facts) {
+        Some(true) if offered("tsc") => {
+            Finding::set(PATH, "tsc", format!("{slow}; tsc is on offer, constant and nonstop"))
+        }
+        _ if offered("tsc") && on_xen => {
+            let reason = format!(
+                "{slow}; tsc is on offer, but not promised to be invariant: check the time after a live migration"
+            );
+            Finding::set(PATH, "tsc", reason)
+        }
+        invariant => match IN_USER_SPACE[1..].iter().find(|(name, _)| offered(name)) {
+            Some((name, _)) => Finding::set(PATH, name, format!("{slow}; {name} is on offer and read in user space")),
+            None if !offered("tsc") => {
+                Finding::not_here(PATH, format!("{slow}, but nothing better is on offer: {}", available.join(", ")))
+            }
+            None if invariant == Some(false) => {
+                Finding::keep(PATH, format!("{slow}, but the tsc on offer is not constant and nonstop"))
+            }
+            None => Finding::unknown(PATH, "whether tsc is invariant", &facts.clock.tsc),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::facts::TscFlags;
+    use crate::testing::check;
+
+    fn clock(current: &'static str, available: &'static str, invariant: Option<bool>) -> impl Fn(&mut Facts) {
+        move |facts| {
+            facts.clock.current = Fact::Known(current.into());
+            facts.clock.available = Fact::Known(available.split_whitespace().map(str::to_owned).collect());
+            facts.clock.tsc = match invariant {
+                Some(nonstop) => Fact::Known(TscFlags { constant: true, nonstop, reliable: false }),
+                None => Fact::absent("no flags in /proc/cpuinfo"),
+            };
+        }
+    }
+
+    fn on_xen(current: &'static str, available: &'static str, invariant: Option<bool>) -> impl Fn(&mut Facts) {
+        move |facts| {
+            clock(current, available, invariant)(facts);
+            facts.machine.hypervisor = Fact::Known(Hypervisor::Xen);
+        }
+    }
+
+    #[test]
+    fn it_is_read_in_user_space_where_that_is_on_offer() {
+        check(
+            &KNOB,
+            &[
+                ("tsc", Goal::Latency, &|_| {}),
+                ("kvm-clock, invariant", Goal::Latency, &clock("kvm-clock", "kvm-clock tsc acpi_pm", Some(true))),
+                ("kvm-clock, not invariant", Goal::Latency, &clock("kvm-clock", "kvm-clock tsc", Some(false))),
+                ("kvm-clock alone", Goal::Latency, &clock("kvm-clock", "kvm-clock", Some(true))),
+                ("Azure", Goal::Latency, &clock(IN_USER_SPACE[2].0, IN_USER_SPACE[2].0, Some(true))),
+                ("arm", Goal::Latency, &clock("arch_sys_counter", "arch_sys_counter", None)),
+                ("hpet, tsc on offer", Goal::Density, &clock("hpet", "tsc hpet acpi_pm", Some(true))),
+                ("hpet, tsc not invariant", Goal::Latency, &clock("hpet", "tsc hpet acpi_pm", Some(false))),
+                ("hpet, flags unknown", Goal::Latency, &clock("hpet", "tsc hpet acpi_pm", None)),
+                ("hpet, nothing better", Goal::Latency, &clock("hpet", "hpet acpi_pm", Some(true))),
+                ("acpi_pm, kvm-clock on offer", Goal::Latency, &clock("acpi_pm", "acpi_pm kvm-clock", Some(false))),
+                ("xen", Goal::Latency, &on_xen("xen", "xen tsc hpet acpi_pm", Some(true))),
+                ("xen, not invariant", Goal::Latency, &on_xen("xen", "xen tsc hpet acpi_pm", Some(false))),
+                ("xen, flags unknown", Goal::Latency, &on_xen("xen", "xen tsc", None)),
+                ("xen without tsc", Goal::Latency, &on_xen("xen", "xen", Some(true))),
+                ("offer unknown", Goal::Latency, &|facts| {
+                    facts.clock.current = Fact::Known("jiffies".into());
+                    facts.clock.available = Fact::Denied { why: "EACCES".into() };
+                }),
+                ("another", Goal::Latency, &clock("riscv_clocksource", "riscv_clocksource", None)),
+                ("not there", Goal::Latency, &|facts| facts.clock.current = Fact::absent("no such file")),
+            ],
+            expect![[r#"
+                tsc (latency)
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "tsc": it is read in user space
+                kvm-clock, invariant (latency)
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "kvm-clock": it is read in user space, as tsc is, and KVM corrects it for the host; AWS recommends it; the kernel since 5.10 prefers tsc: `evenkeel prove clocksource=tsc` settles it
+                kvm-clock, not invariant (latency)
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "kvm-clock": it is read in user space, as tsc is, and KVM corrects it for the host; AWS recommends it
+                kvm-clock alone (latency)
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "kvm-clock": it is read in user space, as tsc is, and KVM corrects it for the host; AWS recommends it
+                Azure (latency)
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hyperv_clocksource_tsc_page": it is read in user space, and Hyper-V corrects it for the host
+                arm (latency)
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "arch_sys_counter": it is read in user space, and ARM has no other
+                hpet, tsc on offer (density)
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet" -> "tsc": each read of hpet enters the kernel; tsc is on offer, constant and nonstop
+                hpet, tsc not invariant (latency)
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but the tsc on offer is not constant and nonstop
+                hpet, flags unknown (latency)
+                  unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": whether tsc is invariant is not known: no flags in /proc/cpuinfo
+                hpet, nothing better (latency)
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm
+                acpi_pm, kvm-clock on offer (latency)
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "acpi_pm" -> "kvm-clock": each read of acpi_pm enters the kernel; kvm-clock is on offer and read in user space
+                xen (latency)
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is on offer, constant and nonstop
+                xen, not invariant (latency)
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is on offer, but not promised to be invariant: check the time after a live migration
+                xen, flags unknown (latency)
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is on offer, but not promised to be invariant: check the time after a live migration
+                xen without tsc (latency)
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": each read of xen enters the kernel, but nothing better is on offer: xen
+                offer unknown (latency)
+                  unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "jiffies": which sources are on offer is not known: EACCES
+                another (latency)
+                  unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "riscv_clocksource": nothing is known of the clock source "riscv_clocksource"
+                not there (latency)
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource: not found here: no such file
+            "#]],
+        );
+    }
+}

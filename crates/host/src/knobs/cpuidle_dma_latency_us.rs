@@ -1,0 +1,159 @@
+//! How long a CPU may take to wake, for as long as somebody holds `/dev/cpu_dma_latency` open.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Goal;
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::cmdline_intel_idle_max_cstate::deepest;
+use super::{burstable, one};
+
+const PATH: &str = "/dev/cpu_dma_latency";
+
+/// Leaves C1 of the drivers with real states, which takes at most 2 us to leave, and rules out what is deeper.
+const WANTED_US: u64 = 2;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cpuidle.dma_latency_us",
+    title: "how long CPUs may take to wake",
+    area: Area::Cpu,
+    place: Place::Held { path: PATH },
+    values: Values::Number { min: 0, max: 2_000_000_000, unit: "us" },
+    default: "2000000000 (no bound)",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A process that opens the device and writes a number asks that no idle state be used which takes longer \
+                to leave; the least of all requests holds, until the process closes the device or ends. So it needs no \
+                reboot, and undoes itself. 0 leaves only polling: the CPU never sleeps, which in a guest also means \
+                that it never pays for a halt and a wake-up by the hypervisor.",
+    risk: "cores that do not sleep leave less turbo to the others and use power; in a guest that polls, CPU time of \
+           the host and credits of burstable instances",
+    shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state*",
+    counter: Some(Counter::IdleStates),
+    kernels: "all, with an idle driver",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/power/pm_qos_interface.rst",
+            says: "the request holds as long as the file is open; the least of all requests wins",
+        },
+        Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors honour the bound" },
+        Source { title: "TuneD, profile latency-performance", says: "holds 1 us, or 3 us where states can't be named" },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "0 takes the median wake-up after 100 us of idle from 33.2 to 2.3 us, after 1 ms from 43.2 to 3.7 us",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, goal: Goal) -> Vec<Finding> {
+    one(decide(facts, goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let driver = match &facts.idle.driver {
+        Fact::Known(driver) if driver != "none" => driver,
+        Fact::Known(_) | Fact::Absent { .. } => {
+            return Ok(Finding::not_here(PATH, "there is no idle driver here: no state to rule out"));
+        }
+        unknown => return Err(Finding::unknown(PATH, "the idle driver", unknown)),
+    };
+    if goal != Goal::Latency {
+        return Ok(Finding::keep(
+            PATH,
+            format!("CPUs that sleep leave time and power to others, as the goal {goal} wants"),
+        ));
+    }
+    if driver == "haltpoll" {
+        return Ok(match burstable(facts) {
+            Some(instance) => {
+                Finding::keep(PATH, format!("polling all the time would burn the CPU credits of a {instance}"))
+            }
+            None => Finding::set(
+                PATH,
+                0,
+                "haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it",
+            ),
+        });
+    }
+    let Fact::Known(states) = &facts.idle.states else {
+        return Err(Finding::unknown(PATH, "how deep the idle states are", &facts.idle.states));
+    };
+    Ok(match deepest(states) {
+        Some((name, exit_us)) if exit_us > WANTED_US => {
+            Finding::set(PATH, WANTED_US, format!("{name} of {driver} takes {exit_us} us to leave"))
+        }
+        Some((name, exit_us)) => {
+            Finding::keep(PATH, format!("the deepest state, {name}, takes only {exit_us} us to leave"))
+        }
+        None => Finding::keep(PATH, "no idle state tells how long it takes to leave"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::facts::Cloud;
+    use crate::testing::{check, with_idle};
+
+    #[test]
+    fn it_rules_out_what_takes_long_to_leave() {
+        let haltpoll = with_idle("haltpoll", &[("POLL", 0), ("haltpoll", 1)]);
+        let instance = |name: &'static str| {
+            let haltpoll = with_idle("haltpoll", &[("POLL", 0), ("haltpoll", 1)]);
+            move |facts: &mut Facts| {
+                haltpoll(facts);
+                facts.machine.cloud = Fact::Known(Cloud::Aws);
+                facts.machine.instance_type = Fact::Known(name.into());
+            }
+        };
+        check(
+            &KNOB,
+            &[
+                ("no driver", Goal::Latency, &|_| {}),
+                ("no cpuidle", Goal::Latency, &|facts| facts.idle.driver = Fact::absent("no cpuidle")),
+                ("driver unreadable", Goal::Latency, &|facts| facts.idle.driver = Fact::odd("/d", "", "empty")),
+                ("c4.8xlarge", Goal::Latency, &with_idle("intel_idle", &[("C1-HSW", 2), ("C6-HSW", 133)])),
+                ("c4.8xlarge", Goal::Throughput, &with_idle("intel_idle", &[("C1-HSW", 2), ("C6-HSW", 133)])),
+                ("C1 only", Goal::Latency, &with_idle("intel_idle", &[("POLL", 0), ("C1", 1)])),
+                ("states unknown", Goal::Latency, &|facts| {
+                    facts.idle.driver = Fact::Known("acpi_idle".into());
+                    facts.idle.states = Fact::absent("no states");
+                }),
+                ("no state tells", Goal::Latency, &with_idle("acpi_idle", &[])),
+                ("haltpoll", Goal::Latency, &haltpoll),
+                ("haltpoll", Goal::Density, &haltpoll),
+                ("haltpoll on credits", Goal::Latency, &instance("t3.large")),
+                ("haltpoll without credits", Goal::Latency, &instance("trn1.2xlarge")),
+            ],
+            expect![[r#"
+                no driver (latency)
+                  not-here /dev/cpu_dma_latency: there is no idle driver here: no state to rule out
+                no cpuidle (latency)
+                  not-here /dev/cpu_dma_latency: there is no idle driver here: no state to rule out
+                driver unreadable (latency)
+                  unknown /dev/cpu_dma_latency: the idle driver is not known: empty
+                c4.8xlarge (latency)
+                  set /dev/cpu_dma_latency ? -> "2": C6-HSW of intel_idle takes 133 us to leave
+                c4.8xlarge (throughput)
+                  keep /dev/cpu_dma_latency: CPUs that sleep leave time and power to others, as the goal throughput wants
+                C1 only (latency)
+                  keep /dev/cpu_dma_latency: the deepest state, C1, takes only 1 us to leave
+                states unknown (latency)
+                  unknown /dev/cpu_dma_latency: how deep the idle states are is not known: no states
+                no state tells (latency)
+                  keep /dev/cpu_dma_latency: no idle state tells how long it takes to leave
+                haltpoll (latency)
+                  set /dev/cpu_dma_latency ? -> "0": haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it
+                haltpoll (density)
+                  keep /dev/cpu_dma_latency: CPUs that sleep leave time and power to others, as the goal density wants
+                haltpoll on credits (latency)
+                  keep /dev/cpu_dma_latency: polling all the time would burn the CPU credits of a t3.large
+                haltpoll without credits (latency)
+                  set /dev/cpu_dma_latency ? -> "0": haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! How long a KVM guest's idle CPU polls before it halts.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Goal;
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{burstable, one, own};
+
+const PATH: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+
+/// The kernel's default.
+const WANTED_NS: u64 = 200_000;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "haltpoll.guest_halt_poll_ns",
+    title: "how long idle guest CPUs poll before they halt",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: u32::MAX as i64, unit: "ns" },
+    default: "200000",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A guest's CPU that halts goes back to the hypervisor, and is woken by it: tens of microseconds for a \
+                packet or a wake-up from another CPU. The haltpoll governor looks for work itself for up to so long \
+                first. It helps where work comes again sooner than that; where pauses are longer the poll ends before \
+                the work comes, and is wasted.",
+    risk: "burns CPU time of the host even when others there could run, takes time from the CPU's sibling, burns the \
+           credits of burstable instances",
+    shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state0 (the polling state)",
+    counter: Some(Counter::IdleStates),
+    kernels: "since Linux 5.4, x86 guests of KVM with the haltpoll driver (cpuidle_haltpoll.force=1 loads it)",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/virt/guest-halt-polling.rst",
+            says: "up to 200000 ns by default; polls even when other tasks of the host could run",
+        },
+        Source { title: "Linux drivers/cpuidle/governors/haltpoll.c", says: "only this governor reads it" },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "from 0 to 200000, the median wake-up after 100 us of idle falls from 37.8 to 2.6 us; after 1 ms \
+                   nothing changes",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, goal: Goal) -> Vec<Finding> {
+    one(decide(facts, goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    match &facts.idle.driver {
+        Fact::Known(driver) if driver == "haltpoll" => {}
+        Fact::Known(driver) if driver == "none" => {
+            return Ok(Finding::not_here(PATH, "there is no idle driver here: nothing polls before it halts"));
+        }
+        Fact::Known(driver) => {
+            return Ok(Finding::not_here(PATH, format!("the idle driver is {driver:?}, not haltpoll")));
+        }
+        Fact::Absent { .. } => {
+            return Ok(Finding::not_here(PATH, "there is no idle driver here: nothing polls before it halts"));
+        }
+        unknown => return Err(Finding::unknown(PATH, "the idle driver", unknown)),
+    }
+    if let Some(governor) = facts.idle.governor.known().filter(|governor| *governor != "haltpoll") {
+        return Ok(Finding::not_here(PATH, format!("the idle governor is {governor:?}: only haltpoll reads it")));
+    }
+    let current = own(PATH, &facts.idle.guest_halt_poll_ns)?;
+    let finding = if current >= WANTED_NS {
+        Finding::keep(PATH, format!("idle CPUs poll for up to {current} ns before they halt"))
+    } else if goal != Goal::Latency {
+        Finding::keep(PATH, format!("CPUs that halt leave time to others, as the goal {goal} wants"))
+    } else if let Some(instance) = burstable(facts) {
+        Finding::keep(PATH, format!("polling would burn the CPU credits of a {instance}"))
+    } else {
+        let reason = match current {
+            0 => "idle CPUs halt at once, and wait for the hypervisor to wake them".to_owned(),
+            _ => format!("idle CPUs halt after {current} ns, a part of what the kernel polls by default"),
+        };
+        Finding::set(PATH, WANTED_NS, reason)
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::facts::Cloud;
+    use crate::testing::{check, with_idle};
+
+    fn haltpoll(ns: u64) -> impl Fn(&mut Facts) {
+        move |facts| {
+            with_idle("haltpoll", &[("POLL", 0), ("haltpoll", 1)])(facts);
+            facts.idle.governor = Fact::Known("haltpoll".into());
+            facts.idle.guest_halt_poll_ns = Fact::Known(ns);
+        }
+    }
+
+    #[test]
+    fn it_polls_where_haltpoll_runs_and_time_is_not_metered() {
+        check(
+            &KNOB,
+            &[
+                ("no driver", Goal::Latency, &|_| {}),
+                ("no cpuidle", Goal::Latency, &|facts| facts.idle.driver = Fact::absent("no cpuidle")),
+                ("driver unreadable", Goal::Latency, &|facts| facts.idle.driver = Fact::odd("/d", "", "empty")),
+                ("intel_idle", Goal::Latency, &with_idle("intel_idle", &[("C1", 2)])),
+                ("off", Goal::Latency, &haltpoll(0)),
+                ("off", Goal::Density, &haltpoll(0)),
+                ("short", Goal::Latency, &haltpoll(50_000)),
+                ("the default", Goal::Latency, &haltpoll(200_000)),
+                ("2 ms", Goal::Throughput, &haltpoll(2_000_000)),
+                ("another governor", Goal::Latency, &|facts| {
+                    haltpoll(0)(facts);
+                    facts.idle.governor = Fact::Known("menu".into());
+                }),
+                ("not there", Goal::Latency, &|facts| {
+                    haltpoll(0)(facts);
+                    facts.idle.guest_halt_poll_ns = Fact::absent("no such file");
+                }),
+                ("on credits", Goal::Latency, &|facts| {
+                    haltpoll(0)(facts);
+                    facts.machine.cloud = Fact::Known(Cloud::Aws);
+                    facts.machine.instance_type = Fact::Known("t3a.xlarge".into());
+                }),
+            ],
+            expect![[r#"
+                no driver (latency)
+                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: there is no idle driver here: nothing polls before it halts
+                no cpuidle (latency)
+                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: there is no idle driver here: nothing polls before it halts
+                driver unreadable (latency)
+                  unknown /sys/module/haltpoll/parameters/guest_halt_poll_ns: the idle driver is not known: empty
+                intel_idle (latency)
+                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: the idle driver is "intel_idle", not haltpoll
+                off (latency)
+                  set /sys/module/haltpoll/parameters/guest_halt_poll_ns "0" -> "200000": idle CPUs halt at once, and wait for the hypervisor to wake them
+                off (density)
+                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "0": CPUs that halt leave time to others, as the goal density wants
+                short (latency)
+                  set /sys/module/haltpoll/parameters/guest_halt_poll_ns "50000" -> "200000": idle CPUs halt after 50000 ns, a part of what the kernel polls by default
+                the default (latency)
+                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "200000": idle CPUs poll for up to 200000 ns before they halt
+                2 ms (throughput)
+                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "2000000": idle CPUs poll for up to 2000000 ns before they halt
+                another governor (latency)
+                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: the idle governor is "menu": only haltpoll reads it
+                not there (latency)
+                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: not found here: no such file
+                on credits (latency)
+                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "0": polling would burn the CPU credits of a t3a.xlarge
+            "#]],
+        );
+    }
+}

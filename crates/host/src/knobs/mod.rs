@@ -1,0 +1,293 @@
+//! The table of knobs: one file each, one line here. Tests hold that every file is listed, sourced and documented.
+
+use crate::advice::State;
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::knob::{Finding, Knob};
+use crate::setting::{SettingError, shown};
+
+mod clocksource;
+mod cmdline_intel_idle_max_cstate;
+mod cpuidle_dma_latency_us;
+mod haltpoll_guest_halt_poll_ns;
+mod irq_affinity;
+mod net_core_busy_poll;
+mod net_core_netdev_max_backlog;
+mod net_core_rmem_max;
+mod net_rps_cpus;
+mod process_timer_slack_ns;
+mod thp_enabled;
+mod vm_swappiness;
+
+pub use crate::document::document;
+
+/// Every knob, in the order they are shown: network, CPU, clock, memory, process.
+pub const ALL: &[&Knob] = &[
+    &net_core_rmem_max::KNOB,
+    &net_core_busy_poll::KNOB,
+    &net_core_netdev_max_backlog::KNOB,
+    &net_rps_cpus::KNOB,
+    &irq_affinity::KNOB,
+    &cmdline_intel_idle_max_cstate::KNOB,
+    &cpuidle_dma_latency_us::KNOB,
+    &haltpoll_guest_halt_poll_ns::KNOB,
+    &clocksource::KNOB,
+    &thp_enabled::KNOB,
+    &vm_swappiness::KNOB,
+    &process_timer_slack_ns::KNOB,
+];
+
+/// The knob with this id.
+///
+/// # Errors
+/// [`SettingError::UnknownKnob`], with the nearest id if one is near.
+pub fn find(id: &str) -> Result<&'static Knob, SettingError> {
+    ALL.iter()
+        .copied()
+        .find(|knob| knob.id == id)
+        .ok_or_else(|| SettingError::UnknownKnob { id: shown(id), nearest: nearest(id) })
+}
+
+/// The id that was probably meant: one that contains what was given, or has at least two thirds of its letters right.
+fn nearest(given: &str) -> Option<&'static str> {
+    const PART_BYTES_MIN: usize = 3;
+    const GIVEN_BYTES_MAX: usize = 64;
+    if given.len() > GIVEN_BYTES_MAX {
+        return None;
+    }
+    let given = given.to_lowercase().replace('/', ".");
+    let distance = |id: &str| strsim::osa_distance(&given, id);
+    let is_part = |id: &str| given.len() >= PART_BYTES_MIN && id.contains(&given);
+    let near = |id: &&str| is_part(id) || distance(id) * 3 <= id.len();
+    ALL.iter().map(|knob| knob.id).filter(near).min_by_key(|id| distance(id))
+}
+
+/// Findings as the knobs' files write them; [`Finding::at`] and [`Finding::want`] add the values.
+impl Finding {
+    fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
+        Finding { place: place.to_string(), state, current: None, wanted: None, reason: reason.into() }
+    }
+
+    fn set(place: impl ToString, wanted: impl ToString, reason: impl Into<String>) -> Finding {
+        Finding { wanted: Some(wanted.to_string()), ..Finding::new(State::Set, place, reason) }
+    }
+
+    fn keep(place: impl ToString, reason: impl Into<String>) -> Finding {
+        Finding::new(State::Keep, place, reason)
+    }
+
+    fn not_here(place: impl ToString, reason: impl Into<String>) -> Finding {
+        Finding::new(State::NotHere, place, reason)
+    }
+
+    /// For want of a fact that the decision hangs on; `what` names the fact.
+    fn unknown<T>(place: impl ToString, what: &str, fact: &Fact<T>) -> Finding {
+        let why = fact.unknown_why().unwrap_or("it is not what it should be");
+        Finding::new(State::Unknown, place, format!("{what} is not known: {why}"))
+    }
+
+    fn at(self, current: impl ToString) -> Finding {
+        Finding { current: Some(current.to_string()), ..self }
+    }
+}
+
+/// What a knob's own file holds; else the finding for a file that is missing or tells nothing.
+fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
+    match fact {
+        Fact::Known(value) => Ok(value.clone()),
+        Fact::Absent { why } => Err(Finding::not_here(place, format!("not found here: {why}"))),
+        _ => Err(Finding::unknown(place, "the value in force", fact)),
+    }
+}
+
+/// The number in a file under /proc/sys that is a knob's own.
+fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
+    let text = own(path, &facts.sysctl(path))?;
+    text.parse().map_err(|_| {
+        Finding::new(State::Unknown, path, format!("the value in force is no whole number: {:?}", shown(&text)))
+    })
+}
+
+/// The finding, whichever way it came about: a knob with one place has one finding.
+fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
+    vec![found.unwrap_or_else(|finding| finding)]
+}
+
+/// How many CPUs a server may use here: those that run, within what the control group allows.
+fn usable_cpus(facts: &Facts) -> Option<usize> {
+    let online = facts.cpus.online.known()?;
+    Some(facts.limits.cpus_allowed.known().map_or(online.len(), |allowed| online.and(allowed).len()))
+}
+
+/// `1 CPU`, `2 CPUs`.
+fn cpus(count: usize) -> String {
+    if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }
+}
+
+/// The instance type, where it lives on CPU credits, which polling burns (Amazon's T family).
+fn burstable(facts: &Facts) -> Option<&str> {
+    let instance = facts.machine.instance_type.known()?;
+    let mut letters = instance.bytes();
+    let is_t = letters.next() == Some(b't') && letters.next().is_some_and(|letter| letter.is_ascii_digit());
+    (facts.machine.cloud.known() == Some(&crate::facts::Cloud::Aws) && is_t).then_some(instance)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::advice::advise_on;
+    use crate::facts::Swap;
+    use crate::goal::Goal;
+    use crate::knob::Values;
+    use crate::plan::Plan;
+    use crate::setting::Setting;
+    use crate::testing::{base, cpus, knocked, nic, nics, set};
+
+    #[test]
+    fn a_misspelt_knob_is_told_the_nearest() {
+        let given = [
+            "net.core.busy_poll",
+            "net.core.busypoll",
+            "net/core/busy_poll",
+            "busy_poll",
+            "max_cstate",
+            "Clocksource",
+            "clock",
+            "thp",
+            "swapiness",
+            "vm.swapines",
+            "timer_slack",
+            "net.core",
+            "",
+            "e",
+            "kernel.sched_latency_ns",
+            "$(reboot)",
+        ];
+        let told = |id: &str| match find(id) {
+            Ok(knob) => format!("{id}: {}\n", knob.id),
+            Err(error) => format!("{error}\n"),
+        };
+        expect![[r#"
+            net.core.busy_poll: net.core.busy_poll
+            unknown knob "net.core.busypoll": did you mean "net.core.busy_poll"? `evenkeel explain` lists the knobs
+            unknown knob "net/core/busy_poll": did you mean "net.core.busy_poll"? `evenkeel explain` lists the knobs
+            unknown knob "busy_poll": did you mean "net.core.busy_poll"? `evenkeel explain` lists the knobs
+            unknown knob "max_cstate": did you mean "cmdline.intel_idle.max_cstate"? `evenkeel explain` lists the knobs
+            unknown knob "Clocksource": did you mean "clocksource"? `evenkeel explain` lists the knobs
+            unknown knob "clock": did you mean "clocksource"? `evenkeel explain` lists the knobs
+            unknown knob "thp": did you mean "thp.enabled"? `evenkeel explain` lists the knobs
+            unknown knob "swapiness": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
+            unknown knob "vm.swapines": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
+            unknown knob "timer_slack": did you mean "process.timer_slack_ns"? `evenkeel explain` lists the knobs
+            unknown knob "net.core": did you mean "net.core.rmem_max"? `evenkeel explain` lists the knobs
+            unknown knob "": `evenkeel explain` lists the knobs
+            unknown knob "e": `evenkeel explain` lists the knobs
+            unknown knob "kernel.sched_latency_ns": `evenkeel explain` lists the knobs
+            unknown knob "$(reboot)": `evenkeel explain` lists the knobs
+        "#]]
+        .assert_eq(&given.map(told).concat());
+        let long = "é".repeat(1 << 20);
+        let Err(SettingError::UnknownKnob { id, nearest: None }) = find(&long) else { panic!("unknown") };
+        assert_eq!(id.chars().count(), 100);
+    }
+
+    /// Texts that end up side by side in tables and lists are fragments; only the mechanism is made of sentences.
+    #[test]
+    fn every_text_is_there_and_of_its_kind() {
+        for knob in ALL {
+            let fragments = [knob.title, knob.default, knob.risk, knob.shows_in, knob.kernels];
+            let of_sources = knob.sources.iter().flat_map(|source| [source.title, source.says]);
+            for text in fragments.into_iter().chain(of_sources) {
+                let trimmed = text.trim();
+                assert!(!text.is_empty() && text == trimmed && !text.ends_with('.'), "{}: {text:?}", knob.id);
+                assert!(!text.contains("  ") && !text.contains('\n'), "{}: {text:?}", knob.id);
+            }
+            assert!(knob.title.split(' ').count() < 10, "{}: {:?}", knob.id, knob.title);
+            assert!(knob.mechanism.ends_with('.') && !knob.mechanism.contains("  "), "{}", knob.id);
+            assert!(!knob.sources.is_empty(), "{} has no source", knob.id);
+        }
+    }
+
+    /// What every piece of advice must hold to, whatever the machine.
+    fn assert_sound(facts: &Facts) {
+        for (knob, goal) in ALL.iter().copied().flat_map(|knob| Goal::ALL.map(|goal| (knob, goal))) {
+            let advice = advise_on(knob, facts, goal);
+            assert!(!advice.is_empty(), "{} has no advice", knob.id);
+            for advice in advice {
+                let told = format!("{} {}: {}", knob.id, advice.place, advice.reason);
+                assert!(!advice.place.is_empty() && !advice.reason.is_empty(), "{told}");
+                assert!(!advice.reason.ends_with('.') && !advice.reason.contains('\n'), "{told}");
+                let Some(wanted) = advice.wanted else {
+                    assert!(!matches!(advice.state, State::Set | State::Blocked), "{told}");
+                    continue;
+                };
+                assert_eq!(knob.check(&wanted).as_ref(), Ok(&wanted), "{told}");
+                assert_ne!(Some(&wanted), advice.current.as_ref(), "{told}");
+                let setting = Setting { knob, place: Some(advice.place.clone()), value: wanted };
+                let steps = Plan::of(facts, &[setting]).map(|plan| plan.steps.len());
+                assert_eq!(steps, Ok(1), "{told}");
+            }
+        }
+    }
+
+    #[test]
+    fn advice_can_be_planned() {
+        assert_sound(&base());
+    }
+
+    fn machine() -> impl Strategy<Value = Facts> {
+        let word = |words: &'static [&'static str]| prop::sample::select(words).prop_map(str::to_owned);
+        let number = prop_oneof![any::<i64>().prop_map(|number| number.to_string()), "[0-9]{1,6}", "\\PC{0,20}"];
+        let clocks = word(&["tsc", "kvm-clock", "hpet", "xen", "jiffies", "sun dial"]);
+        (
+            (1_usize..40, 1_usize..3, 0_u32..5, prop::collection::vec(number, 4)),
+            (clocks.clone(), prop::collection::vec(clocks, 0..4)),
+            word(&["none", "haltpoll", "intel_idle", "acpi_idle", "x"]),
+            word(&["always", "madvise", "never", "x"]),
+            prop::collection::vec((any::<prop::sample::Index>(), 0_usize..3), 0..6),
+        )
+            .prop_map(|((cores, threads, queues, sysctls), (clock, clocks), driver, thp, holes)| {
+                let mut facts = base();
+                facts.cpus = cpus(cores * threads, threads);
+                facts.limits.cpus_allowed = facts.cpus.online.clone();
+                nics(&mut facts)[0] = nic("eth0", queues, 30);
+                for (fact, text) in facts.sysctls.values_mut().zip(sysctls) {
+                    *fact = Fact::Known(text);
+                }
+                facts.clock.current = Fact::Known(clock);
+                facts.clock.available = Fact::Known(clocks);
+                facts.idle.driver = Fact::Known(driver);
+                facts.memory.thp_enabled = Fact::Known(thp);
+                let swap = Swap { path: "/swap".into(), kind: "file".into(), size_bytes: 1 };
+                facts.memory.swaps = Fact::Known(vec![swap; threads - 1]);
+                for queue in nics(&mut facts)[0].rx_queues.iter_mut().skip(1) {
+                    queue.steering_cpus = Fact::Known(set("0-1"));
+                }
+                holes.into_iter().for_each(|(which, how)| knocked(&mut facts, which, how));
+                facts
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn advice_is_sound_on_any_machine(facts in machine()) {
+            assert_sound(&facts);
+        }
+
+        #[test]
+        fn no_text_makes_check_panic(text in "\\PC*") {
+            for knob in ALL {
+                if let Ok(value) = knob.check(&text) {
+                    prop_assert_eq!(knob.check(&value), Ok(value.clone()), "{} spells {} in two ways", knob.id, text);
+                    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_,".contains(&byte);
+                    prop_assert!(value.bytes().all(plain), "{} takes {value:?}", knob.id);
+                    let may_be_empty = matches!(knob.values, Values::Cpus { may_be_empty: true });
+                    prop_assert!(may_be_empty || !value.is_empty(), "{} takes nothing", knob.id);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! How long `poll`, `select` and `epoll_wait` poll the network device before they sleep.
+
+use crate::facts::{CpuLimit, Facts};
+use crate::goal::Goal;
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{cpus, one, own_number, usable_cpus};
+
+const PATH: &str = "/proc/sys/net/core/busy_poll";
+
+/// What the kernel's documentation suggests for several sockets.
+const WANTED_US: i64 = 50;
+
+/// With fewer CPUs than this the one that polls is one that the server or its interrupts need.
+const CPUS_MIN: usize = 4;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.core.busy_poll",
+    title: "polling of the device by poll, select and epoll",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: i32::MAX as i64, unit: "us" },
+    default: "0 (off)",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A server that waits for packets sleeps until the device interrupts. With this set, the waiting thread \
+                asks the device's receive queue itself for so many microseconds first, which saves the interrupt and \
+                the wake-up. It works in poll, select and epoll_wait only: a server that just calls recv gets nothing \
+                of it. poll and select also need SO_BUSY_POLL on the socket, which net.core.busy_read gives to new \
+                sockets. A socket without a NAPI queue behind it (loopback, veth) has nothing to poll.",
+    risk: "spins a CPU for every waiting thread, takes time from the CPU's sibling, uses power",
+    shows_in: "BusyPollRxPackets in /proc/net/netstat",
+    counter: Some(Counter::DevicePackets),
+    kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/net.rst, busy_poll",
+            says: "50 for several sockets, 100 for hundreds; beyond that use epoll; default 0",
+        },
+        Source { title: "Linux Documentation/networking/napi.rst", says: "busy polling trades CPU time for latency" },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "test 50 first, then 100",
+        },
+        Source { title: "amzn-drivers, ENA_Linux_Best_Practices.rst", says: "70, against the others" },
+        Source { title: "TuneD, profile network-latency", says: "50" },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "busy_read of 50 and of 100 changes nothing on loopback and veth",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, goal: Goal) -> Vec<Finding> {
+    one(decide(facts, goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    if facts.network.nics.known().is_none() {
+        return Err(Finding::unknown(PATH, "which network interfaces there are", &facts.network.nics).at(current));
+    }
+    let Some(nic) = facts.network.hardware().next() else {
+        return Ok(off(current, Finding::not_here, "no interface has hardware to poll behind it"));
+    };
+    let Some(count) = usable_cpus(facts) else {
+        return Err(Finding::unknown(PATH, "how many CPUs there are", &facts.cpus.online).at(current));
+    };
+    if count <= 1 {
+        return Ok(off(
+            current,
+            Finding::not_here,
+            "1 CPU: polling would take the time of the server that it waits for",
+        ));
+    }
+    if let Some(CpuLimit::Quota { quota_us, period_us }) = facts.limits.cpu.known() {
+        let why =
+            format!("the control group gives {quota_us} us of CPU in each {period_us} us: polling would spend it");
+        return Ok(off(current, Finding::not_here, why));
+    }
+    if goal != Goal::Latency {
+        return Ok(off(current, Finding::keep, format!("polling spends CPU time that the goal {goal} wants for work")));
+    }
+    if count < CPUS_MIN {
+        return Ok(off(
+            current,
+            Finding::keep,
+            format!("{}: the one that polls is one that the server needs", cpus(count)),
+        ));
+    }
+    if current > 0 {
+        return Ok(Finding::keep(PATH, format!("waiting threads already poll for {current} us")).at(current));
+    }
+    let reason = format!(
+        "{} and {}, a device with queues to poll: sources name 50, 70 and 100 us, so settle it by `evenkeel prove {}={WANTED_US}`",
+        cpus(count),
+        nic.name,
+        KNOB.id
+    );
+    Ok(Finding::set(PATH, WANTED_US, reason).at(current))
+}
+
+/// Well as it is when off, to be switched off when on.
+fn off<R: Into<String>>(current: i64, well: fn(&'static str, R) -> Finding, why: R) -> Finding {
+    let finding = if current == 0 { well(PATH, why) } else { Finding::set(PATH, 0, why) };
+    finding.at(current)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::CpuSet;
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, nics, with_cpus, with_sysctl};
+
+    #[test]
+    fn it_polls_only_where_there_is_a_device_and_cpus_to_spare() {
+        let quota = |facts: &mut Facts| {
+            facts.limits.cpu = Fact::Known(CpuLimit::Quota { quota_us: 150_000, period_us: 100_000 });
+        };
+        check(
+            &KNOB,
+            &[
+                ("4 CPUs", Goal::Latency, &|_| {}),
+                ("4 CPUs", Goal::Throughput, &|_| {}),
+                ("already on", Goal::Latency, &with_sysctl(PATH, "70")),
+                ("already on", Goal::Density, &with_sysctl(PATH, "50")),
+                ("2 CPUs", Goal::Latency, &with_cpus(2)),
+                ("1 CPU", Goal::Latency, &with_cpus(1)),
+                ("a set of 1 CPU of 4", Goal::Latency, &|facts| {
+                    facts.limits.cpus_allowed = Fact::Known([3].into_iter().collect::<CpuSet>());
+                }),
+                ("a quota", Goal::Latency, &quota),
+                ("a quota, on", Goal::Latency, &|facts| {
+                    quota(facts);
+                    with_sysctl(PATH, "50")(facts);
+                }),
+                ("loopback only", Goal::Latency, &|facts| nics(facts).retain(|nic| nic.name == "lo")),
+                ("interfaces unknown", Goal::Latency, &|facts| facts.network.nics = Fact::absent("no /sys here")),
+                ("CPUs unknown", Goal::Latency, &|facts| facts.cpus.online = Fact::odd("/x", "?", "no list")),
+            ],
+            expect![[r#"
+                4 CPUs (latency)
+                  set /proc/sys/net/core/busy_poll "0" -> "50": 4 CPUs and eth0, a device with queues to poll: sources name 50, 70 and 100 us, so settle it by `evenkeel prove net.core.busy_poll=50`
+                4 CPUs (throughput)
+                  keep /proc/sys/net/core/busy_poll "0": polling spends CPU time that the goal throughput wants for work
+                already on (latency)
+                  keep /proc/sys/net/core/busy_poll "70": waiting threads already poll for 70 us
+                already on (density)
+                  set /proc/sys/net/core/busy_poll "50" -> "0": polling spends CPU time that the goal density wants for work
+                2 CPUs (latency)
+                  keep /proc/sys/net/core/busy_poll "0": 2 CPUs: the one that polls is one that the server needs
+                1 CPU (latency)
+                  not-here /proc/sys/net/core/busy_poll "0": 1 CPU: polling would take the time of the server that it waits for
+                a set of 1 CPU of 4 (latency)
+                  not-here /proc/sys/net/core/busy_poll "0": 1 CPU: polling would take the time of the server that it waits for
+                a quota (latency)
+                  not-here /proc/sys/net/core/busy_poll "0": the control group gives 150000 us of CPU in each 100000 us: polling would spend it
+                a quota, on (latency)
+                  set /proc/sys/net/core/busy_poll "50" -> "0": the control group gives 150000 us of CPU in each 100000 us: polling would spend it
+                loopback only (latency)
+                  not-here /proc/sys/net/core/busy_poll "0": no interface has hardware to poll behind it
+                interfaces unknown (latency)
+                  unknown /proc/sys/net/core/busy_poll "0": which network interfaces there are is not known: no /sys here
+                CPUs unknown (latency)
+                  unknown /proc/sys/net/core/busy_poll "0": how many CPUs there are is not known: no list
+            "#]],
+        );
+    }
+}

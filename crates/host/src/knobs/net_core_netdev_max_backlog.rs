@@ -1,0 +1,145 @@
+//! How many packets may wait for a CPU that gets them from another one.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Goal;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/net/core/netdev_max_backlog";
+
+const DEFAULT: i64 = 1000;
+
+/// Twice the default: where Amazon's guide for game servers starts.
+const WITH_RPS: i64 = 2000;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.core.netdev_max_backlog",
+    title: "packets that may wait in a CPU's backlog",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 1, max: i32::MAX as i64, unit: "packets" },
+    default: "1000",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Each CPU has a queue of packets that did not come to it from a device's own queue: those that receive \
+                packet steering (RPS) sends it, those of loopback and veth, and those of drivers without NAPI. Packets \
+                that find it full are dropped. Packets of an ENA, virtio, gVNIC or mana queue never pass it unless RPS \
+                is on.",
+    risk: "a longer queue is a longer wait when a CPU can't keep up",
+    shows_in: "column 2 of /proc/net/softnet_stat (hexadecimal, a line a CPU)",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/net.rst, netdev_max_backlog",
+            says: "the most packets queued when an interface receives faster than the kernel can process",
+        },
+        Source { title: "Linux net/core/dev.c, enqueue_to_backlog", says: "the one place that tests it" },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "double it against drops; true only where packets pass this queue",
+        },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "at 630,000 packets/s over veth, 100 drops and 1000 does not; 30000 gains nothing more",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: Goal) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let (wanted, who) = match steered_queue(facts).map_err(|finding| finding.at(current))? {
+        Some(queue) => (WITH_RPS, format!("RPS sends packets of {queue} through it")),
+        None => (DEFAULT, "no RPS is on, so only loopback and veth pass it".to_owned()),
+    };
+    let finding = if current >= wanted {
+        Finding::keep(
+            PATH,
+            format!("{who}; room for {current} packets is enough while column 2 of /proc/net/softnet_stat stays"),
+        )
+    } else {
+        let reason =
+            format!("{who}; with room for {current} packets a burst is dropped (column 2 of /proc/net/softnet_stat)");
+        Finding::set(PATH, wanted, reason)
+    };
+    Ok(finding.at(current))
+}
+
+/// The first receive queue whose packets RPS steers to other CPUs.
+fn steered_queue(facts: &Facts) -> Result<Option<String>, Finding> {
+    if facts.network.nics.known().is_none() {
+        return Err(Finding::unknown(PATH, "which network interfaces there are", &facts.network.nics));
+    }
+    let mut unread = None;
+    for nic in facts.network.hardware() {
+        for queue in &nic.rx_queues {
+            match &queue.steering_cpus {
+                Fact::Known(cpus) if !cpus.is_empty() => return Ok(Some(format!("{}/rx-{}", nic.name, queue.index))),
+                // A kernel without RPS has no such file: absent is off.
+                Fact::Known(_) | Fact::Absent { .. } => {}
+                denied_or_odd => unread = Some(Finding::unknown(PATH, "whether RPS is on", denied_or_odd)),
+            }
+        }
+    }
+    unread.map_or(Ok(None), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, nic, nics, set, with_sysctl};
+
+    fn with_rps(facts: &mut Facts) {
+        nics(facts).push(nic("eth1", 2, 40));
+        nics(facts)[2].rx_queues[1].steering_cpus = Fact::Known(set("2-3"));
+    }
+
+    #[test]
+    fn it_matters_where_rps_is_on() {
+        check(
+            &KNOB,
+            &[
+                ("no RPS", Goal::Latency, &|_| {}),
+                ("less than the default", Goal::Latency, &with_sysctl(PATH, "100")),
+                ("RPS", Goal::Latency, &with_rps),
+                ("RPS, raised", Goal::Throughput, &|facts| {
+                    with_rps(facts);
+                    with_sysctl(PATH, "30000")(facts);
+                }),
+                ("a kernel without RPS", Goal::Latency, &|facts| {
+                    nics(facts)[0].rx_queues[0].steering_cpus = Fact::absent("no rps_cpus");
+                }),
+                ("RPS unreadable", Goal::Latency, &|facts| {
+                    nics(facts)[0].rx_queues[0].steering_cpus = Fact::Denied { why: "rps_cpus: EACCES".into() };
+                }),
+                ("interfaces unknown", Goal::Latency, &|facts| facts.network.nics = Fact::absent("no /sys here")),
+            ],
+            expect![[r#"
+                no RPS (latency)
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays
+                less than the default (latency)
+                  set /proc/sys/net/core/netdev_max_backlog "100" -> "1000": no RPS is on, so only loopback and veth pass it; with room for 100 packets a burst is dropped (column 2 of /proc/net/softnet_stat)
+                RPS (latency)
+                  set /proc/sys/net/core/netdev_max_backlog "1000" -> "2000": RPS sends packets of eth1/rx-1 through it; with room for 1000 packets a burst is dropped (column 2 of /proc/net/softnet_stat)
+                RPS, raised (throughput)
+                  keep /proc/sys/net/core/netdev_max_backlog "30000": RPS sends packets of eth1/rx-1 through it; room for 30000 packets is enough while column 2 of /proc/net/softnet_stat stays
+                a kernel without RPS (latency)
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays
+                RPS unreadable (latency)
+                  unknown /proc/sys/net/core/netdev_max_backlog "1000": whether RPS is on is not known: rps_cpus: EACCES
+                interfaces unknown (latency)
+                  unknown /proc/sys/net/core/netdev_max_backlog "1000": which network interfaces there are is not known: no /sys here
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! Transparent huge pages: whether the kernel gives 2 MiB pages by itself.
+
+use crate::advice::State;
+use crate::facts::Facts;
+use crate::goal::Goal;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own};
+
+const PATH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "thp.enabled",
+    title: "huge pages without being asked",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::ChosenWord },
+    values: Values::Words(&["always", "madvise", "never"]),
+    default: "always or madvise, by the distribution's kernel",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A huge page takes one entry of the processor's translation cache where 512 small ones would, so that \
+                large data is walked faster. But to find one the kernel may have to move others out of the way while a \
+                page fault waits, and a background thread moves memory together later: pauses in the middle of a tick. \
+                madvise gives huge pages only to memory for which the program asks.",
+    risk: "without huge pages large data is walked slower; pages that are huge already stay so; changing to or from \
+           never changes vm.min_free_kbytes too",
+    shows_in: "AnonHugePages in /proc/PID/smaps_rollup, thp_fault_alloc and compact_stall in /proc/vmstat",
+    counter: None,
+    kernels: "all that are built with CONFIG_TRANSPARENT_HUGEPAGE",
+    side_effects: &["/proc/sys/vm/min_free_kbytes"],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/mm/transhuge.rst",
+            says: "meaning of the words, and of defrag",
+        },
+        Source {
+            title: "Linux mm/khugepaged.c, set_recommended_min_free_kbytes",
+            says: "recomputes vm.min_free_kbytes when huge pages go on or off",
+        },
+        Source { title: "TuneD, profile network-latency", says: "never, against the others" },
+        Source { title: "Redpanda, rpk redpanda tune transparent_hugepages", says: "always, against the others" },
+        Source {
+            title: "AWS Graviton Getting Started, perfrunbook/optimization_recommendation.md",
+            says: "always or madvise",
+        },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "never to always: 196 to 170 ns an access over 256 MiB, no sure difference over 32 MiB; never took \
+                   vm.min_free_kbytes from 67584 to 19832",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, goal: Goal) -> Vec<Finding> {
+    one(decide(facts, goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own(PATH, &facts.memory.thp_enabled)?;
+    let finding = match (current.as_str(), goal) {
+        ("always", Goal::Latency) => {
+            // Only defrag=always makes every page fault wait; at the other words huge pages are made in the background.
+            let cost = match facts.memory.thp_defrag.known().map(String::as_str) {
+                Some("always") => "with defrag at \"always\" any page fault may wait while memory is moved together",
+                _ => "any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background",
+            };
+            let reason =
+                format!("{cost}; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it");
+            Finding::set(PATH, "madvise", reason)
+        }
+        ("always", _) => {
+            Finding::keep(PATH, "large data is walked faster, at the price of a slow page fault now and then")
+        }
+        ("madvise", _) => Finding::keep(PATH, "only memory that a program asks it for gets huge pages"),
+        ("never", _) => Finding::keep(
+            PATH,
+            "no page fault waits for a huge page; `evenkeel prove thp.enabled=madvise` tells what they would gain",
+        ),
+        _ => Finding::new(State::Unknown, PATH, format!("nothing is known of the word {current:?}")),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::check;
+
+    fn word(word: &'static str) -> impl Fn(&mut Facts) {
+        move |facts| facts.memory.thp_enabled = Fact::Known(word.into())
+    }
+
+    #[test]
+    fn huge_pages_are_for_those_who_ask() {
+        check(
+            &KNOB,
+            &[
+                ("always", Goal::Latency, &|_| {}),
+                ("always, defrag always", Goal::Latency, &|facts| {
+                    facts.memory.thp_defrag = Fact::Known("always".into())
+                }),
+                ("always", Goal::Throughput, &|_| {}),
+                ("madvise", Goal::Latency, &word("madvise")),
+                ("never", Goal::Density, &word("never")),
+                ("another word", Goal::Latency, &word("inherit")),
+                ("not there", Goal::Latency, &|facts| facts.memory.thp_enabled = Fact::absent("no such file")),
+                ("odd", Goal::Latency, &|facts| facts.memory.thp_enabled = Fact::odd(PATH, "always", "no brackets")),
+            ],
+            expect![[r#"
+                always (latency)
+                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+                always, defrag always (latency)
+                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": with defrag at "always" any page fault may wait while memory is moved together; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+                always (throughput)
+                  keep /sys/kernel/mm/transparent_hugepage/enabled "always": large data is walked faster, at the price of a slow page fault now and then
+                madvise (latency)
+                  keep /sys/kernel/mm/transparent_hugepage/enabled "madvise": only memory that a program asks it for gets huge pages
+                never (density)
+                  keep /sys/kernel/mm/transparent_hugepage/enabled "never": no page fault waits for a huge page; `evenkeel prove thp.enabled=madvise` tells what they would gain
+                another word (latency)
+                  unknown /sys/kernel/mm/transparent_hugepage/enabled "inherit": nothing is known of the word "inherit"
+                not there (latency)
+                  not-here /sys/kernel/mm/transparent_hugepage/enabled: not found here: no such file
+                odd (latency)
+                  unknown /sys/kernel/mm/transparent_hugepage/enabled: the value in force is not known: no brackets
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! How eagerly the kernel swaps anonymous memory out.
+
+use crate::facts::Facts;
+use crate::goal::Goal;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/vm/swappiness";
+
+/// Half the kernel's default: what Amazon's guide for game servers starts from.
+const WANTED: i64 = 30;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.swappiness",
+    title: "eagerness to swap anonymous memory out",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 200, unit: "" },
+    default: "60",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "When memory runs short the kernel either drops pages of files or swaps out pages of processes. A lower \
+                value makes it spare the processes, so that a server's tick does not wait for a page to come back from \
+                disk. Without swap there is nothing to decide, and the value does nothing.",
+    risk: "near 0 the kernel kills processes for want of memory sooner than it swaps",
+    shows_in: "pswpin and pswpout in /proc/vmstat, major faults of the server's process",
+    counter: None,
+    kernels: "all; 0 to 100 before Linux 5.8, 0 to 200 since",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/vm.rst, swappiness",
+            says: "range, default and meaning; more than 100 for swap in memory such as zram",
+        },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "start by halving the value",
+        },
+        Source { title: "TuneD, profile latency-performance", says: "10, against the others" },
+        Source { title: "Redpanda, rpk redpanda tune swappiness", says: "1, against the others" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, goal: Goal) -> Vec<Finding> {
+    one(decide(facts, goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let Some(swaps) = facts.memory.swaps.known() else {
+        return Err(Finding::unknown(PATH, "whether there is swap", &facts.memory.swaps).at(current));
+    };
+    let finding = match swaps.iter().find(|swap| !swap.path.starts_with("/dev/zram")) {
+        _ if swaps.is_empty() => Finding::not_here(PATH, "there is no swap here: the value does nothing"),
+        None => Finding::keep(PATH, "all swap is compressed memory (zram): no page comes back from a disk"),
+        Some(_) if current <= WANTED => Finding::keep(PATH, "the pages of processes are spared already"),
+        Some(swap) if goal == Goal::Density => {
+            Finding::keep(PATH, format!("swapping the pages of idle sessions to {:?} makes room for more", swap.path))
+        }
+        Some(swap) => {
+            let reason = format!(
+                "a tick may wait for a page from {:?}: a lower value keeps the server's pages in memory; sources name 1, 10 and 30",
+                swap.path
+            );
+            Finding::set(PATH, WANTED, reason)
+        }
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::facts::Swap;
+    use crate::testing::{check, with_sysctl};
+
+    fn swap(path: &'static str, swappiness: &'static str) -> impl Fn(&mut Facts) {
+        move |facts| {
+            facts.memory.swaps =
+                Fact::Known(vec![Swap { path: path.into(), kind: "partition".into(), size_bytes: 1 << 30 }]);
+            with_sysctl(PATH, swappiness)(facts);
+        }
+    }
+
+    #[test]
+    fn it_matters_where_there_is_swap() {
+        check(
+            &KNOB,
+            &[
+                ("no swap", Goal::Latency, &|_| {}),
+                ("swap", Goal::Latency, &swap("/dev/vdb", "60")),
+                ("swap", Goal::Throughput, &swap("/dev/vdb", "200")),
+                ("swap", Goal::Density, &swap("/dev/vdb", "60")),
+                ("swap, lowered", Goal::Latency, &swap("/swapfile", "30")),
+                ("zram", Goal::Latency, &swap("/dev/zram0", "180")),
+                ("swap unknown", Goal::Latency, &|facts| facts.memory.swaps = Fact::absent("no /proc/swaps")),
+                ("not there", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                no swap (latency)
+                  not-here /proc/sys/vm/swappiness "60": there is no swap here: the value does nothing
+                swap (latency)
+                  set /proc/sys/vm/swappiness "60" -> "30": a tick may wait for a page from "/dev/vdb": a lower value keeps the server's pages in memory; sources name 1, 10 and 30
+                swap (throughput)
+                  set /proc/sys/vm/swappiness "200" -> "30": a tick may wait for a page from "/dev/vdb": a lower value keeps the server's pages in memory; sources name 1, 10 and 30
+                swap (density)
+                  keep /proc/sys/vm/swappiness "60": swapping the pages of idle sessions to "/dev/vdb" makes room for more
+                swap, lowered (latency)
+                  keep /proc/sys/vm/swappiness "30": the pages of processes are spared already
+                zram (latency)
+                  keep /proc/sys/vm/swappiness "180": all swap is compressed memory (zram): no page comes back from a disk
+                swap unknown (latency)
+                  unknown /proc/sys/vm/swappiness "60": whether there is swap is not known: no /proc/swaps
+                not there (latency)
+                  not-here /proc/sys/vm/swappiness: not found here: /proc/sys/vm/swappiness is not among the facts
+            "#]],
+        );
+    }
+}

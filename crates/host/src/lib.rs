@@ -1,0 +1,26 @@
+//! What a machine is and what would suit it.
+//!
+//! [`Facts::probe`] reads a [`Root`](evenkeel_sys::Root) once; from then on everything is a pure function of facts:
+//! [`advise`] gives [`Advice`] for each [`Knob`], and [`plan`](Plan::of) turns chosen settings into a [`Plan`] of steps. Nothing here
+//! can write: the hand that writes is not in this crate's vocabulary.
+
+mod advice;
+mod document;
+mod fact;
+pub mod facts;
+mod goal;
+mod knob;
+pub mod knobs;
+mod plan;
+mod probe;
+mod setting;
+#[cfg(test)]
+mod testing;
+
+pub use advice::{Advice, State, advise};
+pub use fact::Fact;
+pub use facts::Facts;
+pub use goal::Goal;
+pub use knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+pub use plan::{Action, Plan, PlanError, Reading, Step, files_of};
+pub use setting::{Setting, SettingError};

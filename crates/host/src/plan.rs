@@ -1,0 +1,367 @@
+//! `Plan`: what would be done to a host, as data. One executor runs it; nothing here does.
+
+use std::fmt;
+
+use evenkeel_sys::CpuSet;
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Facts;
+use crate::knob::{Knob, Place};
+use crate::probe::chosen_word;
+use crate::setting::Setting;
+
+/// Steps in the order they are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+/// One change at one place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The knob's id.
+    pub knob: String,
+    /// The place, as in advice.
+    pub place: String,
+    /// The value wanted, in the kernel's spelling.
+    pub wanted: String,
+    /// How it is done.
+    #[serde(flatten)]
+    pub action: Action,
+}
+
+/// How a step is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "kebab-case")]
+pub enum Action {
+    /// Write `wanted` to a file, which takes effect at once.
+    Write {
+        /// The file that is written.
+        path: String,
+        /// How its text is read, before and after.
+        reading: Reading,
+        /// The file that tells what is in force, where the written one only tells what was asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        in_force: Option<String>,
+        /// Files that the kernel changes along with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        side_effects: Vec<String>,
+    },
+    /// Add an argument to the kernel's command line: takes effect after a reboot.
+    KernelArgument {
+        /// The whole argument.
+        argument: String,
+    },
+    /// Hold a device open: lasts as long as a process holds it.
+    Hold {
+        /// The device.
+        path: String,
+    },
+    /// Set a property of the server's process when it starts.
+    Process,
+}
+
+/// How the text of a file tells its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reading {
+    /// The text without the white space around it.
+    Plain,
+    /// The word in brackets.
+    ChosenWord,
+    /// A list of CPUs.
+    CpuList,
+    /// A mask of CPUs; values are lists all the same.
+    CpuMask,
+}
+
+impl Reading {
+    /// The value that a file's text tells, in the spelling that settings use.
+    pub fn value(self, text: &str) -> Option<String> {
+        match self {
+            Reading::Plain => Some(text.trim().to_owned()),
+            Reading::ChosenWord => chosen_word(text).map(str::to_owned),
+            Reading::CpuList => CpuSet::parse_list(text).map(|cpus| cpus.to_string()),
+            Reading::CpuMask => CpuSet::parse_mask(text).map(|cpus| cpus.to_string()),
+        }
+    }
+
+    /// The text that is written to give the file this value.
+    pub fn text(self, value: &str) -> String {
+        match self {
+            // A mask without leading zeros: every kernel takes it, however wide its own masks are.
+            Reading::CpuMask => CpuSet::parse_list(value).map_or_else(|| value.to_owned(), |cpus| cpus.to_mask(1)),
+            _ => value.to_owned(),
+        }
+    }
+}
+
+/// A setting that no step can bring about on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// The setting, as it was given.
+    pub setting: String,
+    /// Why not, and what to do.
+    pub why: String,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "plan {}: {}", self.setting, self.why)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl Plan {
+    /// The steps that bring `settings` about on the machine that `facts` tell of.
+    ///
+    /// # Errors
+    /// If a per-device setting names no device that the machine has.
+    pub fn of(facts: &Facts, settings: &[Setting]) -> Result<Plan, PlanError> {
+        let mut steps = Vec::new();
+        for setting in settings {
+            let planned = steps_of(facts, setting);
+            let chosen =
+                planned.into_iter().filter(|step| setting.place.as_ref().is_none_or(|place| *place == step.place));
+            let before = steps.len();
+            steps.extend(chosen);
+            if steps.len() == before {
+                return Err(no_place(facts, setting));
+            }
+        }
+        Ok(Plan { steps })
+    }
+}
+
+fn no_place(facts: &Facts, setting: &Setting) -> PlanError {
+    let places: Vec<String> = steps_of(facts, setting).into_iter().map(|step| step.place).collect();
+    let why = match (&setting.place, places.is_empty()) {
+        (Some(place), false) => {
+            format!("{} has no place {place:?} here; it has {}", setting.knob.id, places.join(", "))
+        }
+        _ => format!("this machine has no place for {}", setting.knob.id),
+    };
+    PlanError { setting: setting.to_string(), why }
+}
+
+fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
+    let knob = setting.knob;
+    let step = |place: String, action| Step { knob: knob.id.to_owned(), place, wanted: setting.value.clone(), action };
+    let write =
+        |path: String, reading, in_force| Action::Write { path, reading, in_force, side_effects: side_effects(knob) };
+    match knob.place {
+        Place::File { path, reading } => vec![step(path.to_owned(), write(path.to_owned(), reading, None))],
+        Place::EachReceiveQueue => {
+            receive_queues(facts).map(|(place, path)| step(place, write(path, Reading::CpuMask, None))).collect()
+        }
+        Place::EachNetworkIrq => network_irqs(facts)
+            .map(|irq| {
+                let path = irq_file(irq);
+                let in_force = format!("/proc/irq/{irq}/effective_affinity_list");
+                step(irq.to_string(), write(path, Reading::CpuList, Some(in_force)))
+            })
+            .collect(),
+        Place::KernelArgument { name } => {
+            let argument = format!("{name}={}", setting.value);
+            vec![step(name.to_owned(), Action::KernelArgument { argument })]
+        }
+        Place::Held { path } => vec![step(path.to_owned(), Action::Hold { path: path.to_owned() })],
+        Place::Process => vec![step("server".to_owned(), Action::Process)],
+    }
+}
+
+/// Every file that a knob is set by on this machine, and those that the kernel changes along with them.
+pub fn files_of(knob: &Knob, facts: &Facts) -> Vec<String> {
+    let mut files: Vec<String> = match knob.place {
+        Place::File { path, .. } => vec![path.to_owned()],
+        Place::EachReceiveQueue => receive_queues(facts).map(|(_, path)| path).collect(),
+        Place::EachNetworkIrq => network_irqs(facts).map(irq_file).collect(),
+        Place::KernelArgument { .. } | Place::Held { .. } | Place::Process => Vec::new(),
+    };
+    files.extend(side_effects(knob));
+    files
+}
+
+/// The file that sets which CPUs may serve an interrupt.
+fn irq_file(irq: u32) -> String {
+    format!("/proc/irq/{irq}/smp_affinity_list")
+}
+
+fn side_effects(knob: &Knob) -> Vec<String> {
+    knob.side_effects.iter().map(|path| (*path).to_owned()).collect()
+}
+
+/// Place and file of each receive queue of an interface that has hardware behind it.
+pub(crate) fn receive_queues(facts: &Facts) -> impl Iterator<Item = (String, String)> + '_ {
+    facts.network.hardware().flat_map(|nic| {
+        nic.rx_queues.iter().map(|queue| {
+            let place = format!("{}/rx-{}", nic.name, queue.index);
+            let path = format!("/sys/class/net/{}/queues/rx-{}/rps_cpus", nic.name, queue.index);
+            (place, path)
+        })
+    })
+}
+
+/// The interrupts of the interfaces that have hardware behind them.
+pub(crate) fn network_irqs(facts: &Facts) -> impl Iterator<Item = u32> + '_ {
+    facts.network.hardware().flat_map(|nic| nic.irqs.iter().map(|irq| irq.number))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::knobs;
+    use crate::testing::{base, nic, nics};
+
+    /// The plan for settings on the base machine, with a second interface of two queues: a line a step, or the error.
+    #[track_caller]
+    fn check(settings: &[&str], expected: Expect) {
+        let mut facts = base();
+        nics(&mut facts).push(nic("ens6", 2, 40));
+        let settings: Vec<Setting> = settings.iter().map(|text| Setting::parse(text).unwrap()).collect();
+        let told = match Plan::of(&facts, &settings) {
+            Ok(plan) => plan.steps.iter().map(|step| serde_json::to_string(step).unwrap() + "\n").collect(),
+            Err(error) => format!("{error}\n"),
+        };
+        expected.assert_eq(&told);
+    }
+
+    #[test]
+    fn nothing_is_no_step() {
+        check(&[], expect![[r#""#]]);
+    }
+
+    #[test]
+    fn steps_keep_the_order_of_settings() {
+        check(
+            &[
+                "thp.enabled=madvise",
+                "net.core.busy_poll=50",
+                "clocksource=kvm-clock",
+                "cmdline.intel_idle.max_cstate=1",
+                "cpuidle.dma_latency_us=0",
+                "process.timer_slack_ns=1",
+            ],
+            expect![[r#"
+                {"knob":"thp.enabled","place":"/sys/kernel/mm/transparent_hugepage/enabled","wanted":"madvise","action":"write","path":"/sys/kernel/mm/transparent_hugepage/enabled","reading":"chosen-word","side_effects":["/proc/sys/vm/min_free_kbytes"]}
+                {"knob":"net.core.busy_poll","place":"/proc/sys/net/core/busy_poll","wanted":"50","action":"write","path":"/proc/sys/net/core/busy_poll","reading":"plain"}
+                {"knob":"clocksource","place":"/sys/devices/system/clocksource/clocksource0/current_clocksource","wanted":"kvm-clock","action":"write","path":"/sys/devices/system/clocksource/clocksource0/current_clocksource","reading":"plain"}
+                {"knob":"cmdline.intel_idle.max_cstate","place":"intel_idle.max_cstate","wanted":"1","action":"kernel-argument","argument":"intel_idle.max_cstate=1"}
+                {"knob":"cpuidle.dma_latency_us","place":"/dev/cpu_dma_latency","wanted":"0","action":"hold","path":"/dev/cpu_dma_latency"}
+                {"knob":"process.timer_slack_ns","place":"server","wanted":"1","action":"process"}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_setting_of_devices_is_a_step_for_each() {
+        check(
+            &["net.rps_cpus=2-3"],
+            expect![[r#"
+            {"knob":"net.rps_cpus","place":"eth0/rx-0","wanted":"2-3","action":"write","path":"/sys/class/net/eth0/queues/rx-0/rps_cpus","reading":"cpu-mask"}
+            {"knob":"net.rps_cpus","place":"ens6/rx-0","wanted":"2-3","action":"write","path":"/sys/class/net/ens6/queues/rx-0/rps_cpus","reading":"cpu-mask"}
+            {"knob":"net.rps_cpus","place":"ens6/rx-1","wanted":"2-3","action":"write","path":"/sys/class/net/ens6/queues/rx-1/rps_cpus","reading":"cpu-mask"}
+        "#]],
+        );
+        check(
+            &["irq.affinity=1"],
+            expect![[r#"
+            {"knob":"irq.affinity","place":"24","wanted":"1","action":"write","path":"/proc/irq/24/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/24/effective_affinity_list"}
+            {"knob":"irq.affinity","place":"40","wanted":"1","action":"write","path":"/proc/irq/40/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/40/effective_affinity_list"}
+            {"knob":"irq.affinity","place":"41","wanted":"1","action":"write","path":"/proc/irq/41/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/41/effective_affinity_list"}
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_place_chooses_one_device() {
+        check(
+            &["net.rps_cpus@ens6/rx-1=", "irq.affinity@40=3"],
+            expect![[r#"
+            {"knob":"net.rps_cpus","place":"ens6/rx-1","wanted":"","action":"write","path":"/sys/class/net/ens6/queues/rx-1/rps_cpus","reading":"cpu-mask"}
+            {"knob":"irq.affinity","place":"40","wanted":"3","action":"write","path":"/proc/irq/40/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/40/effective_affinity_list"}
+        "#]],
+        );
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_is_an_error() {
+        check(
+            &["vm.swappiness=10", "net.rps_cpus@eth0/rx-7=1"],
+            expect![[r#"
+            plan net.rps_cpus@eth0/rx-7=1: net.rps_cpus has no place "eth0/rx-7" here; it has eth0/rx-0, ens6/rx-0, ens6/rx-1
+        "#]],
+        );
+        check(
+            &["irq.affinity@=1"],
+            expect![[r#"
+            plan irq.affinity@=1: irq.affinity has no place "" here; it has 24, 40, 41
+        "#]],
+        );
+        check(
+            &["process.timer_slack_ns@bots=1"],
+            expect![[r#"
+            plan process.timer_slack_ns@bots=1: process.timer_slack_ns has no place "bots" here; it has server
+        "#]],
+        );
+        let mut facts = base();
+        nics(&mut facts).retain(|nic| nic.name == "lo");
+        for text in ["net.rps_cpus=1", "irq.affinity@24=1"] {
+            let setting = Setting::parse(text).unwrap();
+            let error = Plan::of(&facts, &[setting]).unwrap_err();
+            assert_eq!(error.why, format!("this machine has no place for {}", text.split(['=', '@']).next().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_plan_survives_being_written_and_read() {
+        let settings =
+            ["thp.enabled=madvise", "irq.affinity=1", "cpuidle.dma_latency_us=2", "process.timer_slack_ns=1"];
+        let settings = settings.map(|text| Setting::parse(text).unwrap());
+        let plan = Plan::of(&base(), &settings).unwrap();
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
+    }
+
+    #[test]
+    fn files_of_a_knob_are_those_its_steps_write_and_their_side_effects() {
+        let told = |id| files_of(knobs::find(id).unwrap(), &base()).join(" ");
+        assert_eq!(told("net.rps_cpus"), "/sys/class/net/eth0/queues/rx-0/rps_cpus");
+        assert_eq!(told("irq.affinity"), "/proc/irq/24/smp_affinity_list");
+        let thp = "/sys/kernel/mm/transparent_hugepage/enabled /proc/sys/vm/min_free_kbytes";
+        assert_eq!(told("thp.enabled"), thp);
+        assert_eq!(told("process.timer_slack_ns"), "");
+    }
+
+    #[test]
+    fn each_reading_tells_a_value_from_a_text() {
+        for (reading, text, value) in [
+            (Reading::Plain, " 60\n", Some("60")),
+            (Reading::ChosenWord, "always [madvise] never\n", Some("madvise")),
+            (Reading::ChosenWord, "always madvise never\n", None),
+            (Reading::CpuList, "0,1,2,8\n", Some("0-2,8")),
+            (Reading::CpuList, "\n", Some("")),
+            (Reading::CpuList, "two\n", None),
+            (Reading::CpuMask, "00000000,0000010e\n", Some("1-3,8")),
+            (Reading::CpuMask, "0\n", Some("")),
+            (Reading::CpuMask, "0x3\n", None),
+        ] {
+            assert_eq!(reading.value(text).as_deref(), value, "{reading:?} {text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(cpus in prop::collection::btree_set(0_usize..256, 0..20)) {
+            let value = cpus.into_iter().collect::<CpuSet>().to_string();
+            for reading in [Reading::Plain, Reading::CpuList, Reading::CpuMask] {
+                prop_assert_eq!(reading.value(&reading.text(&value)), Some(value.clone()));
+            }
+        }
+    }
+}

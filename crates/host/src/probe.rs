@@ -1,0 +1,200 @@
+//! Reading a fact: one look, one pure parser, and the reason where either gives nothing.
+
+use evenkeel_sys::{CpuSet, Refusal, Root, RootKind, Why};
+
+use crate::fact::Fact;
+
+/// Reads facts from a root. Parsers get text without the white space around it.
+#[derive(Clone, Copy)]
+pub(crate) struct Probe<'a>(pub(crate) &'a Root);
+
+impl Probe<'_> {
+    /// What `parse` makes of the text at `path`; `what` names what it should be ("a list of CPUs").
+    pub(crate) fn parse<T>(&self, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
+        match self.0.text(path) {
+            Ok(text) => match parse(text.trim()) {
+                Some(value) => Fact::Known(value),
+                None => Fact::odd(path, &text, format!("{path} should hold {what}")),
+            },
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    /// The text, which must not be empty.
+    pub(crate) fn text(&self, path: &str) -> Fact<String> {
+        self.parse(path, "a text", |text| (!text.is_empty()).then(|| text.to_owned()))
+    }
+
+    /// A whole number.
+    pub(crate) fn number<T: std::str::FromStr>(&self, path: &str) -> Fact<T> {
+        self.parse(path, "a whole number", |text| text.parse().ok())
+    }
+
+    /// A list of CPUs such as `0-3,8`.
+    pub(crate) fn cpu_list(&self, path: &str) -> Fact<CpuSet> {
+        self.parse(path, "a list of CPUs", CpuSet::parse_list)
+    }
+
+    /// A mask of CPUs such as `00000000,0000010f`.
+    pub(crate) fn cpu_mask(&self, path: &str) -> Fact<CpuSet> {
+        self.parse(path, "a mask of CPUs", CpuSet::parse_mask)
+    }
+
+    /// The word in brackets of `always [madvise] never`.
+    pub(crate) fn chosen_word(&self, path: &str) -> Fact<String> {
+        self.parse(path, "words with the chosen one in brackets", |text| chosen_word(text).map(str::to_owned))
+    }
+
+    /// Words separated by white space, at least one.
+    pub(crate) fn words(&self, path: &str) -> Fact<Vec<String>> {
+        self.parse(path, "words", |text| {
+            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            (!words.is_empty()).then_some(words)
+        })
+    }
+
+    /// The last part of what a symbolic link points to.
+    pub(crate) fn link_name(&self, path: &str) -> Fact<String> {
+        match self.0.link(path) {
+            Ok(target) => Fact::Known(target.rsplit('/').next().unwrap_or(&target).to_owned()),
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    /// Whether the machine answered that there is nothing at `path`; a capture that does not hold it answers nothing.
+    pub(crate) fn says_absent(&self, path: &str) -> bool {
+        self.0.text(path).is_err_and(|refusal| is_absence(&refusal))
+    }
+
+    /// The process that speaks for this root: our own, or the first one of a mounted root, where ours is a stranger.
+    /// A capture holds whichever was asked.
+    pub(crate) fn process(&self) -> &'static str {
+        let is_not_captured = |refusal: Refusal| refusal.why == Why::NotCaptured;
+        let is_stranger = match self.0.kind() {
+            RootKind::Live => false,
+            RootKind::Mounted => true,
+            RootKind::Captured => self.0.text("/proc/self/cgroup").is_err_and(is_not_captured),
+        };
+        if is_stranger { "/proc/1" } else { "/proc/self" }
+    }
+
+    /// The names in a directory.
+    pub(crate) fn entries(&self, dir: &str) -> Fact<Vec<String>> {
+        match self.0.entries(dir) {
+            Ok(names) => Fact::Known(names),
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    /// The numbers N of the names `PREFIXN` in a directory, ascending.
+    pub(crate) fn numbered(&self, dir: &str, prefix: &str) -> Fact<Vec<u32>> {
+        self.entries(dir).map(|names| {
+            let mut numbers: Vec<u32> =
+                names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
+            numbers.sort_unstable();
+            numbers
+        })
+    }
+}
+
+/// Whether the machine answered that there is no such thing.
+pub(crate) fn is_absence(refusal: &Refusal) -> bool {
+    matches!(refusal.why, Why::Errno(errno) if errno.is_absence())
+}
+
+/// `first`, or where that is absent what `second` finds. Where both are absent the first one's reason stays.
+pub(crate) fn or_else<T>(first: Fact<T>, second: impl FnOnce() -> Fact<T>) -> Fact<T> {
+    if !first.is_absent() {
+        return first;
+    }
+    match second() {
+        Fact::Absent { .. } => first,
+        found => found,
+    }
+}
+
+/// What `next` makes of a known value; an unknown stays unknown for its own reason.
+pub(crate) fn and_then<T, U>(fact: Fact<T>, next: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
+    match fact {
+        Fact::Known(value) => next(value),
+        Fact::Absent { why } => Fact::Absent { why },
+        Fact::Denied { why } => Fact::Denied { why },
+        Fact::Odd { why, path, raw } => Fact::Odd { why, path, raw },
+    }
+}
+
+/// The value behind `key` and `separator` on the first line that has this key, without the white space around either.
+pub(crate) fn field<'a>(text: &'a str, key: &str, separator: char) -> Option<&'a str> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(separator));
+    pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
+}
+
+/// The word in brackets, if there is exactly one.
+pub(crate) fn chosen_word(text: &str) -> Option<&str> {
+    let mut chosen = text.split_whitespace().filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    let word = chosen.next()?;
+    (chosen.next().is_none() && !word.is_empty()).then_some(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::Capture;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_understood_is_odd_with_its_text() {
+        let text = "evenkeel-capture 1\n/n = 12\n/x = 0-4294967295\n/w = a [b] c\n/e =\nend\n";
+        let root = Root::captured(Capture::parse(text).unwrap());
+        let probe = Probe(&root);
+        assert_eq!(probe.number::<u32>("/n"), Fact::Known(12));
+        assert_eq!(probe.chosen_word("/w"), Fact::Known("b".to_owned()));
+        assert!(matches!(probe.cpu_list("/x"), Fact::Odd { raw, path, .. } if raw == "0-4294967295\n" && path == "/x"));
+        assert!(matches!(probe.text("/e"), Fact::Odd { .. }));
+        assert!(probe.text("/none").is_absent());
+    }
+
+    #[test]
+    fn the_second_look_counts_only_where_the_first_found_nothing() {
+        let known = |value| Fact::Known(value);
+        let absent = |why: &str| Fact::<u32>::absent(why);
+        assert_eq!(or_else(known(1), || known(2)), known(1));
+        assert_eq!(or_else(absent("a"), || known(2)), known(2));
+        assert_eq!(or_else(absent("a"), || absent("b")), absent("a"));
+        let denied = || Fact::Denied { why: "no".to_owned() };
+        assert_eq!(or_else(denied(), || known(2)), denied());
+        assert_eq!(and_then(absent("a"), |_| known(2)), absent("a"));
+        assert_eq!(and_then(known(1), |value| known(value + 1)), known(2));
+    }
+
+    #[test]
+    fn only_an_answer_counts_as_absence() {
+        let text = "evenkeel-capture 1\n/no ! ENOENT\n/denied ! EACCES\n/yes = 1\nend\n";
+        let root = Root::captured(Capture::parse(text).unwrap());
+        let says_absent = |path| Probe(&root).says_absent(path);
+        assert_eq!(["/no", "/denied", "/yes", "/never-looked"].map(says_absent), [true, false, false, false]);
+    }
+
+    #[test]
+    fn fields_are_found_by_their_whole_key() {
+        let text = "model\t\t: 17\nmodel name\t: A B: C\nempty\t:\n";
+        let table = [("model", Some("17")), ("model name", Some("A B: C")), ("empty", Some("")), ("name", None)];
+        for (key, expected) in table {
+            assert_eq!(field(text, key, ':'), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn brackets_choose_one_word() {
+        for (text, expected) in [
+            ("[a] b", Some("a")),
+            ("a b", None),
+            ("[a] [b]", None),
+            ("[]", None),
+            ("", None),
+            ("a [never]", Some("never")),
+        ] {
+            assert_eq!(chosen_word(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! `Setting`: `KNOB=VALUE` or `KNOB@PLACE=VALUE` as a user writes it, checked against the knob's data before anything else sees it.
+
+use std::fmt;
+
+use evenkeel_sys::CpuSet;
+
+use crate::knob::{Knob, Values};
+use crate::knobs;
+
+/// The longest value that any knob takes, in bytes: a mask of 8,192 CPUs has 2,303.
+const VALUE_BYTES_MAX: usize = 4096;
+
+/// The most of a text from outside that is kept to be shown, in characters.
+const SHOWN_CHARS_MAX: usize = 100;
+
+/// A knob with the value that somebody wants it to have.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The knob.
+    pub knob: &'static Knob,
+    /// At this place only (`eth0/rx-0`, an interrupt's number); at all its places if `None`.
+    pub place: Option<String>,
+    /// The value, within the knob's range and in the kernel's spelling.
+    pub value: String,
+}
+
+/// A setting that can't be meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingError {
+    /// The text has no `=`.
+    NoValue {
+        /// The text.
+        text: String,
+    },
+    /// No knob has this id.
+    UnknownKnob {
+        /// What was given.
+        id: String,
+        /// The id that is nearest to it, if one is near.
+        nearest: Option<&'static str>,
+    },
+    /// The knob does not take this value.
+    BadValue {
+        /// The knob's id.
+        knob: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        takes: String,
+    },
+}
+
+impl Setting {
+    /// Reads `KNOB=VALUE` or `KNOB@PLACE=VALUE`.
+    ///
+    /// # Errors
+    /// If there is no such knob, or if it does not take the value.
+    pub fn parse(text: &str) -> Result<Setting, SettingError> {
+        let (name, value) = text.split_once('=').ok_or_else(|| SettingError::NoValue { text: shown(text) })?;
+        let name = name.trim();
+        let (id, place) = match name.split_once('@') {
+            Some((id, place)) => (id, Some(shown(place))),
+            None => (name, None),
+        };
+        let knob = knobs::find(id)?;
+        Ok(Setting { knob, place, value: knob.check(value)? })
+    }
+}
+
+/// As much of a text from outside as a message shows. No id and no place is longer, so what is cut still names none.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "{}@{place}={}", self.knob.id, self.value),
+            None => write!(f, "{}={}", self.knob.id, self.value),
+        }
+    }
+}
+
+impl Knob {
+    /// The value in the kernel's spelling, if the knob takes it.
+    ///
+    /// # Errors
+    /// [`SettingError::BadValue`], which says what it takes.
+    pub fn check(&'static self, value: &str) -> Result<String, SettingError> {
+        let value = value.trim();
+        let taken = if value.len() > VALUE_BYTES_MAX { None } else { self.values.take(value) };
+        taken.ok_or_else(|| SettingError::BadValue {
+            knob: self.id,
+            value: shown(value),
+            takes: self.values.to_string(),
+        })
+    }
+}
+
+impl Values {
+    fn take(self, value: &str) -> Option<String> {
+        match self {
+            Values::Number { min, max, .. } => {
+                let number: i64 = value.parse().ok()?;
+                (min..=max).contains(&number).then(|| number.to_string())
+            }
+            Values::Words(words) => words.contains(&value).then(|| value.to_owned()),
+            Values::Name => {
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+                (!value.is_empty() && value.len() <= 64 && value.bytes().all(plain)).then(|| value.to_owned())
+            }
+            Values::Cpus { may_be_empty } => {
+                let cpus = CpuSet::parse_list(value)?;
+                (may_be_empty || !cpus.is_empty()).then(|| cpus.to_string())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Values::Number { min, max, unit: "" } => write!(f, "a whole number from {min} to {max}"),
+            Values::Number { min, max, unit } => write!(f, "a whole number of {unit} from {min} to {max}"),
+            Values::Words(words) => write!(f, "one of {}", words.join(", ")),
+            Values::Name => f.write_str("a name of letters, digits, - and _ that the kernel offers"),
+            Values::Cpus { may_be_empty: true } => f.write_str("a list of CPUs such as 0-3,8, or nothing for none"),
+            Values::Cpus { may_be_empty: false } => f.write_str("a list of CPUs such as 0-3,8"),
+        }
+    }
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingError::NoValue { text } => write!(f, "{text:?} is no setting: expected KNOB=VALUE"),
+            SettingError::UnknownKnob { id, nearest: None } => {
+                write!(f, "unknown knob {id:?}: `evenkeel explain` lists the knobs")
+            }
+            SettingError::UnknownKnob { id, nearest: Some(nearest) } => {
+                write!(f, "unknown knob {id:?}: did you mean {nearest:?}? `evenkeel explain` lists the knobs")
+            }
+            SettingError::BadValue { knob, value, takes } => {
+                write!(f, "{knob} does not take {value:?}: it takes {takes}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_checked_before_anything_else_sees_them() {
+        let texts = [
+            "net.core.busy_poll=50",
+            "net.core.busy_poll = 50",
+            "vm.swappiness= 030 ",
+            "vm.swappiness=+7",
+            "vm.swappiness=200",
+            "vm.swappiness=201",
+            "vm.swappiness=-1",
+            "vm.swappiness=30%",
+            "vm.swappiness=",
+            "vm.swappiness=99999999999999999999",
+            "vm.swappiness",
+            "",
+            "=5",
+            "net.core.rmem_max=4MiB",
+            "thp.enabled=madvise",
+            "thp.enabled=Always",
+            "clocksource=hyperv_clocksource_tsc_page",
+            "clocksource=tsc;reboot",
+            "clocksource=$(reboot)",
+            "clocksource=../../etc/passwd",
+            "clocksource=tsc\nkvm-clock",
+            "net.rps_cpus=3,1,2",
+            "net.rps_cpus=",
+            "net.rps_cpus@eth0/rx-0=1-3",
+            "net.rps_cpus=0-4294967295",
+            "net.rps_cpus=8191",
+            "net.rps_cpus=8192",
+            "irq.affinity@24=0",
+            "irq.affinity@=0",
+            "irq.affinity=",
+            "irq.affinity=3-1",
+            "irq.affinity=f",
+            "cmdline.intel_idle.max_cstate=1",
+            "cmdline.intel_idle.max_cstate=1 init=/bin/sh",
+            "cpuidle.dma_latency_us=0",
+            "haltpoll.guest_halt_poll_ns=4294967296",
+            "process.timer_slack_ns=0",
+            "vm.swapiness=30",
+            "kernel.panic=1",
+        ];
+        let told = |text: &str| match Setting::parse(text) {
+            Ok(setting) => format!("{text:?}: {setting}\n"),
+            Err(error) => format!("{text:?}: {error}\n"),
+        };
+        expect![[r#"
+            "net.core.busy_poll=50": net.core.busy_poll=50
+            "net.core.busy_poll = 50": net.core.busy_poll=50
+            "vm.swappiness= 030 ": vm.swappiness=30
+            "vm.swappiness=+7": vm.swappiness=7
+            "vm.swappiness=200": vm.swappiness=200
+            "vm.swappiness=201": vm.swappiness does not take "201": it takes a whole number from 0 to 200
+            "vm.swappiness=-1": vm.swappiness does not take "-1": it takes a whole number from 0 to 200
+            "vm.swappiness=30%": vm.swappiness does not take "30%": it takes a whole number from 0 to 200
+            "vm.swappiness=": vm.swappiness does not take "": it takes a whole number from 0 to 200
+            "vm.swappiness=99999999999999999999": vm.swappiness does not take "99999999999999999999": it takes a whole number from 0 to 200
+            "vm.swappiness": "vm.swappiness" is no setting: expected KNOB=VALUE
+            "": "" is no setting: expected KNOB=VALUE
+            "=5": unknown knob "": `evenkeel explain` lists the knobs
+            "net.core.rmem_max=4MiB": net.core.rmem_max does not take "4MiB": it takes a whole number of bytes from 2304 to 2147483647
+            "thp.enabled=madvise": thp.enabled=madvise
+            "thp.enabled=Always": thp.enabled does not take "Always": it takes one of always, madvise, never
+            "clocksource=hyperv_clocksource_tsc_page": clocksource=hyperv_clocksource_tsc_page
+            "clocksource=tsc;reboot": clocksource does not take "tsc;reboot": it takes a name of letters, digits, - and _ that the kernel offers
+            "clocksource=$(reboot)": clocksource does not take "$(reboot)": it takes a name of letters, digits, - and _ that the kernel offers
+            "clocksource=../../etc/passwd": clocksource does not take "../../etc/passwd": it takes a name of letters, digits, - and _ that the kernel offers
+            "clocksource=tsc\nkvm-clock": clocksource does not take "tsc\nkvm-clock": it takes a name of letters, digits, - and _ that the kernel offers
+            "net.rps_cpus=3,1,2": net.rps_cpus=1-3
+            "net.rps_cpus=": net.rps_cpus=
+            "net.rps_cpus@eth0/rx-0=1-3": net.rps_cpus@eth0/rx-0=1-3
+            "net.rps_cpus=0-4294967295": net.rps_cpus does not take "0-4294967295": it takes a list of CPUs such as 0-3,8, or nothing for none
+            "net.rps_cpus=8191": net.rps_cpus=8191
+            "net.rps_cpus=8192": net.rps_cpus does not take "8192": it takes a list of CPUs such as 0-3,8, or nothing for none
+            "irq.affinity@24=0": irq.affinity@24=0
+            "irq.affinity@=0": irq.affinity@=0
+            "irq.affinity=": irq.affinity does not take "": it takes a list of CPUs such as 0-3,8
+            "irq.affinity=3-1": irq.affinity does not take "3-1": it takes a list of CPUs such as 0-3,8
+            "irq.affinity=f": irq.affinity does not take "f": it takes a list of CPUs such as 0-3,8
+            "cmdline.intel_idle.max_cstate=1": cmdline.intel_idle.max_cstate=1
+            "cmdline.intel_idle.max_cstate=1 init=/bin/sh": cmdline.intel_idle.max_cstate does not take "1 init=/bin/sh": it takes a whole number from 0 to 9
+            "cpuidle.dma_latency_us=0": cpuidle.dma_latency_us=0
+            "haltpoll.guest_halt_poll_ns=4294967296": haltpoll.guest_halt_poll_ns does not take "4294967296": it takes a whole number of ns from 0 to 4294967295
+            "process.timer_slack_ns=0": process.timer_slack_ns does not take "0": it takes a whole number of ns from 1 to 1000000000
+            "vm.swapiness=30": unknown knob "vm.swapiness": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
+            "kernel.panic=1": unknown knob "kernel.panic": `evenkeel explain` lists the knobs
+        "#]].assert_eq(&texts.map(told).concat());
+    }
+
+    #[test]
+    fn a_setting_reads_back_as_it_is_shown() {
+        for text in ["net.rps_cpus@eth0/rx-0=1-3", "net.rps_cpus=", "thp.enabled=never", "irq.affinity@24=0"] {
+            assert_eq!(Setting::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_before_it_is_shown() {
+        let long = "7,".repeat(1 << 19);
+        for text in [
+            format!("net.rps_cpus={long}"),
+            format!("vm.swappiness={long}"),
+            format!("clocksource={long}"),
+            format!("{long}=1"),
+            long.clone(),
+        ] {
+            let error = Setting::parse(&text).unwrap_err().to_string();
+            assert!(error.len() < 300, "{} bytes", error.len());
+        }
+        let setting = Setting::parse(&format!("irq.affinity@{long}=1")).unwrap();
+        assert_eq!(setting.place.map(|place| place.len()), Some(SHOWN_CHARS_MAX));
+    }
+}

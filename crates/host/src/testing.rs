@@ -1,0 +1,283 @@
+//! A machine for tests: what a quiet KVM guest with four CPUs looks like, for rows that each alter one thing of it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use evenkeel_sys::CpuSet;
+use expect_test::Expect;
+use proptest::prelude::*;
+
+use crate::advice::advise_on;
+use crate::fact::Fact::{self, Known};
+use crate::facts::*;
+use crate::goal::Goal;
+use crate::knob::Knob;
+
+/// A quiet guest: KVM, 4 CPUs in 2 cores of one node, one virtio interface with one queue, no swap, Linux 6.12.
+pub(crate) fn base() -> Facts {
+    Facts {
+        machine: machine(),
+        kernel: kernel(),
+        cpus: cpus(4, 2),
+        numa: Numa { nodes: Known(vec![node(0, "0-3")]) },
+        clock: Clock {
+            current: Known("tsc".into()),
+            available: Known(vec!["tsc".into(), "kvm-clock".into(), "acpi_pm".into()]),
+            tsc: Known(TscFlags { constant: true, nonstop: true, reliable: false }),
+        },
+        idle: Idle {
+            driver: Known("none".into()),
+            governor: Known("menu".into()),
+            states: Known(vec![]),
+            intel_idle_max_cstate: Fact::absent("no intel_idle here"),
+            guest_halt_poll_ns: Known(200_000),
+        },
+        frequency: Frequency {
+            driver: Fact::absent("no frequency driver"),
+            governor: Fact::absent("no frequency driver"),
+            available_governors: Fact::absent("no frequency driver"),
+        },
+        memory: Memory {
+            total_bytes: Known(8 << 30),
+            thp_enabled: Known("always".into()),
+            thp_defrag: Known("madvise".into()),
+            swaps: Known(vec![]),
+        },
+        network: Network { nics: Known(vec![nic("eth0", 1, 24), loopback()]) },
+        limits: Limits { cpu: Known(CpuLimit::Unlimited), cpus_allowed: Known(set("0-3")) },
+        owners: Owners { irqbalance: Known(false), tuned_profile: Fact::absent("TuneD is not installed") },
+        sysctls: BTreeMap::from([
+            ("/proc/sys/net/core/busy_poll", Known("0".into())),
+            ("/proc/sys/net/core/netdev_max_backlog", Known("1000".into())),
+            ("/proc/sys/net/core/rmem_max", Known("212992".into())),
+            ("/proc/sys/vm/min_free_kbytes", Known("67584".into())),
+            ("/proc/sys/vm/swappiness", Known("60".into())),
+        ]),
+    }
+}
+
+fn machine() -> Machine {
+    Machine {
+        hypervisor: Known(Hypervisor::Kvm),
+        cloud: Known(Cloud::None),
+        instance_type: Fact::absent("no cloud"),
+        vendor: Known("QEMU".into()),
+        product: Known("Standard PC".into()),
+        container: Known(Container::None),
+        distribution: Known(Distribution { id: "debian".into(), version: Some("13".into()), name: None }),
+    }
+}
+
+fn kernel() -> Kernel {
+    Kernel {
+        release: Known("6.12.3-amd64".into()),
+        version: Known(Version { major: 6, minor: 12, patch: 3 }),
+        architecture: Known("x86_64".into()),
+        command_line: Known(vec!["root=/dev/vda1".into(), "ro".into(), "quiet".into()]),
+        lockdown: Known(Lockdown::None),
+    }
+}
+
+/// The set that a list names.
+pub(crate) fn set(list: &str) -> CpuSet {
+    CpuSet::parse_list(list).unwrap()
+}
+
+/// So many CPUs, numbered core by core within each half, as x86 guests number them: with two threads a core, N and
+/// N + `count` / 2 are siblings.
+pub(crate) fn cpus(count: usize, threads: usize) -> Cpus {
+    let all: CpuSet = (0..count).collect();
+    let cores = count / threads;
+    let cpu = |cpu: usize| Cpu {
+        cpu,
+        online: Known(true),
+        package: Known(0),
+        core: Known((cpu % cores) as i32),
+        siblings: Known((0..threads).map(|thread| cpu % cores + thread * cores).collect()),
+        caches: vec![],
+    };
+    Cpus {
+        model: Known("Intel Xeon".into()),
+        online: Known(all.clone()),
+        present: Known(all.clone()),
+        possible: Known(all.clone()),
+        isolated: Known(CpuSet::default()),
+        smt_control: Known(if threads > 1 { "on" } else { "notsupported" }.into()),
+        cpus: all.iter().map(cpu).collect(),
+    }
+}
+
+/// A memory node.
+pub(crate) fn node(node: u32, list: &str) -> Node {
+    Node { node, cpus: Known(set(list)), distances: Known(vec![10]), memory_bytes: Known(8 << 30) }
+}
+
+/// A hardware interface with so many queue pairs, whose interrupts are numbered from `irq` on and served by CPU 0, 1, ….
+pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
+    let queue = |index| Queue { index, steering_cpus: Known(CpuSet::default()) };
+    let served = |at: u32| Irq {
+        number: irq + at,
+        name: format!("{name}-Tx-Rx-{at}"),
+        affinity: Known([at as usize].into_iter().collect()),
+        effective: Known([at as usize].into_iter().collect()),
+    };
+    Nic {
+        name: name.into(),
+        kind: NicKind::Hardware,
+        driver: Known("virtio_net".into()),
+        driver_version: Known("1.0.0".into()),
+        state: Known("up".into()),
+        mtu_bytes: Known(1500),
+        numa_node: Known(-1),
+        queues: Known(QueueCounts { rx: queues as usize, tx: queues as usize }),
+        rx_queues: (0..queues).map(queue).collect(),
+        tx_queues: (0..queues).map(queue).collect(),
+        irqs_found_by: Known(IrqsFoundBy::Device),
+        irqs: (0..queues).map(served).collect(),
+    }
+}
+
+fn loopback() -> Nic {
+    Nic { kind: NicKind::Loopback, driver: Fact::absent("no driver"), irqs: vec![], ..nic("lo", 1, 0) }
+}
+
+/// The interfaces of a machine.
+pub(crate) fn nics(facts: &mut Facts) -> &mut Vec<Nic> {
+    match &mut facts.network.nics {
+        Known(nics) => nics,
+        _ => panic!("the base machine knows its interfaces"),
+    }
+}
+
+/// As many CPUs as given, one thread a core, all usable.
+pub(crate) fn with_cpus(count: usize) -> impl Fn(&mut Facts) {
+    move |facts| {
+        facts.cpus = cpus(count, 1);
+        facts.limits.cpus_allowed = facts.cpus.online.clone();
+        facts.numa.nodes = Known(vec![node(0, &format!("0-{}", count - 1))]);
+    }
+}
+
+/// A c4.8xlarge: 36 CPUs on two nodes; the interface is on node 1, its two queues are served by CPU 23 and CPU 33.
+pub(crate) fn two_nodes(facts: &mut Facts) {
+    facts.cpus = cpus(36, 2);
+    facts.numa.nodes = Known(vec![node(0, "0-8,18-26"), node(1, "9-17,27-35")]);
+    nics(facts)[0] = Nic { numa_node: Known(1), ..nic("eth0", 2, 60) };
+    for (irq, cpu) in nics(facts)[0].irqs.iter_mut().zip([23, 33]) {
+        irq.affinity = Known([cpu].into_iter().collect());
+        irq.effective = irq.affinity.clone();
+    }
+}
+
+/// A file under /proc/sys holds this text.
+pub(crate) fn with_sysctl(path: &'static str, text: &'static str) -> impl Fn(&mut Facts) {
+    move |facts| {
+        facts.sysctls.insert(path, Known(text.into()));
+    }
+}
+
+/// What one alters of the base machine, and what for: a label, the goal, the alteration.
+pub(crate) type Row<'a> = (&'a str, Goal, &'a dyn Fn(&mut Facts));
+
+/// Compares the advice on a knob, a line a finding, with what is expected of each row.
+#[track_caller]
+pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
+    let mut found = String::new();
+    for (label, goal, alter) in rows {
+        let mut facts = base();
+        alter(&mut facts);
+        writeln!(found, "{label} ({goal})").unwrap();
+        for advice in advise_on(knob, &facts, *goal) {
+            let state = serde_json::to_value(advice.state).unwrap();
+            let value = |value: &Option<String>| value.as_ref().map_or("?".into(), |value| format!("{value:?}"));
+            let change = match (&advice.current, &advice.wanted) {
+                (None, None) => String::new(),
+                (current, None) => format!(" {}", value(current)),
+                (current, wanted) => format!(" {} -> {}", value(current), value(wanted)),
+            };
+            let state = state.as_str().unwrap();
+            writeln!(found, "  {state} {}{change}: {}", advice.place, advice.reason).unwrap();
+        }
+    }
+    expected.assert_eq(&found);
+}
+
+/// An idle driver with states of these names and exit latencies, in microseconds.
+pub(crate) fn with_idle(driver: &'static str, states: &'static [(&str, u64)]) -> impl Fn(&mut Facts) {
+    let state = |(index, (name, exit_us)): (usize, &(&str, u64))| IdleState {
+        index: index as u32,
+        name: Known((*name).into()),
+        exit_latency_us: Known(*exit_us),
+        disabled: Known(false),
+    };
+    move |facts| {
+        facts.idle.driver = Known(driver.into());
+        facts.idle.states = Known(states.iter().enumerate().map(state).collect());
+    }
+}
+
+/// Makes one fact unknown: absent, denied or odd.
+pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize) {
+    fn hole<T>(fact: &mut Fact<T>, how: usize) {
+        *fact = match how {
+            0 => Fact::absent("it was left out"),
+            1 => Fact::Denied { why: "EACCES".into() },
+            _ => Fact::odd("/sys/x", "12 monkeys", "no number"),
+        };
+    }
+    let mut holes: Vec<Box<dyn FnMut() + '_>> = Vec::new();
+    macro_rules! may_be_unknown {
+        ($($fact:expr),* $(,)?) => { $( let fact = &mut $fact; holes.push(Box::new(move || hole(fact, how))); )* };
+    }
+    may_be_unknown![
+        facts.machine.hypervisor,
+        facts.machine.cloud,
+        facts.machine.instance_type,
+        facts.machine.container,
+        facts.kernel.version,
+        facts.kernel.architecture,
+        facts.kernel.command_line,
+        facts.cpus.online,
+        facts.cpus.isolated,
+        facts.numa.nodes,
+        facts.clock.current,
+        facts.clock.available,
+        facts.clock.tsc,
+        facts.idle.driver,
+        facts.idle.governor,
+        facts.idle.states,
+        facts.idle.guest_halt_poll_ns,
+        facts.memory.thp_enabled,
+        facts.memory.thp_defrag,
+        facts.memory.swaps,
+        facts.limits.cpu,
+        facts.limits.cpus_allowed,
+        facts.owners.irqbalance,
+        facts.owners.tuned_profile,
+        facts.idle.intel_idle_max_cstate,
+    ];
+    for cpu in &mut facts.cpus.cpus {
+        may_be_unknown![cpu.siblings];
+    }
+    for fact in facts.sysctls.values_mut() {
+        may_be_unknown![*fact];
+    }
+    if let Known(nics) = &mut facts.network.nics {
+        for nic in nics {
+            may_be_unknown![nic.numa_node, nic.irqs_found_by];
+            nic.rx_queues.iter_mut().for_each(|queue| holes.push(Box::new(|| hole(&mut queue.steering_cpus, how))));
+            for irq in &mut nic.irqs {
+                may_be_unknown![irq.affinity, irq.effective];
+            }
+        }
+    }
+    // The last one is the interfaces as a whole, which the holes before it are parts of.
+    let at = which.index(holes.len() + 1);
+    match holes.get_mut(at) {
+        Some(make) => make(),
+        None => {
+            drop(holes);
+            hole(&mut facts.network.nics, how);
+        }
+    }
+}
