@@ -1,0 +1,63 @@
+//! `Effects`: one root to read, one hand to write, one journal to write first. All that a transaction does goes through it.
+
+use evenkeel_host::Step;
+use evenkeel_sys::{Hand, Root, WriteError};
+
+use crate::log::boot_id;
+use crate::outcome::Kind;
+use crate::place::{Before, Target};
+use crate::record::{Event, Intent};
+use crate::state::{State, StateError};
+
+pub(crate) struct Effects<'a> {
+    pub(crate) root: &'a Root,
+    pub(crate) hand: &'a Hand,
+    pub(crate) state: &'a mut State,
+}
+
+impl Effects<'_> {
+    pub(crate) fn write(&mut self, path: &str, value: &str) -> Result<(), WriteError> {
+        self.state.outside.write(self.hand, path, value)
+    }
+
+    pub(crate) fn record(&mut self, event: Event) -> Result<(), StateError> {
+        self.state.append(event)
+    }
+
+    /// Starts a transaction; gives its number.
+    pub(crate) fn begin(&mut self, kind: Kind, title: &str, steps: &[Step]) -> Result<u64, StateError> {
+        let txn = self.state.next_transaction()?;
+        let boot_id = boot_id(self.root);
+        self.record(Event::Begin { txn, kind, title: title.to_owned(), boot_id, steps: steps.to_vec() })?;
+        Ok(txn)
+    }
+
+    /// Puts on disk what undoes the write that follows.
+    pub(crate) fn intend(&mut self, what: Intended<'_>, before: &Before) -> Result<(), StateError> {
+        let Intended { txn, index, step, target, wanted } = what;
+        let intent = Intent {
+            txn,
+            step: index,
+            knob: step.knob.clone(),
+            place: step.place.clone(),
+            path: target.path.to_owned(),
+            reading: target.reading,
+            wanted: wanted.map(str::to_owned),
+            before: before.value.clone(),
+            before_text: before.text.clone(),
+            side_effects: before.side_effects.clone(),
+            undo: String::new(),
+        };
+        self.record(Event::Intent(intent.with_undo()))
+    }
+}
+
+/// A write that is about to happen.
+#[derive(Clone, Copy)]
+pub(crate) struct Intended<'a> {
+    pub(crate) txn: u64,
+    pub(crate) index: usize,
+    pub(crate) step: &'a Step,
+    pub(crate) target: Target<'a>,
+    pub(crate) wanted: Option<&'a str>,
+}

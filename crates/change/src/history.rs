@@ -1,0 +1,134 @@
+//! `history`: what was done to this host, and what became of it, as the journal tells.
+
+use evenkeel_host::{Action, Step};
+use evenkeel_sys::Root;
+use serde::Serialize;
+
+use crate::log::{End, Log, Logged, boot_id};
+use crate::outcome::{Kind, Outcome};
+
+/// One transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Transaction {
+    /// Its number, from 1, rising.
+    pub id: u64,
+    /// When it began, by the wall clock, in nanoseconds since 1970 UTC.
+    pub at_ns: u64,
+    /// A plan or a trial.
+    pub kind: Kind,
+    /// What it was for.
+    pub title: String,
+    /// What became of it.
+    pub status: Status,
+    /// What became of each step.
+    pub steps: Vec<StepReport>,
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// It was applied and nobody put it back.
+    InForce,
+    /// It was put back because somebody asked, or because its trial ended.
+    Reverted,
+    /// It failed, and was put back.
+    RolledBack,
+    /// It was killed half-way, could not be wholly put back, or is being worked on by another process right now.
+    Interrupted,
+    /// The machine was restarted since: the kernel has forgotten the values.
+    EndedByReboot,
+}
+
+/// One step and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepReport {
+    /// The knob's id.
+    pub knob: String,
+    /// The place.
+    pub place: String,
+    /// The value wanted; for a trial, the one that it was begun with.
+    pub wanted: String,
+    /// What became of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// Every transaction, the oldest first. `root` tells which boot the machine is in.
+pub fn history(root: &Root, log: &Log) -> Vec<Transaction> {
+    let boot_id = boot_id(root);
+    log.transactions().map(|logged| summary(logged, boot_id.as_deref())).collect()
+}
+
+/// `boot_id` is that of the machine now, or `None` if it is known to be the transaction's.
+pub(crate) fn summary(logged: &Logged, boot_id: Option<&str>) -> Transaction {
+    let steps = logged.steps.iter().enumerate().map(|(index, step)| StepReport {
+        knob: step.knob.clone(),
+        place: step.place.clone(),
+        wanted: step.wanted.clone(),
+        outcome: outcome(logged, index, step),
+    });
+    Transaction {
+        id: logged.id,
+        at_ns: logged.at_ns,
+        kind: logged.kind,
+        title: logged.title.clone(),
+        status: status(logged, boot_id),
+        steps: steps.collect(),
+    }
+}
+
+fn status(logged: &Logged, boot_id: Option<&str>) -> Status {
+    match &logged.end {
+        Some(End::Reverted) => Status::Reverted,
+        Some(End::RolledBack { .. }) => Status::RolledBack,
+        Some(End::EndedByReboot) => Status::EndedByReboot,
+        _ if !logged.is_of_boot(boot_id) => Status::EndedByReboot,
+        _ if logged.is_unfinished() => Status::Interrupted,
+        _ => Status::InForce,
+    }
+}
+
+fn outcome(logged: &Logged, index: usize, step: &Step) -> Outcome {
+    let rolled_back = match &logged.end {
+        Some(End::RolledBack { failed }) => Some(failed),
+        _ => None,
+    };
+    if let Some(Some(failed)) = rolled_back
+        && failed.step == index
+    {
+        return Outcome::Missed(failed.miss.clone());
+    }
+    let Some(intent) = logged.intents.get(&index) else {
+        return unwritten(logged, index, step);
+    };
+    let before = intent.before.clone();
+    match (logged.kind, logged.done.get(&index)) {
+        (Kind::Trial, _) => Outcome::Tried { before },
+        _ if rolled_back.is_some() => Outcome::RolledBack { before },
+        (_, Some(done)) => Outcome::Applied { before, side_effects: done.side_effects.clone() },
+        (_, None) => Outcome::Interrupted { before },
+    }
+}
+
+/// The outcome of a step for which nothing was written.
+fn unwritten(logged: &Logged, index: usize, step: &Step) -> Outcome {
+    let setting = format!("{}={}", step.knob, step.wanted);
+    match &step.action {
+        _ if logged.already_so.contains(&index) => Outcome::AlreadySo,
+        Action::Write { .. } => Outcome::NotReached,
+        Action::KernelArgument { argument } => Outcome::PendingReboot { todo: add_argument(argument) },
+        Action::Hold { path } => Outcome::NotApplicable {
+            instead: format!("it lasts while a process holds {path} open, as `evenkeel prove {setting}` does"),
+        },
+        Action::Process => Outcome::NotApplicable {
+            instead: format!(
+                "the server sets it when it starts (prctl, or TimerSlackNSec= of its systemd unit); `evenkeel prove {setting}` tries it"
+            ),
+        },
+    }
+}
+
+pub(crate) fn add_argument(argument: &str) -> String {
+    format!("add {argument} to the kernel's command line in the boot loader's configuration, and restart the machine")
+}

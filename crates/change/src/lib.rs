@@ -1,0 +1,38 @@
+//! The only crate that changes a host: [`apply`], [`verify`], [`revert`], [`history`], and [`Session`] for trials.
+//!
+//! A [`Plan`](evenkeel_host::Plan) is applied as one transaction. What undoes a write is on disk, checksummed and synced,
+//! before the write: whoever kills us in between leaves a journal from which [`revert`] puts everything back, or a person
+//! does with a shell, since each record holds the command that undoes it. What the kernel takes without an error but
+//! does not bring about is a failure too: every value is read back from the file that tells what is in force.
+//!
+//! The journal is one text file in the [`State`] directory, a record a line: eight hexadecimal digits of CRC-32 (that of
+//! gzip) over what follows the space, then one JSON object with `"format": 1`. Records are added and never changed.
+
+mod apply;
+mod effects;
+mod history;
+mod journal;
+mod log;
+mod outcome;
+mod outside;
+mod place;
+mod record;
+mod revert;
+mod session;
+mod shell;
+mod state;
+mod undo;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+pub use apply::{ApplyError, Failure, HalfWay, apply};
+pub use history::{Status, StepReport, Transaction, history};
+pub use log::Log;
+pub use outcome::{Kind, Miss, Outcome, SideEffect, StepFailure};
+pub use revert::{RevertError, RevertReport, Which, revert};
+pub use session::{Session, SessionError};
+pub use state::{State, StateError};
+pub use undo::{FileUndo, PutBack, Undo};
+pub use verify::{Drift, Pending, Verification, verify};

@@ -1,0 +1,197 @@
+//! `Log`: what the journal's records amount to, transaction by transaction.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_host::Step;
+use evenkeel_sys::Root;
+
+use crate::outcome::{Kind, SideEffect};
+use crate::record::{Event, FailedStep, Intent};
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// What the journal tells. Read one with [`Log::read`], or take that of an open [`State`](crate::State).
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    transactions: BTreeMap<u64, Logged>,
+    torn_bytes: u64,
+    passed_over: BTreeMap<String, u64>,
+}
+
+/// One transaction's records.
+#[derive(Clone, Debug)]
+pub(crate) struct Logged {
+    pub(crate) id: u64,
+    pub(crate) at_ns: u64,
+    pub(crate) kind: Kind,
+    pub(crate) title: String,
+    pub(crate) boot_id: Option<String>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) intents: BTreeMap<usize, Intent>,
+    pub(crate) done: BTreeMap<usize, Done>,
+    pub(crate) undone: BTreeSet<usize>,
+    pub(crate) already_so: Vec<usize>,
+    pub(crate) end: Option<End>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) found: String,
+    pub(crate) side_effects: Vec<SideEffect>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    Committed,
+    RolledBack { failed: Option<FailedStep> },
+    Reverted,
+    EndedByReboot,
+}
+
+/// A file that still has to be put back, and what it read after our write, where that is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Owed {
+    pub(crate) intent: Intent,
+    pub(crate) done: Option<Done>,
+}
+
+impl Log {
+    /// How many bytes at the journal's end a crash left of a record that was never whole. They are kept beside the
+    /// journal, as `journal.torn-N`, when the next record is added.
+    pub fn torn_bytes(&self) -> Option<u64> {
+        (self.torn_bytes > 0).then_some(self.torn_bytes)
+    }
+
+    /// Kinds of records that only a newer evenkeel knows, with their number. They stay in the journal.
+    pub fn passed_over(&self) -> &BTreeMap<String, u64> {
+        &self.passed_over
+    }
+
+    pub(crate) fn transactions(&self) -> impl DoubleEndedIterator<Item = &Logged> {
+        self.transactions.values()
+    }
+
+    pub(crate) fn transaction(&self, id: u64) -> Option<&Logged> {
+        self.transactions.get(&id)
+    }
+
+    /// A transaction that this log is known to hold.
+    pub(crate) fn begun(&self, id: u64) -> &Logged {
+        &self.transactions[&id]
+    }
+
+    pub(crate) fn next_id(&self) -> Option<u64> {
+        self.transactions.last_key_value().map_or(Some(1), |(last, _)| last.checked_add(1))
+    }
+
+    pub(crate) fn pass_over(&mut self, kind: String) {
+        *self.passed_over.entry(kind).or_default() += 1;
+    }
+
+    pub(crate) fn set_torn(&mut self, bytes: u64) {
+        self.torn_bytes = bytes;
+    }
+
+    pub(crate) fn clear_torn(&mut self) {
+        self.torn_bytes = 0;
+    }
+
+    /// Adds what a record tells; says why where it can't follow the records before it.
+    pub(crate) fn absorb(&mut self, at_ns: u64, event: Event) -> Result<(), String> {
+        let id = event.txn();
+        if let Event::Begin { txn, kind, title, boot_id, steps } = event {
+            let logged = Logged {
+                id: txn,
+                at_ns,
+                kind,
+                title,
+                boot_id,
+                steps,
+                intents: BTreeMap::new(),
+                done: BTreeMap::new(),
+                undone: BTreeSet::new(),
+                already_so: Vec::new(),
+                end: None,
+            };
+            let newest = self.transactions.last_key_value().is_none_or(|(last, _)| *last < id);
+            self.transactions.insert(id, logged);
+            return if newest { Ok(()) } else { Err(format!("transaction {id} begins a second time")) };
+        }
+        let logged = self.transactions.get_mut(&id).ok_or_else(|| format!("transaction {id} never began"))?;
+        logged.absorb(event);
+        Ok(())
+    }
+}
+
+impl Event {
+    fn txn(&self) -> u64 {
+        match self {
+            Event::Intent(Intent { txn, .. })
+            | Event::Begin { txn, .. }
+            | Event::Done { txn, .. }
+            | Event::Commit { txn, .. }
+            | Event::Undone { txn, .. }
+            | Event::RolledBack { txn, .. }
+            | Event::Reverted { txn }
+            | Event::EndedByReboot { txn } => *txn,
+        }
+    }
+}
+
+impl Logged {
+    fn absorb(&mut self, event: Event) {
+        match event {
+            Event::Begin { .. } => {}
+            Event::Intent(intent) => {
+                self.intents.insert(intent.step, intent);
+            }
+            Event::Done { step, found, side_effects, .. } => {
+                self.done.insert(step, Done { found, side_effects });
+            }
+            Event::Commit { already_so, .. } => {
+                self.already_so = already_so;
+                self.end = Some(End::Committed);
+            }
+            Event::Undone { step, .. } => {
+                self.undone.insert(step);
+            }
+            Event::RolledBack { failed, .. } => self.end = Some(End::RolledBack { failed }),
+            Event::Reverted { .. } => self.end = Some(End::Reverted),
+            Event::EndedByReboot { .. } => self.end = Some(End::EndedByReboot),
+        }
+    }
+
+    /// Whether nothing of it is left to put back, by the records.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.end, Some(End::RolledBack { .. } | End::Reverted | End::EndedByReboot))
+    }
+
+    /// Whether the program was killed in the middle of it, or is still at work on it.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.end.is_none() || (matches!(self.end, Some(End::Committed)) && !self.undone.is_empty())
+    }
+
+    pub(crate) fn is_of_boot(&self, boot_id: Option<&str>) -> bool {
+        // A captured machine may not tell: then nothing speaks for a restart.
+        self.boot_id.as_deref().zip(boot_id).is_none_or(|(then, now)| then == now)
+    }
+
+    /// What has to be put back, the last change first.
+    pub(crate) fn owed(&self) -> Vec<Owed> {
+        let owed =
+            |(step, intent): (&usize, &Intent)| Owed { intent: intent.clone(), done: self.done.get(step).cloned() };
+        self.intents.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(owed).collect()
+    }
+
+    /// Every file that it changes, side effects included.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.intents.values().flat_map(|intent| {
+            std::iter::once(intent.path.as_str()).chain(intent.side_effects.iter().map(|side| side.path.as_str()))
+        })
+    }
+}
+
+/// Which boot the machine is in; `None` where a captured one does not tell.
+pub(crate) fn boot_id(root: &Root) -> Option<String> {
+    root.text(BOOT_ID).ok().map(|text| text.trim().to_owned())
+}

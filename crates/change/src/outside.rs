@@ -1,0 +1,36 @@
+//! The seam between a transaction and the world: all that it does to the disk and to the host, so that tests can stop it
+//! at every boundary as SIGKILL would, or fill its disk. The methods given here are the real ones.
+
+use std::fs::File;
+
+use evenkeel_sys::{Errno, Hand, WriteError};
+
+pub(crate) trait Outside: Send {
+    /// Adds `bytes` to the end of a file in one `write(2)`, so that a kill leaves all of a record, a part, or none.
+    fn append(&mut self, file: &File, bytes: &[u8]) -> Result<(), Errno> {
+        let written = rustix::io::write(file, bytes)?;
+        // A regular file takes less than all of a write only where the disk or the quota ends.
+        if written < bytes.len() { Err(Errno::NOSPC) } else { Ok(()) }
+    }
+
+    fn sync(&mut self, file: &File) -> Result<(), Errno> {
+        Ok(rustix::fs::fdatasync(file)?)
+    }
+
+    fn truncate(&mut self, file: &File, len_bytes: u64) -> Result<(), Errno> {
+        Ok(rustix::fs::ftruncate(file, len_bytes)?)
+    }
+
+    fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
+        hand.write(path, value)
+    }
+
+    fn realtime_ns(&mut self) -> u64 {
+        evenkeel_sys::clock::realtime_ns()
+    }
+}
+
+/// This machine's disk, and the host behind the hand.
+pub(crate) struct Real;
+
+impl Outside for Real {}

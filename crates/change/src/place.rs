@@ -1,0 +1,171 @@
+//! What holds at the place of a step: reading a value, what is needed to put it back, and judging what is in force.
+
+use evenkeel_host::{Action, Reading, Step};
+use evenkeel_sys::{CpuSet, Refusal, Root, Why, clock};
+
+use crate::outcome::{Miss, SideEffect};
+
+/// The longest text that a transaction promises to put back, in bytes. The kernel's own limit on what a sysctl or a sysfs
+/// file takes in one write is a page.
+const MAX_TEXT_BYTES: usize = 8192;
+
+/// An interrupt moves to its new CPU when it next fires, so what is in force follows a write by a while.
+const SETTLE_LOOKS: u32 = 20;
+const SETTLE_STEP_NS: u64 = 5_000_000;
+
+/// The file of a step that writes one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) reading: Reading,
+    pub(crate) in_force: Option<&'a str>,
+    pub(crate) side_effects: &'a [String],
+}
+
+/// What undoing a write needs.
+#[derive(Debug)]
+pub(crate) struct Before {
+    pub(crate) value: String,
+    pub(crate) text: String,
+    pub(crate) side_effects: Vec<SideEffect>,
+}
+
+/// Why a file gives no value.
+#[derive(Debug)]
+pub(crate) enum Blind {
+    /// It can't be read.
+    Refused(Refusal),
+    /// It reads as something else than it should.
+    Odd { text: String, why: String },
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Standing {
+    Holds,
+    Other { found: String, read_from: String },
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn of(step: &'a Step) -> Option<Target<'a>> {
+        match &step.action {
+            Action::Write { path, reading, in_force, side_effects } => {
+                Some(Target { path, reading: *reading, in_force: in_force.as_deref(), side_effects })
+            }
+            _ => None,
+        }
+    }
+
+    /// Everything that putting it back will need, or why that could not be promised.
+    pub(crate) fn before(self, root: &Root) -> Result<Before, Miss> {
+        let unreadable = |why: String| Miss::Unreadable { why };
+        let text = root.text(self.path).map_err(|refusal| unreadable(refusal.to_string()))?;
+        let value = self.reading.value(&text).ok_or_else(|| unreadable(odd(self.path, &text)))?;
+        restorable(self.path, &text, &value).map_err(unreadable)?;
+        let mut side_effects = Vec::new();
+        for path in self.side_effects {
+            match look(root, path, Reading::Plain) {
+                Ok(before) => {
+                    restorable(path, &before, &before).map_err(unreadable)?;
+                    side_effects.push(SideEffect { path: path.clone(), before, after: None });
+                }
+                // The kernel changes no file that it does not have.
+                Err(blind) if blind.is_gone() => {}
+                Err(blind) => return Err(unreadable(blind.why())),
+            }
+        }
+        Ok(Before { value, text, side_effects })
+    }
+
+    /// Whether `wanted` is in force.
+    pub(crate) fn standing(self, root: &Root, wanted: &str) -> Result<Standing, Blind> {
+        let found = look(root, self.path, self.reading)?;
+        if !self.agree(wanted, &found) {
+            return Ok(Standing::Other { found, read_from: self.path.to_owned() });
+        }
+        let Some(in_force) = self.in_force else {
+            return Ok(Standing::Holds);
+        };
+        let effective = match look(root, in_force, self.reading) {
+            Ok(effective) => effective,
+            // Kernels before 4.13 do not tell; what was asked is then the best there is.
+            Err(blind) if blind.is_gone() => return Ok(Standing::Holds),
+            Err(blind) => return Err(blind),
+        };
+        let holds = match self.cpus(&effective) {
+            // An interrupt whose device is down is served by no CPU yet.
+            Some(effective) => self.cpus(wanted).is_some_and(|wanted| effective.is_subset(&wanted)),
+            None => self.agree(wanted, &effective),
+        };
+        let other = || Standing::Other { found: effective.clone(), read_from: in_force.to_owned() };
+        Ok(if holds { Standing::Holds } else { other() })
+    }
+
+    /// [`Target::standing`] after a write, with patience where the file in force follows the written one.
+    pub(crate) fn settled(self, root: &Root, wanted: &str) -> Result<Standing, Blind> {
+        for _ in 1..SETTLE_LOOKS {
+            let lags =
+                matches!(self.standing(root, wanted)?, Standing::Other { read_from, .. } if read_from != self.path);
+            if !lags {
+                break;
+            }
+            clock::sleep_until_ns(clock::monotonic_ns() + SETTLE_STEP_NS);
+        }
+        self.standing(root, wanted)
+    }
+
+    fn agree(self, wanted: &str, found: &str) -> bool {
+        match (self.cpus(wanted), self.cpus(found)) {
+            (Some(wanted), Some(found)) => wanted == found,
+            _ => same(wanted, found),
+        }
+    }
+
+    fn cpus(self, value: &str) -> Option<CpuSet> {
+        match self.reading {
+            Reading::CpuList | Reading::CpuMask => CpuSet::parse_list(value),
+            Reading::Plain | Reading::ChosenWord => None,
+        }
+    }
+}
+
+/// The value that a file tells.
+pub(crate) fn look(root: &Root, path: &str, reading: Reading) -> Result<String, Blind> {
+    let text = root.text(path).map_err(Blind::Refused)?;
+    reading.value(&text).ok_or_else(|| Blind::Odd { why: odd(path, &text), text: text.trim().to_owned() })
+}
+
+/// Whether two values are one: the kernel separates the numbers of a list by tabs, people by spaces.
+pub(crate) fn same(one: &str, other: &str) -> bool {
+    one.split_whitespace().eq(other.split_whitespace())
+}
+
+impl Blind {
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Blind::Refused(refusal) => refusal.to_string(),
+            Blind::Odd { why, .. } => why.clone(),
+        }
+    }
+
+    /// Whether the file is not there (any more).
+    pub(crate) fn is_gone(&self) -> bool {
+        match self {
+            Blind::Refused(Refusal { why: Why::Errno(errno), .. }) => errno.is_absence(),
+            Blind::Refused(Refusal { why: Why::NotCaptured, .. }) => true,
+            Blind::Odd { .. } => false,
+        }
+    }
+}
+
+fn odd(path: &str, text: &str) -> String {
+    let start: String = text.chars().take(200).collect();
+    format!("read {path}: {start:?} tells no value")
+}
+
+/// What a hand could not write back must not be overwritten.
+fn restorable(path: &str, text: &str, value: &str) -> Result<(), String> {
+    if text.len() > MAX_TEXT_BYTES || value.contains(['\n', '\0']) {
+        return Err(format!("change {path}: its {} bytes are more than one line that could be put back", text.len()));
+    }
+    Ok(())
+}

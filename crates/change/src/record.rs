@@ -1,0 +1,280 @@
+//! One record of the journal, and its one line of text: `CRC32 JSON`, the checksum in eight hexadecimal digits.
+//!
+//! A kind of record that this program does not know is passed over and reported: what an older program must not pass
+//! over comes with a new format number, which it refuses.
+
+use evenkeel_host::{Reading, Step};
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::{Kind, Miss, SideEffect};
+use crate::shell;
+
+/// The number in each record's `format`.
+const FORMAT: u64 = 1;
+
+/// The longest record, in bytes with its newline: a plan of about 3,000 steps.
+pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
+
+/// What happened when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) format: u64,
+    /// Wall clock, in nanoseconds since 1970 UTC.
+    pub(crate) at_ns: u64,
+    #[serde(flatten)]
+    pub(crate) event: Event,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub(crate) enum Event {
+    /// A transaction starts; nothing is written yet.
+    Begin {
+        txn: u64,
+        kind: Kind,
+        title: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        boot_id: Option<String>,
+        steps: Vec<Step>,
+    },
+    /// A file is about to be written: what undoes it.
+    Intent(Intent),
+    /// The write took effect.
+    Done {
+        txn: u64,
+        step: usize,
+        found: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        side_effects: Vec<SideEffect>,
+    },
+    /// Every step was taken or was so already.
+    Commit { txn: u64, already_so: Vec<usize> },
+    /// A step's files read as before again, or are gone.
+    Undone { txn: u64, step: usize },
+    /// All of it was put back because it could not be done.
+    RolledBack {
+        txn: u64,
+        why: String,
+        /// The step that failed and how, where it was a step.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failed: Option<FailedStep>,
+    },
+    /// All of it was put back because somebody asked, or because a trial ended.
+    Reverted { txn: u64 },
+    /// The machine was restarted since: the kernel has forgotten all of it.
+    EndedByReboot { txn: u64 },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FailedStep {
+    pub(crate) step: usize,
+    #[serde(flatten)]
+    pub(crate) miss: Miss,
+}
+
+/// All that is needed to put a file and its side effects back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Intent {
+    pub(crate) txn: u64,
+    pub(crate) step: usize,
+    pub(crate) knob: String,
+    pub(crate) place: String,
+    pub(crate) path: String,
+    pub(crate) reading: Reading,
+    /// What will be written; none where a trial writes several values in turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) wanted: Option<String>,
+    pub(crate) before: String,
+    /// The whole text, for a person who wonders what the file looked like.
+    pub(crate) before_text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) side_effects: Vec<SideEffect>,
+    /// The same for a person with a shell and without this program.
+    pub(crate) undo: String,
+}
+
+impl Intent {
+    /// The shell commands that put it back, in their order: first the file, then what writing it changed elsewhere.
+    pub(crate) fn with_undo(mut self) -> Intent {
+        let mut commands = vec![shell::write_line(&self.path, &self.reading.text(&self.before))];
+        commands.extend(self.side_effects.iter().map(|side| shell::write_line(&side.path, &side.before)));
+        self.undo = commands.join("; ");
+        self
+    }
+}
+
+/// A line that was understood, or is of a kind that only a newer program knows.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Line {
+    Known(Box<Record>),
+    Unknown { kind: String },
+}
+
+/// A line that is no record.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Bad {
+    /// Its checksum does not match: it was cut, or changed since.
+    Checksum,
+    /// Its checksum matches but its format number is another.
+    Format(String),
+    /// Its checksum matches but it does not hold what such a record must.
+    Content(String),
+}
+
+/// The record's line, with its newline.
+pub(crate) fn encode(at_ns: u64, event: &Event) -> Result<Vec<u8>, serde_json::Error> {
+    #[derive(Serialize)]
+    struct Borrowed<'a> {
+        format: u64,
+        at_ns: u64,
+        #[serde(flatten)]
+        event: &'a Event,
+    }
+    let json = serde_json::to_string(&Borrowed { format: FORMAT, at_ns, event })?;
+    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
+}
+
+/// Reads a line, without its newline.
+pub(crate) fn decode(line: &[u8]) -> Result<Line, Bad> {
+    let json = checked(line).ok_or(Bad::Checksum)?;
+    let content = |error: serde_json::Error| Bad::Content(error.to_string());
+    let value: serde_json::Value = serde_json::from_slice(json).map_err(content)?;
+    match value.get("format") {
+        Some(format) if format.as_u64() == Some(FORMAT) => {}
+        Some(format) => return Err(Bad::Format(format.to_string())),
+        None => return Err(Bad::Content("it has no format number".to_owned())),
+    }
+    let Some(kind) = value.get("record").and_then(|kind| kind.as_str()) else {
+        return Err(Bad::Content("it does not say which kind of record it is".to_owned()));
+    };
+    if !KINDS.contains(&kind) {
+        return Ok(Line::Unknown { kind: kind.chars().take(80).collect() });
+    }
+    let record = serde_json::from_value(value).map_err(content)?;
+    Ok(Line::Known(Box::new(record)))
+}
+
+/// The `record` of each [`Event`]; a test holds the two together.
+const KINDS: &[&str] = &["begin", "intent", "done", "commit", "undone", "rolled-back", "reverted", "ended-by-reboot"];
+
+/// The JSON of a line whose checksum matches.
+fn checked(line: &[u8]) -> Option<&[u8]> {
+    let (digits, json) = (line.get(..8)?, line.get(9..)?);
+    let spelled = digits.iter().all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(digit));
+    let sum = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    (spelled && line[8] == b' ' && crc32fast::hash(json) == sum).then_some(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::Errno;
+    use expect_test::expect;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn intent() -> Intent {
+        let side = SideEffect { path: "/proc/sys/vm/min_free_kbytes".into(), before: "67584".into(), after: None };
+        Intent {
+            txn: 1,
+            step: 0,
+            knob: "thp.enabled".into(),
+            place: "it's here".into(),
+            path: "/sys/kernel/mm/transparent_hugepage/enabled".into(),
+            reading: Reading::ChosenWord,
+            wanted: Some("never".into()),
+            before: "madvise".into(),
+            before_text: "always [madvise] never\n".into(),
+            side_effects: vec![side],
+            undo: String::new(),
+        }
+        .with_undo()
+    }
+
+    fn every_event() -> Vec<Event> {
+        let failed = Some(FailedStep { step: 1, miss: Miss::Refused { errno: Errno::INVAL } });
+        let side = SideEffect { path: "/p".into(), before: "1".into(), after: Some("2".into()) };
+        vec![
+            Event::Begin { txn: 1, kind: Kind::Apply, title: "t".into(), boot_id: Some("b".into()), steps: vec![] },
+            Event::Intent(intent()),
+            Event::Done { txn: 1, step: 0, found: "never".into(), side_effects: vec![side] },
+            Event::Commit { txn: 1, already_so: vec![2] },
+            Event::Undone { txn: 1, step: 0 },
+            Event::RolledBack { txn: 1, why: "w".into(), failed },
+            Event::Reverted { txn: 1 },
+            Event::EndedByReboot { txn: 1 },
+        ]
+    }
+
+    fn sealed(json: &str) -> Vec<u8> {
+        format!("{:08x} {json}", crc32fast::hash(json.as_bytes())).into_bytes()
+    }
+
+    /// What format 1 looks like. It is released: a change here breaks the journals that are out there.
+    #[test]
+    fn format_1_stays() {
+        let lines: String = every_event().iter().map(|e| String::from_utf8(encode(7, e).unwrap()).unwrap()).collect();
+        expect![[r#"
+            76e06f3d {"format":1,"at_ns":7,"record":"begin","txn":1,"kind":"apply","title":"t","boot_id":"b","steps":[]}
+            70c876a1 {"format":1,"at_ns":7,"record":"intent","txn":1,"step":0,"knob":"thp.enabled","place":"it's here","path":"/sys/kernel/mm/transparent_hugepage/enabled","reading":"chosen-word","wanted":"never","before":"madvise","before_text":"always [madvise] never\n","side_effects":[{"path":"/proc/sys/vm/min_free_kbytes","before":"67584"}],"undo":"printf '%s\\n' 'madvise' > '/sys/kernel/mm/transparent_hugepage/enabled'; printf '%s\\n' '67584' > '/proc/sys/vm/min_free_kbytes'"}
+            94adab3d {"format":1,"at_ns":7,"record":"done","txn":1,"step":0,"found":"never","side_effects":[{"path":"/p","before":"1","after":"2"}]}
+            c2c8fa7d {"format":1,"at_ns":7,"record":"commit","txn":1,"already_so":[2]}
+            7a4ce4ca {"format":1,"at_ns":7,"record":"undone","txn":1,"step":0}
+            e5727261 {"format":1,"at_ns":7,"record":"rolled-back","txn":1,"why":"w","failed":{"step":1,"outcome":"refused","errno":"EINVAL"}}
+            5b430892 {"format":1,"at_ns":7,"record":"reverted","txn":1}
+            2969ad99 {"format":1,"at_ns":7,"record":"ended-by-reboot","txn":1}
+        "#]].assert_eq(&lines);
+    }
+
+    #[test]
+    fn every_kind_survives_a_round_trip() {
+        let mut kinds = Vec::new();
+        for event in every_event() {
+            let line = encode(7, &event).unwrap();
+            let Ok(Line::Known(record)) = decode(line.strip_suffix(b"\n").unwrap()) else { panic!("{event:?}") };
+            kinds.push(serde_json::to_value(&event).unwrap()["record"].as_str().unwrap().to_owned());
+            assert_eq!(*record, Record { format: 1, at_ns: 7, event });
+        }
+        assert_eq!(kinds, KINDS);
+    }
+
+    #[test]
+    fn what_is_no_record_says_why() {
+        let bad = |line: &[u8]| decode(line).unwrap_err();
+        assert_eq!(bad(b""), Bad::Checksum);
+        assert_eq!(bad(b"00000000 {}"), Bad::Checksum);
+        assert_eq!(bad(b"00000000\xc3\xa9"), Bad::Checksum);
+        let whole = sealed(r#"{"format":1,"at_ns":0,"record":"reverted","txn":1}"#);
+        assert!(decode(&whole).is_ok());
+        assert_eq!(bad(&whole.to_ascii_uppercase()), Bad::Checksum);
+        assert_eq!(bad(&sealed(r#"{"format":2,"record":"reverted","txn":1}"#)), Bad::Format("2".into()));
+        assert_eq!(bad(&sealed(r#"{"format":"1"}"#)), Bad::Format("\"1\"".into()));
+        assert!(matches!(bad(&sealed("[1]")), Bad::Content(_)));
+        assert!(matches!(bad(&sealed(r#"{"format":1}"#)), Bad::Content(_)));
+        assert!(matches!(bad(&sealed(r#"{"format":1,"at_ns":0,"record":"reverted"}"#)), Bad::Content(_)));
+        assert!(matches!(bad(&sealed(&"[".repeat(100_000))), Bad::Content(_)));
+        let newer = sealed(r#"{"format":1,"at_ns":0,"record":"drop-in","txn":1}"#);
+        assert_eq!(decode(&newer), Ok(Line::Unknown { kind: "drop-in".into() }));
+        let more = sealed(r#"{"format":1,"at_ns":0,"record":"reverted","txn":1,"by":"a newer field"}"#);
+        assert!(matches!(decode(&more), Ok(Line::Known(_))), "fields may be added");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_it_panic(line in proptest::collection::vec(any::<u8>(), 0..64), json in "\\PC{0,64}") {
+            let _ = decode(&line);
+            let _ = decode(&sealed(&json));
+        }
+
+        #[test]
+        fn no_flipped_bit_goes_unseen(at in 0_usize..4096, bit in 0_u32..8) {
+            for event in every_event() {
+                let mut line = encode(7, &event).unwrap();
+                line.pop();
+                let at = at % line.len();
+                line[at] ^= 1_u8 << bit;
+                prop_assert_eq!(decode(&line), Err(Bad::Checksum));
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! `revert`: puts back what is in force, what was killed half-way, and what an earlier revert did not finish.
+
+use std::collections::BTreeSet;
+
+use evenkeel_sys::{Hand, Root};
+use serde::Serialize;
+
+use crate::effects::Effects;
+use crate::log::{Log, boot_id};
+use crate::record::Event;
+use crate::state::State;
+use crate::undo::{PutBack, put_back};
+
+/// What to put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Every transaction.
+    All,
+    /// One, by its number.
+    Transaction(u64),
+}
+
+/// What was put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RevertReport {
+    /// Each transaction of which something was left, the newest first.
+    pub transactions: Vec<PutBack>,
+    /// Whether nothing is left to put back.
+    pub all_undone: bool,
+}
+
+/// A transaction that can't be put back by itself. Reads well after "failed to".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RevertError {
+    /// The journal has no such transaction.
+    #[error("revert transaction {id}: there is none with this number; `evenkeel history` lists them")]
+    Unknown {
+        /// The number given.
+        id: u64,
+    },
+    /// A later one changed the same file: to put this one back would undo half of that.
+    #[error("revert transaction {id}: transaction {later} changed {path} after it; revert {later} first, or all")]
+    Covered {
+        /// The number given.
+        id: u64,
+        /// The later one.
+        later: u64,
+        /// A file that both changed.
+        path: String,
+    },
+}
+
+/// Puts back `which`, the newest change first. To do it twice does no harm. A file that can't be put back does not stop the
+/// others; the report tells what is left.
+///
+/// Of a transaction from before the last boot nothing is written: the kernel has forgotten it by itself.
+///
+/// # Errors
+/// If there is no such transaction, or a later one that is not put back changed the same files.
+pub fn revert(root: &Root, hand: &Hand, state: &mut State, which: Which) -> Result<RevertReport, RevertError> {
+    let boot_id = boot_id(root);
+    let open = |log: &Log| -> Vec<u64> {
+        log.transactions().rev().filter(|logged| !logged.is_closed()).map(|logged| logged.id).collect()
+    };
+    let ids = match which {
+        Which::All => open(state.log()),
+        Which::Transaction(id) => {
+            uncovered(state.log(), id, boot_id.as_deref())?;
+            open(state.log()).into_iter().filter(|open| *open == id).collect()
+        }
+    };
+    let mut effects = Effects { root, hand, state };
+    let mut transactions = Vec::new();
+    for id in ids {
+        transactions.push(if effects.state.log().begun(id).is_of_boot(boot_id.as_deref()) {
+            put_back(&mut effects, id, Event::Reverted { txn: id })
+        } else {
+            ended_by_reboot(&mut effects, id)
+        });
+    }
+    let all_undone = transactions.iter().all(|back| back.all_undone);
+    Ok(RevertReport { transactions, all_undone })
+}
+
+fn uncovered(log: &Log, id: u64, boot_id: Option<&str>) -> Result<(), RevertError> {
+    let logged = log.transaction(id).ok_or(RevertError::Unknown { id })?;
+    if logged.is_closed() || !logged.is_of_boot(boot_id) {
+        return Ok(());
+    }
+    let ours: BTreeSet<&str> = logged.paths().collect();
+    for later in log.transactions().filter(|later| later.id > id && !later.is_closed() && later.is_of_boot(boot_id)) {
+        if let Some(path) = later.paths().find(|path| ours.contains(path)) {
+            return Err(RevertError::Covered { id, later: later.id, path: path.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+fn ended_by_reboot(effects: &mut Effects<'_>, txn: u64) -> PutBack {
+    let title = effects.state.log().begun(txn).title.clone();
+    let mut back =
+        PutBack { id: txn, title, ended_by_reboot: true, files: Vec::new(), all_undone: true, unrecorded: None };
+    back.note(effects.record(Event::EndedByReboot { txn }));
+    back
+}

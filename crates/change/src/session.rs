@@ -1,0 +1,138 @@
+//! `Session`: knobs that a trial sets to one value after another, and that are as before when it ends, however it ends.
+
+use evenkeel_host::Step;
+use evenkeel_sys::{Hand, Root};
+
+use crate::apply::write_and_read_back;
+use crate::effects::{Effects, Intended};
+use crate::log::Owed;
+use crate::outcome::{Kind, Miss, StepFailure};
+use crate::place::{Target, same};
+use crate::record::Event;
+use crate::state::{State, StateError};
+use crate::undo::{FileUndo, PutBack, Undo, put_back, restore};
+
+/// Knobs under trial. Ends with [`Session::end`]; dropping it puts back what it can; after SIGKILL,
+/// [`revert`](crate::revert) does, from the same records.
+pub struct Session<'a> {
+    effects: Effects<'a>,
+    txn: u64,
+    steps: Vec<Step>,
+    is_ended: bool,
+}
+
+/// A trial that can't begin. Nothing was written to the host. Reads well after "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// What is there now can't be read, or could not be put back.
+    #[error(transparent)]
+    Target(#[from] Box<StepFailure>),
+    /// The knob is no file that can be switched while the machine runs.
+    #[error("try {knob} at {place} while the machine runs: it is not set by writing a file")]
+    NotAFile {
+        /// The knob's id.
+        knob: String,
+        /// The place.
+        place: String,
+    },
+    /// The journal can't be written.
+    #[error(transparent)]
+    Journal(#[from] StateError),
+}
+
+impl<'a> Session<'a> {
+    /// Records what each of `targets` is now. Their `wanted` is for people who read the journal.
+    ///
+    /// # Errors
+    /// If a target is no file, can't be read or could not be put back, or the journal can't be written.
+    pub fn begin(
+        root: &'a Root,
+        hand: &'a Hand,
+        state: &'a mut State,
+        title: &str,
+        targets: &[Step],
+    ) -> Result<Session<'a>, SessionError> {
+        let mut befores = Vec::new();
+        for (index, step) in targets.iter().enumerate() {
+            let target = Target::of(step)
+                .ok_or_else(|| SessionError::NotAFile { knob: step.knob.clone(), place: step.place.clone() })?;
+            befores
+                .push((target, target.before(root).map_err(|miss| StepFailure::new(index, step, &step.wanted, miss))?));
+        }
+        let mut effects = Effects { root, hand, state };
+        let txn = effects.begin(Kind::Trial, title, targets)?;
+        // From here on a failure ends the session by its drop, which closes the transaction.
+        let mut session = Session { effects, txn, steps: targets.to_vec(), is_ended: false };
+        for (index, (target, before)) in befores.iter().enumerate() {
+            let what = Intended { txn, index, step: &targets[index], target: *target, wanted: None };
+            session.effects.intend(what, before)?;
+        }
+        Ok(session)
+    }
+
+    /// The value that the target at `index` had when the session began.
+    pub fn before(&self, index: usize) -> Option<&str> {
+        let logged = self.effects.state.log().begun(self.txn);
+        logged.intents.get(&index).map(|intent| intent.before.as_str())
+    }
+
+    /// Sets the target at `index` to `value`, and reads it back. To set it to the value from before puts its side effects
+    /// back too: the arm that is the host's own state must be the whole of it.
+    ///
+    /// No record is written for it. The intent, on disk since the session began, already tells what undoes any value; and
+    /// a sync between two arms would disturb what the trial measures.
+    ///
+    /// # Errors
+    /// If the value did not come about; the session goes on.
+    ///
+    /// # Panics
+    /// If there is no target at `index`.
+    pub fn set(&mut self, index: usize, value: &str) -> Result<(), Box<StepFailure>> {
+        let step = &self.steps[index];
+        let failed = |miss| StepFailure::new(index, step, value, miss);
+        match self.owed(index) {
+            Some(owed) if same(&owed.intent.before, value) => {
+                let files = restore(&mut self.effects, &owed);
+                files.into_iter().find_map(why_not).map_or(Ok(()), |why| Err(failed(Miss::NotPutBack { why })))
+            }
+            _ => match Target::of(step) {
+                Some(target) => write_and_read_back(&mut self.effects, target, value).map(drop).map_err(failed),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Puts everything back.
+    pub fn end(mut self) -> PutBack {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> PutBack {
+        self.is_ended = true;
+        put_back(&mut self.effects, self.txn, Event::Reverted { txn: self.txn })
+    }
+
+    /// What a switch back to the value from before has to put back. A side effect that is a target itself is left to
+    /// its own arm.
+    fn owed(&self, index: usize) -> Option<Owed> {
+        let mut intent = self.effects.state.log().begun(self.txn).intents.get(&index)?.clone();
+        let is_target = |path: &str| self.steps.iter().filter_map(Target::of).any(|target| target.path == path);
+        intent.side_effects.retain(|side| !is_target(&side.path));
+        Some(Owed { intent, done: None })
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.finish();
+        }
+    }
+}
+
+fn why_not(file: FileUndo) -> Option<String> {
+    match file.undo {
+        Undo::Failed { why } | Undo::Gone { why } => Some(why),
+        Undo::AsBefore | Undo::Restored { .. } | Undo::Foreign { .. } => None,
+    }
+}

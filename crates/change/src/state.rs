@@ -1,0 +1,355 @@
+//! `State`: the directory that holds the journal, and the lock that lets one evenkeel at a time change a host.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use evenkeel_sys::Errno;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use crate::journal::{Journal, MAX_JOURNAL_BYTES, scan};
+use crate::log::Log;
+use crate::outside::{Outside, Real};
+use crate::record::{Event, MAX_RECORD_BYTES};
+
+const JOURNAL: &str = "journal";
+const LOCK: &str = "lock";
+
+/// The state directory, locked for as long as this lives. Reading alone needs no lock: [`Log::read`].
+pub struct State {
+    journal: Journal,
+    log: Log,
+    pub(crate) outside: Box<dyn Outside>,
+    _lock: Lock,
+}
+
+/// The journal can't be had, read or added to. Reads well after "failed to".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// The kernel refused.
+    #[error("{doing} {path}: {errno}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: String,
+        /// What the kernel said.
+        errno: Errno,
+    },
+    /// Somebody else could change what is written there.
+    #[error("trust the state directory {path}: {why}")]
+    Unsafe {
+        /// The directory or the file in it.
+        path: String,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// Another evenkeel holds the lock.
+    #[error("lock {path}: another evenkeel ({holder}) is changing this host; wait until it ends, or end it")]
+    Busy {
+        /// The lock.
+        path: String,
+        /// Who holds it, as far as the file tells.
+        holder: String,
+    },
+    /// The journal is damaged before its end.
+    #[error(
+        "read the journal {path}: byte {offset}: {what}. Nothing was changed. Each line tells under \"undo\" which shell \
+         command undoes it: run those that are still wanted, the newest first, then move the file away"
+    )]
+    Damaged {
+        /// The journal.
+        path: String,
+        /// Where its first bad line starts.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A newer evenkeel wrote the journal.
+    #[error(
+        "read the journal {path}: byte {offset}: format {format} is not known to this evenkeel; use the one that wrote it"
+    )]
+    UnknownFormat {
+        /// The journal.
+        path: String,
+        /// Where the line starts.
+        offset: u64,
+        /// The number that it gives.
+        format: String,
+    },
+    /// The journal is as long as it may be.
+    #[error(
+        "add to the journal {path}: it may not grow over {MAX_JOURNAL_BYTES} bytes; put everything back with \
+         `evenkeel revert`, then move the file away"
+    )]
+    Full {
+        /// The journal.
+        path: String,
+    },
+    /// A record would be longer than it may be.
+    #[error(
+        "add to the journal: the record would have {len_bytes} bytes, and may have {MAX_RECORD_BYTES}; change less at once"
+    )]
+    TooLong {
+        /// How long it would be.
+        len_bytes: usize,
+    },
+}
+
+impl StateError {
+    pub(crate) fn io(doing: &'static str, path: &Path, errno: impl Into<Errno>) -> StateError {
+        StateError::Io { doing, path: path.display().to_string(), errno: errno.into() }
+    }
+}
+
+impl State {
+    /// Opens the state directory `dir`, which is made if only its last part is missing, and takes the lock.
+    ///
+    /// # Errors
+    /// If the directory is not ours alone to write, another evenkeel holds the lock, or the journal can't be read or is damaged.
+    pub fn open(dir: &Path) -> Result<State, StateError> {
+        State::open_on(dir, Box::new(Real))
+    }
+
+    pub(crate) fn open_on(dir: &Path, outside: Box<dyn Outside>) -> Result<State, StateError> {
+        let dir = StateDir::open_or_make(dir)?;
+        let lock = dir.lock()?;
+        let file = dir.file(JOURNAL, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
+        let path = dir.path.join(JOURNAL);
+        let bytes = read_all(&file, &path)?;
+        let scan = scan(&path, &bytes)?;
+        Ok(State { journal: Journal::new(dir, file, path, &scan), log: scan.log, outside, _lock: lock })
+    }
+
+    /// What the journal tells.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    pub(crate) fn next_transaction(&self) -> Result<u64, StateError> {
+        self.log.next_id().ok_or_else(|| self.journal.damaged(0, "the numbers of transactions have run out".to_owned()))
+    }
+
+    /// Adds a record, which is on disk when this returns.
+    pub(crate) fn append(&mut self, event: Event) -> Result<(), StateError> {
+        let at_ns = self.outside.realtime_ns();
+        let offset = self.journal.append(self.outside.as_mut(), at_ns, &event)?;
+        self.log.clear_torn();
+        self.log.absorb(at_ns, event).map_err(|what| self.journal.damaged(offset, what))
+    }
+}
+
+impl Log {
+    /// Reads the journal in `dir` without the lock, for those who only look. One that is not there is empty.
+    ///
+    /// # Errors
+    /// If the directory is not ours alone to write, or the journal can't be read or is damaged.
+    pub fn read(dir: &Path) -> Result<Log, StateError> {
+        let missing = |error: &StateError| matches!(error, StateError::Io { errno: Errno::NOENT, .. });
+        let opened = StateDir::open(dir).and_then(|dir| {
+            let file = dir.file(JOURNAL, OFlags::RDONLY)?;
+            let path = dir.path.join(JOURNAL);
+            Ok((read_all(&file, &path)?, path))
+        });
+        match opened {
+            Ok((bytes, path)) => Ok(scan(&path, &bytes)?.log),
+            Err(error) if missing(&error) => Ok(Log::default()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// An open directory that only we or root may write to.
+pub(crate) struct StateDir {
+    pub(crate) dir: File,
+    pub(crate) path: PathBuf,
+}
+
+impl StateDir {
+    fn open_or_make(path: &Path) -> Result<StateDir, StateError> {
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) => sync_parent(path)?,
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(errno) => return Err(StateError::io("make the state directory", path, errno)),
+        }
+        StateDir::open(path)
+    }
+
+    fn open(path: &Path) -> Result<StateDir, StateError> {
+        // A slash at the end would make the kernel follow a link all the same; `components` drops it.
+        let path: PathBuf = path.components().collect();
+        let not_ours = |why: String| StateError::Unsafe { path: path.display().to_string(), why };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(dir) => File::from(dir),
+            Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+                return Err(not_ours("it is a symbolic link, or no directory".to_owned()));
+            }
+            Err(errno) => return Err(StateError::io("open the state directory", &path, errno)),
+        };
+        refuse_if_shared(&dir, &path)?;
+        Ok(StateDir { dir, path })
+    }
+
+    /// Opens a regular file in it, never through a link.
+    pub(crate) fn file(&self, name: &str, flags: OFlags) -> Result<File, StateError> {
+        let path = self.path.join(name);
+        // NONBLOCK: a FIFO under this name must not hang us before the check below refuses it.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| StateError::io("open", &path, errno))?;
+        let file = File::from(file);
+        refuse_if_shared(&file, &path)?;
+        Ok(file)
+    }
+
+    fn lock(&self) -> Result<Lock, StateError> {
+        let path = self.path.join(LOCK);
+        let mut lock = self.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                let read = (&lock).take(80).read_to_string(&mut holder);
+                let known = read.is_ok() && !holder.trim().is_empty();
+                let holder = if known { holder.trim().to_owned() } else { "its process is not known".to_owned() };
+                return Err(StateError::Busy { path: path.display().to_string(), holder });
+            }
+            Err(errno) => return Err(StateError::io("lock", &path, errno)),
+        }
+        // Who holds it is a courtesy to the next: on a full disk the lock itself holds all the same.
+        let _ = lock.set_len(0).and_then(|()| writeln!(lock, "process {}", std::process::id()));
+        Ok(Lock(lock))
+    }
+}
+
+/// Unlocks by itself rather than by closing: a child that was forked and has not called exec yet holds the file open too.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// What another user may write to could make us write anything to the host, or lose what undoes our changes.
+fn refuse_if_shared(file: &File, path: &Path) -> Result<(), StateError> {
+    let stat = rustix::fs::fstat(file).map_err(|errno| StateError::io("look at", path, errno))?;
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let owner = rustix::process::geteuid().as_raw();
+    let why = if stat.st_uid != 0 && stat.st_uid != owner {
+        format!("it belongs to user {}: only root or user {owner} may own it", stat.st_uid)
+    } else if mode.intersects(Mode::WGRP | Mode::WOTH) {
+        format!("others may write to it (mode {:o}): take that away with `chmod go-w`", mode.as_raw_mode())
+    } else if !is_file_or_dir(stat.st_mode) {
+        "it is neither a regular file nor a directory".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(StateError::Unsafe { path: path.display().to_string(), why })
+}
+
+fn is_file_or_dir(raw_mode: u32) -> bool {
+    let kind = rustix::fs::FileType::from_raw_mode(raw_mode);
+    kind.is_file() || kind.is_dir()
+}
+
+/// A new directory's name is on disk only once its parent is.
+fn sync_parent(path: &Path) -> Result<(), StateError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let sync = || -> rustix::io::Result<()> {
+        let dir = rustix::fs::open(parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::fs::fsync(dir)
+    };
+    sync().map_err(|errno| StateError::io("sync", parent, errno))
+}
+
+fn read_all(file: &File, path: &Path) -> Result<Vec<u8>, StateError> {
+    let mut bytes = Vec::new();
+    let limit = MAX_JOURNAL_BYTES + MAX_RECORD_BYTES as u64;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| StateError::io("read", path, Errno::from(&error)))?;
+    if bytes.len() as u64 > limit { Err(StateError::Full { path: path.display().to_string() }) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn why(dir: &Path) -> String {
+        match State::open(dir) {
+            Ok(_) => "opened".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_directory_is_made_for_us_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("state");
+        let state = State::open(&dir).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode(&dir), mode(&dir.join("journal")), mode(&dir.join("lock"))), (0o700, 0o600, 0o600));
+        assert_eq!(state.log().transactions().count(), 0);
+        assert!(why(&parent.path().join("a/b")).contains("no such file or directory"));
+    }
+
+    #[test]
+    fn what_others_could_write_to_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("state");
+        drop(State::open(&dir).unwrap());
+        symlink(&dir, parent.path().join("link")).unwrap();
+        for link in ["link", "link/", "link/."] {
+            assert!(why(&parent.path().join(link)).contains("symbolic link"), "{link}");
+        }
+        for mode in [0o720, 0o702, 0o777] {
+            std::fs::set_permissions(&dir, PermissionsExt::from_mode(mode)).unwrap();
+            assert!(why(&dir).contains(&format!("mode {mode:o}")), "{}", why(&dir));
+            assert!(Log::read(&dir).is_err());
+        }
+        std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
+        assert_eq!(why(&dir), "opened");
+
+        std::fs::set_permissions(dir.join("journal"), PermissionsExt::from_mode(0o666)).unwrap();
+        assert!(why(&dir).contains("mode 666"));
+        std::fs::remove_file(dir.join("journal")).unwrap();
+        symlink("/etc/passwd", dir.join("journal")).unwrap();
+        assert!(why(&dir).contains("ELOOP"), "{}", why(&dir));
+        std::fs::remove_file(dir.join("journal")).unwrap();
+        std::fs::create_dir(dir.join("journal")).unwrap();
+        assert!(why(&dir).contains("EISDIR"));
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("state");
+        drop(State::open(&dir).unwrap());
+        if std::os::unix::fs::chown(&dir, Some(12345), None).is_err() {
+            eprintln!("skipped: only root can give a directory away");
+            return;
+        }
+        assert!(why(&dir).contains("belongs to user 12345"), "{}", why(&dir));
+    }
+
+    #[test]
+    fn a_second_evenkeel_is_told_who_is_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = State::open(dir.path()).unwrap();
+        let error = why(dir.path());
+        assert!(error.contains(&format!("another evenkeel (process {})", std::process::id())), "{error}");
+        assert!(Log::read(dir.path()).is_ok(), "to look needs no lock");
+        drop(first);
+        assert_eq!(why(dir.path()), "opened");
+    }
+
+    #[test]
+    fn to_look_at_nothing_makes_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let log = Log::read(&parent.path().join("state")).unwrap();
+        assert_eq!(log.transactions().count(), 0);
+        assert!(!parent.path().join("state").exists());
+    }
+}

@@ -1,0 +1,183 @@
+//! SIGKILL at every boundary: before and after each record, in the middle of one, before and after each sync and each write
+//! to the host. Whatever was reached, `revert` puts every file back, side effects included.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use evenkeel_sys::{Errno, Hand, WriteError};
+
+use super::{Quick, Stage, plan, step};
+use crate::outside::Outside;
+use crate::{Session, State, Which, apply, revert};
+
+/// Lets so many boundaries pass, then nothing: what a killed process does from then on.
+#[derive(Clone)]
+struct Fuse(Arc<Mutex<Burn>>);
+
+struct Burn {
+    passed: usize,
+    dies_at: usize,
+    is_dead: bool,
+}
+
+impl Fuse {
+    fn new(dies_at: usize) -> Fuse {
+        Fuse(Arc::new(Mutex::new(Burn { passed: 0, dies_at, is_dead: false })))
+    }
+
+    fn boundary(&self) -> Result<(), Errno> {
+        let mut burn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        burn.is_dead |= burn.passed == burn.dies_at;
+        if burn.is_dead {
+            return Err(Errno::IO);
+        }
+        burn.passed += 1;
+        Ok(())
+    }
+
+    fn has_died(&self) -> bool {
+        self.0.lock().unwrap().is_dead
+    }
+}
+
+impl Outside for Fuse {
+    fn append(&mut self, file: &File, bytes: &[u8]) -> Result<(), Errno> {
+        self.boundary()?;
+        if let Err(killed) = self.boundary() {
+            Quick.append(file, &bytes[..bytes.len() / 2])?;
+            return Err(killed);
+        }
+        Quick.append(file, bytes)?;
+        self.boundary()
+    }
+
+    fn sync(&mut self, file: &File) -> Result<(), Errno> {
+        self.boundary()?;
+        Quick.sync(file)?;
+        self.boundary()
+    }
+
+    fn truncate(&mut self, file: &File, len_bytes: u64) -> Result<(), Errno> {
+        self.boundary()?;
+        Quick.truncate(file, len_bytes)?;
+        self.boundary()
+    }
+
+    fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
+        let killed = |errno| WriteError { path: path.to_owned(), value: value.to_owned(), errno };
+        self.boundary().map_err(killed)?;
+        hand.write(path, value)?;
+        self.boundary().map_err(killed)
+    }
+}
+
+/// Runs `act` once for each boundary that it has, killed there, after `prepare`; then reverts, and compares every file.
+fn kill_everywhere(name: &str, prepare: impl Fn(&Stage), act: impl Fn(&Stage, &mut State)) {
+    let mut died = 0;
+    for dies_at in 0.. {
+        let stage = Stage::new();
+        let before = stage.root.capture();
+        prepare(&stage);
+        let fuse = Fuse::new(dies_at);
+        act(&stage, &mut stage.state_on(fuse.clone()));
+        if !fuse.has_died() {
+            break;
+        }
+        died += 1;
+
+        let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+        assert!(report.all_undone, "{name} killed at {dies_at}: {report:?}");
+        assert!(stage.is_as(&before), "{name} killed at {dies_at}: {}", stage.root.capture());
+        let again = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+        assert!(again.transactions.is_empty(), "{name} killed at {dies_at}: {again:?}");
+    }
+    println!("{name}: killed at each of {died} points, all put back");
+    assert!(died > 20, "{name} has more boundaries than {died}");
+}
+
+const SETTINGS: &[&str] =
+    &["vm.swappiness=10", "thp.enabled=never", "vm.min_free_kbytes=80000", "net.rps_cpus=0-1", "irq.affinity=1"];
+
+#[test]
+fn apply_killed_anywhere_is_put_back() {
+    kill_everywhere(
+        "apply",
+        |_| (),
+        |stage, state| {
+            let _ = apply(&stage.root, &stage.hand, state, &plan(SETTINGS), "t");
+        },
+    );
+}
+
+#[test]
+fn a_roll_back_killed_anywhere_is_finished() {
+    let settings = [SETTINGS, &["clocksource=xen"]].concat();
+    kill_everywhere(
+        "roll back",
+        |_| (),
+        |stage, state| {
+            let _ = apply(&stage.root, &stage.hand, state, &plan(&settings), "t");
+        },
+    );
+}
+
+#[test]
+fn a_second_apply_killed_anywhere_is_put_back_with_the_first() {
+    kill_everywhere(
+        "second apply",
+        |stage| {
+            apply(&stage.root, &stage.hand, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
+        },
+        |stage, state| {
+            let settings = plan(&["thp.enabled=always", "vm.swappiness=0"]);
+            let _ = apply(&stage.root, &stage.hand, state, &settings, "second");
+        },
+    );
+}
+
+#[test]
+fn revert_killed_anywhere_is_finished_by_the_next() {
+    kill_everywhere(
+        "revert",
+        |stage| {
+            apply(&stage.root, &stage.hand, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
+            apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&["vm.swappiness=20"]), "second").unwrap();
+        },
+        |stage, state| {
+            let _ = revert(&stage.root, &stage.hand, state, Which::All);
+        },
+    );
+}
+
+#[test]
+fn a_session_killed_anywhere_is_put_back() {
+    kill_everywhere(
+        "session",
+        |_| (),
+        |stage, state| {
+            let targets = [step("thp.enabled=never"), step("vm.swappiness=10")];
+            let Ok(mut session) = Session::begin(&stage.root, &stage.hand, state, "t", &targets) else { return };
+            for (thp, swappiness) in [("never", "10"), ("madvise", "60"), ("always", "0")] {
+                let _ = session.set(0, thp);
+                let _ = session.set(1, swappiness);
+            }
+            session.end();
+        },
+    );
+}
+
+/// What a torn record leaves is set aside by the first record after it; that can be killed too.
+#[test]
+fn a_crash_while_a_torn_end_is_set_aside_loses_nothing() {
+    kill_everywhere(
+        "torn end",
+        |stage| {
+            apply(&stage.root, &stage.hand, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
+            let path = stage.dir.path().join("journal");
+            std::fs::write(&path, stage.journal() + "0badc0de {\"format\":1,\"torn").unwrap();
+        },
+        |stage, state| {
+            let _ = revert(&stage.root, &stage.hand, state, Which::All);
+        },
+    );
+}

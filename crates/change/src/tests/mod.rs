@@ -1,0 +1,151 @@
+//! A pretended host with a real state directory, and the worlds in which a transaction is tested: one that dies at a given
+//! boundary, one whose disk fills up, one that watches the order of things.
+
+mod apply;
+mod crash;
+mod journal;
+mod revert;
+mod session;
+mod verify;
+
+use std::fs::File;
+use std::path::Path;
+
+use evenkeel_host::{Action, Plan, Reading, Step};
+use evenkeel_sys::{Capture, Errno, Hand, Root};
+use tempfile::TempDir;
+
+use crate::outside::Outside;
+use crate::state::State;
+
+/// `min_free_kbytes` is none of the two values that the kernel computes, so that only writing it can bring it back.
+pub(crate) const HOST: &str = "evenkeel-capture 1
+/proc/cmdline = BOOT_IMAGE=/vmlinuz quiet intel_idle.max_cstate=1
+/proc/irq/25/effective_affinity = 1
+/proc/irq/25/effective_affinity_list = 0
+/proc/irq/25/smp_affinity = 3
+/proc/irq/25/smp_affinity_list = 0-1
+/proc/irq/26/smp_affinity_list = 0-1
+/proc/irq/26/smp_affinity_list !write EIO
+/proc/meminfo =
+| MemTotal:       24582928 kB
+/proc/sys/kernel/osrelease = 6.1.0-13-cloud-amd64
+/proc/sys/kernel/random/boot_id = aaaa
+/proc/sys/net/core/busy_poll = 0
+/proc/sys/vm/min_free_kbytes = 70000
+/proc/sys/vm/swappiness = 60
+/sys/class/net/eth0/queues/rx-0/rps_cpus = 0
+/sys/devices/system/clocksource/clocksource0/available_clocksource = tsc hpet acpi_pm
+/sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
+/sys/devices/system/cpu/online = 0-1
+/sys/kernel/mm/transparent_hugepage/enabled = always [madvise] never
+end
+";
+
+pub(crate) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+pub(crate) const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
+pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+pub(crate) struct Stage {
+    pub(crate) root: Root,
+    pub(crate) hand: Hand,
+    pub(crate) dir: TempDir,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Stage {
+        Stage::on(HOST)
+    }
+
+    pub(crate) fn on(host: &str) -> Stage {
+        let root = Root::captured(Capture::parse(host).unwrap());
+        let hand = root.hand().unwrap();
+        Stage { root, hand, dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        State::open_on(self.dir.path(), Box::new(Quick)).unwrap()
+    }
+
+    pub(crate) fn state_on(&self, outside: impl Outside + 'static) -> State {
+        State::open_on(self.dir.path(), Box::new(outside)).unwrap()
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        self.root.text(path).unwrap().trim().to_owned()
+    }
+
+    pub(crate) fn journal(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("journal")).unwrap()
+    }
+
+    pub(crate) fn is_as(&self, before: &Capture) -> bool {
+        self.root.capture() == *before
+    }
+}
+
+/// The steps of `KNOB=VALUE` as `host` would plan them.
+pub(crate) fn plan(settings: &[&str]) -> Plan {
+    Plan { steps: settings.iter().map(|setting| step(setting)).collect() }
+}
+
+pub(crate) fn step(setting: &str) -> Step {
+    let (knob, wanted) = setting.split_once('=').unwrap();
+    let write = |path: &str, reading| Action::Write {
+        path: path.to_owned(),
+        reading,
+        in_force: None,
+        side_effects: if path == THP { vec![MIN_FREE.to_owned(), "/proc/sys/vm/not-here".to_owned()] } else { vec![] },
+    };
+    let irq = |number| Action::Write {
+        path: format!("/proc/irq/{number}/smp_affinity_list"),
+        reading: Reading::CpuList,
+        in_force: Some(format!("/proc/irq/{number}/effective_affinity_list")),
+        side_effects: vec![],
+    };
+    let (place, action) = match knob {
+        "vm.swappiness" => (SWAPPINESS, write(SWAPPINESS, Reading::Plain)),
+        "vm.min_free_kbytes" => (MIN_FREE, write(MIN_FREE, Reading::Plain)),
+        "net.core.busy_poll" => ("/proc/sys/net/core/busy_poll", write("/proc/sys/net/core/busy_poll", Reading::Plain)),
+        "thp.enabled" => (THP, write(THP, Reading::ChosenWord)),
+        "net.rps_cpus" => ("eth0/rx-0", write("/sys/class/net/eth0/queues/rx-0/rps_cpus", Reading::CpuMask)),
+        "irq.affinity@26" => ("26", irq(26)),
+        "irq.affinity" => ("25", irq(25)),
+        "clocksource" => {
+            let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+            (path, write(path, Reading::Plain))
+        }
+        "cmdline.intel_idle.max_cstate" => {
+            ("intel_idle.max_cstate", Action::KernelArgument { argument: format!("intel_idle.max_cstate={wanted}") })
+        }
+        "cpuidle.dma_latency_us" => ("/dev/cpu_dma_latency", Action::Hold { path: "/dev/cpu_dma_latency".into() }),
+        "process.timer_slack_ns" => ("server", Action::Process),
+        path => (path, write(path, Reading::Plain)),
+    };
+    Step { knob: knob.to_owned(), place: place.to_owned(), wanted: wanted.to_owned(), action }
+}
+
+/// The pretended host has no disk to lose, so its journal need not wait for one; its clock stands still.
+pub(crate) struct Quick;
+
+impl Outside for Quick {
+    fn sync(&mut self, _: &File) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn realtime_ns(&mut self) -> u64 {
+        1_700_000_000_000_000_000
+    }
+}
+
+/// As `cat` shows it, without the checksums.
+pub(crate) fn without_checksums(journal: &str) -> String {
+    journal.lines().map(|line| format!("{}\n", &line[9..])).collect()
+}
+
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}

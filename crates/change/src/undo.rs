@@ -1,0 +1,183 @@
+//! Putting back what a transaction changed: the one way for a plan that failed, a trial that ended, and `revert`.
+
+use evenkeel_host::Reading;
+use serde::Serialize;
+
+use crate::effects::Effects;
+use crate::log::Owed;
+use crate::place::{Blind, look, same};
+use crate::record::Event;
+
+/// What became of one transaction that was to be put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PutBack {
+    /// The transaction's number.
+    pub id: u64,
+    /// What it was for.
+    pub title: String,
+    /// Whether the machine was restarted since: then the kernel has forgotten the values, and nothing was written.
+    pub ended_by_reboot: bool,
+    /// Each file that was still to be put back, the last change first.
+    pub files: Vec<FileUndo>,
+    /// Whether nothing is left to put back.
+    pub all_undone: bool,
+    /// Why the journal could not be told of it, if so. The values are back all the same; another `revert` will look again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unrecorded: Option<String>,
+}
+
+/// What became of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileUndo {
+    /// The knob that changed it, itself or as a side effect.
+    pub knob: String,
+    /// The knob's place.
+    pub place: String,
+    /// The file.
+    pub path: String,
+    /// The value it had before.
+    pub before: String,
+    /// What was done.
+    #[serde(flatten)]
+    pub undo: Undo,
+}
+
+/// What was done about one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "undo", rename_all = "kebab-case")]
+pub enum Undo {
+    /// It had the value from before already.
+    AsBefore,
+    /// It was written and reads as before.
+    Restored {
+        /// The value that it had.
+        found: String,
+    },
+    /// It was written and reads as before; but somebody else had changed it since we did.
+    Foreign {
+        /// Their value, which is gone now.
+        found: String,
+    },
+    /// It is no more: there is nothing left to put back.
+    Gone {
+        /// In words, with the path.
+        why: String,
+    },
+    /// It is not as before.
+    Failed {
+        /// In words, with the path.
+        why: String,
+    },
+}
+
+impl FileUndo {
+    /// Whether nothing is left to put back.
+    pub fn is_undone(&self) -> bool {
+        !matches!(self.undo, Undo::Failed { .. })
+    }
+}
+
+/// Puts back what transaction `txn` changed, the last change first, and records `ending` if all of it is back. A file that
+/// can't be put back does not stop the others.
+///
+/// Nothing is recorded before these writes: the intents that are on disk already tell what they do, and a restore that
+/// is cut short is done again from the same intents.
+pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> PutBack {
+    let logged = effects.state.log().begun(txn);
+    let (title, owed) = (logged.title.clone(), logged.owed());
+    let mut back =
+        PutBack { id: txn, title, ended_by_reboot: false, files: Vec::new(), all_undone: true, unrecorded: None };
+    for owed in owed {
+        let files = restore(effects, &owed);
+        if files.iter().all(FileUndo::is_undone) {
+            back.note(effects.record(Event::Undone { txn, step: owed.intent.step }));
+        } else {
+            back.all_undone = false;
+        }
+        back.files.extend(files);
+    }
+    if back.all_undone {
+        back.note(effects.record(ending));
+    }
+    back
+}
+
+impl PutBack {
+    pub(crate) fn note(&mut self, recorded: Result<(), crate::StateError>) {
+        if let (Err(error), None) = (recorded, &self.unrecorded) {
+            self.unrecorded = Some(error.to_string());
+        }
+    }
+}
+
+/// Puts one step's file back, then what the kernel changes along with it: writing the file changes those again.
+pub(crate) fn restore(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
+    let Owed { intent, done } = owed;
+    let mut sheets = vec![Sheet {
+        path: &intent.path,
+        reading: intent.reading,
+        before: &intent.before,
+        ours: done.as_ref().map(|done| done.found.as_str()),
+    }];
+    for side in &intent.side_effects {
+        let after = done.as_ref().map(|done| {
+            let changed = done.side_effects.iter().find(|changed| changed.path == side.path);
+            changed.and_then(|changed| changed.after.as_deref()).unwrap_or(&side.before)
+        });
+        sheets.push(Sheet { path: &side.path, reading: Reading::Plain, before: &side.before, ours: after });
+    }
+    // What the side effects read is looked at before our own write changes them.
+    let found: Vec<_> = sheets.iter().map(|sheet| look(effects.root, sheet.path, sheet.reading)).collect();
+    let mut files = Vec::new();
+    for (sheet, found) in sheets.iter().zip(found) {
+        files.push(FileUndo {
+            knob: intent.knob.clone(),
+            place: intent.place.clone(),
+            path: sheet.path.to_owned(),
+            before: sheet.before.to_owned(),
+            undo: sheet.put_back(effects, found),
+        });
+    }
+    files
+}
+
+/// A file as it was, and as our change left it where that is known.
+struct Sheet<'a> {
+    path: &'a str,
+    reading: Reading,
+    before: &'a str,
+    ours: Option<&'a str>,
+}
+
+impl Sheet<'_> {
+    /// `found` is what the file read before anything was put back.
+    fn put_back(&self, effects: &mut Effects<'_>, found: Result<String, Blind>) -> Undo {
+        let found = match found {
+            Ok(found) | Err(Blind::Odd { text: found, .. }) => found,
+            Err(blind) if blind.is_gone() => return Undo::Gone { why: blind.why() },
+            Err(blind) => return Undo::Failed { why: blind.why() },
+        };
+        let now = look(effects.root, self.path, self.reading);
+        let was_before = same(&found, self.before);
+        if now.is_ok_and(|now| same(&now, self.before)) {
+            return if was_before { Undo::AsBefore } else { self.restored(found) };
+        }
+        if let Err(error) = effects.write(self.path, &self.reading.text(self.before)) {
+            return if error.errno.is_absence() {
+                Undo::Gone { why: error.to_string() }
+            } else {
+                Undo::Failed { why: error.to_string() }
+            };
+        }
+        match look(effects.root, self.path, self.reading) {
+            Ok(now) if same(&now, self.before) => self.restored(found),
+            Ok(now) => Undo::Failed { why: format!("put {:?} back in {}: it reads {now:?}", self.before, self.path) },
+            Err(blind) => Undo::Failed { why: blind.why() },
+        }
+    }
+
+    fn restored(&self, found: String) -> Undo {
+        let theirs = !same(&found, self.before) && self.ours.is_some_and(|ours| !same(&found, ours));
+        if theirs { Undo::Foreign { found } } else { Undo::Restored { found } }
+    }
+}

@@ -1,0 +1,175 @@
+//! The same on the machine that runs the tests, where it may be written to: its own kernel, a real disk, a real SIGKILL.
+
+#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use evenkeel_change::{Session, State, Status, Which, apply, history, revert, verify};
+use evenkeel_host::{Action, Plan, Reading, Step};
+use evenkeel_sys::{Hand, Root};
+
+const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
+const FILES: [&str; 3] = [THP, MIN_FREE, SWAPPINESS];
+
+/// Tells the child that is to be killed where its journal goes.
+const CHILD_STATE: &str = "EVENKEEL_TEST_KILLED_CHILD_STATE";
+
+/// The machine as it was, which this puts back if a test does not come to its end.
+struct Machine {
+    root: Root,
+    hand: Hand,
+    before: Vec<String>,
+    _alone: File,
+}
+
+impl Machine {
+    /// `None` where the machine can't be written to; says so.
+    fn take() -> Option<Machine> {
+        for path in FILES {
+            if let Err(error) = File::options().write(true).open(path) {
+                eprintln!("skipped: this test writes to {path}, which it may not: {error}");
+                return None;
+            }
+        }
+        // Two tests that change the same files can't run at once, be they of one run or of two.
+        let alone = File::create(std::env::temp_dir().join("evenkeel-live-test.lock")).unwrap();
+        alone.lock().unwrap();
+        let root = Root::live();
+        let hand = root.hand().unwrap();
+        Some(Machine { before: now(), root, hand, _alone: alone })
+    }
+
+    fn plan(&self) -> Plan {
+        let swappiness = if self.before[2] == "10\n" { "11" } else { "10" };
+        let thp = if self.before[0].contains("[never]") { "madvise" } else { "never" };
+        let write = |path: &str, reading, side_effects: &[&str]| Action::Write {
+            path: path.to_owned(),
+            reading,
+            in_force: None,
+            side_effects: side_effects.iter().map(|path| (*path).to_owned()).collect(),
+        };
+        let step = |knob: &str, path: &str, wanted: &str, action| Step {
+            knob: knob.to_owned(),
+            place: path.to_owned(),
+            wanted: wanted.to_owned(),
+            action,
+        };
+        let steps = vec![
+            step("vm.swappiness", SWAPPINESS, swappiness, write(SWAPPINESS, Reading::Plain, &[])),
+            step("thp.enabled", THP, thp, write(THP, Reading::ChosenWord, &[MIN_FREE])),
+        ];
+        Plan { steps }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for (path, before) in FILES.iter().zip(&self.before) {
+            let value = Reading::ChosenWord.value(before).unwrap_or_else(|| before.trim().to_owned());
+            if std::fs::read_to_string(path).is_ok_and(|now| now != *before) {
+                eprintln!("a test left {path} changed: {:?}", self.hand.write(path, &value));
+            }
+        }
+    }
+}
+
+fn now() -> Vec<String> {
+    FILES.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+#[test]
+fn apply_verify_revert_on_this_machine() {
+    let Some(machine) = Machine::take() else { return };
+    let (root, hand) = (&machine.root, &machine.hand);
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = State::open(dir.path()).unwrap();
+    let applied = apply(root, hand, &mut state, &machine.plan(), "a test").unwrap();
+    println!("{}", serde_json::to_string_pretty(&applied).unwrap());
+    assert_ne!(now()[0], machine.before[0]);
+    assert_ne!(now()[2], machine.before[2]);
+    let verification = verify(root, state.log());
+    assert_eq!((verification.holds, verification.drift.len()), (2, 0), "{verification:?}");
+
+    std::fs::write(SWAPPINESS, "33\n").unwrap();
+    let verification = verify(root, state.log());
+    assert_eq!(verification.holds, 1);
+    assert_eq!(verification.drift[0].knob, "vm.swappiness");
+    assert_eq!(verification.drift[0].found.known().map(String::as_str), Some("33"));
+    assert!(verification.drift[0].mend.starts_with("evenkeel apply vm.swappiness@/proc/sys/vm/swappiness=1"));
+
+    // Another process, another day: all it has is the directory.
+    drop(state);
+    let mut state = State::open(dir.path()).unwrap();
+    let report = revert(root, hand, &mut state, Which::All).unwrap();
+    assert!(report.all_undone, "{report:?}");
+    assert_eq!(now(), machine.before, "every byte, the side effect's too");
+    assert_eq!(history(root, state.log())[0].status, Status::Reverted);
+}
+
+#[test]
+fn a_process_killed_at_any_time_is_put_back() {
+    const KILLS: u64 = 40;
+    let Some(machine) = Machine::take() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let mut were_changed = 0;
+    let mut were_owed = 0;
+    for kill in 0..KILLS {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_changes_until_it_is_killed", "--ignored", "--nocapture"])
+            .env(CHILD_STATE, dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("at work")), "the child came to work");
+        // Each a little later in the child's round of some tens of system calls and syncs.
+        std::thread::sleep(Duration::from_micros(kill * 310));
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        were_changed += u32::from(now() != machine.before);
+        let mut state = State::open(dir.path()).unwrap();
+        let report = revert(&machine.root, &machine.hand, &mut state, Which::All).unwrap();
+        were_owed += u32::from(!report.transactions.is_empty());
+        assert!(report.all_undone, "{report:?}");
+        assert_eq!(now(), machine.before, "kill {kill}: {report:?}");
+    }
+    println!(
+        "killed {KILLS} times: the host was changed {were_changed} times, a transaction was open {were_owed} times"
+    );
+    assert!(were_changed > 0, "no kill came while the host was changed: the test shows nothing");
+}
+
+#[test]
+#[ignore = "run by a_process_killed_at_any_time_is_put_back, as the process that is killed"]
+fn child_that_changes_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(CHILD_STATE) else { return };
+    let root = Root::live();
+    let hand = root.hand().unwrap();
+    let mut state = State::open(Path::new(&dir)).unwrap();
+    // The parent holds the lock of the live tests for this process, and its machine is as before.
+    let machine = std::mem::ManuallyDrop::new(Machine {
+        before: now(),
+        root: root.clone(),
+        hand: hand.clone(),
+        _alone: File::open("/dev/null").unwrap(),
+    });
+    let plan = machine.plan();
+    println!("at work");
+    // Bounded, in case the parent is gone: some seconds.
+    for _ in 0..500 {
+        apply(&root, &hand, &mut state, &plan, "to be killed").unwrap();
+        revert(&root, &hand, &mut state, Which::All).unwrap();
+        let mut session = Session::begin(&root, &hand, &mut state, "to be killed", &plan.steps).unwrap();
+        for (index, step) in plan.steps.iter().enumerate() {
+            session.set(index, &step.wanted).unwrap();
+        }
+        session.end();
+    }
+}
