@@ -1,0 +1,265 @@
+//! What the machine did while a window was measured: the share that was stolen, pressure, load, the CPU time we used
+//! ourselves, and the longest time that a thread of ours missed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use evenkeel_host::{Counter, Plan};
+use evenkeel_sys::{Root, RootKind, clock};
+use serde::Serialize;
+
+use crate::engaged::{self, IdleEntries};
+
+/// How often the watching thread wakes. Rarely enough to leave an idle CPU idle, often enough to see a pause of 17 ms.
+const WATCH_PERIOD_NS: u64 = 5_000_000;
+
+/// The conditions of one window. What the kernel does not tell is absent, never 0.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Conditions {
+    /// How long the window took, in microseconds.
+    pub span_us: f64,
+    /// The share of all CPU time that the hypervisor gave to others, by /proc/stat, whose unit is 10 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steal_share: Option<f64>,
+    /// The share of all CPU time that was not idle, by /proc/stat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_share: Option<f64>,
+    /// The share of the time that some task waited for a CPU, by /proc/pressure/cpu.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_pressure_share: Option<f64>,
+    /// The load average of the last minute at the end of the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_1min: Option<f64>,
+    /// CPU time that evenkeel itself used, in microseconds; its child processes not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_cpu_us: Option<f64>,
+    /// How often CPUs went idle, a second, over all CPUs; only where the trial's knobs are about idling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_entries_per_s: Option<f64>,
+    /// The mean exit latency of the idle states that were entered, in microseconds, by the driver's table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_exit_latency_us: Option<f64>,
+    /// The longest time by which the watching thread woke late, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_gap_us: Option<f64>,
+}
+
+/// The machine's counters at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    at_ns: u64,
+    own_cpu_ns: Option<u64>,
+    ticks: Option<Ticks>,
+    pressure_us: Option<u64>,
+    load_1min: Option<f64>,
+    idle: Option<IdleEntries>,
+}
+
+/// CPU time in units of 10 ms, over all CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    total: u64,
+    idle: u64,
+    steal: u64,
+}
+
+impl Conditions {
+    /// What happened between two snapshots of one machine.
+    pub fn between(start: &Snapshot, end: &Snapshot) -> Conditions {
+        let span_us = end.at_ns.saturating_sub(start.at_ns) as f64 / 1e3;
+        let ticks = start.ticks.zip(end.ticks).map(|(start, end)| Ticks {
+            total: end.total.saturating_sub(start.total),
+            idle: end.idle.saturating_sub(start.idle),
+            steal: end.steal.saturating_sub(start.steal),
+        });
+        let share = |part: u64, total: u64| part as f64 / total as f64;
+        let ticks = ticks.filter(|ticks| ticks.total > 0);
+        let pressure_us = start.pressure_us.zip(end.pressure_us).map(|(start, end)| end.saturating_sub(start) as f64);
+        let idle = start.idle.as_ref().zip(end.idle.as_ref()).map(|(start, end)| end.since(start));
+        Conditions {
+            span_us,
+            idle_entries_per_s: idle.filter(|_| span_us > 0.0).map(|(entries, _)| entries as f64 / span_us * 1e6),
+            idle_exit_latency_us: idle.and_then(|(_, exit_us)| exit_us),
+            steal_share: ticks.map(|ticks| share(ticks.steal, ticks.total)),
+            busy_share: ticks.map(|ticks| share(ticks.total.saturating_sub(ticks.idle + ticks.steal), ticks.total)),
+            cpu_pressure_share: pressure_us.filter(|_| span_us > 0.0).map(|pressure_us| pressure_us / span_us),
+            load_1min: end.load_1min,
+            own_cpu_us: start.own_cpu_ns.zip(end.own_cpu_ns).map(|(start, end)| end.saturating_sub(start) as f64 / 1e3),
+            longest_gap_us: None,
+        }
+    }
+}
+
+/// Watches one machine through its root.
+#[derive(Debug)]
+pub struct Watch {
+    root: Root,
+    counter: Option<Counter>,
+    gaps: Option<GapThread>,
+}
+
+impl Watch {
+    /// Starts to watch, and to count what shows whether the knobs of `plan` are at work. On a captured machine the counters stand still, and there is no thread to miss anything.
+    pub fn start(root: &Root, plan: &Plan) -> Watch {
+        let gaps = (root.kind() == RootKind::Live).then(GapThread::start).flatten();
+        Watch { root: root.clone(), counter: engaged::of(plan), gaps }
+    }
+
+    /// The counter that shows whether the knobs are at work.
+    pub(crate) fn counter(&self) -> Option<Counter> {
+        self.counter
+    }
+
+    /// The counters now.
+    pub fn snapshot(&self) -> Snapshot {
+        let live = self.root.kind() == RootKind::Live;
+        let text = |path| self.root.text(path).ok();
+        Snapshot {
+            at_ns: clock::monotonic_ns(),
+            own_cpu_ns: live.then(clock::process_cpu_ns),
+            ticks: text("/proc/stat").as_deref().and_then(parse_ticks),
+            pressure_us: text("/proc/pressure/cpu").as_deref().and_then(parse_pressure_us),
+            load_1min: text("/proc/loadavg").as_deref().and_then(parse_load),
+            idle: self
+                .counter
+                .filter(|counter| *counter == Counter::IdleStates)
+                .and_then(|_| IdleEntries::read(&self.root)),
+        }
+    }
+
+    /// Forgets the longest gap so far.
+    pub fn begin_window(&self) -> Snapshot {
+        if let Some(gaps) = &self.gaps {
+            gaps.longest_ns.store(0, Ordering::Relaxed);
+        }
+        self.snapshot()
+    }
+
+    /// The conditions since `start`.
+    pub fn end_window(&self, start: &Snapshot) -> Conditions {
+        let mut conditions = Conditions::between(start, &self.snapshot());
+        conditions.longest_gap_us = self.gaps.as_ref().map(|gaps| gaps.longest_ns.load(Ordering::Relaxed) as f64 / 1e3);
+        conditions
+    }
+}
+
+/// A thread that sleeps and notes how late it woke. It ends with the watch.
+#[derive(Debug)]
+struct GapThread {
+    longest_ns: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl GapThread {
+    /// `None` where no thread can be had: the trial then goes without, and says so by the missing number.
+    fn start() -> Option<GapThread> {
+        let longest_ns = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (longest, end) = (Arc::clone(&longest_ns), Arc::clone(&stop));
+        let thread = std::thread::Builder::new().name("gaps".to_owned()).spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                let due_ns = clock::monotonic_ns() + WATCH_PERIOD_NS;
+                clock::sleep_until_ns(due_ns);
+                longest.fetch_max(clock::monotonic_ns().saturating_sub(due_ns), Ordering::Relaxed);
+            }
+        });
+        Some(GapThread { longest_ns, stop, thread: Some(thread.ok()?) })
+    }
+}
+
+impl Drop for GapThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It wakes within one period; a panic in it has nothing to say that its missing number does not.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The first line of /proc/stat: user nice system idle iowait irq softirq steal. Guest time is part of user time.
+fn parse_ticks(stat: &str) -> Option<Ticks> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let numbers: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
+    let [_, _, _, idle, iowait, _, _, steal] = numbers[..] else { return None };
+    let total = numbers.iter().try_fold(0_u64, |sum, number| sum.checked_add(*number))?;
+    Some(Ticks { total, idle: idle.checked_add(iowait)?, steal })
+}
+
+/// The total of the `some` line, in microseconds.
+fn parse_pressure_us(pressure: &str) -> Option<u64> {
+    let line = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
+}
+
+fn parse_load(loadavg: &str) -> Option<f64> {
+    let load: f64 = loadavg.split_whitespace().next()?.parse().ok()?;
+    (load.is_finite() && load >= 0.0).then_some(load)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::Capture;
+
+    use super::*;
+
+    fn snapshot(stat: &str, pressure: &str, at_ns: u64) -> Snapshot {
+        Snapshot {
+            at_ns,
+            own_cpu_ns: None,
+            ticks: parse_ticks(stat),
+            pressure_us: parse_pressure_us(pressure),
+            load_1min: None,
+            idle: None,
+        }
+    }
+
+    #[test]
+    fn shares_are_of_what_passed_between() {
+        let start = snapshot("cpu  100 0 50 800 50 0 0 10 7 0\n", "some avg10=0.00 total=1000\nfull total=5\n", 0);
+        let end = snapshot("cpu  150 0 60 910 60 0 0 30 9 0\n", "some avg10=9.00 total=251000\n", 1_000_000_000);
+        let conditions = Conditions::between(&start, &end);
+        assert_eq!(conditions.span_us, 1e6);
+        assert_eq!(conditions.steal_share, Some(0.1));
+        assert_eq!(conditions.busy_share, Some(0.3));
+        assert_eq!(conditions.cpu_pressure_share, Some(0.25));
+    }
+
+    #[test]
+    fn what_is_not_there_stays_unknown() {
+        let table =
+            ["", "cpu", "cpu 1 2 3", "cpu  1 2 3 4 5 6 7", "cpu  a b c d e f g h", "intr 1\ncpu  1 2 3 4 5 6 7 8"];
+        for stat in table {
+            assert_eq!(parse_ticks(stat), None, "{stat}");
+        }
+        assert_eq!(parse_ticks(&format!("cpu  {0} {0} 1 1 1 1 1 1", u64::MAX)), None, "a sum that does not fit");
+        assert_eq!(parse_pressure_us("full total=5\n"), None);
+        assert_eq!(parse_load("nan 1 1"), None);
+        let still = snapshot("cpu  1 2 3 4 5 6 7 8", "", 5);
+        let conditions = Conditions::between(&still, &still);
+        assert_eq!((conditions.steal_share, conditions.cpu_pressure_share), (None, None));
+    }
+
+    #[test]
+    fn a_captured_machine_is_watched_without_a_thread() {
+        let root =
+            Root::captured(Capture::parse("evenkeel-capture 1\n/proc/loadavg = 0.50 0.4 0.3 1/80 900\nend\n").unwrap());
+        let watch = Watch::start(&root, &Plan::default());
+        let conditions = watch.end_window(&watch.begin_window());
+        assert_eq!(conditions.load_1min, Some(0.5));
+        assert_eq!((conditions.longest_gap_us, conditions.own_cpu_us, conditions.steal_share), (None, None, None));
+    }
+
+    #[test]
+    fn the_live_machine_shows_what_it_did() {
+        let watch = Watch::start(&Root::live(), &Plan::default());
+        let start = watch.begin_window();
+        clock::sleep_until_ns(clock::monotonic_ns() + 4 * WATCH_PERIOD_NS);
+        let conditions = watch.end_window(&start);
+        assert!(conditions.span_us >= 4.0 * WATCH_PERIOD_NS as f64 / 1e3);
+        assert!(conditions.longest_gap_us.is_some_and(|gap_us| gap_us > 0.0), "no sleep ends early: {conditions:?}");
+        assert!(conditions.own_cpu_us.is_some());
+    }
+}

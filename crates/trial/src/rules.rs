@@ -1,0 +1,96 @@
+//! When a window is dropped: decided before the run, and blind to the arm, since a rule that looks at the arm or at the
+//! metric could make any verdict.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::conditions::Conditions;
+
+/// Bounds on what the machine did during a window; beyond one of them both windows of the pair are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rules {
+    /// The longest time that the watching thread may miss, in microseconds. A pause of a whole virtual machine is tens
+    /// of milliseconds long and hits whichever arm is on.
+    pub gap_us_max: f64,
+    /// The largest share of CPU time that the hypervisor may have given to others, by the kernel's counter.
+    pub steal_share_max: f64,
+    /// How much longer than planned the window may have taken, as a share of its length.
+    pub overrun_share_max: f64,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { gap_us_max: 40_000.0, steal_share_max: 0.10, overrun_share_max: 0.5 }
+    }
+}
+
+/// Why a window was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DropReason {
+    /// The watching thread missed so long, in microseconds.
+    Gap {
+        /// The longest time missed.
+        gap_us: f64,
+    },
+    /// The hypervisor gave this share of CPU time to others.
+    Steal {
+        /// The share.
+        share: f64,
+    },
+    /// The window took so much longer than planned, in microseconds.
+    Overrun {
+        /// How long it took.
+        span_us: f64,
+    },
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DropReason::Gap { gap_us } => write!(f, "the machine paused for {:.0} ms", gap_us / 1000.0),
+            DropReason::Steal { share } => write!(f, "{:.0} % of CPU time was stolen", share * 100.0),
+            DropReason::Overrun { span_us } => write!(f, "the window took {:.0} ms", span_us / 1000.0),
+        }
+    }
+}
+
+impl Rules {
+    /// Whether a window under these conditions is dropped, and why. What is not known drops nothing.
+    pub fn judge(&self, window: Duration, conditions: &Conditions) -> Option<DropReason> {
+        let planned_us = window.as_secs_f64() * 1e6;
+        if let Some(gap_us) = conditions.longest_gap_us.filter(|gap_us| *gap_us > self.gap_us_max) {
+            return Some(DropReason::Gap { gap_us });
+        }
+        if let Some(share) = conditions.steal_share.filter(|share| *share > self.steal_share_max) {
+            return Some(DropReason::Steal { share });
+        }
+        let span_us = conditions.span_us;
+        (span_us > planned_us * (1.0 + self.overrun_share_max)).then_some(DropReason::Overrun { span_us })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_dropped_for_what_the_machine_did() {
+        let quiet = Conditions { span_us: 1_000_000.0, ..Conditions::default() };
+        let rules = Rules::default();
+        let table = [
+            (quiet.clone(), None),
+            (Conditions { longest_gap_us: Some(39_000.0), ..quiet.clone() }, None),
+            (Conditions { longest_gap_us: Some(86_000.0), ..quiet.clone() }, Some("the machine paused for 86 ms")),
+            (Conditions { steal_share: Some(0.1), ..quiet.clone() }, None),
+            (Conditions { steal_share: Some(0.25), ..quiet.clone() }, Some("25 % of CPU time was stolen")),
+            (Conditions { span_us: 1_600_000.0, ..quiet }, Some("the window took 1600 ms")),
+        ];
+        for (conditions, expected) in table {
+            let reason = rules.judge(Duration::from_secs(1), &conditions).map(|reason| reason.to_string());
+            assert_eq!(reason.as_deref(), expected, "{conditions:?}");
+        }
+    }
+}

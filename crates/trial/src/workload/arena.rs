@@ -1,0 +1,258 @@
+//! The reference game server with its bots, on loopback: server and load on CPUs of their own where there are two, so that
+//! a round trip crosses CPUs as it would cross machines.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use evenkeel_stats::Direction;
+use evenkeel_sys::{CpuSet, clock, thread};
+use serde_json::{Value, json};
+
+use crate::design::Metric;
+use crate::error::TrialError;
+use crate::workload::child::{Conversation, Program};
+use crate::workload::{Sample, Workload};
+
+/// How long an answer may take, beyond what the command itself takes: a paused machine is no hung server.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How long all bots may take to join.
+const JOIN_TIME: Duration = Duration::from_secs(15);
+
+const LOWER: Direction = Direction::Lower;
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "round_trip_us_p50",
+        title: "median round trip of a packet, player to server and back",
+        better: LOWER,
+    },
+    Metric { name: "tick_lateness_us_p50", title: "median lateness of the server's tick", better: LOWER },
+    Metric { name: "round_trip_us_p90", title: "90th percentile of the round trip of a packet", better: LOWER },
+    Metric { name: "round_trip_us_p99", title: "99th percentile of the round trip of a packet", better: LOWER },
+    Metric {
+        name: "tick_lateness_us_p90",
+        title: "90th percentile of the lateness of the server's tick",
+        better: LOWER,
+    },
+    Metric {
+        name: "tick_lateness_us_p99",
+        title: "99th percentile of the lateness of the server's tick",
+        better: LOWER,
+    },
+    Metric { name: "due_to_done_us_p50", title: "median time from a tick's due time until it is done", better: LOWER },
+    Metric { name: "due_to_done_us_p99", title: "99th percentile of the time from due to done", better: LOWER },
+    Metric {
+        name: "snapshot_jitter_us_p99",
+        title: "99th percentile of snapshot jitter, as players see it",
+        better: LOWER,
+    },
+    Metric { name: "cpu_share", title: "CPU time of the server, as a share of one CPU", better: LOWER },
+];
+
+/// What to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The folder that holds `evenkeel-arena` and `evenkeel-bots`.
+    pub programs: PathBuf,
+    /// Players.
+    pub bots: u8,
+    /// Ticks a second.
+    pub tick_hz: u16,
+    /// Work in each tick beside the game's own, in microseconds.
+    pub work_us: u32,
+    /// Seed of the match.
+    pub seed: u64,
+}
+
+/// The running server with its bots.
+pub struct Arena {
+    server: Conversation,
+    bots: Conversation,
+    /// The tick thread's slack when it started.
+    slack_ns_before: u64,
+    config: Config,
+    server_cpus: CpuSet,
+    bots_cpus: CpuSet,
+}
+
+impl Arena {
+    /// Starts both and waits until every bot has joined.
+    ///
+    /// # Errors
+    /// If one of them does not start, or not all bots join in time.
+    pub fn start(config: Config) -> Result<Arena, TrialError> {
+        let (server_cpus, bots_cpus) = apart();
+        let path = config.programs.join("evenkeel-arena");
+        let mut server = Conversation::start(&Program {
+            name: "evenkeel-arena",
+            path: must_exist(&path)?,
+            arguments: arguments(&[
+                ("--tick-hz", config.tick_hz.into()),
+                ("--players", u64::from(config.bots) + 1),
+                ("--seed", config.seed),
+                ("--work-us", config.work_us.into()),
+            ]),
+            cpus: server_cpus.clone(),
+        })?;
+        let ready = server.hear(ANSWER_TIME)?;
+        let Some(address) = ready.get("addr").and_then(Value::as_str) else {
+            return Err(server.error(format!("it began with {ready}, without its address")));
+        };
+        let path = config.programs.join("evenkeel-bots");
+        let mut bot_arguments = arguments(&[("--bots", config.bots.into()), ("--seed", config.seed)]);
+        bot_arguments.extend(["--connect".to_owned(), address.to_owned()]);
+        let mut bots = Conversation::start(&Program {
+            name: "evenkeel-bots",
+            path: must_exist(&path)?,
+            arguments: bot_arguments,
+            cpus: bots_cpus.clone(),
+        })?;
+        let joined = bots.hear(JOIN_TIME)?;
+        if joined.get("event").and_then(Value::as_str) != Some("ready") {
+            return Err(bots.error(format!("not every bot joined: {joined}")));
+        }
+        let slack_ns_before = timer_slack_ns(&mut server, None)?;
+        Ok(Arena { server, bots, slack_ns_before, config, server_cpus, bots_cpus })
+    }
+}
+
+impl Workload for Arena {
+    fn describe(&self) -> String {
+        let Config { bots, tick_hz, work_us, .. } = self.config;
+        let place = match self.server_cpus.is_empty() {
+            true => "server and bots share one CPU".to_owned(),
+            false => format!("server on CPUs {}, bots on CPUs {}", self.server_cpus, self.bots_cpus),
+        };
+        format!("arena: {bots} bots, {tick_hz} ticks a second, {work_us} us of extra work a tick, loopback; {place}")
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        METRICS
+    }
+
+    fn passes_network_devices(&self) -> bool {
+        false
+    }
+
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        if knob != "process.timer_slack_ns" {
+            return Err(self.server.error(format!("it has no way to set {knob} while it runs")));
+        }
+        let bad = |_| TrialError::Switch {
+            knob: knob.into(),
+            wanted: value.unwrap_or_default().into(),
+            why: "no number".into(),
+        };
+        let slack_ns = value.map_or(Ok(self.slack_ns_before), str::parse).map_err(bad)?;
+        Ok(timer_slack_ns(&mut self.server, Some(slack_ns))?.to_string())
+    }
+
+    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        let command = json!({"cmd": "window"});
+        sleep(settle);
+        self.server.ask(&command, ANSWER_TIME)?;
+        self.bots.ask(&command, ANSWER_TIME)?;
+        begin();
+        sleep(window);
+        let server = self.server.ask(&command, ANSWER_TIME)?;
+        let bots = self.bots.ask(&command, ANSWER_TIME)?;
+        let (mut sample, mut felt) = (Sample::new(), Sample::new());
+        flatten("", &server, &mut sample);
+        flatten("", &bots, &mut felt);
+        // What the bots alone measure is what players feel, and needs no prefix; the server's own numbers go first.
+        for (name, value) in felt {
+            let name = if sample.contains_key(&name) { format!("bots_{name}") } else { name };
+            sample.insert(name, value);
+        }
+        if let (Some(cpu_us), Some(span_us)) = (sample.get("cpu_us"), sample.get("span_us")) {
+            sample.insert("cpu_share".into(), cpu_us / span_us);
+        }
+        Ok(sample)
+    }
+
+    fn stop(&mut self) {
+        self.bots.stop();
+        self.server.stop();
+    }
+}
+
+/// Sleeps to an absolute time, so that a signal or a late start does not stretch the window twice.
+fn sleep(duration: Duration) {
+    let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns));
+}
+
+fn timer_slack_ns(server: &mut Conversation, value: Option<u64>) -> Result<u64, TrialError> {
+    let answer = server.ask(&json!({"cmd": "timer_slack_ns", "value": value}), ANSWER_TIME)?;
+    let read_back = answer.get("timer_slack_ns").and_then(Value::as_u64);
+    read_back.ok_or_else(|| server.error(format!("it answered {answer} to a question for its timer slack")))
+}
+
+/// The first half of our CPUs for the server, the others for its load; none where there is but one.
+fn apart() -> (CpuSet, CpuSet) {
+    let ours = thread::affinity().unwrap_or_default();
+    if ours.len() < 2 {
+        return (CpuSet::default(), CpuSet::default());
+    }
+    let half: CpuSet = ours.iter().take(ours.len() / 2).collect();
+    let rest = ours.without(&half);
+    (half, rest)
+}
+
+fn arguments(pairs: &[(&str, u64)]) -> Vec<String> {
+    pairs.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]).collect()
+}
+
+fn must_exist(path: &Path) -> Result<&Path, TrialError> {
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(TrialError::Start {
+        program: path.display().to_string(),
+        why: "it is not there; the arena's programs belong beside evenkeel: `cargo build --release` builds them".into(),
+    })
+}
+
+/// Every number of an answer under its name; those of an inner object under both names: `round_trip_us_p50`.
+fn flatten(prefix: &str, answer: &Value, sample: &mut Sample) {
+    for (name, value) in answer.as_object().into_iter().flatten() {
+        match value {
+            Value::Object(_) => flatten(&format!("{prefix}{name}_"), value, sample),
+            _ => {
+                if let Some(number) = value.as_f64() {
+                    sample.insert(format!("{prefix}{name}"), number);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_become_numbers_with_whole_names() {
+        let mut sample = Sample::new();
+        flatten(
+            "",
+            &json!({"ticks": 50, "work_us": {"count": 50, "p50": 1.5}, "event": "x", "none": null}),
+            &mut sample,
+        );
+        let names: Vec<_> = sample.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(names, ["ticks=50", "work_us_count=50", "work_us_p50=1.5"]);
+    }
+
+    #[test]
+    fn programs_that_are_missing_are_named() {
+        let config = Config { programs: "/nowhere".into(), bots: 4, tick_hz: 50, work_us: 0, seed: 1 };
+        let message = Arena::start(config).err().map(|error| error.to_string()).unwrap();
+        assert!(message.starts_with("start /nowhere/evenkeel-arena: it is not there"), "{message}");
+    }
+
+    #[test]
+    fn halves_do_not_overlap() {
+        let (server, bots) = apart();
+        assert!(server.and(&bots).is_empty());
+        assert_eq!(server.is_empty(), bots.is_empty());
+    }
+}
