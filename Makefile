@@ -1,0 +1,40 @@
+# evenkeel: two commands do it all. `make demo` shows the main job; `make test` runs every test.
+# Each does the set-up that it needs on a fresh Debian or Ubuntu machine that has a Rust toolchain.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check build setup fmt clean
+
+CARGO ?= cargo
+DENY_VERSION := 0.20.2
+DENY := target/tools/bin/cargo-deny
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: build ## inspect, audit, put a real server under load, prove a knob, put everything back, write report.html
+	target/release/evenkeel demo
+
+test: setup ## run every test
+	$(CARGO) build --workspace --locked
+	$(CARGO) test --workspace --locked
+
+check: setup $(DENY) ## formatting, lints, documentation, licences and duplicates of dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(DENY) --locked --offline check bans licenses sources
+
+build: setup ## build the program and the reference server
+	$(CARGO) build --release --locked -p evenkeel -p evenkeel-arena
+
+setup:
+	@deploy/setup.sh
+
+$(DENY):
+	$(CARGO) install cargo-deny --version $(DENY_VERSION) --locked --root target/tools
+
+fmt: ## format the sources
+	$(CARGO) fmt --all
+
+clean: ## remove what was built
+	$(CARGO) clean

@@ -1,0 +1,61 @@
+//! `audit`: advice on every knob, ranked.
+
+use clap::ValueEnum;
+use evenkeel_host::{Advice, Facts, Goal, State, advise};
+use serde::Serialize;
+
+use crate::args::{GoalArgs, HostArgs};
+use crate::exit;
+use crate::failure::Outcome;
+use crate::show::{self, Out};
+
+/// Say which settings would suit the server on this machine, and why
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    goal: GoalArgs,
+    /// End with exit code 1 if there are findings at or over LEVEL
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    fail_on: Option<Level>,
+}
+
+/// The findings that somebody may have to act on, the most urgent first; each level includes those before it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Level {
+    /// Another value would suit better.
+    Set,
+    /// Another program or file sets it.
+    OwnedBy,
+    /// It would help, but can't be changed here.
+    Blocked,
+    /// Not enough is known.
+    Unknown,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    goal: Goal,
+    advice: &'a [Advice],
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let facts = Facts::probe(&args.host.open()?);
+    let goal = args.goal.goal;
+    let advice = advise(&facts, goal);
+    out.answer(&Answer { goal, advice: &advice }, || show::advice::page(goal, &advice))?;
+    let fails = args.fail_on.is_some_and(|level| advice.iter().any(|advice| advice.state <= level.state()));
+    Ok(if fails { exit::NO } else { exit::WELL })
+}
+
+impl Level {
+    fn state(self) -> State {
+        match self {
+            Level::Set => State::Set,
+            Level::OwnedBy => State::OwnedBy,
+            Level::Blocked => State::Blocked,
+            Level::Unknown => State::Unknown,
+        }
+    }
+}

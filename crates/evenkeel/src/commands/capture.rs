@@ -1,0 +1,58 @@
+//! `capture`: the machine as one text file, which every other command accepts in its place.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_host::{Facts, files_of, knobs};
+use evenkeel_sys::Root;
+use serde::Serialize;
+
+use crate::args::HostArgs;
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::Out;
+
+/// Print this machine as one text, which other commands accept in its place (--host FILE)
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    host: HostArgs,
+    /// Write to FILE instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    capture: &'a str,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let root = args.host.open()?;
+    let facts = Facts::probe(&root);
+    look_where_plans_look(&root, &facts);
+    let text = text_of(&root);
+    match &args.output {
+        Some(file) => write(file, &text)?,
+        None => out.answer(&Answer { capture: &text }, || text.clone())?,
+    }
+    Ok(exit::WELL)
+}
+
+/// The capture of `root` with a comment that says who took it. Neither time nor host name: a capture is made to be sent.
+pub(crate) fn text_of(root: &Root) -> String {
+    let by = concat!("\n# taken by evenkeel ", env!("CARGO_PKG_VERSION"), "\n");
+    root.capture().to_string().replacen('\n', by, 1)
+}
+
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(file, text)
+        .map_err(|error| Failure::io(exit::WRONG_USE, format_args!("write the capture {}", file.display()), &error))
+}
+
+/// Looks at what `apply` reads and no fact tells, so that it can be rehearsed on the capture.
+fn look_where_plans_look(root: &Root, facts: &Facts) {
+    for file in knobs::ALL.iter().flat_map(|knob| files_of(knob, facts)) {
+        // Refused looks are remembered too, and that is all that is wanted of them.
+        let _ = root.text(&file);
+    }
+}

@@ -1,0 +1,207 @@
+//! `evenkeel demo`: the whole story on this machine in about two minutes. Inspect, audit, put a real server under load, show
+//! that a thing compared with itself comes out the same, prove one knob, put everything back, write a report.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_host::{Advice, Facts, Goal, Setting, State as Advised, advise, knobs};
+use evenkeel_sys::{Root, process};
+use evenkeel_trial::workload::arena::Arena;
+use evenkeel_trial::{Design, Outcome as Verdict, Workload};
+
+use crate::args::StateArgs;
+use crate::exit;
+use crate::experiment::{self, Experiment};
+use crate::failure::{Failure, Outcome};
+use crate::report::{Kept, NotTried, Story};
+use crate::show::Out;
+
+/// Many short pairs rather than few long ones: a machine's mood changes over seconds, and the two windows of a pair should
+/// share it. With the default number of pairs both trials fit in two minutes.
+const WINDOW: Duration = Duration::from_millis(300);
+const SETTLE: Duration = Duration::from_millis(50);
+/// In a demonstration, less than a tenth is not worth changing a host for.
+const SMALLEST_EFFECT_RATIO: f64 = 0.10;
+const BOTS: u8 = 16;
+
+/// The knobs that can matter to the reference server; the first that applies is proved.
+const CANDIDATES: [&str; 3] = ["haltpoll.guest_halt_poll_ns", "cpuidle.dma_latency_us", "process.timer_slack_ns"];
+
+/// Inspect, audit, prove one knob on a real server under load, put everything back, write a report
+///
+/// Takes about two minutes. Without root it proves a knob of the server's own process, and says which knobs it could not try.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder for report.html and report.json
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+    /// Pairs of windows in each of the two trials
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(6..=1000))]
+    pairs: u16,
+    /// Seed of the order of the arms, to repeat a run
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let root = Root::live();
+    let facts = Facts::probe(&root);
+    let advice = advise(&facts, Goal::Latency);
+    let before = settings(&root);
+    let stop = experiment::stop_flag()?;
+    let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
+    let mut story = Story::new(format!("evenkeel demo --seed {seed}"), facts, advice);
+    tell_machine(out, &story);
+
+    out.say(&format!("3. Starting a game server with {BOTS} players on loopback"));
+    let mut arena = experiment::start_arena(BOTS, seed)?;
+    out.say(&format!("   {}", arena.describe()));
+    let told = prove(args, out, &root, &mut story, &mut arena, seed, &stop);
+    arena.stop();
+
+    story.settings = kept(before, settings(&root));
+    story.all_as_before = story.settings.iter().all(|kept| kept.before == kept.after);
+    told?;
+    let [page, json] = story.write(&args.out)?;
+    tell_end(out, &story, &page, &json)?;
+    Ok(exit_of(&story, stop.load(Ordering::Relaxed)))
+}
+
+/// The control and the trial of the first knob that applies.
+fn prove(
+    args: &Args,
+    out: &Out,
+    root: &Root,
+    story: &mut Story,
+    arena: &mut Arena,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let (chosen, not_tried) = choose(&story.advice, process::is_root());
+    for not_tried in &not_tried {
+        out.say(&format!("   not tried: {}: {}", not_tried.knob, not_tried.why));
+    }
+    story.not_tried = not_tried;
+    let Some(setting) = chosen else {
+        out.say("   No knob that can matter to this server applies here: there is nothing to prove.");
+        return Ok(());
+    };
+    let settings = [setting];
+    let metric = experiment::metric(arena, experiment::usual_metric(&settings))?;
+    let mut design = Design::new(metric, args.pairs.into(), WINDOW, seed);
+    design.settle = SETTLE;
+    design.smallest_effect_ratio = SMALLEST_EFFECT_RATIO;
+    let seconds = design.planned().as_secs();
+    for (number, control) in [(4, true), (5, false)] {
+        let what = if control { "Control: the same setting against itself" } else { "Proving" };
+        out.say(&format!(
+            "{number}. {what}: {}, {} pairs of windows in random order, about {seconds} s",
+            settings[0], args.pairs
+        ));
+        let mut state = match process::is_root() {
+            true => Some(args.state.open()?),
+            false => None,
+        };
+        let experiment = Experiment {
+            root,
+            facts: &story.facts,
+            state: state.as_mut(),
+            settings: &settings,
+            control,
+            design: &design,
+            stop,
+            progress: out.shows_progress(),
+        };
+        let told = experiment.measure(arena)?;
+        out.say(&format!("   {}", told.sentence));
+        story.trials.push(told);
+    }
+    Ok(())
+}
+/// The first candidate that advice would set and that this user may switch, and why each other knob worth setting is not tried.
+fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) {
+    let wanted = |knob: &str| advice.iter().find(|advice| advice.knob == knob && advice.state == Advised::Set);
+    let may = |knob: &str| is_root || knob.starts_with("process.");
+    let chosen = CANDIDATES.iter().copied().find(|knob| may(knob) && wanted(knob).is_some());
+    let setting = chosen.and_then(wanted).and_then(|advice| {
+        let value = advice.wanted.as_ref()?;
+        Setting::parse(&format!("{}={value}", advice.knob)).ok()
+    });
+    let mut not_tried = Vec::new();
+    let mut told = BTreeSet::new();
+    for advice in advice.iter().filter(|advice| Some(advice.knob) != chosen && told.insert(advice.knob)) {
+        let why = match advice.state {
+            Advised::Set if !may(advice.knob) => "it needs root".to_owned(),
+            Advised::Set => "one knob is enough for a demonstration: `evenkeel prove` tries any".to_owned(),
+            _ if CANDIDATES.contains(&advice.knob) => advice.reason.clone(),
+            _ => continue,
+        };
+        not_tried.push(NotTried { knob: advice.knob.to_owned(), why });
+    }
+    (setting, not_tried)
+}
+
+/// The text of every file that a knob names, and of those that change along with one.
+fn settings(root: &Root) -> Vec<(String, Option<String>)> {
+    let facts = Facts::probe(root);
+    let paths: BTreeSet<String> = knobs::ALL.iter().flat_map(|knob| evenkeel_host::files_of(knob, &facts)).collect();
+    paths.into_iter().map(|path| (path.clone(), root.text(&path).ok())).collect()
+}
+
+fn kept(before: Vec<(String, Option<String>)>, after: Vec<(String, Option<String>)>) -> Vec<Kept> {
+    let after: std::collections::BTreeMap<String, Option<String>> = after.into_iter().collect();
+    let later = |path: &String| after.get(path).cloned().flatten();
+    before.into_iter().map(|(path, before)| Kept { after: later(&path), path, before }).collect()
+}
+
+fn tell_machine(out: &Out, story: &Story) {
+    let facts = &story.facts;
+    let hypervisor =
+        facts.machine.hypervisor.known().map_or("unknown hypervisor".to_owned(), |name| format!("{name:?}"));
+    out.say("1. This machine");
+    out.say(&format!("   {hypervisor}, kernel {}, CPUs {}", facts.kernel.release, facts.cpus.online));
+    out.say(&format!("   clock source {}, idle driver {}", facts.clock.current, facts.idle.driver));
+    if experiment::is_cramped(facts) {
+        out.say("   With one CPU, server and players share it: expect wide intervals.");
+    }
+    let count = |state| story.advice.iter().filter(|advice| advice.state == state).count();
+    out.say(&format!(
+        "2. Advice: {} to set, {} to keep, {} not applicable here (`evenkeel audit` tells why)",
+        count(Advised::Set),
+        count(Advised::Keep),
+        count(Advised::NotHere)
+    ));
+    for advice in story.advice.iter().filter(|advice| advice.state == Advised::Set) {
+        let wanted = advice.wanted.as_deref().unwrap_or_default();
+        out.say(&format!("   {}={wanted}: {}", advice.knob, advice.reason));
+    }
+}
+
+fn tell_end(out: &Out, story: &Story, page: &std::path::Path, json: &std::path::Path) -> Result<(), Failure> {
+    let back = match story.all_as_before {
+        true => format!("6. Put back: all {} settings that were looked at read as before", story.settings.len()),
+        false => "6. NOT put back:".to_owned(),
+    };
+    out.say(&back);
+    for kept in story.settings.iter().filter(|kept| kept.before != kept.after) {
+        out.say(&format!("   {}: {:?} before, {:?} now; run `evenkeel revert`", kept.path, kept.before, kept.after));
+    }
+    out.answer(story, || format!("Report: {} and {}\n", page.display(), json.display()))
+}
+
+fn exit_of(story: &Story, stopped: bool) -> exit::Exit {
+    let fails = story.trials.iter().any(|told| match told.control {
+        // A control that does not come out the same says that this machine was too unsteady to believe the trial.
+        true => told.report.verdict != Verdict::Same,
+        false => told.report.verdict == Verdict::Worse,
+    });
+    match (story.all_as_before, fails || stopped) {
+        (false, _) => exit::NOT_UNDONE,
+        (true, true) => exit::NO,
+        (true, false) => exit::WELL,
+    }
+}

@@ -1,0 +1,54 @@
+//! The commands: one file each, and two lines here (its module, and its row in the table).
+
+mod apply;
+mod audit;
+mod capture;
+mod completions;
+mod demo;
+mod explain;
+mod history;
+mod inspect;
+mod man;
+mod prove;
+mod revert;
+mod verify;
+
+use crate::failure::Outcome;
+use crate::show::Out;
+
+/// One enum of the commands and its dispatch. A module has `Args`, whose documentation is the command's help, and `run`.
+macro_rules! commands {
+    ($($(#[$attribute:meta])* $name:ident => $module:ident),* $(,)?) => {
+        /// What to do.
+        #[derive(Debug, clap::Subcommand)]
+        pub(crate) enum Command {
+            $($(#[$attribute])* $name($module::Args)),*
+        }
+
+        impl Command {
+            pub(crate) fn run(&self, out: &Out) -> Outcome {
+                match self {
+                    $(Command::$name(args) => $module::run(args, out)),*
+                }
+            }
+        }
+    };
+}
+
+// In the order of `--help`: looking, deciding, changing, then what packagers need.
+commands! {
+    Demo => demo,
+    Inspect => inspect,
+    Capture => capture,
+    Audit => audit,
+    Explain => explain,
+    Prove => prove,
+    Apply => apply,
+    Verify => verify,
+    Revert => revert,
+    History => history,
+    #[command(hide = true)]
+    Completions => completions,
+    #[command(hide = true)]
+    Man => man,
+}

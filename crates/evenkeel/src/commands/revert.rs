@@ -1,0 +1,39 @@
+//! `revert`: puts everything back, or one transaction.
+
+use std::path::PathBuf;
+
+use evenkeel_change::{RevertReport, Which};
+
+use crate::args::{HostArgs, StateArgs};
+use crate::commands::capture;
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::{self, Out};
+
+/// Put everything back, or one transaction; to do it twice does no harm
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The number of the transaction, as `evenkeel history` lists it; without it, all of them
+    transaction: Option<u64>,
+    #[command(flatten)]
+    host: HostArgs,
+    /// With --host: write the captured machine as it is afterwards to FILE
+    #[arg(long, short, value_name = "FILE", requires = "host")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let root = args.host.open()?;
+    let hand = root.hand().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    let mut state = args.state.open()?;
+    let which = args.transaction.map_or(Which::All, Which::Transaction);
+    let report: RevertReport = evenkeel_change::revert(&root, &hand, &mut state, which)
+        .map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+    if let Some(file) = &args.output {
+        capture::write(file, &capture::text_of(&root))?;
+    }
+    out.answer(&report, || show::change::reverted(&report))?;
+    Ok(if report.all_undone { exit::WELL } else { exit::NOT_UNDONE })
+}

@@ -1,0 +1,43 @@
+//! Exit codes: one an outcome, the same for every command, so that scripts need not read our text.
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exit {
+    /// What the shell sees.
+    pub(crate) code: u8,
+    /// What it means, for `--help`, the manual and docs/formats.md.
+    pub(crate) meaning: &'static str,
+}
+
+/// Nothing to object to.
+pub(crate) const WELL: Exit = Exit { code: 0, meaning: "all well" };
+
+/// A question was asked and the answer is no.
+pub(crate) const NO: Exit =
+    Exit { code: 1, meaning: "the answer is no: drift, findings at or over the asked level, a verdict of worse" };
+
+/// The arguments, or a file that they name, can't be meant.
+pub(crate) const WRONG_USE: Exit =
+    Exit { code: 2, meaning: "wrong use: unknown knob, value out of range, unreadable file" };
+
+/// The kernel says that this user may not.
+pub(crate) const NOT_ALLOWED: Exit = Exit { code: 3, meaning: "not enough rights" };
+
+/// Rights would not help: this machine does not let it be done.
+pub(crate) const NOT_POSSIBLE: Exit = Exit { code: 4, meaning: "not possible here" };
+
+/// The machine is as it was before.
+pub(crate) const UNDONE: Exit = Exit { code: 5, meaning: "failed half-way, and undone" };
+
+/// The machine is neither as it was nor as it was wanted.
+pub(crate) const NOT_UNDONE: Exit =
+    Exit { code: 6, meaning: "failed, and not all could be undone: the output says what" };
+
+/// Every outcome, by code.
+pub(crate) const ALL: [Exit; 7] = [WELL, NO, WRONG_USE, NOT_ALLOWED, NOT_POSSIBLE, UNDONE, NOT_UNDONE];
+
+/// The table of codes that `--help` and the manual end with.
+pub(crate) fn table() -> String {
+    let lines = ALL.iter().map(|exit| format!("  {}  {}", exit.code, exit.meaning));
+    format!("Exit codes:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}

@@ -1,0 +1,66 @@
+//! `Failure`: why a command has no answer, with the exit code that says so and, where there is one, what to do about it.
+
+use std::fmt::Display;
+use std::io;
+
+use anyhow::anyhow;
+use evenkeel_change::{PutBack, Transaction};
+use evenkeel_sys::Errno;
+use serde::Serialize;
+
+use crate::exit::{self, Exit};
+
+/// What a command comes to: an outcome, or the reason why there is none.
+pub(crate) type Outcome = Result<Exit, Failure>;
+
+/// Why a command has no answer.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The outcome that the shell sees.
+    pub(crate) exit: Exit,
+    /// What failed, with where and why; reads well after "failed to".
+    pub(crate) error: anyhow::Error,
+    /// What to do about it.
+    pub(crate) hint: Option<String>,
+    /// What became of the machine until then, where something did.
+    pub(crate) aftermath: Option<Box<Aftermath>>,
+}
+
+/// What a change did before it failed; its fields stand beside `error`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Aftermath {
+    pub(crate) transaction: Transaction,
+    pub(crate) put_back: PutBack,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
+        Failure { exit, error: error.into(), hint: None, aftermath: None }
+    }
+
+    /// A failure that is told by what was tried and a cause that is only text.
+    pub(crate) fn text(exit: Exit, tried: impl Display, cause: impl Display) -> Failure {
+        Failure::new(exit, anyhow!("{tried}: {cause}"))
+    }
+
+    /// What the kernel said to something done to a file: a denial asks for more rights, anything else is `otherwise`.
+    pub(crate) fn io(otherwise: Exit, tried: impl Display, error: &io::Error) -> Failure {
+        let errno = Errno::from(error);
+        Failure::text(exit_of(errno, otherwise), tried, errno)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The whole message, from "failed to" on, on one line.
+    pub(crate) fn message(&self) -> String {
+        format!("failed to {:#}", self.error)
+    }
+}
+
+/// [`exit::NOT_ALLOWED`] for a denial, else `otherwise`.
+pub(crate) fn exit_of(errno: Errno, otherwise: Exit) -> Exit {
+    if errno.is_denial() { exit::NOT_ALLOWED } else { otherwise }
+}

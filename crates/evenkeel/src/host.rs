@@ -1,0 +1,31 @@
+//! From `--host FILE`, `--root DIR` or neither to the machine that is read.
+
+use evenkeel_sys::{Capture, LoadError, Root};
+
+use crate::args::HostArgs;
+use crate::exit;
+use crate::failure::{Failure, exit_of};
+
+impl HostArgs {
+    /// The machine that the arguments name; this one, if they name none.
+    pub(crate) fn open(&self) -> Result<Root, Failure> {
+        if let Some(file) = &self.host {
+            let hint = "`evenkeel capture --output FILE` takes a capture on the machine itself";
+            return match Capture::load(file) {
+                Ok(capture) => Ok(Root::captured(capture)),
+                Err(error) => Err(Failure::new(exit_of_load(&error), error).hint(hint)),
+            };
+        }
+        match &self.root {
+            Some(dir) => Root::mounted(dir).map_err(|error| Failure::new(exit_of(error.errno, exit::WRONG_USE), error)),
+            None => Ok(Root::live()),
+        }
+    }
+}
+
+fn exit_of_load(error: &LoadError) -> exit::Exit {
+    match error {
+        LoadError::Unreadable { errno, .. } => exit_of(*errno, exit::WRONG_USE),
+        LoadError::TooLong { .. } | LoadError::Malformed { .. } => exit::WRONG_USE,
+    }
+}

@@ -1,0 +1,43 @@
+//! The program `evenkeel`: parse, run, exit. Everything else has a file of its own.
+
+mod args;
+mod commands;
+mod exit;
+mod experiment;
+mod failure;
+mod host;
+mod report;
+mod show;
+mod state;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::failure::Failure;
+use crate::show::Out;
+
+fn main() -> ExitCode {
+    let before_parsing = args::Looks::of(std::env::args_os());
+    let exit = match args::Args::try_parse() {
+        Ok(args) => {
+            let out = Out::new(args.looks);
+            match refuse_borrowed_rights().and_then(|()| args.command.run(&out)) {
+                Ok(exit) => exit,
+                Err(failure) => out.failure(&failure),
+            }
+        }
+        Err(error) => Out::new(before_parsing).refusal_of_arguments(&error),
+    };
+    ExitCode::from(exit.code)
+}
+
+/// A set-user-ID evenkeel would read any file (`--host`) and change any setting for any user.
+fn refuse_borrowed_rights() -> Result<(), Failure> {
+    if evenkeel_sys::process::is_set_id() {
+        let error =
+            anyhow::anyhow!("run with more rights than its user has: the program file is set-user-ID or set-group-ID");
+        return Err(Failure::new(exit::NOT_POSSIBLE, error).hint("remove the bit (chmod ug-s) and use sudo"));
+    }
+    Ok(())
+}

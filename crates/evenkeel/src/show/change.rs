@@ -1,0 +1,231 @@
+//! The pages of `apply`, `verify`, `revert` and `history`.
+
+use std::collections::BTreeMap;
+
+use anstyle::Style;
+use evenkeel_change::{
+    Kind, Log, Miss, Outcome, PutBack, RevertReport, SideEffect, Status, StepReport, Transaction, Undo, Verification,
+};
+use evenkeel_host::{Action, Plan};
+use serde::Serialize;
+
+use crate::failure::Aftermath;
+use crate::show::advice::{has_places, value};
+use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
+
+/// Where the text after a first word such as `applied` begins.
+const TEXT_COLUMN: usize = 16;
+
+/// What is worth knowing of the journal itself.
+#[derive(Serialize)]
+pub(crate) struct JournalView {
+    /// Bytes at its end that a crash left of a record.
+    torn_bytes: u64,
+    /// Records that only a newer evenkeel understands, by kind.
+    passed_over: BTreeMap<String, u64>,
+}
+
+impl JournalView {
+    pub(crate) fn of(log: &Log) -> JournalView {
+        JournalView { torn_bytes: log.torn_bytes().unwrap_or(0), passed_over: log.passed_over().clone() }
+    }
+
+    fn notes(&self, page: &mut Page) {
+        if self.torn_bytes > 0 {
+            let note =
+                format!("the last {} bytes of the journal are a record that was cut by a crash", self.torn_bytes);
+            page.paragraph(Indent::all(0), DIM, &note);
+        }
+        for (kind, count) in &self.passed_over {
+            let note =
+                format!("{count} records of the kind {kind:?} were written by a newer evenkeel, and passed over");
+            page.paragraph(Indent::all(0), DIM, &note);
+        }
+    }
+}
+
+pub(crate) fn plan(plan: &Plan) -> String {
+    let mut page = Page::default();
+    if plan.steps.is_empty() {
+        page.line(PLAIN, "There is nothing to set.");
+    }
+    for step in &plan.steps {
+        page.line(HEADING, &format!("{} = {}", name(&step.knob, &step.place), value(&step.wanted)));
+        let how = match &step.action {
+            Action::Write { path, reading, .. } => format!("write {:?} to {path}", reading.text(&step.wanted)),
+            Action::KernelArgument { argument } => format!("add {argument} to the kernel's command line, by hand"),
+            Action::Hold { path } => format!("hold {path} open: only `evenkeel prove` does, for as long as it runs"),
+            Action::Process => "start the server so: only `evenkeel prove` does".to_owned(),
+        };
+        page.paragraph(Indent::all(2), PLAIN, &how);
+        if let Action::Write { side_effects, .. } = &step.action
+            && !side_effects.is_empty()
+        {
+            page.paragraph(Indent::all(2), DIM, &format!("the kernel may change too: {}", side_effects.join(", ")));
+        }
+    }
+    page.finish()
+}
+
+pub(crate) fn transaction(transaction: &Transaction) -> String {
+    let mut page = Page::default();
+    steps(&mut page, transaction);
+    page.finish()
+}
+
+fn steps(page: &mut Page, transaction: &Transaction) {
+    for step in &transaction.steps {
+        let (style, word, rest) = outcome(step);
+        entry(page, (style, word), &format!("{} = {}", name(&step.knob, &step.place), value(&step.wanted)), &rest);
+        if let Outcome::Applied { side_effects, .. } = &step.outcome {
+            for SideEffect { path, before, after } in side_effects {
+                let after = after.as_deref().unwrap_or("?");
+                page.paragraph(Indent::all(TEXT_COLUMN), DIM, &format!("with it: {path}: {before} -> {after}"));
+            }
+        }
+    }
+}
+
+fn outcome(step: &StepReport) -> (Style, &'static str, String) {
+    match &step.outcome {
+        Outcome::Applied { before, .. } => (GOOD, "applied", was(before)),
+        Outcome::AlreadySo => (GOOD, "already so", String::new()),
+        Outcome::PendingReboot { todo } => (WARN, "to do", todo.clone()),
+        Outcome::NotApplicable { instead } => (WARN, "not applicable", instead.clone()),
+        Outcome::NotReached => (DIM, "not reached", String::new()),
+        Outcome::RolledBack { before } => (WARN, "rolled back", was(before)),
+        Outcome::Interrupted { before } => (BAD, "interrupted", was(before)),
+        Outcome::Tried { before } => (PLAIN, "tried", was(before)),
+        Outcome::Missed(Miss::Refused { errno }) => (BAD, "refused", errno.to_string()),
+        Outcome::Missed(Miss::DidNotTake { found, read_from }) => {
+            (BAD, "did not take", format!("{read_from} tells {found:?}"))
+        }
+        Outcome::Missed(Miss::Unreadable { why }) => (BAD, "unreadable", why.clone()),
+        Outcome::Missed(Miss::NotPutBack { why }) => (BAD, "not put back", why.clone()),
+    }
+}
+
+fn was(before: &str) -> String {
+    format!("was {}", value(before))
+}
+
+pub(crate) fn aftermath(aftermath: &Aftermath) -> String {
+    let mut page = Page::default();
+    steps(&mut page, &aftermath.transaction);
+    files(&mut page, &aftermath.put_back);
+    page.finish()
+}
+
+fn files(page: &mut Page, back: &PutBack) {
+    for file in &back.files {
+        let (style, word, rest) = match &file.undo {
+            Undo::AsBefore => (GOOD, "as before", String::new()),
+            Undo::Restored { found } => (GOOD, "put back", was(found)),
+            Undo::Foreign { found } => (WARN, "put back", format!("somebody else had made it {found:?}")),
+            Undo::Gone { why } => (DIM, "gone", why.clone()),
+            Undo::Failed { why } => (BAD, "NOT put back", why.clone()),
+        };
+        entry(page, (style, word), &format!("{} = {}", file.path, value(&file.before)), &rest);
+    }
+    if let Some(why) = &back.unrecorded {
+        let note = format!("the journal could not be told, so `evenkeel revert` will look again: {why}");
+        page.paragraph(Indent::all(0), WARN, &note);
+    }
+}
+
+pub(crate) fn reverted(report: &RevertReport) -> String {
+    let mut page = Page::default();
+    for back in &report.transactions {
+        page.line(HEADING, &format!("{}  {}", back.id, back.title));
+        if back.ended_by_reboot {
+            page.paragraph(Indent::all(0), DIM, "the machine was restarted since: the kernel has forgotten the values");
+        }
+        files(&mut page, back);
+    }
+    match (report.all_undone, report.transactions.is_empty()) {
+        (true, true) => page.line(PLAIN, "There was nothing to put back."),
+        (true, false) => page.line(GOOD, "Everything is as it was."),
+        (false, _) => page.line(BAD, "Not everything is as it was: see above."),
+    }
+    page.finish()
+}
+
+pub(crate) fn verification(found: &Verification, journal: &JournalView) -> String {
+    let mut page = Page::default();
+    for drift in &found.drift {
+        let now = drift.found.known().map_or_else(|| "not to be read".to_owned(), |found| format!("{found:?}"));
+        entry(
+            &mut page,
+            (BAD, "drift"),
+            &format!("{} = {}", name(&drift.knob, &drift.place), value(&drift.wanted)),
+            &format!("is {now}: {}", drift.why),
+        );
+        page.line(PLAIN, &format!("{:TEXT_COLUMN$}{}", "", drift.mend));
+    }
+    for pending in &found.pending {
+        entry(&mut page, (WARN, "to do"), &format!("{} = {}", pending.knob, pending.wanted), &pending.todo);
+    }
+    for id in &found.interrupted {
+        let rest = format!("it was killed half-way, or is under way: `evenkeel revert {id}` puts it back");
+        entry(&mut page, (BAD, "interrupted"), &format!("transaction {id}"), &rest);
+    }
+    for id in &found.ended_by_reboot {
+        let rest =
+            format!("the machine was restarted since, and its values are gone: `evenkeel revert {id}` closes it");
+        entry(&mut page, (WARN, "ended"), &format!("transaction {id}"), &rest);
+    }
+    page.line(PLAIN, &format!("{} hold, {} drifted.", values(found.holds), found.drift.len()));
+    journal.notes(&mut page);
+    page.finish()
+}
+
+fn values(count: usize) -> String {
+    if count == 1 { "1 value".to_owned() } else { format!("{count} values") }
+}
+
+pub(crate) fn history(transactions: &[Transaction], journal: &JournalView) -> String {
+    let mut page = Page::default();
+    for transaction in transactions {
+        let (style, status) = match transaction.status {
+            Status::InForce => (GOOD, "in force"),
+            Status::Reverted => (DIM, "reverted"),
+            Status::RolledBack => (DIM, "rolled back"),
+            Status::Interrupted => (BAD, "interrupted"),
+            Status::EndedByReboot => (DIM, "ended by reboot"),
+        };
+        let kind = match transaction.kind {
+            Kind::Apply => "",
+            Kind::Trial => "trial: ",
+        };
+        page.parts(&[
+            (HEADING, &format!("{}  {}  ", transaction.id, utc(transaction.at_ns))),
+            (style, status),
+            (PLAIN, &format!("  {kind}{}", transaction.title)),
+        ]);
+        steps(&mut page, transaction);
+    }
+    if transactions.is_empty() {
+        page.line(PLAIN, "Nothing was done to this machine.");
+    }
+    journal.notes(&mut page);
+    page.finish()
+}
+
+/// `2026-03-14T09:26:53Z`.
+fn utc(at_ns: u64) -> String {
+    let seconds = i64::try_from(at_ns / 1_000_000_000).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| "unknown time".to_owned(), |time| time.to_string())
+}
+
+/// A word in its column, what it is about, and the rest below.
+fn entry(page: &mut Page, (style, word): (Style, &str), about: &str, rest: &str) {
+    page.parts(&[(style, &format!("{word:TEXT_COLUMN$}")), (PLAIN, about)]);
+    if !rest.is_empty() {
+        page.paragraph(Indent::all(TEXT_COLUMN), DIM, rest);
+    }
+}
+
+/// The knob, with its place where it has several.
+fn name(knob: &str, place: &str) -> String {
+    if has_places(knob) { format!("{knob}@{place}") } else { knob.to_owned() }
+}

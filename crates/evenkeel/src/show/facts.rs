@@ -1,0 +1,255 @@
+//! The page of `inspect`: facts grouped by area. An unknown is said in words with its reason, never left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa, Owners};
+use evenkeel_host::{Fact, Facts};
+use evenkeel_sys::CpuSet;
+use serde::Serialize;
+
+use crate::show::page::{DIM, PLAIN, Page, bytes, unknown};
+
+mod network;
+
+pub(crate) fn page(facts: &Facts) -> String {
+    let mut page = Page::default();
+    machine(&mut page, &facts.machine);
+    kernel(&mut page, facts);
+    cpus(&mut page, &facts.cpus);
+    numa(&mut page, &facts.numa);
+    clock(&mut page, facts);
+    idle(&mut page, &facts.idle);
+    page.heading("Frequency");
+    page.fact("driver", &facts.frequency.driver);
+    page.fact("governor", &facts.frequency.governor);
+    page.fact_as("on offer", &facts.frequency.available_governors, |words| words.join(", "));
+    memory(&mut page, &facts.memory);
+    network::section(&mut page, &facts.network);
+    limits(&mut page, &facts.limits);
+    owners(&mut page, &facts.owners);
+    sysctls(&mut page, facts);
+    page.finish()
+}
+
+fn machine(page: &mut Page, machine: &Machine) {
+    page.heading("Machine");
+    page.fact_as("hypervisor", &machine.hypervisor, word);
+    page.fact_as("cloud", &machine.cloud, word);
+    page.fact("instance", &machine.instance_type);
+    page.fact("vendor", &machine.vendor);
+    page.fact("product", &machine.product);
+    page.fact_as("container", &machine.container, word);
+    page.fact_as("distribution", &machine.distribution, |distribution| {
+        let spelled = || format!("{} {}", distribution.id, distribution.version.as_deref().unwrap_or_default());
+        distribution.name.clone().unwrap_or_else(spelled)
+    });
+}
+
+fn kernel(page: &mut Page, facts: &Facts) {
+    page.heading("Kernel");
+    page.fact("release", &facts.kernel.release);
+    page.fact("architecture", &facts.kernel.architecture);
+    page.fact_as("lockdown", &facts.kernel.lockdown, word);
+    page.fact_as("command line", &facts.kernel.command_line, |arguments| arguments.join(" "));
+}
+
+fn cpus(page: &mut Page, cpus: &Cpus) {
+    page.heading("CPUs");
+    page.fact("model", &cpus.model);
+    for (label, set) in [
+        ("online", &cpus.online),
+        ("present", &cpus.present),
+        ("possible", &cpus.possible),
+        ("isolated", &cpus.isolated),
+    ] {
+        page.fact_as(label, set, list_or_none);
+    }
+    page.fact("SMT control", &cpus.smt_control);
+    for (package, cores) in cores_by_package(cpus) {
+        page.row(&package, PLAIN, &cores.join(", "));
+    }
+    if cpus.cpus.iter().any(|cpu| cpu.siblings.known().is_some_and(|siblings| siblings.len() > 1)) {
+        page.row("", DIM, "CPUs joined by + share one core");
+    }
+    notes(page, cpus.cpus.iter().filter_map(|cpu| cpu.siblings.unknown_why().map(|_| unknown(&cpu.siblings))));
+    caches(page, cpus);
+}
+
+/// Each core as the CPUs that share it, `0+2`; one that is off as `3(off)`, one whose siblings are unknown as `3`.
+fn cores_by_package(cpus: &Cpus) -> BTreeMap<String, Vec<String>> {
+    let mut packages: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for cpu in &cpus.cpus {
+        let package = match cpu.package.known() {
+            Some(package) => format!("socket {package}"),
+            None => "socket unknown".to_owned(),
+        };
+        let core = match cpu.siblings.known() {
+            Some(siblings) if siblings.first() != Some(cpu.cpu) => continue,
+            Some(siblings) => siblings.iter().map(|cpu| cpu.to_string()).collect::<Vec<_>>().join("+"),
+            None if cpu.online.known() == Some(&false) => format!("{}(off)", cpu.cpu),
+            None => cpu.cpu.to_string(),
+        };
+        packages.entry(package).or_default().push(core);
+    }
+    packages
+}
+
+/// One row a kind of cache: its size, and which CPUs share each.
+fn caches(page: &mut Page, cpus: &Cpus) {
+    let mut kinds: BTreeMap<(String, String), BTreeSet<CpuSet>> = BTreeMap::new();
+    let mut unknowns = Vec::new();
+    for cache in cpus.cpus.iter().flat_map(|cpu| &cpu.caches) {
+        let (Some(level), Some(shared_by)) = (cache.level.known(), cache.shared_by.known()) else {
+            unknowns.extend(cache.level.unknown_why().map(|_| unknown(&cache.level)));
+            unknowns.extend(cache.shared_by.unknown_why().map(|_| unknown(&cache.shared_by)));
+            continue;
+        };
+        let kind = match cache.kind.known().map(String::as_str) {
+            Some("Data") => "d",
+            Some("Instruction") => "i",
+            _ => "",
+        };
+        let size = cache.size_bytes.known().map_or_else(|| "size unknown".to_owned(), |size| bytes(*size));
+        kinds.entry((format!("L{level}{kind}"), size)).or_default().insert(shared_by.clone());
+    }
+    let cores: BTreeSet<CpuSet> = cpus.cpus.iter().filter_map(|cpu| cpu.siblings.known().cloned()).collect();
+    for ((name, size), sets) in &kinds {
+        let lists = || sets.iter().map(|set| set.to_string().replace(',', "+")).collect::<Vec<_>>().join(", ");
+        let each = if *sets == cores { "core".to_owned() } else { format!("of {}", lists()) };
+        page.row(&format!("cache {name}"), PLAIN, &format!("{size} for each {each}"));
+    }
+    notes(page, unknowns.into_iter());
+}
+
+fn numa(page: &mut Page, numa: &Numa) {
+    page.heading("NUMA");
+    let Some(nodes) = numa.nodes.known() else {
+        page.fact_as("nodes", &numa.nodes, |_| String::new());
+        return;
+    };
+    let mut unknowns = Vec::new();
+    let mut header = vec!["node".to_owned(), "CPUs".to_owned(), "memory".to_owned()];
+    header.extend(nodes.iter().map(|node| format!("to {}", node.node)));
+    let mut rows = Vec::new();
+    for node in nodes {
+        let mut row = vec![node.node.to_string()];
+        row.push(cell(&node.cpus, list_or_none, &mut unknowns));
+        row.push(cell(&node.memory_bytes, |size| bytes(*size), &mut unknowns));
+        match node.distances.known() {
+            Some(distances) => row.extend(distances.iter().map(u32::to_string)),
+            None => {
+                unknowns.push(unknown(&node.distances));
+                row.extend(nodes.iter().map(|_| "?".to_owned()));
+            }
+        }
+        rows.push(row);
+    }
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    page.table(&header, &rows);
+    notes(page, unknowns.into_iter());
+}
+
+fn clock(page: &mut Page, facts: &Facts) {
+    page.heading("Clock");
+    page.fact("source", &facts.clock.current);
+    page.fact_as("on offer", &facts.clock.available, |words| words.join(", "));
+    page.fact_as("TSC", &facts.clock.tsc, |tsc| {
+        let say = |promise: bool, word: &str| if promise { word.to_owned() } else { format!("not {word}") };
+        [say(tsc.constant, "constant"), say(tsc.nonstop, "nonstop"), say(tsc.reliable, "vouched for")].join(", ")
+    });
+}
+
+fn idle(page: &mut Page, idle: &Idle) {
+    page.heading("Idle");
+    page.fact("driver", &idle.driver);
+    page.fact("governor", &idle.governor);
+    match idle.states.known() {
+        None => page.fact_as("states", &idle.states, |_| String::new()),
+        Some(states) => {
+            let mut unknowns = Vec::new();
+            for state in states {
+                let name = cell(&state.name, String::clone, &mut unknowns);
+                let exit = cell(&state.exit_latency_us, |us| format!("{us} us to leave"), &mut unknowns);
+                let off =
+                    cell(&state.disabled, |off| if *off { ", switched off" } else { "" }.to_owned(), &mut unknowns);
+                page.row(&format!("state {}", state.index), PLAIN, &format!("{name}, {exit}{off}"));
+            }
+            notes(page, unknowns.into_iter());
+        }
+    }
+    page.fact("intel_idle limit", &idle.intel_idle_max_cstate);
+    page.fact_as("guest halt poll", &idle.guest_halt_poll_ns, |ns| format!("{ns} ns"));
+}
+
+fn memory(page: &mut Page, memory: &Memory) {
+    page.heading("Memory");
+    page.fact_as("total", &memory.total_bytes, |size| bytes(*size));
+    page.fact("huge pages", &memory.thp_enabled);
+    page.fact("defragmentation", &memory.thp_defrag);
+    page.fact_as("swap", &memory.swaps, |swaps| {
+        let areas = swaps.iter().map(|swap| format!("{} {} ({})", bytes(swap.size_bytes), swap.path, swap.kind));
+        let areas: Vec<String> = areas.collect();
+        if areas.is_empty() { "none".to_owned() } else { areas.join(", ") }
+    });
+}
+
+fn limits(page: &mut Page, limits: &Limits) {
+    page.heading("Limits of our control group");
+    page.fact_as("CPU time", &limits.cpu, |limit| match limit {
+        CpuLimit::Unlimited => "no limit".to_owned(),
+        CpuLimit::Quota { quota_us, period_us } => format!("{quota_us} us in each {period_us} us"),
+    });
+    page.fact_as("CPUs", &limits.cpus_allowed, list_or_none);
+}
+
+fn owners(page: &mut Page, owners: &Owners) {
+    page.heading("Others that change settings");
+    page.fact_as("irqbalance", &owners.irqbalance, |runs| if *runs { "runs" } else { "does not run" }.to_owned());
+    page.fact("TuneD profile", &owners.tuned_profile);
+}
+
+fn sysctls(page: &mut Page, facts: &Facts) {
+    if facts.sysctls.is_empty() {
+        return;
+    }
+    page.heading("Settings under /proc/sys");
+    let name = |path: &str| path.trim_start_matches("/proc/sys/").replace('/', ".");
+    let known = facts.sysctls.iter().filter_map(|(path, fact)| Some((path, fact.known()?)));
+    let rows: Vec<Vec<String>> = known.map(|(path, value)| vec![name(path), value.clone()]).collect();
+    page.table(&["name", "value"], &rows);
+    let unknowns = facts.sysctls.values().filter(|fact| fact.known().is_none()).map(unknown);
+    notes(page, unknowns);
+}
+
+/// The word that a value is in JSON; `other lxc` for one that carries a name.
+fn word<T: Serialize>(value: &T) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        Ok(serde_json::Value::Object(map)) => {
+            map.iter().map(|(kind, name)| format!("{kind} {}", name.as_str().unwrap_or_default())).collect()
+        }
+        _ => "?".to_owned(),
+    }
+}
+
+fn list_or_none(set: &CpuSet) -> String {
+    if set.is_empty() { "none".to_owned() } else { set.to_string() }
+}
+
+/// A fact in a table: `?` where it is unknown, with the reason among `unknowns`, which stand below the table.
+fn cell<T>(fact: &Fact<T>, show: impl FnOnce(&T) -> String, unknowns: &mut Vec<String>) -> String {
+    match fact.known() {
+        Some(value) => show(value),
+        None => {
+            unknowns.push(unknown(fact));
+            "?".to_owned()
+        }
+    }
+}
+
+/// Why something above is unknown, each reason once.
+fn notes(page: &mut Page, unknowns: impl Iterator<Item = String>) {
+    for why in unknowns.collect::<BTreeSet<_>>() {
+        page.row("", DIM, &why);
+    }
+}

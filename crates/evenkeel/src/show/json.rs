@@ -1,0 +1,47 @@
+//! JSON: every answer is one object with its format's number, and so is every error. docs/formats.md describes them.
+
+use serde::Serialize;
+
+use crate::exit;
+use crate::failure::{Aftermath, Failure};
+
+/// The number of the format of every answer. A field may be added under the same number; none changes its meaning.
+const FORMAT: u32 = 1;
+
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    format: u32,
+    #[serde(flatten)]
+    answer: &'a T,
+}
+
+#[derive(Serialize)]
+struct ErrorAnswer<'a> {
+    error: ErrorFields<'a>,
+    #[serde(flatten)]
+    aftermath: Option<&'a Aftermath>,
+}
+
+#[derive(Serialize)]
+struct ErrorFields<'a> {
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    exit_code: u8,
+}
+
+/// The text of an answer.
+pub(crate) fn answer<T: Serialize>(answer: &T) -> Result<String, Failure> {
+    let envelope = Envelope { format: FORMAT, answer };
+    match serde_json::to_string_pretty(&envelope) {
+        Ok(text) => Ok(text + "\n"),
+        Err(error) => Err(Failure::text(exit::NOT_POSSIBLE, "write the answer as JSON", error)),
+    }
+}
+
+/// The text of a failure. It is made of texts and numbers alone, which always have a JSON form.
+pub(crate) fn failure(failure: &Failure) -> String {
+    let message = failure.message();
+    let error = ErrorFields { message: &message, hint: failure.hint.as_deref(), exit_code: failure.exit.code };
+    answer(&ErrorAnswer { error, aftermath: failure.aftermath.as_deref() }).unwrap_or_default()
+}

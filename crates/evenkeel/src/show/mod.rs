@@ -1,0 +1,109 @@
+//! Showing: the one place that prints. An answer is one JSON object or text for people; both from the same data.
+
+pub(crate) mod advice;
+pub(crate) mod change;
+pub(crate) mod facts;
+pub(crate) mod json;
+pub(crate) mod knob;
+pub(crate) mod page;
+
+use std::io::{self, IsTerminal, Write};
+
+use anstream::AutoStream;
+use clap::error::ErrorKind;
+use serde::Serialize;
+
+use crate::args::{Color, Looks};
+use crate::exit::{self, Exit};
+use crate::failure::Failure;
+use crate::show::page::BAD;
+
+/// Where answers go, and how they look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Out {
+    looks: Looks,
+}
+
+impl Out {
+    pub(crate) fn new(looks: Looks) -> Out {
+        Out { looks }
+    }
+
+    /// Prints an answer: its JSON object, or the text that `text` makes of it.
+    ///
+    /// A reader that has gone away (`| head`) wants no more, so that is no failure: the exit code stays the answer's.
+    pub(crate) fn answer<T: Serialize>(&self, answer: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        let text = if self.looks.json { json::answer(answer)? } else { text() };
+        self.print(&text)
+            .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
+    }
+
+    /// Tells how far a long command is, at once. With `--json` the answer alone goes to standard output.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.looks.json {
+            // What can't be told now is in the answer.
+            let _ = self.print(&format!("{text}\n"));
+        }
+    }
+
+    /// Whether somebody watches who wants to see progress.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.looks.json && io::stderr().is_terminal()
+    }
+
+    /// Says why there is no answer, and returns the exit code that says so too.
+    pub(crate) fn failure(&self, failure: &Failure) -> Exit {
+        let message = failure.message();
+        if self.looks.json {
+            // Where not even this can be printed, the exit code is all that is left to tell.
+            let _ = self.print(&json::failure(failure));
+        } else if let Some(aftermath) = &failure.aftermath {
+            let _ = self.print(&change::aftermath(aftermath));
+        }
+        let mut text = format!("{BAD}evenkeel:{BAD:#} {}\n", page::plain(&message));
+        for line in failure.hint.iter().flat_map(|hint| hint.lines()) {
+            text.push_str(&format!("  {}\n", page::plain(line)));
+        }
+        self.complain(&text);
+        failure.exit
+    }
+
+    /// Says what is wrong with the arguments; or prints the help or version that they ask for, which is no error.
+    pub(crate) fn refusal_of_arguments(&self, error: &clap::Error) -> Exit {
+        let help = error.render().ansi().to_string();
+        if !error.use_stderr() {
+            let _ = self.print(&help);
+            return exit::WELL;
+        }
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            self.complain(&help);
+            return exit::WRONG_USE;
+        }
+        let text = error.render().to_string();
+        let (what, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        let what = what.trim_start_matches("error: ");
+        let rest: Vec<&str> = rest.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        self.failure(&Failure::text(exit::WRONG_USE, "read the arguments", what).hint(rest.join("\n")))
+    }
+
+    fn print(&self, text: &str) -> io::Result<()> {
+        let mut stdout = AutoStream::new(io::stdout().lock(), self.choice());
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
+    }
+
+    fn complain(&self, text: &str) {
+        // Nobody is left to tell if this fails.
+        let _ = AutoStream::new(io::stderr().lock(), self.choice()).write_all(text.as_bytes());
+    }
+
+    fn choice(&self) -> anstream::ColorChoice {
+        match self.looks.color {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::Always,
+            Color::Never => anstream::ColorChoice::Never,
+        }
+    }
+}

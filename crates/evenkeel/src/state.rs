@@ -1,0 +1,88 @@
+//! Where the journal is kept: what `apply` notes there, a later `verify` and `revert` must find again.
+
+use std::env;
+use std::path::PathBuf;
+
+use evenkeel_change::{Log, State, StateError};
+use evenkeel_sys::process;
+
+use crate::args::StateArgs;
+use crate::exit;
+use crate::failure::Failure;
+
+/// Where root's journal is, by the file system hierarchy standard.
+const SYSTEM_DIR: &str = "/var/lib/evenkeel";
+
+impl StateArgs {
+    /// Opens the journal to change the host, and takes its lock.
+    pub(crate) fn open(&self) -> Result<State, Failure> {
+        let dir = self.dir()?;
+        if self.state.is_none()
+            && let Some(parent) = dir.parent()
+        {
+            // A new user has no ~/.local/state yet; a directory that was named should be there.
+            std::fs::create_dir_all(parent).map_err(|error| {
+                Failure::io(exit::NOT_POSSIBLE, format_args!("make the directory {}", parent.display()), &error)
+            })?;
+        }
+        State::open(&dir).map_err(failure)
+    }
+
+    /// Reads the journal without its lock.
+    pub(crate) fn read(&self) -> Result<Log, Failure> {
+        Log::read(&self.dir()?).map_err(failure)
+    }
+
+    /// ` --state DIR`, where it has to be given again to find the same journal.
+    pub(crate) fn again(&self) -> String {
+        self.state.as_ref().map(|dir| format!(" --state {}", dir.display())).unwrap_or_default()
+    }
+
+    /// The directory that was named, else the one that goes with the user.
+    fn dir(&self) -> Result<PathBuf, Failure> {
+        match &self.state {
+            Some(dir) => Ok(dir.clone()),
+            None if process::is_root() => Ok(SYSTEM_DIR.into()),
+            None => user_dir(env::var_os("XDG_STATE_HOME").map(Into::into), env::var_os("HOME").map(Into::into))
+                .ok_or_else(|| {
+                    let cause = "neither XDG_STATE_HOME nor HOME is an absolute path";
+                    Failure::text(exit::WRONG_USE, "find a place for the journal", cause)
+                        .hint("name one with --state DIR")
+                }),
+        }
+    }
+}
+
+/// The failure that a journal which can't be had is.
+pub(crate) fn failure(error: StateError) -> Failure {
+    match error {
+        StateError::Io { errno, .. } if errno.is_denial() => {
+            Failure::new(exit::NOT_ALLOWED, error).hint("run as root, or name a directory of your own with --state DIR")
+        }
+        _ => Failure::new(exit::NOT_POSSIBLE, error),
+    }
+}
+
+/// By the XDG base directory specification, which wants relative paths ignored.
+fn user_dir(xdg_state_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let absolute = |dir: &PathBuf| dir.is_absolute();
+    let state_home = xdg_state_home.filter(absolute).or_else(|| Some(home.filter(absolute)?.join(".local/state")))?;
+    Some(state_home.join("evenkeel"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_a_journal_of_their_own() {
+        let of = |xdg: Option<&str>, home: Option<&str>| {
+            let dir = user_dir(xdg.map(PathBuf::from), home.map(PathBuf::from))?;
+            dir.to_str().map(str::to_owned)
+        };
+        assert_eq!(of(Some("/x"), Some("/home/u")).as_deref(), Some("/x/evenkeel"));
+        assert_eq!(of(None, Some("/home/u")).as_deref(), Some("/home/u/.local/state/evenkeel"));
+        assert_eq!(of(Some("x"), Some("/home/u")).as_deref(), Some("/home/u/.local/state/evenkeel"));
+        assert_eq!(of(Some(""), Some("")), None);
+    }
+}

@@ -1,0 +1,385 @@
+//! Input that is wrong, cut, huge or hostile: a clear error and the right exit code, at once.
+
+use std::fs::File;
+
+use expect_test::{Expect, expect};
+
+use crate::support::{HOST, Scene};
+
+fn check(scene: &Scene, line: &str, expected: Expect) {
+    expected.assert_eq(&format!("$ evenkeel {line}\n{}", scene.run(line)));
+}
+
+#[test]
+fn arguments_that_make_no_sense() {
+    let scene = Scene::new();
+    check(
+        &scene,
+        "frobnicate",
+        expect![[r#"
+        $ evenkeel frobnicate
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the arguments: unrecognized subcommand 'frobnicate'
+          Usage: evenkeel [OPTIONS] <COMMAND>
+          For more information, try '--help'.
+    "#]],
+    );
+    check(
+        &scene,
+        "audit --fail-on keep",
+        expect![[r#"
+        $ evenkeel audit --fail-on keep
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the arguments: invalid value 'keep' for '--fail-on <LEVEL>'
+          [possible values: set, owned-by, blocked, unknown]
+          For more information, try '--help'.
+    "#]],
+    );
+    check(
+        &scene,
+        "audit --goal speed --json",
+        expect![[r#"
+        $ evenkeel audit --goal speed --json
+        exit code 2
+        -- stdout
+        {
+          "format": 1,
+          "error": {
+            "message": "failed to read the arguments: invalid value 'speed' for '--goal <GOAL>'",
+            "hint": "[possible values: latency, throughput, density]\nFor more information, try '--help'.",
+            "exit_code": 2
+          }
+        }
+        -- stderr
+        evenkeel: failed to read the arguments: invalid value 'speed' for '--goal <GOAL>'
+          [possible values: latency, throughput, density]
+          For more information, try '--help'.
+    "#]],
+    );
+    check(
+        &scene,
+        "inspect --host host.txt --root /",
+        expect![[r#"
+        $ evenkeel inspect --host host.txt --root /
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the arguments: the argument '--host <FILE>' cannot be used with '--root <DIR>'
+          Usage: evenkeel inspect --host <FILE>
+          For more information, try '--help'.
+    "#]],
+    );
+    check(
+        &scene,
+        "explain vm.swapiness --host host.txt",
+        expect![[r#"
+        $ evenkeel explain vm.swapiness --host host.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to explain a knob: unknown knob "vm.swapiness": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
+    "#]],
+    );
+    check(
+        &scene,
+        "explain zzz --host host.txt",
+        expect![[r#"
+        $ evenkeel explain zzz --host host.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to explain a knob: unknown knob "zzz": `evenkeel explain` lists the knobs
+    "#]],
+    );
+    check(
+        &scene,
+        "apply --host host.txt",
+        expect![[r#"
+        $ evenkeel apply --host host.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the arguments: the following required arguments were not provided:
+          <KNOB=VALUE>...
+          Usage: evenkeel apply --host <FILE> <KNOB=VALUE>...
+          For more information, try '--help'.
+    "#]],
+    );
+    check(
+        &scene,
+        "apply --host host.txt vm.swappiness",
+        expect![[r#"
+        $ evenkeel apply --host host.txt vm.swappiness
+        exit code 2
+        -- stderr
+        evenkeel: failed to plan the change: "vm.swappiness" is no setting: expected KNOB=VALUE
+    "#]],
+    );
+    check(
+        &scene,
+        "apply --host host.txt vm.swappiness=201",
+        expect![[r#"
+        $ evenkeel apply --host host.txt vm.swappiness=201
+        exit code 2
+        -- stderr
+        evenkeel: failed to plan the change: vm.swappiness does not take "201": it takes a whole number from 0 to 200
+    "#]],
+    );
+    check(
+        &scene,
+        "apply --host host.txt vm.swappiness=1 vm.swappiness=2",
+        expect![[r#"
+        $ evenkeel apply --host host.txt vm.swappiness=1 vm.swappiness=2
+        exit code 2
+        -- stderr
+        evenkeel: failed to plan the change: vm.swappiness is set twice at /proc/sys/vm/swappiness
+    "#]],
+    );
+    check(
+        &scene,
+        "apply --host host.txt irq.affinity@99=0",
+        expect![[r#"
+        $ evenkeel apply --host host.txt irq.affinity@99=0
+        exit code 4
+        -- stderr
+        evenkeel: failed to plan irq.affinity@99=0: irq.affinity has no place "99" here; it has 27, 28
+    "#]],
+    );
+    check(
+        &scene,
+        "apply --host host.txt process.timer_slack_ns=1",
+        expect![[r#"
+        $ evenkeel apply --host host.txt process.timer_slack_ns=1
+        exit code 4
+        -- stderr
+        evenkeel: failed to apply process.timer_slack_ns=1: the server itself sets it when it starts
+          `evenkeel prove process.timer_slack_ns=1` measures what it does
+    "#]],
+    );
+    check(
+        &scene,
+        "revert 7 --host host.txt --state state",
+        expect![[r#"
+        $ evenkeel revert 7 --host host.txt --state state
+        exit code 2
+        -- stderr
+        evenkeel: failed to revert transaction 7: there is none with this number; `evenkeel history` lists them
+    "#]],
+    );
+}
+
+#[test]
+fn files_that_are_no_machine() {
+    let scene = Scene::new();
+    scene.write("half.txt", &HOST.as_bytes()[..HOST.len() / 2]);
+    scene.write("nul.txt", HOST.replace("swappiness = 60", "swappiness = 6\0"));
+    scene.write("nothing.txt", "");
+    scene.write("other.txt", "# some other file\n");
+    scene.write("newer.txt", HOST.replace("evenkeel-capture 1", "evenkeel-capture 2"));
+    std::fs::create_dir(scene.path("dir")).unwrap();
+    check(
+        &scene,
+        "inspect --host half.txt",
+        expect![[r#"
+        $ evenkeel inspect --host half.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the capture half.txt: line 64: expected `PATH = VALUE`, `PATH -> TARGET`, `DIR/ : NAMES` or `PATH ! ERROR`
+          `evenkeel capture --output FILE` takes a capture on the machine itself
+    "#]],
+    );
+    check(
+        &scene,
+        "inspect --host nothing.txt",
+        expect![[r#"
+        $ evenkeel inspect --host nothing.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the capture nothing.txt: line 1: no capture: its first line must be "evenkeel-capture 1"
+          `evenkeel capture --output FILE` takes a capture on the machine itself
+    "#]],
+    );
+    check(
+        &scene,
+        "inspect --host other.txt --json",
+        expect![[r#"
+        $ evenkeel inspect --host other.txt --json
+        exit code 2
+        -- stdout
+        {
+          "format": 1,
+          "error": {
+            "message": "failed to read the capture other.txt: line 1: no capture: its first line must be \"evenkeel-capture 1\"",
+            "hint": "`evenkeel capture --output FILE` takes a capture on the machine itself",
+            "exit_code": 2
+          }
+        }
+        -- stderr
+        evenkeel: failed to read the capture other.txt: line 1: no capture: its first line must be "evenkeel-capture 1"
+          `evenkeel capture --output FILE` takes a capture on the machine itself
+    "#]],
+    );
+    check(
+        &scene,
+        "inspect --host newer.txt",
+        expect![[r#"
+        $ evenkeel inspect --host newer.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the capture newer.txt: line 1: format "evenkeel-capture 2" is not known to this evenkeel, which reads "evenkeel-capture 1"
+          `evenkeel capture --output FILE` takes a capture on the machine itself
+    "#]],
+    );
+    check(
+        &scene,
+        "inspect --host dir",
+        expect![[r#"
+        $ evenkeel inspect --host dir
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the capture dir: is a directory (EISDIR)
+          `evenkeel capture --output FILE` takes a capture on the machine itself
+    "#]],
+    );
+    check(
+        &scene,
+        "inspect --host missing.txt",
+        expect![[r#"
+        $ evenkeel inspect --host missing.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the capture missing.txt: no such file or directory (ENOENT)
+          `evenkeel capture --output FILE` takes a capture on the machine itself
+    "#]],
+    );
+    check(
+        &scene,
+        "inspect --root missing",
+        expect![[r#"
+        $ evenkeel inspect --root missing
+        exit code 2
+        -- stderr
+        evenkeel: failed to open the root missing: no such file or directory (ENOENT)
+    "#]],
+    );
+    check(
+        &scene,
+        "inspect --root host.txt",
+        expect![[r#"
+        $ evenkeel inspect --root host.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to open the root host.txt: not a directory (ENOTDIR)
+    "#]],
+    );
+    check(
+        &scene,
+        "capture --host host.txt --output missing/h.txt",
+        expect![[r#"
+        $ evenkeel capture --host host.txt --output missing/h.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to write the capture missing/h.txt: no such file or directory (ENOENT)
+    "#]],
+    );
+    // A NUL is a byte like others until somebody wants a number.
+    assert_eq!(scene.run("inspect --host nul.txt").code, 0);
+    let (_, audit) = scene.json("explain vm.swappiness --host nul.txt");
+    assert_eq!(audit["advice"][0]["state"], "unknown", "{audit}");
+}
+
+#[test]
+fn an_endless_file_is_refused_without_holding_it() {
+    let scene = Scene::new();
+    // Sparse: takes no room on the disk.
+    File::create(scene.path("huge.txt")).unwrap().set_len(100 << 20).unwrap();
+    check(
+        &scene,
+        "inspect --host huge.txt",
+        expect![[r#"
+        $ evenkeel inspect --host huge.txt
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the capture huge.txt: it is longer than 33554432 bytes, the most a capture may have
+          `evenkeel capture --output FILE` takes a capture on the machine itself
+    "#]],
+    );
+    check(
+        &scene,
+        "inspect --host /dev/zero",
+        expect![[r#"
+        $ evenkeel inspect --host /dev/zero
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the capture /dev/zero: it is longer than 33554432 bytes, the most a capture may have
+          `evenkeel capture --output FILE` takes a capture on the machine itself
+    "#]],
+    );
+}
+
+/// A list of all numbers of 32 bits must cost nothing, and be told as it was read.
+#[test]
+fn an_absurd_list_of_cpus_is_odd() {
+    let scene = Scene::new();
+    let path = "/sys/devices/system/cpu/online";
+    scene.write("host.txt", HOST.replace(&format!("{path} = 0-3"), &format!("{path} = 0-4294967295")));
+    let (code, answer) = scene.json("inspect --host host.txt");
+    let online = &answer["facts"]["cpus"]["online"];
+    assert_eq!(code, 0);
+    assert_eq!((online["unknown"].as_str(), online["path"].as_str()), (Some("odd"), Some(path)), "{online}");
+    assert_eq!(online["raw"], "0-4294967295\n");
+    assert!(scene.run("inspect --host host.txt").stdout.contains("odd: "));
+}
+
+/// Whatever a file holds, a fact comes of it and no crash. Each line of the machine in turn holds something else.
+#[test]
+fn no_line_of_a_capture_brings_the_program_down() {
+    let scene = Scene::new();
+    let (lines, odd) =
+        (HOST.lines().collect::<Vec<_>>(), ["", "-1", "18446744073709551616 x [y] 0-3,,", "|||0x:\\u{10ffff}"]);
+    for (at, line) in lines.iter().enumerate() {
+        let Some((path, _)) = line.split_once(" = ") else { continue };
+        for value in odd {
+            let mut changed = lines.clone();
+            let text = format!("{path} = {value}");
+            changed[at] = &text;
+            scene.write("odd.txt", changed.join("\n") + "\n");
+            for command in ["inspect", "audit"] {
+                let seen = scene.run(&format!("{command} --host odd.txt"));
+                assert_eq!((seen.code, seen.stderr.as_str()), (0, ""), "{command}: {text}: {seen}");
+            }
+        }
+    }
+}
+
+/// A capture may come from a stranger: nothing in it may move the cursor of the terminal that shows it.
+#[test]
+fn escape_sequences_stay_in_the_capture() {
+    let scene = Scene::new();
+    scene.write("host.txt", HOST.replace("c5n.xlarge", "c5n\\x1b]0;owned\\x07\\x0d"));
+    for line in ["inspect", "audit", "explain net.core.busy_poll"] {
+        let seen = scene.run(&format!("--color never {line} --host host.txt"));
+        let is_clean = |text: &str| !text.chars().any(|character| character.is_control() && character != '\n');
+        assert!(is_clean(&seen.stdout) && is_clean(&seen.stderr), "{line}: {seen:}");
+    }
+    scene.write("bad.txt", "evenkeel-capture 1\n\x1b[2J = 1\nend\n");
+    let seen = scene.run("inspect --host bad.txt");
+    assert!(seen.code == 2 && !seen.stderr.contains('\x1b'), "{seen}");
+}
+
+#[test]
+fn a_journal_with_a_torn_tail_still_tells() {
+    let scene = Scene::new();
+    assert_eq!(scene.run("apply --host host.txt --state state vm.swappiness=10 --output after.txt").code, 0);
+    let whole = std::fs::read(scene.path("state/journal")).unwrap();
+    scene.write("state/journal", [&whole[..], b"0123abcd {\"format\":1,\"at_"].concat());
+    let (code, answer) = scene.json("history --state state");
+    assert_eq!((code, answer["journal"]["torn_bytes"].as_u64()), (0, Some(25)), "{answer}");
+    assert_eq!(answer["transactions"][0]["status"], "in-force");
+    assert!(scene.run("verify --host after.txt --state state").stdout.contains("cut by a crash"));
+
+    // Damage before the end is another matter: what follows it can't be trusted to be all.
+    let mut damaged = whole;
+    damaged[20] ^= 1;
+    scene.write("state/journal", damaged);
+    let seen = scene.run("revert --host after.txt --state state");
+    assert!(seen.code == 4 && seen.stderr.contains("state/journal: byte 0"), "{seen}");
+}

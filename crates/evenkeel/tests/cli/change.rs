@@ -1,0 +1,315 @@
+//! `apply`, `verify`, `revert`, `history` on a captured machine: the kernel's answers without root, and each exit code.
+
+use expect_test::{Expect, expect};
+use serde_json::Value;
+
+use crate::support::{HOST, Scene};
+
+const PATH: &str = "/proc/sys/vm/swappiness";
+
+fn check(scene: &Scene, line: &str, expected: Expect) {
+    expected.assert_eq(&scene.run(line).to_string());
+}
+
+/// [`HOST`] with these lines more.
+fn with(lines: &str) -> Scene {
+    let scene = Scene::new();
+    scene.write("host.txt", HOST.replace("\nend\n", &format!("\n{lines}\nend\n")));
+    scene
+}
+
+#[test]
+fn a_change_from_plan_to_revert() {
+    let scene = Scene::new();
+    let settings = "vm.swappiness=10 thp.enabled=never irq.affinity@27=2";
+    check(
+        &scene,
+        &format!("apply {settings} --plan-only --host host.txt"),
+        expect![[r#"
+        exit code 0
+        -- stdout
+        vm.swappiness = 10
+          write "10" to /proc/sys/vm/swappiness
+        thp.enabled = never
+          write "never" to /sys/kernel/mm/transparent_hugepage/enabled
+          the kernel may change too: /proc/sys/vm/min_free_kbytes
+        irq.affinity@27 = 2
+          write "2" to /proc/irq/27/smp_affinity_list
+    "#]],
+    );
+    check(
+        &scene,
+        &format!("apply {settings} --host host.txt --state state --output after.txt"),
+        expect![[r#"
+        exit code 0
+        -- stdout
+        applied         vm.swappiness = 10
+                        was 60
+        applied         thp.enabled = never
+                        was always
+                        with it: /proc/sys/vm/min_free_kbytes: 67584 -> 12952
+        applied         irq.affinity@27 = 2
+                        was 0-3
+
+        Rehearsed on the captured machine; this one was not changed.
+    "#]],
+    );
+    check(
+        &scene,
+        "verify --host after.txt --state state",
+        expect![[r#"
+        exit code 0
+        -- stdout
+        3 values hold, 0 drifted.
+    "#]],
+    );
+    check(
+        &scene,
+        "apply vm.swappiness=10 --host after.txt --state state",
+        expect![[r#"
+        exit code 0
+        -- stdout
+        already so      vm.swappiness = 10
+
+        Rehearsed on the captured machine; this one was not changed.
+    "#]],
+    );
+
+    scene.write("drifted.txt", scene.read("after.txt").replace(&format!("{PATH} = 10"), &format!("{PATH} = 55")));
+    check(
+        &scene,
+        "verify --host drifted.txt --state state",
+        expect![[r#"
+        exit code 1
+        -- stdout
+        drift           vm.swappiness = 10
+                        is "55": somebody changed /proc/sys/vm/swappiness after
+                        transaction 2
+                        evenkeel apply vm.swappiness@/proc/sys/vm/swappiness=10
+        2 values hold, 1 drifted.
+    "#]],
+    );
+    check(
+        &scene,
+        "revert --host drifted.txt --state state --output back.txt",
+        expect![[r#"
+        exit code 0
+        -- stdout
+        2  vm.swappiness=10
+        1  vm.swappiness=10 thp.enabled=never irq.affinity@27=2
+        put back        /proc/irq/27/smp_affinity_list = 0-3
+                        was 2
+        put back        /sys/kernel/mm/transparent_hugepage/enabled = always
+                        was never
+        put back        /proc/sys/vm/min_free_kbytes = 67584
+                        was 12952
+        put back        /proc/sys/vm/swappiness = 60
+                        somebody else had made it "55"
+        Everything is as it was.
+    "#]],
+    );
+    check(
+        &scene,
+        "revert --host back.txt --state state",
+        expect![[r#"
+        exit code 0
+        -- stdout
+        There was nothing to put back.
+    "#]],
+    );
+    check(
+        &scene,
+        "verify --host back.txt --state state",
+        expect![[r#"
+        exit code 0
+        -- stdout
+        0 values hold, 0 drifted.
+    "#]],
+    );
+    // The dates are the only thing that moves.
+    let history = scene.run("history --state state").to_string();
+    let undated: Vec<String> = history.lines().map(undated).collect();
+    expect![[r#"
+        exit code 0
+        -- stdout
+        1  DATE  reverted  vm.swappiness=10 thp.enabled=never irq.affinity@27=2
+        applied         vm.swappiness = 10
+                        was 60
+        applied         thp.enabled = never
+                        was always
+                        with it: /proc/sys/vm/min_free_kbytes: 67584 -> 12952
+        applied         irq.affinity@27 = 2
+                        was 0-3
+        2  DATE  reverted  vm.swappiness=10
+        already so      vm.swappiness = 10
+    "#]]
+    .assert_eq(&(undated.join("\n") + "\n"));
+    let inspect = |file| scene.run(&format!("inspect --json --host {file}")).stdout;
+    assert_eq!(inspect("host.txt"), inspect("back.txt"));
+}
+
+/// `2026-03-14T09:26:53Z` as `DATE`.
+fn undated(line: &str) -> String {
+    let words = line.split(' ').map(|word| if word.len() == 20 && word.ends_with('Z') { "DATE" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_rehearsal_leaves_nothing_behind() {
+    let scene = Scene::new();
+    let seen = scene.run("apply --advised --host host.txt");
+    assert!(seen.code == 0 && seen.stdout.contains("Rehearsed"), "{seen}");
+    assert_eq!(scene.read("host.txt"), HOST);
+    let names: Vec<_> = std::fs::read_dir(scene.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["host.txt"]);
+}
+
+#[test]
+fn what_audit_advises_is_what_is_planned() {
+    let scene = Scene::new();
+    let settings = |steps: &Value| -> Vec<(Value, Value, Value)> {
+        let all = steps.as_array().unwrap().iter().filter(|step| step.get("state").is_none_or(|state| state == "set"));
+        all.map(|step| (step["knob"].clone(), step["place"].clone(), step["wanted"].clone())).collect()
+    };
+    for goal in ["latency", "throughput", "density"] {
+        let (_, audit) = scene.json(&format!("audit --goal {goal} --host host.txt"));
+        let (code, applied) = scene.json(&format!("apply --advised --goal {goal} --host host.txt"));
+        assert_eq!((code, settings(&audit["advice"])), (0, settings(&applied["plan"]["steps"])), "{goal}");
+    }
+}
+
+#[test]
+fn each_way_to_fail_has_its_exit_code() {
+    // The kernel refuses for want of rights, before anything was changed.
+    let denied = with("/proc/sys/net/core/busy_poll !write EACCES");
+    check(
+        &denied,
+        "apply net.core.busy_poll=50 --host host.txt",
+        expect![[r#"
+        exit code 3
+        -- stdout
+        refused         net.core.busy_poll = 50
+                        permission denied (EACCES)
+        as before       /proc/sys/net/core/busy_poll = 0
+        -- stderr
+        evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: permission denied (EACCES); nothing was changed
+          run it as root (sudo)
+    "#]],
+    );
+    let not_permitted = with("/proc/sys/net/core/busy_poll !write EPERM");
+    assert_eq!(not_permitted.run("apply net.core.busy_poll=50 --host host.txt").code, 3);
+
+    // A read-only /proc/sys, as in a container: rights would not help.
+    let read_only = with("/proc/sys/net/core/busy_poll !write EROFS");
+    check(
+        &read_only,
+        "apply net.core.busy_poll=50 --host host.txt",
+        expect![[r#"
+        exit code 4
+        -- stdout
+        refused         net.core.busy_poll = 50
+                        read-only file system (EROFS)
+        as before       /proc/sys/net/core/busy_poll = 0
+        -- stderr
+        evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); nothing was changed
+    "#]],
+    );
+
+    // The second step is refused, so the first is put back.
+    check(
+        &read_only,
+        "apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt",
+        expect![[r#"
+        exit code 5
+        -- stdout
+        rolled back     vm.swappiness = 10
+                        was 60
+        refused         net.core.busy_poll = 50
+                        read-only file system (EROFS)
+        as before       /proc/sys/net/core/busy_poll = 0
+        put back        /proc/sys/vm/swappiness = 60
+                        was 10
+        -- stderr
+        evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); everything that was changed before is put back
+    "#]],
+    );
+
+    // The kernel takes a clock source that it does not offer without an error, and keeps its own.
+    check(
+        &denied,
+        "apply clocksource=hpet --host host.txt",
+        expect![[r#"
+        exit code 4
+        -- stdout
+        did not take    clocksource = hpet
+                        /sys/devices/system/clocksource/clocksource0/current_clocksource
+                        tells "tsc"
+        as before       /sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
+        -- stderr
+        evenkeel: failed to set clocksource to "hpet": the kernel took the write to /sys/devices/system/clocksource/clocksource0/current_clocksource, but /sys/devices/system/clocksource/clocksource0/current_clocksource tells "tsc"; nothing was changed
+    "#]],
+    );
+
+    // The first step can't be put back: the value from before is one that this kernel does not take.
+    let stuck = with("/proc/sys/net/core/busy_poll !write EROFS");
+    let odd = stuck.read("host.txt").replace(&format!("{PATH} = 60"), &format!("{PATH} = 250"));
+    stuck.write("host.txt", odd);
+    check(
+        &stuck,
+        "apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt --state state",
+        expect![[r#"
+        exit code 6
+        -- stdout
+        applied         vm.swappiness = 10
+                        was 250
+        interrupted     net.core.busy_poll = 50
+                        was 0
+        as before       /proc/sys/net/core/busy_poll = 0
+        NOT put back    /proc/sys/vm/swappiness = 250
+                        write "250" to /proc/sys/vm/swappiness: invalid argument
+                        (EINVAL)
+        -- stderr
+        evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); not put back: /proc/sys/vm/swappiness; try `evenkeel revert`
+    "#]],
+    );
+    let (code, answer) = stuck.json("apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt --state other");
+    assert_eq!((code, answer["error"]["exit_code"].as_u64()), (6, Some(6)), "{answer}");
+    assert_eq!(answer["put_back"]["all_undone"], false, "{answer}");
+    let left = stuck.run("verify --host host.txt --state state");
+    assert!(left.code == 1 && left.stdout.contains("interrupted"), "{left}");
+}
+
+#[test]
+fn a_root_that_is_not_live_is_not_changed() {
+    let scene = Scene::new();
+    check(
+        &scene,
+        "apply vm.swappiness=10 --root / --state state",
+        expect![[r#"
+        exit code 4
+        -- stderr
+        evenkeel: failed to write to a mounted root: it is read only; write to the live machine or to a capture
+    "#]],
+    );
+    check(
+        &scene,
+        "revert --root / --state state",
+        expect![[r#"
+        exit code 4
+        -- stderr
+        evenkeel: failed to write to a mounted root: it is read only; write to the live machine or to a capture
+    "#]],
+    );
+}
+
+#[test]
+fn a_journal_that_others_could_write_is_not_trusted() {
+    use std::os::unix::fs::PermissionsExt;
+    let scene = Scene::new();
+    std::fs::create_dir(scene.path("state")).unwrap();
+    std::fs::set_permissions(scene.path("state"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    for line in ["apply vm.swappiness=10", "revert", "verify", "history"] {
+        let seen = scene.run(&format!("{line} --host host.txt --state state"));
+        assert!(seen.code == 4 && seen.stderr.contains("failed to trust the state directory state"), "{line}: {seen}");
+    }
+}

@@ -1,0 +1,101 @@
+//! docs/formats.md tells what the program does: its examples are excerpts of real answers, and no field goes unmentioned.
+
+use std::collections::BTreeSet;
+
+use evenkeel_sys::Capture;
+use serde_json::Value;
+
+use crate::support::Scene;
+
+const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats.md"));
+
+/// The words after the backticks of a block, and its text.
+fn blocks() -> impl Iterator<Item = (&'static str, &'static str)> {
+    // Every second part is inside a block.
+    PAGE.split("\n```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap())
+}
+
+#[test]
+fn examples_are_excerpts_of_real_answers() {
+    let scene = Scene::new();
+    let mut commands = BTreeSet::new();
+    for (words, text) in blocks() {
+        let Some(line) = words.strip_prefix("json evenkeel ") else { continue };
+        let example: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let (_, answer) = scene.json(line);
+        assert!(holds(&answer, &example), "{line}\n{example:#}\nis no excerpt of\n{answer:#}");
+        for field in fields(&answer).into_iter().chain(answer.as_object().unwrap().keys().cloned()) {
+            assert!(PAGE.contains(&format!("`{field}`")) || PAGE.contains(&format!("\"{field}\"")), "{line}: {field}");
+        }
+        commands.insert(line.split_whitespace().next().unwrap());
+    }
+    let all = ["apply", "audit", "capture", "explain", "history", "inspect", "revert", "verify"];
+    assert_eq!(commands, BTreeSet::from(all));
+}
+
+/// Whether `part` is `whole` with fields and elements left out.
+fn holds(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            part.iter().all(|(name, part)| whole.get(name).is_some_and(|whole| holds(whole, part)))
+        }
+        (Value::Array(whole), Value::Array(part)) => {
+            part.iter().all(|part| whole.iter().any(|whole| holds(whole, part)))
+        }
+        (whole, part) => whole == part,
+    }
+}
+
+/// The name of every field at any depth; paths of files are no names.
+fn fields(value: &Value) -> BTreeSet<String> {
+    match value {
+        Value::Object(map) => {
+            let own = map.keys().filter(|name| !name.starts_with('/')).cloned();
+            own.chain(map.values().flat_map(fields)).collect()
+        }
+        Value::Array(values) => values.iter().flat_map(fields).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+#[test]
+fn an_excerpt_is_told_from_what_is_none() {
+    let whole = serde_json::json!({"a": [{"b": 1, "c": 2}], "d": null});
+    for (part, expected) in [
+        (serde_json::json!({"a": [{"c": 2}]}), true),
+        (serde_json::json!({"a": [{"c": 3}]}), false),
+        (serde_json::json!({"e": null}), false),
+    ] {
+        assert_eq!(holds(&whole, &part), expected, "{part}");
+    }
+    assert_eq!(fields(&whole), BTreeSet::from(["a", "b", "c", "d"].map(str::to_owned)));
+}
+
+#[test]
+fn the_capture_on_the_page_is_one() {
+    let (_, text) = blocks().find(|(words, _)| *words == "text capture").unwrap();
+    let capture = Capture::parse(text).unwrap();
+    // Every kind of line is there: none is lost on the way through.
+    assert_eq!(capture.to_string().lines().count(), text.lines().count() - 1, "the comment alone is dropped");
+}
+
+#[test]
+fn the_journal_on_the_page_is_one() {
+    let scene = Scene::new();
+    assert_eq!(scene.run("apply vm.swappiness=10 --host host.txt --state state").code, 0);
+    let (_, text) = blocks().find(|(words, _)| *words == "text journal").unwrap();
+    scene.write("state/journal", text.to_owned() + "\n");
+    let (code, answer) = scene.json("history --state state");
+    assert_eq!((code, &answer["transactions"][0]["title"]), (0, &Value::from("vm.swappiness=10")), "{answer}");
+}
+
+#[test]
+fn the_exit_codes_are_those_of_the_help() {
+    let help = Scene::new().run("--help").stdout;
+    let codes: Vec<&str> = help.split("Exit codes:\n").nth(1).unwrap().lines().collect();
+    assert_eq!(codes.len(), 7);
+    for line in codes {
+        let (code, meaning) = line.trim().split_once("  ").unwrap();
+        assert!(PAGE.contains(&format!("| {code} | {meaning} |")), "{line}");
+    }
+}

@@ -1,0 +1,117 @@
+//! The machine that the tests run on. It is read, and never changed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Scene, Seen};
+
+/// A machine may change while it is looked at (a CPU goes off, memory is added): then the comparison is made again.
+const ATTEMPTS: usize = 5;
+
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_capture_tells_the_same_as_the_machine() {
+    let scene = Scene::new();
+    let is_same = || {
+        assert_eq!(scene.run("capture --output live.txt").code, 0);
+        scene.run("inspect --json").stdout == scene.run("inspect --json --host live.txt").stdout
+            && scene.run("audit").stdout == scene.run("audit --host live.txt").stdout
+    };
+    assert!((0..ATTEMPTS).any(|_| is_same()));
+    let taken = scene.read("live.txt");
+    assert!(taken.starts_with("evenkeel-capture 1\n# taken by evenkeel "), "{taken}");
+}
+
+/// Neither `PATH` nor anything else in the environment changes what is seen.
+#[test]
+fn the_environment_does_not_matter() {
+    let scene = Scene::new();
+    let with_all = || {
+        let mut command = scene.command("inspect --json");
+        Seen::from(command.envs(std::env::vars()).output().unwrap()).stdout
+    };
+    assert!((0..ATTEMPTS).any(|_| with_all() == scene.run("inspect --json").stdout));
+}
+
+/// Reading a host starts no other program: that would be slow, and would depend on what is installed.
+#[test]
+fn no_source_that_reads_a_host_can_start_a_program() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut sources = Vec::new();
+    for dir in ["sys/src", "host/src", "evenkeel/src/show"] {
+        collect(&crates.join(dir), &mut sources);
+    }
+    let commands = ["inspect", "capture", "audit", "explain"];
+    sources.extend(commands.map(|name| crates.join(format!("evenkeel/src/commands/{name}.rs"))));
+    // The door for those who do start programs: trials and their servers.
+    sources.retain(|path| !path.ends_with("sys/src/process.rs"));
+    assert!(sources.len() > 40, "{sources:?}");
+    for path in sources {
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap();
+        for word in ["process::Command", "Command::new(", "posix_spawn", "fork("] {
+            assert!(!text.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
+fn collect(dir: &Path, sources: &mut Vec<std::path::PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push(path);
+        }
+    }
+}
+
+#[test]
+fn borrowed_rights_are_refused() {
+    let Some((scene, program)) = as_root("to make a set-user-ID copy of the program") else { return };
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    for line in ["revert", "inspect --host host.txt"] {
+        let seen = as_nobody(&scene, &program, line);
+        assert!(seen.code == 4 && seen.stderr.contains("set-user-ID"), "{line}: {seen}");
+    }
+}
+
+#[test]
+fn who_may_not_write_the_journal_is_told_so() {
+    let Some((scene, program)) = as_root("to become another user") else { return };
+    let seen = as_nobody(&scene, &program, "apply vm.swappiness=10 --host host.txt --state state");
+    assert!(seen.code == 3 && seen.stderr.contains("state: permission denied (EACCES)"), "{seen}");
+    assert!(seen.stderr.contains("--state DIR"), "{seen}");
+    let homeless = as_nobody(&scene, &program, "history");
+    assert!(homeless.code == 2 && homeless.stderr.contains("name one with --state DIR"), "{homeless}");
+}
+
+fn as_nobody(scene: &Scene, program: &Path, line: &str) -> Seen {
+    let mut command = Command::new(program);
+    command.args(line.split(' ')).current_dir(scene.path("")).env_clear().uid(NOBODY).gid(NOBODY);
+    loop {
+        match command.output() {
+            // The copy is still open for writing in a child that another test has forked and that has not yet executed.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            output => return output.unwrap().into(),
+        }
+    }
+}
+
+/// A scene that other users may read, with a copy of the program in it. As another user than root: says what it skips.
+fn as_root(why: &str) -> Option<(Scene, std::path::PathBuf)> {
+    if !evenkeel_sys::process::is_root() {
+        eprintln!("skipped: it takes root {why}");
+        return None;
+    }
+    let scene = Scene::new();
+    fs::set_permissions(scene.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = scene.path("evenkeel");
+    fs::copy(env!("CARGO_BIN_EXE_evenkeel"), &program).unwrap();
+    Some((scene, program))
+}

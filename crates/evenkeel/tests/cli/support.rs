@@ -1,0 +1,86 @@
+//! Runs the real program in an empty directory with an empty environment, and tells what a caller sees of it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// The captured machine that most tests read, as `host.txt`.
+pub(crate) const HOST: &str = include_str!("host.txt");
+
+/// A directory of its own, which is the program's working directory, so that what it prints names no random path.
+pub(crate) struct Scene {
+    dir: tempfile::TempDir,
+}
+
+/// What a caller sees.
+pub(crate) struct Seen {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Scene {
+    /// With [`HOST`] in `host.txt`.
+    pub(crate) fn new() -> Scene {
+        let scene = Scene { dir: tempfile::tempdir().unwrap() };
+        scene.write("host.txt", HOST);
+        scene
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// The program, with nothing in its environment: no `PATH` by which it could start another.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        command.args(line.split_whitespace()).current_dir(self.dir.path()).env_clear().stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command line, whose words are parted by white space.
+    pub(crate) fn run(&self, line: &str) -> Seen {
+        self.command(line).output().unwrap().into()
+    }
+
+    /// Runs the command line with `--json`; the answer must be one object of format 1, with nothing beside it.
+    pub(crate) fn json(&self, line: &str) -> (i32, Value) {
+        let seen = self.run(&format!("--json {line}"));
+        let value: Value = serde_json::from_str(&seen.stdout).unwrap_or_else(|error| panic!("{line}: {error}: {seen}"));
+        assert_eq!(value["format"], 1, "{line}: {seen}");
+        (seen.code, value)
+    }
+}
+
+impl From<Output> for Seen {
+    fn from(output: Output) -> Seen {
+        Seen {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// The exit code, then both streams where they have something.
+impl std::fmt::Display for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "exit code {}", self.code)?;
+        for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            if !text.is_empty() {
+                writeln!(f, "-- {name}\n{}", text.trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}

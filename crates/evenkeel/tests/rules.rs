@@ -1,0 +1,203 @@
+//! The rules that the documents state, held by tests: arrows between crates, the address of `unsafe`, the length of files, and
+//! that what README and CONTRIBUTING say to type or to open is there.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't read the sources fails")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Files longer than this have two subjects. "About 500" leaves room for one table.
+const LINES_MAX: usize = 560;
+
+/// Which of our crates each of our crates may use.
+const ARROWS: [(&str, &[&str]); 7] = [
+    ("sys", &[]),
+    ("stats", &[]),
+    ("host", &["sys"]),
+    ("change", &["host", "sys"]),
+    ("trial", &["host", "change", "stats", "sys"]),
+    ("arena", &[]),
+    ("evenkeel", &["host", "change", "trial", "stats", "sys"]),
+];
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every file below `folder` with this extension, what was built left out.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if !path.ends_with("target") && !path.ends_with(".git") {
+                    folders.push(path);
+                }
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn arrows_between_crates_are_the_drawn_ones() {
+    let allowed: BTreeMap<&str, &[&str]> = ARROWS.into();
+    let folder = project().join("crates");
+    let mut seen = BTreeSet::new();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let manifest = read(&folder.join(&name).join("Cargo.toml"));
+        let arrows =
+            allowed.get(name.as_str()).unwrap_or_else(|| panic!("crate {name} has no row in the table of arrows"));
+        for line in manifest.lines().filter(|line| line.starts_with("evenkeel-")) {
+            let used = line.trim_start_matches("evenkeel-").split(['.', ' ', '=']).next().unwrap();
+            assert!(arrows.contains(&used), "{name} uses {used}, which no arrow allows");
+        }
+        seen.insert(name);
+    }
+    assert_eq!(seen, allowed.keys().map(|name| (*name).to_owned()).collect(), "a crate of the table is missing");
+}
+
+#[test]
+fn unsafe_code_has_one_address() {
+    for entry in std::fs::read_dir(project().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let manifest = read(&folder.join("Cargo.toml"));
+        let inherits = manifest.contains("[lints]\nworkspace = true");
+        assert_eq!(
+            inherits,
+            !folder.ends_with("sys"),
+            "{}: all but sys inherit the workspace's lints",
+            folder.display()
+        );
+    }
+    assert!(read(&project().join("Cargo.toml")).contains("unsafe_code = \"forbid\""));
+}
+
+#[test]
+fn the_host_crate_cannot_write() {
+    for path in files(&project().join("crates/host/src"), "rs") {
+        let text = read(&path);
+        for word in ["Hand", "std::fs", "std::process", "std::net"] {
+            let named =
+                text.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| line.contains(word));
+            assert!(!named, "{} names {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn reading_a_host_starts_no_child_process() {
+    for crate_name in ["sys", "host"] {
+        for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
+            // The one file about child processes: it prepares what trials start.
+            if path.ends_with("sys/src/process.rs") {
+                continue;
+            }
+            assert!(!read(&path).contains("Command::new"), "{} starts a process", path.display());
+        }
+    }
+}
+
+#[test]
+fn only_the_program_prints_and_exits() {
+    for crate_name in ["sys", "stats", "host", "change", "trial"] {
+        for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
+            if path.components().any(|part| part.as_os_str() == "tests") {
+                continue;
+            }
+            let text = read(&path);
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for word in ["println!", "eprintln!", "print!(", "process::exit"] {
+                let said =
+                    code.lines().filter(|line| !line.trim_start().starts_with("//")).any(|line| line.contains(word));
+                assert!(!said, "{} has {word}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn files_have_one_subject_each() {
+    for path in files(&project().join("crates"), "rs") {
+        let text = read(&path);
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
+        assert!(text.starts_with("//!"), "{} does not say why it exists", path.display());
+    }
+}
+
+#[test]
+fn the_readme_names_two_make_targets_that_exist() {
+    let readme = read(&project().join("README.md"));
+    let makefile = read(&project().join("Makefile"));
+    let named: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+    let targets: Vec<&str> = named.iter().filter_map(|line| line.strip_prefix("make ")?.split(' ').next()).collect();
+    assert_eq!(targets, ["demo", "test"], "{named:?}");
+    for target in targets {
+        assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "make {target}");
+    }
+}
+
+#[test]
+fn the_readmes_commands_run() {
+    let readme = read(&project().join("README.md"));
+    let block = readme.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut ran = 0;
+    for line in block.lines() {
+        let line = line
+            .replace("/tmp/", &format!("{}/", folder.path().display()))
+            .replace("target/release/evenkeel", env!("CARGO_BIN_EXE_evenkeel"));
+        let line = match line.contains("apply ") {
+            // What it would change is a fact of the machine that runs the tests; that it can be asked is not.
+            true => format!("{line} --state {}/state", folder.path().display()),
+            false => line,
+        };
+        let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        ran += 1;
+    }
+    assert!(ran >= 5, "{ran} commands");
+}
+
+#[test]
+fn files_that_the_documents_name_are_there() {
+    let mut named = 0;
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = read(&project().join(document));
+        let quoted = text.split('`').skip(1).step_by(2);
+        let linked = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for path in quoted.chain(linked).filter(|path| !path.contains([' ', '…', '<', '*'])) {
+            let is_path = path.ends_with(".md")
+                || path.ends_with(".rs")
+                || path.starts_with("crates/")
+                || path.starts_with("LICENSE");
+            if is_path
+                && !path.starts_with("tests/")
+                && path.contains(['/', '.'])
+                && !path.contains("NAME")
+                && !path.contains("CLOUD")
+            {
+                let at = [
+                    project().join(path),
+                    project().join("crates").join(path),
+                    project().join("crates/host/src").join(path),
+                ];
+                assert!(at.iter().any(|path| path.exists()), "{document} names {path}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 10, "{named} files named");
+}
