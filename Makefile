@@ -22,7 +22,7 @@ check: setup $(DENY) ## formatting, lints, documentation, licences and duplicate
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
-	$(DENY) --locked --offline check bans licenses sources
+	$(DENY) --locked check bans licenses sources
 
 build: setup ## build the program and the reference server
 	$(CARGO) build --release --locked -p evenkeel -p evenkeel-arena
