@@ -18,6 +18,8 @@ pub struct Metric {
     pub name: &'static str,
     /// What it is, in a few plain words.
     pub title: &'static str,
+    /// Its unit, such as `us`; `share` for a part of one.
+    pub unit: &'static str,
     /// Which way is better.
     pub better: Direction,
 }

@@ -1,5 +1,7 @@
 //! What a trial's record says: the verdict with its interval, what each arm cost, what was lost, and the doubts.
 
+use std::fmt;
+
 use evenkeel_stats::{Comparison, Options, Pair, Verdict, compare, median};
 use serde::Serialize;
 
@@ -28,6 +30,19 @@ pub enum Outcome {
     Undecided,
     /// The knobs were not at work: whatever was measured says nothing of them.
     NotEngaged,
+}
+
+/// As in JSON.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Outcome::Better => "better",
+            Outcome::Worse => "worse",
+            Outcome::Same => "same",
+            Outcome::Undecided => "undecided",
+            Outcome::NotEngaged => "not-engaged",
+        })
+    }
 }
 
 /// A verdict with everything that it rests on.

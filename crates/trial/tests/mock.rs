@@ -25,7 +25,8 @@ end
 ";
 /// What `evenkeel prove` takes by default. With the mock's noise (4 % a window) its interval is about 2 % to either side.
 const PAIRS: usize = 30;
-const METRIC: Metric = Metric { name: "round_trip_us_p50", title: "median round trip", better: Direction::Lower };
+const METRIC: Metric =
+    Metric { name: "round_trip_us_p50", title: "median round trip", unit: "us", better: Direction::Lower };
 
 /// A server whose round trip is 50 us, times `effect` while the guest polls, times noise: log-normal with 4 % a window, on top
 /// of a random walk of 1 % a window.

@@ -117,7 +117,7 @@ fn prove(
             progress: out.shows_progress(),
         };
         let told = experiment.measure(arena)?;
-        out.say(&format!("   {}", told.sentence));
+        out.say(&format!("   {}: {}", told.report.verdict, told.sentence));
         story.trials.push(told);
     }
     Ok(())
@@ -160,8 +160,11 @@ fn kept(before: Vec<(String, Option<String>)>, after: Vec<(String, Option<String
 
 fn tell_machine(out: &Out, story: &Story) {
     let facts = &story.facts;
-    let hypervisor =
-        facts.machine.hypervisor.known().map_or("unknown hypervisor".to_owned(), |name| format!("{name:?}"));
+    let hypervisor = facts
+        .machine
+        .hypervisor
+        .known()
+        .map_or("unknown hypervisor".to_owned(), |name| format!("{name:?}").to_lowercase());
     out.say("1. This machine");
     out.say(&format!("   {hypervisor}, kernel {}, CPUs {}", facts.kernel.release, facts.cpus.online));
     out.say(&format!("   clock source {}, idle driver {}", facts.clock.current, facts.idle.driver));

@@ -116,11 +116,13 @@ fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
 
 fn text(told: &Told, seed: u64) -> String {
     let report = &told.report;
-    let mut text = format!("{:?}: {}\n", report.verdict, told.sentence);
+    let mut text = format!("{}: {}\n", report.verdict, told.sentence);
     let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.2}"));
     for arm in &report.arms {
         let cpu = number(arm.cpu_share.map(|share| share * 100.0));
-        text += &format!("  {:?}  median {}, server's CPU {cpu} %: {}\n", arm.arm, number(arm.median), arm.values);
+        let median = number(arm.median);
+        text +=
+            &format!("  {:?}  median {median} {}, server's CPU {cpu} %: {}\n", arm.arm, report.metric.unit, arm.values);
     }
     text += &format!(
         "  {} pairs, {} dropped, seed {seed}, metric {}\n",

@@ -67,11 +67,12 @@ pub(super) fn timeline(report: &Report) -> Markup {
     let (least, most) = bounds(windows.iter().map(|window| window.value));
     let last_us = windows.iter().map(|window| window.start_us).fold(1.0, f64::max);
     let x = Axis { from: 0.0, to: last_us, pixel_from: LEFT + 6.0, pixel_to: WIDTH - RIGHT - 6.0 };
-    let y = Axis { from: least, to: most, pixel_from: 180.0, pixel_to: 14.0 };
+    let y = Axis { from: least, to: most, pixel_from: 180.0, pixel_to: 24.0 };
     let gap_most_us = report.design.rules.gap_us_max;
     let gap = Axis { from: 0.0, to: gap_most_us, pixel_from: 252.0, pixel_to: 204.0 };
     html! {
         svg viewBox={ "0 0 " (WIDTH) " 288" } role="img" aria-label="every window over time" {
+            text.tick x=(LEFT - 8.0) y="10" text-anchor="end" { (report.metric.unit) }
             @for value in labels(least, most) {
                 (line(LEFT, y.at(value), WIDTH - RIGHT, y.at(value), "grid"))
                 text.tick x=(LEFT - 8.0) y=(y.at(value) + 4.0) text-anchor="end" { (trim(value)) }
@@ -98,7 +99,7 @@ pub(super) fn timeline(report: &Report) -> Markup {
 }
 
 fn point(window: &Window, x: f64, y: f64) -> Markup {
-    let told = format!("{:?}, pair {}: {:.2}", window.arm, window.pair + 1, window.value);
+    let told = format!("{:?}, pair {}: {}", window.arm, window.pair + 1, trim(window.value));
     match window.arm {
         ArmName::A => html! { circle.a cx=(x) cy=(y) r="4" { title { (told) } } },
         ArmName::B => html! { rect.b x=(x - 3.5) y=(y - 3.5) width="7" height="7" { title { (told) } } },

@@ -1,7 +1,7 @@
 //! The report as one page that needs no network: style and drawings are inside it.
 
-use evenkeel_host::State;
-use evenkeel_trial::{ArmReport, Conditions, Outcome, Report};
+use evenkeel_host::{State, knobs};
+use evenkeel_trial::{ArmReport, Conditions, Report};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{Story, Told, as_change, chart};
@@ -40,13 +40,13 @@ fn answers(story: &Story) -> Markup {
         section {
             h2 { "In short" }
             @for told in &story.trials {
-                p.verdict.(class(told.report.verdict)) {
-                    span.badge { (word(told.report.verdict)) } " " (told.sentence)
+                p.verdict.(told.report.verdict.to_string()) {
+                    span.badge { (told.report.verdict.to_string()) } " " (told.sentence)
                 }
             }
             @if story.trials.is_empty() { p { "Nothing was measured." } }
             @for not_tried in &story.not_tried {
-                p.verdict { span.badge { "not tried" } " " code { (not_tried.knob) } ": " (not_tried.why) }
+                p.verdict { span.badge { "not tried" } " " code { (not_tried.knob) } ": " (prose(&not_tried.why)) }
             }
             p {
                 @if story.all_as_before {
@@ -66,10 +66,11 @@ fn trial(told: &Told) -> Markup {
             h2 { @if told.control { "Control: the same against itself" } @else { "Trial: " code { (told.knob) } } }
             p { (report.title) ". Measured: " (report.metric.title) " (" code { (report.metric.name) } ")." }
             table {
-                tr { th { "arm" } th { "values" } th.n { "median" } th.n { "server's CPU" } }
+                tr { th { "arm" } th { "values" } th.n { "median, " (report.metric.unit) } th.n { "server's CPU" } }
                 @for arm in &report.arms { (arm_row(arm)) }
             }
             (effect(report))
+            @for risk in risks(&told.knob) { p { "What it may cost: " (risk) "." } }
             figure {
                 (chart::pairs(report))
                 figcaption {
@@ -168,8 +169,8 @@ fn conditions(report: &Report) -> Markup {
 fn machine(story: &Story) -> Markup {
     let facts = &story.facts;
     let mut rows: Vec<(&str, String)> = vec![
-        ("hypervisor", facts.machine.hypervisor.clone().map(|name| format!("{name:?}")).to_string()),
-        ("cloud", facts.machine.cloud.clone().map(|name| format!("{name:?}")).to_string()),
+        ("hypervisor", facts.machine.hypervisor.clone().map(|name| json_name(&name)).to_string()),
+        ("cloud", facts.machine.cloud.clone().map(|name| json_name(&name)).to_string()),
         ("instance", facts.machine.instance_type.to_string()),
         ("kernel", facts.kernel.release.to_string()),
         ("processor", facts.cpus.model.to_string()),
@@ -197,15 +198,18 @@ fn advice(story: &Story) -> Markup {
                 tr { th { "state" } th { "knob" } th { "current" } th { "wanted" } th { "why" } }
                 @for advice in &story.advice {
                     tr.dim[advice.state == State::NotHere] {
-                        td { (serde_name(&advice.state)) }
+                        td.v { (json_name(&advice.state)) }
                         td { code { (advice.knob) } @if advice.place.parse::<u32>().is_ok() { " " (advice.place) } }
-                        td { (advice.current.as_deref().unwrap_or("")) }
-                        td { (advice.wanted.as_deref().unwrap_or("")) }
-                        td { (advice.reason) }
+                        td.v { (advice.current.as_deref().unwrap_or("")) }
+                        td.v { (advice.wanted.as_deref().unwrap_or("")) }
+                        td { (prose(&advice.reason)) }
                     }
                 }
             }
-            p { "Advice is a guess with sources; `evenkeel explain KNOB` names them, and `evenkeel prove KNOB=VALUE` settles it here." }
+            p {
+                "Advice is a guess with sources; " code { "evenkeel explain KNOB" } " names them, and "
+                code { "evenkeel prove KNOB=VALUE" } " settles it here."
+            }
         }
     }
 }
@@ -228,21 +232,22 @@ fn kept(story: &Story) -> Markup {
     }
 }
 
-/// The kebab-case name that JSON uses too.
-fn serde_name(state: &State) -> String {
-    serde_json::to_value(state).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+/// The risk of each knob in a list of settings.
+fn risks(settings: &str) -> Vec<&'static str> {
+    let knobs = settings.split(' ').filter_map(|setting| setting.split(['=', '@']).next());
+    knobs.filter_map(|id| knobs::find(id).ok()).map(|knob| knob.risk).collect()
 }
 
-fn word(verdict: Outcome) -> &'static str {
-    match verdict {
-        Outcome::Better => "better",
-        Outcome::Worse => "worse",
-        Outcome::Same => "same",
-        Outcome::Undecided => "undecided",
-        Outcome::NotEngaged => "not-engaged",
+/// Text with commands between backticks.
+fn prose(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
+        }
     }
 }
 
-fn class(verdict: Outcome) -> &'static str {
-    word(verdict)
+/// The kebab-case name that JSON uses too.
+fn json_name(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }

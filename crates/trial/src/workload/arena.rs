@@ -18,35 +18,23 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// How long all bots may take to join.
 const JOIN_TIME: Duration = Duration::from_secs(15);
 
-const LOWER: Direction = Direction::Lower;
 const METRICS: &[Metric] = &[
-    Metric {
-        name: "round_trip_us_p50",
-        title: "median round trip of a packet, player to server and back",
-        better: LOWER,
-    },
-    Metric { name: "tick_lateness_us_p50", title: "median lateness of the server's tick", better: LOWER },
-    Metric { name: "round_trip_us_p90", title: "90th percentile of the round trip of a packet", better: LOWER },
-    Metric { name: "round_trip_us_p99", title: "99th percentile of the round trip of a packet", better: LOWER },
-    Metric {
-        name: "tick_lateness_us_p90",
-        title: "90th percentile of the lateness of the server's tick",
-        better: LOWER,
-    },
-    Metric {
-        name: "tick_lateness_us_p99",
-        title: "99th percentile of the lateness of the server's tick",
-        better: LOWER,
-    },
-    Metric { name: "due_to_done_us_p50", title: "median time from a tick's due time until it is done", better: LOWER },
-    Metric { name: "due_to_done_us_p99", title: "99th percentile of the time from due to done", better: LOWER },
-    Metric {
-        name: "snapshot_jitter_us_p99",
-        title: "99th percentile of snapshot jitter, as players see it",
-        better: LOWER,
-    },
-    Metric { name: "cpu_share", title: "CPU time of the server, as a share of one CPU", better: LOWER },
+    us("round_trip_us_p50", "median round trip of a packet, player to server and back"),
+    us("tick_lateness_us_p50", "median lateness of the server's tick"),
+    us("round_trip_us_p90", "90th percentile of the round trip of a packet"),
+    us("round_trip_us_p99", "99th percentile of the round trip of a packet"),
+    us("tick_lateness_us_p90", "90th percentile of the lateness of the server's tick"),
+    us("tick_lateness_us_p99", "99th percentile of the lateness of the server's tick"),
+    us("due_to_done_us_p50", "median time from a tick's due time until it is done"),
+    us("due_to_done_us_p99", "99th percentile of the time from a tick's due time until it is done"),
+    us("snapshot_jitter_us_p99", "99th percentile of snapshot jitter, as players see it"),
+    Metric { name: "cpu_share", title: "CPU time of the server in one CPU's", unit: "share", better: Direction::Lower },
 ];
+
+/// A time in microseconds: the shorter the better.
+const fn us(name: &'static str, title: &'static str) -> Metric {
+    Metric { name, title, unit: "us", better: Direction::Lower }
+}
 
 /// What to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
