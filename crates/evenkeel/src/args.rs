@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, ValueEnum};
-use evenkeel_host::Goal;
+use evenkeel_host::{Goal, Server, Wish};
 
 use crate::commands::Command;
 use crate::exit;
@@ -60,6 +61,16 @@ pub(crate) struct GoalArgs {
     /// What to favour where one thing costs another
     #[arg(long, default_value_t, value_parser = goals())]
     pub(crate) goal: Goal,
+    /// What is known of the server, such as pps=3840,cpus=2,players=64
+    #[arg(long, value_name = "KEY=N,…", value_parser = Server::from_str, default_value = "", hide_default_value = true)]
+    pub(crate) server: Server,
+}
+
+impl GoalArgs {
+    /// What the advice is for.
+    pub(crate) fn wish(&self) -> Wish {
+        Wish { goal: self.goal, server: self.server }
+    }
 }
 
 fn goals() -> impl TypedValueParser<Value = Goal> {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::facts::{Container, Facts};
-use crate::goal::Goal;
+use crate::goal::Wish;
 use crate::knob::{Finding, Knob, Place, Source, TakesEffect};
 use crate::knobs;
 
@@ -53,14 +53,14 @@ pub struct Advice {
 }
 
 /// Advice on every knob, the ones worth acting on first, otherwise in the order of [`knobs::ALL`].
-pub fn advise(facts: &Facts, goal: Goal) -> Vec<Advice> {
-    let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, goal)).collect();
+pub fn advise(facts: &Facts, wish: &Wish) -> Vec<Advice> {
+    let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, wish)).collect();
     advice.sort_by_key(|advice| advice.state);
     advice
 }
 
 /// Advice on one knob, a piece for each of its places.
-pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, goal: Goal) -> Vec<Advice> {
+pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, wish: &Wish) -> Vec<Advice> {
     let advice = |finding: Finding| {
         let finding = if finding.state == State::Set { as_far_as_we_may(knob, facts, finding) } else { finding };
         Advice {
@@ -75,7 +75,7 @@ pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, goal: Goal) -> Vec<A
             sources: knob.sources,
         }
     };
-    (knob.advise)(facts, goal).into_iter().map(advice).collect()
+    (knob.advise)(facts, wish).into_iter().map(advice).collect()
 }
 
 /// What would be set, unless a container keeps us from it or another program sets it: rules of all knobs alike.
@@ -130,6 +130,7 @@ mod tests {
 
     use super::*;
     use crate::fact::Fact;
+    use crate::goal::Goal;
     use crate::testing::{base, check, with_idle};
 
     fn within(container: Container) -> impl Fn(&mut Facts) {
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_is_worth_acting_on_comes_first() {
-        let advice = advise(&base(), Goal::Latency);
+        let advice = advise(&base(), &Goal::Latency.into());
         let told: String =
             advice.iter().map(|advice| format!("{:?} {} {}\n", advice.state, advice.knob, advice.place)).collect();
         expect![[r#"

@@ -1,4 +1,4 @@
-//! `Goal`: what the user wants of the host. Advice depends on it, facts do not.
+//! `Wish`: what the user wants of the host, and what is known of the server. Advice depends on it, facts do not.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +16,60 @@ pub enum Goal {
     Throughput,
     /// Sessions a machine.
     Density,
+}
+
+/// What the user wants, with what they tell of their server; what they do not tell is not guessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Wish {
+    /// What to favour.
+    pub goal: Goal,
+    /// The server that the host is for.
+    pub server: Server,
+}
+
+/// What the user tells of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Server {
+    /// Packets a second that it receives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pps: Option<u64>,
+    /// CPUs that it needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u64>,
+    /// Players in all its sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub players: Option<u64>,
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    /// Reads `pps=3840,cpus=2,players=64`, each at most once, none needed.
+    fn from_str(text: &str) -> Result<Server, String> {
+        let mut server = Server::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (key, number) = part.split_once('=').ok_or_else(|| format!("{part:?} is not KEY=NUMBER"))?;
+            let field = match key {
+                "pps" => &mut server.pps,
+                "cpus" => &mut server.cpus,
+                "players" => &mut server.players,
+                _ => return Err(format!("unknown key {key:?}: expected pps, cpus or players")),
+            };
+            let number = number.parse::<u64>().ok().filter(|number| (1..=1_000_000_000).contains(number));
+            let number = number.ok_or_else(|| format!("{part:?}: expected a whole number from 1 to 1000000000"))?;
+            if field.replace(number).is_some() {
+                return Err(format!("{key} is given twice"));
+            }
+        }
+        Ok(server)
+    }
+}
+
+/// A server of which nothing is told.
+impl From<Goal> for Wish {
+    fn from(goal: Goal) -> Wish {
+        Wish { goal, server: Server::default() }
+    }
 }
 
 impl Goal {
@@ -42,5 +96,28 @@ impl FromStr for Goal {
             .into_iter()
             .find(|goal| goal.to_string() == name)
             .ok_or_else(|| format!("unknown goal {name:?}: expected one of {}", known()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_a_server_is_read() {
+        let server = |pps, cpus, players| Ok(Server { pps, cpus, players });
+        let table = [
+            ("", server(None, None, None)),
+            ("pps=3840", server(Some(3840), None, None)),
+            ("players=64,pps=3840,cpus=2", server(Some(3840), Some(2), Some(64))),
+            ("pps", Err("\"pps\" is not KEY=NUMBER".to_owned())),
+            ("ticks=50", Err("unknown key \"ticks\": expected pps, cpus or players".to_owned())),
+            ("cpus=0", Err("\"cpus=0\": expected a whole number from 1 to 1000000000".to_owned())),
+            ("cpus=-1", Err("\"cpus=-1\": expected a whole number from 1 to 1000000000".to_owned())),
+            ("cpus=1,cpus=2", Err("cpus is given twice".to_owned())),
+        ];
+        for (text, expected) in table {
+            assert_eq!(text.parse(), expected, "{text}");
+        }
     }
 }

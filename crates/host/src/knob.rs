@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::advice::State;
 use crate::facts::Facts;
-use crate::goal::Goal;
+use crate::goal::Wish;
 use crate::plan::Reading;
 
 /// One setting of a host.
@@ -39,7 +39,7 @@ pub struct Knob {
     /// Who says so.
     pub sources: &'static [Source],
     /// What is advised for a machine, a finding a place; never empty.
-    pub advise: fn(&Facts, Goal) -> Vec<Finding>,
+    pub advise: fn(&Facts, &Wish) -> Vec<Finding>,
 }
 
 impl std::fmt::Debug for Knob {

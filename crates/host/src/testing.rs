@@ -187,7 +187,7 @@ pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
         let mut facts = base();
         alter(&mut facts);
         writeln!(found, "{label} ({goal})").unwrap();
-        for advice in advise_on(knob, &facts, *goal) {
+        for advice in advise_on(knob, &facts, &(*goal).into()) {
             let state = serde_json::to_value(advice.state).unwrap();
             let value = |value: &Option<String>| value.as_ref().map_or("?".into(), |value| format!("{value:?}"));
             let change = match (&advice.current, &advice.wanted) {

@@ -15,7 +15,7 @@ fn hosts() -> PathBuf {
 }
 
 fn advice_for(file: &Path, goal: Goal) -> Vec<Advice> {
-    advise(&Facts::probe(&Root::captured(Capture::load(file).unwrap())), goal)
+    advise(&Facts::probe(&Root::captured(Capture::load(file).unwrap())), &goal.into())
 }
 
 /// What depends on the machine: the rest of an advice is the knob's own data, which docs/knobs.md holds.

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 /// The settings that were given, or those advised.
 fn settings(args: &Args, facts: &Facts) -> Result<Vec<Setting>, Failure> {
     let settings: Result<Vec<Setting>, SettingError> = if args.advised {
-        let advice = advise(facts, args.goal.goal).into_iter();
+        let advice = advise(facts, &args.goal.wish()).into_iter();
         advice.filter(|advice| advice.state == Advised::Set).filter_map(setting_of).collect()
     } else {
         args.settings.iter().map(|text| Setting::parse(text)).collect()

@@ -1,7 +1,7 @@
 //! `audit`: advice on every knob, ranked.
 
 use clap::ValueEnum;
-use evenkeel_host::{Advice, Facts, Goal, State, advise};
+use evenkeel_host::{Advice, Facts, Goal, Server, State, Wish, advise};
 use serde::Serialize;
 
 use crate::args::{GoalArgs, HostArgs};
@@ -37,14 +37,16 @@ enum Level {
 #[derive(Serialize)]
 struct Answer<'a> {
     goal: Goal,
+    server: Server,
     advice: &'a [Advice],
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let facts = Facts::probe(&args.host.open()?);
-    let goal = args.goal.goal;
-    let advice = advise(&facts, goal);
-    out.answer(&Answer { goal, advice: &advice }, || show::advice::page(goal, &advice))?;
+    let wish = args.goal.wish();
+    let Wish { goal, server } = wish;
+    let advice = advise(&facts, &wish);
+    out.answer(&Answer { goal, server, advice: &advice }, || show::advice::page(goal, &advice))?;
     let fails = args.fail_on.is_some_and(|level| advice.iter().any(|advice| advice.state <= level.state()));
     Ok(if fails { exit::NO } else { exit::WELL })
 }

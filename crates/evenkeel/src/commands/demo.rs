@@ -50,7 +50,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
     let facts = Facts::probe(&root);
-    let advice = advise(&facts, Goal::Latency);
+    let advice = advise(&facts, &Goal::Latency.into());
     let before = settings(&root);
     let stop = experiment::stop_flag()?;
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);

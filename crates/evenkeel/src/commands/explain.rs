@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 
 fn advice_on(knob: &Knob, args: &Args) -> Result<Vec<Advice>, Failure> {
     let facts = Facts::probe(&args.host.open()?);
-    Ok(advise(&facts, args.goal.goal).into_iter().filter(|advice| advice.knob == knob.id).collect())
+    Ok(advise(&facts, &args.goal.wish()).into_iter().filter(|advice| advice.knob == knob.id).collect())
 }
 
 /// Tells the shell which knobs there are, and takes any text: the refusal of an unknown one is ours, so that it names the

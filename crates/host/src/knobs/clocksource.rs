@@ -2,7 +2,7 @@
 
 use crate::advice::State;
 use crate::facts::{Facts, Hypervisor};
-use crate::goal::Goal;
+use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
@@ -68,7 +68,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: Goal) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
     one(decide(facts))
 }
 
@@ -131,6 +131,7 @@ mod tests {
     use super::*;
     use crate::fact::Fact;
     use crate::facts::TscFlags;
+    use crate::goal::Goal;
     use crate::testing::check;
 
     fn clock(current: &'static str, available: &'static str, invariant: Option<bool>) -> impl Fn(&mut Facts) {

@@ -2,7 +2,7 @@
 
 use crate::fact::Fact;
 use crate::facts::Facts;
-use crate::goal::Goal;
+use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::cmdline_intel_idle_max_cstate::deepest;
@@ -46,8 +46,8 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, goal: Goal) -> Vec<Finding> {
-    one(decide(facts, goal))
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
 }
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {

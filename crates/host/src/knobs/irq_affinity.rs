@@ -3,7 +3,7 @@
 use evenkeel_sys::CpuSet;
 
 use crate::facts::{Facts, Irq, Nic};
-use crate::goal::Goal;
+use crate::goal::Wish;
 use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 
 pub(super) const KNOB: Knob = Knob {
@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: Goal) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
     if facts.network.nics.known().is_none() {
         return vec![Finding::unknown(KNOB.id, "which network interfaces there are", &facts.network.nics)];
     }
@@ -164,6 +164,7 @@ mod tests {
 
     use super::*;
     use crate::fact::Fact;
+    use crate::goal::Goal;
     use crate::testing::{check, nic, nics, set, two_nodes, with_cpus};
 
     fn unpinned(facts: &mut Facts) {

@@ -214,7 +214,7 @@ mod tests {
     /// What every piece of advice must hold to, whatever the machine.
     fn assert_sound(facts: &Facts) {
         for (knob, goal) in ALL.iter().copied().flat_map(|knob| Goal::ALL.map(|goal| (knob, goal))) {
-            let advice = advise_on(knob, facts, goal);
+            let advice = advise_on(knob, facts, &goal.into());
             assert!(!advice.is_empty(), "{} has no advice", knob.id);
             for advice in advice {
                 let told = format!("{} {}: {}", knob.id, advice.place, advice.reason);

@@ -1,7 +1,7 @@
 //! How long `poll`, `select` and `epoll_wait` poll the network device before they sleep.
 
 use crate::facts::{CpuLimit, Facts};
-use crate::goal::Goal;
+use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
@@ -53,8 +53,8 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, goal: Goal) -> Vec<Finding> {
-    one(decide(facts, goal))
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
 }
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {

@@ -2,7 +2,7 @@
 
 use crate::fact::Fact;
 use crate::facts::Facts;
-use crate::goal::Goal;
+use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: Goal) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
     one(decide(facts))
 }
 
@@ -97,6 +97,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
+    use crate::goal::Goal;
     use crate::testing::{check, nic, nics, set, with_sysctl};
 
     fn with_rps(facts: &mut Facts) {

@@ -1,7 +1,7 @@
 //! The most receive buffer that a socket may ask for.
 
 use crate::facts::Facts;
-use crate::goal::Goal;
+use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
@@ -59,7 +59,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: Goal) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
     one(decide(facts))
 }
 
@@ -81,6 +81,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
+    use crate::goal::Goal;
     use crate::testing::{check, with_sysctl};
 
     #[test]

@@ -4,7 +4,7 @@ use evenkeel_sys::CpuSet;
 
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, Nic, Queue};
-use crate::goal::Goal;
+use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, own};
@@ -52,13 +52,13 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, goal: Goal) -> Vec<Finding> {
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
     if facts.network.nics.known().is_none() {
         return vec![Finding::unknown(KNOB.id, "which network interfaces there are", &facts.network.nics)];
     }
     let queues = facts.network.hardware().flat_map(|nic| nic.rx_queues.iter().map(move |queue| (nic, queue)));
     let findings: Vec<Finding> =
-        queues.map(|(nic, queue)| decide(facts, goal, nic, queue).unwrap_or_else(|finding| finding)).collect();
+        queues.map(|(nic, queue)| decide(facts, wish.goal, nic, queue).unwrap_or_else(|finding| finding)).collect();
     if findings.is_empty() {
         return vec![Finding::not_here(KNOB.id, "no interface with hardware behind it has a receive queue")];
     }

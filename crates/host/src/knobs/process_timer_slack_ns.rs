@@ -1,7 +1,7 @@
 //! How late the kernel may end a sleep of the server, to end several together.
 
 use crate::facts::Facts;
-use crate::goal::Goal;
+use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 /// The place of everything that belongs to the server's own process.
@@ -39,16 +39,17 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(_: &Facts, goal: Goal) -> Vec<Finding> {
-    vec![match goal {
+fn advise(_: &Facts, wish: &Wish) -> Vec<Finding> {
+    vec![match wish.goal {
         Goal::Latency => {
             let reason = "unless the server is started otherwise its sleeps end up to 50000 ns late; real-time threads and \
                           timerfd have no slack";
             Finding::set(PLACE, 1, reason)
         }
-        Goal::Throughput | Goal::Density => {
-            Finding::keep(PLACE, format!("timers that end together cost fewer wake-ups, as the goal {goal} wants"))
-        }
+        Goal::Throughput | Goal::Density => Finding::keep(
+            PLACE,
+            format!("timers that end together cost fewer wake-ups, as the goal {} wants", wish.goal),
+        ),
     }]
 }
 

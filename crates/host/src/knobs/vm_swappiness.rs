@@ -1,7 +1,7 @@
 //! How eagerly the kernel swaps anonymous memory out.
 
 use crate::facts::Facts;
-use crate::goal::Goal;
+use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
@@ -43,8 +43,8 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, goal: Goal) -> Vec<Finding> {
-    one(decide(facts, goal))
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
 }
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
