@@ -121,6 +121,7 @@ fn unwritten(logged: &Logged, index: usize, step: &Step) -> Outcome {
         Action::Hold { path } => Outcome::NotApplicable {
             instead: format!("it lasts while a process holds {path} open, as `evenkeel prove {setting}` does"),
         },
+        Action::ByHand { todo } => Outcome::NotApplicable { instead: todo.clone() },
         Action::Process => Outcome::NotApplicable {
             instead: format!(
                 "the server sets it when it starts (prctl, or TimerSlackNSec= of its systemd unit); `evenkeel prove {setting}` tries it"

@@ -87,7 +87,7 @@ fn key(step: &Step) -> Option<(&str, &str)> {
     match &step.action {
         Action::Write { path, .. } => Some(("", path)),
         Action::KernelArgument { .. } => Some((&step.knob, &step.place)),
-        Action::Hold { .. } | Action::Process => None,
+        Action::Hold { .. } | Action::Process | Action::ByHand { .. } => None,
     }
 }
 

@@ -101,14 +101,14 @@ fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
         Container::Kubernetes => "Kubernetes container".to_owned(),
     };
     match place {
-        Place::File { .. } | Place::EachReceiveQueue | Place::EachNetworkIrq => {
+        Place::File { .. } | Place::FileSince { .. } | Place::Each { .. } | Place::EachNetworkIrq => {
             Some(format!("in a {container} /proc/sys and /sys are read only: set it on the machine that runs it"))
         }
         Place::KernelArgument { .. } => {
             Some(format!("a {container} has no kernel of its own: set it on the machine that runs it"))
         }
         Place::Held { path } => Some(format!("a {container} has no {path} unless it is passed in")),
-        Place::Process => None,
+        Place::Process | Place::ByHand { .. } => None,
     }
 }
 

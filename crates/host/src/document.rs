@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::knob::{Area, Knob, Place, TakesEffect};
+use crate::knob::{Area, Knob, TakesEffect};
 use crate::knobs;
 
 const HEAD: &str = "\
@@ -40,7 +40,7 @@ fn write_index(page: &mut String) -> fmt::Result {
 
 fn write_knob(page: &mut String, knob: &Knob) -> fmt::Result {
     writeln!(page, "\n## {}\n\nSets {}.\n\n{}\n", knob.id, knob.title, knob.mechanism)?;
-    writeln!(page, "- Where: {}", place(knob.place))?;
+    writeln!(page, "- Where: {}", knob.place)?;
     writeln!(page, "- Takes: {}", knob.values)?;
     writeln!(page, "- Default: {}", knob.default)?;
     writeln!(page, "- Takes effect: {}", takes_effect(knob.takes_effect))?;
@@ -73,18 +73,5 @@ fn takes_effect(when: TakesEffect) -> &'static str {
         TakesEffect::NewSockets => "for sockets created afterwards",
         TakesEffect::ProcessStart => "when the server's process starts",
         TakesEffect::Reboot => "after a reboot",
-    }
-}
-
-fn place(place: Place) -> String {
-    match place {
-        Place::File { path, .. } => format!("`{path}`"),
-        Place::EachReceiveQueue => "`/sys/class/net/NIC/queues/rx-N/rps_cpus`, for each receive queue".to_owned(),
-        Place::EachNetworkIrq => {
-            "`/proc/irq/N/smp_affinity_list`, for each interrupt of a network interface".to_owned()
-        }
-        Place::KernelArgument { name } => format!("`{name}=` on the kernel's command line"),
-        Place::Process => "the server's own process, when it starts".to_owned(),
-        Place::Held { path } => format!("`{path}`, for as long as a process holds it open"),
     }
 }

@@ -1,6 +1,8 @@
 //! `Knob`: one setting of a host as const data and one pure function, `advise`. Everything else about it (range check,
 //! plan, apply, verify, revert, `explain`, documentation, completion) derives from that data.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::advice::State;
@@ -42,8 +44,8 @@ pub struct Knob {
     pub advise: fn(&Facts, &Wish) -> Vec<Finding>,
 }
 
-impl std::fmt::Debug for Knob {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Knob({})", self.id)
     }
 }
@@ -70,8 +72,22 @@ pub enum Place {
         /// How its text is read.
         reading: Reading,
     },
-    /// `rps_cpus` of each receive queue; the place is `eth0/rx-0`.
-    EachReceiveQueue,
+    /// A file that moved or went as kernels changed.
+    FileSince {
+        /// The kernels from which on each place holds, the oldest first; no path where it is gone.
+        files: &'static [Since],
+        /// How its text is read.
+        reading: Reading,
+    },
+    /// A file of each device of a kind; the place names the device.
+    Each {
+        /// The kind.
+        device: Device,
+        /// The file's name in the device's folder.
+        file: &'static str,
+        /// How its text is read.
+        reading: Reading,
+    },
     /// The affinity of each interrupt of a network interface; the place is the interrupt's number.
     EachNetworkIrq,
     /// An argument of the kernel's command line, without its `=`.
@@ -86,6 +102,66 @@ pub enum Place {
         /// The device.
         path: &'static str,
     },
+    /// Something outside the reach of this program: the cloud's own settings, a service, a tool of the driver.
+    ByHand {
+        /// What to do, with `{}` where the value goes.
+        how: &'static str,
+    },
+}
+
+/// From which kernel on a knob's file has a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since {
+    /// Major and minor number of the first kernel.
+    pub kernel: (u32, u32),
+    /// The file; none from this kernel on if it was removed.
+    pub path: Option<&'static str>,
+}
+
+/// A kind of device that has several of its kind in one machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// A receive queue of an interface with hardware behind it: `eth0/rx-0`.
+    ReceiveQueue,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File { path, .. } => f.write_str(path),
+            Place::FileSince { files, .. } => {
+                for (at, Since { kernel: (major, minor), path }) in files.iter().enumerate() {
+                    let comma = if at == 0 { "" } else { ", " };
+                    write!(f, "{comma}{} since Linux {major}.{minor}", path.unwrap_or("gone"))?;
+                }
+                Ok(())
+            }
+            Place::Each { device: Device::ReceiveQueue, file, .. } => {
+                write!(
+                    f,
+                    "/sys/class/net/INTERFACE/queues/rx-N/{file}, for each receive queue; a place is INTERFACE/rx-N"
+                )
+            }
+            Place::EachNetworkIrq => {
+                f.write_str("/proc/irq/N/smp_affinity_list, for each interrupt of a network interface; a place is N")
+            }
+            Place::KernelArgument { name } => write!(f, "the argument {name}= of the kernel's command line"),
+            Place::Process => f.write_str("the server's own process, when it starts"),
+            Place::Held { path } => write!(f, "{path}, for as long as a process holds it open"),
+            Place::ByHand { how } => write!(f, "by hand: {}", how.replace("{}", "VALUE")),
+        }
+    }
+}
+
+impl Place {
+    /// Every file outside the devices that the place may be, whichever the kernel.
+    pub fn files(&self) -> Vec<&'static str> {
+        match self {
+            Place::File { path, .. } => vec![path],
+            Place::FileSince { files, .. } => files.iter().filter_map(|since| since.path).collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Which values a knob takes.

@@ -6,7 +6,7 @@ use evenkeel_sys::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
-use crate::knob::{Knob, Place};
+use crate::knob::{Device, Knob, Place, Since};
 use crate::probe::chosen_word;
 use crate::setting::Setting;
 
@@ -60,6 +60,11 @@ pub enum Action {
     },
     /// Set a property of the server's process when it starts.
     Process,
+    /// Something that this program can't do.
+    ByHand {
+        /// What to do.
+        todo: String,
+    },
 }
 
 /// How the text of a file tells its value.
@@ -153,9 +158,14 @@ fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
         |path: String, reading, in_force| Action::Write { path, reading, in_force, side_effects: side_effects(knob) };
     match knob.place {
         Place::File { path, reading } => vec![step(path.to_owned(), write(path.to_owned(), reading, None))],
-        Place::EachReceiveQueue => {
-            receive_queues(facts).map(|(place, path)| step(place, write(path, Reading::CpuMask, None))).collect()
-        }
+        Place::FileSince { files, reading } => file_in(facts, files)
+            .map(|path| step(path.to_owned(), write(path.to_owned(), reading, None)))
+            .into_iter()
+            .collect(),
+        Place::Each { device, file, reading } => devices(facts, device)
+            .into_iter()
+            .map(|(place, folder)| step(place, write(format!("{folder}/{file}"), reading, None)))
+            .collect(),
         Place::EachNetworkIrq => network_irqs(facts)
             .map(|irq| {
                 let path = irq_file(irq);
@@ -169,6 +179,9 @@ fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
         }
         Place::Held { path } => vec![step(path.to_owned(), Action::Hold { path: path.to_owned() })],
         Place::Process => vec![step("server".to_owned(), Action::Process)],
+        Place::ByHand { how } => {
+            vec![step(knob.id.to_owned(), Action::ByHand { todo: how.replace("{}", &setting.value) })]
+        }
     }
 }
 
@@ -176,9 +189,12 @@ fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
 pub fn files_of(knob: &Knob, facts: &Facts) -> Vec<String> {
     let mut files: Vec<String> = match knob.place {
         Place::File { path, .. } => vec![path.to_owned()],
-        Place::EachReceiveQueue => receive_queues(facts).map(|(_, path)| path).collect(),
+        Place::FileSince { files, .. } => file_in(facts, files).map(str::to_owned).into_iter().collect(),
+        Place::Each { device, file, .. } => {
+            devices(facts, device).into_iter().map(|(_, folder)| format!("{folder}/{file}")).collect()
+        }
         Place::EachNetworkIrq => network_irqs(facts).map(irq_file).collect(),
-        Place::KernelArgument { .. } | Place::Held { .. } | Place::Process => Vec::new(),
+        Place::KernelArgument { .. } | Place::Held { .. } | Place::Process | Place::ByHand { .. } => Vec::new(),
     };
     files.extend(side_effects(knob));
     files
@@ -193,15 +209,24 @@ fn side_effects(knob: &Knob) -> Vec<String> {
     knob.side_effects.iter().map(|path| (*path).to_owned()).collect()
 }
 
-/// Place and file of each receive queue of an interface that has hardware behind it.
-pub(crate) fn receive_queues(facts: &Facts) -> impl Iterator<Item = (String, String)> + '_ {
-    facts.network.hardware().flat_map(|nic| {
-        nic.rx_queues.iter().map(|queue| {
-            let place = format!("{}/rx-{}", nic.name, queue.index);
-            let path = format!("/sys/class/net/{}/queues/rx-{}/rps_cpus", nic.name, queue.index);
-            (place, path)
-        })
-    })
+/// Name and folder of each device of a kind.
+pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
+    match device {
+        Device::ReceiveQueue => {
+            let queues =
+                facts.network.hardware().flat_map(|nic| nic.rx_queues.iter().map(|queue| (&nic.name, queue.index)));
+            queues
+                .map(|(nic, index)| (format!("{nic}/rx-{index}"), format!("/sys/class/net/{nic}/queues/rx-{index}")))
+                .collect()
+        }
+    }
+}
+
+/// The file that the kernel at hand has; none if it has none any more or not yet, or if its version is not known.
+pub(crate) fn file_in(facts: &Facts, files: &[Since]) -> Option<&'static str> {
+    let version = facts.kernel.version.known()?;
+    let has = |since: &&Since| since.kernel <= (version.major, version.minor);
+    files.iter().rev().find(has)?.path
 }
 
 /// The interrupts of the interfaces that have hardware behind them.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use evenkeel_host::{Facts, Place, knobs};
+use evenkeel_host::{Facts, knobs};
 use evenkeel_sys::{Capture, Errno, Root, Why};
 use expect_test::expect_file;
 
@@ -50,10 +50,10 @@ fn captured_hosts_answer_every_look() {
             writeln!(unanswered, "{name}: {}", line.trim()).unwrap();
         }
         for knob in knobs::ALL {
-            if let Place::File { path, .. } = knob.place
-                && root.text(path).is_err_and(|refusal| refusal.why == Why::NotCaptured)
-            {
-                writeln!(unanswered, "{name}: {path} of {} is not in the capture", knob.id).unwrap();
+            for path in knob.place.files() {
+                if root.text(path).is_err_and(|refusal| refusal.why == Why::NotCaptured) {
+                    writeln!(unanswered, "{name}: {path} of {} is not in the capture", knob.id).unwrap();
+                }
             }
         }
     }

@@ -43,15 +43,13 @@ fn ids_and_places_are_well_formed() {
         let plain =
             |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         assert!(parts.iter().all(plain), "{:?}", knob.id);
-        let own = match knob.place {
-            Place::File { path, .. } => Some(path),
-            _ => None,
-        };
-        for path in own.iter().chain(knob.side_effects) {
+        for path in knob.place.files().iter().chain(knob.side_effects) {
             assert!(path.starts_with("/proc/sys/") || path.starts_with("/sys/"), "{}: {path}", knob.id);
             assert!(!path.contains("..") && !path.ends_with('/'), "{}: {path}", knob.id);
         }
-        if let Some(name) = own.and_then(|path| path.strip_prefix("/proc/sys/")) {
+        if let Place::File { path, .. } = knob.place
+            && let Some(name) = path.strip_prefix("/proc/sys/")
+        {
             assert_eq!(knob.id, name.replace('/', "."), "a sysctl goes by its own name");
         }
     }

@@ -79,6 +79,11 @@ impl<'a> Switch<'a> {
                 self.hold_us = Some(us);
             }
             Action::Process => self.process.push((step.knob.clone(), step.wanted.clone())),
+            Action::ByHand { todo } => {
+                return Err(cannot(&format!(
+                    "it is not set by this program, so it can't be switched between windows: {todo}"
+                )));
+            }
             Action::KernelArgument { .. } => {
                 return Err(cannot(
                     "a kernel argument takes effect after a reboot; it can't be switched between windows",

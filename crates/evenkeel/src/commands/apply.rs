@@ -113,6 +113,7 @@ fn refuse_what_no_write_does(plan: &Plan) -> Result<(), Failure> {
     for step in &plan.steps {
         let cause = match &step.action {
             Action::Hold { path } => format!("it lasts only while a process holds {path} open"),
+            Action::ByHand { todo } => format!("it is done by hand: {todo}"),
             Action::Process => "the server itself sets it when it starts".to_owned(),
             Action::Write { .. } | Action::KernelArgument { .. } => continue,
         };

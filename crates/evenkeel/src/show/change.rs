@@ -55,6 +55,7 @@ pub(crate) fn plan(plan: &Plan) -> String {
             Action::Write { path, reading, .. } => format!("write {:?} to {path}", reading.text(&step.wanted)),
             Action::KernelArgument { argument } => format!("add {argument} to the kernel's command line, by hand"),
             Action::Hold { path } => format!("hold {path} open: only `evenkeel prove` does, for as long as it runs"),
+            Action::ByHand { todo } => format!("by hand: {todo}"),
             Action::Process => "start the server so: only `evenkeel prove` does".to_owned(),
         };
         page.paragraph(Indent::all(2), PLAIN, &how);

@@ -1,6 +1,6 @@
 //! The pages of `explain`: the list of knobs, and everything known of one.
 
-use evenkeel_host::{Advice, Area, Knob, Place, Source, TakesEffect};
+use evenkeel_host::{Advice, Area, Knob, Source, TakesEffect};
 use serde::Serialize;
 
 use crate::show::advice::{finding, groups};
@@ -44,7 +44,7 @@ impl KnobView {
             id: knob.id,
             title: knob.title,
             area: knob.area,
-            place: place(knob.place),
+            place: knob.place.to_string(),
             takes: knob.values.to_string(),
             default: knob.default,
             takes_effect: knob.takes_effect,
@@ -105,22 +105,6 @@ pub(crate) fn page(knob: &KnobView, advice: &[Advice]) -> String {
         page.paragraph(Indent::all(2), DIM, "there is no place for it");
     }
     page.finish()
-}
-
-fn place(place: Place) -> String {
-    match place {
-        Place::File { path, .. } => path.to_owned(),
-        Place::EachReceiveQueue => {
-            "/sys/class/net/INTERFACE/queues/rx-N/rps_cpus, for each receive queue; a place is INTERFACE/rx-N"
-                .to_owned()
-        }
-        Place::EachNetworkIrq => {
-            "/proc/irq/N/smp_affinity_list, for each interrupt of a network interface; a place is N".to_owned()
-        }
-        Place::KernelArgument { name } => format!("the argument {name}= of the kernel's command line"),
-        Place::Process => "the server's own process".to_owned(),
-        Place::Held { path } => format!("{path}, for as long as a process holds it open"),
-    }
 }
 
 fn takes_effect(when: TakesEffect) -> &'static str {

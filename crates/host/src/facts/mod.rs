@@ -90,14 +90,12 @@ impl Facts {
     }
 }
 
-/// Reads every file under /proc/sys that a knob names, and no other.
+/// Reads every file under /proc/sys, and of those that moved to debugfs, that a knob names, and no other.
 fn sysctls(probe: Probe<'_>) -> BTreeMap<&'static str, Fact<String>> {
     let paths = crate::knobs::ALL.iter().flat_map(|knob| {
-        let own = match knob.place {
-            crate::knob::Place::File { path, .. } => Some(path),
-            _ => None,
-        };
+        let own = knob.place.files();
         own.into_iter().chain(knob.side_effects.iter().copied())
     });
-    paths.filter(|path| path.starts_with("/proc/sys/")).map(|path| (path, probe.text(path))).collect()
+    let is_one = |path: &&str| path.starts_with("/proc/sys/") || path.starts_with("/sys/kernel/debug/");
+    paths.filter(is_one).map(|path| (path, probe.text(path))).collect()
 }

@@ -5,7 +5,8 @@ use evenkeel_sys::CpuSet;
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, Nic, Queue};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
 
 use super::{cpus, own};
 
@@ -13,7 +14,7 @@ pub(super) const KNOB: Knob = Knob {
     id: "net.rps_cpus",
     title: "CPUs that a receive queue's packets are steered to",
     area: Area::Network,
-    place: Place::EachReceiveQueue,
+    place: Place::Each { device: Device::ReceiveQueue, file: "rps_cpus", reading: Reading::CpuMask },
     values: Values::Cpus { may_be_empty: true },
     default: "empty (off)",
     takes_effect: TakesEffect::AtOnce,
