@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use evenkeel_host::{Facts, files_of, knobs};
@@ -19,7 +20,11 @@ const ORDINARY_USER: u32 = 65534;
 /// How long something may take that takes a moment: this machine pauses at times.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// There is one host: a test that switches its settings must not run beside one that looks whether they stay.
+static HOST: Mutex<()> = Mutex::new(());
+
 struct Scene {
+    _host: MutexGuard<'static, ()>,
     folder: tempfile::TempDir,
     before: BTreeMap<String, Option<String>>,
 }
@@ -28,9 +33,10 @@ impl Scene {
     /// A folder that any user may write to, and what every setting reads before.
     fn new() -> Scene {
         use std::os::unix::fs::PermissionsExt;
+        let host = HOST.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        Scene { folder, before: settings() }
+        Scene { _host: host, folder, before: settings() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
