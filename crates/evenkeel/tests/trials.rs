@@ -5,10 +5,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use evenkeel_host::{Facts, files_of, knobs};
@@ -20,11 +20,10 @@ const ORDINARY_USER: u32 = 65534;
 /// How long something may take that takes a moment: this machine pauses at times.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// There is one host: a test that switches its settings must not run beside one that looks whether they stay.
-static HOST: Mutex<()> = Mutex::new(());
-
 struct Scene {
-    _host: MutexGuard<'static, ()>,
+    /// There is one host: a test that switches its settings must not run beside one that looks whether they stay, be it of
+    /// another checkout.
+    _host: File,
     folder: tempfile::TempDir,
     before: BTreeMap<String, Option<String>>,
 }
@@ -33,7 +32,8 @@ impl Scene {
     /// A folder that any user may write to, and what every setting reads before.
     fn new() -> Scene {
         use std::os::unix::fs::PermissionsExt;
-        let host = HOST.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
+        host.lock().unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         Scene { _host: host, folder, before: settings() }
@@ -71,6 +71,29 @@ impl Scene {
 
     fn assert_all_as_before(&self) {
         assert_eq!(settings(), self.before, "every setting reads as before");
+    }
+}
+
+impl Drop for Scene {
+    /// A test that fails half-way leaves the host as it was all the same.
+    fn drop(&mut self) {
+        let now = settings();
+        for (path, before) in self.before.iter().filter(|(path, before)| now.get(*path) != Some(before)) {
+            let value = before.as_deref().unwrap_or_default().trim();
+            let written = Root::live().hand().unwrap().write(path, value);
+            eprintln!("{path} was not put back; it is now: {written:?}");
+        }
+    }
+}
+
+/// A trial that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail where it has ended already, which is what is wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -151,12 +174,13 @@ fn what_can_not_be_proved_is_refused_with_its_reason() {
 }
 
 /// Starts a long trial that switches `vm.swappiness`, and waits until its journal tells that it has begun.
-fn long_trial(scene: &Scene) -> Child {
+fn long_trial(scene: &Scene) -> Running {
     let state = scene.path("state");
     let line = format!("prove vm.swappiness=31 --pairs 500 --window-ms 100 --state {}", state.display());
-    let trial = scene.command(&line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let trial = Running(scene.command(&line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begun = Instant::now();
-    let changed = || std::fs::read_to_string("/proc/sys/vm/swappiness").is_ok_and(|text| text == "31\n");
+    let is_31 = || std::fs::read_to_string("/proc/sys/vm/swappiness").is_ok_and(|text| text == "31\n");
+    let changed = || state.join("journal").exists() && is_31();
     while !changed() {
         assert!(begun.elapsed() < PATIENCE, "the trial does not begin");
         std::thread::sleep(Duration::from_millis(1));
@@ -179,10 +203,10 @@ fn a_killed_trial_is_put_back_by_revert_and_leaves_no_server() {
     }
     let scene = Scene::new();
     let mut trial = long_trial(&scene);
-    let servers = children(trial.id());
+    let servers = children(trial.0.id());
     assert_eq!(servers.len(), 2, "the server and its bots");
-    trial.kill().unwrap();
-    trial.wait().unwrap();
+    trial.0.kill().unwrap();
+    trial.0.wait().unwrap();
     let begun = Instant::now();
     // A process that was killed and that nobody has waited for yet reads as state Z; init waits for it in its own time.
     let runs = |pid: &String| {
@@ -209,8 +233,8 @@ fn a_stopped_trial_reports_what_it_has_and_puts_everything_back() {
     }
     let scene = Scene::new();
     let mut trial = long_trial(&scene);
-    process::ask_to_end(trial.id());
-    let status = trial.wait().unwrap();
+    process::ask_to_end(trial.0.id());
+    let status = trial.0.wait().unwrap();
     assert_eq!(status.code(), Some(0), "stopped, which is no failure: {status}");
     scene.assert_all_as_before();
 }
