@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa, Owners};
+use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa};
 use evenkeel_host::{Fact, Facts};
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::show::page::{DIM, PLAIN, Page, bytes, unknown};
 
 mod network;
+mod owners;
 
 pub(crate) fn page(facts: &Facts) -> String {
     let mut page = Page::default();
@@ -26,7 +27,7 @@ pub(crate) fn page(facts: &Facts) -> String {
     memory(&mut page, &facts.memory);
     network::section(&mut page, &facts.network);
     limits(&mut page, &facts.limits);
-    owners(&mut page, &facts.owners);
+    owners::section(&mut page, facts);
     sysctls(&mut page, facts);
     page.finish()
 }
@@ -47,6 +48,8 @@ fn machine(page: &mut Page, machine: &Machine) {
 
 fn kernel(page: &mut Page, facts: &Facts) {
     page.heading("Kernel");
+    page.fact_as("boot loader", &facts.boot.loader, |loader| owners::loader(*loader).to_owned());
+    page.fact_as("first program", &facts.boot.init, word);
     page.fact("release", &facts.kernel.release);
     page.fact("architecture", &facts.kernel.architecture);
     page.fact_as("lockdown", &facts.kernel.lockdown, word);
@@ -200,12 +203,6 @@ fn limits(page: &mut Page, limits: &Limits) {
         CpuLimit::Quota { quota_us, period_us } => format!("{quota_us} us in each {period_us} us"),
     });
     page.fact_as("CPUs", &limits.cpus_allowed, list_or_none);
-}
-
-fn owners(page: &mut Page, owners: &Owners) {
-    page.heading("Others that change settings");
-    page.fact_as("irqbalance", &owners.irqbalance, |runs| if *runs { "runs" } else { "does not run" }.to_owned());
-    page.fact("TuneD profile", &owners.tuned_profile);
 }
 
 fn sysctls(page: &mut Page, facts: &Facts) {
