@@ -11,9 +11,9 @@ use crate::probe::{Probe, and_then, field, is_absence, or_else};
 pub struct Machine {
     /// By the processor's hypervisor leaf, else by /sys/hypervisor, else by DMI.
     pub hypervisor: Fact<Hypervisor>,
-    /// By DMI; instance metadata is not asked.
+    /// By DMI.
     pub cloud: Fact<Cloud>,
-    /// As the cloud names it, such as `c5n.xlarge`.
+    /// As the cloud names it, such as `c5n.xlarge`: by DMI, else by instance metadata where that may be asked.
     pub instance_type: Fact<String>,
     /// DMI `sys_vendor`.
     pub vendor: Fact<String>,
@@ -89,7 +89,7 @@ impl Machine {
         let cloud = dmi.cloud();
         Machine {
             hypervisor: probe_hypervisor(probe, &dmi),
-            instance_type: dmi.instance_type(&cloud),
+            instance_type: dmi.instance_type(probe, &cloud),
             cloud,
             container: probe_container(probe),
             distribution: or_else(probe_distribution(probe, "/etc/os-release"), || {
@@ -107,6 +107,17 @@ struct Dmi {
     product: Fact<String>,
     bios_version: Fact<String>,
     chassis_tag: Fact<String>,
+}
+
+/// What instance metadata says. A root that may not ask, and a capture of one, have no such path.
+fn by_metadata(probe: Probe<'_>, path: &str, whose: &str) -> Fact<String> {
+    let asked = probe.text(&format!("@metadata/{path}"));
+    match asked {
+        Fact::Absent { .. } => {
+            Fact::absent(format!("{whose} tells it only by instance metadata, which --metadata asks"))
+        }
+        answered => answered,
+    }
 }
 
 /// Azure's number for itself on every chassis.
@@ -141,19 +152,18 @@ impl Dmi {
         })
     }
 
-    fn instance_type(&self, cloud: &Fact<Cloud>) -> Fact<String> {
-        let metadata =
-            |whose: &str| Fact::absent(format!("{whose} tells it only by instance metadata, which is not asked"));
+    fn instance_type(&self, probe: Probe<'_>, cloud: &Fact<Cloud>) -> Fact<String> {
+        let untold = |whose: &str| Fact::absent(format!("{whose} tells it only by instance metadata"));
         match (cloud, &self.product) {
             // Nitro's product is the instance type, such as c5n.xlarge; Xen's is "HVM domU".
             (Fact::Known(Cloud::Aws), Fact::Known(product)) if product.contains('.') => Fact::Known(product.clone()),
-            (Fact::Known(Cloud::Aws), Fact::Known(_)) => metadata("Amazon's Xen"),
+            (Fact::Known(Cloud::Aws), Fact::Known(_)) => by_metadata(probe, "ec2/instance-type", "Amazon's Xen"),
             (Fact::Known(Cloud::Aws), unknown) => unknown.clone(),
-            (Fact::Known(Cloud::Azure), _) => metadata("Azure"),
-            (Fact::Known(Cloud::Gcp), _) => metadata("Google Cloud"),
-            (Fact::Known(Cloud::Oracle), _) => metadata("Oracle Cloud"),
-            (Fact::Known(Cloud::Hetzner), _) => metadata("Hetzner"),
-            (Fact::Known(Cloud::DigitalOcean), _) => metadata("DigitalOcean"),
+            (Fact::Known(Cloud::Azure), _) => by_metadata(probe, "azure/vm-size", "Azure"),
+            (Fact::Known(Cloud::Gcp), _) => by_metadata(probe, "gce/machine-type", "Google Cloud"),
+            (Fact::Known(Cloud::Oracle), _) => untold("Oracle Cloud"),
+            (Fact::Known(Cloud::Hetzner), _) => untold("Hetzner"),
+            (Fact::Known(Cloud::DigitalOcean), _) => untold("DigitalOcean"),
             (Fact::Known(Cloud::None), _) => Fact::absent("no cloud that we know by its DMI strings"),
             (unknown, _) => and_then(unknown.clone(), |_| Fact::absent("no cloud")),
         }
@@ -370,6 +380,34 @@ mod tests {
     }
 
     #[test]
+    fn what_metadata_says_counts_where_the_firmware_is_silent() {
+        let azure = format!(
+            "/sys/class/dmi/id/sys_vendor = Microsoft Corporation\n/sys/class/dmi/id/chassis_asset_tag = {AZURE_CHASSIS}\n"
+        );
+        let amazon = |product: &str| {
+            format!("/sys/class/dmi/id/sys_vendor = Amazon EC2\n/sys/class/dmi/id/product_name = {product}\n")
+        };
+        let table = [
+            format!("{azure}@metadata/azure/vm-size = Standard_D2s_v3"),
+            format!("{azure}@metadata/azure/vm-size ! ENOENT"),
+            format!("{azure}@metadata/azure/vm-size ! ETIMEDOUT"),
+            format!("{azure}@metadata/azure/vm-size ! EACCES"),
+            format!("{}@metadata/ec2/instance-type = m4.xlarge", amazon("HVM domU")),
+            format!("{}@metadata/ec2/instance-type = m4.xlarge", amazon("c5n.xlarge")),
+        ];
+        let seen: String = table.iter().map(|lines| format!("{}\n", machine(lines).instance_type)).collect();
+        expect![[r#"
+            Standard_D2s_v3
+            absent (Azure tells it only by instance metadata, which --metadata asks)
+            odd (@metadata/azure/vm-size: connection timed out (ETIMEDOUT): "")
+            denied (@metadata/azure/vm-size: permission denied (EACCES))
+            m4.xlarge
+            c5n.xlarge
+        "#]]
+        .assert_eq(&seen);
+    }
+
+    #[test]
     fn clouds_tell_who_they_are_in_different_places() {
         let names = ["sys_vendor", "product_name", "bios_version", "chassis_asset_tag"];
         let table = [
@@ -393,14 +431,14 @@ mod tests {
         }
         expect![[r#"
             Amazon EC2: "aws", c5n.xlarge
-            Xen: "aws", absent (Amazon's Xen tells it only by instance metadata, which is not asked)
+            Xen: "aws", absent (Amazon's Xen tells it only by instance metadata, which --metadata asks)
             Xen: "none", absent (no cloud that we know by its DMI strings)
-            Microsoft Corporation: "azure", absent (Azure tells it only by instance metadata, which is not asked)
+            Microsoft Corporation: "azure", absent (Azure tells it only by instance metadata, which --metadata asks)
             Microsoft Corporation: "none", absent (no cloud that we know by its DMI strings)
-            Google: "gcp", absent (Google Cloud tells it only by instance metadata, which is not asked)
-            QEMU: "oracle", absent (Oracle Cloud tells it only by instance metadata, which is not asked)
-            Hetzner: "hetzner", absent (Hetzner tells it only by instance metadata, which is not asked)
-            DigitalOcean: "digital-ocean", absent (DigitalOcean tells it only by instance metadata, which is not asked)
+            Google: "gcp", absent (Google Cloud tells it only by instance metadata, which --metadata asks)
+            QEMU: "oracle", absent (Oracle Cloud tells it only by instance metadata)
+            Hetzner: "hetzner", absent (Hetzner tells it only by instance metadata)
+            DigitalOcean: "digital-ocean", absent (DigitalOcean tells it only by instance metadata)
             Dell Inc.: "none", absent (no cloud that we know by its DMI strings)
         "#]]
         .assert_eq(&seen);
