@@ -62,6 +62,7 @@ fn machine() -> Machine {
         hypervisor: Known(Hypervisor::Kvm),
         cloud: Known(Cloud::None),
         instance_type: Fact::absent("no cloud"),
+        catalogue: Fact::absent("no cloud"),
         vendor: Known("QEMU".into()),
         product: Known("Standard PC".into()),
         container: Known(Container::None),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evenkeel_host::catalogue::{Figure, Instance};
 use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa};
 use evenkeel_host::{Fact, Facts};
 use evenkeel_sys::CpuSet;
@@ -37,6 +38,9 @@ fn machine(page: &mut Page, machine: &Machine) {
     page.fact_as("hypervisor", &machine.hypervisor, word);
     page.fact_as("cloud", &machine.cloud, word);
     page.fact("instance", &machine.instance_type);
+    if machine.instance_type.known().is_some() {
+        catalogue(page, &machine.catalogue);
+    }
     page.fact("vendor", &machine.vendor);
     page.fact("product", &machine.product);
     page.fact_as("container", &machine.container, word);
@@ -44,6 +48,25 @@ fn machine(page: &mut Page, machine: &Machine) {
         let spelled = || format!("{} {}", distribution.id, distribution.version.as_deref().unwrap_or_default());
         distribution.name.clone().unwrap_or_else(spelled)
     });
+}
+
+/// What documents say, a row a source: figures from different ones may be years apart.
+fn catalogue(page: &mut Page, instance: &Fact<Instance>) {
+    let Some(instance) = instance.known() else {
+        page.fact_as("by documents", instance, |_| String::new());
+        return;
+    };
+    let mut label = "by documents";
+    for figures in instance.figures.chunk_by(|one, next| one.source == next.source) {
+        let told = |figure: &Figure| {
+            let (what, unit) = figure.figure.words();
+            format!("{what} {} {unit}", figure.value).trim_end().to_owned()
+        };
+        let told: Vec<String> = figures.iter().map(told).collect();
+        let Some(source) = figures.first().map(|figure| figure.source) else { continue };
+        page.row(label, PLAIN, &format!("{} ({}, {})", told.join(", "), source.title, source.date));
+        label = "";
+    }
 }
 
 fn kernel(page: &mut Page, facts: &Facts) {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::cgroup;
+use crate::catalogue::Instance;
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then, field, is_absence, or_else};
 
@@ -15,6 +16,8 @@ pub struct Machine {
     pub cloud: Fact<Cloud>,
     /// As the cloud names it, such as `c5n.xlarge`: by DMI, else by instance metadata where that may be asked.
     pub instance_type: Fact<String>,
+    /// What documents say of that type.
+    pub catalogue: Fact<Instance>,
     /// DMI `sys_vendor`.
     pub vendor: Fact<String>,
     /// DMI `product_name`.
@@ -87,9 +90,11 @@ impl Machine {
     pub(super) fn probe(probe: Probe<'_>) -> Machine {
         let dmi = Dmi::probe(probe);
         let cloud = dmi.cloud();
+        let instance_type = dmi.instance_type(probe, &cloud);
         Machine {
             hypervisor: probe_hypervisor(probe, &dmi),
-            instance_type: dmi.instance_type(probe, &cloud),
+            catalogue: Instance::of(&instance_type),
+            instance_type,
             cloud,
             container: probe_container(probe),
             distribution: or_else(probe_distribution(probe, "/etc/os-release"), || {
