@@ -12,6 +12,7 @@ mod boot;
 mod cgroup;
 mod clock;
 mod cpu;
+mod dmi;
 mod idle;
 mod kernel;
 mod limits;
