@@ -58,14 +58,18 @@ fn arguments_that_make_no_sense() {
           For more information, try '--help'.
     "#]],
     );
-    check(&scene, "audit --host host.txt --metadata", expect![[r#"
+    check(
+        &scene,
+        "audit --host host.txt --metadata",
+        expect![[r#"
         $ evenkeel audit --host host.txt --metadata
         exit code 2
         -- stderr
         evenkeel: failed to read the arguments: the argument '--host <FILE>' cannot be used with '--metadata'
           Usage: evenkeel audit --host <FILE>
           For more information, try '--help'.
-    "#]]);
+    "#]],
+    );
     check(
         &scene,
         "inspect --host host.txt --root /",
