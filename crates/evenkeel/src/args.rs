@@ -55,6 +55,14 @@ pub(crate) struct HostArgs {
     pub(crate) root: Option<PathBuf>,
 }
 
+/// Whether to ask the cloud about this machine.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct MetadataArgs {
+    /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most), which some tell in no other way
+    #[arg(long, conflicts_with_all = ["host", "root"])]
+    pub(crate) metadata: bool,
+}
+
 /// What the host is wanted for.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct GoalArgs {

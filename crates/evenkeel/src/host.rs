@@ -2,7 +2,7 @@
 
 use evenkeel_sys::{Capture, LoadError, Root};
 
-use crate::args::HostArgs;
+use crate::args::{HostArgs, MetadataArgs};
 use crate::exit;
 use crate::failure::{Failure, exit_of};
 
@@ -20,6 +20,13 @@ impl HostArgs {
             Some(dir) => Root::mounted(dir).map_err(|error| Failure::new(exit_of(error.errno, exit::WRONG_USE), error)),
             None => Ok(Root::live()),
         }
+    }
+}
+
+impl MetadataArgs {
+    /// The machine that `host` names, which asks its cloud about itself if it may.
+    pub(crate) fn open(self, host: &HostArgs) -> Result<Root, Failure> {
+        if self.metadata { Ok(Root::live_with_metadata()) } else { host.open() }
     }
 }
 

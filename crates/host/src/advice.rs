@@ -88,7 +88,22 @@ fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
         let reason = format!("TuneD's profile {profile} sets it: change it there; {}", finding.reason);
         return Finding { state: State::OwnedBy, reason, ..finding };
     }
-    finding
+    match undone_at_boot(facts, &finding) {
+        Some(undone) => Finding { reason: format!("{}; {undone}", finding.reason), ..finding },
+        None => finding,
+    }
+}
+
+/// Which file would bring another value back at boot.
+fn undone_at_boot(facts: &Facts, finding: &Finding) -> Option<String> {
+    let (file, setting) = facts.owners.sysctl_files.known()?.decides(&finding.place)?;
+    let (wanted, value) = (finding.wanted.as_ref()?, setting.value.as_ref()?);
+    // The kernel takes any white space between numbers, and writes tabs.
+    if value.split_whitespace().eq(wanted.split_whitespace()) {
+        return None;
+    }
+    let (path, line) = (&file.path, setting.line);
+    Some(format!("{path} (line {line}) sets {value} at boot, which would undo it: change it there too"))
 }
 
 /// Why a container may not change this place; the server's own process is its to change.
@@ -130,6 +145,7 @@ mod tests {
 
     use super::*;
     use crate::fact::Fact;
+    use crate::facts::{SysctlFile, SysctlFiles, SysctlSetting};
     use crate::goal::Goal;
     use crate::testing::{base, check, with_idle};
 
@@ -211,6 +227,46 @@ mod tests {
                   set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
                 one's own (latency)
                   set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_file_that_would_undo_it_at_boot_is_named() {
+        let file = |key: &'static str, value: &'static str| {
+            move |facts: &mut Facts| {
+                let setting = SysctlSetting { key: key.into(), value: Some(value.into()), line: 3 };
+                let path = "/etc/sysctl.d/60-net.conf".into();
+                let read = vec![SysctlFile { path, settings: Fact::Known(vec![setting]) }];
+                facts.owners.sysctl_files = Fact::Known(SysctlFiles { read, unread: None });
+            }
+        };
+        check(
+            knobs::find("net.core.rmem_max").unwrap(),
+            &[
+                ("another value", Goal::Latency, &file("net/core/rmem_max", "212992")),
+                ("the same value", Goal::Latency, &file("net/core/rmem_max", "4194304")),
+                ("by a pattern", Goal::Latency, &file("net/core/rmem_*", "16777216")),
+                ("another key", Goal::Latency, &file("net/core/wmem_max", "212992")),
+                ("not known", Goal::Latency, &|facts| facts.owners.sysctl_files = Fact::absent("not looked at")),
+                ("kept", Goal::Latency, &|facts| {
+                    file("net/core/rmem_max", "212992")(facts);
+                    facts.sysctls.insert("/proc/sys/net/core/rmem_max", Fact::Known("4194304".into()));
+                }),
+            ],
+            expect![[r#"
+                another value (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; /etc/sysctl.d/60-net.conf (line 3) sets 212992 at boot, which would undo it: change it there too
+                the same value (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                by a pattern (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; /etc/sysctl.d/60-net.conf (line 3) sets 16777216 at boot, which would undo it: change it there too
+                another key (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                not known (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                kept (latency)
+                  keep /proc/sys/net/core/rmem_max "4194304": a server that asks for it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
             "#]],
         );
     }

@@ -1,6 +1,6 @@
 //! Reading a fact: one look, one pure parser, and the reason where either gives nothing.
 
-use evenkeel_sys::{CpuSet, Refusal, Root, RootKind, Why};
+use evenkeel_sys::{CpuSet, Errno, Refusal, Root, RootKind, Why};
 
 use crate::fact::Fact;
 
@@ -64,6 +64,17 @@ impl Probe<'_> {
     /// Whether the machine answered that there is nothing at `path`; a capture that does not hold it answers nothing.
     pub(crate) fn says_absent(&self, path: &str) -> bool {
         self.0.text(path).is_err_and(|refusal| is_absence(&refusal))
+    }
+
+    /// Whether there is anything at `path`, without reading it: a program's text is no fact. What is no link answers
+    /// `EINVAL`, so it is there.
+    pub(crate) fn is_there(&self, path: &str) -> Fact<bool> {
+        match self.0.link(path) {
+            Ok(_) => Fact::Known(true),
+            Err(refusal) if refusal.why == Why::Errno(Errno::INVAL) => Fact::Known(true),
+            Err(refusal) if is_absence(&refusal) => Fact::Known(false),
+            Err(refusal) => refusal.into(),
+        }
     }
 
     /// The process that speaks for this root: our own, or the first one of a mounted root, where ours is a stranger.
@@ -173,6 +184,15 @@ mod tests {
         let root = Root::captured(Capture::parse(text).unwrap());
         let says_absent = |path| Probe(&root).says_absent(path);
         assert_eq!(["/no", "/denied", "/yes", "/never-looked"].map(says_absent), [true, false, false, false]);
+    }
+
+    #[test]
+    fn what_is_there_is_told_from_what_is_not() {
+        let text = "evenkeel-capture 1\n/file ->! EINVAL\n/link -> x\n/no ->! ENOENT\n/denied ->! EACCES\nend\n";
+        let root = Root::captured(Capture::parse(text).unwrap());
+        let is_there = |path| Probe(&root).is_there(path).known().copied();
+        let paths = ["/file", "/link", "/no", "/denied", "/never-looked"];
+        assert_eq!(paths.map(is_there), [Some(true), Some(true), Some(false), None, None]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::knob::Knob;
 pub(crate) fn base() -> Facts {
     Facts {
         machine: machine(),
+        boot: Boot { loader: Known(BootLoader::GrubDropIns), init: Known(Init::Systemd) },
         kernel: kernel(),
         cpus: cpus(4, 2),
         numa: Numa { nodes: Known(vec![node(0, "0-3")]) },
@@ -45,7 +46,7 @@ pub(crate) fn base() -> Facts {
         },
         network: Network { nics: Known(vec![nic("eth0", 1, 24), loopback()]) },
         limits: Limits { cpu: Known(CpuLimit::Unlimited), cpus_allowed: Known(set("0-3")) },
-        owners: Owners { irqbalance: Known(false), tuned_profile: Fact::absent("TuneD is not installed") },
+        owners: owners(),
         sysctls: BTreeMap::from([
             ("/proc/sys/net/core/busy_poll", Known("0".into())),
             ("/proc/sys/net/core/netdev_max_backlog", Known("1000".into())),
@@ -61,10 +62,24 @@ fn machine() -> Machine {
         hypervisor: Known(Hypervisor::Kvm),
         cloud: Known(Cloud::None),
         instance_type: Fact::absent("no cloud"),
+        catalogue: Fact::absent("no cloud"),
         vendor: Known("QEMU".into()),
         product: Known("Standard PC".into()),
         container: Known(Container::None),
         distribution: Known(Distribution { id: "debian".into(), version: Some("13".into()), name: None }),
+    }
+}
+
+/// Nobody else changes anything.
+fn owners() -> Owners {
+    Owners {
+        irqbalance: Known(false),
+        irqbalance_options: Fact::absent("irqbalance is not installed"),
+        tuned_profile: Fact::absent("TuneD is not installed"),
+        bpftune: Known(false),
+        google_set_multiqueue: Known(false),
+        cni: Known(vec![]),
+        sysctl_files: Known(SysctlFiles::default()),
     }
 }
 
@@ -254,6 +269,7 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
         facts.limits.cpus_allowed,
         facts.owners.irqbalance,
         facts.owners.tuned_profile,
+        facts.owners.sysctl_files,
         facts.idle.intel_idle_max_cstate,
     ];
     for cpu in &mut facts.cpus.cpus {

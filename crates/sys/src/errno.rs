@@ -44,7 +44,11 @@ errnos! {
     NODATA = "no data available",
     OVERFLOW = "value too large for defined data type",
     OPNOTSUPP = "operation not supported",
+    PROTO = "protocol error",
+    NETUNREACH = "network is unreachable",
     TIMEDOUT = "connection timed out",
+    CONNREFUSED = "connection refused",
+    HOSTUNREACH = "no route to host",
     STALE = "stale file handle",
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::capture::Capture;
 use crate::errno::Errno;
 use crate::hand::{Hand, NoHand};
+use crate::metadata::Metadata;
 use crate::mounted::Mounted;
 use crate::pseudo;
 
@@ -36,7 +37,8 @@ pub enum RootKind {
 
 #[derive(Debug)]
 enum Source {
-    Live,
+    /// With the service that tells instance metadata, where it may be asked.
+    Live(Option<Metadata>),
     Mounted(Mounted),
     Captured(Arc<Mutex<Capture>>),
 }
@@ -83,7 +85,13 @@ impl std::error::Error for Refusal {}
 impl Root {
     /// The machine this process runs on.
     pub fn live() -> Root {
-        Root::from_source(Source::Live)
+        Root::from_source(Source::Live(None))
+    }
+
+    /// The machine this process runs on, which may also ask its cloud for instance metadata: `@metadata/ec2/instance-type`,
+    /// `@metadata/gce/machine-type`, `@metadata/azure/vm-size`. Such a look takes up to 100 ms; the address is link-local.
+    pub fn live_with_metadata() -> Root {
+        Root::from_source(Source::Live(Some(Metadata::link_local())))
     }
 
     /// The root that is mounted or unpacked at `dir`. Symbolic links are followed inside it only.
@@ -107,7 +115,7 @@ impl Root {
     /// Which source this root reads.
     pub fn kind(&self) -> RootKind {
         match *self.source {
-            Source::Live => RootKind::Live,
+            Source::Live(_) => RootKind::Live,
             Source::Mounted(_) => RootKind::Mounted,
             Source::Captured(_) => RootKind::Captured,
         }
@@ -116,13 +124,15 @@ impl Root {
     /// The text of a file. Bytes that are no UTF-8 become U+FFFD.
     ///
     /// A path that begins with `@` names what is no file: `@cpuid/40000000`, `@uname`, `@ethtool/eth0/drvinfo`.
+    /// `@metadata/…` is `ENOENT` unless the root was made by [`Root::live_with_metadata`].
     ///
     /// # Errors
     /// What the kernel said, or that the capture does not hold the path.
     pub fn text(&self, path: &str) -> Result<String, Refusal> {
         let look = match &*self.source {
-            Source::Live if path.starts_with('@') => pseudo::text(path).map_err(Why::Errno),
-            Source::Live => live_text(path).map_err(Why::Errno),
+            Source::Live(Some(metadata)) if path.starts_with("@metadata/") => metadata.text(path).map_err(Why::Errno),
+            Source::Live(_) if path.starts_with('@') => pseudo::text(path).map_err(Why::Errno),
+            Source::Live(_) => live_text(path).map_err(Why::Errno),
             Source::Mounted(mounted) => mounted.text(path).map_err(Why::Errno),
             Source::Captured(capture) => lock(capture).text(path),
         };
@@ -136,7 +146,7 @@ impl Root {
     /// As [`Root::text`].
     pub fn entries(&self, dir: &str) -> Result<Vec<String>, Refusal> {
         let look = match &*self.source {
-            Source::Live => live_entries(dir).map_err(Why::Errno),
+            Source::Live(_) => live_entries(dir).map_err(Why::Errno),
             Source::Mounted(mounted) => mounted.entries(dir).map_err(Why::Errno),
             Source::Captured(capture) => lock(capture).entries(dir),
         };
@@ -150,7 +160,7 @@ impl Root {
     /// As [`Root::text`]; `EINVAL` where the path is no link.
     pub fn link(&self, path: &str) -> Result<String, Refusal> {
         let look = match &*self.source {
-            Source::Live => live_link(path).map_err(Why::Errno),
+            Source::Live(_) => live_link(path).map_err(Why::Errno),
             Source::Mounted(mounted) => mounted.link(path).map_err(Why::Errno),
             Source::Captured(capture) => lock(capture).link(path),
         };
@@ -172,7 +182,7 @@ impl Root {
     /// A mounted root is read only: nothing runs there that could say whether a write took.
     pub fn hand(&self) -> Result<Hand, NoHand> {
         match &*self.source {
-            Source::Live => Ok(Hand::live()),
+            Source::Live(_) => Ok(Hand::live()),
             Source::Mounted(_) => Err(NoHand),
             Source::Captured(capture) => Ok(Hand::captured(Arc::clone(capture))),
         }
@@ -271,6 +281,14 @@ mod tests {
         assert_eq!(replay.link("/proc/self"), root.link("/proc/self"));
         assert_eq!(replay.entries("/proc/sys/vm"), root.entries("/proc/sys/vm"));
         assert_eq!(replay.text("/proc/uptime").map_err(|refusal| refusal.why), Err(Why::NotCaptured));
+    }
+
+    #[test]
+    fn nothing_asks_the_network_unless_it_was_told_to() {
+        let refusal = Root::live().text("@metadata/ec2/instance-type").unwrap_err();
+        assert_eq!(refusal.why, Why::Errno(Errno::NOENT));
+        let refusal = Root::live_with_metadata().text("@metadata/ec2/user-data").unwrap_err();
+        assert_eq!(refusal.why, Why::Errno(Errno::NOENT));
     }
 
     #[test]

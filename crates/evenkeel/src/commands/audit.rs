@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use evenkeel_host::{Advice, Facts, Goal, Server, State, Wish, advise};
 use serde::Serialize;
 
-use crate::args::{GoalArgs, HostArgs};
+use crate::args::{GoalArgs, HostArgs, MetadataArgs};
 use crate::exit;
 use crate::failure::Outcome;
 use crate::show::{self, Out};
@@ -14,6 +14,8 @@ use crate::show::{self, Out};
 pub(crate) struct Args {
     #[command(flatten)]
     host: HostArgs,
+    #[command(flatten)]
+    metadata: MetadataArgs,
     #[command(flatten)]
     goal: GoalArgs,
     /// End with exit code 1 if there are findings at or over LEVEL
@@ -42,7 +44,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let facts = Facts::probe(&args.host.open()?);
+    let facts = Facts::probe(&args.metadata.open(&args.host)?);
     let wish = args.goal.wish();
     let Wish { goal, server } = wish;
     let advice = advise(&facts, &wish);

@@ -6,7 +6,7 @@ use evenkeel_host::{Facts, files_of, knobs};
 use evenkeel_sys::Root;
 use serde::Serialize;
 
-use crate::args::HostArgs;
+use crate::args::{HostArgs, MetadataArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
@@ -16,6 +16,8 @@ use crate::show::Out;
 pub(crate) struct Args {
     #[command(flatten)]
     host: HostArgs,
+    #[command(flatten)]
+    metadata: MetadataArgs,
     /// Write to FILE instead of standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -27,7 +29,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let root = args.host.open()?;
+    let root = args.metadata.open(&args.host)?;
     let facts = Facts::probe(&root);
     look_where_plans_look(&root, &facts);
     let text = text_of(&root);

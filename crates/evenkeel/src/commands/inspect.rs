@@ -3,7 +3,7 @@
 use evenkeel_host::Facts;
 use serde::Serialize;
 
-use crate::args::HostArgs;
+use crate::args::{HostArgs, MetadataArgs};
 use crate::exit;
 use crate::failure::Outcome;
 use crate::show::{self, Out};
@@ -13,6 +13,8 @@ use crate::show::{self, Out};
 pub(crate) struct Args {
     #[command(flatten)]
     host: HostArgs,
+    #[command(flatten)]
+    metadata: MetadataArgs,
 }
 
 #[derive(Serialize)]
@@ -21,7 +23,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let facts = Facts::probe(&args.host.open()?);
+    let facts = Facts::probe(&args.metadata.open(&args.host)?);
     out.answer(&Answer { facts: &facts }, || show::facts::page(&facts))?;
     Ok(exit::WELL)
 }

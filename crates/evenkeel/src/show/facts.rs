@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa, Owners};
+use evenkeel_host::catalogue::{Figure, Instance};
+use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa};
 use evenkeel_host::{Fact, Facts};
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use crate::show::page::{DIM, PLAIN, Page, bytes, unknown};
 
 mod network;
+mod owners;
 
 pub(crate) fn page(facts: &Facts) -> String {
     let mut page = Page::default();
@@ -26,7 +28,7 @@ pub(crate) fn page(facts: &Facts) -> String {
     memory(&mut page, &facts.memory);
     network::section(&mut page, &facts.network);
     limits(&mut page, &facts.limits);
-    owners(&mut page, &facts.owners);
+    owners::section(&mut page, facts);
     sysctls(&mut page, facts);
     page.finish()
 }
@@ -36,6 +38,9 @@ fn machine(page: &mut Page, machine: &Machine) {
     page.fact_as("hypervisor", &machine.hypervisor, word);
     page.fact_as("cloud", &machine.cloud, word);
     page.fact("instance", &machine.instance_type);
+    if machine.instance_type.known().is_some() {
+        catalogue(page, &machine.catalogue);
+    }
     page.fact("vendor", &machine.vendor);
     page.fact("product", &machine.product);
     page.fact_as("container", &machine.container, word);
@@ -45,8 +50,29 @@ fn machine(page: &mut Page, machine: &Machine) {
     });
 }
 
+/// What documents say, a row a source: figures from different ones may be years apart.
+fn catalogue(page: &mut Page, instance: &Fact<Instance>) {
+    let Some(instance) = instance.known() else {
+        page.fact_as("by documents", instance, |_| String::new());
+        return;
+    };
+    let mut label = "by documents";
+    for figures in instance.figures.chunk_by(|one, next| one.source == next.source) {
+        let told = |figure: &Figure| {
+            let (what, unit) = figure.figure.words();
+            format!("{what} {} {unit}", figure.value).trim_end().to_owned()
+        };
+        let told: Vec<String> = figures.iter().map(told).collect();
+        let Some(source) = figures.first().map(|figure| figure.source) else { continue };
+        page.row(label, PLAIN, &format!("{} ({}, {})", told.join(", "), source.title, source.date));
+        label = "";
+    }
+}
+
 fn kernel(page: &mut Page, facts: &Facts) {
     page.heading("Kernel");
+    page.fact_as("boot loader", &facts.boot.loader, |loader| owners::loader(*loader).to_owned());
+    page.fact_as("first program", &facts.boot.init, word);
     page.fact("release", &facts.kernel.release);
     page.fact("architecture", &facts.kernel.architecture);
     page.fact_as("lockdown", &facts.kernel.lockdown, word);
@@ -200,12 +226,6 @@ fn limits(page: &mut Page, limits: &Limits) {
         CpuLimit::Quota { quota_us, period_us } => format!("{quota_us} us in each {period_us} us"),
     });
     page.fact_as("CPUs", &limits.cpus_allowed, list_or_none);
-}
-
-fn owners(page: &mut Page, owners: &Owners) {
-    page.heading("Others that change settings");
-    page.fact_as("irqbalance", &owners.irqbalance, |runs| if *runs { "runs" } else { "does not run" }.to_owned());
-    page.fact("TuneD profile", &owners.tuned_profile);
 }
 
 fn sysctls(page: &mut Page, facts: &Facts) {

@@ -60,6 +60,18 @@ fn arguments_that_make_no_sense() {
     );
     check(
         &scene,
+        "audit --host host.txt --metadata",
+        expect![[r#"
+        $ evenkeel audit --host host.txt --metadata
+        exit code 2
+        -- stderr
+        evenkeel: failed to read the arguments: the argument '--host <FILE>' cannot be used with '--metadata'
+          Usage: evenkeel audit --host <FILE>
+          For more information, try '--help'.
+    "#]],
+    );
+    check(
+        &scene,
         "inspect --host host.txt --root /",
         expect![[r#"
         $ evenkeel inspect --host host.txt --root /
@@ -179,12 +191,12 @@ fn files_that_are_no_machine() {
         &scene,
         "inspect --host half.txt",
         expect![[r#"
-        $ evenkeel inspect --host half.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the capture half.txt: line 64: expected `PATH = VALUE`, `PATH -> TARGET`, `DIR/ : NAMES` or `PATH ! ERROR`
-          `evenkeel capture --output FILE` takes a capture on the machine itself
-    "#]],
+            $ evenkeel inspect --host half.txt
+            exit code 2
+            -- stderr
+            evenkeel: failed to read the capture half.txt: line 75: expected `PATH = VALUE`, `PATH -> TARGET`, `DIR/ : NAMES` or `PATH ! ERROR`
+              `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
     );
     check(
         &scene,

@@ -1,12 +1,11 @@
-//! What bounds us, and who else changes settings.
+//! What bounds us: the limits of our control group.
 
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
 use super::cgroup::{self, Group, level};
-use super::machine::Container;
 use crate::fact::Fact;
-use crate::probe::{Probe, and_then, is_absence};
+use crate::probe::{Probe, and_then};
 
 /// Limits of the control group that we run in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,15 +29,6 @@ pub enum CpuLimit {
         /// In microseconds.
         period_us: u64,
     },
-}
-
-/// Other programs that change settings.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Owners {
-    /// Whether irqbalance runs (by its socket, its pid file or its unit's group): it moves interrupts within ten seconds.
-    pub irqbalance: Fact<bool>,
-    /// TuneD's active profile; absent where it is not installed or does not run.
-    pub tuned_profile: Fact<String>,
 }
 
 impl CpuLimit {
@@ -140,45 +130,6 @@ fn probe_cpus_allowed(probe: Probe<'_>, group: &Group) -> Fact<CpuSet> {
     })
 }
 
-impl Owners {
-    pub(super) fn probe(probe: Probe<'_>, container: &Fact<Container>) -> Owners {
-        Owners { irqbalance: probe_irqbalance(probe, container), tuned_profile: probe_tuned(probe) }
-    }
-}
-
-/// Where irqbalance shows: its socket (since 1.6), its pid file (before), its unit's group under systemd.
-fn probe_irqbalance(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
-    const FILES: [&str; 3] = [
-        "/run/irqbalance.pid",
-        "/sys/fs/cgroup/system.slice/irqbalance.service/cgroup.procs",
-        "/sys/fs/cgroup/systemd/system.slice/irqbalance.service/cgroup.procs",
-    ];
-    if FILES.iter().any(|path| probe.text(path).known().is_some()) {
-        return Fact::Known(true);
-    }
-    match (probe.0.entries("/run/irqbalance"), container) {
-        (Ok(sockets), _) if !sockets.is_empty() => Fact::Known(true),
-        (Err(refusal), _) if !is_absence(&refusal) => refusal.into(),
-        (_, Fact::Known(kind)) if *kind != Container::None => {
-            Fact::absent("nothing of irqbalance shows, but a container does not show the programs of its host")
-        }
-        _ => Fact::Known(false),
-    }
-}
-
-/// The active profile outlives the daemon, so it counts only where TuneD has its directory under /run.
-fn probe_tuned(probe: Probe<'_>) -> Fact<String> {
-    const PROFILE: &str = "/etc/tuned/active_profile";
-    const RUN: &str = "/run/tuned";
-    match probe.parse(PROFILE, "the name of a profile", |text| Some(text.to_owned())) {
-        Fact::Known(profile) if profile.is_empty() => Fact::absent(format!("{PROFILE} is empty: no profile is active")),
-        Fact::Known(profile) if probe.says_absent(RUN) => {
-            Fact::absent(format!("{PROFILE} names {profile}, but without {RUN} TuneD does not run"))
-        }
-        profile => profile,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use evenkeel_sys::{Capture, Root};
@@ -235,34 +186,6 @@ mod tests {
             {"cpu":{"quota":{"quota_us":150000,"period_us":100000}},"cpus_allowed":"2"}
             {"cpu":"unlimited","cpus_allowed":{"unknown":"absent","why":"no control group has the cpuset controller"}}
             {"cpu":{"unknown":"absent","why":"/proc/self/cgroup: no such file or directory (ENOENT)"},"cpus_allowed":{"unknown":"absent","why":"/proc/self/cgroup: no such file or directory (ENOENT)"}}
-        "#]].assert_eq(&(seen.join("\n") + "\n"));
-    }
-
-    #[test]
-    fn an_owner_is_seen_by_any_of_its_traces() {
-        let nothing = "/run/irqbalance/ :! ENOENT\n/run/irqbalance ! ENOENT\n/run/irqbalance.pid ! ENOENT\n\
-                       /sys/fs/cgroup/system.slice/irqbalance.service/cgroup.procs ! ENOENT\n\
-                       /sys/fs/cgroup/systemd/system.slice/irqbalance.service/cgroup.procs ! ENOENT\n";
-        let of = |lines: &str, container: Container| {
-            let owners = Owners::probe(Probe(&root(lines)), &Fact::Known(container));
-            serde_json::to_string(&owners).unwrap()
-        };
-        let seen = [
-            of(
-                "/run/irqbalance/ : irqbalance512.sock\n/etc/tuned/active_profile = virtual-guest\n/run/tuned ! EISDIR",
-                Container::None,
-            ),
-            of(&format!("{nothing}/etc/tuned/active_profile = virtual-guest\n/run/tuned ! ENOENT"), Container::None),
-            of(&format!("{nothing}/run/irqbalance.pid = 512\n/etc/tuned/active_profile ="), Container::None),
-            of(&format!("{nothing}/etc/tuned/active_profile ! ENOENT"), Container::Docker),
-            of("", Container::None),
-        ];
-        expect_test::expect![[r#"
-            {"irqbalance":true,"tuned_profile":"virtual-guest"}
-            {"irqbalance":false,"tuned_profile":{"unknown":"absent","why":"/etc/tuned/active_profile names virtual-guest, but without /run/tuned TuneD does not run"}}
-            {"irqbalance":true,"tuned_profile":{"unknown":"absent","why":"/etc/tuned/active_profile is empty: no profile is active"}}
-            {"irqbalance":{"unknown":"absent","why":"nothing of irqbalance shows, but a container does not show the programs of its host"},"tuned_profile":{"unknown":"absent","why":"/etc/tuned/active_profile: no such file or directory (ENOENT)"}}
-            {"irqbalance":{"unknown":"absent","why":"/run/irqbalance is not in the capture"},"tuned_profile":{"unknown":"absent","why":"/etc/tuned/active_profile is not in the capture"}}
         "#]].assert_eq(&(seen.join("\n") + "\n"));
     }
 

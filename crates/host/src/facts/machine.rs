@@ -3,6 +3,8 @@
 use serde::Serialize;
 
 use super::cgroup;
+use super::dmi::Dmi;
+use crate::catalogue::Instance;
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then, field, is_absence, or_else};
 
@@ -11,10 +13,12 @@ use crate::probe::{Probe, and_then, field, is_absence, or_else};
 pub struct Machine {
     /// By the processor's hypervisor leaf, else by /sys/hypervisor, else by DMI.
     pub hypervisor: Fact<Hypervisor>,
-    /// By DMI; instance metadata is not asked.
+    /// By DMI.
     pub cloud: Fact<Cloud>,
-    /// As the cloud names it, such as `c5n.xlarge`.
+    /// As the cloud names it, such as `c5n.xlarge`: by DMI, else by instance metadata where that may be asked.
     pub instance_type: Fact<String>,
+    /// What documents say of that type.
+    pub catalogue: Fact<Instance>,
     /// DMI `sys_vendor`.
     pub vendor: Fact<String>,
     /// DMI `product_name`.
@@ -87,9 +91,11 @@ impl Machine {
     pub(super) fn probe(probe: Probe<'_>) -> Machine {
         let dmi = Dmi::probe(probe);
         let cloud = dmi.cloud();
+        let instance_type = dmi.instance_type(probe, &cloud);
         Machine {
             hypervisor: probe_hypervisor(probe, &dmi),
-            instance_type: dmi.instance_type(&cloud),
+            catalogue: Instance::of(&instance_type),
+            instance_type,
             cloud,
             container: probe_container(probe),
             distribution: or_else(probe_distribution(probe, "/etc/os-release"), || {
@@ -97,81 +103,6 @@ impl Machine {
             }),
             vendor: dmi.vendor,
             product: dmi.product,
-        }
-    }
-}
-
-/// The firmware's strings. Clouds tell who they are in different ones.
-struct Dmi {
-    vendor: Fact<String>,
-    product: Fact<String>,
-    bios_version: Fact<String>,
-    chassis_tag: Fact<String>,
-}
-
-/// Azure's number for itself on every chassis.
-const AZURE_CHASSIS: &str = "7783-7084-3265-9085-8269-3286-77";
-
-impl Dmi {
-    fn probe(probe: Probe<'_>) -> Dmi {
-        let at = |name: &str| probe.text(&format!("/sys/class/dmi/id/{name}"));
-        Dmi {
-            vendor: at("sys_vendor"),
-            product: at("product_name"),
-            bios_version: at("bios_version"),
-            chassis_tag: at("chassis_asset_tag"),
-        }
-    }
-
-    fn cloud(&self) -> Fact<Cloud> {
-        let text = |fact: &'_ Fact<String>| fact.known().cloned().unwrap_or_default();
-        let (product, tag) = (text(&self.product), text(&self.chassis_tag));
-        // Amazon's Xen instances call themselves Xen, with "amazon" in the version of their BIOS.
-        let is_amazon_xen = text(&self.bios_version).contains("amazon");
-        self.vendor.clone().map(|vendor| match vendor.as_str() {
-            "Amazon EC2" => Cloud::Aws,
-            _ if is_amazon_xen => Cloud::Aws,
-            "Microsoft Corporation" if tag == AZURE_CHASSIS => Cloud::Azure,
-            "Google" | "Google Cloud" => Cloud::Gcp,
-            _ if product == "Google Compute Engine" => Cloud::Gcp,
-            _ if tag == "OracleCloud.com" => Cloud::Oracle,
-            "Hetzner" => Cloud::Hetzner,
-            "DigitalOcean" => Cloud::DigitalOcean,
-            _ => Cloud::None,
-        })
-    }
-
-    fn instance_type(&self, cloud: &Fact<Cloud>) -> Fact<String> {
-        let metadata =
-            |whose: &str| Fact::absent(format!("{whose} tells it only by instance metadata, which is not asked"));
-        match (cloud, &self.product) {
-            // Nitro's product is the instance type, such as c5n.xlarge; Xen's is "HVM domU".
-            (Fact::Known(Cloud::Aws), Fact::Known(product)) if product.contains('.') => Fact::Known(product.clone()),
-            (Fact::Known(Cloud::Aws), Fact::Known(_)) => metadata("Amazon's Xen"),
-            (Fact::Known(Cloud::Aws), unknown) => unknown.clone(),
-            (Fact::Known(Cloud::Azure), _) => metadata("Azure"),
-            (Fact::Known(Cloud::Gcp), _) => metadata("Google Cloud"),
-            (Fact::Known(Cloud::Oracle), _) => metadata("Oracle Cloud"),
-            (Fact::Known(Cloud::Hetzner), _) => metadata("Hetzner"),
-            (Fact::Known(Cloud::DigitalOcean), _) => metadata("DigitalOcean"),
-            (Fact::Known(Cloud::None), _) => Fact::absent("no cloud that we know by its DMI strings"),
-            (unknown, _) => and_then(unknown.clone(), |_| Fact::absent("no cloud")),
-        }
-    }
-
-    /// Who runs a machine whose processor can't say: all of 64-bit Arm.
-    fn hypervisor(&self) -> Option<Hypervisor> {
-        let (vendor, product) = (self.vendor.known()?.as_str(), self.product.known().map_or("", String::as_str));
-        match (vendor, product) {
-            ("Amazon EC2", product) if product.contains(".metal") => Some(Hypervisor::None),
-            ("Amazon EC2" | "Google" | "Hetzner" | "DigitalOcean", _) => Some(Hypervisor::Kvm),
-            (_, product) if product.contains("KVM") => Some(Hypervisor::Kvm),
-            ("Microsoft Corporation", "Virtual Machine") => Some(Hypervisor::HyperV),
-            ("VMware, Inc.", _) => Some(Hypervisor::Vmware),
-            ("Xen", _) => Some(Hypervisor::Xen),
-            // KVM or emulation: the firmware's strings are the same.
-            ("QEMU", _) => Some(Hypervisor::Other),
-            _ => None,
         }
     }
 }
@@ -324,6 +255,7 @@ mod tests {
     use expect_test::expect;
     use proptest::prelude::*;
 
+    use super::super::dmi::AZURE_CHASSIS;
     use super::*;
 
     fn machine(lines: &str) -> Machine {
@@ -370,6 +302,34 @@ mod tests {
     }
 
     #[test]
+    fn what_metadata_says_counts_where_the_firmware_is_silent() {
+        let azure = format!(
+            "/sys/class/dmi/id/sys_vendor = Microsoft Corporation\n/sys/class/dmi/id/chassis_asset_tag = {AZURE_CHASSIS}\n"
+        );
+        let amazon = |product: &str| {
+            format!("/sys/class/dmi/id/sys_vendor = Amazon EC2\n/sys/class/dmi/id/product_name = {product}\n")
+        };
+        let table = [
+            format!("{azure}@metadata/azure/vm-size = Standard_D2s_v3"),
+            format!("{azure}@metadata/azure/vm-size ! ENOENT"),
+            format!("{azure}@metadata/azure/vm-size ! ETIMEDOUT"),
+            format!("{azure}@metadata/azure/vm-size ! EACCES"),
+            format!("{}@metadata/ec2/instance-type = m4.xlarge", amazon("HVM domU")),
+            format!("{}@metadata/ec2/instance-type = m4.xlarge", amazon("c5n.xlarge")),
+        ];
+        let seen: String = table.iter().map(|lines| format!("{}\n", machine(lines).instance_type)).collect();
+        expect![[r#"
+            Standard_D2s_v3
+            absent (Azure tells it only by instance metadata, which --metadata asks)
+            odd (@metadata/azure/vm-size: connection timed out (ETIMEDOUT): "")
+            denied (@metadata/azure/vm-size: permission denied (EACCES))
+            m4.xlarge
+            c5n.xlarge
+        "#]]
+        .assert_eq(&seen);
+    }
+
+    #[test]
     fn clouds_tell_who_they_are_in_different_places() {
         let names = ["sys_vendor", "product_name", "bios_version", "chassis_asset_tag"];
         let table = [
@@ -393,14 +353,14 @@ mod tests {
         }
         expect![[r#"
             Amazon EC2: "aws", c5n.xlarge
-            Xen: "aws", absent (Amazon's Xen tells it only by instance metadata, which is not asked)
+            Xen: "aws", absent (Amazon's Xen tells it only by instance metadata, which --metadata asks)
             Xen: "none", absent (no cloud that we know by its DMI strings)
-            Microsoft Corporation: "azure", absent (Azure tells it only by instance metadata, which is not asked)
+            Microsoft Corporation: "azure", absent (Azure tells it only by instance metadata, which --metadata asks)
             Microsoft Corporation: "none", absent (no cloud that we know by its DMI strings)
-            Google: "gcp", absent (Google Cloud tells it only by instance metadata, which is not asked)
-            QEMU: "oracle", absent (Oracle Cloud tells it only by instance metadata, which is not asked)
-            Hetzner: "hetzner", absent (Hetzner tells it only by instance metadata, which is not asked)
-            DigitalOcean: "digital-ocean", absent (DigitalOcean tells it only by instance metadata, which is not asked)
+            Google: "gcp", absent (Google Cloud tells it only by instance metadata, which --metadata asks)
+            QEMU: "oracle", absent (Oracle Cloud tells it only by instance metadata)
+            Hetzner: "hetzner", absent (Hetzner tells it only by instance metadata)
+            DigitalOcean: "digital-ocean", absent (DigitalOcean tells it only by instance metadata)
             Dell Inc.: "none", absent (no cloud that we know by its DMI strings)
         "#]]
         .assert_eq(&seen);

@@ -8,9 +8,11 @@ use serde::Serialize;
 use crate::fact::Fact;
 use crate::probe::Probe;
 
+mod boot;
 mod cgroup;
 mod clock;
 mod cpu;
+mod dmi;
 mod idle;
 mod kernel;
 mod limits;
@@ -18,22 +20,29 @@ mod machine;
 mod memory;
 mod network;
 mod numa;
+mod owners;
+mod sysctl_files;
 
+pub use boot::{Boot, BootLoader, Init};
 pub use clock::{Clock, TscFlags};
 pub use cpu::{Cache, Cpu, Cpus};
 pub use idle::{Frequency, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
-pub use limits::{CpuLimit, Limits, Owners};
+pub use limits::{CpuLimit, Limits};
 pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
 pub use memory::{Memory, Swap};
 pub use network::{Irq, IrqsFoundBy, Network, Nic, NicKind, Queue, QueueCounts};
 pub use numa::{Node, Numa};
+pub use owners::{IrqbalanceOptions, Owners};
+pub use sysctl_files::{SysctlFile, SysctlFiles, SysctlSetting};
 
 /// Everything seen of one machine. After [`Facts::probe`] no decision reads the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Facts {
     /// Hypervisor, cloud, instance, container, distribution.
     pub machine: Machine,
+    /// Boot loader and first program.
+    pub boot: Boot,
     /// Release, command line, lockdown.
     pub kernel: Kernel,
     /// CPUs with their topology and caches.
@@ -52,7 +61,7 @@ pub struct Facts {
     pub network: Network,
     /// Limits of the control group that we run in.
     pub limits: Limits,
-    /// Other programs that change settings.
+    /// Other programs and files that change settings.
     pub owners: Owners,
     /// The text of each file under /proc/sys that a knob needs, by path.
     pub sysctls: BTreeMap<&'static str, Fact<String>>,
@@ -65,9 +74,11 @@ impl Facts {
         // Two areas need it, and the kernel takes long to write it: one look.
         let cpuinfo = probe.text("/proc/cpuinfo");
         let machine = Machine::probe(probe);
+        let boot = Boot::probe(probe);
         Facts {
-            owners: Owners::probe(probe, &machine.container),
+            owners: Owners::probe(probe, &machine.container, &boot.init),
             machine,
+            boot,
             kernel: Kernel::probe(probe),
             numa: Numa::probe(probe),
             cpus: Cpus::probe(probe, &cpuinfo),

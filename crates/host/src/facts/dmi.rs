@@ -1,0 +1,90 @@
+//! What the firmware says of a machine: whose it is, of which type, and who runs it where the processor can't say.
+
+use super::machine::{Cloud, Hypervisor};
+use crate::fact::Fact;
+use crate::probe::{Probe, and_then};
+
+/// The firmware's strings. Clouds tell who they are in different ones.
+pub(super) struct Dmi {
+    pub(super) vendor: Fact<String>,
+    pub(super) product: Fact<String>,
+    bios_version: Fact<String>,
+    chassis_tag: Fact<String>,
+}
+
+/// What instance metadata says. A root that may not ask, and a capture of one, have no such path.
+fn by_metadata(probe: Probe<'_>, path: &str, whose: &str) -> Fact<String> {
+    let asked = probe.text(&format!("@metadata/{path}"));
+    match asked {
+        Fact::Absent { .. } => {
+            Fact::absent(format!("{whose} tells it only by instance metadata, which --metadata asks"))
+        }
+        answered => answered,
+    }
+}
+
+/// Azure's number for itself on every chassis.
+pub(super) const AZURE_CHASSIS: &str = "7783-7084-3265-9085-8269-3286-77";
+
+impl Dmi {
+    pub(super) fn probe(probe: Probe<'_>) -> Dmi {
+        let at = |name: &str| probe.text(&format!("/sys/class/dmi/id/{name}"));
+        Dmi {
+            vendor: at("sys_vendor"),
+            product: at("product_name"),
+            bios_version: at("bios_version"),
+            chassis_tag: at("chassis_asset_tag"),
+        }
+    }
+
+    pub(super) fn cloud(&self) -> Fact<Cloud> {
+        let text = |fact: &'_ Fact<String>| fact.known().cloned().unwrap_or_default();
+        let (product, tag) = (text(&self.product), text(&self.chassis_tag));
+        // Amazon's Xen instances call themselves Xen, with "amazon" in the version of their BIOS.
+        let is_amazon_xen = text(&self.bios_version).contains("amazon");
+        self.vendor.clone().map(|vendor| match vendor.as_str() {
+            "Amazon EC2" => Cloud::Aws,
+            _ if is_amazon_xen => Cloud::Aws,
+            "Microsoft Corporation" if tag == AZURE_CHASSIS => Cloud::Azure,
+            "Google" | "Google Cloud" => Cloud::Gcp,
+            _ if product == "Google Compute Engine" => Cloud::Gcp,
+            _ if tag == "OracleCloud.com" => Cloud::Oracle,
+            "Hetzner" => Cloud::Hetzner,
+            "DigitalOcean" => Cloud::DigitalOcean,
+            _ => Cloud::None,
+        })
+    }
+
+    pub(super) fn instance_type(&self, probe: Probe<'_>, cloud: &Fact<Cloud>) -> Fact<String> {
+        let untold = |whose: &str| Fact::absent(format!("{whose} tells it only by instance metadata"));
+        match (cloud, &self.product) {
+            // Nitro's product is the instance type, such as c5n.xlarge; Xen's is "HVM domU".
+            (Fact::Known(Cloud::Aws), Fact::Known(product)) if product.contains('.') => Fact::Known(product.clone()),
+            (Fact::Known(Cloud::Aws), Fact::Known(_)) => by_metadata(probe, "ec2/instance-type", "Amazon's Xen"),
+            (Fact::Known(Cloud::Aws), unknown) => unknown.clone(),
+            (Fact::Known(Cloud::Azure), _) => by_metadata(probe, "azure/vm-size", "Azure"),
+            (Fact::Known(Cloud::Gcp), _) => by_metadata(probe, "gce/machine-type", "Google Cloud"),
+            (Fact::Known(Cloud::Oracle), _) => untold("Oracle Cloud"),
+            (Fact::Known(Cloud::Hetzner), _) => untold("Hetzner"),
+            (Fact::Known(Cloud::DigitalOcean), _) => untold("DigitalOcean"),
+            (Fact::Known(Cloud::None), _) => Fact::absent("no cloud that we know by its DMI strings"),
+            (unknown, _) => and_then(unknown.clone(), |_| Fact::absent("no cloud")),
+        }
+    }
+
+    /// Who runs a machine whose processor can't say: all of 64-bit Arm.
+    pub(super) fn hypervisor(&self) -> Option<Hypervisor> {
+        let (vendor, product) = (self.vendor.known()?.as_str(), self.product.known().map_or("", String::as_str));
+        match (vendor, product) {
+            ("Amazon EC2", product) if product.contains(".metal") => Some(Hypervisor::None),
+            ("Amazon EC2" | "Google" | "Hetzner" | "DigitalOcean", _) => Some(Hypervisor::Kvm),
+            (_, product) if product.contains("KVM") => Some(Hypervisor::Kvm),
+            ("Microsoft Corporation", "Virtual Machine") => Some(Hypervisor::HyperV),
+            ("VMware, Inc.", _) => Some(Hypervisor::Vmware),
+            ("Xen", _) => Some(Hypervisor::Xen),
+            // KVM or emulation: the firmware's strings are the same.
+            ("QEMU", _) => Some(Hypervisor::Other),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Who else changes settings of this machine: at boot, or while it runs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::boot::Init;
+use super::machine::Container;
+use super::sysctl_files::SysctlFiles;
+use crate::fact::Fact;
+use crate::probe::{Probe, is_absence, or_else};
+
+/// Other programs and files that change settings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Owners {
+    /// Whether irqbalance runs (by its socket, its pid file or its unit's group): it moves interrupts within ten seconds.
+    pub irqbalance: Fact<bool>,
+    /// What irqbalance is told; absent where no file tells it anything.
+    pub irqbalance_options: Fact<IrqbalanceOptions>,
+    /// TuneD's active profile; absent where it is not installed or does not run.
+    pub tuned_profile: Fact<String>,
+    /// Whether bpftune runs: it changes sysctls whenever it sees cause.
+    pub bpftune: Fact<bool>,
+    /// Whether Google's `google_set_multiqueue` is installed: at boot it gives each queue a CPU, interrupts and XPS alike.
+    pub google_set_multiqueue: Fact<bool>,
+    /// The configurations of container networks, which set sysctls of interfaces; empty where there are none.
+    pub cni: Fact<Vec<String>>,
+    /// The files that set sysctls at boot.
+    pub sysctl_files: Fact<SysctlFiles>,
+}
+
+/// What irqbalance's unit reads at its start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct IrqbalanceOptions {
+    /// The file: `/etc/default/irqbalance` or `/etc/sysconfig/irqbalance`.
+    pub file: String,
+    /// Its variables, without those that it leaves commented out or empty.
+    pub variables: BTreeMap<String, String>,
+}
+
+impl Owners {
+    pub(super) fn probe(probe: Probe<'_>, container: &Fact<Container>, init: &Fact<Init>) -> Owners {
+        Owners {
+            irqbalance: probe_irqbalance(probe, container),
+            irqbalance_options: probe_irqbalance_options(probe),
+            tuned_profile: probe_tuned(probe),
+            bpftune: probe_bpftune(probe, container),
+            google_set_multiqueue: probe.is_there("/usr/bin/google_set_multiqueue"),
+            cni: probe_cni(probe),
+            sysctl_files: SysctlFiles::probe(probe, init),
+        }
+    }
+}
+
+/// Where irqbalance shows: its socket (since 1.6), its pid file (before), its unit's group under systemd.
+fn probe_irqbalance(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
+    let has_pid = || probe.text("/run/irqbalance.pid").known().is_some();
+    if has_pid() || runs_as_unit(probe, "irqbalance") {
+        return Fact::Known(true);
+    }
+    match (probe.0.entries("/run/irqbalance"), container) {
+        (Ok(sockets), _) if !sockets.is_empty() => Fact::Known(true),
+        (Err(refusal), _) if !is_absence(&refusal) => refusal.into(),
+        (_, Fact::Known(kind)) if *kind != Container::None => hidden("irqbalance"),
+        _ => Fact::Known(false),
+    }
+}
+
+/// Whether systemd has a group with processes for a service, under either version of control groups.
+fn runs_as_unit(probe: Probe<'_>, service: &str) -> bool {
+    let group = |mount: &str| format!("{mount}/system.slice/{service}.service/cgroup.procs");
+    ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd"].iter().any(|mount| probe.text(&group(mount)).known().is_some())
+}
+
+fn hidden(program: &str) -> Fact<bool> {
+    Fact::absent(format!("nothing of {program} shows, but a container does not show the programs of its host"))
+}
+
+/// The distributions' two places; a machine has one of them.
+fn probe_irqbalance_options(probe: Probe<'_>) -> Fact<IrqbalanceOptions> {
+    let at = |path: &str| {
+        probe.parse(path, "variables", |text| {
+            Some(IrqbalanceOptions { file: path.to_owned(), variables: parse_variables(text) })
+        })
+    };
+    or_else(at("/etc/default/irqbalance"), || at("/etc/sysconfig/irqbalance"))
+}
+
+/// `NAME=value` lines as systemd's `EnvironmentFile=` reads them, without quotes that go round the whole value.
+fn parse_variables(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
+    let pairs = lines.filter_map(|line| line.split_once('='));
+    let plain = |value: &str| {
+        let inner = |quote| value.strip_prefix(quote).and_then(|value: &str| value.strip_suffix(quote));
+        inner('"').or_else(|| inner('\'')).unwrap_or(value).to_owned()
+    };
+    let pairs = pairs.map(|(name, value)| (name.trim().to_owned(), plain(value.trim())));
+    pairs.filter(|(name, value)| !name.is_empty() && !value.is_empty()).collect()
+}
+
+/// bpftune leaves no trace under /run: its program and its unit's group are what shows.
+fn probe_bpftune(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
+    if runs_as_unit(probe, "bpftune") {
+        return Fact::Known(true);
+    }
+    match (probe.is_there("/usr/sbin/bpftune"), container) {
+        (Fact::Known(_), Fact::Known(kind)) if *kind != Container::None => hidden("bpftune"),
+        (Fact::Known(true), _) if !probe.is_there("/run/systemd/system").known().is_some_and(|is_there| *is_there) => {
+            Fact::absent("bpftune is installed, and without systemd nothing shows whether it runs")
+        }
+        (is_installed, _) => is_installed.map(|_| false),
+    }
+}
+
+/// The files that a container runtime reads, `.conf`, `.conflist` and `.json`.
+fn probe_cni(probe: Probe<'_>) -> Fact<Vec<String>> {
+    let is_one = |name: &String| [".conf", ".conflist", ".json"].iter().any(|end| name.ends_with(end));
+    match probe.0.entries("/etc/cni/net.d") {
+        Ok(names) => Fact::Known(names.into_iter().filter(is_one).collect()),
+        Err(refusal) if is_absence(&refusal) => Fact::Known(Vec::new()),
+        Err(refusal) => refusal.into(),
+    }
+}
+
+/// The active profile outlives the daemon, so it counts only where TuneD has its directory under /run.
+fn probe_tuned(probe: Probe<'_>) -> Fact<String> {
+    const PROFILE: &str = "/etc/tuned/active_profile";
+    const RUN: &str = "/run/tuned";
+    match probe.parse(PROFILE, "the name of a profile", |text| Some(text.to_owned())) {
+        Fact::Known(profile) if profile.is_empty() => Fact::absent(format!("{PROFILE} is empty: no profile is active")),
+        Fact::Known(profile) if probe.says_absent(RUN) => {
+            Fact::absent(format!("{PROFILE} names {profile}, but without {RUN} TuneD does not run"))
+        }
+        profile => profile,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::{Capture, Root};
+    use expect_test::expect;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn owners(lines: &str, container: Container) -> Owners {
+        let root = Root::captured(Capture::parse(&format!("evenkeel-capture 1\n{lines}\nend\n")).unwrap());
+        Owners::probe(Probe(&root), &Fact::Known(container), &Fact::Known(Init::Systemd))
+    }
+
+    #[test]
+    fn a_daemon_that_leaves_no_trace_is_not_said_to_rest() {
+        let nothing = "/sys/fs/cgroup/system.slice/bpftune.service/cgroup.procs ! ENOENT\n\
+                       /sys/fs/cgroup/systemd/system.slice/bpftune.service/cgroup.procs ! ENOENT\n";
+        let of = |lines: &str, container| {
+            let bpftune = owners(&format!("{nothing}{lines}"), container).bpftune;
+            serde_json::to_string(&bpftune).unwrap()
+        };
+        let seen = [
+            of("/sys/fs/cgroup/system.slice/bpftune.service/cgroup.procs = 77", Container::None),
+            of("/usr/sbin/bpftune ->! EINVAL\n/run/systemd/system ->! EINVAL", Container::None),
+            of("/usr/sbin/bpftune ->! EINVAL\n/run/systemd/system ->! ENOENT", Container::None),
+            of("/usr/sbin/bpftune ->! ENOENT", Container::None),
+            of("/usr/sbin/bpftune ->! ENOENT", Container::Docker),
+            of("", Container::None),
+        ];
+        expect![[r#"
+            true
+            false
+            {"unknown":"absent","why":"bpftune is installed, and without systemd nothing shows whether it runs"}
+            false
+            {"unknown":"absent","why":"nothing of bpftune shows, but a container does not show the programs of its host"}
+            {"unknown":"absent","why":"/usr/sbin/bpftune is not in the capture"}
+        "#]].assert_eq(&(seen.join("\n") + "\n"));
+    }
+
+    #[test]
+    fn files_of_other_owners() {
+        let of = |lines: &str| {
+            let owners = owners(lines, Container::None);
+            let seen = (owners.irqbalance_options, owners.google_set_multiqueue, owners.cni);
+            serde_json::to_string(&seen).unwrap()
+        };
+        let default = "/etc/default/irqbalance =\n| # IRQBALANCE_ONESHOT=1\n| #IRQBALANCE_BANNED_CPUS=\n\
+                       | IRQBALANCE_BANNED_CPULIST=\"2-3\"\n| IRQBALANCE_ARGS=\n";
+        let seen = [
+            of(&format!("{default}/usr/bin/google_set_multiqueue ->! ENOENT\n/etc/cni/net.d/ :! ENOENT")),
+            of("/etc/default/irqbalance ! ENOENT\n/etc/sysconfig/irqbalance = IRQBALANCE_ARGS='--banirq=24'\n\
+                /usr/bin/google_set_multiqueue ->! EINVAL\n/etc/cni/net.d/ : 10-aws.conflist README"),
+            of("/etc/default/irqbalance ! ENOENT\n/etc/sysconfig/irqbalance ! ENOENT"),
+        ];
+        expect![[r#"
+            [{"file":"/etc/default/irqbalance","variables":{"IRQBALANCE_BANNED_CPULIST":"2-3"}},false,[]]
+            [{"file":"/etc/sysconfig/irqbalance","variables":{"IRQBALANCE_ARGS":"--banirq=24"}},true,["10-aws.conflist"]]
+            [{"unknown":"absent","why":"/etc/default/irqbalance: no such file or directory (ENOENT)"},{"unknown":"absent","why":"/usr/bin/google_set_multiqueue is not in the capture"},{"unknown":"absent","why":"/etc/cni/net.d is not in the capture"}]
+        "#]].assert_eq(&(seen.join("\n") + "\n"));
+    }
+
+    #[test]
+    fn an_owner_is_seen_by_any_of_its_traces() {
+        let nothing = "/run/irqbalance/ :! ENOENT\n/run/irqbalance ! ENOENT\n/run/irqbalance.pid ! ENOENT\n\
+                       /sys/fs/cgroup/system.slice/irqbalance.service/cgroup.procs ! ENOENT\n\
+                       /sys/fs/cgroup/systemd/system.slice/irqbalance.service/cgroup.procs ! ENOENT\n";
+        let of = |lines: &str, container: Container| {
+            let owners = owners(lines, container);
+            let irqbalance = serde_json::to_string(&owners.irqbalance).unwrap();
+            format!("{irqbalance} {}", serde_json::to_string(&owners.tuned_profile).unwrap())
+        };
+        let seen = [
+            of(
+                "/run/irqbalance/ : irqbalance512.sock\n/etc/tuned/active_profile = virtual-guest\n/run/tuned ! EISDIR",
+                Container::None,
+            ),
+            of(&format!("{nothing}/etc/tuned/active_profile = virtual-guest\n/run/tuned ! ENOENT"), Container::None),
+            of(&format!("{nothing}/run/irqbalance.pid = 512\n/etc/tuned/active_profile ="), Container::None),
+            of(&format!("{nothing}/etc/tuned/active_profile ! ENOENT"), Container::Docker),
+            of("", Container::None),
+        ];
+        expect![[r#"
+            true "virtual-guest"
+            false {"unknown":"absent","why":"/etc/tuned/active_profile names virtual-guest, but without /run/tuned TuneD does not run"}
+            true {"unknown":"absent","why":"/etc/tuned/active_profile is empty: no profile is active"}
+            {"unknown":"absent","why":"nothing of irqbalance shows, but a container does not show the programs of its host"} {"unknown":"absent","why":"/etc/tuned/active_profile: no such file or directory (ENOENT)"}
+            {"unknown":"absent","why":"/run/irqbalance is not in the capture"} {"unknown":"absent","why":"/etc/tuned/active_profile is not in the capture"}
+        "#]].assert_eq(&(seen.join("\n") + "\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "([A-C=#;\"' \n]|.){0,40}") {
+            prop_assert!(parse_variables(&text).values().all(|value| !value.is_empty()));
+        }
+    }
+}
