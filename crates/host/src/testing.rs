@@ -41,7 +41,15 @@ pub(crate) fn base() -> Facts {
             total_bytes: Known(8 << 30),
             thp_enabled: Known("always".into()),
             thp_defrag: Known("madvise".into()),
+            khugepaged_defrag: Known(true),
+            thp_sizes: Fact::absent("this kernel has no sizes between small and huge"),
+            huge_pages: Known(vec![HugePages { size_bytes: 2 << 20, count: Known(0) }]),
             swaps: Known(vec![]),
+        },
+        disks: Disks {
+            disks: Known(vec![disk("vda")]),
+            root: Known("vda".into()),
+            xen_persistent_grants: Fact::absent("no disk is Xen's"),
         },
         network: Network { nics: Known(vec![nic("eth0", 1, 24), loopback()]) },
         limits: Limits { cpu: Known(CpuLimit::Unlimited), cpus_allowed: Known(set("0-3")) },
@@ -134,6 +142,30 @@ pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
         tx_queues: (0..queues).map(queue).collect(),
         irqs_found_by: Known(IrqsFoundBy::Device),
         irqs: (0..queues).map(served).collect(),
+    }
+}
+
+/// A virtio disk as the kernel sets it up.
+pub(crate) fn disk(name: &str) -> Disk {
+    Disk {
+        name: name.into(),
+        kind: DiskKind::Virtio,
+        model: Fact::absent("such a disk tells no model"),
+        scheduler: Known(Scheduler {
+            chosen: "mq-deadline".into(),
+            available: ["none", "mq-deadline", "kyber", "bfq"].map(str::to_owned).into(),
+        }),
+        rotational: Known(true),
+        read_ahead_kb: Known(128),
+        nr_requests: Known(256),
+    }
+}
+
+/// The disks of a machine.
+pub(crate) fn disks(facts: &mut Facts) -> &mut Vec<Disk> {
+    match &mut facts.disks.disks {
+        Known(disks) => disks,
+        _ => panic!("the base machine knows its disks"),
     }
 }
 
@@ -250,6 +282,8 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
         facts.memory.thp_enabled,
         facts.memory.thp_defrag,
         facts.memory.swaps,
+        facts.memory.total_bytes,
+        facts.memory.huge_pages,
         facts.limits.cpu,
         facts.limits.cpus_allowed,
         facts.owners.irqbalance,
@@ -258,6 +292,11 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
     ];
     for cpu in &mut facts.cpus.cpus {
         may_be_unknown![cpu.siblings];
+    }
+    if let Known(disks) = &mut facts.disks.disks {
+        for disk in disks {
+            may_be_unknown![disk.scheduler, disk.read_ahead_kb];
+        }
     }
     for fact in facts.sysctls.values_mut() {
         may_be_unknown![*fact];

@@ -11,6 +11,7 @@ use crate::probe::Probe;
 mod cgroup;
 mod clock;
 mod cpu;
+mod disks;
 mod idle;
 mod kernel;
 mod limits;
@@ -21,11 +22,12 @@ mod numa;
 
 pub use clock::{Clock, TscFlags};
 pub use cpu::{Cache, Cpu, Cpus};
+pub use disks::{Disk, DiskKind, Disks, Scheduler};
 pub use idle::{Frequency, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
 pub use limits::{CpuLimit, Limits, Owners};
 pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
-pub use memory::{Memory, Swap};
+pub use memory::{HugePages, Memory, Swap, ThpSize};
 pub use network::{Irq, IrqsFoundBy, Network, Nic, NicKind, Queue, QueueCounts};
 pub use numa::{Node, Numa};
 
@@ -48,6 +50,8 @@ pub struct Facts {
     pub frequency: Frequency,
     /// Huge pages and swap.
     pub memory: Memory,
+    /// Block devices.
+    pub disks: Disks,
     /// Network interfaces.
     pub network: Network,
     /// Limits of the control group that we run in.
@@ -75,6 +79,7 @@ impl Facts {
             idle: Idle::probe(probe),
             frequency: Frequency::probe(probe),
             memory: Memory::probe(probe),
+            disks: Disks::probe(probe),
             network: Network::probe(probe),
             limits: Limits::probe(probe),
             sysctls: sysctls(probe),
