@@ -116,9 +116,34 @@ fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
 fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
     let profile = facts.owners.tuned_profile.known()?;
     let sets: &[&str] = match profile.as_str() {
-        "network-latency" => &["vm.swappiness", "cpuidle.dma_latency_us", "net.core.busy_poll", "thp.enabled"],
-        "latency-performance" => &["vm.swappiness", "cpuidle.dma_latency_us"],
-        "throughput-performance" | "virtual-guest" => &["vm.swappiness"],
+        "network-latency" => &[
+            "vm.swappiness",
+            "cpuidle.dma_latency_us",
+            "net.core.busy_poll",
+            "thp.enabled",
+            "vm.dirty_ratio",
+            "vm.dirty_background_ratio",
+            "vm.dirty_bytes",
+            "vm.dirty_background_bytes",
+            "kernel.numa_balancing",
+            "vm.stat_interval",
+        ],
+        "latency-performance" => &[
+            "vm.swappiness",
+            "cpuidle.dma_latency_us",
+            "vm.dirty_ratio",
+            "vm.dirty_background_ratio",
+            "vm.dirty_bytes",
+            "vm.dirty_background_bytes",
+        ],
+        "throughput-performance" | "virtual-guest" => &[
+            "vm.swappiness",
+            "vm.dirty_ratio",
+            "vm.dirty_background_ratio",
+            "vm.dirty_bytes",
+            "vm.dirty_background_bytes",
+            "disk.read_ahead_kb",
+        ],
         _ => &[],
     };
     sets.contains(&knob).then_some(profile)
@@ -229,10 +254,19 @@ mod tests {
             Keep net.rps_cpus eth0/rx-0
             Keep irq.affinity 24
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+            Keep thp.defrag /sys/kernel/mm/transparent_hugepage/defrag
+            Keep vm.dirty_ratio /proc/sys/vm/dirty_ratio
+            Keep vm.dirty_bytes /proc/sys/vm/dirty_bytes
+            Keep vm.dirty_background_ratio /proc/sys/vm/dirty_background_ratio
+            Keep vm.dirty_background_bytes /proc/sys/vm/dirty_background_bytes
+            Keep disk.scheduler vda
+            Keep disk.read_ahead_kb vda
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
             NotHere vm.swappiness /proc/sys/vm/swappiness
+            NotHere kernel.numa_balancing /proc/sys/kernel/numa_balancing
+            NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
         "#]]
         .assert_eq(&told);
     }

@@ -189,7 +189,7 @@ fn memory(page: &mut Page, memory: &Memory) {
     page.fact("huge pages", &memory.thp_enabled);
     page.fact("defragmentation", &memory.thp_defrag);
     page.fact_as("in background", &memory.khugepaged_defrag, |on| if *on { "yes" } else { "no" }.to_owned());
-    page.fact_as("sizes between", &memory.thp_sizes, |sizes| {
+    page.fact_as("by size", &memory.thp_sizes, |sizes| {
         let on = sizes.iter().filter_map(|size| Some((size, size.enabled.known().filter(|word| *word != "never")?)));
         let on: Vec<String> = on.map(|(size, word)| format!("{} {word}", bytes(size.size_bytes))).collect();
         if on.is_empty() { "none is on".to_owned() } else { on.join(", ") }

@@ -160,7 +160,7 @@ fn parse_root_device(mountinfo: &str) -> Option<String> {
             |text: &str| !text.is_empty() && text.len() <= 10 && text.bytes().all(|byte| byte.is_ascii_digit());
         (mount_point == "/" && is_number(major) && is_number(minor)).then(|| number.to_owned())
     };
-    mountinfo.lines().filter_map(device).last()
+    mountinfo.lines().filter_map(device).next_back()
 }
 
 /// `../../devices/…/block/vda/vda1` is on vda.
