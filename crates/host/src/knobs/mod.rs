@@ -7,7 +7,9 @@ use crate::knob::{Finding, Knob};
 use crate::setting::{SettingError, shown};
 
 mod clocksource;
+mod cloud_t_unlimited;
 mod cmdline_intel_idle_max_cstate;
+mod cmdline_numa;
 mod cpuidle_dma_latency_us;
 mod disk_read_ahead_kb;
 mod disk_scheduler;
@@ -18,14 +20,23 @@ mod net_core_busy_poll;
 mod net_core_netdev_max_backlog;
 mod net_core_rmem_max;
 mod net_rps_cpus;
+mod process_glibc_hugetlb;
+mod process_memory_lock;
+mod process_numa_policy;
 mod process_timer_slack_ns;
 mod thp_defrag;
 mod thp_enabled;
+mod vm_compaction_proactiveness;
 mod vm_dirty_background_bytes;
 mod vm_dirty_background_ratio;
 mod vm_dirty_bytes;
 mod vm_dirty_ratio;
+mod vm_min_free_kbytes;
+mod vm_nr_hugepages;
+mod vm_stat_interval;
 mod vm_swappiness;
+mod vm_watermark_boost_factor;
+mod vm_watermark_scale_factor;
 mod vm_zone_reclaim_mode;
 
 pub use crate::document::document;
@@ -40,6 +51,7 @@ pub const ALL: &[&Knob] = &[
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
     &haltpoll_guest_halt_poll_ns::KNOB,
+    &cloud_t_unlimited::KNOB,
     &clocksource::KNOB,
     &thp_enabled::KNOB,
     &thp_defrag::KNOB,
@@ -50,9 +62,19 @@ pub const ALL: &[&Knob] = &[
     &vm_dirty_background_bytes::KNOB,
     &kernel_numa_balancing::KNOB,
     &vm_zone_reclaim_mode::KNOB,
+    &cmdline_numa::KNOB,
+    &vm_min_free_kbytes::KNOB,
+    &vm_compaction_proactiveness::KNOB,
+    &vm_watermark_boost_factor::KNOB,
+    &vm_watermark_scale_factor::KNOB,
+    &vm_stat_interval::KNOB,
+    &vm_nr_hugepages::KNOB,
     &disk_scheduler::KNOB,
     &disk_read_ahead_kb::KNOB,
     &process_timer_slack_ns::KNOB,
+    &process_memory_lock::KNOB,
+    &process_numa_policy::KNOB,
+    &process_glibc_hugetlb::KNOB,
 ];
 
 /// The knob with this id.

@@ -19,9 +19,10 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 1, max: i64::MAX, unit: "bytes" },
     default: "0: vm.dirty_background_ratio is in use",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "It is the limit from which on the kernel writes out by itself, as a number of bytes where vm.dirty_background_ratio is a share of memory. \
-                On a machine with much memory it can be set finer than 1 %. Writing it makes the share read 0; to go back, \
-                the share is written, since 0 is refused here (the least is 1).",
+    mechanism: "It is the limit from which on the kernel writes out by itself, as a number of bytes where \
+                vm.dirty_background_ratio is a share of memory. On a machine with much memory it can be set \
+                finer than 1 %. Writing it makes the share read 0; to go back, the share is written, since 0 is \
+                refused here (the least is 1).",
     risk: "one that is too small makes every burst of writing wait for the disk",
     shows_in: "Dirty and Writeback in /proc/meminfo",
     counter: None,
