@@ -277,6 +277,7 @@ mod tests {
             NotHere vm.swappiness /proc/sys/vm/swappiness
             NotHere kernel.numa_balancing /proc/sys/kernel/numa_balancing
             NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
+            NotHere daemon.numad daemon.numad
             NotHere process.numa_policy process.numa_policy
         "#]]
         .assert_eq(&told);

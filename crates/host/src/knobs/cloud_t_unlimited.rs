@@ -32,7 +32,10 @@ pub(super) const KNOB: Knob = Knob {
             title: "Amazon EC2 User Guide, Unlimited mode for burstable performance instances",
             says: "what each mode does, and the default of each family",
         },
-        Source { title: "Slides on game servers on EC2", says: "credits leak after 24 hours; watch them" },
+        Source {
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
+            says: "credits leak after 24 hours; watch them",
+        },
     ],
     advise,
 };

@@ -34,7 +34,10 @@ pub(super) const KNOB: Knob = Knob {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
             says: "bind, balance or run numad where there are two nodes, which all need to know them",
         },
-        Source { title: "Slides on game servers on EC2", says: "numa=off, against the others" },
+        Source {
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
+            says: "numa=off for programs larger than a node, against the others",
+        },
     ],
     advise,
 };

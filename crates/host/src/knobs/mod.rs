@@ -11,6 +11,7 @@ mod cloud_t_unlimited;
 mod cmdline_intel_idle_max_cstate;
 mod cmdline_numa;
 mod cpuidle_dma_latency_us;
+mod daemon_numad;
 mod disk_read_ahead_kb;
 mod disk_scheduler;
 mod haltpoll_guest_halt_poll_ns;
@@ -63,6 +64,7 @@ pub const ALL: &[&Knob] = &[
     &kernel_numa_balancing::KNOB,
     &vm_zone_reclaim_mode::KNOB,
     &cmdline_numa::KNOB,
+    &daemon_numad::KNOB,
     &vm_min_free_kbytes::KNOB,
     &vm_compaction_proactiveness::KNOB,
     &vm_watermark_boost_factor::KNOB,

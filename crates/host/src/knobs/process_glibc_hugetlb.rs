@@ -29,7 +29,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "glibc.malloc.hugetlb and its values",
         },
         Source {
-            title: "Slides on game servers on EC2",
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
             says: "HUGETLB_MORECORE=yes with LD_PRELOAD=libhugetlbfs.so, which does nothing on today's glibc",
         },
     ],

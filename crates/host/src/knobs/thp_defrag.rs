@@ -32,7 +32,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "what each word makes a page fault do",
         },
         Source {
-            title: "Slides on game servers on EC2 with redhat_transparent_hugepage/defrag",
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016), redhat_transparent_hugepage/defrag",
             says: "never; that path is of RHEL 6 only, today's is transparent_hugepage",
         },
     ],
