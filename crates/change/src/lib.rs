@@ -21,6 +21,7 @@ mod revert;
 mod session;
 mod shell;
 mod state;
+mod twins;
 mod undo;
 mod verify;
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::{Kind, Miss, SideEffect};
 use crate::shell;
+use crate::twins::{self, Old};
 
 /// The number in each record's `format`.
 const FORMAT: u64 = 1;
@@ -94,10 +95,13 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// The shell commands that put it back, in their order: first the file, then what writing it changed elsewhere.
+    /// The shell commands that put it back, in their order: first the file, then what writing it changed elsewhere; of
+    /// two spellings of one limit, the one that was in use.
     pub(crate) fn with_undo(mut self) -> Intent {
-        let mut commands = vec![shell::write_line(&self.path, &self.reading.text(&self.before))];
-        commands.extend(self.side_effects.iter().map(|side| shell::write_line(&side.path, &side.before)));
+        let text = self.reading.text(&self.before);
+        let sides = self.side_effects.iter().map(|side| Old { path: &side.path, text: &side.before });
+        let writes = twins::writes(Old { path: &self.path, text: &text }, sides.collect());
+        let commands: Vec<String> = writes.iter().map(|old| shell::write_line(old.path, old.text)).collect();
         self.undo = commands.join("; ");
         self
     }

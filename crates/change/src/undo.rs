@@ -1,12 +1,14 @@
 //! Putting back what a transaction changed: the one way for a plan that failed, a trial that ended, and `revert`.
 
 use evenkeel_host::Reading;
+use evenkeel_sys::WriteError;
 use serde::Serialize;
 
 use crate::effects::Effects;
 use crate::log::Owed;
 use crate::place::{Blind, look, same};
 use crate::record::Event;
+use crate::twins::{self, Old};
 
 /// What became of one transaction that was to be put back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -110,7 +112,8 @@ impl PutBack {
     }
 }
 
-/// Puts one step's file back, then what the kernel changes along with it: writing the file changes those again.
+/// Puts one step's file back, then what the kernel changes along with it: writing the file changes those again. Of two
+/// spellings of one limit, the one that was in use comes first: writing it zeroes the other.
 pub(crate) fn restore(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
     let Owed { intent, done } = owed;
     let mut sheets = vec![Sheet {
@@ -125,6 +128,10 @@ pub(crate) fn restore(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
             changed.and_then(|changed| changed.after.as_deref()).unwrap_or(&side.before)
         });
         sheets.push(Sheet { path: &side.path, reading: Reading::Plain, before: &side.before, ours: after });
+    }
+    let own = Old { path: &intent.path, text: &intent.before };
+    if twins::goes_last(own, intent.side_effects.iter().map(|side| side.path.as_str())) {
+        sheets.rotate_left(1);
     }
     // What the side effects read is looked at before our own write changes them.
     let found: Vec<_> = sheets.iter().map(|sheet| look(effects.root, sheet.path, sheet.reading)).collect();
@@ -162,7 +169,7 @@ impl Sheet<'_> {
         if now.is_ok_and(|now| same(&now, self.before)) {
             return if was_before { Undo::AsBefore } else { self.restored(found) };
         }
-        if let Err(error) = effects.write(self.path, &self.reading.text(self.before)) {
+        if let Err(error) = self.write(effects) {
             return if error.errno.is_absence() {
                 Undo::Gone { why: error.to_string() }
             } else {
@@ -173,6 +180,14 @@ impl Sheet<'_> {
             Ok(now) if same(&now, self.before) => self.restored(found),
             Ok(now) => Undo::Failed { why: format!("put {:?} back in {}: it reads {now:?}", self.before, self.path) },
             Err(blind) => Undo::Failed { why: blind.why() },
+        }
+    }
+
+    fn write(&self, effects: &mut Effects<'_>) -> Result<(), WriteError> {
+        match twins::zeroed_by(Old { path: self.path, text: self.before }) {
+            None => effects.write(self.path, &self.reading.text(self.before)),
+            // The share was 0 as well, or putting it back would have zeroed these bytes.
+            Some(share) => ["1", "0"].into_iter().try_for_each(|text| effects.write(share, text)),
         }
     }
 

@@ -131,9 +131,34 @@ fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
 fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
     let profile = facts.owners.tuned_profile.known()?;
     let sets: &[&str] = match profile.as_str() {
-        "network-latency" => &["vm.swappiness", "cpuidle.dma_latency_us", "net.core.busy_poll", "thp.enabled"],
-        "latency-performance" => &["vm.swappiness", "cpuidle.dma_latency_us"],
-        "throughput-performance" | "virtual-guest" => &["vm.swappiness"],
+        "network-latency" => &[
+            "vm.swappiness",
+            "cpuidle.dma_latency_us",
+            "net.core.busy_poll",
+            "thp.enabled",
+            "vm.dirty_ratio",
+            "vm.dirty_background_ratio",
+            "vm.dirty_bytes",
+            "vm.dirty_background_bytes",
+            "kernel.numa_balancing",
+            "vm.stat_interval",
+        ],
+        "latency-performance" => &[
+            "vm.swappiness",
+            "cpuidle.dma_latency_us",
+            "vm.dirty_ratio",
+            "vm.dirty_background_ratio",
+            "vm.dirty_bytes",
+            "vm.dirty_background_bytes",
+        ],
+        "throughput-performance" | "virtual-guest" => &[
+            "vm.swappiness",
+            "vm.dirty_ratio",
+            "vm.dirty_background_ratio",
+            "vm.dirty_bytes",
+            "vm.dirty_background_bytes",
+            "disk.read_ahead_kb",
+        ],
         _ => &[],
     };
     sets.contains(&knob).then_some(profile)
@@ -280,15 +305,36 @@ mod tests {
             Set net.core.rmem_max /proc/sys/net/core/rmem_max
             Set net.core.busy_poll /proc/sys/net/core/busy_poll
             Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
+            Set vm.compaction_proactiveness /proc/sys/vm/compaction_proactiveness
+            Set vm.watermark_boost_factor /proc/sys/vm/watermark_boost_factor
+            Set vm.stat_interval /proc/sys/vm/stat_interval
             Set process.timer_slack_ns server
             Keep net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog
             Keep net.rps_cpus eth0/rx-0
             Keep irq.affinity 24
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+            Keep thp.defrag /sys/kernel/mm/transparent_hugepage/defrag
+            Keep vm.dirty_ratio /proc/sys/vm/dirty_ratio
+            Keep vm.dirty_bytes /proc/sys/vm/dirty_bytes
+            Keep vm.dirty_background_ratio /proc/sys/vm/dirty_background_ratio
+            Keep vm.dirty_background_bytes /proc/sys/vm/dirty_background_bytes
+            Keep cmdline.numa cmdline.numa
+            Keep vm.min_free_kbytes /proc/sys/vm/min_free_kbytes
+            Keep vm.watermark_scale_factor /proc/sys/vm/watermark_scale_factor
+            Keep vm.nr_hugepages /proc/sys/vm/nr_hugepages
+            Keep disk.scheduler vda
+            Keep disk.read_ahead_kb vda
+            Keep process.memory_lock process.memory_lock
+            Keep process.glibc_hugetlb process.glibc_hugetlb
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
+            NotHere cloud.t_unlimited cloud.t_unlimited
             NotHere vm.swappiness /proc/sys/vm/swappiness
+            NotHere kernel.numa_balancing /proc/sys/kernel/numa_balancing
+            NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
+            NotHere daemon.numad daemon.numad
+            NotHere process.numa_policy process.numa_policy
         "#]]
         .assert_eq(&told);
     }

@@ -63,6 +63,7 @@ fn area(area: Area) -> &'static str {
         Area::Cpu => "CPU",
         Area::Clock => "clock",
         Area::Memory => "memory",
+        Area::Disk => "disk",
         Area::Process => "process",
     }
 }

@@ -36,7 +36,7 @@ pub struct Knob {
     pub counter: Option<Counter>,
     /// Which kernels have it, where not all do.
     pub kernels: &'static str,
-    /// Files whose values the kernel changes along with it.
+    /// Files whose values the kernel changes along with it: whole paths, or of a device's knob those in its own folder.
     pub side_effects: &'static [&'static str],
     /// Who says so.
     pub sources: &'static [Source],
@@ -59,6 +59,7 @@ pub enum Area {
     Cpu,
     Clock,
     Memory,
+    Disk,
     Process,
 }
 
@@ -123,6 +124,8 @@ pub struct Since {
 pub enum Device {
     /// A receive queue of an interface with hardware behind it: `eth0/rx-0`.
     ReceiveQueue,
+    /// A disk: `vda`.
+    Disk,
 }
 
 impl fmt::Display for Place {
@@ -141,6 +144,9 @@ impl fmt::Display for Place {
                     f,
                     "/sys/class/net/INTERFACE/queues/rx-N/{file}, for each receive queue; a place is INTERFACE/rx-N"
                 )
+            }
+            Place::Each { device: Device::Disk, file, .. } => {
+                write!(f, "/sys/block/DISK/{file}, for each disk; a place is DISK")
             }
             Place::EachNetworkIrq => {
                 f.write_str("/proc/irq/N/smp_affinity_list, for each interrupt of a network interface; a place is N")

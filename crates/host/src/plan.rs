@@ -154,8 +154,12 @@ fn no_place(facts: &Facts, setting: &Setting) -> PlanError {
 fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
     let knob = setting.knob;
     let step = |place: String, action| Step { knob: knob.id.to_owned(), place, wanted: setting.value.clone(), action };
-    let write =
-        |path: String, reading, in_force| Action::Write { path, reading, in_force, side_effects: side_effects(knob) };
+    let write = |path: String, reading, in_force| Action::Write {
+        side_effects: side_effects(knob, path.strip_suffix(file_of(knob)).unwrap_or_default()),
+        path,
+        reading,
+        in_force,
+    };
     match knob.place {
         Place::File { path, reading } => vec![step(path.to_owned(), write(path.to_owned(), reading, None))],
         Place::FileSince { files, reading } => file_in(facts, files)
@@ -191,12 +195,16 @@ pub fn files_of(knob: &Knob, facts: &Facts) -> Vec<String> {
         Place::File { path, .. } => vec![path.to_owned()],
         Place::FileSince { files, .. } => file_in(facts, files).map(str::to_owned).into_iter().collect(),
         Place::Each { device, file, .. } => {
-            devices(facts, device).into_iter().map(|(_, folder)| format!("{folder}/{file}")).collect()
+            let of_one = |(_, folder): (String, String)| {
+                let own = format!("{folder}/{file}");
+                [own].into_iter().chain(side_effects(knob, &format!("{folder}/")))
+            };
+            return devices(facts, device).into_iter().flat_map(of_one).collect();
         }
         Place::EachNetworkIrq => network_irqs(facts).map(irq_file).collect(),
         Place::KernelArgument { .. } | Place::Held { .. } | Place::Process | Place::ByHand { .. } => Vec::new(),
     };
-    files.extend(side_effects(knob));
+    files.extend(side_effects(knob, ""));
     files
 }
 
@@ -205,8 +213,18 @@ fn irq_file(irq: u32) -> String {
     format!("/proc/irq/{irq}/smp_affinity_list")
 }
 
-fn side_effects(knob: &Knob) -> Vec<String> {
-    knob.side_effects.iter().map(|path| (*path).to_owned()).collect()
+/// The file's name within a device's folder, for a knob that has one for each device.
+fn file_of(knob: &Knob) -> &'static str {
+    match knob.place {
+        Place::Each { file, .. } => file,
+        _ => "",
+    }
+}
+
+/// `folder` is that of the device, with its last slash.
+fn side_effects(knob: &Knob, folder: &str) -> Vec<String> {
+    let whole = |path: &str| if path.starts_with('/') { path.to_owned() } else { format!("{folder}{path}") };
+    knob.side_effects.iter().map(|path| whole(path)).collect()
 }
 
 /// Name and folder of each device of a kind.
@@ -218,6 +236,9 @@ pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
             queues
                 .map(|(nic, index)| (format!("{nic}/rx-{index}"), format!("/sys/class/net/{nic}/queues/rx-{index}")))
                 .collect()
+        }
+        Device::Disk => {
+            facts.disks.each().map(|disk| (disk.name.clone(), format!("/sys/block/{}", disk.name))).collect()
         }
     }
 }

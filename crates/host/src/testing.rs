@@ -42,7 +42,15 @@ pub(crate) fn base() -> Facts {
             total_bytes: Known(8 << 30),
             thp_enabled: Known("always".into()),
             thp_defrag: Known("madvise".into()),
+            khugepaged_defrag: Known(true),
+            thp_sizes: Fact::absent("this kernel has no sizes between small and huge"),
+            huge_pages: Known(vec![HugePages { size_bytes: 2 << 20, count: Known(0) }]),
             swaps: Known(vec![]),
+        },
+        disks: Disks {
+            disks: Known(vec![disk("vda")]),
+            root: Known("vda".into()),
+            xen_persistent_grants: Fact::absent("no disk is Xen's"),
         },
         network: Network { nics: Known(vec![nic("eth0", 1, 24), loopback()]) },
         limits: Limits { cpu: Known(CpuLimit::Unlimited), cpus_allowed: Known(set("0-3")) },
@@ -51,8 +59,19 @@ pub(crate) fn base() -> Facts {
             ("/proc/sys/net/core/busy_poll", Known("0".into())),
             ("/proc/sys/net/core/netdev_max_backlog", Known("1000".into())),
             ("/proc/sys/net/core/rmem_max", Known("212992".into())),
+            ("/proc/sys/kernel/numa_balancing", Known("0".into())),
+            ("/proc/sys/vm/compaction_proactiveness", Known("20".into())),
+            ("/proc/sys/vm/dirty_background_bytes", Known("0".into())),
+            ("/proc/sys/vm/dirty_background_ratio", Known("10".into())),
+            ("/proc/sys/vm/dirty_bytes", Known("0".into())),
+            ("/proc/sys/vm/dirty_ratio", Known("20".into())),
             ("/proc/sys/vm/min_free_kbytes", Known("67584".into())),
+            ("/proc/sys/vm/nr_hugepages", Known("0".into())),
+            ("/proc/sys/vm/stat_interval", Known("1".into())),
             ("/proc/sys/vm/swappiness", Known("60".into())),
+            ("/proc/sys/vm/watermark_boost_factor", Known("15000".into())),
+            ("/proc/sys/vm/watermark_scale_factor", Known("10".into())),
+            ("/proc/sys/vm/zone_reclaim_mode", Known("0".into())),
         ]),
     }
 }
@@ -149,6 +168,30 @@ pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
         tx_queues: (0..queues).map(queue).collect(),
         irqs_found_by: Known(IrqsFoundBy::Device),
         irqs: (0..queues).map(served).collect(),
+    }
+}
+
+/// A virtio disk as the kernel sets it up.
+pub(crate) fn disk(name: &str) -> Disk {
+    Disk {
+        name: name.into(),
+        kind: DiskKind::Virtio,
+        model: Fact::absent("such a disk tells no model"),
+        scheduler: Known(Scheduler {
+            chosen: "mq-deadline".into(),
+            available: ["none", "mq-deadline", "kyber", "bfq"].map(str::to_owned).into(),
+        }),
+        rotational: Known(true),
+        read_ahead_kb: Known(128),
+        nr_requests: Known(256),
+    }
+}
+
+/// The disks of a machine.
+pub(crate) fn disks(facts: &mut Facts) -> &mut Vec<Disk> {
+    match &mut facts.disks.disks {
+        Known(disks) => disks,
+        _ => panic!("the base machine knows its disks"),
     }
 }
 
@@ -265,6 +308,8 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
         facts.memory.thp_enabled,
         facts.memory.thp_defrag,
         facts.memory.swaps,
+        facts.memory.total_bytes,
+        facts.memory.huge_pages,
         facts.limits.cpu,
         facts.limits.cpus_allowed,
         facts.owners.irqbalance,
@@ -274,6 +319,11 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
     ];
     for cpu in &mut facts.cpus.cpus {
         may_be_unknown![cpu.siblings];
+    }
+    if let Known(disks) = &mut facts.disks.disks {
+        for disk in disks {
+            may_be_unknown![disk.scheduler, disk.read_ahead_kb];
+        }
     }
     for fact in facts.sysctls.values_mut() {
         may_be_unknown![*fact];

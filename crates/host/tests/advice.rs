@@ -66,6 +66,15 @@ fn what_an_engineer_would_say() {
         ("gcp-n2-kvm-swap-5.14", "vm.swappiness", "", State::Set, Some("30")),
         ("gcp-n2-kvm-swap-5.14", "thp.enabled", "", State::Set, Some("madvise")),
         ("firecracker-2vcpu-6.18", "haltpoll.guest_halt_poll_ns", "", State::Set, Some("200000")),
+        ("aws-c4.8xlarge-xen-3.14", "disk.scheduler", "xvda", State::Set, Some("noop")),
+        ("aws-c4.8xlarge-xen-3.14", "thp.defrag", "", State::Set, Some("madvise")),
+        ("aws-c4.8xlarge-xen-3.14", "kernel.numa_balancing", "", State::Keep, None),
+        ("aws-c4.8xlarge-xen-3.14", "vm.compaction_proactiveness", "", State::NotHere, None),
+        ("aws-m4.xlarge-xen-4.4", "thp.defrag", "", State::Keep, None),
+        ("aws-c5n.xlarge-nitro-6.1", "disk.scheduler", "nvme0n1", State::Keep, None),
+        ("aws-c5n.xlarge-nitro-6.1", "process.numa_policy", "", State::NotHere, None),
+        ("gcp-n2-kvm-swap-5.14", "process.memory_lock", "", State::Set, Some("all")),
+        ("firecracker-2vcpu-6.18", "vm.stat_interval", "", State::Set, Some("10")),
         ("firecracker-2vcpu-6.18", "net.core.rmem_max", "", State::Keep, None),
     ];
     for (host, knob, place, state, wanted) in table {

@@ -43,8 +43,10 @@ fn ids_and_places_are_well_formed() {
         let plain =
             |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         assert!(parts.iter().all(plain), "{:?}", knob.id);
+        let is_each = matches!(knob.place, Place::Each { .. });
         for path in knob.place.files().iter().chain(knob.side_effects) {
-            assert!(path.starts_with("/proc/sys/") || path.starts_with("/sys/"), "{}: {path}", knob.id);
+            let of_device = is_each && !path.starts_with('/');
+            assert!(of_device || path.starts_with("/proc/sys/") || path.starts_with("/sys/"), "{}: {path}", knob.id);
             assert!(!path.contains("..") && !path.ends_with('/'), "{}: {path}", knob.id);
         }
         if let Place::File { path, .. } = knob.place

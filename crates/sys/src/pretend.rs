@@ -12,6 +12,7 @@ use crate::root::Why;
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/";
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
+const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 
 /// The lowest `rmem_max` that the kernel takes: `SOCK_MIN_RCVBUF` on 64-bit machines (`net/core/sock.h`).
 const MIN_RCVBUF: i64 = 2304;
@@ -42,8 +43,14 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
         // param_set_uint and its like (kernel/params.c): a plain number, kept as it is written.
         let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
         format!("{number}\n")
+    } else if path.starts_with("/sys/block/") {
+        return disk(capture, path, &before, value);
+    } else if path == NR_HUGEPAGES {
+        huge_pages(capture, value)?
     } else if let Some(key) = path.strip_prefix("/proc/sys/") {
-        sysctl(capture, key, &before, value)?
+        let after = sysctl(capture, key, &before, value)?;
+        zero_twin(capture, path, &before, &after);
+        after
     } else {
         return Err(Errno::ACCESS);
     };
@@ -64,9 +71,7 @@ fn choose_word(before: &str, value: &str) -> Result<String, Errno> {
 /// Starting and stopping khugepaged recomputes `vm.min_free_kbytes` (`set_recommended_min_free_kbytes` in
 /// `mm/khugepaged.c`, `calculate_min_free_kbytes` in `mm/page_alloc.c`). The sum is for 4 KiB pages and 2 MiB huge pages.
 fn recompute_min_free(capture: &mut Capture, word: &str) {
-    let Some(total_kb) = capture.text("/proc/meminfo").ok().as_deref().and_then(mem_total_kb) else {
-        return;
-    };
+    let Some(total_kb) = meminfo_kb(capture, "MemTotal:") else { return };
     let floor = (total_kb * 16).isqrt().clamp(128, 262_144);
     // Three zones (DMA, DMA32, Normal) from 4 GiB on; two pageblocks a zone, and three by three for fragmentation.
     let zones = if total_kb > (4 << 20) { 3 } else { 2 };
@@ -77,9 +82,38 @@ fn recompute_min_free(capture: &mut Capture, word: &str) {
     }
 }
 
-fn mem_total_kb(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+fn meminfo_kb(capture: &Capture, key: &str) -> Option<u64> {
+    let meminfo = capture.text("/proc/meminfo").ok()?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+/// As many as there is room for, without an error where that is fewer than asked: only reading back tells
+/// (`set_max_huge_pages` in `mm/hugetlb.c`). A huge page is 2 MiB here.
+fn huge_pages(capture: &Capture, value: &str) -> Result<String, Errno> {
+    let asked: u64 = value.parse().map_err(|_| Errno::INVAL)?;
+    let room = meminfo_kb(capture, "MemFree:").map_or(u64::MAX, |free_kb| free_kb / 2048);
+    Ok(format!("{}\n", asked.min(room)))
+}
+
+/// Files of a disk's queue. Another scheduler brings its own number of requests (`elevator_switch` in `block/elevator.c`):
+/// twice the device's own up to 256, and the device's own, taken for 128, with none.
+fn disk(capture: &mut Capture, path: &str, before: &str, value: &str) -> Result<(), Errno> {
+    let (queue, file) = path.rsplit_once('/').ok_or(Errno::ACCESS)?;
+    let after = match file {
+        "scheduler" => choose_word(before, value)?,
+        // queue_ra_store (block/blk-sysfs.c): a plain number of KiB.
+        "read_ahead_kb" => format!("{}\n", value.parse::<u32>().map_err(|_| Errno::INVAL)?),
+        // queue_requests_store: at least BLKDEV_MIN_RQ.
+        "nr_requests" => format!("{}\n", value.parse::<u32>().map_err(|_| Errno::INVAL)?.max(4)),
+        _ => return Err(Errno::ACCESS),
+    };
+    let requests = format!("{queue}/nr_requests");
+    if file == "scheduler" && after != *before && capture.text(&requests).is_ok() {
+        capture.saw_text(&requests, Ok(if value == "none" { "128\n" } else { "256\n" }.to_owned()));
+    }
+    capture.saw_text(path, Ok(after));
+    Ok(())
 }
 
 /// A name that is not offered is taken without an error and changes nothing (`current_clocksource_store` in
@@ -131,6 +165,24 @@ fn mask_width(mask: &str) -> usize {
     mask.trim().chars().filter(|digit| *digit != ',').count() * 4
 }
 
+/// The limits of dirty pages have two spellings; to set one zeroes the other (`dirty_ratio_handler` and its like in
+/// `mm/page-writeback.c`). The two limits for writers do so only when their own value changes.
+fn zero_twin(capture: &mut Capture, path: &str, before: &str, after: &str) {
+    let Some(name) = path.strip_prefix("/proc/sys/vm/") else { return };
+    let twin = match name {
+        "dirty_ratio" => "dirty_bytes",
+        "dirty_bytes" => "dirty_ratio",
+        "dirty_background_ratio" => "dirty_background_bytes",
+        "dirty_background_bytes" => "dirty_background_ratio",
+        _ => return,
+    };
+    let twin = format!("/proc/sys/vm/{twin}");
+    let acts = name.starts_with("dirty_background") || before.trim() != after.trim();
+    if acts && capture.text(&twin).is_ok() {
+        capture.saw_text(&twin, Ok("0\n".to_owned()));
+    }
+}
+
 /// `proc_dointvec_minmax` (`kernel/sysctl.c`): one number, EINVAL outside its range or where it is none.
 fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<String, Errno> {
     if before.split_whitespace().count() != 1 {
@@ -141,6 +193,15 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         // The upper bound rose from 100 to 200 in Linux 5.8.
         "vm/swappiness" if is_older_than(capture, 5, 8) => 0..=100,
         "vm/swappiness" => 0..=200,
+        // Two pages of 4 KiB (`dirty_bytes_min`), and one byte: never 0.
+        "vm/dirty_bytes" => 8192..=i64::MAX,
+        "vm/dirty_background_bytes" => 1..=i64::MAX,
+        "vm/dirty_ratio" | "vm/dirty_background_ratio" | "vm/compaction_proactiveness" => 0..=100,
+        "vm/watermark_scale_factor" => 1..=3000,
+        "vm/watermark_boost_factor" | "vm/zone_reclaim_mode" => 0..=i64::from(i32::MAX),
+        // On or off before it became a set of bits.
+        "kernel/numa_balancing" if is_older_than(capture, 6, 1) => 0..=1,
+        "kernel/numa_balancing" => 0..=4,
         "net/core/rmem_max" => MIN_RCVBUF..=i64::from(i32::MAX),
         "net/core/busy_poll" | "net/core/busy_read" | "vm/min_free_kbytes" => 0..=i64::from(i32::MAX),
         _ => i64::from(i32::MIN)..=i64::from(i32::MAX),
@@ -170,6 +231,18 @@ mod tests {
 /proc/sys/net/core/rmem_max = 212992
 /proc/sys/net/ipv4/udp_mem = 1 2 3
 /proc/sys/vm/panic_on_oom ! EACCES
+/proc/sys/vm/nr_hugepages = 0
+/proc/sys/vm/dirty_ratio = 20
+/proc/sys/vm/dirty_bytes = 0
+/proc/sys/vm/dirty_background_ratio = 10
+/proc/sys/vm/dirty_background_bytes = 0
+/proc/sys/vm/watermark_scale_factor = 10
+/proc/sys/vm/zone_reclaim_mode = 0
+/proc/sys/kernel/numa_balancing = 1
+/sys/block/vda/queue/scheduler = none [mq-deadline] kyber bfq
+/sys/block/vda/queue/nr_requests = 200
+/sys/block/vda/queue/read_ahead_kb = 128
+/sys/block/vda/queue/rotational = 1
 /sys/kernel/mm/transparent_hugepage/enabled = always [madvise] never
 /sys/devices/system/clocksource/clocksource0/available_clocksource = tsc hpet acpi_pm
 /sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
@@ -197,6 +270,25 @@ end
             ("/proc/sys/net/ipv4/udp_mem", "1", Err(Errno::ACCESS)),
             ("/proc/sys/vm/panic_on_oom", "1", Err(Errno::ACCESS)),
             ("/proc/sys/vm/nothing", "1", Err(Errno::NOENT)),
+            ("/proc/sys/vm/nr_hugepages", "64", Ok("64\n")),
+            ("/proc/sys/vm/nr_hugepages", "20000", Ok("11230\n")),
+            ("/proc/sys/vm/nr_hugepages", "-1", Err(Errno::INVAL)),
+            ("/proc/sys/vm/dirty_bytes", "0", Err(Errno::INVAL)),
+            ("/proc/sys/vm/dirty_bytes", "8191", Err(Errno::INVAL)),
+            ("/proc/sys/vm/dirty_bytes", "8192", Ok("8192\n")),
+            ("/proc/sys/vm/dirty_background_bytes", "0", Err(Errno::INVAL)),
+            ("/proc/sys/vm/dirty_background_bytes", "1", Ok("1\n")),
+            ("/proc/sys/vm/dirty_ratio", "101", Err(Errno::INVAL)),
+            ("/proc/sys/vm/watermark_scale_factor", "0", Err(Errno::INVAL)),
+            ("/proc/sys/vm/watermark_scale_factor", "3001", Err(Errno::INVAL)),
+            ("/proc/sys/vm/zone_reclaim_mode", "-1", Err(Errno::INVAL)),
+            ("/proc/sys/kernel/numa_balancing", "2", Ok("2\n")),
+            ("/proc/sys/kernel/numa_balancing", "8", Err(Errno::INVAL)),
+            ("/sys/block/vda/queue/scheduler", "none", Ok("[none] mq-deadline kyber bfq\n")),
+            ("/sys/block/vda/queue/scheduler", "cfq", Err(Errno::INVAL)),
+            ("/sys/block/vda/queue/read_ahead_kb", "4096", Ok("4096\n")),
+            ("/sys/block/vda/queue/read_ahead_kb", "much", Err(Errno::INVAL)),
+            ("/sys/block/vda/queue/rotational", "0", Err(Errno::ACCESS)),
             ("/proc/version", "x", Err(Errno::ACCESS)),
             ("/sys/kernel/mm/transparent_hugepage/enabled", "never", Ok("always madvise [never]\n")),
             ("/sys/kernel/mm/transparent_hugepage/enabled", "sometimes", Err(Errno::INVAL)),
@@ -234,6 +326,39 @@ end
         assert_eq!(text("/proc/irq/25/smp_affinity"), "2,0000000c\n");
         assert_eq!(text("/proc/irq/25/smp_affinity_list"), "2-3,33\n");
         assert_eq!(text("/proc/irq/25/effective_affinity_list"), "2\n");
+    }
+
+    /// As a 6.18 guest answers, row by row.
+    #[test]
+    fn one_spelling_of_a_limit_zeroes_the_other() {
+        let table: &[(&str, &str, &str)] = &[
+            ("dirty_bytes", "8192", "0 8192 10 0"),
+            ("dirty_ratio", "0", "0 8192 10 0"),
+            ("dirty_ratio", "1", "1 0 10 0"),
+            ("dirty_ratio", "0", "0 0 10 0"),
+            ("dirty_background_bytes", "1", "0 0 0 1"),
+            ("dirty_background_ratio", "0", "0 0 0 0"),
+        ];
+        let root = Root::captured(Capture::parse(HOST).unwrap());
+        for (name, value, expected) in table {
+            root.hand().unwrap().write(&format!("/proc/sys/vm/{name}"), value).unwrap();
+            let names = ["dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes"];
+            let text = |name| root.text(&format!("/proc/sys/vm/{name}")).unwrap().trim().to_owned();
+            assert_eq!(names.map(text).join(" "), *expected, "{value} to {name}");
+        }
+    }
+
+    #[test]
+    fn another_scheduler_brings_its_own_number_of_requests() {
+        let root = Root::captured(Capture::parse(HOST).unwrap());
+        let requests = || root.text("/sys/block/vda/queue/nr_requests").unwrap();
+        let choose = |word| root.hand().unwrap().write("/sys/block/vda/queue/scheduler", word).unwrap();
+        choose("mq-deadline");
+        assert_eq!(requests(), "200\n", "it was so already");
+        choose("none");
+        assert_eq!(requests(), "128\n", "as seen on a 6.18 guest with a virtio disk");
+        choose("mq-deadline");
+        assert_eq!(requests(), "256\n");
     }
 
     #[test]

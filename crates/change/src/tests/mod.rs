@@ -95,7 +95,12 @@ pub(crate) fn step(setting: &str) -> Step {
         path: path.to_owned(),
         reading,
         in_force: None,
-        side_effects: if path == THP { vec![MIN_FREE.to_owned(), "/proc/sys/vm/not-here".to_owned()] } else { vec![] },
+        side_effects: match path {
+            THP => vec![MIN_FREE.to_owned(), "/proc/sys/vm/not-here".to_owned()],
+            _ if path.ends_with("_ratio") => vec![path.replace("_ratio", "_bytes")],
+            _ if path.ends_with("_bytes") => vec![path.replace("_bytes", "_ratio")],
+            _ => vec![],
+        },
     };
     let irq = |number| Action::Write {
         path: format!("/proc/irq/{number}/smp_affinity_list"),

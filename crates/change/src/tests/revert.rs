@@ -82,6 +82,41 @@ fn what_somebody_else_changed_is_put_back_and_named() {
     );
 }
 
+/// A limit in two spellings, of which one is in use: it comes back, and the journal's shell commands put it back too.
+#[test]
+fn the_spelling_that_was_in_use_comes_back() {
+    const NAMES: [&str; 4] = ["dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes"];
+    let path = |name: &str| format!("/proc/sys/vm/{name}");
+    for before in [["20", "0", "10", "0"], ["0", "8192", "0", "4096"], ["0", "0", "0", "0"]] {
+        for setting in
+            ["dirty_ratio=5", "dirty_bytes=65536", "dirty_background_ratio=5", "dirty_background_bytes=65536"]
+        {
+            for foreign in [None, Some("dirty_ratio=7"), Some("dirty_bytes=16384")] {
+                let lines: String =
+                    NAMES.iter().zip(before).map(|(name, text)| format!("{} = {text}\n", path(name))).collect();
+                let stage =
+                    Stage::on(&HOST.replace("/proc/sys/vm/min_free_kbytes", &(lines + "/proc/sys/vm/min_free_kbytes")));
+                let then = stage.root.capture();
+                apply_one(&stage, &[&path(setting)]);
+                assert!(!stage.is_as(&then), "{setting}");
+                let undo = stage.state().log().begun(1).owed()[0].intent.undo.clone();
+                let copy = Stage::on(&stage.root.capture().to_string());
+                for command in undo.split("; ") {
+                    let words: Vec<&str> = command.split('\'').collect();
+                    copy.hand.write(words[5], words[3]).unwrap();
+                }
+                assert!(copy.is_as(&then), "{before:?} {setting}: {undo}");
+                let of_this_limit = |foreign: &&str| !setting.contains("background") || foreign.contains("background");
+                if let Some((name, text)) = foreign.filter(of_this_limit).and_then(|foreign| foreign.split_once('=')) {
+                    stage.hand.write(&path(name), text).unwrap();
+                }
+                assert!(revert_all(&stage)[0].all_undone, "{before:?} {setting} {foreign:?}");
+                assert!(stage.is_as(&then), "{before:?} {setting} {foreign:?}");
+            }
+        }
+    }
+}
+
 /// The same machine, changed behind the capture's back.
 fn changed(stage: &mut Stage, change: impl FnOnce(&mut Capture)) {
     let mut capture = stage.root.capture();

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::show::page::{DIM, PLAIN, Page, bytes, unknown};
 
+mod disks;
 mod network;
 mod owners;
 
@@ -26,6 +27,7 @@ pub(crate) fn page(facts: &Facts) -> String {
     page.fact("governor", &facts.frequency.governor);
     page.fact_as("on offer", &facts.frequency.available_governors, |words| words.join(", "));
     memory(&mut page, &facts.memory);
+    disks::disks(&mut page, &facts.disks);
     network::section(&mut page, &facts.network);
     limits(&mut page, &facts.limits);
     owners::section(&mut page, facts);
@@ -212,6 +214,17 @@ fn memory(page: &mut Page, memory: &Memory) {
     page.fact_as("total", &memory.total_bytes, |size| bytes(*size));
     page.fact("huge pages", &memory.thp_enabled);
     page.fact("defragmentation", &memory.thp_defrag);
+    page.fact_as("in background", &memory.khugepaged_defrag, |on| if *on { "yes" } else { "no" }.to_owned());
+    page.fact_as("by size", &memory.thp_sizes, |sizes| {
+        let on = sizes.iter().filter_map(|size| Some((size, size.enabled.known().filter(|word| *word != "never")?)));
+        let on: Vec<String> = on.map(|(size, word)| format!("{} {word}", bytes(size.size_bytes))).collect();
+        if on.is_empty() { "none is on".to_owned() } else { on.join(", ") }
+    });
+    page.fact_as("set aside", &memory.huge_pages, |sizes| {
+        let counts = sizes.iter().filter_map(|size| Some((size, size.count.known().filter(|count| **count > 0)?)));
+        let kept: Vec<String> = counts.map(|(size, count)| format!("{count} of {}", bytes(size.size_bytes))).collect();
+        if kept.is_empty() { "no huge pages".to_owned() } else { kept.join(", ") }
+    });
     page.fact_as("swap", &memory.swaps, |swaps| {
         let areas = swaps.iter().map(|swap| format!("{} {} ({})", bytes(swap.size_bytes), swap.path, swap.kind));
         let areas: Vec<String> = areas.collect();

@@ -122,6 +122,7 @@ fn area(area: Area) -> &'static str {
         Area::Cpu => "CPU",
         Area::Clock => "Clock",
         Area::Memory => "Memory",
+        Area::Disk => "Disk",
         Area::Process => "Process",
     }
 }

@@ -14,8 +14,32 @@ pub struct Memory {
     pub thp_enabled: Fact<String>,
     /// `always`, `defer`, `defer+madvise`, `madvise` or `never`.
     pub thp_defrag: Fact<String>,
+    /// Whether khugepaged may move memory together to make huge pages.
+    pub khugepaged_defrag: Fact<bool>,
+    /// Transparent pages of each size between small and huge (Linux 6.8), the smallest first; absent before.
+    pub thp_sizes: Fact<Vec<ThpSize>>,
+    /// Huge pages set aside, of each size, the smallest first; absent where the kernel is built without.
+    pub huge_pages: Fact<Vec<HugePages>>,
     /// Swap areas in use; empty where there are none.
     pub swaps: Fact<Vec<Swap>>,
+}
+
+/// Transparent pages of one size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ThpSize {
+    /// In bytes.
+    pub size_bytes: u64,
+    /// `always`, `inherit` (from the whole), `madvise` or `never`; absent for sizes of shared memory only.
+    pub enabled: Fact<String>,
+}
+
+/// Huge pages of one size that are set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HugePages {
+    /// In bytes.
+    pub size_bytes: u64,
+    /// How many.
+    pub count: Fact<u64>,
 }
 
 /// One swap area.
@@ -35,9 +59,52 @@ impl Memory {
             total_bytes: probe.parse("/proc/meminfo", "a MemTotal in kB", parse_mem_total),
             thp_enabled: probe.chosen_word("/sys/kernel/mm/transparent_hugepage/enabled"),
             thp_defrag: probe.chosen_word("/sys/kernel/mm/transparent_hugepage/defrag"),
+            khugepaged_defrag: probe.parse("/sys/kernel/mm/transparent_hugepage/khugepaged/defrag", "0 or 1", |text| {
+                ["0", "1"].contains(&text).then_some(text == "1")
+            }),
+            thp_sizes: thp_sizes(probe),
+            huge_pages: huge_pages(probe),
             swaps: probe.parse("/proc/swaps", "a table of swap areas", parse_swaps),
         }
     }
+}
+
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+const HUGE: &str = "/sys/kernel/mm/hugepages";
+
+/// The folders lie beside the files of the whole, so that without any the kernel is one from before they came.
+fn thp_sizes(probe: Probe<'_>) -> Fact<Vec<ThpSize>> {
+    let sizes = sizes(probe, THP).map(|sizes| {
+        let enabled = |kb: u64| probe.chosen_word(&format!("{THP}/hugepages-{kb}kB/enabled"));
+        sizes.into_iter().map(|kb| ThpSize { size_bytes: kb * 1024, enabled: enabled(kb) }).collect::<Vec<_>>()
+    });
+    match sizes {
+        Fact::Known(sizes) if sizes.is_empty() => Fact::absent("this kernel has no sizes between small and huge"),
+        sizes => sizes,
+    }
+}
+
+fn huge_pages(probe: Probe<'_>) -> Fact<Vec<HugePages>> {
+    sizes(probe, HUGE).map(|sizes| {
+        let count = |kb: u64| probe.number(&format!("{HUGE}/hugepages-{kb}kB/nr_hugepages"));
+        sizes.into_iter().map(|kb| HugePages { size_bytes: kb * 1024, count: count(kb) }).collect()
+    })
+}
+
+/// The sizes, in KiB, of the folders `hugepages-NkB`, ascending.
+fn sizes(probe: Probe<'_>, dir: &str) -> Fact<Vec<u64>> {
+    probe.entries(dir).map(|names| {
+        let mut sizes: Vec<u64> = names.iter().filter_map(|name| size_kb(name)).collect();
+        sizes.sort_unstable();
+        sizes
+    })
+}
+
+/// Of a page up to 16 GiB, the largest that there is.
+fn size_kb(name: &str) -> Option<u64> {
+    let kb = name.strip_prefix("hugepages-")?.strip_suffix("kB")?;
+    let number: u64 = kb.parse().ok()?;
+    (number.to_string() == kb && (1..=16 << 20).contains(&number)).then_some(number)
 }
 
 /// `MemTotal: N kB` in bytes, of /proc/meminfo or, behind `Node 0`, of a memory node's.
@@ -91,6 +158,23 @@ mod tests {
         ];
         for (text, expected) in table {
             assert_eq!(parse_mem_total(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_told_from_folders() {
+        let table = [
+            ("hugepages-2048kB", Some(2048)),
+            ("hugepages-16777216kB", Some(16_777_216)),
+            ("hugepages-16777217kB", None),
+            ("hugepages-0kB", None),
+            ("hugepages-064kB", None),
+            ("hugepages-+64kB", None),
+            ("hugepages-kB", None),
+            ("khugepaged", None),
+        ];
+        for (name, expected) in table {
+            assert_eq!(size_kb(name), expected, "{name}");
         }
     }
 

@@ -12,6 +12,7 @@ mod boot;
 mod cgroup;
 mod clock;
 mod cpu;
+mod disks;
 mod dmi;
 mod idle;
 mod kernel;
@@ -26,11 +27,12 @@ mod sysctl_files;
 pub use boot::{Boot, BootLoader, Init};
 pub use clock::{Clock, TscFlags};
 pub use cpu::{Cache, Cpu, Cpus};
+pub use disks::{Disk, DiskKind, Disks, Scheduler};
 pub use idle::{Frequency, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
 pub use limits::{CpuLimit, Limits};
 pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
-pub use memory::{Memory, Swap};
+pub use memory::{HugePages, Memory, Swap, ThpSize};
 pub use network::{Irq, IrqsFoundBy, Network, Nic, NicKind, Queue, QueueCounts};
 pub use numa::{Node, Numa};
 pub use owners::{IrqbalanceOptions, Owners};
@@ -57,6 +59,8 @@ pub struct Facts {
     pub frequency: Frequency,
     /// Huge pages and swap.
     pub memory: Memory,
+    /// Block devices.
+    pub disks: Disks,
     /// Network interfaces.
     pub network: Network,
     /// Limits of the control group that we run in.
@@ -86,6 +90,7 @@ impl Facts {
             idle: Idle::probe(probe),
             frequency: Frequency::probe(probe),
             memory: Memory::probe(probe),
+            disks: Disks::probe(probe),
             network: Network::probe(probe),
             limits: Limits::probe(probe),
             sysctls: sysctls(probe),

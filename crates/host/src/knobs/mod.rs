@@ -2,26 +2,47 @@
 
 use crate::advice::State;
 use crate::fact::Fact;
-use crate::facts::Facts;
+use crate::facts::{Facts, Node};
 use crate::knob::{Finding, Knob};
 use crate::setting::{SettingError, shown};
 
 mod clocksource;
+mod cloud_t_unlimited;
 mod cmdline_intel_idle_max_cstate;
+mod cmdline_numa;
 mod cpuidle_dma_latency_us;
+mod daemon_numad;
+mod disk_read_ahead_kb;
+mod disk_scheduler;
 mod haltpoll_guest_halt_poll_ns;
 mod irq_affinity;
+mod kernel_numa_balancing;
 mod net_core_busy_poll;
 mod net_core_netdev_max_backlog;
 mod net_core_rmem_max;
 mod net_rps_cpus;
+mod process_glibc_hugetlb;
+mod process_memory_lock;
+mod process_numa_policy;
 mod process_timer_slack_ns;
+mod thp_defrag;
 mod thp_enabled;
+mod vm_compaction_proactiveness;
+mod vm_dirty_background_bytes;
+mod vm_dirty_background_ratio;
+mod vm_dirty_bytes;
+mod vm_dirty_ratio;
+mod vm_min_free_kbytes;
+mod vm_nr_hugepages;
+mod vm_stat_interval;
 mod vm_swappiness;
+mod vm_watermark_boost_factor;
+mod vm_watermark_scale_factor;
+mod vm_zone_reclaim_mode;
 
 pub use crate::document::document;
 
-/// Every knob, in the order they are shown: network, CPU, clock, memory, process.
+/// Every knob, in the order they are shown: network, CPU, clock, memory, disk, process.
 pub const ALL: &[&Knob] = &[
     &net_core_rmem_max::KNOB,
     &net_core_busy_poll::KNOB,
@@ -31,10 +52,31 @@ pub const ALL: &[&Knob] = &[
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
     &haltpoll_guest_halt_poll_ns::KNOB,
+    &cloud_t_unlimited::KNOB,
     &clocksource::KNOB,
     &thp_enabled::KNOB,
+    &thp_defrag::KNOB,
     &vm_swappiness::KNOB,
+    &vm_dirty_ratio::KNOB,
+    &vm_dirty_bytes::KNOB,
+    &vm_dirty_background_ratio::KNOB,
+    &vm_dirty_background_bytes::KNOB,
+    &kernel_numa_balancing::KNOB,
+    &vm_zone_reclaim_mode::KNOB,
+    &cmdline_numa::KNOB,
+    &daemon_numad::KNOB,
+    &vm_min_free_kbytes::KNOB,
+    &vm_compaction_proactiveness::KNOB,
+    &vm_watermark_boost_factor::KNOB,
+    &vm_watermark_scale_factor::KNOB,
+    &vm_stat_interval::KNOB,
+    &vm_nr_hugepages::KNOB,
+    &disk_scheduler::KNOB,
+    &disk_read_ahead_kb::KNOB,
     &process_timer_slack_ns::KNOB,
+    &process_memory_lock::KNOB,
+    &process_numa_policy::KNOB,
+    &process_glibc_hugetlb::KNOB,
 ];
 
 /// The knob with this id.
@@ -113,6 +155,30 @@ fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
 }
 
+/// The memory nodes, where there are several; else the finding that tells why nothing is to be done about them.
+fn several_nodes<'a>(facts: &'a Facts, place: &str) -> Result<&'a [Node], Finding> {
+    match &facts.numa.nodes {
+        Fact::Known(nodes) if nodes.len() > 1 => Ok(nodes),
+        Fact::Known(_) => Err(Finding::not_here(place, "there is one memory node: all memory is equally near")),
+        unknown => Err(Finding::unknown(place, "how many memory nodes there are", unknown)),
+    }
+}
+
+/// The fewest CPUs that any of the memory nodes has.
+fn cpus_of_a_node(nodes: &[Node]) -> Option<u64> {
+    nodes.iter().filter_map(|node| node.cpus.known()).map(|cpus| cpus.len() as u64).filter(|count| *count > 0).min()
+}
+
+/// `12.3 GiB`, `64 MiB`.
+fn size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    match bytes {
+        _ if bytes >= 1 << 30 => format!("{:.1} GiB", bytes as f64 / (1 << 30) as f64),
+        _ if bytes >= MIB => format!("{} MiB", bytes / MIB),
+        _ => format!("{} KiB", bytes / 1024),
+    }
+}
+
 /// How many CPUs a server may use here: those that run, within what the control group allows.
 fn usable_cpus(facts: &Facts) -> Option<usize> {
     let online = facts.cpus.online.known()?;
@@ -178,7 +244,7 @@ mod tests {
             unknown knob "max_cstate": did you mean "cmdline.intel_idle.max_cstate"? `evenkeel explain` lists the knobs
             unknown knob "Clocksource": did you mean "clocksource"? `evenkeel explain` lists the knobs
             unknown knob "clock": did you mean "clocksource"? `evenkeel explain` lists the knobs
-            unknown knob "thp": did you mean "thp.enabled"? `evenkeel explain` lists the knobs
+            unknown knob "thp": did you mean "thp.defrag"? `evenkeel explain` lists the knobs
             unknown knob "swapiness": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
             unknown knob "vm.swapines": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
             unknown knob "timer_slack": did you mean "process.timer_slack_ns"? `evenkeel explain` lists the knobs
@@ -243,7 +309,7 @@ mod tests {
         let number = prop_oneof![any::<i64>().prop_map(|number| number.to_string()), "[0-9]{1,6}", "\\PC{0,20}"];
         let clocks = word(&["tsc", "kvm-clock", "hpet", "xen", "jiffies", "sun dial"]);
         (
-            (1_usize..40, 1_usize..3, 0_u32..5, prop::collection::vec(number, 4)),
+            (1_usize..40, 1_usize..3, 0_u32..5, prop::collection::vec(number, 16)),
             (clocks.clone(), prop::collection::vec(clocks, 0..4)),
             word(&["none", "haltpoll", "intel_idle", "acpi_idle", "x"]),
             word(&["always", "madvise", "never", "x"]),
@@ -282,7 +348,7 @@ mod tests {
             for knob in ALL {
                 if let Ok(value) = knob.check(&text) {
                     prop_assert_eq!(knob.check(&value), Ok(value.clone()), "{} spells {} in two ways", knob.id, text);
-                    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_,".contains(&byte);
+                    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_,+".contains(&byte);
                     prop_assert!(value.bytes().all(plain), "{} takes {value:?}", knob.id);
                     let may_be_empty = matches!(knob.values, Values::Cpus { may_be_empty: true });
                     prop_assert!(may_be_empty || !value.is_empty(), "{} takes nothing", knob.id);

@@ -1,0 +1,256 @@
+//! Block devices: what they are, how their requests are queued, and which one the root file system is on.
+
+use serde::Serialize;
+
+use crate::fact::Fact;
+use crate::probe::{Probe, and_then, chosen_word};
+
+/// The block devices of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Disks {
+    /// Each disk, by name; what is made of memory, files or other disks is left out.
+    pub disks: Fact<Vec<Disk>>,
+    /// The disk that `/` is on, such as `nvme0n1`.
+    pub root: Fact<String>,
+    /// Whether Xen's driver keeps pages granted to the host, so that none is granted for each request; absent where no disk
+    /// is Xen's.
+    pub xen_persistent_grants: Fact<bool>,
+}
+
+/// One block device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Disk {
+    /// Its name in /sys/block.
+    pub name: String,
+    /// What drives it, told from its name and its model.
+    pub kind: DiskKind,
+    /// As the device tells it; absent for virtio and Xen.
+    pub model: Fact<String>,
+    /// How its requests are ordered.
+    pub scheduler: Fact<Scheduler>,
+    /// Whether the kernel takes it for a disk that turns; what a hypervisor says of it is often wrong.
+    pub rotational: Fact<bool>,
+    /// How far a file that is read in order is read ahead, in KiB.
+    pub read_ahead_kb: Fact<u64>,
+    /// How many requests may wait in each queue.
+    pub nr_requests: Fact<u64>,
+}
+
+/// What drives a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskKind {
+    /// Amazon's network storage as the guest sees it on Nitro.
+    Ebs,
+    /// NVMe of another make: in a cloud mostly a disk of the machine itself.
+    Nvme,
+    /// A virtio disk.
+    Virtio,
+    /// Xen's paravirtual disk.
+    Xen,
+    /// SCSI or ATA, which hypervisors emulate or paravirtualise.
+    Scsi,
+    /// Something else.
+    Other,
+}
+
+/// The scheduler of a disk's requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Scheduler {
+    /// The one in force.
+    pub chosen: String,
+    /// Those on offer.
+    pub available: Vec<String>,
+}
+
+/// More disks than any instance has are a mistake or malice.
+const DISKS_MAX: usize = 256;
+
+impl Disks {
+    pub(super) fn probe(probe: Probe<'_>) -> Disks {
+        let names = probe.entries("/sys/block");
+        let root = root(probe, &names);
+        let disks = names.map(|names| {
+            let names = names.into_iter().filter(|name| is_disk(name)).take(DISKS_MAX);
+            names.map(|name| Disk::probe(probe, name)).collect::<Vec<_>>()
+        });
+        let xen_persistent_grants = match &disks {
+            Fact::Known(disks) if disks.iter().any(|disk| disk.kind == DiskKind::Xen) => {
+                probe.parse("/sys/module/xen_blkfront/parameters/feature_persistent", "Y or N", parse_flag)
+            }
+            Fact::Known(_) => Fact::absent("no disk is Xen's"),
+            unknown => unknown.clone().map(|_| false),
+        };
+        Disks { disks, root, xen_persistent_grants }
+    }
+
+    /// The disks; none where they are not known.
+    pub fn each(&self) -> impl Iterator<Item = &Disk> {
+        self.disks.known().into_iter().flatten()
+    }
+}
+
+impl Disk {
+    fn probe(probe: Probe<'_>, name: String) -> Disk {
+        let dir = format!("/sys/block/{name}");
+        let model = match kind(&name, None) {
+            DiskKind::Nvme | DiskKind::Scsi => probe.text(&format!("{dir}/device/model")),
+            _ => Fact::absent("such a disk tells no model"),
+        };
+        Disk {
+            kind: kind(&name, model.known().map(String::as_str)),
+            model,
+            scheduler: probe.parse(&format!("{dir}/queue/scheduler"), "a list of schedulers", parse_schedulers),
+            rotational: probe.parse(&format!("{dir}/queue/rotational"), "0 or 1", parse_flag),
+            read_ahead_kb: probe.number(&format!("{dir}/queue/read_ahead_kb")),
+            nr_requests: probe.number(&format!("{dir}/queue/nr_requests")),
+            name,
+        }
+    }
+}
+
+/// Loops, RAM disks, compressed memory, and devices made of others have no queue of their own that matters; floppies and
+/// optical drives serve no server.
+fn is_disk(name: &str) -> bool {
+    let plain = !name.is_empty() && name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    plain && !["loop", "ram", "zram", "md", "sr", "fd", "nbd"].iter().any(|prefix| numbered(name, prefix))
+}
+
+fn numbered(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn kind(name: &str, model: Option<&str>) -> DiskKind {
+    match (name, model) {
+        (_, Some("Amazon Elastic Block Store")) => DiskKind::Ebs,
+        _ if name.starts_with("nvme") => DiskKind::Nvme,
+        _ if name.starts_with("xvd") => DiskKind::Xen,
+        _ if name.starts_with("vd") => DiskKind::Virtio,
+        _ if name.starts_with("sd") => DiskKind::Scsi,
+        _ => DiskKind::Other,
+    }
+}
+
+/// The disk behind the device number that the kernel gives for `/`: the name that stands beside it may be `/dev/root`,
+/// which is no device.
+fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
+    let path = format!("{}/mountinfo", probe.process());
+    let number = probe.parse(&path, "a line for /", parse_root_device);
+    and_then(number, |number| {
+        and_then(names.clone(), |names| {
+            let path = format!("/sys/dev/block/{number}");
+            match probe.0.link(&path) {
+                Ok(target) => match disk_of(&target, &names) {
+                    Some(disk) => Fact::Known(disk.to_owned()),
+                    None => Fact::odd(&path, &target, format!("{path} should lead to a disk")),
+                },
+                Err(refusal) => refusal.into(),
+            }
+        })
+    })
+}
+
+/// `27 1 254:0 / / rw …` is device 254:0; the last mount on `/` hides those before it.
+fn parse_root_device(mountinfo: &str) -> Option<String> {
+    let device = |line: &str| -> Option<String> {
+        let mut words = line.split(' ').skip(2);
+        let (number, _, mount_point) = (words.next()?, words.next()?, words.next()?);
+        let (major, minor) = number.split_once(':')?;
+        let is_number =
+            |text: &str| !text.is_empty() && text.len() <= 10 && text.bytes().all(|byte| byte.is_ascii_digit());
+        (mount_point == "/" && is_number(major) && is_number(minor)).then(|| number.to_owned())
+    };
+    mountinfo.lines().filter_map(device).next_back()
+}
+
+/// `../../devices/…/block/vda/vda1` is on vda.
+fn disk_of<'a>(target: &'a str, names: &[String]) -> Option<&'a str> {
+    target.rsplit('/').take(2).find(|part| names.iter().any(|name| name == part))
+}
+
+fn parse_schedulers(text: &str) -> Option<Scheduler> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    // A kernel that offers none at all says so without brackets.
+    let chosen = if words == ["none"] { "none" } else { chosen_word(text)? };
+    let available = words.iter().map(|word| word.trim_matches(['[', ']']).to_owned()).collect();
+    Some(Scheduler { chosen: chosen.to_owned(), available })
+}
+
+fn parse_flag(text: &str) -> Option<bool> {
+    match text {
+        "1" | "Y" => Some(true),
+        "0" | "N" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn disks_are_told_from_what_is_made_of_others() {
+        let disks = ["vda", "xvda", "nvme0n1", "sda", "sdfa", "mmcblk0", "ramsey"];
+        let others = ["loop0", "ram15", "zram0", "dm-0", "md127", "sr0", "fd0", "nbd3", "", "../..", "a b"];
+        assert!(disks.iter().all(|name| is_disk(name)));
+        assert!(!others.iter().any(|name| is_disk(name)));
+        let table = [
+            ("nvme0n1", Some("Amazon Elastic Block Store"), DiskKind::Ebs),
+            ("nvme1n1", Some("Amazon EC2 NVMe Instance Storage"), DiskKind::Nvme),
+            ("vda", None, DiskKind::Virtio),
+            ("xvda", None, DiskKind::Xen),
+            ("sda", Some("Virtual Disk"), DiskKind::Scsi),
+            ("mmcblk0", None, DiskKind::Other),
+        ];
+        for (name, model, expected) in table {
+            assert_eq!(kind(name, model), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_root_is_told_by_its_number() {
+        let table = [
+            ("27 1 254:0 / / rw,relatime - ext4 /dev/vda rw", Some("254:0")),
+            ("22 27 0:21 / /proc rw - proc proc rw\n27 1 259:1 / / rw - xfs /dev/root rw", Some("259:1")),
+            ("1 1 0:2 / / rw - rootfs rootfs rw\n27 1 8:1 / / rw - ext4 /dev/sda1 rw", Some("8:1")),
+            ("27 1 8:1 / /var rw - ext4 /dev/sda1 rw", None),
+            ("27 1 8:x / / rw", None),
+            ("27 1 ../..:1 / / rw", None),
+            ("27 1", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse_root_device(text).as_deref(), expected, "{text}");
+        }
+        let names = ["dm-0", "nvme0n1", "vda", "xvda"].map(str::to_owned);
+        let table = [
+            ("../../devices/pci0000:00/0000:00:02.0/virtio1/block/vda", Some("vda")),
+            ("../../devices/vbd-768/block/xvda/xvda1", Some("xvda")),
+            ("../../devices/pci0000:00/0000:00:04.0/nvme/nvme0/nvme0n1/nvme0n1p1", Some("nvme0n1")),
+            ("../../devices/virtual/block/dm-0", Some("dm-0")),
+            ("../../devices/virtual/block/loop0", None),
+            ("", None),
+        ];
+        for (target, expected) in table {
+            assert_eq!(disk_of(target, &names), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn schedulers_are_told_with_and_without_a_choice() {
+        let told = |text| parse_schedulers(text).map(|found| (found.chosen, found.available.join(" ")));
+        let some = |chosen: &str, available: &str| Some((chosen.to_owned(), available.to_owned()));
+        assert_eq!(told("none [mq-deadline] kyber bfq"), some("mq-deadline", "none mq-deadline kyber bfq"));
+        assert_eq!(told("none"), some("none", "none"));
+        assert_eq!(told("noop deadline"), None);
+        assert_eq!(told(""), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "([0-9]{1,3}|:|/| |\\[|\\]|none|block|\n)*|.{0,40}") {
+            let _ = (parse_root_device(&text), parse_schedulers(&text), disk_of(&text, &[]), is_disk(&text));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Whether the kernel was told to take several memory nodes for one.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+const PLACE: &str = "cmdline.numa";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cmdline.numa",
+    title: "whether the kernel knows its memory nodes",
+    area: Area::Memory,
+    place: Place::ByHand {
+        how: "take numa=off out of where the boot loader keeps the kernel's command line, so that NUMA is {} after a reboot",
+    },
+    values: Values::Words(&["on"]),
+    default: "on",
+    takes_effect: TakesEffect::Reboot,
+    mechanism: "With numa=off on its command line the kernel takes all memory for one node. The machine's nodes are as far \
+                apart as before, but nothing can be bound to one any more, and memory comes from either. Where there is \
+                one node the argument changes nothing. That is why the only value here is on.",
+    risk: "none beyond the reboot",
+    shows_in: "/sys/devices/system/node/online, numactl --hardware",
+    counter: None,
+    kernels: "all that are built with CONFIG_NUMA",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/arch/x86/x86_64/boot-options.rst, numa=off",
+            says: "sets up one node only",
+        },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "bind, balance or run numad where there are two nodes, which all need to know them",
+        },
+        Source {
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
+            says: "numa=off for programs larger than a node, against the others",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    let Fact::Known(arguments) = &facts.kernel.command_line else {
+        return vec![Finding::unknown(PLACE, "the kernel's command line", &facts.kernel.command_line)];
+    };
+    let is_off = arguments.iter().any(|argument| argument == "numa=off");
+    vec![if is_off {
+        let reason = "numa=off hides how far memory is: nothing can be bound to the node it runs on, and one node needs no hiding";
+        Finding::set(PLACE, "on", reason).at("off")
+    } else {
+        Finding::keep(PLACE, "the kernel knows which memory is near which CPU").at("on")
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, two_nodes};
+
+    fn off(facts: &mut Facts) {
+        facts.kernel.command_line = Fact::Known(vec!["ro".into(), "numa=off".into()]);
+    }
+
+    #[test]
+    fn nodes_are_never_hidden() {
+        check(
+            &KNOB,
+            &[
+                ("one node", Goal::Latency, &|_| {}),
+                ("two nodes", Goal::Throughput, &two_nodes),
+                ("off", Goal::Latency, &off),
+                ("unknown", Goal::Latency, &|facts| facts.kernel.command_line = Fact::absent("no /proc/cmdline")),
+            ],
+            expect![[r#"
+                one node (latency)
+                  keep cmdline.numa "on": the kernel knows which memory is near which CPU
+                two nodes (throughput)
+                  keep cmdline.numa "on": the kernel knows which memory is near which CPU
+                off (latency)
+                  set cmdline.numa "off" -> "on": numa=off hides how far memory is: nothing can be bound to the node it runs on, and one node needs no hiding
+                unknown (latency)
+                  unknown cmdline.numa: the kernel's command line is not known: no /proc/cmdline
+            "#]],
+        );
+        assert!(KNOB.check("off").is_err(), "harm on two nodes, nothing on one");
+    }
+}

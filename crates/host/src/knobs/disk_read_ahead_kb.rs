@@ -1,0 +1,100 @@
+//! How far a file that is read in order is read ahead.
+
+use crate::fact::Fact;
+use crate::facts::{Disk, Facts};
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+/// What TuneD raises it to at least.
+const ENOUGH_KB: u64 = 4096;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "disk.read_ahead_kb",
+    title: "how far files are read ahead",
+    area: Area::Disk,
+    place: Place::Each { device: Device::Disk, file: "queue/read_ahead_kb", reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 1 << 20, unit: "KiB" },
+    default: "128",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "When a program reads a file in order, the kernel reads so much beyond it in one go. More of it makes the \
+                loading of maps and assets faster on storage that is far away, and reads in no order pay for data that \
+                nobody wants. It matters while a server loads, not while it plays.",
+    risk: "more is read than is used, and pushes other files out of memory; files that are open keep what they had",
+    shows_in: "the time that a server takes to load, pgpgin in /proc/vmstat",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source { title: "Linux Documentation/ABI/stable/sysfs-block, read_ahead_kb", says: "meaning and unit" },
+        Source { title: "TuneD, profile throughput-performance", says: "at least 4096" },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "disks rarely matter for game servers",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    let findings: Vec<Finding> = match &facts.disks.disks {
+        Fact::Known(_) => facts.disks.each().map(|disk| decide(disk, wish.goal)).collect(),
+        unknown => vec![Finding::unknown("any disk", "which disks there are", unknown)],
+    };
+    if findings.is_empty() { vec![Finding::not_here("any disk", "there is no disk here")] } else { findings }
+}
+
+fn decide(disk: &Disk, goal: Goal) -> Finding {
+    let Fact::Known(kb) = disk.read_ahead_kb else {
+        return Finding::unknown(&disk.name, "how far it is read ahead", &disk.read_ahead_kb);
+    };
+    let finding = match goal {
+        Goal::Throughput if kb < ENOUGH_KB => Finding::keep(
+            &disk.name,
+            format!(
+                "TuneD raises {kb} to 4096; `evenkeel prove disk.read_ahead_kb=4096` tells whether the server reads enough for that"
+            ),
+        ),
+        Goal::Throughput => Finding::keep(&disk.name, "files are read far ahead"),
+        Goal::Latency | Goal::Density => {
+            Finding::keep(&disk.name, "it matters while a server loads, not while it plays")
+        }
+    };
+    finding.at(kb)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, disk, disks};
+
+    #[test]
+    fn it_matters_while_a_server_loads() {
+        check(
+            &KNOB,
+            &[
+                ("default", Goal::Latency, &|_| {}),
+                ("default", Goal::Throughput, &|_| {}),
+                ("far", Goal::Throughput, &|facts| disks(facts)[0].read_ahead_kb = Fact::Known(8192)),
+                ("dumb", Goal::Density, &|facts| {
+                    disks(facts)[0] = Disk { read_ahead_kb: Fact::odd("/x", "?", "no number"), ..disk("vda") };
+                }),
+                ("no disk", Goal::Latency, &|facts| disks(facts).clear()),
+            ],
+            expect![[r#"
+                default (latency)
+                  keep vda "128": it matters while a server loads, not while it plays
+                default (throughput)
+                  keep vda "128": TuneD raises 128 to 4096; `evenkeel prove disk.read_ahead_kb=4096` tells whether the server reads enough for that
+                far (throughput)
+                  keep vda "8192": files are read far ahead
+                dumb (density)
+                  unknown vda: how far it is read ahead is not known: no number
+                no disk (latency)
+                  not-here any disk: there is no disk here
+            "#]],
+        );
+    }
+}

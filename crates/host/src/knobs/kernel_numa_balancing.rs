@@ -1,0 +1,150 @@
+//! Whether the kernel moves memory to the node that uses it.
+
+use crate::advice::State;
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{cpus, cpus_of_a_node, one, own_number, several_nodes};
+
+const PATH: &str = "/proc/sys/kernel/numa_balancing";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "kernel.numa_balancing",
+    title: "moving memory to the node that uses it",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 3, unit: "" },
+    default: "1 where there are several nodes, 0 where there is one",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "The kernel takes access to some of a process's memory away from time to time, to learn from the page faults \
+                which node uses it, and then moves the memory or the thread. The faults and the moves fall into ticks. A \
+                server that is bound to one node has all its memory there already and only pays. Of the bits, 1 moves \
+                between nodes and 2 between fast and slow memory.",
+    risk: "off, a server that is not bound keeps memory on the far node",
+    shows_in: "numa_hint_faults and numa_pages_migrated in /proc/vmstat, numastat -p PID",
+    counter: None,
+    kernels: "all that are built with CONFIG_NUMA_BALANCING; 0 and 1 up to Linux 5.15, bits in 6.1 and later",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/kernel.rst, numa_balancing",
+            says: "what it costs; off where the workload is bound to nodes already",
+        },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "binding, balancing and numad are three ways: test which is best",
+        },
+        Source { title: "TuneD, profile network-latency", says: "0" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
+}
+
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let nodes = several_nodes(facts, PATH).map_err(|finding| finding.at(current))?;
+    let count = nodes.len();
+    let finding = match (current, cpus_of_a_node(nodes)) {
+        (0, _) => Finding::keep(
+            PATH,
+            format!(
+                "off: memory stays on the one of {count} nodes that first touched it, so bind the server (process.numa_policy)"
+            ),
+        ),
+        (2, _) => Finding::keep(PATH, "it moves between fast and slow memory only"),
+        (1 | 3, Some(node)) => {
+            let bound = format!("bound to one of {count} nodes by process.numa_policy");
+            match wish.server.cpus {
+                Some(needed) if needed <= node => {
+                    let reason = format!(
+                        "the server's {} fit a node, which has {node}: {bound}, it only pays for the faults",
+                        cpus(usize::try_from(needed).unwrap_or(usize::MAX))
+                    );
+                    Finding::set(PATH, current - 1, reason)
+                }
+                Some(needed) => Finding::keep(
+                    PATH,
+                    format!("the server needs {needed} CPUs and a node has {node}: its memory is on several"),
+                ),
+                None => Finding::keep(
+                    PATH,
+                    format!(
+                        "a server that is not bound needs it; once it is {bound}, `evenkeel prove kernel.numa_balancing=0` tells what it costs"
+                    ),
+                ),
+            }
+        }
+        (1 | 3, None) => Finding::keep(PATH, "no node tells which CPUs it has: a server can't be bound to one"),
+        _ => Finding::new(State::Unknown, PATH, "nothing is known of this value"),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::{Goal, Server};
+    use crate::testing::{base, check, two_nodes, with_sysctl};
+
+    fn on_two_nodes(value: &'static str) -> impl Fn(&mut Facts) {
+        move |facts| {
+            two_nodes(facts);
+            with_sysctl(PATH, value)(facts);
+        }
+    }
+
+    #[test]
+    fn it_is_for_servers_that_are_not_bound() {
+        check(
+            &KNOB,
+            &[
+                ("one node", Goal::Latency, &|_| {}),
+                ("one node, on", Goal::Latency, &with_sysctl(PATH, "1")),
+                ("two nodes, off", Goal::Latency, &on_two_nodes("0")),
+                ("two nodes, on", Goal::Latency, &on_two_nodes("1")),
+                ("two nodes, tiers", Goal::Latency, &on_two_nodes("2")),
+                ("two nodes, odd", Goal::Latency, &on_two_nodes("8")),
+                ("nodes unknown", Goal::Latency, &|facts| facts.numa.nodes = Fact::odd("/x", "?", "no list")),
+                ("not built in", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                one node (latency)
+                  not-here /proc/sys/kernel/numa_balancing "0": there is one memory node: all memory is equally near
+                one node, on (latency)
+                  not-here /proc/sys/kernel/numa_balancing "1": there is one memory node: all memory is equally near
+                two nodes, off (latency)
+                  keep /proc/sys/kernel/numa_balancing "0": off: memory stays on the one of 2 nodes that first touched it, so bind the server (process.numa_policy)
+                two nodes, on (latency)
+                  keep /proc/sys/kernel/numa_balancing "1": a server that is not bound needs it; once it is bound to one of 2 nodes by process.numa_policy, `evenkeel prove kernel.numa_balancing=0` tells what it costs
+                two nodes, tiers (latency)
+                  keep /proc/sys/kernel/numa_balancing "2": it moves between fast and slow memory only
+                two nodes, odd (latency)
+                  unknown /proc/sys/kernel/numa_balancing "8": nothing is known of this value
+                nodes unknown (latency)
+                  unknown /proc/sys/kernel/numa_balancing "0": how many memory nodes there are is not known: no list
+                not built in (latency)
+                  not-here /proc/sys/kernel/numa_balancing: not found here: /proc/sys/kernel/numa_balancing is not among the facts
+            "#]],
+        );
+    }
+
+    #[test]
+    fn it_is_off_for_a_server_that_fits_a_node() {
+        let mut facts = base();
+        on_two_nodes("3")(&mut facts);
+        let told = |cpus| {
+            let wish = Wish { goal: Goal::Latency, server: Server { cpus: Some(cpus), ..Server::default() } };
+            advise(&facts, &wish).remove(0)
+        };
+        assert_eq!((told(18).state, told(18).wanted.as_deref()), (State::Set, Some("2")), "the bit for tiers stays");
+        assert_eq!(told(19).state, State::Keep);
+    }
+}

@@ -1,0 +1,88 @@
+//! Whether the C library's malloc asks for huge pages.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+const PLACE: &str = "process.glibc_hugetlb";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "process.glibc_hugetlb",
+    title: "huge pages for the C library's malloc",
+    area: Area::Process,
+    place: Place::ByHand { how: "start the server with GLIBC_TUNABLES=glibc.malloc.hugetlb={} in its environment" },
+    values: Values::Number { min: 0, max: 2, unit: "" },
+    default: "0",
+    takes_effect: TakesEffect::ProcessStart,
+    mechanism: "With 1, malloc asks for transparent huge pages (madvise) for what it takes from the kernel; with 2 it maps \
+                pages that vm.nr_hugepages has set aside. Large heaps are walked faster. It takes the place of \
+                HUGETLB_MORECORE with libhugetlbfs, whose hook into malloc glibc no longer has since 2.34. Servers with an \
+                allocator of their own, and those of Go, Java or C#, are not touched by it.",
+    risk: "more memory for the same heap; with 1, faults that make a huge page may wait (see thp.defrag)",
+    shows_in: "AnonHugePages and Private_Hugetlb in /proc/PID/smaps_rollup",
+    counter: None,
+    kernels: "all; needs a glibc that lists it: ld.so --list-tunables (2.36 does)",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "The GNU C Library manual, Memory Allocation Tunables",
+            says: "glibc.malloc.hugetlb and its values",
+        },
+        Source {
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
+            says: "HUGETLB_MORECORE=yes with LD_PRELOAD=libhugetlbfs.so, which does nothing on today's glibc",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    vec![match facts.memory.thp_enabled.known().map(String::as_str) {
+        None => Finding::unknown(PLACE, "thp.enabled", &facts.memory.thp_enabled),
+        Some("always") => {
+            Finding::keep(PLACE, "thp.enabled is always: malloc's memory gets huge pages without being asked for")
+        }
+        Some("never") => Finding::keep(
+            PLACE,
+            "thp.enabled is never, so that 1 does nothing; 2 needs pages that vm.nr_hugepages sets aside",
+        ),
+        Some(_) => Finding::keep(
+            PLACE,
+            "malloc asks for no huge pages; a server with a large heap may gain by 1, which only a test of it tells",
+        ),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Goal;
+    use crate::testing::check;
+
+    #[test]
+    fn malloc_asks_only_where_that_does_something() {
+        let word = |word: &'static str| move |facts: &mut Facts| facts.memory.thp_enabled = Fact::Known(word.into());
+        check(
+            &KNOB,
+            &[
+                ("always", Goal::Latency, &|_| {}),
+                ("madvise", Goal::Latency, &word("madvise")),
+                ("never", Goal::Throughput, &word("never")),
+                ("unknown", Goal::Latency, &|facts| facts.memory.thp_enabled = Fact::absent("no such file")),
+            ],
+            expect![[r#"
+                always (latency)
+                  keep process.glibc_hugetlb: thp.enabled is always: malloc's memory gets huge pages without being asked for
+                madvise (latency)
+                  keep process.glibc_hugetlb: malloc asks for no huge pages; a server with a large heap may gain by 1, which only a test of it tells
+                never (throughput)
+                  keep process.glibc_hugetlb: thp.enabled is never, so that 1 does nothing; 2 needs pages that vm.nr_hugepages sets aside
+                unknown (latency)
+                  unknown process.glibc_hugetlb: thp.enabled is not known: no such file
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Whether the server's memory stays in memory.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+const PLACE: &str = "process.memory_lock";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "process.memory_lock",
+    title: "keeping the server's memory in memory",
+    area: Area::Process,
+    place: Place::ByHand {
+        how: "call mlockall(MCL_CURRENT | MCL_FUTURE) when the server starts, for {} of its memory, with LimitMEMLOCK=infinity in its unit",
+    },
+    values: Values::Words(&["all", "none"]),
+    default: "none",
+    takes_effect: TakesEffect::ProcessStart,
+    mechanism: "Memory that is locked is faulted in at once and is neither swapped out nor, where it is a file's, dropped: \
+                no tick waits for a page. Without swap that still holds for the server's code and mapped files. Memory that \
+                the server asks for later is faulted in when it is asked for, so arenas belong at the start.",
+    risk: "all that is mapped takes memory, used or not; a server that outgrows the machine is killed",
+    shows_in: "VmLck in /proc/PID/status, major faults in /proc/PID/stat",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source { title: "mlock(2)", says: "what is locked, and that RLIMIT_MEMLOCK bounds it without CAP_IPC_LOCK" },
+        Source { title: "systemd.exec(5), LimitMEMLOCK=", says: "sets that bound for a service" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    let Some(swaps) = facts.memory.swaps.known() else {
+        return vec![Finding::unknown(PLACE, "whether there is swap", &facts.memory.swaps)];
+    };
+    vec![match (wish.goal, swaps.first()) {
+        (Goal::Latency, Some(swap)) => Finding::set(
+            PLACE,
+            "all",
+            format!("there is swap ({:?}): a page of the server may be there when a tick needs it", swap.path),
+        ),
+        (Goal::Latency, None) => Finding::keep(
+            PLACE,
+            "there is no swap: only code and mapped files can fall out of memory, which shows as major faults of the server",
+        ),
+        (goal, _) => Finding::keep(
+            PLACE,
+            format!("memory that is locked but idle can't serve others, which the goal {goal} wants"),
+        ),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::facts::Swap;
+    use crate::testing::check;
+
+    fn swap(facts: &mut Facts) {
+        let swap = Swap { path: "/swapfile".into(), kind: "file".into(), size_bytes: 1 << 30 };
+        facts.memory.swaps = Fact::Known(vec![swap]);
+    }
+
+    #[test]
+    fn it_matters_most_where_there_is_swap() {
+        check(
+            &KNOB,
+            &[
+                ("no swap", Goal::Latency, &|_| {}),
+                ("swap", Goal::Latency, &swap),
+                ("swap", Goal::Density, &swap),
+                ("unknown", Goal::Latency, &|facts| facts.memory.swaps = Fact::absent("no /proc/swaps")),
+            ],
+            expect![[r#"
+                no swap (latency)
+                  keep process.memory_lock: there is no swap: only code and mapped files can fall out of memory, which shows as major faults of the server
+                swap (latency)
+                  set process.memory_lock ? -> "all": there is swap ("/swapfile"): a page of the server may be there when a tick needs it
+                swap (density)
+                  keep process.memory_lock: memory that is locked but idle can't serve others, which the goal density wants
+                unknown (latency)
+                  unknown process.memory_lock: whether there is swap is not known: no /proc/swaps
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! Which memory node the server runs on and takes its memory from.
+
+use crate::facts::{Facts, Node};
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::{one, several_nodes};
+
+const PLACE: &str = "process.numa_policy";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "process.numa_policy",
+    title: "the memory node that the server is bound to",
+    area: Area::Process,
+    place: Place::ByHand {
+        how: "start the server by numactl --cpunodebind={} --membind={}, or with NUMAPolicy=bind, NUMAMask={} and the node's CPUs as CPUAffinity= in its unit",
+    },
+    values: Values::Number { min: 0, max: 1023, unit: "" },
+    default: "none: memory comes from the node of the CPU that first touches it, and threads go where the scheduler puts them",
+    takes_effect: TakesEffect::ProcessStart,
+    mechanism: "Memory of another node takes longer to reach. A server that is bound to the CPUs and the memory of one node \
+                never reaches for the other, and several servers are spread by binding each. Interrupts of the network \
+                belong on the same node.",
+    risk: "a server that needs more memory or CPUs than its node has is killed or waits while the other node idles",
+    shows_in: "numastat -p PID, numa_miss in /sys/devices/system/node/node*/numastat",
+    counter: None,
+    kernels: "all that are built with CONFIG_NUMA",
+    side_effects: &[],
+    sources: &[
+        Source { title: "numactl(8)", says: "--cpunodebind and --membind, with two dashes" },
+        Source { title: "systemd.exec(5), NUMAPolicy= and NUMAMask=", says: "the same for a service" },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "the first of three ways on machines with two nodes; its example has one dash too few",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
+}
+
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    let nodes = several_nodes(facts, PLACE)?;
+    let Some(needed) = wish.server.cpus else {
+        return Ok(Finding::keep(
+            PLACE,
+            format!(
+                "there are {} nodes: bind the server to one if it fits; --server cpus=N tells how much it needs",
+                nodes.len()
+            ),
+        ));
+    };
+    let of_nic = facts.network.hardware().find_map(|nic| nic.numa_node.known().copied());
+    let fits = |node: &&Node| node.cpus.known().is_some_and(|cpus| cpus.len() as u64 >= needed);
+    let near = nodes.iter().filter(fits).find(|node| of_nic.is_some_and(|nic| i64::from(nic) == i64::from(node.node)));
+    Ok(match (near, nodes.iter().find(fits)) {
+        (Some(node), _) => Finding::set(
+            PLACE,
+            node.node,
+            format!("the server's {needed} CPUs fit node {}, which the network interface is on", node.node),
+        ),
+        (None, Some(node)) => {
+            Finding::set(PLACE, node.node, format!("the server's {needed} CPUs fit node {}", node.node))
+        }
+        (None, None) => {
+            Finding::keep(PLACE, format!("no node is known to have {needed} CPUs: the server needs several"))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::{Goal, Server};
+    use crate::testing::{base, check, two_nodes};
+
+    #[test]
+    fn it_is_for_machines_with_several_nodes() {
+        check(
+            &KNOB,
+            &[("one node", Goal::Latency, &|_| {}), ("two nodes, needs unknown", Goal::Latency, &two_nodes)],
+            expect![[r#"
+                one node (latency)
+                  not-here process.numa_policy: there is one memory node: all memory is equally near
+                two nodes, needs unknown (latency)
+                  keep process.numa_policy: there are 2 nodes: bind the server to one if it fits; --server cpus=N tells how much it needs
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_server_that_fits_goes_to_the_node_of_its_network() {
+        let mut facts = base();
+        two_nodes(&mut facts);
+        let told = |cpus| {
+            let server = Server { cpus: Some(cpus), ..Server::default() };
+            let finding = advise(&facts, &Wish { goal: Goal::Latency, server }).remove(0);
+            (finding.wanted, finding.reason)
+        };
+        assert_eq!(
+            told(18),
+            (Some("1".into()), "the server's 18 CPUs fit node 1, which the network interface is on".into())
+        );
+        assert_eq!(told(19), (None, "no node is known to have 19 CPUs: the server needs several".into()));
+    }
+}

@@ -1,0 +1,86 @@
+//! How eagerly the kernel moves memory together before anybody needs it in one piece.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/vm/compaction_proactiveness";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.compaction_proactiveness",
+    title: "moving memory together ahead of need",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 100, unit: "" },
+    default: "20",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Background threads move pages so that free memory lies in one piece when huge pages are wanted. \
+                The pages that they move are those of running processes, which wait at a page fault if they \
+                touch one meanwhile. Writing a value above 0 starts a round at once.",
+    risk: "without it huge pages are found less often, or at the price of a wait at the fault",
+    shows_in: "compact_daemon_wake and compact_migrate_scanned in /proc/vmstat",
+    counter: None,
+    kernels: "since Linux 5.9, where built with CONFIG_COMPACTION",
+    side_effects: &[],
+    sources: &[Source {
+        title: "Linux Documentation/admin-guide/sysctl/vm.rst, compaction_proactiveness",
+        says: "range, default; moving pages may show as latency spikes in unsuspecting programs; 0 switches it off",
+    }],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let finding = match goal {
+        _ if current <= 0 => Finding::keep(PATH, "no memory is moved ahead of need"),
+        Goal::Latency => Finding::set(
+            PATH,
+            0,
+            format!(
+                "at {current} the server's pages may be moved in the background, and a tick that touches one then waits"
+            ),
+        ),
+        Goal::Throughput | Goal::Density => {
+            Finding::keep(PATH, format!("huge pages are found sooner, at the price that the goal {goal} can pay"))
+        }
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn no_page_of_the_server_is_moved_ahead_of_need() {
+        check(
+            &KNOB,
+            &[
+                ("default", Goal::Latency, &|_| {}),
+                ("default", Goal::Throughput, &|_| {}),
+                ("off", Goal::Latency, &with_sysctl(PATH, "0")),
+                ("an older kernel", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                default (latency)
+                  set /proc/sys/vm/compaction_proactiveness "20" -> "0": at 20 the server's pages may be moved in the background, and a tick that touches one then waits
+                default (throughput)
+                  keep /proc/sys/vm/compaction_proactiveness "20": huge pages are found sooner, at the price that the goal throughput can pay
+                off (latency)
+                  keep /proc/sys/vm/compaction_proactiveness "0": no memory is moved ahead of need
+                an older kernel (latency)
+                  not-here /proc/sys/vm/compaction_proactiveness: not found here: /proc/sys/vm/compaction_proactiveness is not among the facts
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! From how many dirty bytes on the kernel writes them out by itself: vm.dirty_background_ratio spelled in bytes.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::vm_dirty_ratio::{HANDLERS, KERNEL};
+use super::{one, own_number, size};
+
+const PATH: &str = "/proc/sys/vm/dirty_background_bytes";
+const TWIN: &str = "/proc/sys/vm/dirty_background_ratio";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.dirty_background_bytes",
+    title: "bytes dirty before writing starts",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 1, max: i64::MAX, unit: "bytes" },
+    default: "0: vm.dirty_background_ratio is in use",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "It is the limit from which on the kernel writes out by itself, as a number of bytes where \
+                vm.dirty_background_ratio is a share of memory. On a machine with much memory it can be set \
+                finer than 1 %. Writing it makes the share read 0; to go back, the share is written, since 0 is \
+                refused here (the least is 1).",
+    risk: "one that is too small makes every burst of writing wait for the disk",
+    shows_in: "Dirty and Writeback in /proc/meminfo",
+    counter: None,
+    kernels: "all",
+    side_effects: &[TWIN],
+    sources: &[KERNEL, HANDLERS, Source { title: "TuneD, profile latency-performance", says: "3 % of memory" }],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let finding = match u64::try_from(current) {
+        Ok(0) => Finding::keep(PATH, "vm.dirty_background_ratio is the spelling in use"),
+        Ok(bytes) => Finding::keep(PATH, format!("this is the spelling in use, with {}", size(bytes))),
+        Err(_) => Finding::keep(PATH, "a number of bytes below 0 is none"),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn the_start_in_bytes_is_only_one_spelling() {
+        check(
+            &KNOB,
+            &[
+                ("the share is in use", Goal::Latency, &|_| {}),
+                ("bytes are in use", Goal::Latency, &with_sysctl(PATH, "268435456")),
+                ("not there", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                the share is in use (latency)
+                  keep /proc/sys/vm/dirty_background_bytes "0": vm.dirty_background_ratio is the spelling in use
+                bytes are in use (latency)
+                  keep /proc/sys/vm/dirty_background_bytes "268435456": this is the spelling in use, with 256 MiB
+                not there (latency)
+                  not-here /proc/sys/vm/dirty_background_bytes: not found here: /proc/sys/vm/dirty_background_bytes is not among the facts
+            "#]],
+        );
+        assert!(KNOB.check("0").is_err(), "the kernel refuses it");
+    }
+}

@@ -1,0 +1,119 @@
+//! From how much dirty memory on the kernel writes it out by itself.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::vm_dirty_ratio::{HANDLERS, KERNEL, bytes_in_use, share_of_memory};
+use super::{one, own_number, size};
+
+const PATH: &str = "/proc/sys/vm/dirty_background_ratio";
+const TWIN: &str = "/proc/sys/vm/dirty_background_bytes";
+
+/// The kernel's default, which Amazon's guide for game servers keeps.
+const WANTED: i64 = 10;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.dirty_background_ratio",
+    title: "share of memory dirty before writing starts",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 100, unit: "percent" },
+    default: "10",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "From so large a share of dirty memory on, background threads write it out while programs go on. It has to \
+                lie well below vm.dirty_ratio, so that writers never come to wait; where it does not, the kernel takes \
+                half of that. A lower share writes sooner and in smaller portions. vm.dirty_background_bytes is the same \
+                in bytes; to write one zeroes the other.",
+    risk: "a lower share writes data that would soon have been overwritten",
+    shows_in: "nr_dirty and nr_dirty_background_threshold in /proc/vmstat",
+    counter: None,
+    kernels: "all",
+    side_effects: &[TWIN],
+    sources: &[
+        KERNEL,
+        HANDLERS,
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "keep the default of 10; its line for sysctl.conf lacks the vm. of the name",
+        },
+        Source {
+            title: "TuneD, profile latency-performance",
+            says: "3 % of memory as vm.dirty_background_bytes, against the other",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    if let Some(bytes) = bytes_in_use(facts, TWIN) {
+        let reason = format!("vm.dirty_background_bytes is the spelling in use, with {}", size(bytes));
+        return Ok(Finding::keep(PATH, reason).at(current));
+    }
+    let Some(pile) = share_of_memory(facts, current) else {
+        return Err(Finding::unknown(PATH, "how much memory there is", &facts.memory.total_bytes).at(current));
+    };
+    let ratio = own_number(facts, "/proc/sys/vm/dirty_ratio").ok().filter(|ratio| *ratio > 0);
+    let finding = match (goal, ratio) {
+        (_, Some(ratio)) if current >= ratio => Finding::keep(
+            PATH,
+            format!("not below vm.dirty_ratio, which is {ratio}: the kernel takes half of that, {} %", ratio / 2),
+        ),
+        _ if current == 0 => Finding::keep(PATH, "what is written goes out at once"),
+        (Goal::Latency, _) if current > WANTED => {
+            Finding::set(PATH, WANTED, format!("writing out starts only when up to {pile} have piled up"))
+        }
+        _ => Finding::keep(PATH, format!("writing out starts in the background at {pile} at the latest")),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn writing_out_starts_before_writers_wait() {
+        check(
+            &KNOB,
+            &[
+                ("default", Goal::Latency, &|_| {}),
+                ("late", Goal::Latency, &with_sysctl(PATH, "15")),
+                ("late", Goal::Throughput, &with_sysctl(PATH, "15")),
+                ("no less than the other", Goal::Latency, &with_sysctl(PATH, "20")),
+                ("at once", Goal::Latency, &with_sysctl(PATH, "0")),
+                ("in bytes", Goal::Latency, &|facts| {
+                    with_sysctl(PATH, "0")(facts);
+                    with_sysctl(TWIN, "67108864")(facts);
+                }),
+                ("memory unknown", Goal::Latency, &|facts| facts.memory.total_bytes = Fact::absent("no /proc/meminfo")),
+            ],
+            expect![[r#"
+                default (latency)
+                  keep /proc/sys/vm/dirty_background_ratio "10": writing out starts in the background at 819 MiB at the latest
+                late (latency)
+                  set /proc/sys/vm/dirty_background_ratio "15" -> "10": writing out starts only when up to 1.2 GiB have piled up
+                late (throughput)
+                  keep /proc/sys/vm/dirty_background_ratio "15": writing out starts in the background at 1.2 GiB at the latest
+                no less than the other (latency)
+                  keep /proc/sys/vm/dirty_background_ratio "20": not below vm.dirty_ratio, which is 20: the kernel takes half of that, 10 %
+                at once (latency)
+                  keep /proc/sys/vm/dirty_background_ratio "0": what is written goes out at once
+                in bytes (latency)
+                  keep /proc/sys/vm/dirty_background_ratio "0": vm.dirty_background_bytes is the spelling in use, with 64 MiB
+                memory unknown (latency)
+                  unknown /proc/sys/vm/dirty_background_ratio "10": how much memory there is is not known: no /proc/meminfo
+            "#]],
+        );
+    }
+}

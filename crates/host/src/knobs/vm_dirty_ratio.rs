@@ -1,0 +1,165 @@
+//! How much of memory may wait to be written before those who write must wait.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number, size};
+
+const PATH: &str = "/proc/sys/vm/dirty_ratio";
+const TWIN: &str = "/proc/sys/vm/dirty_bytes";
+
+/// The kernel's default, which Amazon's guide for game servers keeps.
+const WANTED: i64 = 20;
+
+pub(super) const KERNEL: Source = Source {
+    title: "Linux Documentation/admin-guide/sysctl/vm.rst, dirty_ratio and its like",
+    says: "meaning; only one of share and bytes is in use at a time, and the other reads 0",
+};
+pub(super) const HANDLERS: Source = Source {
+    title: "Linux mm/page-writeback.c",
+    says: "writing one spelling zeroes the other; the bytes can't be set to 0",
+};
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.dirty_ratio",
+    title: "share of memory dirty before writers wait",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 1, max: 100, unit: "percent" },
+    default: "20",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "What a program writes to a file stays in memory until the kernel writes it out. When so large a share of \
+                the memory that is free or holds files is dirty, whoever writes is made to wait, \
+                and is slowed from halfway between vm.dirty_background_ratio and here on: a server that logs from its \
+                tick thread waits with it. A lower share makes the waits earlier but the pile that must be written \
+                out smaller. vm.dirty_bytes is the same limit in bytes; to write one zeroes the other.",
+    risk: "a lower share throttles bursts of writing that a higher one would have swallowed",
+    shows_in: "Dirty and Writeback in /proc/meminfo, nr_dirty_threshold in /proc/vmstat",
+    counter: None,
+    kernels: "all",
+    side_effects: &[TWIN],
+    sources: &[
+        KERNEL,
+        HANDLERS,
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "keep the default of 20",
+        },
+        Source {
+            title: "TuneD, profile latency-performance",
+            says: "10 % of memory as vm.dirty_bytes, against the other",
+        },
+        Source { title: "TuneD, profile throughput-performance", says: "40 % of memory" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    if let Some(bytes) = bytes_in_use(facts, TWIN) {
+        return Ok(
+            Finding::keep(PATH, format!("vm.dirty_bytes is the spelling in use, with {}", size(bytes))).at(current)
+        );
+    }
+    let Some(pile) = share_of_memory(facts, current) else {
+        return Err(Finding::unknown(PATH, "how much memory there is", &facts.memory.total_bytes).at(current));
+    };
+    let disk = match facts.disks.root.known() {
+        Some(root) if facts.disks.each().count() == 1 => format!(" to {root}, the only disk"),
+        _ => String::new(),
+    };
+    let finding = match goal {
+        _ if current == 0 => {
+            Finding::set(PATH, WANTED, "every write waits for the disk: neither share nor bytes allow any dirty memory")
+        }
+        Goal::Latency if current > WANTED => Finding::set(
+            PATH,
+            WANTED,
+            format!("up to {pile} may pile up, and those who write wait while it goes out{disk}"),
+        ),
+        Goal::Latency => Finding::keep(
+            PATH,
+            format!(
+                "writers wait only when up to {pile} are to go out{disk}; Amazon's guide says 20, TuneD 10 %: `evenkeel prove \
+                 vm.dirty_ratio=10` settles it for a server that writes much"
+            ),
+        ),
+        Goal::Throughput | Goal::Density => {
+            Finding::keep(PATH, format!("bursts of up to {pile} are written without a wait"))
+        }
+    };
+    Ok(finding.at(current))
+}
+
+/// The limit in bytes, where that spelling is in use.
+pub(super) fn bytes_in_use(facts: &Facts, path: &str) -> Option<u64> {
+    facts.sysctl(path).known()?.parse().ok().filter(|bytes| *bytes > 0)
+}
+
+/// What a share of all memory is. The kernel counts only what is free or holds files, so that it is a bound.
+pub(super) fn share_of_memory(facts: &Facts, percent: i64) -> Option<String> {
+    let percent = u64::try_from(percent).unwrap_or(0).min(100);
+    Some(size(facts.memory.total_bytes.known()? / 100 * percent))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, disk, disks, with_sysctl};
+
+    #[test]
+    fn writers_wait_for_a_pile_that_is_named() {
+        check(
+            &KNOB,
+            &[
+                ("default", Goal::Latency, &|_| {}),
+                ("default, two disks", Goal::Latency, &|facts| disks(facts).push(disk("vdb"))),
+                ("default", Goal::Throughput, &|_| {}),
+                ("TuneD's 40", Goal::Latency, &with_sysctl(PATH, "40")),
+                ("TuneD's 40", Goal::Throughput, &with_sysctl(PATH, "40")),
+                ("neither", Goal::Density, &with_sysctl(PATH, "0")),
+                ("in bytes", Goal::Latency, &|facts| {
+                    with_sysctl(PATH, "0")(facts);
+                    with_sysctl(TWIN, "268435456")(facts);
+                }),
+                ("memory unknown", Goal::Latency, &|facts| facts.memory.total_bytes = Fact::absent("no /proc/meminfo")),
+            ],
+            expect![[r#"
+                default (latency)
+                  keep /proc/sys/vm/dirty_ratio "20": writers wait only when up to 1.6 GiB are to go out to vda, the only disk; Amazon's guide says 20, TuneD 10 %: `evenkeel prove vm.dirty_ratio=10` settles it for a server that writes much
+                default, two disks (latency)
+                  keep /proc/sys/vm/dirty_ratio "20": writers wait only when up to 1.6 GiB are to go out; Amazon's guide says 20, TuneD 10 %: `evenkeel prove vm.dirty_ratio=10` settles it for a server that writes much
+                default (throughput)
+                  keep /proc/sys/vm/dirty_ratio "20": bursts of up to 1.6 GiB are written without a wait
+                TuneD's 40 (latency)
+                  set /proc/sys/vm/dirty_ratio "40" -> "20": up to 3.2 GiB may pile up, and those who write wait while it goes out to vda, the only disk
+                TuneD's 40 (throughput)
+                  keep /proc/sys/vm/dirty_ratio "40": bursts of up to 3.2 GiB are written without a wait
+                neither (density)
+                  set /proc/sys/vm/dirty_ratio "0" -> "20": every write waits for the disk: neither share nor bytes allow any dirty memory
+                in bytes (latency)
+                  keep /proc/sys/vm/dirty_ratio "0": vm.dirty_bytes is the spelling in use, with 256 MiB
+                memory unknown (latency)
+                  unknown /proc/sys/vm/dirty_ratio "20": how much memory there is is not known: no /proc/meminfo
+            "#]],
+        );
+    }
+
+    #[test]
+    fn the_keys_are_those_of_the_kernel() {
+        use crate::setting::Setting;
+        assert!(Setting::parse("vm.dirty_ratio=20").is_ok() && Setting::parse("vm.dirty_background_ratio=10").is_ok());
+        let error = Setting::parse("dirty_background_ratio=10").unwrap_err().to_string();
+        assert!(error.contains("did you mean \"vm.dirty_background_ratio\""), "{error}");
+        assert!(Setting::parse("vm.dirty_bytes=0").is_err(), "the kernel refuses it");
+    }
+}

@@ -1,0 +1,118 @@
+//! How much memory the kernel keeps free for those who can't wait.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number, size};
+
+const PATH: &str = "/proc/sys/vm/min_free_kbytes";
+
+/// More than this share is a mistake: the kernel itself keeps the reserve that huge pages want within it.
+const PERCENT_MAX: i64 = 5;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.min_free_kbytes",
+    title: "memory kept for those who can't wait",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 1024, max: i32::MAX as i64, unit: "KiB" },
+    default: "computed: four times the root of memory in KiB, and more with transparent huge pages",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A network driver that needs a buffer in an interrupt can't wait for memory to be freed: it takes \
+                from this reserve, and drops the packet where that is empty. All marks of reclaim rise with it. \
+                Switching transparent huge pages computes it anew unless it was set by hand.",
+    risk: "memory that nobody else may use; far too much of it, and the kernel kills processes at once",
+    shows_in: "page allocation failure in the kernel's log, rx_nobuf counters of the driver",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
+            says: "1 to 3 % of memory on machines with much traffic",
+        },
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/vm.rst, min_free_kbytes",
+            says: "below 1024 the machine is subtly broken, too high and it runs out of memory",
+        },
+        Source {
+            title: "Linux mm/page_alloc.c, calculate_min_free_kbytes",
+            says: "four times the root of the memory in KiB, within 128 KiB and 256 MiB",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let Some(total) = facts.memory.total_bytes.known() else {
+        return Err(Finding::unknown(PATH, "how much memory there is", &facts.memory.total_bytes).at(current));
+    };
+    // At most 2^64 / 1024 / 100, and so no overflow.
+    let percent_kb = (total / 1024 / 100) as i64;
+    let finding = match facts.network.hardware().next() {
+        _ if percent_kb > 0 && current > percent_kb * PERCENT_MAX => {
+            let kept = size((current as u64).saturating_mul(1024));
+            let reason = format!(
+                "{kept} is more than {PERCENT_MAX} % of memory that nobody may use; 3 % is the most that a source names"
+            );
+            Finding::set(PATH, (percent_kb * 3).clamp(1024, i64::from(i32::MAX)), reason)
+        }
+        Some(_) if current >= percent_kb => {
+            Finding::keep(PATH, "a percent of memory or more is kept for drivers that can't wait")
+        }
+        Some(nic) => Finding::keep(
+            PATH,
+            format!(
+                "where the kernel's log tells of page allocation failures, {}'s driver wants more: Amazon's driver guide says 1 to 3 % of \
+                 memory, which is {percent_kb} to {} KiB here",
+                nic.name,
+                percent_kb * 3
+            ),
+        ),
+        None => Finding::keep(PATH, "no interface has hardware behind it whose driver could want more"),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Goal;
+    use crate::testing::{check, nics, with_sysctl};
+
+    #[test]
+    fn drivers_have_a_reserve_and_not_all_of_memory() {
+        check(
+            &KNOB,
+            &[
+                ("default", Goal::Latency, &|_| {}),
+                ("raised", Goal::Latency, &with_sysctl(PATH, "167772")),
+                ("far too much", Goal::Density, &with_sysctl(PATH, "2097152")),
+                ("loopback only", Goal::Latency, &|facts| nics(facts).retain(|nic| nic.name == "lo")),
+                ("memory unknown", Goal::Latency, &|facts| facts.memory.total_bytes = Fact::absent("no /proc/meminfo")),
+            ],
+            expect![[r#"
+                default (latency)
+                  keep /proc/sys/vm/min_free_kbytes "67584": where the kernel's log tells of page allocation failures, eth0's driver wants more: Amazon's driver guide says 1 to 3 % of memory, which is 83886 to 251658 KiB here
+                raised (latency)
+                  keep /proc/sys/vm/min_free_kbytes "167772": a percent of memory or more is kept for drivers that can't wait
+                far too much (density)
+                  set /proc/sys/vm/min_free_kbytes "2097152" -> "251658": 2.0 GiB is more than 5 % of memory that nobody may use; 3 % is the most that a source names
+                loopback only (latency)
+                  keep /proc/sys/vm/min_free_kbytes "67584": no interface has hardware behind it whose driver could want more
+                memory unknown (latency)
+                  unknown /proc/sys/vm/min_free_kbytes "67584": how much memory there is is not known: no /proc/meminfo
+            "#]],
+        );
+    }
+}

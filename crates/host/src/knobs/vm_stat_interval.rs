@@ -1,0 +1,94 @@
+//! How often each CPU adds its counters of memory to those of all.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/vm/stat_interval";
+
+/// What TuneD sets.
+const WANTED_S: i64 = 10;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.stat_interval",
+    title: "seconds between updates of memory counters",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 1, max: 3600, unit: "s" },
+    default: "1",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Each CPU counts pages for itself, and a kernel worker adds its counts to the common ones so \
+                often, on every CPU that has some. The worker interrupts whatever runs there, a tick included, \
+                for some microseconds.",
+    risk: "figures in /proc/vmstat and /proc/meminfo lag behind by so long",
+    shows_in: "context switches to kworker threads in `perf sched`, vmstat_update among the workers",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/vm.rst, stat_interval",
+            says: "the interval; default 1 second",
+        },
+        Source { title: "TuneD, profile network-latency", says: "10" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let finding = match goal {
+        Goal::Latency if (0..WANTED_S).contains(&current) => Finding::set(
+            PATH,
+            WANTED_S,
+            format!("a kernel worker interrupts each CPU every {} to add up counters that can wait", seconds(current)),
+        ),
+        Goal::Latency => Finding::keep(PATH, format!("counters are added up only every {}", seconds(current))),
+        Goal::Throughput | Goal::Density => {
+            Finding::keep(PATH, "what the worker takes does not show in the work of a second")
+        }
+    };
+    Ok(finding.at(current))
+}
+
+fn seconds(count: i64) -> String {
+    if count == 1 { "second".to_owned() } else { format!("{count} seconds") }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn counters_can_wait() {
+        check(
+            &KNOB,
+            &[
+                ("default", Goal::Latency, &|_| {}),
+                ("default", Goal::Throughput, &|_| {}),
+                ("raised", Goal::Latency, &with_sysctl(PATH, "10")),
+                ("not there", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                default (latency)
+                  set /proc/sys/vm/stat_interval "1" -> "10": a kernel worker interrupts each CPU every second to add up counters that can wait
+                default (throughput)
+                  keep /proc/sys/vm/stat_interval "1": what the worker takes does not show in the work of a second
+                raised (latency)
+                  keep /proc/sys/vm/stat_interval "10": counters are added up only every 10 seconds
+                not there (latency)
+                  not-here /proc/sys/vm/stat_interval: not found here: /proc/sys/vm/stat_interval is not among the facts
+            "#]],
+        );
+    }
+}

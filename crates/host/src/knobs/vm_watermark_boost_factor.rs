@@ -1,0 +1,85 @@
+//! How much more memory the kernel reclaims after memory was fragmented.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/vm/watermark_boost_factor";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.watermark_boost_factor",
+    title: "extra reclaim when memory is fragmented",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: i32::MAX as i64, unit: "" },
+    default: "15000",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "When an allocation has to break into a block of memory that was kept for another kind, the \
+                kernel raises the mark up to which its background thread reclaims, by up to so many hundredths \
+                of a percent of the high mark. The thread then frees memory that nobody asked for, and drops \
+                files that were in use, in a burst.",
+    risk: "at 0 memory fragments sooner, and huge pages become rarer",
+    shows_in: "pageoutrun and kswapd_high_wmark_hit_quickly in /proc/vmstat",
+    counter: None,
+    kernels: "since Linux 5.0",
+    side_effects: &[],
+    sources: &[Source {
+        title: "Linux Documentation/admin-guide/sysctl/vm.rst, watermark_boost_factor",
+        says: "meaning, unit and default; 0 switches it off",
+    }],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let finding = match goal {
+        _ if current <= 0 => Finding::keep(PATH, "reclaim keeps to its ordinary marks"),
+        Goal::Latency => Finding::set(
+            PATH,
+            0,
+            "a burst of reclaim that nobody asked for takes CPU time from ticks and drops files that are in use",
+        ),
+        Goal::Throughput | Goal::Density => {
+            Finding::keep(PATH, "it keeps memory in larger pieces, at the price of some reclaim")
+        }
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn reclaim_keeps_to_its_marks() {
+        check(
+            &KNOB,
+            &[
+                ("default", Goal::Latency, &|_| {}),
+                ("default", Goal::Density, &|_| {}),
+                ("off", Goal::Latency, &with_sysctl(PATH, "0")),
+                ("an older kernel", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                default (latency)
+                  set /proc/sys/vm/watermark_boost_factor "15000" -> "0": a burst of reclaim that nobody asked for takes CPU time from ticks and drops files that are in use
+                default (density)
+                  keep /proc/sys/vm/watermark_boost_factor "15000": it keeps memory in larger pieces, at the price of some reclaim
+                off (latency)
+                  keep /proc/sys/vm/watermark_boost_factor "0": reclaim keeps to its ordinary marks
+                an older kernel (latency)
+                  not-here /proc/sys/vm/watermark_boost_factor: not found here: /proc/sys/vm/watermark_boost_factor is not among the facts
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! How early the kernel starts to reclaim memory in the background.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number, size};
+
+const PATH: &str = "/proc/sys/vm/watermark_scale_factor";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.watermark_scale_factor",
+    title: "how early background reclaim starts",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 1, max: 3000, unit: "" },
+    default: "10",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "The kernel's background thread wakes when free memory falls below one mark and works up to \
+                another; they lie so many ten-thousandths of memory apart. Where memory is taken faster than the \
+                thread frees it, an allocation has to reclaim by itself and waits. A larger distance wakes the \
+                thread earlier.",
+    risk: "a larger distance keeps more memory free that files could use",
+    shows_in: "allocstall_normal and pgscan_direct in /proc/vmstat: allocations that had to reclaim by themselves",
+    counter: None,
+    kernels: "since Linux 4.6; at most 1000 in older kernels",
+    side_effects: &[],
+    sources: &[Source {
+        title: "Linux Documentation/admin-guide/sysctl/vm.rst, watermark_scale_factor",
+        says: "unit, default and bound; raise it where many allocations reclaim directly",
+    }],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let Some(total) = facts.memory.total_bytes.known() else {
+        return Err(Finding::unknown(PATH, "how much memory there is", &facts.memory.total_bytes).at(current));
+    };
+    let distance = size(total / 10_000 * u64::try_from(current).unwrap_or(0).min(3000));
+    let reason = format!(
+        "the marks of reclaim lie about {distance} apart, which is enough unless allocstall in /proc/vmstat rises while the server \
+         runs"
+    );
+    Ok(Finding::keep(PATH, reason).at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn the_marks_are_told_apart() {
+        check(
+            &KNOB,
+            &[
+                ("default", Goal::Latency, &|_| {}),
+                ("raised", Goal::Latency, &with_sysctl(PATH, "200")),
+                ("memory unknown", Goal::Latency, &|facts| facts.memory.total_bytes = Fact::absent("no /proc/meminfo")),
+                ("an older kernel", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                default (latency)
+                  keep /proc/sys/vm/watermark_scale_factor "10": the marks of reclaim lie about 8 MiB apart, which is enough unless allocstall in /proc/vmstat rises while the server runs
+                raised (latency)
+                  keep /proc/sys/vm/watermark_scale_factor "200": the marks of reclaim lie about 163 MiB apart, which is enough unless allocstall in /proc/vmstat rises while the server runs
+                memory unknown (latency)
+                  unknown /proc/sys/vm/watermark_scale_factor "10": how much memory there is is not known: no /proc/meminfo
+                an older kernel (latency)
+                  not-here /proc/sys/vm/watermark_scale_factor: not found here: /proc/sys/vm/watermark_scale_factor is not among the facts
+            "#]],
+        );
+    }
+}

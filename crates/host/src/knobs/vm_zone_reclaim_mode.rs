@@ -1,0 +1,86 @@
+//! Whether memory is reclaimed on the near node before the far one is used.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number, several_nodes};
+
+const PATH: &str = "/proc/sys/vm/zone_reclaim_mode";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "vm.zone_reclaim_mode",
+    title: "reclaiming near memory before using far memory",
+    area: Area::Memory,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 7, unit: "" },
+    default: "0",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "When a node has no free memory left, an allocation normally takes memory of the next node. With bit 1 the \
+                kernel first drops pages of files on its own node, with 2 it also writes dirty ones out, with 4 it also \
+                swaps: the allocation waits for that, while memory lies free on the other node.",
+    risk: "above 0, allocations wait and files fall out of memory while other nodes have room",
+    shows_in: "zone_reclaim_success and zone_reclaim_failed in /proc/vmstat",
+    counter: None,
+    kernels: "all that are built with CONFIG_NUMA",
+    side_effects: &[],
+    sources: &[Source {
+        title: "Linux Documentation/admin-guide/sysctl/vm.rst, zone_reclaim_mode",
+        says: "off by default; only for workloads that are split so that each fits its node, where far memory is dear",
+    }],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let nodes = several_nodes(facts, PATH).map_err(|finding| finding.at(current))?;
+    let finding = match current {
+        0 => Finding::keep(PATH, format!("an allocation may use any of {} nodes rather than wait", nodes.len())),
+        _ => {
+            let reason = format!(
+                "an allocation reclaims memory on its own node first, though another of {} may have room: only a server that \
+                 fits its node gains from that",
+                nodes.len()
+            );
+            Finding::set(PATH, 0, reason)
+        }
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, two_nodes, with_sysctl};
+
+    #[test]
+    fn allocations_do_not_wait_for_near_memory() {
+        check(
+            &KNOB,
+            &[
+                ("one node", Goal::Latency, &with_sysctl(PATH, "1")),
+                ("two nodes", Goal::Latency, &two_nodes),
+                ("two nodes, on", Goal::Density, &|facts| {
+                    two_nodes(facts);
+                    with_sysctl(PATH, "1")(facts);
+                }),
+            ],
+            expect![[r#"
+                one node (latency)
+                  not-here /proc/sys/vm/zone_reclaim_mode "1": there is one memory node: all memory is equally near
+                two nodes (latency)
+                  keep /proc/sys/vm/zone_reclaim_mode "0": an allocation may use any of 2 nodes rather than wait
+                two nodes, on (density)
+                  set /proc/sys/vm/zone_reclaim_mode "1" -> "0": an allocation reclaims memory on its own node first, though another of 2 may have room: only a server that fits its node gains from that
+            "#]],
+        );
+    }
+}
