@@ -223,15 +223,24 @@ mod tests {
         expect![[r#"
             Set net.core.rmem_max /proc/sys/net/core/rmem_max
             Set net.core.busy_poll /proc/sys/net/core/busy_poll
+            Set kernel.preempt preempt
             Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
             Set process.timer_slack_ns server
             Keep net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog
             Keep net.rps_cpus eth0/rx-0
             Keep irq.affinity 24
+            Keep smt.control /sys/devices/system/cpu/smt/control
+            Keep cmdline.maxcpus maxcpus
+            Keep cmdline.isolcpus isolcpus
+            Keep cmdline.nohz_full nohz_full
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
+            NotHere cpufreq.governor cpufreq.governor
+            NotHere cpufreq.epp cpufreq.epp
+            NotHere cpufreq.boost /sys/devices/system/cpu/cpufreq/boost
+            NotHere cpufreq.no_turbo /sys/devices/system/cpu/intel_pstate/no_turbo
             NotHere vm.swappiness /proc/sys/vm/swappiness
         "#]]
         .assert_eq(&told);

@@ -123,6 +123,8 @@ pub struct Since {
 pub enum Device {
     /// A receive queue of an interface with hardware behind it: `eth0/rx-0`.
     ReceiveQueue,
+    /// A group of CPUs that share a frequency: `policy0`.
+    FrequencyPolicy,
 }
 
 impl fmt::Display for Place {
@@ -141,6 +143,9 @@ impl fmt::Display for Place {
                     f,
                     "/sys/class/net/INTERFACE/queues/rx-N/{file}, for each receive queue; a place is INTERFACE/rx-N"
                 )
+            }
+            Place::Each { device: Device::FrequencyPolicy, file, .. } => {
+                write!(f, "/sys/devices/system/cpu/cpufreq/policyN/{file}, for each policy; a place is policyN")
             }
             Place::EachNetworkIrq => {
                 f.write_str("/proc/irq/N/smp_affinity_list, for each interrupt of a network interface; a place is N")

@@ -5,6 +5,7 @@
 //! can write: the hand that writes is not in this crate's vocabulary.
 
 mod advice;
+mod cores;
 mod document;
 mod fact;
 pub mod facts;

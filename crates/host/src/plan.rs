@@ -219,6 +219,10 @@ pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
                 .map(|(nic, index)| (format!("{nic}/rx-{index}"), format!("/sys/class/net/{nic}/queues/rx-{index}")))
                 .collect()
         }
+        Device::FrequencyPolicy => {
+            let policies = facts.frequency.policies.known().into_iter().flatten();
+            policies.map(|policy| (policy.name.clone(), policy.folder.clone())).collect()
+        }
     }
 }
 

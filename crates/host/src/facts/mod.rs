@@ -18,16 +18,18 @@ mod machine;
 mod memory;
 mod network;
 mod numa;
+mod preemption;
 
 pub use clock::{Clock, TscFlags};
-pub use cpu::{Cache, Cpu, Cpus};
-pub use idle::{Frequency, Idle, IdleState};
+pub use cpu::{Cache, Cpu, Cpus, Vulnerability};
+pub use idle::{Frequency, FrequencyPolicy, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
 pub use limits::{CpuLimit, Limits, Owners};
 pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
 pub use memory::{Memory, Swap};
 pub use network::{Irq, IrqsFoundBy, Network, Nic, NicKind, Queue, QueueCounts};
 pub use numa::{Node, Numa};
+pub use preemption::Preemption;
 
 /// Everything seen of one machine. After [`Facts::probe`] no decision reads the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,6 +38,8 @@ pub struct Facts {
     pub machine: Machine,
     /// Release, command line, lockdown.
     pub kernel: Kernel,
+    /// When the kernel yields a CPU that it works on.
+    pub preemption: Preemption,
     /// CPUs with their topology and caches.
     pub cpus: Cpus,
     /// Memory nodes.
@@ -69,6 +73,7 @@ impl Facts {
             owners: Owners::probe(probe, &machine.container),
             machine,
             kernel: Kernel::probe(probe),
+            preemption: Preemption::probe(probe),
             numa: Numa::probe(probe),
             cpus: Cpus::probe(probe, &cpuinfo),
             clock: Clock::probe(probe, &cpuinfo),

@@ -2,20 +2,29 @@
 
 use crate::advice::State;
 use crate::fact::Fact;
-use crate::facts::Facts;
+use crate::facts::{Facts, FrequencyPolicy};
 use crate::knob::{Finding, Knob};
 use crate::setting::{SettingError, shown};
 
 mod clocksource;
 mod cmdline_intel_idle_max_cstate;
+mod cmdline_isolcpus;
+mod cmdline_maxcpus;
+mod cmdline_nohz_full;
+mod cpufreq_boost;
+mod cpufreq_epp;
+mod cpufreq_governor;
+mod cpufreq_no_turbo;
 mod cpuidle_dma_latency_us;
 mod haltpoll_guest_halt_poll_ns;
 mod irq_affinity;
+mod kernel_preempt;
 mod net_core_busy_poll;
 mod net_core_netdev_max_backlog;
 mod net_core_rmem_max;
 mod net_rps_cpus;
 mod process_timer_slack_ns;
+mod smt_control;
 mod thp_enabled;
 mod vm_swappiness;
 
@@ -31,6 +40,15 @@ pub const ALL: &[&Knob] = &[
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
     &haltpoll_guest_halt_poll_ns::KNOB,
+    &cpufreq_governor::KNOB,
+    &cpufreq_epp::KNOB,
+    &cpufreq_boost::KNOB,
+    &cpufreq_no_turbo::KNOB,
+    &smt_control::KNOB,
+    &kernel_preempt::KNOB,
+    &cmdline_maxcpus::KNOB,
+    &cmdline_isolcpus::KNOB,
+    &cmdline_nohz_full::KNOB,
     &clocksource::KNOB,
     &thp_enabled::KNOB,
     &vm_swappiness::KNOB,
@@ -111,6 +129,26 @@ fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
 /// The finding, whichever way it came about: a knob with one place has one finding.
 fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
+}
+
+/// A finding for each group of CPUs that share a frequency; one for the machine where it has none.
+fn each_policy(
+    facts: &Facts,
+    knob: &Knob,
+    decide: impl Fn(&FrequencyPolicy) -> Result<Finding, Finding>,
+) -> Vec<Finding> {
+    match &facts.frequency.policies {
+        Fact::Known(policies) if !policies.is_empty() => {
+            policies.iter().map(|policy| decide(policy).unwrap_or_else(|finding| finding)).collect()
+        }
+        Fact::Known(_) | Fact::Absent { .. } => {
+            vec![Finding::not_here(
+                knob.id,
+                "there is no frequency driver here: the hypervisor or the firmware decides",
+            )]
+        }
+        unknown => vec![Finding::unknown(knob.id, "which CPUs share a frequency", unknown)],
+    }
 }
 
 /// How many CPUs a server may use here: those that run, within what the control group allows.
@@ -243,7 +281,7 @@ mod tests {
         let number = prop_oneof![any::<i64>().prop_map(|number| number.to_string()), "[0-9]{1,6}", "\\PC{0,20}"];
         let clocks = word(&["tsc", "kvm-clock", "hpet", "xen", "jiffies", "sun dial"]);
         (
-            (1_usize..40, 1_usize..3, 0_u32..5, prop::collection::vec(number, 4)),
+            (1_usize..40, 1_usize..3, 0_u32..5, prop::collection::vec(number, 16)),
             (clocks.clone(), prop::collection::vec(clocks, 0..4)),
             word(&["none", "haltpoll", "intel_idle", "acpi_idle", "x"]),
             word(&["always", "madvise", "never", "x"]),
