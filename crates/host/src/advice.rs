@@ -116,9 +116,19 @@ fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
 fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
     let profile = facts.owners.tuned_profile.known()?;
     let sets: &[&str] = match profile.as_str() {
-        "network-latency" => &["vm.swappiness", "cpuidle.dma_latency_us", "net.core.busy_poll", "thp.enabled"],
-        "latency-performance" => &["vm.swappiness", "cpuidle.dma_latency_us"],
-        "throughput-performance" | "virtual-guest" => &["vm.swappiness"],
+        "network-latency" => &[
+            "vm.swappiness",
+            "cpuidle.dma_latency_us",
+            "net.core.busy_poll",
+            "thp.enabled",
+            "kernel.nmi_watchdog",
+            "kernel.timer_migration",
+            "cpufreq.governor",
+            "cpufreq.boost",
+        ],
+        "latency-performance" => &["vm.swappiness", "cpuidle.dma_latency_us", "cpufreq.governor", "cpufreq.boost"],
+        "throughput-performance" | "virtual-guest" => &["vm.swappiness", "cpufreq.governor"],
+        "realtime" => &["kernel.sched_rt_runtime_us"],
         _ => &[],
     };
     sets.contains(&knob).then_some(profile)
@@ -233,7 +243,10 @@ mod tests {
             Keep cmdline.maxcpus maxcpus
             Keep cmdline.isolcpus isolcpus
             Keep cmdline.nohz_full nohz_full
+            Keep cmdline.mitigations mitigations
+            Keep workqueue.cpumask /sys/devices/virtual/workqueue/cpumask
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+            Keep cmdline.tsc tsc
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
@@ -241,7 +254,16 @@ mod tests {
             NotHere cpufreq.epp cpufreq.epp
             NotHere cpufreq.boost /sys/devices/system/cpu/cpufreq/boost
             NotHere cpufreq.no_turbo /sys/devices/system/cpu/intel_pstate/no_turbo
+            NotHere sched.min_granularity_ns /sys/kernel/debug/sched/base_slice_ns
+            NotHere sched.migration_cost_ns /sys/kernel/debug/sched/migration_cost_ns
+            NotHere kernel.sched_autogroup_enabled /proc/sys/kernel/sched_autogroup_enabled
+            NotHere kernel.timer_migration /proc/sys/kernel/timer_migration
+            NotHere kernel.nmi_watchdog /proc/sys/kernel/nmi_watchdog
+            NotHere kernel.sched_rt_runtime_us /proc/sys/kernel/sched_rt_runtime_us
+            NotHere cmdline.idle idle
+            NotHere cmdline.processor.max_cstate processor.max_cstate
             NotHere vm.swappiness /proc/sys/vm/swappiness
+            Removed sched.wakeup_granularity_ns sched.wakeup_granularity_ns
         "#]]
         .assert_eq(&told);
     }

@@ -190,6 +190,11 @@ pub(crate) fn with_sysctl(path: &'static str, text: &'static str) -> impl Fn(&mu
     }
 }
 
+/// A kernel of this version.
+pub(crate) fn with_kernel(major: u32, minor: u32) -> impl Fn(&mut Facts) {
+    move |facts| facts.kernel.version = Known(Version { major, minor, patch: 0 })
+}
+
 /// What one alters of the base machine, and what for: a label, the goal, the alteration.
 pub(crate) type Row<'a> = (&'a str, Goal, &'a dyn Fn(&mut Facts));
 

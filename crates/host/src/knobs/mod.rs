@@ -2,15 +2,19 @@
 
 use crate::advice::State;
 use crate::fact::Fact;
-use crate::facts::{Facts, FrequencyPolicy};
-use crate::knob::{Finding, Knob};
+use crate::facts::{Facts, FrequencyPolicy, Lockdown};
+use crate::knob::{Finding, Knob, Place};
 use crate::setting::{SettingError, shown};
 
 mod clocksource;
+mod cmdline_idle;
 mod cmdline_intel_idle_max_cstate;
 mod cmdline_isolcpus;
 mod cmdline_maxcpus;
+mod cmdline_mitigations;
 mod cmdline_nohz_full;
+mod cmdline_processor_max_cstate;
+mod cmdline_tsc;
 mod cpufreq_boost;
 mod cpufreq_epp;
 mod cpufreq_governor;
@@ -18,15 +22,23 @@ mod cpufreq_no_turbo;
 mod cpuidle_dma_latency_us;
 mod haltpoll_guest_halt_poll_ns;
 mod irq_affinity;
+mod kernel_nmi_watchdog;
 mod kernel_preempt;
+mod kernel_sched_autogroup_enabled;
+mod kernel_sched_rt_runtime_us;
+mod kernel_timer_migration;
 mod net_core_busy_poll;
 mod net_core_netdev_max_backlog;
 mod net_core_rmem_max;
 mod net_rps_cpus;
 mod process_timer_slack_ns;
+mod sched_migration_cost_ns;
+mod sched_min_granularity_ns;
+mod sched_wakeup_granularity_ns;
 mod smt_control;
 mod thp_enabled;
 mod vm_swappiness;
+mod workqueue_cpumask;
 
 pub use crate::document::document;
 
@@ -49,7 +61,19 @@ pub const ALL: &[&Knob] = &[
     &cmdline_maxcpus::KNOB,
     &cmdline_isolcpus::KNOB,
     &cmdline_nohz_full::KNOB,
+    &sched_min_granularity_ns::KNOB,
+    &sched_wakeup_granularity_ns::KNOB,
+    &sched_migration_cost_ns::KNOB,
+    &kernel_sched_autogroup_enabled::KNOB,
+    &kernel_timer_migration::KNOB,
+    &kernel_nmi_watchdog::KNOB,
+    &kernel_sched_rt_runtime_us::KNOB,
+    &cmdline_mitigations::KNOB,
+    &cmdline_idle::KNOB,
+    &cmdline_processor_max_cstate::KNOB,
+    &workqueue_cpumask::KNOB,
     &clocksource::KNOB,
+    &cmdline_tsc::KNOB,
     &thp_enabled::KNOB,
     &vm_swappiness::KNOB,
     &process_timer_slack_ns::KNOB,
@@ -124,6 +148,48 @@ fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
     text.parse().map_err(|_| {
         Finding::new(State::Unknown, path, format!("the value in force is no whole number: {:?}", shown(&text)))
     })
+}
+
+/// The number in a file of the scheduler's, which moved from /proc/sys to debugfs: there the kernel's lockdown shuts it
+/// from root too, so that `candidate`, what one would try, is blocked. Also the place.
+fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
+    let Place::FileSince { files, .. } = knob.place else {
+        return Err(Finding::new(State::Unknown, knob.id, "it has no place"));
+    };
+    let Some(version) = facts.kernel.version.known() else {
+        return Err(Finding::unknown(knob.id, "the kernel's version", &facts.kernel.version));
+    };
+    let Some(path) = crate::plan::file_in(facts, files) else {
+        let since = files.iter().find(|since| since.path.is_none()).map(|since| since.kernel);
+        return Err(match since {
+            Some((major, minor)) if (version.major, version.minor) >= (major, minor) => {
+                Finding::new(State::Removed, knob.id, format!("removed in Linux {major}.{minor}; {}", knob.kernels))
+            }
+            _ => Finding::not_here(knob.id, "this kernel does not have it yet"),
+        });
+    };
+    let fact = facts.sysctl(path);
+    let is_locked = facts.kernel.lockdown.known().is_some_and(|level| *level != Lockdown::None);
+    match &fact {
+        Fact::Denied { why } if is_locked || why.contains("EPERM") => {
+            let reason = format!("the kernel's lockdown shuts debugfs, from root too: {why}");
+            let finding = Finding::new(State::Blocked, path, reason);
+            Err(Finding { wanted: Some(candidate.to_string()), ..finding })
+        }
+        Fact::Denied { why } => Err(Finding::new(State::Unknown, path, format!("only root may read it: {why}"))),
+        Fact::Absent { .. } if path.starts_with("/sys/kernel/debug/") => Err(Finding::not_here(
+            path,
+            "not found here: debugfs is not mounted, or the kernel does not show its scheduler there",
+        )),
+        _ => Ok((path, own_number(facts, path)?)),
+    }
+}
+
+/// By what the kernel multiplies its scheduler's times: 1 for one CPU, 2 for two, 3 from four on, 4 from eight on
+/// (`get_update_sysctl_factor` in `kernel/sched/fair.c`).
+fn scheduler_scale(facts: &Facts) -> Option<i64> {
+    let online = facts.cpus.online.known()?.len().clamp(1, 8);
+    Some(i64::from(online.ilog2()) + 1)
 }
 
 /// The finding, whichever way it came about: a knob with one place has one finding.
@@ -213,7 +279,7 @@ mod tests {
             unknown knob "net.core.busypoll": did you mean "net.core.busy_poll"? `evenkeel explain` lists the knobs
             unknown knob "net/core/busy_poll": did you mean "net.core.busy_poll"? `evenkeel explain` lists the knobs
             unknown knob "busy_poll": did you mean "net.core.busy_poll"? `evenkeel explain` lists the knobs
-            unknown knob "max_cstate": did you mean "cmdline.intel_idle.max_cstate"? `evenkeel explain` lists the knobs
+            unknown knob "max_cstate": did you mean "cmdline.processor.max_cstate"? `evenkeel explain` lists the knobs
             unknown knob "Clocksource": did you mean "clocksource"? `evenkeel explain` lists the knobs
             unknown knob "clock": did you mean "clocksource"? `evenkeel explain` lists the knobs
             unknown knob "thp": did you mean "thp.enabled"? `evenkeel explain` lists the knobs
