@@ -236,6 +236,7 @@ mod tests {
             Set kernel.preempt preempt
             Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
             Set process.timer_slack_ns server
+            Set process.sched_slice_ns server
             Keep net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog
             Keep net.rps_cpus eth0/rx-0
             Keep irq.affinity 24
@@ -247,6 +248,9 @@ mod tests {
             Keep workqueue.cpumask /sys/devices/virtual/workqueue/cpumask
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
             Keep cmdline.tsc tsc
+            Keep process.sched_policy server
+            Keep process.cpu_affinity server
+            Keep cgroup.cpu_max cgroup.cpu_max
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
@@ -262,6 +266,7 @@ mod tests {
             NotHere kernel.sched_rt_runtime_us /proc/sys/kernel/sched_rt_runtime_us
             NotHere cmdline.idle idle
             NotHere cmdline.processor.max_cstate processor.max_cstate
+            NotHere cloud.threads_per_core cloud.threads_per_core
             NotHere vm.swappiness /proc/sys/vm/swappiness
             Removed sched.wakeup_granularity_ns sched.wakeup_granularity_ns
         "#]]

@@ -6,7 +6,9 @@ use crate::facts::{Facts, FrequencyPolicy, Lockdown};
 use crate::knob::{Finding, Knob, Place};
 use crate::setting::{SettingError, shown};
 
+mod cgroup_cpu_max;
 mod clocksource;
+mod cloud_threads_per_core;
 mod cmdline_idle;
 mod cmdline_intel_idle_max_cstate;
 mod cmdline_isolcpus;
@@ -31,6 +33,9 @@ mod net_core_busy_poll;
 mod net_core_netdev_max_backlog;
 mod net_core_rmem_max;
 mod net_rps_cpus;
+mod process_cpu_affinity;
+mod process_sched_policy;
+mod process_sched_slice_ns;
 mod process_timer_slack_ns;
 mod sched_migration_cost_ns;
 mod sched_min_granularity_ns;
@@ -72,11 +77,16 @@ pub const ALL: &[&Knob] = &[
     &cmdline_idle::KNOB,
     &cmdline_processor_max_cstate::KNOB,
     &workqueue_cpumask::KNOB,
+    &cloud_threads_per_core::KNOB,
     &clocksource::KNOB,
     &cmdline_tsc::KNOB,
     &thp_enabled::KNOB,
     &vm_swappiness::KNOB,
     &process_timer_slack_ns::KNOB,
+    &process_sched_slice_ns::KNOB,
+    &process_sched_policy::KNOB,
+    &process_cpu_affinity::KNOB,
+    &cgroup_cpu_max::KNOB,
 ];
 
 /// The knob with this id.

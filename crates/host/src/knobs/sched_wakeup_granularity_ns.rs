@@ -42,8 +42,8 @@ pub(super) const KNOB: Knob = Knob {
             says: "halve it; 4 ms on the C4 family",
         },
         Source {
-            title: "TuneD, profile latency-performance",
-            says: "10 ms in the days of the sysctl, against the guide",
+            title: "TuneD, profile throughput-performance",
+            says: "15 ms in the days of the sysctl, against the guide",
         },
     ],
     advise,
