@@ -40,17 +40,19 @@ fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
 }
 
 fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    let Some(cores) = Cores::of(facts) else {
+        return Err(Finding::new(State::Unknown, PLACE, "which CPUs share a core is not known"));
+    };
+    if cores.threads() == 1 {
+        return Ok(Finding::not_here(PLACE, "each CPU is a core already").at(1));
+    }
     match facts.machine.cloud.known() {
         Some(Cloud::Aws | Cloud::Gcp) => {}
         Some(_) => return Ok(Finding::not_here(PLACE, "it is an option of EC2 and of Google Cloud")),
         None => return Err(Finding::unknown(PLACE, "which cloud this is", &facts.machine.cloud)),
     }
-    let Some(cores) = Cores::of(facts) else {
-        return Err(Finding::new(State::Unknown, PLACE, "which CPUs share a core is not known"));
-    };
     let (threads, count) = (cores.threads(), cores.len());
     let finding = match wish.server.cpus {
-        _ if threads == 1 => Finding::keep(PLACE, "each CPU is a core already"),
         Some(needs) if wish.goal == Goal::Latency && needs < count as u64 => Finding::set(
             PLACE,
             1,
@@ -97,7 +99,7 @@ mod tests {
                 EC2 (latency)
                   keep cloud.threads_per_core "2": 2 cores with 2 threads each: whether cores alone suffice depends on the server, and smt.control tries it without a new machine
                 Graviton (latency)
-                  keep cloud.threads_per_core "1": each CPU is a core already
+                  not-here cloud.threads_per_core "1": each CPU is a core already
                 unknown (density)
                   unknown cloud.threads_per_core: which cloud this is is not known: no DMI
             "#]],

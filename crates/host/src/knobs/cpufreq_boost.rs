@@ -43,7 +43,7 @@ fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
 
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let on = own(PATH, &facts.frequency.boost)?;
-    let finding = if on == true {
+    let finding = if on {
         Finding::keep(PATH, "cores may run above their nominal frequency, as a server with one busy thread wants")
     } else {
         Finding::set(PATH, 1, "cores are kept to their nominal frequency, which every tick pays for")
@@ -67,7 +67,7 @@ mod tests {
             &[
                 ("no driver", Goal::Latency, &|_| {}),
                 ("fast", Goal::Latency, &|facts| facts.frequency.boost = Fact::Known(true)),
-                ("slowed", Goal::Density, &|facts| facts.frequency.boost = Fact::Known(!true)),
+                ("slowed", Goal::Density, &|facts| facts.frequency.boost = Fact::Known(false)),
                 ("denied", Goal::Latency, &|facts| facts.frequency.boost = Fact::Denied { why: "EACCES".into() }),
             ],
             expect![[r#"

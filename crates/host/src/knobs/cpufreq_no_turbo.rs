@@ -46,7 +46,7 @@ fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
 
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let on = own(PATH, &facts.frequency.no_turbo)?;
-    let finding = if on == false {
+    let finding = if !on {
         Finding::keep(PATH, "cores may run above their nominal frequency, as a server with one busy thread wants")
     } else {
         Finding::set(PATH, 0, "cores are kept to their nominal frequency, which every tick pays for")
@@ -70,7 +70,7 @@ mod tests {
             &[
                 ("no driver", Goal::Latency, &|_| {}),
                 ("fast", Goal::Latency, &|facts| facts.frequency.no_turbo = Fact::Known(false)),
-                ("slowed", Goal::Density, &|facts| facts.frequency.no_turbo = Fact::Known(!false)),
+                ("slowed", Goal::Density, &|facts| facts.frequency.no_turbo = Fact::Known(true)),
                 ("denied", Goal::Latency, &|facts| facts.frequency.no_turbo = Fact::Denied { why: "EACCES".into() }),
             ],
             expect![[r#"
