@@ -31,7 +31,10 @@ pub(super) const KNOB: Knob = Knob {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt",
             says: "idle=poll: no advantage over MWAIT, bad with two threads a core",
         },
-        Source { title: "Ubuntu on EC2 guide to CPU performance (2014)", says: "the cloud then shows 100 % of load" },
+        Source {
+            title: "a post on C-states and P-states of a c4.8xlarge under Ubuntu 14.04",
+            says: "the cloud then shows 100 % of load",
+        },
     ],
     advise,
 };

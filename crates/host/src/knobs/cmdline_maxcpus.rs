@@ -33,7 +33,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "maxcpus=18 on a c4.8xlarge, whose siblings are N and N+18",
         },
         Source {
-            title: "AWS guidance for instances of 128 CPUs (2017)",
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
             says: "maxcpus=63, which is one core too few",
         },
         Source {

@@ -42,7 +42,10 @@ pub(super) const KNOB: Knob = Knob {
             title: "Amazon EC2 User Guide, Processor state control",
             says: "which sizes let the guest control frequencies; Graviton never",
         },
-        Source { title: "Ubuntu on EC2 guide to CPU performance (2014)", says: "performance in place of ondemand" },
+        Source {
+            title: "a post on C-states and P-states of a c4.8xlarge under Ubuntu 14.04",
+            says: "performance in place of ondemand",
+        },
     ],
     advise,
 };

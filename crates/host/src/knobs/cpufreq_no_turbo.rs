@@ -33,7 +33,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile latency-performance", says: "governor performance, boost 1" },
         Source {
-            title: "AWS guidance for AVX2 workloads (2017)",
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
             says: "no_turbo 1 for AVX2 code: the opposite of what a game server wants",
         },
     ],
