@@ -142,6 +142,10 @@ fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
             "vm.dirty_background_bytes",
             "kernel.numa_balancing",
             "vm.stat_interval",
+            "kernel.nmi_watchdog",
+            "kernel.timer_migration",
+            "cpufreq.governor",
+            "cpufreq.boost",
         ],
         "latency-performance" => &[
             "vm.swappiness",
@@ -150,6 +154,8 @@ fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
             "vm.dirty_background_ratio",
             "vm.dirty_bytes",
             "vm.dirty_background_bytes",
+            "cpufreq.governor",
+            "cpufreq.boost",
         ],
         "throughput-performance" | "virtual-guest" => &[
             "vm.swappiness",
@@ -158,7 +164,9 @@ fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
             "vm.dirty_bytes",
             "vm.dirty_background_bytes",
             "disk.read_ahead_kb",
+            "cpufreq.governor",
         ],
+        "realtime" => &["kernel.sched_rt_runtime_us"],
         _ => &[],
     };
     sets.contains(&knob).then_some(profile)
@@ -304,14 +312,22 @@ mod tests {
         expect![[r#"
             Set net.core.rmem_max /proc/sys/net/core/rmem_max
             Set net.core.busy_poll /proc/sys/net/core/busy_poll
+            Set kernel.preempt preempt
             Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
             Set vm.compaction_proactiveness /proc/sys/vm/compaction_proactiveness
             Set vm.watermark_boost_factor /proc/sys/vm/watermark_boost_factor
             Set vm.stat_interval /proc/sys/vm/stat_interval
             Set process.timer_slack_ns server
+            Set process.sched_slice_ns server
             Keep net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog
             Keep net.rps_cpus eth0/rx-0
             Keep irq.affinity 24
+            Keep smt.control /sys/devices/system/cpu/smt/control
+            Keep cmdline.maxcpus maxcpus
+            Keep cmdline.isolcpus isolcpus
+            Keep cmdline.nohz_full nohz_full
+            Keep cmdline.mitigations mitigations
+            Keep workqueue.cpumask /sys/devices/virtual/workqueue/cpumask
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
             Keep thp.defrag /sys/kernel/mm/transparent_hugepage/defrag
             Keep vm.dirty_ratio /proc/sys/vm/dirty_ratio
@@ -335,6 +351,28 @@ mod tests {
             NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
             NotHere daemon.numad daemon.numad
             NotHere process.numa_policy process.numa_policy
+            Keep cmdline.tsc tsc
+            Keep process.sched_policy server
+            Keep process.cpu_affinity server
+            Keep cgroup.cpu_max cgroup.cpu_max
+            NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
+            NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
+            NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
+            NotHere cpufreq.governor cpufreq.governor
+            NotHere cpufreq.epp cpufreq.epp
+            NotHere cpufreq.boost /sys/devices/system/cpu/cpufreq/boost
+            NotHere cpufreq.no_turbo /sys/devices/system/cpu/intel_pstate/no_turbo
+            NotHere sched.min_granularity_ns /sys/kernel/debug/sched/base_slice_ns
+            NotHere sched.migration_cost_ns /sys/kernel/debug/sched/migration_cost_ns
+            NotHere kernel.sched_autogroup_enabled /proc/sys/kernel/sched_autogroup_enabled
+            NotHere kernel.timer_migration /proc/sys/kernel/timer_migration
+            NotHere kernel.nmi_watchdog /proc/sys/kernel/nmi_watchdog
+            NotHere kernel.sched_rt_runtime_us /proc/sys/kernel/sched_rt_runtime_us
+            NotHere cmdline.idle idle
+            NotHere cmdline.processor.max_cstate processor.max_cstate
+            NotHere cloud.threads_per_core cloud.threads_per_core
+            NotHere vm.swappiness /proc/sys/vm/swappiness
+            Removed sched.wakeup_granularity_ns sched.wakeup_granularity_ns
         "#]]
         .assert_eq(&told);
     }

@@ -126,6 +126,8 @@ pub enum Device {
     ReceiveQueue,
     /// A disk: `vda`.
     Disk,
+    /// A group of CPUs that share a frequency: `policy0`.
+    FrequencyPolicy,
 }
 
 impl fmt::Display for Place {
@@ -147,6 +149,9 @@ impl fmt::Display for Place {
             }
             Place::Each { device: Device::Disk, file, .. } => {
                 write!(f, "/sys/block/DISK/{file}, for each disk; a place is DISK")
+            }
+            Place::Each { device: Device::FrequencyPolicy, file, .. } => {
+                write!(f, "/sys/devices/system/cpu/cpufreq/policyN/{file}, for each policy; a place is policyN")
             }
             Place::EachNetworkIrq => {
                 f.write_str("/proc/irq/N/smp_affinity_list, for each interrupt of a network interface; a place is N")

@@ -6,6 +6,7 @@
 
 mod advice;
 pub mod catalogue;
+mod cores;
 mod document;
 mod fact;
 pub mod facts;

@@ -240,6 +240,10 @@ pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
         Device::Disk => {
             facts.disks.each().map(|disk| (disk.name.clone(), format!("/sys/block/{}", disk.name))).collect()
         }
+        Device::FrequencyPolicy => {
+            let policies = facts.frequency.policies.known().into_iter().flatten();
+            policies.map(|policy| (policy.name.clone(), policy.folder.clone())).collect()
+        }
     }
 }
 

@@ -19,6 +19,11 @@ pub(crate) fn base() -> Facts {
         machine: machine(),
         boot: Boot { loader: Known(BootLoader::GrubDropIns), init: Known(Init::Systemd) },
         kernel: kernel(),
+        preemption: Preemption {
+            model: Known("voluntary".into()),
+            dynamic: Known(true),
+            on_offer: Known(["none", "voluntary", "full"].map(str::to_owned).into()),
+        },
         cpus: cpus(4, 2),
         numa: Numa { nodes: Known(vec![node(0, "0-3")]) },
         clock: Clock {
@@ -31,12 +36,18 @@ pub(crate) fn base() -> Facts {
             governor: Known("menu".into()),
             states: Known(vec![]),
             intel_idle_max_cstate: Fact::absent("no intel_idle here"),
+            processor_max_cstate: Known(9),
+            resume_latency_us: Known("0".into()),
             guest_halt_poll_ns: Known(200_000),
         },
         frequency: Frequency {
             driver: Fact::absent("no frequency driver"),
             governor: Fact::absent("no frequency driver"),
             available_governors: Fact::absent("no frequency driver"),
+            available_preferences: Fact::absent("no frequency driver"),
+            boost: Fact::absent("no frequency driver"),
+            no_turbo: Fact::absent("no intel_pstate"),
+            policies: Known(vec![]),
         },
         memory: Memory {
             total_bytes: Known(8 << 30),
@@ -136,6 +147,9 @@ pub(crate) fn cpus(count: usize, threads: usize) -> Cpus {
         present: Known(all.clone()),
         possible: Known(all.clone()),
         isolated: Known(CpuSet::default()),
+        nohz_full: Known(CpuSet::default()),
+        unbound_work: Known(all.clone()),
+        vulnerabilities: Known(vec![]),
         smt_control: Known(if threads > 1 { "on" } else { "notsupported" }.into()),
         cpus: all.iter().map(cpu).collect(),
     }
@@ -234,6 +248,11 @@ pub(crate) fn with_sysctl(path: &'static str, text: &'static str) -> impl Fn(&mu
     }
 }
 
+/// A kernel of this version.
+pub(crate) fn with_kernel(major: u32, minor: u32) -> impl Fn(&mut Facts) {
+    move |facts| facts.kernel.version = Known(Version { major, minor, patch: 0 })
+}
+
 /// What one alters of the base machine, and what for: a label, the goal, the alteration.
 pub(crate) type Row<'a> = (&'a str, Goal, &'a dyn Fn(&mut Facts));
 
@@ -274,6 +293,36 @@ pub(crate) fn with_idle(driver: &'static str, states: &'static [(&str, u64)]) ->
     }
 }
 
+/// Two policies of this driver, under this governor and this preference.
+pub(crate) fn with_policies(
+    driver: &'static str,
+    governor: &'static str,
+    preference: Option<&'static str>,
+) -> impl Fn(&mut Facts) {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let policy = move |number: usize| FrequencyPolicy {
+        name: format!("policy{number}"),
+        folder: format!("/sys/devices/system/cpu/cpufreq/policy{number}"),
+        governor: Known(governor.into()),
+        preference: preference.map_or(Fact::absent("no preferences"), |preference| Known(preference.into())),
+        cpus: Known([number].into_iter().collect()),
+    };
+    move |facts| {
+        let frequency = &mut facts.frequency;
+        frequency.driver = Known(driver.into());
+        frequency.governor = Known(governor.into());
+        frequency.available_governors = Known(words(match driver {
+            "intel_pstate" => &["performance", "powersave"],
+            _ => &["ondemand", "performance", "schedutil"],
+        }));
+        if preference.is_some() {
+            frequency.available_preferences =
+                Known(words(&["default", "performance", "balance_performance", "balance_power", "power"]));
+        }
+        frequency.policies = Known((0..2).map(policy).collect());
+    }
+}
+
 /// Makes one fact unknown: absent, denied or odd.
 pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize) {
     fn hole<T>(fact: &mut Fact<T>, how: usize) {
@@ -297,6 +346,22 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
         facts.kernel.command_line,
         facts.cpus.online,
         facts.cpus.isolated,
+        facts.cpus.nohz_full,
+        facts.cpus.unbound_work,
+        facts.cpus.vulnerabilities,
+        facts.cpus.smt_control,
+        facts.cpus.present,
+        facts.preemption.model,
+        facts.preemption.dynamic,
+        facts.preemption.on_offer,
+        facts.frequency.driver,
+        facts.frequency.available_governors,
+        facts.frequency.available_preferences,
+        facts.frequency.boost,
+        facts.frequency.no_turbo,
+        facts.frequency.policies,
+        facts.idle.processor_max_cstate,
+        facts.idle.resume_latency_us,
         facts.numa.nodes,
         facts.clock.current,
         facts.clock.available,

@@ -11,6 +11,7 @@ use crate::root::Why;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/";
+const CPU: &str = "/sys/devices/system/cpu/";
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 const NR_HUGEPAGES: &str = "/proc/sys/vm/nr_hugepages";
 
@@ -39,6 +40,18 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
         return irq_affinity(capture, path, value);
     } else if path.ends_with("/rps_cpus") || path.ends_with("/xps_cpus") {
         cpu_mask(&before, value)?
+    } else if let Some(file) = path.strip_prefix(CPU) {
+        cpu(capture, file, &before, value)?
+    } else if path == "/sys/devices/virtual/workqueue/cpumask" {
+        // workqueue_set_unbound_cpumask (kernel/workqueue.c): no CPU at all is EINVAL.
+        if CpuSet::parse_mask(value).is_none_or(|cpus| cpus.is_empty()) {
+            return Err(Errno::INVAL);
+        }
+        cpu_mask(&before, value)?
+    } else if path.starts_with("/sys/kernel/debug/sched/") && path.ends_with("_ns") {
+        // debugfs_create_u32 (kernel/sched/debug.c): any number of 32 bits.
+        let number: u32 = value.parse().map_err(|_| Errno::INVAL)?;
+        format!("{number}\n")
     } else if path.starts_with("/sys/module/") {
         // param_set_uint and its like (kernel/params.c): a plain number, kept as it is written.
         let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
@@ -154,6 +167,37 @@ fn irq_affinity(capture: &mut Capture, path: &str, value: &str) -> Result<(), Er
     Ok(())
 }
 
+/// Frequencies and siblings. A governor or a preference that is not offered is EINVAL (`store_scaling_governor` in
+/// `drivers/cpufreq/cpufreq.c`, `store_energy_performance_preference` in `drivers/cpufreq/intel_pstate.c`).
+fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<String, Errno> {
+    let (dir, name) = file.rsplit_once('/').ok_or(Errno::ACCESS)?;
+    let is_on_offer = |list: &str| {
+        // A policy's own list, else that of CPU 0.
+        let own = capture.text(&format!("{CPU}{dir}/{list}"));
+        let words = own.or_else(|_| capture.text(&format!("{CPU}cpu0/cpufreq/{list}"))).unwrap_or_default();
+        words.split_whitespace().any(|word| word == value)
+    };
+    let is_taken = match (dir, name) {
+        ("smt", "control") => return smt_control(before, value),
+        ("cpufreq", "boost") | ("intel_pstate", "no_turbo") => matches!(value, "0" | "1"),
+        (_, "scaling_governor") => is_on_offer("scaling_available_governors"),
+        (_, "energy_performance_preference") => is_on_offer("energy_performance_available_preferences"),
+        _ => return Err(Errno::ACCESS),
+    };
+    if is_taken { Ok(format!("{value}\n")) } else { Err(Errno::INVAL) }
+}
+
+/// Nothing to switch is ENODEV, and off by force is for good (`__store_smt_control` in `kernel/cpu.c`). Which CPUs then
+/// run is left as it was captured.
+fn smt_control(before: &str, value: &str) -> Result<String, Errno> {
+    match (before.trim(), value) {
+        ("forceoff", "on" | "off" | "forceoff") => Err(Errno::PERM),
+        ("on" | "off", "on" | "off" | "forceoff") => Ok(format!("{value}\n")),
+        ("on" | "off" | "forceoff", _) => Err(Errno::INVAL),
+        _ => Err(Errno::NODEV),
+    }
+}
+
 /// `bitmap_parse`: hexadecimal groups of up to eight digits (`net/core/net-sysfs.c` for RPS and XPS).
 fn cpu_mask(before: &str, value: &str) -> Result<String, Errno> {
     let cpus = CpuSet::parse_mask(value).ok_or(Errno::INVAL)?;
@@ -204,9 +248,21 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         "kernel/numa_balancing" => 0..=4,
         "net/core/rmem_max" => MIN_RCVBUF..=i64::from(i32::MAX),
         "net/core/busy_poll" | "net/core/busy_read" | "vm/min_free_kbytes" => 0..=i64::from(i32::MAX),
+        "kernel/timer_migration" | "kernel/nmi_watchdog" | "kernel/sched_autogroup_enabled" => 0..=1,
+        // Between 0.1 ms and 1 s, and up to 1 s (kernel/sysctl.c up to Linux 5.12).
+        "kernel/sched_min_granularity_ns" => 100_000..=1_000_000_000,
+        "kernel/sched_wakeup_granularity_ns" => 0..=1_000_000_000,
+        // Up to the period (`sched_rt_global_validate` in kernel/sched/rt.c).
+        "kernel/sched_rt_runtime_us" => {
+            -1..=number_in(capture, "/proc/sys/kernel/sched_rt_period_us").unwrap_or(1_000_000)
+        }
         _ => i64::from(i32::MIN)..=i64::from(i32::MAX),
     };
     if range.contains(&number) { Ok(format!("{number}\n")) } else { Err(Errno::INVAL) }
+}
+
+fn number_in(capture: &Capture, path: &str) -> Option<i64> {
+    capture.text(path).ok()?.trim().parse().ok()
 }
 
 fn is_older_than(capture: &Capture, major: u32, minor: u32) -> bool {
@@ -254,6 +310,15 @@ mod tests {
 /proc/irq/25/effective_affinity_list = 7
 /proc/irq/26/smp_affinity = f,ffffffff
 /proc/irq/26/smp_affinity !write EIO
+/proc/sys/kernel/sched_rt_runtime_us = 950000
+/proc/sys/kernel/timer_migration = 1
+/sys/devices/system/cpu/smt/control = on
+/sys/devices/system/cpu/cpufreq/boost = 1
+/sys/devices/system/cpu/cpu0/cpufreq/scaling_available_governors = performance powersave
+/sys/devices/system/cpu/cpufreq/policy3/scaling_governor = powersave
+/sys/devices/system/cpu/cpufreq/policy3/affected_cpus = 3
+/sys/devices/virtual/workqueue/cpumask = f,ffffffff
+/sys/kernel/debug/sched/migration_cost_ns = 500000
 /proc/version = Linux
 end
 ";
@@ -304,12 +369,33 @@ end
             ("/proc/irq/25/smp_affinity_list", "40-41", Err(Errno::INVAL)),
             ("/proc/irq/25/effective_affinity_list", "1", Err(Errno::ACCESS)),
             ("/proc/irq/26/smp_affinity", "1", Err(Errno::IO)),
+            ("/proc/sys/kernel/sched_rt_runtime_us", "-1", Ok("-1\n")),
+            ("/proc/sys/kernel/sched_rt_runtime_us", "1000001", Err(Errno::INVAL)),
+            ("/proc/sys/kernel/timer_migration", "2", Err(Errno::INVAL)),
+            ("/sys/devices/system/cpu/smt/control", "off", Ok("off\n")),
+            ("/sys/devices/system/cpu/smt/control", "maybe", Err(Errno::INVAL)),
+            ("/sys/devices/system/cpu/cpufreq/boost", "0", Ok("0\n")),
+            ("/sys/devices/system/cpu/cpufreq/boost", "2", Err(Errno::INVAL)),
+            ("/sys/devices/system/cpu/cpufreq/policy3/scaling_governor", "performance", Ok("performance\n")),
+            ("/sys/devices/system/cpu/cpufreq/policy3/scaling_governor", "ondemand", Err(Errno::INVAL)),
+            ("/sys/devices/system/cpu/cpufreq/policy3/affected_cpus", "1", Err(Errno::ACCESS)),
+            ("/sys/devices/virtual/workqueue/cpumask", "3", Ok("0,00000003\n")),
+            ("/sys/devices/virtual/workqueue/cpumask", "0", Err(Errno::INVAL)),
+            ("/sys/kernel/debug/sched/migration_cost_ns", "5000000", Ok("5000000\n")),
+            ("/sys/kernel/debug/sched/migration_cost_ns", "-1", Err(Errno::INVAL)),
         ];
         for (path, value, expected) in table {
             let root = Root::captured(Capture::parse(HOST).unwrap());
             let outcome = root.hand().unwrap().write(path, value).map_err(|error| error.errno);
             let read_back = outcome.map(|()| root.text(path).unwrap());
             assert_eq!(read_back, expected.map(str::to_owned), "{value} to {path}");
+        }
+    }
+
+    #[test]
+    fn siblings_that_are_not_there_cannot_be_switched() {
+        for (before, expected) in [("notsupported", Errno::NODEV), ("forceoff", Errno::PERM)] {
+            assert_eq!(smt_control(before, "on"), Err(expected), "{before}");
         }
     }
 

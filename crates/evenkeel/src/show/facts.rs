@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::show::page::{DIM, PLAIN, Page, bytes, unknown};
 
+mod cpus;
 mod disks;
 mod network;
 mod owners;
@@ -22,10 +23,7 @@ pub(crate) fn page(facts: &Facts) -> String {
     numa(&mut page, &facts.numa);
     clock(&mut page, facts);
     idle(&mut page, &facts.idle);
-    page.heading("Frequency");
-    page.fact("driver", &facts.frequency.driver);
-    page.fact("governor", &facts.frequency.governor);
-    page.fact_as("on offer", &facts.frequency.available_governors, |words| words.join(", "));
+    cpus::frequency(&mut page, &facts.frequency);
     memory(&mut page, &facts.memory);
     disks::disks(&mut page, &facts.disks);
     network::section(&mut page, &facts.network);
@@ -77,6 +75,7 @@ fn kernel(page: &mut Page, facts: &Facts) {
     page.fact_as("first program", &facts.boot.init, word);
     page.fact("release", &facts.kernel.release);
     page.fact("architecture", &facts.kernel.architecture);
+    page.fact("preemption", &facts.preemption.model);
     page.fact_as("lockdown", &facts.kernel.lockdown, word);
     page.fact_as("command line", &facts.kernel.command_line, |arguments| arguments.join(" "));
 }
@@ -89,6 +88,8 @@ fn cpus(page: &mut Page, cpus: &Cpus) {
         ("present", &cpus.present),
         ("possible", &cpus.possible),
         ("isolated", &cpus.isolated),
+        ("without a tick", &cpus.nohz_full),
+        ("unbound work", &cpus.unbound_work),
     ] {
         page.fact_as(label, set, list_or_none);
     }
@@ -101,6 +102,7 @@ fn cpus(page: &mut Page, cpus: &Cpus) {
     }
     notes(page, cpus.cpus.iter().filter_map(|cpu| cpu.siblings.unknown_why().map(|_| unknown(&cpu.siblings))));
     caches(page, cpus);
+    cpus::vulnerabilities(page, cpus);
 }
 
 /// Each core as the CPUs that share it, `0+2`; one that is off as `3(off)`, one whose siblings are unknown as `3`.
@@ -206,6 +208,12 @@ fn idle(page: &mut Page, idle: &Idle) {
         }
     }
     page.fact("intel_idle limit", &idle.intel_idle_max_cstate);
+    page.fact("ACPI limit", &idle.processor_max_cstate);
+    page.fact_as("time to resume", &idle.resume_latency_us, |us| match us.as_str() {
+        "0" => "any".to_owned(),
+        "n/a" => "none: CPU 0 may not idle".to_owned(),
+        us => format!("at most {us} us"),
+    });
     page.fact_as("guest halt poll", &idle.guest_halt_poll_ns, |ns| format!("{ns} ns"));
 }
 

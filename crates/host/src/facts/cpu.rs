@@ -13,6 +13,9 @@ const DIR: &str = "/sys/devices/system/cpu";
 /// The most caches of one CPU that are looked at; processors have three to five.
 const CACHES_MAX: usize = 16;
 
+/// The most vulnerabilities that are looked at; Linux 6.18 knows 19.
+const VULNERABILITIES_MAX: usize = 64;
+
 /// Implementer, part and name of the cores that clouds rent out, by Arm's and Ampere's manuals (register `MIDR_EL1`).
 const ARM_CORES: &[(&str, &str, &str)] = &[
     ("0x41", "0xd08", "Arm Cortex-A72"),
@@ -36,6 +39,12 @@ pub struct Cpus {
     pub possible: Fact<CpuSet>,
     /// CPUs that the scheduler leaves alone (`isolcpus=`).
     pub isolated: Fact<CpuSet>,
+    /// CPUs whose tick stops while one task runs (`nohz_full=`); absent where the kernel is built without it.
+    pub nohz_full: Fact<CpuSet>,
+    /// CPUs that serve work of the kernel which is bound to none.
+    pub unbound_work: Fact<CpuSet>,
+    /// What the processor is vulnerable to, and what the kernel does about it, by name.
+    pub vulnerabilities: Fact<Vec<Vulnerability>>,
     /// `on`, `off`, `forceoff`, `notsupported` or `notimplemented`.
     pub smt_control: Fact<String>,
     /// Each present CPU, ascending.
@@ -57,6 +66,22 @@ pub struct Cpu {
     pub siblings: Fact<CpuSet>,
     /// Its caches, the nearest first; empty where the kernel tells of none.
     pub caches: Vec<Cache>,
+}
+
+/// A weakness of processors that the kernel knows of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Vulnerability {
+    /// As the kernel names it, such as `spectre_v2`.
+    pub name: String,
+    /// `Not affected`, `Vulnerable: …` or `Mitigation: …`.
+    pub state: Fact<String>,
+}
+
+impl Vulnerability {
+    /// What the kernel does about it; `None` where it does nothing.
+    pub fn mitigation(&self) -> Option<&str> {
+        self.state.known()?.strip_prefix("Mitigation: ")
+    }
 }
 
 /// One cache of a CPU.
@@ -88,6 +113,9 @@ impl Cpus {
             present,
             possible: at("possible"),
             isolated: at("isolated"),
+            nohz_full: probe.parse(&format!("{DIR}/nohz_full"), "a list of CPUs", parse_nohz_full),
+            unbound_work: probe.cpu_mask("/sys/devices/virtual/workqueue/cpumask"),
+            vulnerabilities: probe_vulnerabilities(probe),
             smt_control: probe.text(&format!("{DIR}/smt/control")),
             cpus,
         }
@@ -108,6 +136,21 @@ fn probe_cpu(probe: Probe<'_>, cpu: usize, online: &Fact<CpuSet>, shared: &mut S
         siblings,
         caches: probe_caches(probe, cpu, shared),
     }
+}
+
+fn probe_vulnerabilities(probe: Probe<'_>) -> Fact<Vec<Vulnerability>> {
+    let names = probe.entries(&format!("{DIR}/vulnerabilities")).map(|mut names| {
+        names.sort();
+        names.truncate(VULNERABILITIES_MAX);
+        names
+    });
+    let of = |name: String| Vulnerability { state: probe.text(&format!("{DIR}/vulnerabilities/{name}")), name };
+    names.map(|names| names.into_iter().map(of).collect())
+}
+
+/// A list; `(null)` is what kernels print whose set was never allocated.
+fn parse_nohz_full(text: &str) -> Option<CpuSet> {
+    if text == "(null)" { Some(CpuSet::default()) } else { CpuSet::parse_list(text) }
 }
 
 /// Caches that were read for one CPU and are shared by later ones, by CPU and index. That spares half of all looks on a large

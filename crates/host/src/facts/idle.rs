@@ -1,5 +1,6 @@
 //! How CPUs idle and at which frequency they run, as far as the guest may know.
 
+use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
 use crate::fact::Fact;
@@ -16,6 +17,10 @@ pub struct Idle {
     pub states: Fact<Vec<IdleState>>,
     /// The deepest state that the `intel_idle` driver allows, by its index.
     pub intel_idle_max_cstate: Fact<u32>,
+    /// The deepest state that the `processor` driver allows `acpi_idle`, by its ACPI number.
+    pub processor_max_cstate: Fact<u32>,
+    /// How long CPU 0 may take to resume, in microseconds: `0` for any time, `n/a` for none.
+    pub resume_latency_us: Fact<String>,
     /// How long a KVM guest polls before it halts, in nanoseconds, at most.
     pub guest_halt_poll_ns: Fact<u64>,
 }
@@ -42,6 +47,29 @@ pub struct Frequency {
     pub governor: Fact<String>,
     /// The governors on offer.
     pub available_governors: Fact<Vec<String>>,
+    /// What CPU 0 may be told about energy against performance.
+    pub available_preferences: Fact<Vec<String>>,
+    /// Whether frequencies above the nominal one are allowed (`cpufreq/boost`); `intel_pstate` tells by `no_turbo`.
+    pub boost: Fact<bool>,
+    /// Whether `intel_pstate` keeps from turbo frequencies.
+    pub no_turbo: Fact<bool>,
+    /// Each group of CPUs that share a frequency, ascending.
+    pub policies: Fact<Vec<FrequencyPolicy>>,
+}
+
+/// CPUs that share a frequency, as `cpufreq` sees them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FrequencyPolicy {
+    /// Its name, such as `policy0`; `cpu0` on kernels before 4.3.
+    pub name: String,
+    /// The folder of its files.
+    pub folder: String,
+    /// The governor in force.
+    pub governor: Fact<String>,
+    /// What is preferred between energy and performance; absent where the driver has no such thing.
+    pub preference: Fact<String>,
+    /// The CPUs.
+    pub cpus: Fact<CpuSet>,
 }
 
 impl Idle {
@@ -57,6 +85,8 @@ impl Idle {
             governor,
             states: indices.map(|indices| indices.into_iter().map(|index| probe_state(probe, index)).collect()),
             intel_idle_max_cstate: probe.number("/sys/module/intel_idle/parameters/max_cstate"),
+            processor_max_cstate: probe.number("/sys/module/processor/parameters/max_cstate"),
+            resume_latency_us: probe.text("/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us"),
             guest_halt_poll_ns: probe.number("/sys/module/haltpoll/parameters/guest_halt_poll_ns"),
         }
     }
@@ -69,8 +99,53 @@ impl Frequency {
             driver: probe.text(&format!("{DIR}/scaling_driver")),
             governor: probe.text(&format!("{DIR}/scaling_governor")),
             available_governors: probe.words(&format!("{DIR}/scaling_available_governors")),
+            available_preferences: probe.words(&format!("{DIR}/energy_performance_available_preferences")),
+            boost: probe.parse("/sys/devices/system/cpu/cpufreq/boost", "0 or 1", parse_switch),
+            no_turbo: probe.parse("/sys/devices/system/cpu/intel_pstate/no_turbo", "0 or 1", parse_switch),
+            policies: probe_policies(probe),
         }
     }
+}
+
+fn probe_policies(probe: Probe<'_>) -> Fact<Vec<FrequencyPolicy>> {
+    const DIR: &str = "/sys/devices/system/cpu";
+    let each = |numbers: Vec<u32>, of: fn(u32) -> (String, String)| {
+        numbers.into_iter().map(|number| probe_policy(probe, of(number))).collect::<Vec<_>>()
+    };
+    let policies = probe
+        .numbered(&format!("{DIR}/cpufreq"), "policy")
+        .map(|numbers| each(numbers, |number| (format!("policy{number}"), format!("{DIR}/cpufreq/policy{number}"))));
+    let is_without = policies.is_absent() || policies.known().is_some_and(Vec::is_empty);
+    if !is_without || probe.text(&format!("{DIR}/cpu0/cpufreq/scaling_driver")).known().is_none() {
+        return policies;
+    }
+    // Before Linux 4.3 each CPU had a folder of its own.
+    probe
+        .numbered(DIR, "cpu")
+        .map(|numbers| each(numbers, |number| (format!("cpu{number}"), format!("{DIR}/cpu{number}/cpufreq"))))
+}
+
+fn probe_policy(probe: Probe<'_>, (name, dir): (String, String)) -> FrequencyPolicy {
+    FrequencyPolicy {
+        governor: probe.text(&format!("{dir}/scaling_governor")),
+        preference: probe.text(&format!("{dir}/energy_performance_preference")),
+        cpus: probe.parse(&format!("{dir}/affected_cpus"), "numbers of CPUs", parse_numbers),
+        name,
+        folder: dir,
+    }
+}
+
+fn parse_switch(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// `0 1 2`, as cpufreq lists CPUs.
+fn parse_numbers(text: &str) -> Option<CpuSet> {
+    CpuSet::parse_list(&text.split_whitespace().collect::<Vec<_>>().join(","))
 }
 
 fn probe_state(probe: Probe<'_>, index: u32) -> IdleState {
@@ -91,6 +166,16 @@ fn parse_disabled(text: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_cpus_stand_apart() {
+        let set = |list| CpuSet::parse_list(list);
+        let table = [("0", set("0")), ("0 1 2 5", set("0-2,5")), ("", set("")), ("0 x", None), ("-1", None)];
+        for (text, expected) in table {
+            assert_eq!(parse_numbers(text), expected, "{text:?}");
+        }
+        assert_eq!(["0", "1", "2", ""].map(parse_switch), [Some(false), Some(true), None, None]);
+    }
 
     #[test]
     fn a_state_may_be_disabled_for_several_reasons() {

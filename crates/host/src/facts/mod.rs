@@ -22,13 +22,14 @@ mod memory;
 mod network;
 mod numa;
 mod owners;
+mod preemption;
 mod sysctl_files;
 
 pub use boot::{Boot, BootLoader, Init};
 pub use clock::{Clock, TscFlags};
-pub use cpu::{Cache, Cpu, Cpus};
+pub use cpu::{Cache, Cpu, Cpus, Vulnerability};
 pub use disks::{Disk, DiskKind, Disks, Scheduler};
-pub use idle::{Frequency, Idle, IdleState};
+pub use idle::{Frequency, FrequencyPolicy, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
 pub use limits::{CpuLimit, Limits};
 pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
@@ -36,6 +37,7 @@ pub use memory::{HugePages, Memory, Swap, ThpSize};
 pub use network::{Irq, IrqsFoundBy, Network, Nic, NicKind, Queue, QueueCounts};
 pub use numa::{Node, Numa};
 pub use owners::{IrqbalanceOptions, Owners};
+pub use preemption::Preemption;
 pub use sysctl_files::{SysctlFile, SysctlFiles, SysctlSetting};
 
 /// Everything seen of one machine. After [`Facts::probe`] no decision reads the machine.
@@ -47,6 +49,8 @@ pub struct Facts {
     pub boot: Boot,
     /// Release, command line, lockdown.
     pub kernel: Kernel,
+    /// When the kernel yields a CPU that it works on.
+    pub preemption: Preemption,
     /// CPUs with their topology and caches.
     pub cpus: Cpus,
     /// Memory nodes.
@@ -84,6 +88,7 @@ impl Facts {
             machine,
             boot,
             kernel: Kernel::probe(probe),
+            preemption: Preemption::probe(probe),
             numa: Numa::probe(probe),
             cpus: Cpus::probe(probe, &cpuinfo),
             clock: Clock::probe(probe, &cpuinfo),

@@ -2,29 +2,54 @@
 
 use crate::advice::State;
 use crate::fact::Fact;
-use crate::facts::{Facts, Node};
-use crate::knob::{Finding, Knob};
+use crate::facts::{Facts, FrequencyPolicy, Lockdown, Node};
+use crate::knob::{Finding, Knob, Place};
 use crate::setting::{SettingError, shown};
 
+mod cgroup_cpu_max;
 mod clocksource;
 mod cloud_t_unlimited;
+mod cloud_threads_per_core;
+mod cmdline_idle;
 mod cmdline_intel_idle_max_cstate;
+mod cmdline_isolcpus;
+mod cmdline_maxcpus;
+mod cmdline_mitigations;
+mod cmdline_nohz_full;
 mod cmdline_numa;
+mod cmdline_processor_max_cstate;
+mod cmdline_tsc;
+mod cpufreq_boost;
+mod cpufreq_epp;
+mod cpufreq_governor;
+mod cpufreq_no_turbo;
 mod cpuidle_dma_latency_us;
 mod daemon_numad;
 mod disk_read_ahead_kb;
 mod disk_scheduler;
 mod haltpoll_guest_halt_poll_ns;
 mod irq_affinity;
+mod kernel_nmi_watchdog;
 mod kernel_numa_balancing;
+mod kernel_preempt;
+mod kernel_sched_autogroup_enabled;
+mod kernel_sched_rt_runtime_us;
+mod kernel_timer_migration;
 mod net_core_busy_poll;
 mod net_core_netdev_max_backlog;
 mod net_core_rmem_max;
 mod net_rps_cpus;
+mod process_cpu_affinity;
 mod process_glibc_hugetlb;
 mod process_memory_lock;
 mod process_numa_policy;
+mod process_sched_policy;
+mod process_sched_slice_ns;
 mod process_timer_slack_ns;
+mod sched_migration_cost_ns;
+mod sched_min_granularity_ns;
+mod sched_wakeup_granularity_ns;
+mod smt_control;
 mod thp_defrag;
 mod thp_enabled;
 mod vm_compaction_proactiveness;
@@ -39,6 +64,7 @@ mod vm_swappiness;
 mod vm_watermark_boost_factor;
 mod vm_watermark_scale_factor;
 mod vm_zone_reclaim_mode;
+mod workqueue_cpumask;
 
 pub use crate::document::document;
 
@@ -53,7 +79,29 @@ pub const ALL: &[&Knob] = &[
     &cpuidle_dma_latency_us::KNOB,
     &haltpoll_guest_halt_poll_ns::KNOB,
     &cloud_t_unlimited::KNOB,
+    &cpufreq_governor::KNOB,
+    &cpufreq_epp::KNOB,
+    &cpufreq_boost::KNOB,
+    &cpufreq_no_turbo::KNOB,
+    &smt_control::KNOB,
+    &kernel_preempt::KNOB,
+    &cmdline_maxcpus::KNOB,
+    &cmdline_isolcpus::KNOB,
+    &cmdline_nohz_full::KNOB,
+    &sched_min_granularity_ns::KNOB,
+    &sched_wakeup_granularity_ns::KNOB,
+    &sched_migration_cost_ns::KNOB,
+    &kernel_sched_autogroup_enabled::KNOB,
+    &kernel_timer_migration::KNOB,
+    &kernel_nmi_watchdog::KNOB,
+    &kernel_sched_rt_runtime_us::KNOB,
+    &cmdline_mitigations::KNOB,
+    &cmdline_idle::KNOB,
+    &cmdline_processor_max_cstate::KNOB,
+    &workqueue_cpumask::KNOB,
+    &cloud_threads_per_core::KNOB,
     &clocksource::KNOB,
+    &cmdline_tsc::KNOB,
     &thp_enabled::KNOB,
     &thp_defrag::KNOB,
     &vm_swappiness::KNOB,
@@ -77,6 +125,10 @@ pub const ALL: &[&Knob] = &[
     &process_memory_lock::KNOB,
     &process_numa_policy::KNOB,
     &process_glibc_hugetlb::KNOB,
+    &process_sched_slice_ns::KNOB,
+    &process_sched_policy::KNOB,
+    &process_cpu_affinity::KNOB,
+    &cgroup_cpu_max::KNOB,
 ];
 
 /// The knob with this id.
@@ -150,6 +202,48 @@ fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
     })
 }
 
+/// The number in a file of the scheduler's, which moved from /proc/sys to debugfs: there the kernel's lockdown shuts it
+/// from root too, so that `candidate`, what one would try, is blocked. Also the place.
+fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
+    let Place::FileSince { files, .. } = knob.place else {
+        return Err(Finding::new(State::Unknown, knob.id, "it has no place"));
+    };
+    let Some(version) = facts.kernel.version.known() else {
+        return Err(Finding::unknown(knob.id, "the kernel's version", &facts.kernel.version));
+    };
+    let Some(path) = crate::plan::file_in(facts, files) else {
+        let since = files.iter().find(|since| since.path.is_none()).map(|since| since.kernel);
+        return Err(match since {
+            Some((major, minor)) if (version.major, version.minor) >= (major, minor) => {
+                Finding::new(State::Removed, knob.id, format!("removed in Linux {major}.{minor}; {}", knob.kernels))
+            }
+            _ => Finding::not_here(knob.id, "this kernel does not have it yet"),
+        });
+    };
+    let fact = facts.sysctl(path);
+    let is_locked = facts.kernel.lockdown.known().is_some_and(|level| *level != Lockdown::None);
+    match &fact {
+        Fact::Denied { why } if is_locked || why.contains("EPERM") => {
+            let reason = format!("the kernel's lockdown shuts debugfs, from root too: {why}");
+            let finding = Finding::new(State::Blocked, path, reason);
+            Err(Finding { wanted: Some(candidate.to_string()), ..finding })
+        }
+        Fact::Denied { why } => Err(Finding::new(State::Unknown, path, format!("only root may read it: {why}"))),
+        Fact::Absent { .. } if path.starts_with("/sys/kernel/debug/") => Err(Finding::not_here(
+            path,
+            "not found here: debugfs is not mounted, or the kernel does not show its scheduler there",
+        )),
+        _ => Ok((path, own_number(facts, path)?)),
+    }
+}
+
+/// By what the kernel multiplies its scheduler's times: 1 for one CPU, 2 for two, 3 from four on, 4 from eight on
+/// (`get_update_sysctl_factor` in `kernel/sched/fair.c`).
+fn scheduler_scale(facts: &Facts) -> Option<i64> {
+    let online = facts.cpus.online.known()?.len().clamp(1, 8);
+    Some(i64::from(online.ilog2()) + 1)
+}
+
 /// The finding, whichever way it came about: a knob with one place has one finding.
 fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
@@ -176,6 +270,26 @@ fn size(bytes: u64) -> String {
         _ if bytes >= 1 << 30 => format!("{:.1} GiB", bytes as f64 / (1 << 30) as f64),
         _ if bytes >= MIB => format!("{} MiB", bytes / MIB),
         _ => format!("{} KiB", bytes / 1024),
+    }
+}
+
+/// A finding for each group of CPUs that share a frequency; one for the machine where it has none.
+fn each_policy(
+    facts: &Facts,
+    knob: &Knob,
+    decide: impl Fn(&FrequencyPolicy) -> Result<Finding, Finding>,
+) -> Vec<Finding> {
+    match &facts.frequency.policies {
+        Fact::Known(policies) if !policies.is_empty() => {
+            policies.iter().map(|policy| decide(policy).unwrap_or_else(|finding| finding)).collect()
+        }
+        Fact::Known(_) | Fact::Absent { .. } => {
+            vec![Finding::not_here(
+                knob.id,
+                "there is no frequency driver here: the hypervisor or the firmware decides",
+            )]
+        }
+        unknown => vec![Finding::unknown(knob.id, "which CPUs share a frequency", unknown)],
     }
 }
 
@@ -241,7 +355,7 @@ mod tests {
             unknown knob "net.core.busypoll": did you mean "net.core.busy_poll"? `evenkeel explain` lists the knobs
             unknown knob "net/core/busy_poll": did you mean "net.core.busy_poll"? `evenkeel explain` lists the knobs
             unknown knob "busy_poll": did you mean "net.core.busy_poll"? `evenkeel explain` lists the knobs
-            unknown knob "max_cstate": did you mean "cmdline.intel_idle.max_cstate"? `evenkeel explain` lists the knobs
+            unknown knob "max_cstate": did you mean "cmdline.processor.max_cstate"? `evenkeel explain` lists the knobs
             unknown knob "Clocksource": did you mean "clocksource"? `evenkeel explain` lists the knobs
             unknown knob "clock": did you mean "clocksource"? `evenkeel explain` lists the knobs
             unknown knob "thp": did you mean "thp.defrag"? `evenkeel explain` lists the knobs

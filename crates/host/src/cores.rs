@@ -1,0 +1,93 @@
+//! Cores as sets of the CPUs that run on them, and which of them a server could have to itself: what numbering tells differs
+//! between machines, what the kernel lists as siblings does not.
+
+use evenkeel_sys::CpuSet;
+
+use crate::facts::Facts;
+
+/// The cores of the CPUs that run, ascending by their first CPU.
+pub(crate) struct Cores(Vec<CpuSet>);
+
+impl Cores {
+    /// `None` if it is not known which CPUs run, or of one of them who its siblings are.
+    pub(crate) fn of(facts: &Facts) -> Option<Cores> {
+        let online = facts.cpus.online.known()?;
+        let mut cores = Vec::new();
+        for cpu in facts.cpus.cpus.iter().filter(|cpu| online.contains(cpu.cpu)) {
+            let core = cpu.siblings.known()?.and(online);
+            if core.first() == Some(cpu.cpu) {
+                cores.push(core);
+            }
+        }
+        let told: usize = cores.iter().map(CpuSet::len).sum();
+        (told == online.len()).then_some(Cores(cores))
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The most CPUs that share one.
+    pub(crate) fn threads(&self) -> usize {
+        self.0.iter().map(CpuSet::len).max().unwrap_or(1)
+    }
+
+    /// The first CPU of each.
+    pub(crate) fn first_threads(&self) -> CpuSet {
+        self.0.iter().filter_map(CpuSet::first).collect()
+    }
+
+    /// Whole cores with at least so many CPUs, the last ones first, without the one of CPU 0 and without those where
+    /// `busy` CPUs are; `None` where the rest is too few.
+    pub(crate) fn apart(&self, cpus: usize, busy: &CpuSet) -> Option<CpuSet> {
+        let mut chosen = CpuSet::default();
+        let is_free = |core: &&CpuSet| !core.contains(0) && core.and(busy).is_empty();
+        for core in self.0.iter().rev().filter(is_free) {
+            if chosen.len() >= cpus {
+                break;
+            }
+            chosen = chosen.or(core);
+        }
+        (chosen.len() >= cpus).then_some(chosen)
+    }
+}
+
+/// The CPUs that serve an interrupt of a network interface.
+pub(crate) fn network_cpus(facts: &Facts) -> CpuSet {
+    let irqs = facts.network.hardware().flat_map(|nic| &nic.irqs);
+    irqs.filter_map(|irq| irq.effective.known()?.first()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{base, cpus, set};
+
+    #[test]
+    fn a_server_gets_whole_cores() {
+        let mut facts = base();
+        facts.cpus = cpus(8, 2);
+        let cores = Cores::of(&facts).unwrap();
+        assert_eq!((cores.len(), cores.threads(), cores.first_threads()), (4, 2, set("0-3")));
+        let table = [
+            (1, "", Some("3,7")),
+            (2, "", Some("3,7")),
+            (3, "", Some("2-3,6-7")),
+            (2, "7", Some("2,6")),
+            (6, "", Some("1-3,5-7")),
+            (7, "", None),
+            (6, "1", None),
+        ];
+        for (wanted, busy, expected) in table {
+            assert_eq!(cores.apart(wanted, &set(busy)), expected.map(set), "{wanted} without {busy:?}");
+        }
+    }
+
+    #[test]
+    fn a_core_of_unknown_siblings_makes_them_all_unknown() {
+        let mut facts = base();
+        facts.cpus.cpus[2].siblings = crate::fact::Fact::absent("left out");
+        assert!(Cores::of(&facts).is_none());
+    }
+}

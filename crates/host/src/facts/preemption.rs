@@ -1,0 +1,131 @@
+//! When the kernel lets go of a CPU while it works on its own behalf: the preemption model, which debugfs tells in full and
+//! the kernel's version text in part.
+
+use serde::Serialize;
+
+use crate::fact::Fact;
+use crate::probe::Probe;
+
+const DEBUGFS: &str = "/sys/kernel/debug/sched/preempt";
+
+/// The preemption model.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Preemption {
+    /// `none`, `voluntary`, `full`, `lazy` or `rt`.
+    pub model: Fact<String>,
+    /// Whether `preempt=` on the command line chooses it (`CONFIG_PREEMPT_DYNAMIC`).
+    pub dynamic: Fact<bool>,
+    /// The models on offer, where debugfs tells.
+    pub on_offer: Fact<Vec<String>>,
+}
+
+impl Preemption {
+    pub(super) fn probe(probe: Probe<'_>) -> Preemption {
+        let modes = probe.parse(DEBUGFS, "preemption models with the chosen one in parentheses", parse_modes);
+        let built = probe.parse("/proc/version", "what the kernel was built with", |text| Some(Built::of(text)));
+        let model = match (&modes, &built) {
+            (_, Fact::Known(Built::RealTime)) => Fact::Known("rt".to_owned()),
+            (Fact::Known(modes), _) => Fact::Known(modes.chosen.clone()),
+            (_, Fact::Known(Built::Full)) => Fact::Known("full".to_owned()),
+            (Fact::Absent { why } | Fact::Denied { why } | Fact::Odd { why, .. }, Fact::Known(built)) => {
+                Fact::absent(format!("{}, and only debugfs tells which ({why})", built.leaves_open()))
+            }
+            (_, unknown) => unknown.clone().map(|_| String::new()),
+        };
+        let dynamic = match &modes {
+            Fact::Known(_) => Fact::Known(true),
+            _ => built.map(|built| built == Built::Dynamic),
+        };
+        Preemption { model, dynamic, on_offer: modes.map(|modes| modes.on_offer) }
+    }
+}
+
+/// What the word after `SMP` in the kernel's version text says (`init/Makefile`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Built {
+    /// `PREEMPT_RT`.
+    RealTime,
+    /// `PREEMPT_DYNAMIC`: chosen when it boots.
+    Dynamic,
+    /// `PREEMPT`.
+    Full,
+    /// No word at all: none or voluntary.
+    Not,
+}
+
+impl Built {
+    fn of(version: &str) -> Built {
+        let has = |word: &str| version.split_ascii_whitespace().any(|part| part == word);
+        match () {
+            () if has("PREEMPT_RT") => Built::RealTime,
+            () if has("PREEMPT_DYNAMIC") => Built::Dynamic,
+            () if has("PREEMPT") => Built::Full,
+            () => Built::Not,
+        }
+    }
+
+    fn leaves_open(self) -> &'static str {
+        match self {
+            Built::Not => "it was built as none or voluntary",
+            _ => "it is chosen at boot",
+        }
+    }
+}
+
+struct Modes {
+    on_offer: Vec<String>,
+    chosen: String,
+}
+
+/// `none voluntary (full)`.
+fn parse_modes(text: &str) -> Option<Modes> {
+    let bare = |word: &str| word.trim_matches(['(', ')']).to_owned();
+    let mut chosen = text.split_whitespace().filter(|word| word.starts_with('(') && word.ends_with(')'));
+    let (one, other) = (chosen.next()?, chosen.next());
+    let modes = Modes { on_offer: text.split_whitespace().map(bare).collect(), chosen: bare(one) };
+    (other.is_none() && modes.on_offer.iter().all(|word| !word.is_empty())).then_some(modes)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::{Capture, Root};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn debugfs_tells_more_than_the_version() {
+        let table = [
+            ("#1 SMP PREEMPT_DYNAMIC Thu", "= none voluntary (full)"),
+            ("#1 SMP PREEMPT_DYNAMIC Thu", "= full (lazy)"),
+            ("#1 SMP PREEMPT_DYNAMIC Thu", "! EPERM"),
+            ("#1 SMP PREEMPT_DYNAMIC Thu", "= none voluntary"),
+            ("#1 SMP PREEMPT_RT Thu", "= (full) lazy"),
+            ("#1 SMP PREEMPT Thu", "! ENOENT"),
+            ("#1 SMP Thu", "! ENOENT"),
+        ];
+        let told = table.map(|(version, debugfs)| {
+            let text = format!("evenkeel-capture 1\n/proc/version = {version}\n{DEBUGFS} {debugfs}\nend\n");
+            let root = Root::captured(Capture::parse(&text).unwrap());
+            serde_json::to_string(&Preemption::probe(Probe(&root))).unwrap() + "\n"
+        });
+        expect_test::expect![[r#"
+            {"model":"full","dynamic":true,"on_offer":["none","voluntary","full"]}
+            {"model":"lazy","dynamic":true,"on_offer":["full","lazy"]}
+            {"model":{"unknown":"absent","why":"it is chosen at boot, and only debugfs tells which (/sys/kernel/debug/sched/preempt: operation not permitted (EPERM))"},"dynamic":true,"on_offer":{"unknown":"denied","why":"/sys/kernel/debug/sched/preempt: operation not permitted (EPERM)"}}
+            {"model":{"unknown":"absent","why":"it is chosen at boot, and only debugfs tells which (/sys/kernel/debug/sched/preempt should hold preemption models with the chosen one in parentheses)"},"dynamic":true,"on_offer":{"unknown":"odd","why":"/sys/kernel/debug/sched/preempt should hold preemption models with the chosen one in parentheses","path":"/sys/kernel/debug/sched/preempt","raw":"none voluntary\n"}}
+            {"model":"rt","dynamic":true,"on_offer":["full","lazy"]}
+            {"model":"full","dynamic":false,"on_offer":{"unknown":"absent","why":"/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT)"}}
+            {"model":{"unknown":"absent","why":"it was built as none or voluntary, and only debugfs tells which (/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT))"},"dynamic":false,"on_offer":{"unknown":"absent","why":"/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT)"}}
+        "#]].assert_eq(&told.concat());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "[( )a-z]{0,20}|.{0,20}") {
+            if let Some(modes) = parse_modes(&text) {
+                prop_assert!(modes.on_offer.contains(&modes.chosen));
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether a control group stops the server when it has had its CPU time.
+
+use crate::fact::Fact;
+use crate::facts::{CpuLimit, Facts};
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::one;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cgroup.cpu_max",
+    title: "the limit on the server's CPU time",
+    area: Area::Process,
+    place: Place::ByHand {
+        how: "write {} to cpu.max of the server's control group (systemd: an empty CPUQuota=; Kubernetes: no CPU limit, or whole CPUs by the static CPU manager)",
+    },
+    values: Values::Words(&["max"]),
+    default: "max: no limit",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A group with a limit runs until its time of the period is spent, and then all its threads stand still \
+                until the next one, in the middle of a tick too: with 50 ms of each 100, up to 50 ms. cpu.max.burst \
+                lets time that was not used before be spent later, so that a tick that takes longer for once is not \
+                cut.",
+    risk: "without a limit a server gone wrong takes all CPUs of the machine",
+    shows_in: "nr_throttled and throttled_usec in cpu.stat of the group",
+    counter: None,
+    kernels: "cpu.max with control groups 2, cpu.cfs_quota_us with 1; cpu.max.burst since 5.14",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/cgroup-v2.rst",
+            says: "cpu.max, cpu.max.burst, nr_throttled in cpu.stat",
+        },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "a limit of 20 of 50 ms shows as gaps of 29.6 ms",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    match &facts.limits.cpu {
+        Fact::Known(CpuLimit::Unlimited) => {
+            Ok(Finding::keep(KNOB.id, "no control group above us limits CPU time").at("max"))
+        }
+        Fact::Known(CpuLimit::Quota { quota_us, period_us }) => {
+            let wait_us = period_us.saturating_sub(*quota_us);
+            let stall = match wait_us {
+                0 => "all threads stand still for the rest of each period in which they have used it up".to_owned(),
+                _ => format!("one thread that uses it up stands still for up to {wait_us} us, several for longer"),
+            };
+            let reason = format!(
+                "the group gets {quota_us} us of each {period_us} us: {stall}; where a limit must be, cpu.max.burst spares ticks that are long for once"
+            );
+            Ok(Finding::set(KNOB.id, "max", reason).at(format!("{quota_us} {period_us}")))
+        }
+        Fact::Absent { .. } => Ok(Finding::not_here(KNOB.id, "no control group limits CPU time here")),
+        unknown => Err(Finding::unknown(KNOB.id, "the limit on CPU time", unknown)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::check;
+
+    #[test]
+    fn a_limit_cuts_ticks() {
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &|_| {}),
+                ("half a CPU", Goal::Latency, &limited(50_000, 100_000)),
+                ("two CPUs", Goal::Density, &limited(200_000, 100_000)),
+                ("denied", Goal::Latency, &|facts| facts.limits.cpu = Fact::Denied { why: "EACCES".into() }),
+            ],
+            expect![[r#"
+                none (latency)
+                  keep cgroup.cpu_max "max": no control group above us limits CPU time
+                half a CPU (latency)
+                  set cgroup.cpu_max "50000 100000" -> "max": the group gets 50000 us of each 100000 us: one thread that uses it up stands still for up to 50000 us, several for longer; where a limit must be, cpu.max.burst spares ticks that are long for once
+                two CPUs (density)
+                  set cgroup.cpu_max "200000 100000" -> "max": the group gets 200000 us of each 100000 us: all threads stand still for the rest of each period in which they have used it up; where a limit must be, cpu.max.burst spares ticks that are long for once
+                denied (latency)
+                  unknown cgroup.cpu_max: the limit on CPU time is not known: EACCES
+            "#]],
+        );
+    }
+
+    fn limited(quota_us: u64, period_us: u64) -> impl Fn(&mut Facts) {
+        move |facts| facts.limits.cpu = Fact::Known(CpuLimit::Quota { quota_us, period_us })
+    }
+}

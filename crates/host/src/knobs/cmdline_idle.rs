@@ -1,0 +1,104 @@
+//! Whether CPUs spin when they have nothing to do, which guides name as the shortest way to wake.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::{burstable, one};
+use crate::cores::Cores;
+
+const ARGUMENT: &str = "idle";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cmdline.idle",
+    title: "how CPUs wait for work",
+    area: Area::Cpu,
+    place: Place::KernelArgument { name: ARGUMENT },
+    values: Values::Words(&["poll", "halt", "nomwait"]),
+    default: "chosen by the kernel",
+    takes_effect: TakesEffect::Reboot,
+    mechanism: "idle=poll makes every CPU spin while it has nothing to do. It then wakes at once, but takes the time \
+                of its sibling, keeps the others from turbo frequencies, and shows a load of 100 % to whoever watches \
+                from outside. cpuidle.dma_latency_us keeps CPUs from deep states for as long as a server runs, and no \
+                longer.",
+    risk: "power and heat of a full load at all times; CPU credits are spent by doing nothing",
+    shows_in: "load as the cloud shows it; scaling_cur_freq",
+    counter: None,
+    kernels: "all on x86",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/kernel-parameters.txt",
+            says: "idle=poll: no advantage over MWAIT, bad with two threads a core",
+        },
+        Source {
+            title: "a post on C-states and P-states of a c4.8xlarge under Ubuntu 14.04",
+            says: "the cloud then shows 100 % of load",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let mut harm = vec!["every idle CPU would spin, keep others from turbo and look fully loaded".to_owned()];
+    if Cores::of(facts).is_some_and(|cores| cores.threads() > 1) {
+        harm.push("each would take time from its sibling".to_owned());
+    }
+    if let Some(instance) = burstable(facts) {
+        harm.push(format!("{instance} would spend its CPU credits"));
+    }
+    let reason = format!("{}; cpuidle.dma_latency_us does it while the server runs", harm.join("; "));
+    Ok(match facts.kernel.argument(ARGUMENT) {
+        Some("poll") => Finding::not_here(ARGUMENT, format!("take idle=poll out: {reason}")).at("poll"),
+        Some(other) => Finding::keep(ARGUMENT, format!("as asked; do not ask for poll: {reason}")).at(other),
+        None => Finding::not_here(ARGUMENT, format!("idle=poll: {reason}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::facts::Cloud;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_cpus};
+
+    #[test]
+    fn it_is_refused_with_reasons() {
+        check(
+            &KNOB,
+            &[
+                ("siblings", Goal::Latency, &|_| {}),
+                ("one thread a core", Goal::Latency, &with_cpus(4)),
+                ("T family", Goal::Latency, &|facts| {
+                    facts.machine.cloud = Fact::Known(Cloud::Aws);
+                    facts.machine.instance_type = Fact::Known("t3.large".into());
+                }),
+                ("asked for", Goal::Latency, &|facts| {
+                    facts.kernel.command_line = Fact::Known(vec!["idle=poll".into()])
+                }),
+                ("another", Goal::Density, &|facts| {
+                    facts.kernel.command_line = Fact::Known(vec!["idle=nomwait".into()])
+                }),
+            ],
+            expect![[r#"
+                siblings (latency)
+                  not-here idle: idle=poll: every idle CPU would spin, keep others from turbo and look fully loaded; each would take time from its sibling; cpuidle.dma_latency_us does it while the server runs
+                one thread a core (latency)
+                  not-here idle: idle=poll: every idle CPU would spin, keep others from turbo and look fully loaded; cpuidle.dma_latency_us does it while the server runs
+                T family (latency)
+                  not-here idle: idle=poll: every idle CPU would spin, keep others from turbo and look fully loaded; each would take time from its sibling; t3.large would spend its CPU credits; cpuidle.dma_latency_us does it while the server runs
+                asked for (latency)
+                  not-here idle "poll": take idle=poll out: every idle CPU would spin, keep others from turbo and look fully loaded; each would take time from its sibling; cpuidle.dma_latency_us does it while the server runs
+                another (density)
+                  keep idle "nomwait": as asked; do not ask for poll: every idle CPU would spin, keep others from turbo and look fully loaded; each would take time from its sibling; cpuidle.dma_latency_us does it while the server runs
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! CPUs that the scheduler leaves to whoever pins himself there, from boot on.
+
+use evenkeel_sys::CpuSet;
+
+use crate::advice::State;
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::{cpus, one, usable_cpus};
+use crate::cores::{Cores, network_cpus};
+
+const ARGUMENT: &str = "isolcpus";
+
+/// With fewer CPUs, what is left for everything else is too little.
+const CPUS_MIN: usize = 4;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cmdline.isolcpus",
+    title: "CPUs that the scheduler leaves alone",
+    area: Area::Cpu,
+    place: Place::KernelArgument { name: ARGUMENT },
+    values: Values::Cpus { may_be_empty: false },
+    default: "none",
+    takes_effect: TakesEffect::Reboot,
+    mechanism: "Nothing runs on an isolated CPU but what is pinned there, and what the kernel must run on each CPU. \
+                The scheduler does not balance there either: threads of a server that pins itself to several isolated \
+                CPUs as a set all stay on one of them, so each thread must be pinned on its own. irqbalance keeps \
+                interrupts away from isolated CPUs by itself. A control group with cpuset.cpus.partition=isolated \
+                does the same without a reboot, and can be undone.",
+    risk: "a server with several threads piles up on one CPU unless it pins each; the CPUs are lost to everything \
+           else until the next reboot",
+    shows_in: "/sys/devices/system/cpu/isolated, the gaps in the server's time",
+    counter: None,
+    kernels: "all; cpuset.cpus.partition=isolated since 6.1",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/kernel-parameters.txt",
+            says: "isolcpus= is irreversible: use cpusets",
+        },
+        Source {
+            title: "Linux Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition",
+            says: "isolated partitions, without a reboot",
+        },
+        Source { title: "irqbalance(1)", says: "IRQBALANCE_BANNED_CPULIST; isolated CPUs are left out by default" },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "isolcpus, with a ban for irqbalance; its example writes a mask of CPUs in decimal",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
+}
+
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
+        let reason = format!("pin each thread of the server to one of them; {}", ban(isolated));
+        return Ok(Finding::keep(ARGUMENT, reason).at(isolated));
+    }
+    let Some(count) = usable_cpus(facts) else {
+        return Err(Finding::unknown(ARGUMENT, "how many CPUs there are", &facts.cpus.online));
+    };
+    if count < CPUS_MIN {
+        let reason = format!("{}: what is left of them would be too little for everything else", cpus(count));
+        return Ok(Finding::not_here(ARGUMENT, reason));
+    }
+    if wish.goal != Goal::Latency {
+        return Ok(Finding::keep(
+            ARGUMENT,
+            format!("isolated CPUs idle while others queue, against the goal {}", wish.goal),
+        ));
+    }
+    let Some(needs) = wish.server.cpus else {
+        return Ok(Finding::keep(ARGUMENT, "which CPUs depends on the server: tell `--server cpus=N`"));
+    };
+    let Some(cores) = Cores::of(facts) else {
+        return Err(Finding::new(State::Unknown, ARGUMENT, "which CPUs share a core is not known"));
+    };
+    let needs = usize::try_from(needs).unwrap_or(usize::MAX);
+    let Some(apart) = cores.apart(needs, &network_cpus(facts)) else {
+        let reason = format!(
+            "a server that needs {} leaves no core of {} for the rest and the network's interrupts",
+            cpus(needs),
+            cores.len()
+        );
+        return Ok(Finding::not_here(ARGUMENT, reason));
+    };
+    let reason = format!(
+        "whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; {}{}",
+        ban(&apart),
+        partition(facts)
+    );
+    Ok(Finding::set(ARGUMENT, &apart, reason))
+}
+
+/// How irqbalance is told, which some versions know by the list and others by the mask.
+fn ban(cpus: &CpuSet) -> String {
+    format!("irqbalance: IRQBALANCE_BANNED_CPULIST={cpus}, before 1.8 IRQBALANCE_BANNED_CPUS={}", cpus.to_mask(1))
+}
+
+fn partition(facts: &Facts) -> &'static str {
+    match facts.kernel.is_at_least(6, 1) {
+        Some(true) => "; this kernel does it without a reboot by cpuset.cpus.partition=isolated",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::facts::Version;
+    use crate::goal::Server;
+    use crate::testing::{base, check, set, two_nodes, with_cpus};
+
+    #[test]
+    fn it_takes_cpus_to_spare() {
+        check(
+            &KNOB,
+            &[
+                ("not told", Goal::Latency, &|_| {}),
+                ("not told", Goal::Density, &|_| {}),
+                ("2 CPUs", Goal::Latency, &with_cpus(2)),
+                ("isolated", Goal::Latency, &|facts| facts.cpus.isolated = Fact::Known(set("2-3"))),
+                ("CPUs unknown", Goal::Latency, &|facts| facts.cpus.online = Fact::absent("no such file")),
+            ],
+            expect![[r#"
+                not told (latency)
+                  keep isolcpus: which CPUs depends on the server: tell `--server cpus=N`
+                not told (density)
+                  keep isolcpus: isolated CPUs idle while others queue, against the goal density
+                2 CPUs (latency)
+                  not-here isolcpus: 2 CPUs: what is left of them would be too little for everything else
+                isolated (latency)
+                  keep isolcpus "2-3": pin each thread of the server to one of them; irqbalance: IRQBALANCE_BANNED_CPULIST=2-3, before 1.8 IRQBALANCE_BANNED_CPUS=c
+                CPUs unknown (latency)
+                  unknown isolcpus: how many CPUs there are is not known: no such file
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_server_gets_whole_cores_away_from_interrupts() {
+        let told = |alter: &dyn Fn(&mut Facts), cpus| {
+            let mut facts = base();
+            alter(&mut facts);
+            let server = Server { cpus: Some(cpus), ..Server::default() };
+            let finding = advise(&facts, &Wish { goal: Goal::Latency, server }).remove(0);
+            format!("{:?} {}: {}\n", finding.state, finding.wanted.unwrap_or_default(), finding.reason)
+        };
+        let sixteen = |facts: &mut Facts| with_cpus(16)(facts);
+        let old = |facts: &mut Facts| {
+            two_nodes(facts);
+            facts.kernel.version = Fact::Known(Version { major: 4, minor: 4, patch: 0 });
+        };
+        let rows = [told(&|_| {}, 1), told(&|_| {}, 3), told(&sixteen, 2), told(&sixteen, 14), told(&old, 4)];
+        expect![[r#"
+            Set 1,3: whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=1,3, before 1.8 IRQBALANCE_BANNED_CPUS=a; this kernel does it without a reboot by cpuset.cpus.partition=isolated
+            NotHere : a server that needs 3 CPUs leaves no core of 2 for the rest and the network's interrupts
+            Set 14-15: whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=14-15, before 1.8 IRQBALANCE_BANNED_CPUS=c000; this kernel does it without a reboot by cpuset.cpus.partition=isolated
+            Set 2-15: whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=2-15, before 1.8 IRQBALANCE_BANNED_CPUS=fffc; this kernel does it without a reboot by cpuset.cpus.partition=isolated
+            Set 16-17,34-35: whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=16-17,34-35, before 1.8 IRQBALANCE_BANNED_CPUS=c,00030000
+        "#]].assert_eq(&rows.concat());
+    }
+
+    #[test]
+    fn masks_of_the_white_paper_come_out_right() {
+        let all_but_3_and_4 = set("0-15").without(&set("3-4"));
+        assert!(ban(&all_but_3_and_4).ends_with("=ffe7"), "{}", ban(&all_but_3_and_4));
+    }
+}

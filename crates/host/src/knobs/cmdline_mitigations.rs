@@ -1,0 +1,118 @@
+//! What the kernel does against weaknesses of the processor, which costs time at each entry to it.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::one;
+
+const ARGUMENT: &str = "mitigations";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cmdline.mitigations",
+    title: "measures against weaknesses of the processor",
+    area: Area::Cpu,
+    place: Place::KernelArgument { name: ARGUMENT },
+    values: Values::Words(&["auto", "auto,nosmt", "off"]),
+    default: "auto",
+    takes_effect: TakesEffect::Reboot,
+    mechanism: "Each measure costs a little at system calls, interrupts or switches between threads, most on old \
+                processors, and a server of many small packets makes many system calls. off takes them all away, and \
+                any program on the machine may then read what it should not. A newer instance type has fewer \
+                weaknesses, and needs fewer measures.",
+    risk: "off: code of others on the machine, a plug-in or an exploited server may read the memory of everything \
+           else",
+    shows_in: "/sys/devices/system/cpu/vulnerabilities/*",
+    counter: None,
+    kernels: "since 5.2, and in older kernels of distributions",
+    side_effects: &[],
+    sources: &[
+        Source { title: "Linux Documentation/admin-guide/kernel-parameters.txt", says: "mitigations=" },
+        Source { title: "Linux Documentation/admin-guide/hw-vuln/", says: "each weakness, and what is done about it" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let asked = facts.kernel.argument(ARGUMENT);
+    let at = |finding: Finding| match asked {
+        Some(asked) => finding.at(asked),
+        None => finding,
+    };
+    let all = match &facts.cpus.vulnerabilities {
+        Fact::Known(all) => all,
+        Fact::Absent { .. } => {
+            return Ok(at(Finding::not_here(ARGUMENT, "this kernel does not tell of vulnerabilities")));
+        }
+        unknown => return Err(at(Finding::unknown(ARGUMENT, "what the processor is vulnerable to", unknown))),
+    };
+    let at_work: Vec<&str> = all.iter().filter(|one| one.mitigation().is_some()).map(|one| one.name.as_str()).collect();
+    let reason = match (asked, at_work.len()) {
+        (Some("off"), _) => "they are off: no code of others may ever run here".to_owned(),
+        (_, 0) => format!("no measure is at work against any of {} known weaknesses", all.len()),
+        (_, count) => format!(
+            "{count} measures are at work ({}): they cost at each system call, and guard every program here; a newer \
+             processor needs fewer",
+            at_work.join(", ")
+        ),
+    };
+    Ok(at(Finding::keep(ARGUMENT, reason)))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::facts::Vulnerability;
+    use crate::goal::Goal;
+    use crate::testing::check;
+
+    fn has(states: &'static [(&str, &str)]) -> impl Fn(&mut Facts) {
+        let of =
+            |(name, state): &(&str, &str)| Vulnerability { name: (*name).into(), state: Fact::Known((*state).into()) };
+        move |facts| facts.cpus.vulnerabilities = Fact::Known(states.iter().map(of).collect())
+    }
+
+    #[test]
+    fn they_are_told_and_kept() {
+        check(
+            &KNOB,
+            &[
+                (
+                    "two at work",
+                    Goal::Latency,
+                    &has(&[
+                        ("mds", "Not affected"),
+                        ("meltdown", "Mitigation: PTI"),
+                        ("spectre_v1", "Mitigation: barriers"),
+                    ]),
+                ),
+                ("none", Goal::Latency, &has(&[("mds", "Not affected")])),
+                ("off", Goal::Latency, &|facts| {
+                    has(&[("meltdown", "Vulnerable")])(facts);
+                    facts.kernel.command_line = Fact::Known(vec!["mitigations=off".into()]);
+                }),
+                ("old", Goal::Density, &|facts| facts.cpus.vulnerabilities = Fact::absent("no such folder")),
+                ("denied", Goal::Density, &|facts| facts.cpus.vulnerabilities = Fact::Denied { why: "EACCES".into() }),
+            ],
+            expect![[r#"
+                two at work (latency)
+                  keep mitigations: 2 measures are at work (meltdown, spectre_v1): they cost at each system call, and guard every program here; a newer processor needs fewer
+                none (latency)
+                  keep mitigations: no measure is at work against any of 1 known weaknesses
+                off (latency)
+                  keep mitigations "off": they are off: no code of others may ever run here
+                old (density)
+                  not-here mitigations: this kernel does not tell of vulnerabilities
+                denied (density)
+                  unknown mitigations: what the processor is vulnerable to is not known: EACCES
+            "#]],
+        );
+    }
+}

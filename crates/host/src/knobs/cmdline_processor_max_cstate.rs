@@ -1,0 +1,136 @@
+//! The deepest idle state that the acpi_idle driver may use, from boot on.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::cmdline_intel_idle_max_cstate::deepest;
+use super::one;
+
+const ARGUMENT: &str = "processor.max_cstate";
+
+/// C1; the kernel reads 0 as 1 too.
+const WANTED: u32 = 1;
+
+/// States that take no longer to leave do not show in a tick.
+const EXIT_US_MAX: u64 = 10;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cmdline.processor.max_cstate",
+    title: "the deepest idle state that acpi_idle uses",
+    area: Area::Cpu,
+    place: Place::KernelArgument { name: ARGUMENT },
+    values: Values::Number { min: 0, max: 9, unit: "" },
+    default: "8 (every state that the firmware tells of)",
+    takes_effect: TakesEffect::Reboot,
+    mechanism: "Where the firmware's tables drive idle states, as on AMD processors and where intel_idle is off, this \
+                bounds how deep a CPU sleeps: 1 leaves C1, and 0 means 1. Without the acpi_idle driver it does \
+                nothing.",
+    risk: "the highest turbo needs idle cores asleep; more power; cpuidle.dma_latency_us does the same at runtime",
+    shows_in: "usage and time of /sys/devices/system/cpu/cpu0/cpuidle/state*",
+    counter: None,
+    kernels: "all, with the acpi_idle driver",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/pm/cpuidle.rst",
+            says: "processor.max_cstate bounds acpi_idle; 0 means 1",
+        },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "set along with intel_idle.max_cstate",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    match &facts.idle.driver {
+        Fact::Known(driver) if driver == "acpi_idle" => {}
+        Fact::Known(driver) if driver == "none" => {
+            return Ok(Finding::not_here(
+                ARGUMENT,
+                "there is no idle driver here: the hypervisor decides how deep CPUs sleep",
+            ));
+        }
+        Fact::Known(driver) => return Ok(Finding::not_here(ARGUMENT, format!("{driver} chooses here, not acpi_idle"))),
+        Fact::Absent { .. } => return Ok(Finding::not_here(ARGUMENT, "there is no idle driver here")),
+        unknown => return Err(Finding::unknown(ARGUMENT, "the idle driver", unknown)),
+    }
+    let asked = facts.kernel.argument(ARGUMENT).and_then(|value| value.parse::<u32>().ok());
+    let limit = asked.or(facts.idle.processor_max_cstate.known().copied());
+    let Fact::Known(states) = &facts.idle.states else {
+        return Err(Finding::unknown(ARGUMENT, "how deep the idle states are", &facts.idle.states));
+    };
+    let finding = match deepest(states) {
+        _ if limit.is_some_and(|limit| limit <= WANTED) => {
+            Finding::keep(ARGUMENT, "idle states are already bounded to C1")
+        }
+        Some((name, exit_us)) if exit_us > EXIT_US_MAX && goal == Goal::Latency => Finding::set(
+            ARGUMENT,
+            WANTED,
+            format!(
+                "{name} takes {exit_us} us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs"
+            ),
+        ),
+        Some((name, exit_us)) if exit_us > EXIT_US_MAX => Finding::keep(
+            ARGUMENT,
+            format!("{name} takes {exit_us} us to leave, but sleeping cores let the others run faster"),
+        ),
+        Some((name, exit_us)) => {
+            Finding::keep(ARGUMENT, format!("the deepest state, {name}, takes only {exit_us} us to leave"))
+        }
+        None => Finding::keep(ARGUMENT, "no idle state tells how long it takes to leave"),
+    };
+    Ok(Finding { current: limit.map(|limit| limit.to_string()), ..finding })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, with_idle};
+
+    const EPYC: &[(&str, u64)] = &[("POLL", 0), ("C1", 1), ("C2", 18)];
+
+    #[test]
+    fn it_bounds_what_acpi_drives() {
+        check(
+            &KNOB,
+            &[
+                ("no driver", Goal::Latency, &|_| {}),
+                ("AMD", Goal::Latency, &with_idle("acpi_idle", EPYC)),
+                ("AMD", Goal::Density, &with_idle("acpi_idle", EPYC)),
+                ("C1 at the deepest", Goal::Latency, &with_idle("acpi_idle", &EPYC[..2])),
+                ("bounded", Goal::Latency, &|facts| {
+                    with_idle("acpi_idle", EPYC)(facts);
+                    facts.idle.processor_max_cstate = Fact::Known(1);
+                }),
+                ("intel_idle", Goal::Latency, &with_idle("intel_idle", EPYC)),
+                ("denied", Goal::Latency, &|facts| facts.idle.driver = Fact::Denied { why: "EACCES".into() }),
+            ],
+            expect![[r#"
+                no driver (latency)
+                  not-here processor.max_cstate: there is no idle driver here: the hypervisor decides how deep CPUs sleep
+                AMD (latency)
+                  set processor.max_cstate "9" -> "1": C2 takes 18 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                AMD (density)
+                  keep processor.max_cstate "9": C2 takes 18 us to leave, but sleeping cores let the others run faster
+                C1 at the deepest (latency)
+                  keep processor.max_cstate "9": the deepest state, C1, takes only 1 us to leave
+                bounded (latency)
+                  keep processor.max_cstate "1": idle states are already bounded to C1
+                intel_idle (latency)
+                  not-here processor.max_cstate: intel_idle chooses here, not acpi_idle
+                denied (latency)
+                  unknown processor.max_cstate: the idle driver is not known: EACCES
+            "#]],
+        );
+    }
+}

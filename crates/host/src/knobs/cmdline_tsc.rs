@@ -1,0 +1,109 @@
+//! Whether the kernel trusts the time stamp counter without checking it.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::one;
+
+const ARGUMENT: &str = "tsc";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cmdline.tsc",
+    title: "whether the TSC is trusted unchecked",
+    area: Area::Clock,
+    place: Place::KernelArgument { name: ARGUMENT },
+    values: Values::Words(&["reliable", "nowatchdog", "unstable"]),
+    default: "checked against another clock where there is one",
+    takes_effect: TakesEffect::Reboot,
+    mechanism: "The kernel compares the time stamp counter with another clock and stops using it when they differ. \
+                reliable switches that off, at boot and later. Where the counter is constant and nonstop, and in use, \
+                there is nothing to gain but the check itself; where it is not, errors of the clock then stay unseen.",
+    risk: "time that jumps or drifts unseen, such as after a migration to another host",
+    shows_in: "the clock source in force, \"clocksource\" in the kernel's log",
+    counter: None,
+    kernels: "all on x86; nowatchdog since 5.6",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/kernel-parameters.txt",
+            says: "tsc=reliable disables the checks at boot and at runtime",
+        },
+        Source { title: "TuneD, profile network-latency", says: "tsc=reliable" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let asked = facts.kernel.argument(ARGUMENT);
+    let finding = match (&facts.clock.tsc, facts.clock.current.known().map(String::as_str)) {
+        (Fact::Known(tsc), Some("tsc")) if tsc.constant && tsc.nonstop => Finding::keep(
+            ARGUMENT,
+            "tsc is in use, constant and nonstop: reliable would only end the check of it, which TuneD does",
+        ),
+        (Fact::Known(tsc), Some(current)) if tsc.constant && tsc.nonstop => Finding::keep(
+            ARGUMENT,
+            format!(
+                "{current} is in use: the knob clocksource chooses, and reliable would only hide what keeps tsc away"
+            ),
+        ),
+        (Fact::Known(_), Some(_)) => Finding::not_here(
+            ARGUMENT,
+            "the counter is not constant and nonstop: trusted unchecked, its errors stay unseen",
+        ),
+        (Fact::Known(_), None) => {
+            return Err(Finding::unknown(ARGUMENT, "the clock source in force", &facts.clock.current));
+        }
+        (Fact::Absent { .. }, _) => Finding::not_here(ARGUMENT, "no time stamp counter shows here"),
+        (unknown, _) => return Err(Finding::unknown(ARGUMENT, "whether tsc is invariant", unknown)),
+    };
+    Ok(match asked {
+        Some(asked) => finding.at(asked),
+        None => finding,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::facts::TscFlags;
+    use crate::goal::Goal;
+    use crate::testing::check;
+
+    #[test]
+    fn trust_is_not_advised_blindly() {
+        check(
+            &KNOB,
+            &[
+                ("in use", Goal::Latency, &|_| {}),
+                ("kvm-clock", Goal::Latency, &|facts| facts.clock.current = Fact::Known("kvm-clock".into())),
+                ("not invariant", Goal::Latency, &|facts| {
+                    facts.clock.tsc = Fact::Known(TscFlags { constant: true, nonstop: false, reliable: false });
+                }),
+                ("no counter", Goal::Latency, &|facts| facts.clock.tsc = Fact::absent("no flags")),
+                ("asked for", Goal::Density, &|facts| {
+                    facts.kernel.command_line = Fact::Known(vec!["tsc=reliable".into()])
+                }),
+            ],
+            expect![[r#"
+                in use (latency)
+                  keep tsc: tsc is in use, constant and nonstop: reliable would only end the check of it, which TuneD does
+                kvm-clock (latency)
+                  keep tsc: kvm-clock is in use: the knob clocksource chooses, and reliable would only hide what keeps tsc away
+                not invariant (latency)
+                  not-here tsc: the counter is not constant and nonstop: trusted unchecked, its errors stay unseen
+                no counter (latency)
+                  not-here tsc: no time stamp counter shows here
+                asked for (density)
+                  keep tsc "reliable": tsc is in use, constant and nonstop: reliable would only end the check of it, which TuneD does
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Whether CPUs may run above their nominal frequency.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own};
+
+const PATH: &str = "/sys/devices/system/cpu/cpufreq/boost";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cpufreq.boost",
+    title: "frequencies above the nominal one",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 1, unit: "" },
+    default: "1",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A core runs above its nominal frequency while heat and power allow it, which serves a server whose \
+                work is one thread a tick. Guides for 256-bit vector code switch it off for a frequency that never \
+                changes: steadier, and lower for everything. Nearly all virtual machines have no frequency driver: \
+                the host decides.",
+    risk: "the frequency varies with heat and with what the neighbours run",
+    shows_in: "scaling_cur_freq of the policies while the server runs",
+    counter: None,
+    kernels: "all, with acpi-cpufreq, amd-pstate (since 6.11) or another driver that boosts",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/pm/cpufreq.rst",
+            says: "what governors, policies and boost are",
+        },
+        Source { title: "TuneD, profile latency-performance", says: "governor performance, boost 1" },
+        Source { title: "Redpanda, rpk redpanda tune cpu", says: "writes 0, against TuneD" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let on = own(PATH, &facts.frequency.boost)?;
+    let finding = if on {
+        Finding::keep(PATH, "cores may run above their nominal frequency, as a server with one busy thread wants")
+    } else {
+        Finding::set(PATH, 1, "cores are kept to their nominal frequency, which every tick pays for")
+    };
+    Ok(finding.at(u8::from(on)))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Goal;
+    use crate::testing::check;
+
+    #[test]
+    fn it_stays_fast() {
+        check(
+            &KNOB,
+            &[
+                ("no driver", Goal::Latency, &|_| {}),
+                ("fast", Goal::Latency, &|facts| facts.frequency.boost = Fact::Known(true)),
+                ("slowed", Goal::Density, &|facts| facts.frequency.boost = Fact::Known(false)),
+                ("denied", Goal::Latency, &|facts| facts.frequency.boost = Fact::Denied { why: "EACCES".into() }),
+            ],
+            expect![[r#"
+                no driver (latency)
+                  not-here /sys/devices/system/cpu/cpufreq/boost: not found here: no frequency driver
+                fast (latency)
+                  keep /sys/devices/system/cpu/cpufreq/boost "1": cores may run above their nominal frequency, as a server with one busy thread wants
+                slowed (density)
+                  set /sys/devices/system/cpu/cpufreq/boost "0" -> "1": cores are kept to their nominal frequency, which every tick pays for
+                denied (latency)
+                  unknown /sys/devices/system/cpu/cpufreq/boost: the value in force is not known: EACCES
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! What CPUs that choose their own frequency prefer, energy or performance.
+
+use crate::facts::{Facts, FrequencyPolicy};
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{each_policy, own};
+
+const WANTED: &str = "performance";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cpufreq.epp",
+    title: "energy or performance, where CPUs choose frequencies",
+    area: Area::Cpu,
+    place: Place::Each {
+        device: Device::FrequencyPolicy,
+        file: "energy_performance_preference",
+        reading: Reading::Plain,
+    },
+    values: Values::Name,
+    default: "set by the firmware, mostly balance_performance",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Processors with hardware-managed frequencies choose their own; this hint says how readily they climb. \
+                Under the governor performance the driver sets it to performance by itself and refuses other values.",
+    risk: "more power and heat",
+    shows_in: "scaling_cur_freq of the policies while the server runs",
+    counter: None,
+    kernels: "since 4.14 with intel_pstate, since 6.3 with amd-pstate in active mode",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/pm/intel_pstate.rst",
+            says: "its two governors, energy_performance_preference and no_turbo",
+        },
+        Source {
+            title: "Linux Documentation/admin-guide/pm/amd-pstate.rst",
+            says: "energy_performance_preference in active mode",
+        },
+        Source { title: "TuneD, profile latency-performance", says: "governor performance, boost 1" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    each_policy(facts, &KNOB, |policy| decide(facts, wish.goal, policy))
+}
+
+fn decide(facts: &Facts, goal: Goal, policy: &FrequencyPolicy) -> Result<Finding, Finding> {
+    let place = &policy.name;
+    let current = own(place, &policy.preference)?;
+    let is_on_offer =
+        facts.frequency.available_preferences.known().map(|words| words.iter().any(|word| word == WANTED));
+    let finding = if current == WANTED || current == "0" {
+        Finding::keep(place, "the processor prefers performance already")
+    } else if policy.governor.known().is_some_and(|governor| governor == "performance") {
+        Finding::keep(place, "the governor performance overrules it")
+    } else if goal == Goal::Density {
+        Finding::keep(place, format!("many sessions keep the load steady, under which {current} runs fast as well"))
+    } else if is_on_offer == Some(false) {
+        Finding::not_here(place, format!("{WANTED} is not among the preferences on offer"))
+    } else if is_on_offer.is_none() {
+        Finding::unknown(place, "which preferences are on offer", &facts.frequency.available_preferences)
+    } else {
+        Finding::set(place, WANTED, format!("at {current} the processor climbs late in a tick's work"))
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, with_policies};
+
+    #[test]
+    fn ticks_prefer_performance() {
+        check(
+            &KNOB,
+            &[
+                ("no driver", Goal::Latency, &|_| {}),
+                ("no preferences", Goal::Latency, &with_policies("acpi-cpufreq", "ondemand", None)),
+                ("balanced", Goal::Latency, &with_policies("intel_pstate", "powersave", Some("balance_performance"))),
+                ("balanced", Goal::Throughput, &with_policies("intel_pstate", "powersave", Some("balance_power"))),
+                ("overruled", Goal::Latency, &with_policies("intel_pstate", "performance", Some("balance_power"))),
+                ("performance", Goal::Latency, &with_policies("intel_pstate", "powersave", Some("performance"))),
+                ("offer unknown", Goal::Latency, &|facts| {
+                    with_policies("intel_pstate", "powersave", Some("power"))(facts);
+                    facts.frequency.available_preferences = Fact::Denied { why: "EACCES".into() };
+                }),
+            ],
+            expect![[r#"
+                no driver (latency)
+                  not-here cpufreq.epp: there is no frequency driver here: the hypervisor or the firmware decides
+                no preferences (latency)
+                  not-here policy0: not found here: no preferences
+                  not-here policy1: not found here: no preferences
+                balanced (latency)
+                  set policy0 "balance_performance" -> "performance": at balance_performance the processor climbs late in a tick's work
+                  set policy1 "balance_performance" -> "performance": at balance_performance the processor climbs late in a tick's work
+                balanced (throughput)
+                  set policy0 "balance_power" -> "performance": at balance_power the processor climbs late in a tick's work
+                  set policy1 "balance_power" -> "performance": at balance_power the processor climbs late in a tick's work
+                overruled (latency)
+                  keep policy0 "balance_power": the governor performance overrules it
+                  keep policy1 "balance_power": the governor performance overrules it
+                performance (latency)
+                  keep policy0 "performance": the processor prefers performance already
+                  keep policy1 "performance": the processor prefers performance already
+                offer unknown (latency)
+                  unknown policy0 "power": which preferences are on offer is not known: EACCES
+                  unknown policy1 "power": which preferences are on offer is not known: EACCES
+            "#]],
+        );
+    }
+}

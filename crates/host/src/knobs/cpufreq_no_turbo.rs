@@ -1,0 +1,88 @@
+//! Whether the intel_pstate driver keeps CPUs from turbo frequencies.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own};
+
+const PATH: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cpufreq.no_turbo",
+    title: "whether intel_pstate keeps from turbo frequencies",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 1, unit: "" },
+    default: "0",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A core runs above its nominal frequency while heat and power allow it, which serves a server whose \
+                work is one thread a tick. Guides for 256-bit vector code switch it off for a frequency that never \
+                changes: steadier, and lower for everything. Nearly all virtual machines have no frequency driver: \
+                the host decides.",
+    risk: "the frequency varies with heat and with what the neighbours run",
+    shows_in: "scaling_cur_freq of the policies while the server runs",
+    counter: None,
+    kernels: "all, with intel_pstate",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/pm/intel_pstate.rst",
+            says: "its two governors, energy_performance_preference and no_turbo",
+        },
+        Source { title: "TuneD, profile latency-performance", says: "governor performance, boost 1" },
+        Source {
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
+            says: "no_turbo 1 for AVX2 code: the opposite of what a game server wants",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let on = own(PATH, &facts.frequency.no_turbo)?;
+    let finding = if !on {
+        Finding::keep(PATH, "cores may run above their nominal frequency, as a server with one busy thread wants")
+    } else {
+        Finding::set(PATH, 0, "cores are kept to their nominal frequency, which every tick pays for")
+    };
+    Ok(finding.at(u8::from(on)))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Goal;
+    use crate::testing::check;
+
+    #[test]
+    fn it_stays_fast() {
+        check(
+            &KNOB,
+            &[
+                ("no driver", Goal::Latency, &|_| {}),
+                ("fast", Goal::Latency, &|facts| facts.frequency.no_turbo = Fact::Known(false)),
+                ("slowed", Goal::Density, &|facts| facts.frequency.no_turbo = Fact::Known(true)),
+                ("denied", Goal::Latency, &|facts| facts.frequency.no_turbo = Fact::Denied { why: "EACCES".into() }),
+            ],
+            expect![[r#"
+                no driver (latency)
+                  not-here /sys/devices/system/cpu/intel_pstate/no_turbo: not found here: no intel_pstate
+                fast (latency)
+                  keep /sys/devices/system/cpu/intel_pstate/no_turbo "0": cores may run above their nominal frequency, as a server with one busy thread wants
+                slowed (density)
+                  set /sys/devices/system/cpu/intel_pstate/no_turbo "1" -> "0": cores are kept to their nominal frequency, which every tick pays for
+                denied (latency)
+                  unknown /sys/devices/system/cpu/intel_pstate/no_turbo: the value in force is not known: EACCES
+            "#]],
+        );
+    }
+}

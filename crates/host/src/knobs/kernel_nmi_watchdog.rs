@@ -1,0 +1,88 @@
+//! Whether a counter of each CPU interrupts it to see that it is alive.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/kernel/nmi_watchdog";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "kernel.nmi_watchdog",
+    title: "whether each CPU is watched for hard lockups",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 1, unit: "" },
+    default: "1 where there is a performance counter for it, which few guests have",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A performance counter of each CPU raises an interrupt that can't be masked every few seconds of busy \
+                time, which looks whether the CPU still serves interrupts. Each costs the thread that runs a few \
+                microseconds, and the counter is lost to profilers. Without it a CPU that hangs with interrupts off \
+                goes unnoticed.",
+    risk: "a hard lockup is no longer told",
+    shows_in: "NMI in /proc/interrupts",
+    counter: None,
+    kernels: "all, on architectures with such a watchdog; guests without counters refuse 1",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/kernel.rst",
+            says: "nmi_watchdog: what it watches; uses one performance counter",
+        },
+        Source { title: "TuneD, profile network-latency", says: "0" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let finding = match (current, goal) {
+        (0, _) => Finding::keep(PATH, "no watchdog interrupts the threads that run"),
+        (_, Goal::Latency) => Finding::set(
+            PATH,
+            0,
+            "its interrupts can't be put off, not even by a tick; hard lockups go untold without it",
+        ),
+        (_, Goal::Throughput | Goal::Density) => {
+            Finding::keep(PATH, "it costs too little to be missed, and tells of CPUs that hang")
+        }
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn ticks_want_no_watchdog() {
+        check(
+            &KNOB,
+            &[
+                ("on", Goal::Latency, &with_sysctl(PATH, "1")),
+                ("on", Goal::Throughput, &with_sysctl(PATH, "1")),
+                ("off", Goal::Latency, &with_sysctl(PATH, "0")),
+                ("not there", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                on (latency)
+                  set /proc/sys/kernel/nmi_watchdog "1" -> "0": its interrupts can't be put off, not even by a tick; hard lockups go untold without it
+                on (throughput)
+                  keep /proc/sys/kernel/nmi_watchdog "1": it costs too little to be missed, and tells of CPUs that hang
+                off (latency)
+                  keep /proc/sys/kernel/nmi_watchdog "0": no watchdog interrupts the threads that run
+                not there (latency)
+                  not-here /proc/sys/kernel/nmi_watchdog: not found here: /proc/sys/kernel/nmi_watchdog is not among the facts
+            "#]],
+        );
+    }
+}

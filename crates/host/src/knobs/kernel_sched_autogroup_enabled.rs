@@ -1,0 +1,79 @@
+//! Whether threads of one terminal session share CPUs as a group.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/kernel/sched_autogroup_enabled";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "kernel.sched_autogroup_enabled",
+    title: "whether each terminal session shares CPUs as one",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 1, unit: "" },
+    default: "1",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "The threads of each session with a terminal share CPU time as one group, so that a build in one \
+                window does not starve the others. Services of systemd have no terminal, and are in control groups of \
+                their own: to them it does nothing. To a server that is started by hand from a terminal, nice then \
+                only counts within its own session.",
+    risk: "what is started from terminals shares CPUs differently",
+    shows_in: "/proc/PID/autogroup of the server",
+    counter: None,
+    kernels: "with CONFIG_SCHED_AUTOGROUP",
+    side_effects: &[],
+    sources: &[
+        Source { title: "sched(7), the autogroup feature", says: "what it groups, and what nice means then" },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "switched off beside 4 busy processes, the ratio is 0.998: no effect",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let reason = match current {
+        0 => "threads share CPUs one by one; for a service of systemd that changes nothing",
+        _ => "it groups terminal sessions only: a service has none, and is grouped by its control group",
+    };
+    Ok(Finding::keep(PATH, reason).at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn it_does_nothing_to_services() {
+        check(
+            &KNOB,
+            &[
+                ("on", Goal::Latency, &with_sysctl(PATH, "1")),
+                ("off", Goal::Density, &with_sysctl(PATH, "0")),
+                ("not there", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                on (latency)
+                  keep /proc/sys/kernel/sched_autogroup_enabled "1": it groups terminal sessions only: a service has none, and is grouped by its control group
+                off (density)
+                  keep /proc/sys/kernel/sched_autogroup_enabled "0": threads share CPUs one by one; for a service of systemd that changes nothing
+                not there (latency)
+                  not-here /proc/sys/kernel/sched_autogroup_enabled: not found here: /proc/sys/kernel/sched_autogroup_enabled is not among the facts
+            "#]],
+        );
+    }
+}

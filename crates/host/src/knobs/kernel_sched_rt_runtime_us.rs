@@ -1,0 +1,91 @@
+//! How much of each second real-time threads may take.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+
+/// The kernel's default: 95 % of the period of one second.
+const DEFAULT_US: i64 = 950_000;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "kernel.sched_rt_runtime_us",
+    title: "how long real-time threads may hold CPUs",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: -1, max: 1_000_000, unit: "us" },
+    default: "950000 of each 1000000",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Threads of real-time classes may take this much of each kernel.sched_rt_period_us, so that a loop \
+                gone wrong leaves time to end it. A real-time thread that never sleeps is stopped for the rest of \
+                each period: 50 ms a second at the default. -1 lifts the guard, and such a thread then takes its CPU \
+                for good.",
+    risk: "without the guard one endless loop in a real-time thread makes a CPU, and on small machines the machine, \
+           unreachable",
+    shows_in: "the longest gap of a busy real-time thread: 50 ms a second is the guard",
+    counter: None,
+    kernels: "all; since 6.12 a deadline server guards other threads as well",
+    side_effects: &[],
+    sources: &[
+        Source { title: "Linux Documentation/scheduler/sched-rt-group.rst", says: "the guard, and -1" },
+        Source { title: "TuneD, profile realtime", says: "-1" },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "a spinning real-time thread sees gaps of up to 54 ms each second: the guard",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let finding = match current {
+        -1 => Finding::set(PATH, DEFAULT_US, "nothing guards the machine from an endless loop in a real-time thread"),
+        0 => Finding::set(PATH, DEFAULT_US, "real-time threads may not run at all"),
+        _ => Finding::keep(
+            PATH,
+            "the guard costs nothing to a server that sleeps between ticks, and ends an endless loop of a real-time thread",
+        ),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn the_guard_stays() {
+        check(
+            &KNOB,
+            &[
+                ("default", Goal::Latency, &with_sysctl(PATH, "950000")),
+                ("lifted", Goal::Latency, &with_sysctl(PATH, "-1")),
+                ("none at all", Goal::Density, &with_sysctl(PATH, "0")),
+                ("not there", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                default (latency)
+                  keep /proc/sys/kernel/sched_rt_runtime_us "950000": the guard costs nothing to a server that sleeps between ticks, and ends an endless loop of a real-time thread
+                lifted (latency)
+                  set /proc/sys/kernel/sched_rt_runtime_us "-1" -> "950000": nothing guards the machine from an endless loop in a real-time thread
+                none at all (density)
+                  set /proc/sys/kernel/sched_rt_runtime_us "0" -> "950000": real-time threads may not run at all
+                not there (latency)
+                  not-here /proc/sys/kernel/sched_rt_runtime_us: not found here: /proc/sys/kernel/sched_rt_runtime_us is not among the facts
+            "#]],
+        );
+    }
+}

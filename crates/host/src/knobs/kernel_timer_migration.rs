@@ -1,0 +1,95 @@
+//! Whether timers set on idle CPUs move to busy ones.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number, usable_cpus};
+
+const PATH: &str = "/proc/sys/kernel/timer_migration";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "kernel.timer_migration",
+    title: "whether idle CPUs hand their timers over",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 1, unit: "" },
+    default: "1",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A timer that is set on an idle CPU may be moved to a busy one, so that the idle one sleeps on. The \
+                busy one may be where a tick runs, which the timer's work then interrupts.",
+    risk: "idle CPUs wake more often, which costs power",
+    shows_in: "LOC in /proc/interrupts by CPU",
+    counter: None,
+    kernels: "all with CONFIG_NO_HZ_COMMON; before 4.17 with CONFIG_SCHED_DEBUG too",
+    side_effects: &[],
+    sources: &[
+        Source { title: "Linux kernel/time/timer.c, timers_migration_enabled", says: "what it switches" },
+        Source { title: "TuneD, profile network-latency", says: "0" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    if usable_cpus(facts) == Some(1) {
+        return Ok(Finding::not_here(PATH, "1 CPU: there is none to move timers to").at(current));
+    }
+    let finding = match (current, goal) {
+        (0, _) => Finding::keep(PATH, "timers stay where they were set"),
+        (_, Goal::Latency) => Finding::set(
+            PATH,
+            0,
+            format!(
+                "timers of idle CPUs move to busy ones, where ticks run; TuneD keeps them; `evenkeel prove {}=0` tells whether it shows",
+                KNOB.id
+            ),
+        ),
+        (_, Goal::Throughput | Goal::Density) => {
+            Finding::keep(PATH, format!("idle CPUs sleep longer, and the goal {goal} does not mind"))
+        }
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, with_cpus, with_sysctl};
+
+    #[test]
+    fn ticks_want_no_foreign_timers() {
+        check(
+            &KNOB,
+            &[
+                ("on", Goal::Latency, &with_sysctl(PATH, "1")),
+                ("on", Goal::Density, &with_sysctl(PATH, "1")),
+                ("off", Goal::Latency, &with_sysctl(PATH, "0")),
+                ("1 CPU", Goal::Latency, &|facts| {
+                    with_cpus(1)(facts);
+                    with_sysctl(PATH, "1")(facts);
+                }),
+                ("not there", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                on (latency)
+                  set /proc/sys/kernel/timer_migration "1" -> "0": timers of idle CPUs move to busy ones, where ticks run; TuneD keeps them; `evenkeel prove kernel.timer_migration=0` tells whether it shows
+                on (density)
+                  keep /proc/sys/kernel/timer_migration "1": idle CPUs sleep longer, and the goal density does not mind
+                off (latency)
+                  keep /proc/sys/kernel/timer_migration "0": timers stay where they were set
+                1 CPU (latency)
+                  not-here /proc/sys/kernel/timer_migration "1": 1 CPU: there is none to move timers to
+                not there (latency)
+                  not-here /proc/sys/kernel/timer_migration: not found here: /proc/sys/kernel/timer_migration is not among the facts
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! Which CPUs the server's threads may run on.
+
+use evenkeel_sys::CpuSet;
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::{cpus, one, usable_cpus};
+use crate::advice::State;
+use crate::cores::{Cores, network_cpus};
+
+/// The place of everything that belongs to the server's own process.
+const PLACE: &str = "server";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "process.cpu_affinity",
+    title: "CPUs that the server's threads run on",
+    area: Area::Process,
+    place: Place::Process,
+    values: Values::Cpus { may_be_empty: false },
+    default: "all that the control group allows",
+    takes_effect: TakesEffect::ProcessStart,
+    mechanism: "A thread that stays on its CPU keeps its caches, and on a CPU that serves no network interrupt \
+                nothing of that interrupts its tick. Whole cores keep other servers off its siblings. systemd sets it \
+                by CPUAffinity= or AllowedCPUs=, taskset for a command; Kubernetes gives whole CPUs by the static \
+                policy of its CPU manager.",
+    risk: "CPUs that the server does not use stay idle for others beside it; a server with more threads than CPUs \
+           queues",
+    shows_in: "se.nr_migrations in /proc/PID/sched, NET_RX in /proc/softirqs",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "sched_setaffinity(2)",
+            says: "CPUs outside the control group's set are left out; none left is EINVAL",
+        },
+        Source { title: "systemd.exec(5), CPUAffinity=", says: "sets it for a service" },
+        Source {
+            title: "AWS Compute Blog, Optimizing Network Intensive Workloads on Amazon EC2 A1 Instances",
+            says: "interrupts on core 0, the server on the others",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
+}
+
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    let Some(count) = usable_cpus(facts) else {
+        return Err(Finding::unknown(PLACE, "how many CPUs there are", &facts.cpus.online));
+    };
+    if count <= 1 {
+        return Ok(Finding::not_here(PLACE, "1 CPU: there is nothing to choose"));
+    }
+    if wish.goal != Goal::Latency {
+        return Ok(Finding::keep(
+            PLACE,
+            format!("threads that may run anywhere leave no CPU idle, as the goal {} wants", wish.goal),
+        ));
+    }
+    if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
+        let reason =
+            "they are isolated, and only what is pinned runs there: each thread on its own, for nothing balances them";
+        return Ok(Finding::set(PLACE, isolated, reason));
+    }
+    let Some(needs) = wish.server.cpus else {
+        return Ok(Finding::keep(PLACE, "how many CPUs it needs is not told: tell `--server cpus=N`"));
+    };
+    let Some(cores) = Cores::of(facts) else {
+        return Err(Finding::new(State::Unknown, PLACE, "which CPUs share a core is not known"));
+    };
+    let (needs, busy) = (usize::try_from(needs).unwrap_or(usize::MAX), network_cpus(facts));
+    let allowed = |apart: &CpuSet| facts.limits.cpus_allowed.known().is_none_or(|allowed| apart.is_subset(allowed));
+    Ok(match cores.apart(needs, &busy) {
+        Some(apart) if allowed(&apart) => {
+            let reason = match busy.is_empty() {
+                true => "whole cores away from CPU 0".to_owned(),
+                false => {
+                    format!("whole cores away from CPU 0 and from CPUs {busy}, which serve the network's interrupts")
+                }
+            };
+            Finding::set(PLACE, apart, reason)
+        }
+        Some(apart) => {
+            Finding::not_here(PLACE, format!("CPUs {apart} would suit, but the control group does not allow them all"))
+        }
+        None => {
+            Finding::keep(PLACE, format!("a server that needs {} of {count} leaves no core to the rest", cpus(needs)))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Server;
+    use crate::testing::{base, check, set, with_cpus};
+
+    #[test]
+    fn it_stays_away_from_interrupts() {
+        check(
+            &KNOB,
+            &[
+                ("not told", Goal::Latency, &|_| {}),
+                ("not told", Goal::Throughput, &|_| {}),
+                ("1 CPU", Goal::Latency, &with_cpus(1)),
+                ("isolated", Goal::Latency, &|facts| facts.cpus.isolated = Fact::Known(set("2-3"))),
+            ],
+            expect![[r#"
+                not told (latency)
+                  keep server: how many CPUs it needs is not told: tell `--server cpus=N`
+                not told (throughput)
+                  keep server: threads that may run anywhere leave no CPU idle, as the goal throughput wants
+                1 CPU (latency)
+                  not-here server: 1 CPU: there is nothing to choose
+                isolated (latency)
+                  set server ? -> "2-3": they are isolated, and only what is pinned runs there: each thread on its own, for nothing balances them
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_server_that_is_told_of_gets_whole_cores() {
+        let told = |alter: &dyn Fn(&mut Facts), cpus| {
+            let mut facts = base();
+            alter(&mut facts);
+            let server = Server { cpus: Some(cpus), ..Server::default() };
+            let finding = advise(&facts, &Wish { goal: Goal::Latency, server }).remove(0);
+            format!("{:?} {}: {}\n", finding.state, finding.wanted.unwrap_or_default(), finding.reason)
+        };
+        let confined = |facts: &mut Facts| facts.limits.cpus_allowed = Fact::Known(set("0-2"));
+        let rows = [told(&|_| {}, 1), told(&|_| {}, 4), told(&confined, 2), told(&with_cpus(8), 4)];
+        expect![[r#"
+            Set 1,3: whole cores away from CPU 0 and from CPUs 0, which serve the network's interrupts
+            Keep : a server that needs 4 CPUs of 4 leaves no core to the rest
+            NotHere : CPUs 1,3 would suit, but the control group does not allow them all
+            Set 4-7: whole cores away from CPU 0 and from CPUs 0, which serve the network's interrupts
+        "#]]
+        .assert_eq(&rows.concat());
+    }
+}

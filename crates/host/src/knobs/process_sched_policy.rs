@@ -1,0 +1,121 @@
+//! The scheduling class of the server's threads.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::{one, usable_cpus};
+
+/// The place of everything that belongs to the server's own process.
+const PLACE: &str = "server";
+
+const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "process.sched_policy",
+    title: "the scheduling class of the server's threads",
+    area: Area::Process,
+    place: Place::Process,
+    values: Values::Words(&["other", "fifo", "rr"]),
+    default: "other",
+    takes_effect: TakesEffect::ProcessStart,
+    mechanism: "A real-time thread (fifo, rr) runs as soon as it wakes, whatever normal threads do, until it sleeps. \
+                That gives the steadiest ticks on a CPU that others use too. A loop that never sleeps then takes its \
+                CPU, bounded only by the guard kernel.sched_rt_runtime_us. It needs CAP_SYS_NICE or RLIMIT_RTPRIO.",
+    risk: "an endless loop takes its CPU from everything else, the way to log in included",
+    shows_in: "the lateness of the server's ticks beside other work",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source { title: "sched(7)", says: "the classes, and the rights that they need" },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "beside a busy neighbour, ticks more than 1 ms late: 28.5 % by default, 2.0 % with a slice of 0.1 \
+                   ms, 0.0 % with SCHED_FIFO",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    if goal != Goal::Latency {
+        return Ok(Finding::keep(
+            PLACE,
+            format!("a real-time thread takes its CPU from others, against the goal {goal}"),
+        ));
+    }
+    let Some(count) = usable_cpus(facts) else {
+        return Err(Finding::unknown(PLACE, "how many CPUs there are", &facts.cpus.online));
+    };
+    if count <= 1 {
+        return Ok(Finding::not_here(PLACE, "1 CPU: a real-time thread would take the only one"));
+    }
+    let guard = facts.sysctl(RUNTIME);
+    if guard.known().is_some_and(|runtime| runtime == "-1") {
+        return Ok(Finding::not_here(
+            PLACE,
+            "kernel.sched_rt_runtime_us is -1: an endless loop would never be stopped",
+        ));
+    }
+    Ok(match (facts.kernel.is_at_least(6, 12), guard.known()) {
+        (Some(true), _) => Finding::keep(
+            PLACE,
+            "a short slice (process.sched_slice_ns) does nearly as much without rights or danger: measured on 6.18, \
+             2.0 % of ticks were more than 1 ms late, 0.0 % with fifo",
+        ),
+        (Some(false), Some(runtime)) => Finding::set(
+            PLACE,
+            "fifo",
+            format!(
+                "a tick starts at once beside normal threads; this kernel has no slices of one's own, and its guard stops loops after {runtime} us of each period"
+            ),
+        ),
+        (Some(false), None) => Finding::unknown(PLACE, "the guard against endless loops", &guard),
+        (None, _) => Finding::unknown(PLACE, "the kernel's version", &facts.kernel.version),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, with_cpus, with_kernel, with_sysctl};
+
+    #[test]
+    fn real_time_needs_its_guard() {
+        check(
+            &KNOB,
+            &[
+                ("6.12", Goal::Latency, &|_| {}),
+                ("6.1", Goal::Latency, &|facts| {
+                    with_kernel(6, 1)(facts);
+                    with_sysctl(RUNTIME, "950000")(facts);
+                }),
+                ("6.1", Goal::Density, &with_kernel(6, 1)),
+                ("guard lifted", Goal::Latency, &with_sysctl(RUNTIME, "-1")),
+                ("guard unknown", Goal::Latency, &with_kernel(6, 1)),
+                ("1 CPU", Goal::Latency, &with_cpus(1)),
+            ],
+            expect![[r#"
+                6.12 (latency)
+                  keep server: a short slice (process.sched_slice_ns) does nearly as much without rights or danger: measured on 6.18, 2.0 % of ticks were more than 1 ms late, 0.0 % with fifo
+                6.1 (latency)
+                  set server ? -> "fifo": a tick starts at once beside normal threads; this kernel has no slices of one's own, and its guard stops loops after 950000 us of each period
+                6.1 (density)
+                  keep server: a real-time thread takes its CPU from others, against the goal density
+                guard lifted (latency)
+                  not-here server: kernel.sched_rt_runtime_us is -1: an endless loop would never be stopped
+                guard unknown (latency)
+                  unknown server: the guard against endless loops is not known: /proc/sys/kernel/sched_rt_runtime_us is not among the facts
+                1 CPU (latency)
+                  not-here server: 1 CPU: a real-time thread would take the only one
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! For how long the kernel takes a thread's cache to be warm, and spares it a move.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Since, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, scheduler_number, usable_cpus};
+
+/// Where it is, kernel by kernel.
+const FILES: &[Since] = &[
+    Since { kernel: (2, 6), path: Some("/proc/sys/kernel/sched_migration_cost_ns") },
+    Since { kernel: (5, 13), path: Some("/sys/kernel/debug/sched/migration_cost_ns") },
+];
+
+/// The kernel's default, the same from 4.4 to 7.3 and for any number of CPUs.
+const DEFAULT_NS: i64 = 500_000;
+
+/// What TuneD tried: ten times the default.
+const TRIED_NS: i64 = 5_000_000;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "sched.migration_cost_ns",
+    title: "how long threads are spared a move",
+    area: Area::Cpu,
+    place: Place::FileSince { files: FILES, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 2_147_483_647, unit: "ns" },
+    default: "500000, not scaled by CPUs",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A thread that ran less than this ago is not moved to another CPU, since its data is likely still in \
+                the cache there. A higher value moves threads less often; one that is ready to run then waits for its \
+                old CPU though another one is idle. Threads that are pinned to a CPU do not move anyway.",
+    risk: "threads wait for a busy CPU beside an idle one",
+    shows_in: "se.nr_migrations in /proc/PID/sched of the server",
+    counter: None,
+    kernels: "a sysctl up to 5.12, in debugfs since 5.13",
+    side_effects: &[],
+    sources: &[
+        Source { title: "Linux kernel/sched/fair.c, task_hot", says: "500000 ns in 4.4 to 7.3" },
+        Source { title: "Linux kernel/sched/debug.c", says: "the files in debugfs, since 5.13" },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "double it, from a default that it gives as 4 ms: the kernel's is 0.5 ms",
+        },
+        Source { title: "TuneD, profile latency-performance", says: "5 ms in the days of the sysctl" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    if usable_cpus(facts) == Some(1) {
+        return Ok(Finding::not_here(KNOB.id, "1 CPU: there is none to move to"));
+    }
+    let (path, current) = scheduler_number(facts, &KNOB, TRIED_NS)?;
+    let prove = format!("`evenkeel prove {}={TRIED_NS}` tells", KNOB.id);
+    let finding = match goal {
+        _ if current == DEFAULT_NS => Finding::keep(
+            path,
+            format!(
+                "Amazon's guide doubles it and TuneD once wrote {TRIED_NS}, but a thread then waits beside an idle CPU, and pinned threads gain nothing; {prove}"
+            ),
+        ),
+        Goal::Latency if current > DEFAULT_NS => Finding::keep(
+            path,
+            format!("above the default of {DEFAULT_NS} ns: threads keep their caches, and may wait beside an idle CPU"),
+        ),
+        _ => Finding::keep(path, format!("it was changed from the default of {DEFAULT_NS} ns; {prove}")),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, with_cpus, with_kernel, with_sysctl};
+
+    /// A kernel whose file holds this text.
+    fn kernel(version: (u32, u32), path: &'static str, text: &'static str) -> impl Fn(&mut Facts) {
+        move |facts| {
+            with_kernel(version.0, version.1)(facts);
+            with_sysctl(path, text)(facts);
+        }
+    }
+
+    #[test]
+    fn its_default_is_half_a_millisecond() {
+        const SYSCTL: &str = "/proc/sys/kernel/sched_migration_cost_ns";
+        const DEBUGFS: &str = "/sys/kernel/debug/sched/migration_cost_ns";
+        assert!(KNOB.default.starts_with("500000"));
+        check(
+            &KNOB,
+            &[
+                ("4.4", Goal::Latency, &kernel((4, 4), SYSCTL, "500000")),
+                ("6.12", Goal::Density, &kernel((6, 12), DEBUGFS, "500000")),
+                ("raised", Goal::Latency, &kernel((6, 12), DEBUGFS, "5000000")),
+                ("lowered", Goal::Throughput, &kernel((6, 12), DEBUGFS, "50000")),
+                ("1 CPU", Goal::Latency, &with_cpus(1)),
+                ("under lockdown", Goal::Latency, &|facts| {
+                    with_kernel(7, 3)(facts);
+                    let why = "/sys/kernel/debug/sched/migration_cost_ns: operation not permitted (EPERM)";
+                    facts.sysctls.insert("/sys/kernel/debug/sched/migration_cost_ns", Fact::Denied { why: why.into() });
+                }),
+                ("not root", Goal::Latency, &|facts| {
+                    with_kernel(7, 3)(facts);
+                    facts.sysctls.insert(
+                        "/sys/kernel/debug/sched/migration_cost_ns",
+                        Fact::Denied { why: "permission denied (EACCES)".into() },
+                    );
+                }),
+                ("no debugfs", Goal::Latency, &|facts| {
+                    with_kernel(7, 3)(facts);
+                    facts.sysctls.insert(
+                        "/sys/kernel/debug/sched/migration_cost_ns",
+                        Fact::absent("no such file or directory (ENOENT)"),
+                    );
+                }),
+                ("kernel unknown", Goal::Latency, &|facts| facts.kernel.version = Fact::absent("no release")),
+            ],
+            expect![[r#"
+                4.4 (latency)
+                  keep /proc/sys/kernel/sched_migration_cost_ns "500000": Amazon's guide doubles it and TuneD once wrote 5000000, but a thread then waits beside an idle CPU, and pinned threads gain nothing; `evenkeel prove sched.migration_cost_ns=5000000` tells
+                6.12 (density)
+                  keep /sys/kernel/debug/sched/migration_cost_ns "500000": Amazon's guide doubles it and TuneD once wrote 5000000, but a thread then waits beside an idle CPU, and pinned threads gain nothing; `evenkeel prove sched.migration_cost_ns=5000000` tells
+                raised (latency)
+                  keep /sys/kernel/debug/sched/migration_cost_ns "5000000": above the default of 500000 ns: threads keep their caches, and may wait beside an idle CPU
+                lowered (throughput)
+                  keep /sys/kernel/debug/sched/migration_cost_ns "50000": it was changed from the default of 500000 ns; `evenkeel prove sched.migration_cost_ns=5000000` tells
+                1 CPU (latency)
+                  not-here sched.migration_cost_ns: 1 CPU: there is none to move to
+                under lockdown (latency)
+                  blocked /sys/kernel/debug/sched/migration_cost_ns ? -> "5000000": the kernel's lockdown shuts debugfs, from root too: /sys/kernel/debug/sched/migration_cost_ns: operation not permitted (EPERM)
+                not root (latency)
+                  unknown /sys/kernel/debug/sched/migration_cost_ns: only root may read it: permission denied (EACCES)
+                no debugfs (latency)
+                  not-here /sys/kernel/debug/sched/migration_cost_ns: not found here: debugfs is not mounted, or the kernel does not show its scheduler there
+                kernel unknown (latency)
+                  unknown sched.migration_cost_ns: the kernel's version is not known: no release
+            "#]],
+        );
+    }
+}

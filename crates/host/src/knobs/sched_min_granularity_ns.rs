@@ -1,0 +1,182 @@
+//! How long a thread runs before another one may take its CPU.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Since, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, scheduler_number, scheduler_scale};
+
+/// Where it is, kernel by kernel.
+const FILES: &[Since] = &[
+    Since { kernel: (2, 6), path: Some("/proc/sys/kernel/sched_min_granularity_ns") },
+    Since { kernel: (5, 13), path: Some("/sys/kernel/debug/sched/min_granularity_ns") },
+    Since { kernel: (6, 6), path: Some("/sys/kernel/debug/sched/base_slice_ns") },
+];
+
+/// The default for one CPU, before the kernel scales it, under CFS and under EEVDF.
+const CFS_NS: i64 = 750_000;
+const EEVDF_NS: i64 = 700_000;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "sched.min_granularity_ns",
+    title: "how long threads run before others may",
+    area: Area::Cpu,
+    place: Place::FileSince { files: FILES, reading: Reading::Plain },
+    values: Values::Number { min: 100_000, max: 1_000_000_000, unit: "ns" },
+    default: "750000 (CFS) or 700000 (EEVDF, Linux 6.6 and later; 750000 in its first years), times 1 to 4 by the \
+              number of CPUs: 3 ms on 8 or more under CFS",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Threads that compete for a CPU take turns, each for about this long. A longer turn wastes less on \
+                switches and keeps caches warm; a thread that wakes for its tick on a busy CPU waits longer. The \
+                kernel multiplies its default by 1 + log2 of the number of CPUs, of at most 8. Since 6.6 the file is \
+                base_slice_ns, the default for threads that do not ask for a slice of their own.",
+    risk: "longer turns make others wait longer, ticks among them; it does not outlast a reboot, and debugfs has no \
+           place in sysctl.d",
+    shows_in: "nonvoluntary_ctxt_switches in /proc/PID/status of the server",
+    counter: None,
+    kernels: "a sysctl up to 5.12, in debugfs since 5.13, base_slice_ns since 6.6",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux kernel/sched/fair.c",
+            says: "defaults, and their scaling by 1 + log2(CPUs), of at most 8 CPUs",
+        },
+        Source { title: "Linux kernel/sched/debug.c", says: "the files in debugfs, since 5.13" },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "double it; 3 ms on the C4 family",
+        },
+        Source { title: "TuneD, profile throughput-performance", says: "10 ms in the days of the sysctl" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let Some(scale) = scheduler_scale(facts) else {
+        return Err(Finding::unknown(KNOB.id, "how many CPUs there are", &facts.cpus.online));
+    };
+    let is_eevdf = facts.kernel.is_at_least(6, 6) == Some(true);
+    let default = scale * if is_eevdf { EEVDF_NS } else { CFS_NS };
+    let (path, current) = scheduler_number(facts, &KNOB, default)?;
+    let finding = match goal {
+        Goal::Latency if current > scale * CFS_NS => {
+            let reason = format!(
+                "a thread that wakes for its tick on a busy CPU waits for turns of {current} ns, where this kernel's \
+                 default here is {default} ns"
+            );
+            Finding::set(path, default, reason)
+        }
+        Goal::Latency => {
+            Finding::keep(path, "longer turns, as some guides advise, make a tick wait longer on a busy CPU")
+        }
+        Goal::Throughput | Goal::Density => {
+            let reason = format!(
+                "Amazon's guide doubles the default of {default} ns, which helps only where CPUs are contended: \
+                 `evenkeel prove {}={}` tells",
+                KNOB.id,
+                2 * default
+            );
+            Finding::keep(path, reason)
+        }
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, with_cpus, with_kernel, with_sysctl};
+
+    /// A kernel whose file holds this text.
+    fn kernel(version: (u32, u32), path: &'static str, text: &'static str) -> impl Fn(&mut Facts) {
+        move |facts| {
+            with_kernel(version.0, version.1)(facts);
+            with_sysctl(path, text)(facts);
+        }
+    }
+
+    #[test]
+    fn a_tick_wants_short_turns() {
+        const SYSCTL: &str = "/proc/sys/kernel/sched_min_granularity_ns";
+        const DEBUGFS: &str = "/sys/kernel/debug/sched/min_granularity_ns";
+        const SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
+        check(
+            &KNOB,
+            &[
+                ("5.10", Goal::Latency, &kernel((5, 10), SYSCTL, "2250000")),
+                ("5.10, TuneD", Goal::Latency, &kernel((5, 10), SYSCTL, "10000000")),
+                ("5.10, 16 CPUs", Goal::Throughput, &|facts| {
+                    with_cpus(16)(facts);
+                    kernel((5, 10), SYSCTL, "3000000")(facts);
+                }),
+                ("6.1", Goal::Latency, &kernel((6, 1), DEBUGFS, "2250000")),
+                ("6.12", Goal::Latency, &kernel((6, 12), SLICE, "2250000")),
+                ("6.12, raised", Goal::Latency, &kernel((6, 12), SLICE, "6000000")),
+                ("6.12", Goal::Density, &kernel((6, 12), SLICE, "2100000")),
+                ("under lockdown", Goal::Latency, &|facts| {
+                    with_kernel(6, 12)(facts);
+                    let why = "/sys/kernel/debug/sched/base_slice_ns: operation not permitted (EPERM)";
+                    facts.sysctls.insert("/sys/kernel/debug/sched/base_slice_ns", Fact::Denied { why: why.into() });
+                }),
+                ("not root", Goal::Latency, &|facts| {
+                    with_kernel(6, 12)(facts);
+                    facts.sysctls.insert(
+                        "/sys/kernel/debug/sched/base_slice_ns",
+                        Fact::Denied { why: "permission denied (EACCES)".into() },
+                    );
+                }),
+                ("no debugfs", Goal::Latency, &|facts| {
+                    with_kernel(6, 12)(facts);
+                    facts.sysctls.insert(
+                        "/sys/kernel/debug/sched/base_slice_ns",
+                        Fact::absent("no such file or directory (ENOENT)"),
+                    );
+                }),
+                ("kernel unknown", Goal::Latency, &|facts| facts.kernel.version = Fact::absent("no release")),
+            ],
+            expect![[r#"
+                5.10 (latency)
+                  keep /proc/sys/kernel/sched_min_granularity_ns "2250000": longer turns, as some guides advise, make a tick wait longer on a busy CPU
+                5.10, TuneD (latency)
+                  set /proc/sys/kernel/sched_min_granularity_ns "10000000" -> "2250000": a thread that wakes for its tick on a busy CPU waits for turns of 10000000 ns, where this kernel's default here is 2250000 ns
+                5.10, 16 CPUs (throughput)
+                  keep /proc/sys/kernel/sched_min_granularity_ns "3000000": Amazon's guide doubles the default of 3000000 ns, which helps only where CPUs are contended: `evenkeel prove sched.min_granularity_ns=6000000` tells
+                6.1 (latency)
+                  keep /sys/kernel/debug/sched/min_granularity_ns "2250000": longer turns, as some guides advise, make a tick wait longer on a busy CPU
+                6.12 (latency)
+                  keep /sys/kernel/debug/sched/base_slice_ns "2250000": longer turns, as some guides advise, make a tick wait longer on a busy CPU
+                6.12, raised (latency)
+                  set /sys/kernel/debug/sched/base_slice_ns "6000000" -> "2100000": a thread that wakes for its tick on a busy CPU waits for turns of 6000000 ns, where this kernel's default here is 2100000 ns
+                6.12 (density)
+                  keep /sys/kernel/debug/sched/base_slice_ns "2100000": Amazon's guide doubles the default of 2100000 ns, which helps only where CPUs are contended: `evenkeel prove sched.min_granularity_ns=4200000` tells
+                under lockdown (latency)
+                  blocked /sys/kernel/debug/sched/base_slice_ns ? -> "2100000": the kernel's lockdown shuts debugfs, from root too: /sys/kernel/debug/sched/base_slice_ns: operation not permitted (EPERM)
+                not root (latency)
+                  unknown /sys/kernel/debug/sched/base_slice_ns: only root may read it: permission denied (EACCES)
+                no debugfs (latency)
+                  not-here /sys/kernel/debug/sched/base_slice_ns: not found here: debugfs is not mounted, or the kernel does not show its scheduler there
+                kernel unknown (latency)
+                  unknown sched.min_granularity_ns: the kernel's version is not known: no release
+            "#]],
+        );
+    }
+
+    #[test]
+    fn the_kernel_scales_by_cpus() {
+        let scale = |count| {
+            let mut facts = crate::testing::base();
+            with_cpus(count)(&mut facts);
+            scheduler_scale(&facts)
+        };
+        assert_eq!([1, 2, 3, 4, 7, 8, 128].map(scale), [1, 2, 2, 3, 3, 4, 4].map(Some));
+        assert_eq!(scale(16).map(|scale| scale * CFS_NS), Some(3_000_000), "3 ms, as on the C4 family");
+    }
+}

@@ -1,0 +1,169 @@
+//! Whether both threads of a core run.
+
+use crate::advice::State;
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{cpus, one, own};
+use crate::cores::Cores;
+
+const PATH: &str = "/sys/devices/system/cpu/smt/control";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "smt.control",
+    title: "whether all threads of a core run",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Words(&["on", "off"]),
+    default: "on",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Two threads of a core share its units and its nearest caches: what one of them runs slows the other. \
+                Switched off, each core serves one thread, so that a tick takes the same time whatever else runs, and \
+                the machine has half as many CPUs. The cloud can do the same before the machine starts (EC2: \
+                CpuOptions ThreadsPerCore=1), which the kernel's CPU numbers then show from the beginning.",
+    risk: "half of the CPUs are gone, and paid for all the same; tasks and interrupts of those CPUs move",
+    shows_in: "thread_siblings_list of each CPU; the work of a tick beside a busy sibling",
+    counter: None,
+    kernels: "since Linux 4.19; nosmt on the command line does it from boot on",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/ABI/testing/sysfs-devices-system-cpu, smt/control",
+            says: "on, off, forceoff, notsupported, notimplemented",
+        },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "performance may improve without hyper-threading",
+        },
+        Source { title: "Amazon EC2 User Guide, CPU options", says: "ThreadsPerCore=1 when an instance is launched" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
+}
+
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    let current = own(PATH, &facts.cpus.smt_control)?;
+    let finding = match current.as_str() {
+        "on" => of_threads(facts, wish),
+        "off" => Finding::keep(PATH, "one thread of each core runs"),
+        "forceoff" => Finding::keep(PATH, "one thread of each core runs, and only a reboot changes that"),
+        "notsupported" => Finding::not_here(PATH, "cores have one thread here: there is nothing to switch off"),
+        "notimplemented" => Finding::not_here(PATH, "the kernel of this architecture does not switch threads off"),
+        other => Finding::not_here(PATH, format!("the kernel says {other:?}, which is none of its known answers")),
+    };
+    Ok(finding.at(current))
+}
+
+fn of_threads(facts: &Facts, wish: &Wish) -> Finding {
+    let Some(cores) = Cores::of(facts) else {
+        return Finding::new(State::Unknown, PATH, "which CPUs share a core is not known");
+    };
+    let count = cores.len();
+    if cores.threads() == 1 {
+        return Finding::not_here(PATH, "each core shows one thread: there is nothing to switch off");
+    }
+    if wish.goal != Goal::Latency {
+        return Finding::keep(
+            PATH,
+            format!(
+                "threads that share {count} cores do more work than {count} would, as the goal {} wants",
+                wish.goal
+            ),
+        );
+    }
+    match wish.server.cpus {
+        // One core is left to the kernel, the interrupts and everything else.
+        Some(needs) if needs < count as u64 => Finding::set(
+            PATH,
+            "off",
+            format!(
+                "{count} cores suffice for a server that needs {} and no tick waits for a sibling; EC2 does it at launch by ThreadsPerCore=1; `evenkeel prove {}=off` tells what it gains",
+                cpus(needs as usize),
+                KNOB.id
+            ),
+        ),
+        Some(needs) => {
+            Finding::keep(PATH, format!("{count} cores are too few for a server that needs {}", cpus(needs as usize)))
+        }
+        None => Finding::keep(
+            PATH,
+            format!(
+                "off would leave {count} of the CPUs; whether they suffice depends on the server: tell `--server cpus=N`, or ask `evenkeel prove {}=off`",
+                KNOB.id
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Server;
+    use crate::testing::{base, check, with_cpus};
+
+    fn smt(control: &'static str) -> impl Fn(&mut Facts) {
+        move |facts| facts.cpus.smt_control = Fact::Known(control.into())
+    }
+
+    #[test]
+    fn it_depends_on_the_server() {
+        check(
+            &KNOB,
+            &[
+                ("on", Goal::Latency, &smt("on")),
+                ("on", Goal::Density, &smt("on")),
+                ("off", Goal::Latency, &smt("off")),
+                ("forceoff", Goal::Latency, &smt("forceoff")),
+                ("notsupported", Goal::Latency, &smt("notsupported")),
+                ("notimplemented", Goal::Latency, &smt("notimplemented")),
+                ("on with one thread a core", Goal::Latency, &|facts| {
+                    with_cpus(4)(facts);
+                    smt("on")(facts);
+                }),
+                ("siblings unknown", Goal::Latency, &|facts| {
+                    facts.cpus.cpus[0].siblings = Fact::Denied { why: "EACCES".into() };
+                }),
+                ("before 4.19", Goal::Latency, &|facts| facts.cpus.smt_control = Fact::absent("no such file")),
+            ],
+            expect![[r#"
+                on (latency)
+                  keep /sys/devices/system/cpu/smt/control "on": off would leave 2 of the CPUs; whether they suffice depends on the server: tell `--server cpus=N`, or ask `evenkeel prove smt.control=off`
+                on (density)
+                  keep /sys/devices/system/cpu/smt/control "on": threads that share 2 cores do more work than 2 would, as the goal density wants
+                off (latency)
+                  keep /sys/devices/system/cpu/smt/control "off": one thread of each core runs
+                forceoff (latency)
+                  keep /sys/devices/system/cpu/smt/control "forceoff": one thread of each core runs, and only a reboot changes that
+                notsupported (latency)
+                  not-here /sys/devices/system/cpu/smt/control "notsupported": cores have one thread here: there is nothing to switch off
+                notimplemented (latency)
+                  not-here /sys/devices/system/cpu/smt/control "notimplemented": the kernel of this architecture does not switch threads off
+                on with one thread a core (latency)
+                  not-here /sys/devices/system/cpu/smt/control "on": each core shows one thread: there is nothing to switch off
+                siblings unknown (latency)
+                  unknown /sys/devices/system/cpu/smt/control "on": which CPUs share a core is not known
+                before 4.19 (latency)
+                  not-here /sys/devices/system/cpu/smt/control: not found here: no such file
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_server_that_fits_the_cores_gets_them_whole() {
+        let advice = |cpus| {
+            let server = Server { cpus: Some(cpus), ..Server::default() };
+            let finding = advise(&base(), &Wish { goal: Goal::Latency, server }).remove(0);
+            (finding.state, finding.wanted)
+        };
+        assert_eq!(advice(1), (State::Set, Some("off".into())));
+        assert_eq!(advice(2), (State::Keep, None));
+    }
+}

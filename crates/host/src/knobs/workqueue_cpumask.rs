@@ -1,0 +1,108 @@
+//! Which CPUs do work of the kernel that is bound to none.
+
+use evenkeel_sys::CpuSet;
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own};
+use crate::cores::{Cores, network_cpus};
+
+const PATH: &str = "/sys/devices/virtual/workqueue/cpumask";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "workqueue.cpumask",
+    title: "CPUs that do unbound work of the kernel",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::CpuMask },
+    values: Values::Cpus { may_be_empty: false },
+    default: "all CPUs but isolated ones",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Writing back files, cleaning up and much else is done by kworker threads that may run on any CPU of \
+                this set, in the middle of a tick too. Taken out of it, the CPUs of a server are spared that work; \
+                what is bound to a CPU stays.",
+    risk: "the CPUs that are left have all of that work",
+    shows_in: "kworker/u* in the CPU time of the server's CPUs",
+    counter: None,
+    kernels: "since 4.2; workqueue.unbound_cpus= at boot since 6.12",
+    side_effects: &[],
+    sources: &[
+        Source { title: "Linux Documentation/core-api/workqueue.rst, affinity", says: "the set of unbound workers" },
+        Source { title: "TuneD, profile cpu-partitioning", says: "leaves the isolated cores out" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
+}
+
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    let current = own(PATH, &facts.cpus.unbound_work)?;
+    let finding = match (servers_cpus(facts, wish), facts.cpus.online.known()) {
+        (Some(server), Some(online)) if !current.and(&server).is_empty() && !online.without(&server).is_empty() => {
+            let reason =
+                format!("work of the kernel may run in the middle of a tick on CPUs {server}, which are the server's");
+            Finding::set(PATH, online.without(&server), reason)
+        }
+        (Some(server), _) => Finding::keep(PATH, format!("CPUs {server} are spared the kernel's work already")),
+        (None, _) => {
+            Finding::keep(PATH, "no CPU is set apart for the server: tell `--server cpus=N` where one could be")
+        }
+    };
+    Ok(finding.at(current))
+}
+
+/// The CPUs that are isolated, else those that could be given to a server of which the user tells.
+fn servers_cpus(facts: &Facts, wish: &Wish) -> Option<CpuSet> {
+    if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
+        return Some(isolated.clone());
+    }
+    let needs = usize::try_from(wish.server.cpus.filter(|_| wish.goal == Goal::Latency)?).ok()?;
+    Cores::of(facts)?.apart(needs, &network_cpus(facts))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Server;
+    use crate::testing::{base, check, set};
+
+    #[test]
+    fn the_servers_cpus_are_spared() {
+        check(
+            &KNOB,
+            &[
+                ("none apart", Goal::Latency, &|_| {}),
+                ("isolated", Goal::Latency, &|facts| facts.cpus.isolated = Fact::Known(set("2-3"))),
+                ("isolated, spared", Goal::Latency, &|facts| {
+                    facts.cpus.isolated = Fact::Known(set("2-3"));
+                    facts.cpus.unbound_work = Fact::Known(set("0-1"));
+                }),
+                ("before 4.2", Goal::Latency, &|facts| facts.cpus.unbound_work = Fact::absent("no such file")),
+            ],
+            expect![[r#"
+                none apart (latency)
+                  keep /sys/devices/virtual/workqueue/cpumask "0-3": no CPU is set apart for the server: tell `--server cpus=N` where one could be
+                isolated (latency)
+                  set /sys/devices/virtual/workqueue/cpumask "0-3" -> "0-1": work of the kernel may run in the middle of a tick on CPUs 2-3, which are the server's
+                isolated, spared (latency)
+                  keep /sys/devices/virtual/workqueue/cpumask "0-1": CPUs 2-3 are spared the kernel's work already
+                before 4.2 (latency)
+                  not-here /sys/devices/virtual/workqueue/cpumask: not found here: no such file
+            "#]],
+        );
+    }
+
+    #[test]
+    fn a_server_that_is_told_of_counts() {
+        let server = Server { cpus: Some(2), ..Server::default() };
+        let finding = advise(&base(), &Wish { goal: Goal::Latency, server }).remove(0);
+        assert_eq!(finding.wanted.as_deref(), Some("0,2"), "{}", finding.reason);
+    }
+}
