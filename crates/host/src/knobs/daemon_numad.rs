@@ -56,11 +56,15 @@ mod tests {
 
     #[test]
     fn binding_once_does_without_it() {
-        check(&KNOB, &[("one node", Goal::Latency, &|_| {}), ("two nodes", Goal::Latency, &two_nodes)], expect![[r#"
+        check(
+            &KNOB,
+            &[("one node", Goal::Latency, &|_| {}), ("two nodes", Goal::Latency, &two_nodes)],
+            expect![[r#"
             one node (latency)
               not-here daemon.numad: there is one memory node: all memory is equally near
             two nodes (latency)
               keep daemon.numad: leave it out: bind the server to one of 2 nodes when it starts (process.numa_policy)
-        "#]]);
+        "#]],
+        );
     }
 }
