@@ -116,7 +116,9 @@ fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
 fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
     let profile = facts.owners.tuned_profile.known()?;
     let sets: &[&str] = match profile.as_str() {
-        "network-latency" => &["vm.swappiness", "cpuidle.dma_latency_us", "net.core.busy_poll", "thp.enabled"],
+        "network-latency" => {
+            &["vm.swappiness", "cpuidle.dma_latency_us", "net.core.busy_poll", "net.core.busy_read", "thp.enabled"]
+        }
         "latency-performance" => &["vm.swappiness", "cpuidle.dma_latency_us"],
         "throughput-performance" | "virtual-guest" => &["vm.swappiness"],
         _ => &[],
@@ -223,12 +225,22 @@ mod tests {
         expect![[r#"
             Set net.core.rmem_max /proc/sys/net/core/rmem_max
             Set net.core.busy_poll /proc/sys/net/core/busy_poll
+            Set net.core.busy_read /proc/sys/net/core/busy_read
             Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
             Set process.timer_slack_ns server
+            Keep net.core.rmem_default /proc/sys/net/core/rmem_default
             Keep net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog
+            Keep net.core.netdev_budget /proc/sys/net/core/netdev_budget
+            Keep net.core.netdev_budget_usecs /proc/sys/net/core/netdev_budget_usecs
+            Keep net.ipv4.udp_mem /proc/sys/net/ipv4/udp_mem
+            Keep net.ipv4.udp_rmem_min /proc/sys/net/ipv4/udp_rmem_min
+            Keep net.ipv4.udp_early_demux /proc/sys/net/ipv4/udp_early_demux
+            Keep net.core.default_qdisc /proc/sys/net/core/default_qdisc
             Keep net.rps_cpus eth0/rx-0
+            Keep net.core.rps_sock_flow_entries /proc/sys/net/core/rps_sock_flow_entries
             Keep irq.affinity 24
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+            NotHere net.netfilter.nf_conntrack_max /proc/sys/net/netfilter/nf_conntrack_max
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns

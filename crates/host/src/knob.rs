@@ -176,6 +176,17 @@ pub enum Values {
         /// The unit, such as `bytes`; empty for a bare number.
         unit: &'static str,
     },
+    /// So many whole numbers, each within the same bounds.
+    Numbers {
+        /// How many.
+        count: usize,
+        /// The least of each.
+        min: i64,
+        /// The most of each.
+        max: i64,
+        /// The unit, such as `pages`.
+        unit: &'static str,
+    },
     /// One of some words.
     Words(&'static [&'static str]),
     /// A name that the kernel offers, told by the facts: letters, digits, `-`, `_`.
@@ -204,6 +215,8 @@ pub enum TakesEffect {
     AtOnce,
     /// For sockets created afterwards.
     NewSockets,
+    /// For network interfaces brought up afterwards.
+    NewInterfaces,
     /// When the server's process starts.
     ProcessStart,
     /// After a reboot.

@@ -73,6 +73,8 @@ pub enum Action {
 pub enum Reading {
     /// The text without the white space around it.
     Plain,
+    /// Words with single spaces between them, however many spaces and tabs the kernel puts there.
+    Words,
     /// The word in brackets.
     ChosenWord,
     /// A list of CPUs.
@@ -86,6 +88,7 @@ impl Reading {
     pub fn value(self, text: &str) -> Option<String> {
         match self {
             Reading::Plain => Some(text.trim().to_owned()),
+            Reading::Words => Some(text.split_whitespace().collect::<Vec<_>>().join(" ")),
             Reading::ChosenWord => chosen_word(text).map(str::to_owned),
             Reading::CpuList => CpuSet::parse_list(text).map(|cpus| cpus.to_string()),
             Reading::CpuMask => CpuSet::parse_mask(text).map(|cpus| cpus.to_string()),
@@ -367,6 +370,7 @@ mod tests {
     fn each_reading_tells_a_value_from_a_text() {
         for (reading, text, value) in [
             (Reading::Plain, " 60\n", Some("60")),
+            (Reading::Words, "575799\t767734\t1151598\n", Some("575799 767734 1151598")),
             (Reading::ChosenWord, "always [madvise] never\n", Some("madvise")),
             (Reading::ChosenWord, "always madvise never\n", None),
             (Reading::CpuList, "0,1,2,8\n", Some("0-2,8")),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::advice::advise_on;
 use crate::fact::Fact::{self, Known};
 use crate::facts::*;
-use crate::goal::Goal;
+use crate::goal::{Goal, Server, Wish};
 use crate::knob::Knob;
 
 /// A quiet guest: KVM, 4 CPUs in 2 cores of one node, one virtio interface with one queue, no swap, Linux 6.12.
@@ -48,8 +48,19 @@ pub(crate) fn base() -> Facts {
         owners: Owners { irqbalance: Known(false), tuned_profile: Fact::absent("TuneD is not installed") },
         sysctls: BTreeMap::from([
             ("/proc/sys/net/core/busy_poll", Known("0".into())),
+            ("/proc/sys/net/core/busy_read", Known("0".into())),
+            ("/proc/sys/net/core/default_qdisc", Known("pfifo_fast".into())),
+            ("/proc/sys/net/core/netdev_budget", Known("300".into())),
+            ("/proc/sys/net/core/netdev_budget_usecs", Known("8000".into())),
             ("/proc/sys/net/core/netdev_max_backlog", Known("1000".into())),
+            ("/proc/sys/net/core/rmem_default", Known("212992".into())),
             ("/proc/sys/net/core/rmem_max", Known("212992".into())),
+            ("/proc/sys/net/core/rps_sock_flow_entries", Known("0".into())),
+            ("/proc/sys/net/ipv4/udp_early_demux", Known("1".into())),
+            // 3/32, 1/8 and 3/16 of 8 GiB in pages of 4 KiB.
+            ("/proc/sys/net/ipv4/udp_mem", Known("196608\t262144\t393216".into())),
+            ("/proc/sys/net/ipv4/udp_rmem_min", Known("4096".into())),
+            ("/proc/sys/net/netfilter/nf_conntrack_max", Fact::absent("no such file or directory (ENOENT)")),
             ("/proc/sys/vm/min_free_kbytes", Known("67584".into())),
             ("/proc/sys/vm/swappiness", Known("60".into())),
         ]),
@@ -182,12 +193,36 @@ pub(crate) type Row<'a> = (&'a str, Goal, &'a dyn Fn(&mut Facts));
 /// Compares the advice on a knob, a line a finding, with what is expected of each row.
 #[track_caller]
 pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
+    let rows = rows.iter().map(|(label, goal, alter)| (format!("{label} ({goal})"), Wish::from(*goal), *alter));
+    check_wishes(knob, rows.collect(), &expected);
+}
+
+/// What is told of a server (`pps=3840`), and what one alters of the base machine.
+pub(crate) type Told<'a> = (&'a str, &'a dyn Fn(&mut Facts));
+
+/// As [`check`], for latency and a server of which something is told.
+#[track_caller]
+pub(crate) fn check_told(knob: &'static Knob, rows: &[Told<'_>], expected: Expect) {
+    let wish = |told: &str| Wish { goal: Goal::Latency, server: told.parse::<Server>().unwrap() };
+    check_wishes(
+        knob,
+        rows.iter()
+            .map(|(told, alter)| {
+                (if told.is_empty() { "nothing told".to_owned() } else { (*told).to_owned() }, wish(told), *alter)
+            })
+            .collect(),
+        &expected,
+    );
+}
+
+#[track_caller]
+fn check_wishes(knob: &'static Knob, rows: Vec<(String, Wish, &dyn Fn(&mut Facts))>, expected: &Expect) {
     let mut found = String::new();
-    for (label, goal, alter) in rows {
+    for (label, wish, alter) in rows {
         let mut facts = base();
         alter(&mut facts);
-        writeln!(found, "{label} ({goal})").unwrap();
-        for advice in advise_on(knob, &facts, &(*goal).into()) {
+        writeln!(found, "{label}").unwrap();
+        for advice in advise_on(knob, &facts, &wish) {
             let state = serde_json::to_value(advice.state).unwrap();
             let value = |value: &Option<String>| value.as_ref().map_or("?".into(), |value| format!("{value:?}"));
             let change = match (&advice.current, &advice.wanted) {

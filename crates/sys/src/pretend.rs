@@ -133,6 +133,12 @@ fn mask_width(mask: &str) -> usize {
 
 /// `proc_dointvec_minmax` (`kernel/sysctl.c`): one number, EINVAL outside its range or where it is none.
 fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<String, Errno> {
+    match key {
+        "net/ipv4/udp_mem" => return long_numbers(before, value),
+        "net/core/default_qdisc" => return default_qdisc(before, value),
+        "net/core/rps_sock_flow_entries" => return flow_entries(value),
+        _ => {}
+    }
     if before.split_whitespace().count() != 1 {
         return Err(Errno::ACCESS);
     }
@@ -141,11 +147,43 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         // The upper bound rose from 100 to 200 in Linux 5.8.
         "vm/swappiness" if is_older_than(capture, 5, 8) => 0..=100,
         "vm/swappiness" => 0..=200,
-        "net/core/rmem_max" => MIN_RCVBUF..=i64::from(i32::MAX),
+        "net/core/rmem_max" | "net/core/rmem_default" => MIN_RCVBUF..=i64::from(i32::MAX),
         "net/core/busy_poll" | "net/core/busy_read" | "vm/min_free_kbytes" => 0..=i64::from(i32::MAX),
+        // proc_dou8vec_minmax without bounds of its own (`net/ipv4/sysctl_net_ipv4.c`).
+        "net/ipv4/udp_early_demux" => 0..=255,
+        "net/ipv4/udp_rmem_min" => 1..=i64::from(i32::MAX),
         _ => i64::from(i32::MIN)..=i64::from(i32::MAX),
     };
     if range.contains(&number) { Ok(format!("{number}\n")) } else { Err(Errno::INVAL) }
+}
+
+/// `proc_doulongvec_minmax` (`kernel/sysctl.c`): numbers from the first on; those not given stay. Printed with tabs.
+fn long_numbers(before: &str, value: &str) -> Result<String, Errno> {
+    let mut numbers: Vec<u64> = before.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    let given: Vec<u64> =
+        value.split_whitespace().map(str::parse).collect::<Result<_, _>>().map_err(|_| Errno::INVAL)?;
+    if given.is_empty() || given.len() > numbers.len() {
+        return Err(Errno::INVAL);
+    }
+    numbers[..given.len()].copy_from_slice(&given);
+    Ok(numbers.iter().map(u64::to_string).collect::<Vec<_>>().join("\t") + "\n")
+}
+
+/// ENOENT unless the discipline is built in, loaded or a module that can be (`set_default_qdisc` in
+/// `net/core/sysctl_net_core.c`, `qdisc_set_default` in `net/sched/sch_api.c`).
+fn default_qdisc(before: &str, value: &str) -> Result<String, Errno> {
+    let known = ["pfifo_fast", "pfifo", "bfifo", "fq_codel", "fq"].contains(&value) || before.trim() == value;
+    if known { Ok(format!("{value}\n")) } else { Err(Errno::NOENT) }
+}
+
+/// Rounded up to a power of two, 0 for off (`rps_sock_flow_sysctl` in `net/core/sysctl_net_core.c`).
+fn flow_entries(value: &str) -> Result<String, Errno> {
+    let entries: u32 = value.parse().map_err(|_| Errno::INVAL)?;
+    match entries {
+        0 => Ok("0\n".to_owned()),
+        1..=0x2000_0000 => Ok(format!("{}\n", entries.next_power_of_two())),
+        _ => Err(Errno::INVAL),
+    }
 }
 
 fn is_older_than(capture: &Capture, major: u32, minor: u32) -> bool {
@@ -168,7 +206,12 @@ mod tests {
 /proc/sys/vm/min_free_kbytes = 67584
 /proc/sys/vm/swappiness = 60
 /proc/sys/net/core/rmem_max = 212992
+/proc/sys/net/core/rmem_default = 212992
+/proc/sys/net/core/default_qdisc = pfifo_fast
+/proc/sys/net/core/rps_sock_flow_entries = 0
+/proc/sys/net/ipv4/udp_early_demux = 1
 /proc/sys/net/ipv4/udp_mem = 1 2 3
+/proc/sys/net/ipv4/udp_rmem_min = 4096
 /proc/sys/vm/panic_on_oom ! EACCES
 /sys/kernel/mm/transparent_hugepage/enabled = always [madvise] never
 /sys/devices/system/clocksource/clocksource0/available_clocksource = tsc hpet acpi_pm
@@ -194,7 +237,20 @@ end
             ("/proc/sys/vm/swappiness", "ten", Err(Errno::INVAL)),
             ("/proc/sys/net/core/rmem_max", "100", Err(Errno::INVAL)),
             ("/proc/sys/net/core/rmem_max", "4194304", Ok("4194304\n")),
-            ("/proc/sys/net/ipv4/udp_mem", "1", Err(Errno::ACCESS)),
+            ("/proc/sys/net/core/rmem_default", "2303", Err(Errno::INVAL)),
+            ("/proc/sys/net/core/rmem_default", "524288", Ok("524288\n")),
+            ("/proc/sys/net/core/default_qdisc", "fq", Ok("fq\n")),
+            ("/proc/sys/net/core/default_qdisc", "fifo_fast", Err(Errno::NOENT)),
+            ("/proc/sys/net/core/rps_sock_flow_entries", "0", Ok("0\n")),
+            ("/proc/sys/net/core/rps_sock_flow_entries", "40000", Ok("65536\n")),
+            ("/proc/sys/net/core/rps_sock_flow_entries", "536870913", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_early_demux", "256", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_mem", "7", Ok("7\t2\t3\n")),
+            ("/proc/sys/net/ipv4/udp_mem", "4 5 6", Ok("4\t5\t6\n")),
+            ("/proc/sys/net/ipv4/udp_mem", "4 5 6 7", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_mem", "4 five", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_mem", "", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_rmem_min", "0", Err(Errno::INVAL)),
             ("/proc/sys/vm/panic_on_oom", "1", Err(Errno::ACCESS)),
             ("/proc/sys/vm/nothing", "1", Err(Errno::NOENT)),
             ("/proc/version", "x", Err(Errno::ACCESS)),

@@ -41,6 +41,7 @@ pub(crate) fn finding(page: &mut Page, group: &[&Advice]) {
     }
     let when = match (first.state, first.takes_effect) {
         (State::Set, TakesEffect::NewSockets) => ". It takes effect for sockets created afterwards",
+        (State::Set, TakesEffect::NewInterfaces) => ". It takes effect for interfaces brought up afterwards",
         (State::Set, TakesEffect::ProcessStart) => ". It takes effect when the server starts",
         (State::Set, TakesEffect::Reboot) => ". It takes effect after a reboot",
         _ => "",
@@ -74,7 +75,9 @@ fn commands(group: &[&Advice], all: &[Advice]) -> Vec<String> {
     let is_all = all.iter().filter(|advice| advice.knob == id).count() == group.len();
     let setting = |advice: &Advice| {
         let value = advice.wanted.as_deref()?;
-        Some(if is_all { format!("{id}={value}") } else { format!("{id}@{}={value}", advice.place) })
+        let setting = if is_all { format!("{id}={value}") } else { format!("{id}@{}={value}", advice.place) };
+        // Of all that a value may hold, only the space between several numbers means something to a shell.
+        Some(if setting.contains(' ') { format!("'{setting}'") } else { setting })
     };
     let mut settings: Vec<String> = group.iter().filter_map(|advice| setting(advice)).collect();
     settings.dedup();

@@ -12,8 +12,18 @@ mod cpuidle_dma_latency_us;
 mod haltpoll_guest_halt_poll_ns;
 mod irq_affinity;
 mod net_core_busy_poll;
+mod net_core_busy_read;
+mod net_core_default_qdisc;
+mod net_core_netdev_budget;
+mod net_core_netdev_budget_usecs;
 mod net_core_netdev_max_backlog;
+mod net_core_rmem_default;
 mod net_core_rmem_max;
+mod net_core_rps_sock_flow_entries;
+mod net_ipv4_udp_early_demux;
+mod net_ipv4_udp_mem;
+mod net_ipv4_udp_rmem_min;
+mod net_netfilter_nf_conntrack_max;
 mod net_rps_cpus;
 mod process_timer_slack_ns;
 mod thp_enabled;
@@ -24,9 +34,19 @@ pub use crate::document::document;
 /// Every knob, in the order they are shown: network, CPU, clock, memory, process.
 pub const ALL: &[&Knob] = &[
     &net_core_rmem_max::KNOB,
+    &net_core_rmem_default::KNOB,
     &net_core_busy_poll::KNOB,
+    &net_core_busy_read::KNOB,
     &net_core_netdev_max_backlog::KNOB,
+    &net_core_netdev_budget::KNOB,
+    &net_core_netdev_budget_usecs::KNOB,
+    &net_ipv4_udp_mem::KNOB,
+    &net_ipv4_udp_rmem_min::KNOB,
+    &net_ipv4_udp_early_demux::KNOB,
+    &net_netfilter_nf_conntrack_max::KNOB,
+    &net_core_default_qdisc::KNOB,
     &net_rps_cpus::KNOB,
+    &net_core_rps_sock_flow_entries::KNOB,
     &irq_affinity::KNOB,
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
@@ -282,7 +302,7 @@ mod tests {
             for knob in ALL {
                 if let Ok(value) = knob.check(&text) {
                     prop_assert_eq!(knob.check(&value), Ok(value.clone()), "{} spells {} in two ways", knob.id, text);
-                    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_,".contains(&byte);
+                    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(&byte);
                     prop_assert!(value.bytes().all(plain), "{} takes {value:?}", knob.id);
                     let may_be_empty = matches!(knob.values, Values::Cpus { may_be_empty: true });
                     prop_assert!(may_be_empty || !value.is_empty(), "{} takes nothing", knob.id);
