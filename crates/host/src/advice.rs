@@ -108,7 +108,7 @@ fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
             Some(format!("a {container} has no kernel of its own: set it on the machine that runs it"))
         }
         Place::Held { path } => Some(format!("a {container} has no {path} unless it is passed in")),
-        Place::Process | Place::ByHand { .. } => None,
+        Place::Process | Place::ByHand { .. } | Place::ByHandEach { .. } => None,
     }
 }
 
@@ -238,9 +238,14 @@ mod tests {
             Keep net.core.default_qdisc /proc/sys/net/core/default_qdisc
             Keep net.rps_cpus eth0/rx-0
             Keep net.core.rps_sock_flow_entries /proc/sys/net/core/rps_sock_flow_entries
+            Keep net.rps_flow_cnt eth0/rx-0
+            Keep net.napi_defer_hard_irqs eth0
+            Keep net.gro_flush_timeout_ns eth0
+            Keep net.threaded_napi eth0
             Keep irq.affinity 24
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
             NotHere net.netfilter.nf_conntrack_max /proc/sys/net/netfilter/nf_conntrack_max
+            NotHere net.xps_cpus eth0/tx-0
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns

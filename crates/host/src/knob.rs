@@ -102,6 +102,13 @@ pub enum Place {
         /// The device.
         path: &'static str,
     },
+    /// Something of each device of a kind that this program does not set; the place names the device.
+    ByHandEach {
+        /// The kind.
+        device: Device,
+        /// What to do, with `{device}` where the device's name goes and `{}` where the value goes.
+        how: &'static str,
+    },
     /// Something outside the reach of this program: the cloud's own settings, a service, a tool of the driver.
     ByHand {
         /// What to do, with `{}` where the value goes.
@@ -121,8 +128,12 @@ pub struct Since {
 /// A kind of device that has several of its kind in one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// A receive queue of an interface with hardware behind it: `eth0/rx-0`.
+    /// An interface with hardware behind it: `eth0`.
+    Interface,
+    /// A receive queue of such an interface: `eth0/rx-0`.
     ReceiveQueue,
+    /// A transmit queue of such an interface: `eth0/tx-0`.
+    TransmitQueue,
 }
 
 impl fmt::Display for Place {
@@ -136,11 +147,16 @@ impl fmt::Display for Place {
                 }
                 Ok(())
             }
-            Place::Each { device: Device::ReceiveQueue, file, .. } => {
-                write!(
-                    f,
-                    "/sys/class/net/INTERFACE/queues/rx-N/{file}, for each receive queue; a place is INTERFACE/rx-N"
-                )
+            Place::Each { device, file, .. } => {
+                let (folder, each, place) = match device {
+                    Device::Interface => ("INTERFACE", "network device", "INTERFACE"),
+                    Device::ReceiveQueue => ("INTERFACE/queues/rx-N", "receive queue", "INTERFACE/rx-N"),
+                    Device::TransmitQueue => ("INTERFACE/queues/tx-N", "transmit queue", "INTERFACE/tx-N"),
+                };
+                write!(f, "/sys/class/net/{folder}/{file}, for each {each}; a place is {place}")
+            }
+            Place::ByHandEach { how, .. } => {
+                write!(f, "by hand, for each device: {}", how.replace("{device}", "DEVICE").replace("{}", "VALUE"))
             }
             Place::EachNetworkIrq => {
                 f.write_str("/proc/irq/N/smp_affinity_list, for each interrupt of a network interface; a place is N")

@@ -5,7 +5,7 @@ use std::fmt;
 use evenkeel_sys::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Nic, Queue};
 use crate::knob::{Device, Knob, Place, Since};
 use crate::probe::chosen_word;
 use crate::setting::Setting;
@@ -182,6 +182,13 @@ fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
         }
         Place::Held { path } => vec![step(path.to_owned(), Action::Hold { path: path.to_owned() })],
         Place::Process => vec![step("server".to_owned(), Action::Process)],
+        Place::ByHandEach { device, how } => devices(facts, device)
+            .into_iter()
+            .map(|(place, _)| {
+                let todo = how.replace("{device}", &place).replace("{}", &setting.value);
+                step(place, Action::ByHand { todo })
+            })
+            .collect(),
         Place::ByHand { how } => {
             vec![step(knob.id.to_owned(), Action::ByHand { todo: how.replace("{}", &setting.value) })]
         }
@@ -197,7 +204,11 @@ pub fn files_of(knob: &Knob, facts: &Facts) -> Vec<String> {
             devices(facts, device).into_iter().map(|(_, folder)| format!("{folder}/{file}")).collect()
         }
         Place::EachNetworkIrq => network_irqs(facts).map(irq_file).collect(),
-        Place::KernelArgument { .. } | Place::Held { .. } | Place::Process | Place::ByHand { .. } => Vec::new(),
+        Place::KernelArgument { .. }
+        | Place::Held { .. }
+        | Place::Process
+        | Place::ByHand { .. }
+        | Place::ByHandEach { .. } => Vec::new(),
     };
     files.extend(side_effects(knob));
     files
@@ -214,14 +225,24 @@ fn side_effects(knob: &Knob) -> Vec<String> {
 
 /// Name and folder of each device of a kind.
 pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
+    let queues = |direction: &str, queues: fn(&Nic) -> &[Queue]| {
+        let of_nic = |nic| queues(nic).iter().map(move |queue: &Queue| (&nic.name, queue.index));
+        facts
+            .network
+            .hardware()
+            .flat_map(of_nic)
+            .map(|(nic, index)| {
+                let queue = format!("{direction}-{index}");
+                (format!("{nic}/{queue}"), format!("/sys/class/net/{nic}/queues/{queue}"))
+            })
+            .collect()
+    };
     match device {
-        Device::ReceiveQueue => {
-            let queues =
-                facts.network.hardware().flat_map(|nic| nic.rx_queues.iter().map(|queue| (&nic.name, queue.index)));
-            queues
-                .map(|(nic, index)| (format!("{nic}/rx-{index}"), format!("/sys/class/net/{nic}/queues/rx-{index}")))
-                .collect()
+        Device::Interface => {
+            facts.network.hardware().map(|nic| (nic.name.clone(), format!("/sys/class/net/{}", nic.name))).collect()
         }
+        Device::ReceiveQueue => queues("rx", |nic| &nic.rx_queues),
+        Device::TransmitQueue => queues("tx", |nic| &nic.tx_queues),
     }
 }
 

@@ -125,7 +125,8 @@ pub(crate) fn node(node: u32, list: &str) -> Node {
 
 /// A hardware interface with so many queue pairs, whose interrupts are numbered from `irq` on and served by CPU 0, 1, ….
 pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
-    let queue = |index| Queue { index, steering_cpus: Known(CpuSet::default()) };
+    let queue = |index| Queue { index, steering_cpus: Known(CpuSet::default()), flows: None };
+    let rx_queue = |index| Queue { flows: Some(Known(0)), ..queue(index) };
     let served = |at: u32| Irq {
         number: irq + at,
         name: format!("{name}-Tx-Rx-{at}"),
@@ -141,8 +142,12 @@ pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
         mtu_bytes: Known(1500),
         numa_node: Known(-1),
         queues: Known(QueueCounts { rx: queues as usize, tx: queues as usize }),
-        rx_queues: (0..queues).map(queue).collect(),
+        rx_queues: (0..queues).map(rx_queue).collect(),
         tx_queues: (0..queues).map(queue).collect(),
+        napi: Napi { defer_hard_irqs: Known(0), gro_flush_timeout_ns: Known(0), threaded: Known(0) },
+        channels: Known(Channels { rx: 0, tx: 0, combined: queues, rx_max: 0, tx_max: 0, combined_max: 8 }),
+        rings: Known(Rings { rx: 256, tx: 256, rx_max: 1024, tx_max: 1024 }),
+        coalesce: Fact::absent("operation not supported (EOPNOTSUPP)"),
         irqs_found_by: Known(IrqsFoundBy::Device),
         irqs: (0..queues).map(served).collect(),
     }
@@ -299,8 +304,12 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
     }
     if let Known(nics) = &mut facts.network.nics {
         for nic in nics {
-            may_be_unknown![nic.numa_node, nic.irqs_found_by];
-            nic.rx_queues.iter_mut().for_each(|queue| holes.push(Box::new(|| hole(&mut queue.steering_cpus, how))));
+            may_be_unknown![nic.numa_node, nic.irqs_found_by, nic.channels, nic.rings, nic.coalesce];
+            may_be_unknown![nic.napi.defer_hard_irqs, nic.napi.gro_flush_timeout_ns, nic.napi.threaded];
+            for queue in nic.rx_queues.iter_mut().chain(&mut nic.tx_queues) {
+                may_be_unknown![queue.steering_cpus];
+                queue.flows.iter_mut().for_each(|flows| holes.push(Box::new(|| hole(flows, how))));
+            }
             for irq in &mut nic.irqs {
                 may_be_unknown![irq.affinity, irq.effective];
             }

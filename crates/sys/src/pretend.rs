@@ -38,6 +38,10 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
         return irq_affinity(capture, path, value);
     } else if path.ends_with("/rps_cpus") || path.ends_with("/xps_cpus") {
         cpu_mask(&before, value)?
+    } else if path.ends_with("/rps_flow_cnt") {
+        flow_entries(value)?
+    } else if path.starts_with("/sys/class/net/") {
+        interface(path, value)?
     } else if path.starts_with("/sys/module/") {
         // param_set_uint and its like (kernel/params.c): a plain number, kept as it is written.
         let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
@@ -176,7 +180,8 @@ fn default_qdisc(before: &str, value: &str) -> Result<String, Errno> {
     if known { Ok(format!("{value}\n")) } else { Err(Errno::NOENT) }
 }
 
-/// Rounded up to a power of two, 0 for off (`rps_sock_flow_sysctl` in `net/core/sysctl_net_core.c`).
+/// Rounded up to a power of two, 0 for off (`rps_sock_flow_sysctl` in `net/core/sysctl_net_core.c`,
+/// `store_rps_dev_flow_table_cnt` in `net/core/net-sysfs.c`).
 fn flow_entries(value: &str) -> Result<String, Errno> {
     let entries: u32 = value.parse().map_err(|_| Errno::INVAL)?;
     match entries {
@@ -184,6 +189,19 @@ fn flow_entries(value: &str) -> Result<String, Errno> {
         1..=0x2000_0000 => Ok(format!("{}\n", entries.next_power_of_two())),
         _ => Err(Errno::INVAL),
     }
+}
+
+/// `netdev_store` (`net/core/net-sysfs.c`): a number; `threaded` is a switch (`modify_napi_threaded`), and the
+/// count may not pass an `int` (`change_napi_defer_hard_irqs`).
+fn interface(path: &str, value: &str) -> Result<String, Errno> {
+    let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
+    let most = match path.rsplit('/').next() {
+        Some("threaded") => 1,
+        Some("napi_defer_hard_irqs") => i32::MAX as u64,
+        Some("gro_flush_timeout") => u64::MAX,
+        _ => return Err(Errno::ACCESS),
+    };
+    if number > most { Err(Errno::INVAL) } else { Ok(format!("{number}\n")) }
 }
 
 fn is_older_than(capture: &Capture, major: u32, minor: u32) -> bool {
@@ -218,6 +236,11 @@ mod tests {
 /sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
 /sys/devices/system/cpu/online = 0-35
 /sys/class/net/eth0/queues/rx-0/rps_cpus = 0,00000000
+/sys/class/net/eth0/queues/rx-0/rps_flow_cnt = 0
+/sys/class/net/eth0/threaded = 0
+/sys/class/net/eth0/napi_defer_hard_irqs = 0
+/sys/class/net/eth0/gro_flush_timeout = 0
+/sys/class/net/eth0/mtu = 1500
 /sys/module/haltpoll/parameters/guest_halt_poll_ns = 0
 /proc/irq/25/smp_affinity = f,ffffffff
 /proc/irq/25/smp_affinity_list = 0-35
@@ -261,6 +284,13 @@ end
             ("/sys/devices/system/clocksource/clocksource0/available_clocksource", "xen", Err(Errno::ACCESS)),
             ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "f00000001", Ok("f,00000001\n")),
             ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "x", Err(Errno::INVAL)),
+            ("/sys/class/net/eth0/queues/rx-0/rps_flow_cnt", "4095", Ok("4096\n")),
+            ("/sys/class/net/eth0/threaded", "1", Ok("1\n")),
+            ("/sys/class/net/eth0/threaded", "2", Err(Errno::INVAL)),
+            ("/sys/class/net/eth0/napi_defer_hard_irqs", "2147483648", Err(Errno::INVAL)),
+            ("/sys/class/net/eth0/gro_flush_timeout", "20000", Ok("20000\n")),
+            ("/sys/class/net/eth0/gro_flush_timeout", "-1", Err(Errno::INVAL)),
+            ("/sys/class/net/eth0/mtu", "1400", Err(Errno::ACCESS)),
             ("/sys/module/haltpoll/parameters/guest_halt_poll_ns", "200000", Ok("200000\n")),
             ("/sys/module/haltpoll/parameters/guest_halt_poll_ns", "-1", Err(Errno::INVAL)),
             ("/proc/irq/25/smp_affinity", "8,00000000", Ok("8,00000000\n")),

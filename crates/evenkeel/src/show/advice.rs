@@ -86,7 +86,7 @@ fn commands(group: &[&Advice], all: &[Advice]) -> Vec<String> {
         Ok(Place::Held { .. } | Place::Process) => &["prove"],
         // A trial does not restart the machine.
         Ok(Place::KernelArgument { .. }) => &["apply"],
-        Ok(Place::ByHand { .. }) => &[],
+        Ok(Place::ByHand { .. } | Place::ByHandEach { .. }) => &[],
         _ => &["prove", "apply"],
     };
     settings.iter().flat_map(|setting| verbs.iter().map(move |verb| format!("evenkeel {verb} {setting}"))).collect()
@@ -94,7 +94,8 @@ fn commands(group: &[&Advice], all: &[Advice]) -> Vec<String> {
 
 /// Whether a knob is set at several places; the place of any other goes without saying.
 pub(crate) fn has_places(knob: &str) -> bool {
-    knobs::find(knob).is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq))
+    knobs::find(knob)
+        .is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq | Place::ByHandEach { .. }))
 }
 
 /// A value where nothing would be overlooked.

@@ -11,6 +11,7 @@ use crate::probe::Probe;
 mod cgroup;
 mod clock;
 mod cpu;
+mod ethtool;
 mod idle;
 mod kernel;
 mod limits;
@@ -21,12 +22,13 @@ mod numa;
 
 pub use clock::{Clock, TscFlags};
 pub use cpu::{Cache, Cpu, Cpus};
+pub use ethtool::{Channels, Coalesce, Rings};
 pub use idle::{Frequency, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
 pub use limits::{CpuLimit, Limits, Owners};
 pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
 pub use memory::{Memory, Swap};
-pub use network::{Irq, IrqsFoundBy, Network, Nic, NicKind, Queue, QueueCounts};
+pub use network::{Irq, IrqsFoundBy, Napi, Network, Nic, NicKind, Queue, QueueCounts};
 pub use numa::{Node, Numa};
 
 /// Everything seen of one machine. After [`Facts::probe`] no decision reads the machine.

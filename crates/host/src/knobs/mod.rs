@@ -2,7 +2,7 @@
 
 use crate::advice::State;
 use crate::fact::Fact;
-use crate::facts::Facts;
+use crate::facts::{Facts, Nic};
 use crate::knob::{Finding, Knob};
 use crate::setting::{SettingError, shown};
 
@@ -20,11 +20,16 @@ mod net_core_netdev_max_backlog;
 mod net_core_rmem_default;
 mod net_core_rmem_max;
 mod net_core_rps_sock_flow_entries;
+mod net_gro_flush_timeout_ns;
 mod net_ipv4_udp_early_demux;
 mod net_ipv4_udp_mem;
 mod net_ipv4_udp_rmem_min;
+mod net_napi_defer_hard_irqs;
 mod net_netfilter_nf_conntrack_max;
 mod net_rps_cpus;
+mod net_rps_flow_cnt;
+mod net_threaded_napi;
+mod net_xps_cpus;
 mod process_timer_slack_ns;
 mod thp_enabled;
 mod vm_swappiness;
@@ -47,6 +52,11 @@ pub const ALL: &[&Knob] = &[
     &net_core_default_qdisc::KNOB,
     &net_rps_cpus::KNOB,
     &net_core_rps_sock_flow_entries::KNOB,
+    &net_rps_flow_cnt::KNOB,
+    &net_xps_cpus::KNOB,
+    &net_napi_defer_hard_irqs::KNOB,
+    &net_gro_flush_timeout_ns::KNOB,
+    &net_threaded_napi::KNOB,
     &irq_affinity::KNOB,
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
@@ -131,6 +141,19 @@ fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
 /// The finding, whichever way it came about: a knob with one place has one finding.
 fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
+}
+
+/// What `decide` finds for each interface that has hardware behind it.
+fn each_interface(facts: &Facts, id: &str, decide: impl Fn(&Nic) -> Result<Finding, Finding>) -> Vec<Finding> {
+    if facts.network.nics.known().is_none() {
+        return vec![Finding::unknown(id, "which network interfaces there are", &facts.network.nics)];
+    }
+    let findings: Vec<Finding> =
+        facts.network.hardware().map(|nic| decide(nic).unwrap_or_else(|finding| finding)).collect();
+    if findings.is_empty() {
+        return vec![Finding::not_here(id, "no interface has hardware behind it")];
+    }
+    findings
 }
 
 /// How many CPUs a server may use here: those that run, within what the control group allows.
