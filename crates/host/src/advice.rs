@@ -243,9 +243,13 @@ mod tests {
             Keep net.gro_flush_timeout_ns eth0
             Keep net.threaded_napi eth0
             Keep irq.affinity 24
+            Keep net.channels eth0
+            Keep net.rings eth0
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
             NotHere net.netfilter.nf_conntrack_max /proc/sys/net/netfilter/nf_conntrack_max
             NotHere net.xps_cpus eth0/tx-0
+            NotHere irqbalance.banned_cpus irqbalance.banned_cpus
+            NotHere net.coalesce_rx_us eth0
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns

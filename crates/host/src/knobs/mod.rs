@@ -11,6 +11,9 @@ mod cmdline_intel_idle_max_cstate;
 mod cpuidle_dma_latency_us;
 mod haltpoll_guest_halt_poll_ns;
 mod irq_affinity;
+mod irqbalance_banned_cpus;
+mod net_channels;
+mod net_coalesce_rx_us;
 mod net_core_busy_poll;
 mod net_core_busy_read;
 mod net_core_default_qdisc;
@@ -26,6 +29,7 @@ mod net_ipv4_udp_mem;
 mod net_ipv4_udp_rmem_min;
 mod net_napi_defer_hard_irqs;
 mod net_netfilter_nf_conntrack_max;
+mod net_rings;
 mod net_rps_cpus;
 mod net_rps_flow_cnt;
 mod net_threaded_napi;
@@ -58,6 +62,10 @@ pub const ALL: &[&Knob] = &[
     &net_gro_flush_timeout_ns::KNOB,
     &net_threaded_napi::KNOB,
     &irq_affinity::KNOB,
+    &irqbalance_banned_cpus::KNOB,
+    &net_channels::KNOB,
+    &net_rings::KNOB,
+    &net_coalesce_rx_us::KNOB,
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
     &haltpoll_guest_halt_poll_ns::KNOB,
