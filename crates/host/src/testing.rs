@@ -220,8 +220,11 @@ pub(crate) fn check_told(knob: &'static Knob, rows: &[Told<'_>], expected: Expec
     );
 }
 
+/// A row with what is wished: its label, the wish, the alteration.
+type Wished<'a> = (String, Wish, &'a dyn Fn(&mut Facts));
+
 #[track_caller]
-fn check_wishes(knob: &'static Knob, rows: Vec<(String, Wish, &dyn Fn(&mut Facts))>, expected: &Expect) {
+fn check_wishes(knob: &'static Knob, rows: Vec<Wished<'_>>, expected: &Expect) {
     let mut found = String::new();
     for (label, wish, alter) in rows {
         let mut facts = base();

@@ -47,7 +47,7 @@ fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
 
 fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
     if let Fact::Absent { why } = facts.sysctl(PATH) {
-        return Ok(Finding::not_here(PATH, format!("connection tracking is not loaded, so nothing is limited: {why}")));
+        return Ok(Finding::not_here(PATH, format!("no connection tracking is found, so none limits flows: {why}")));
     }
     let current = own_number(facts, PATH)?;
     let Some(players) = wish.server.players else {
@@ -100,9 +100,9 @@ mod tests {
             ],
             expect![[r#"
                 nothing told
-                  not-here /proc/sys/net/netfilter/nf_conntrack_max: connection tracking is not loaded, so nothing is limited: no such file or directory (ENOENT)
+                  not-here /proc/sys/net/netfilter/nf_conntrack_max: no connection tracking is found, so none limits flows: no such file or directory (ENOENT)
                 players=64
-                  not-here /proc/sys/net/netfilter/nf_conntrack_max: connection tracking is not loaded, so nothing is limited: no such file or directory (ENOENT)
+                  not-here /proc/sys/net/netfilter/nf_conntrack_max: no connection tracking is found, so none limits flows: no such file or directory (ENOENT)
                 nothing told
                   keep /proc/sys/net/netfilter/nf_conntrack_max "262144": room for 262144 flows, one a player and one a forged address of a flood; NOTRACK for the game's ports keeps them out (`--server players=N` has the size judged)
                 players=64
