@@ -179,12 +179,12 @@ fn files_that_are_no_machine() {
         &scene,
         "inspect --host half.txt",
         expect![[r#"
-        $ evenkeel inspect --host half.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the capture half.txt: line 64: expected `PATH = VALUE`, `PATH -> TARGET`, `DIR/ : NAMES` or `PATH ! ERROR`
-          `evenkeel capture --output FILE` takes a capture on the machine itself
-    "#]],
+            $ evenkeel inspect --host half.txt
+            exit code 2
+            -- stderr
+            evenkeel: failed to read the capture half.txt: line 66: expected `PATH = VALUE`, `PATH -> TARGET`, `DIR/ : NAMES` or `PATH ! ERROR`
+              `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
     );
     check(
         &scene,
