@@ -58,7 +58,9 @@ fn decide(facts: &Facts, wish: &Wish, nic: &Nic) -> Result<Finding, Finding> {
     let spare = needed.map(|needed| (needed, usable.saturating_sub(needed)));
     let finding = match spare {
         Some((needed, spare)) if spare > 0 && current > spare => {
-            let reason = format!("{here}: with {spare} their interrupts leave the server the {needed} that it needs");
+            let reason = format!(
+                "{here}: with {spare} their interrupts leave the server the {needed} that it needs; by hand: `ethtool -L {place} combined {spare}`"
+            );
             Finding::set(place, spare, reason)
         }
         Some((needed, 0)) => {
@@ -105,7 +107,7 @@ mod tests {
                 nothing told
                   keep eth0 "4": 4 of 4 queues for 4 CPUs; `--server cpus=N` tells whether they leave the server its own
                 cpus=2
-                  set eth0 "4" -> "2": 4 of 4 queues for 4 CPUs: with 2 their interrupts leave the server the 2 that it needs
+                  set eth0 "4" -> "2": 4 of 4 queues for 4 CPUs: with 2 their interrupts leave the server the 2 that it needs; by hand: `ethtool -L eth0 combined 2`
                 cpus=2
                   keep eth0 "2": 2 of 4 queues for 4 CPUs: enough remain for the server's 2
                 cpus=4

@@ -44,15 +44,19 @@ fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
 fn decide(goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
     let coalesce = own(&nic.name, &nic.coalesce)?;
     let current = if coalesce.adaptive_rx { "adaptive".to_owned() } else { coalesce.rx_us.to_string() };
+    let command = format!("by hand: `ethtool -C {} adaptive-rx off rx-usecs 0`", nic.name);
     let finding = match (current.as_str(), goal) {
         ("0", _) => Finding::keep(&nic.name, "interrupts wait for no further packet"),
         ("adaptive", Goal::Latency) => {
-            let reason = format!("the driver makes packets wait by the load it sees, {} us now", coalesce.rx_us);
+            let reason =
+                format!("the driver makes packets wait by the load it sees, {} us now; {command}", coalesce.rx_us);
             Finding::set(&nic.name, 0, reason)
         }
-        (us, Goal::Latency) => {
-            Finding::set(&nic.name, 0, format!("a packet may wait {us} us for others before the interrupt tells of it"))
-        }
+        (us, Goal::Latency) => Finding::set(
+            &nic.name,
+            0,
+            format!("a packet may wait {us} us for others before the interrupt tells of it; {command}"),
+        ),
         _ => Finding::keep(&nic.name, format!("fewer interrupts for the same packets, which the goal {goal} wants")),
     };
     Ok(finding.at(current))
@@ -93,11 +97,11 @@ mod tests {
                 none (latency)
                   keep eth0 "0": interrupts wait for no further packet
                 ENA in 6.12 (latency)
-                  set eth0 "20" -> "0": a packet may wait 20 us for others before the interrupt tells of it
+                  set eth0 "20" -> "0": a packet may wait 20 us for others before the interrupt tells of it; by hand: `ethtool -C eth0 adaptive-rx off rx-usecs 0`
                 ENA in 6.12 (throughput)
                   keep eth0 "20": fewer interrupts for the same packets, which the goal throughput wants
                 adaptive (latency)
-                  set eth0 "adaptive" -> "0": the driver makes packets wait by the load it sees, 0 us now
+                  set eth0 "adaptive" -> "0": the driver makes packets wait by the load it sees, 0 us now; by hand: `ethtool -C eth0 adaptive-rx off rx-usecs 0`
                 adaptive (density)
                   keep eth0 "adaptive": fewer interrupts for the same packets, which the goal density wants
                 loopback only (latency)
