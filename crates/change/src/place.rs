@@ -123,7 +123,7 @@ impl<'a> Target<'a> {
     fn cpus(self, value: &str) -> Option<CpuSet> {
         match self.reading {
             Reading::CpuList | Reading::CpuMask => CpuSet::parse_list(value),
-            Reading::Plain | Reading::ChosenWord => None,
+            Reading::Plain | Reading::Words | Reading::ChosenWord => None,
         }
     }
 }

@@ -123,7 +123,7 @@ fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
             Some(format!("a {container} has no kernel of its own: set it on the machine that runs it"))
         }
         Place::Held { path } => Some(format!("a {container} has no {path} unless it is passed in")),
-        Place::Process | Place::ByHand { .. } => None,
+        Place::Process | Place::ByHand { .. } | Place::ByHandEach { .. } => None,
     }
 }
 
@@ -135,6 +135,7 @@ fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
             "vm.swappiness",
             "cpuidle.dma_latency_us",
             "net.core.busy_poll",
+            "net.core.busy_read",
             "thp.enabled",
             "vm.dirty_ratio",
             "vm.dirty_background_ratio",
@@ -313,14 +314,27 @@ mod tests {
             Set net.core.rmem_max /proc/sys/net/core/rmem_max
             Set net.core.busy_poll /proc/sys/net/core/busy_poll
             Set kernel.preempt preempt
+            Set net.core.busy_read /proc/sys/net/core/busy_read
             Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
             Set vm.compaction_proactiveness /proc/sys/vm/compaction_proactiveness
             Set vm.watermark_boost_factor /proc/sys/vm/watermark_boost_factor
             Set vm.stat_interval /proc/sys/vm/stat_interval
             Set process.timer_slack_ns server
             Set process.sched_slice_ns server
+            Keep net.core.rmem_default /proc/sys/net/core/rmem_default
             Keep net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog
+            Keep net.core.netdev_budget /proc/sys/net/core/netdev_budget
+            Keep net.core.netdev_budget_usecs /proc/sys/net/core/netdev_budget_usecs
+            Keep net.ipv4.udp_mem /proc/sys/net/ipv4/udp_mem
+            Keep net.ipv4.udp_rmem_min /proc/sys/net/ipv4/udp_rmem_min
+            Keep net.ipv4.udp_early_demux /proc/sys/net/ipv4/udp_early_demux
+            Keep net.core.default_qdisc /proc/sys/net/core/default_qdisc
             Keep net.rps_cpus eth0/rx-0
+            Keep net.core.rps_sock_flow_entries /proc/sys/net/core/rps_sock_flow_entries
+            Keep net.rps_flow_cnt eth0/rx-0
+            Keep net.napi_defer_hard_irqs eth0
+            Keep net.gro_flush_timeout_ns eth0
+            Keep net.threaded_napi eth0
             Keep irq.affinity 24
             Keep smt.control /sys/devices/system/cpu/smt/control
             Keep cmdline.maxcpus maxcpus
@@ -342,6 +356,13 @@ mod tests {
             Keep disk.read_ahead_kb vda
             Keep process.memory_lock process.memory_lock
             Keep process.glibc_hugetlb process.glibc_hugetlb
+            Keep net.channels eth0
+            Keep net.rings eth0
+            Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+            NotHere net.netfilter.nf_conntrack_max /proc/sys/net/netfilter/nf_conntrack_max
+            NotHere net.xps_cpus eth0/tx-0
+            NotHere irqbalance.banned_cpus irqbalance.banned_cpus
+            NotHere net.coalesce_rx_us eth0
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns

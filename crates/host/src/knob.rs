@@ -103,6 +103,13 @@ pub enum Place {
         /// The device.
         path: &'static str,
     },
+    /// Something of each device of a kind that this program does not set; the place names the device.
+    ByHandEach {
+        /// The kind.
+        device: Device,
+        /// What to do, with `{device}` where the device's name goes and `{}` where the value goes.
+        how: &'static str,
+    },
     /// Something outside the reach of this program: the cloud's own settings, a service, a tool of the driver.
     ByHand {
         /// What to do, with `{}` where the value goes.
@@ -122,12 +129,16 @@ pub struct Since {
 /// A kind of device that has several of its kind in one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// A receive queue of an interface with hardware behind it: `eth0/rx-0`.
+    /// An interface with hardware behind it: `eth0`.
+    Interface,
+    /// A receive queue of such an interface: `eth0/rx-0`.
     ReceiveQueue,
     /// A disk: `vda`.
     Disk,
     /// A group of CPUs that share a frequency: `policy0`.
     FrequencyPolicy,
+    /// A transmit queue of such an interface: `eth0/tx-0`.
+    TransmitQueue,
 }
 
 impl fmt::Display for Place {
@@ -141,17 +152,20 @@ impl fmt::Display for Place {
                 }
                 Ok(())
             }
-            Place::Each { device: Device::ReceiveQueue, file, .. } => {
-                write!(
-                    f,
-                    "/sys/class/net/INTERFACE/queues/rx-N/{file}, for each receive queue; a place is INTERFACE/rx-N"
-                )
+            Place::Each { device, file, .. } => {
+                let (folder, each, place) = match device {
+                    Device::Interface => ("/sys/class/net/INTERFACE", "network device", "INTERFACE"),
+                    Device::ReceiveQueue => ("/sys/class/net/INTERFACE/queues/rx-N", "receive queue", "INTERFACE/rx-N"),
+                    Device::TransmitQueue => {
+                        ("/sys/class/net/INTERFACE/queues/tx-N", "transmit queue", "INTERFACE/tx-N")
+                    }
+                    Device::Disk => ("/sys/block/DISK", "disk", "DISK"),
+                    Device::FrequencyPolicy => ("/sys/devices/system/cpu/cpufreq/policyN", "policy", "policyN"),
+                };
+                write!(f, "{folder}/{file}, for each {each}; a place is {place}")
             }
-            Place::Each { device: Device::Disk, file, .. } => {
-                write!(f, "/sys/block/DISK/{file}, for each disk; a place is DISK")
-            }
-            Place::Each { device: Device::FrequencyPolicy, file, .. } => {
-                write!(f, "/sys/devices/system/cpu/cpufreq/policyN/{file}, for each policy; a place is policyN")
+            Place::ByHandEach { how, .. } => {
+                write!(f, "by hand, for each device: {}", how.replace("{device}", "DEVICE").replace("{}", "VALUE"))
             }
             Place::EachNetworkIrq => {
                 f.write_str("/proc/irq/N/smp_affinity_list, for each interrupt of a network interface; a place is N")
@@ -187,6 +201,17 @@ pub enum Values {
         /// The unit, such as `bytes`; empty for a bare number.
         unit: &'static str,
     },
+    /// So many whole numbers, each within the same bounds.
+    Numbers {
+        /// How many.
+        count: usize,
+        /// The least of each.
+        min: i64,
+        /// The most of each.
+        max: i64,
+        /// The unit, such as `pages`.
+        unit: &'static str,
+    },
     /// One of some words.
     Words(&'static [&'static str]),
     /// A name that the kernel offers, told by the facts: letters, digits, `-`, `_`.
@@ -215,6 +240,8 @@ pub enum TakesEffect {
     AtOnce,
     /// For sockets created afterwards.
     NewSockets,
+    /// For network interfaces brought up afterwards.
+    NewInterfaces,
     /// When the server's process starts.
     ProcessStart,
     /// After a reboot.

@@ -13,6 +13,7 @@ pub mod facts;
 mod goal;
 mod knob;
 pub mod knobs;
+mod load;
 mod plan;
 mod probe;
 mod setting;

@@ -5,7 +5,7 @@ use std::fmt;
 use evenkeel_sys::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Nic, Queue};
 use crate::knob::{Device, Knob, Place, Since};
 use crate::probe::chosen_word;
 use crate::setting::Setting;
@@ -73,6 +73,8 @@ pub enum Action {
 pub enum Reading {
     /// The text without the white space around it.
     Plain,
+    /// Words with single spaces between them, however many spaces and tabs the kernel puts there.
+    Words,
     /// The word in brackets.
     ChosenWord,
     /// A list of CPUs.
@@ -86,6 +88,7 @@ impl Reading {
     pub fn value(self, text: &str) -> Option<String> {
         match self {
             Reading::Plain => Some(text.trim().to_owned()),
+            Reading::Words => Some(text.split_whitespace().collect::<Vec<_>>().join(" ")),
             Reading::ChosenWord => chosen_word(text).map(str::to_owned),
             Reading::CpuList => CpuSet::parse_list(text).map(|cpus| cpus.to_string()),
             Reading::CpuMask => CpuSet::parse_mask(text).map(|cpus| cpus.to_string()),
@@ -183,6 +186,13 @@ fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
         }
         Place::Held { path } => vec![step(path.to_owned(), Action::Hold { path: path.to_owned() })],
         Place::Process => vec![step("server".to_owned(), Action::Process)],
+        Place::ByHandEach { device, how } => devices(facts, device)
+            .into_iter()
+            .map(|(place, _)| {
+                let todo = how.replace("{device}", &place).replace("{}", &setting.value);
+                step(place, Action::ByHand { todo })
+            })
+            .collect(),
         Place::ByHand { how } => {
             vec![step(knob.id.to_owned(), Action::ByHand { todo: how.replace("{}", &setting.value) })]
         }
@@ -202,7 +212,11 @@ pub fn files_of(knob: &Knob, facts: &Facts) -> Vec<String> {
             return devices(facts, device).into_iter().flat_map(of_one).collect();
         }
         Place::EachNetworkIrq => network_irqs(facts).map(irq_file).collect(),
-        Place::KernelArgument { .. } | Place::Held { .. } | Place::Process | Place::ByHand { .. } => Vec::new(),
+        Place::KernelArgument { .. }
+        | Place::Held { .. }
+        | Place::Process
+        | Place::ByHand { .. }
+        | Place::ByHandEach { .. } => Vec::new(),
     };
     files.extend(side_effects(knob, ""));
     files
@@ -229,13 +243,21 @@ fn side_effects(knob: &Knob, folder: &str) -> Vec<String> {
 
 /// Name and folder of each device of a kind.
 pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
+    let queues = |direction: &str, queues: fn(&Nic) -> &[Queue]| {
+        let of_nic = |nic| queues(nic).iter().map(move |queue: &Queue| (&nic.name, queue.index));
+        facts
+            .network
+            .hardware()
+            .flat_map(of_nic)
+            .map(|(nic, index)| {
+                let queue = format!("{direction}-{index}");
+                (format!("{nic}/{queue}"), format!("/sys/class/net/{nic}/queues/{queue}"))
+            })
+            .collect()
+    };
     match device {
-        Device::ReceiveQueue => {
-            let queues =
-                facts.network.hardware().flat_map(|nic| nic.rx_queues.iter().map(|queue| (&nic.name, queue.index)));
-            queues
-                .map(|(nic, index)| (format!("{nic}/rx-{index}"), format!("/sys/class/net/{nic}/queues/rx-{index}")))
-                .collect()
+        Device::Interface => {
+            facts.network.hardware().map(|nic| (nic.name.clone(), format!("/sys/class/net/{}", nic.name))).collect()
         }
         Device::Disk => {
             facts.disks.each().map(|disk| (disk.name.clone(), format!("/sys/block/{}", disk.name))).collect()
@@ -244,6 +266,8 @@ pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
             let policies = facts.frequency.policies.known().into_iter().flatten();
             policies.map(|policy| (policy.name.clone(), policy.folder.clone())).collect()
         }
+        Device::ReceiveQueue => queues("rx", |nic| &nic.rx_queues),
+        Device::TransmitQueue => queues("tx", |nic| &nic.tx_queues),
     }
 }
 
@@ -392,6 +416,7 @@ mod tests {
     fn each_reading_tells_a_value_from_a_text() {
         for (reading, text, value) in [
             (Reading::Plain, " 60\n", Some("60")),
+            (Reading::Words, "575799\t767734\t1151598\n", Some("575799 767734 1151598")),
             (Reading::ChosenWord, "always [madvise] never\n", Some("madvise")),
             (Reading::ChosenWord, "always madvise never\n", None),
             (Reading::CpuList, "0,1,2,8\n", Some("0-2,8")),

@@ -104,6 +104,12 @@ impl Values {
                 let number: i64 = value.parse().ok()?;
                 (min..=max).contains(&number).then(|| number.to_string())
             }
+            Values::Numbers { count, min, max, .. } => {
+                let number = |word: &str| word.parse::<i64>().ok().filter(|number| (min..=max).contains(number));
+                let numbers: Vec<String> =
+                    value.split_whitespace().map(|word| Some(number(word)?.to_string())).collect::<Option<_>>()?;
+                (numbers.len() == count).then(|| numbers.join(" "))
+            }
             Values::Words(words) => words.contains(&value).then(|| value.to_owned()),
             Values::Name => {
                 let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -122,6 +128,9 @@ impl fmt::Display for Values {
         match self {
             Values::Number { min, max, unit: "" } => write!(f, "a whole number from {min} to {max}"),
             Values::Number { min, max, unit } => write!(f, "a whole number of {unit} from {min} to {max}"),
+            Values::Numbers { count, min, max, unit } => {
+                write!(f, "{count} whole numbers of {unit}, each from {min} to {max}, with spaces between them")
+            }
             Values::Words(words) => write!(f, "one of {}", words.join(", ")),
             Values::Name => f.write_str("a name of letters, digits, - and _ that the kernel offers"),
             Values::Cpus { may_be_empty: true } => f.write_str("a list of CPUs such as 0-3,8, or nothing for none"),
@@ -185,6 +194,12 @@ mod tests {
             "net.rps_cpus=0-4294967295",
             "net.rps_cpus=8191",
             "net.rps_cpus=8192",
+            "net.ipv4.udp_mem=1 2 3",
+            "net.ipv4.udp_mem=\t1  02\t3\n",
+            "net.ipv4.udp_mem=1 2",
+            "net.ipv4.udp_mem=1 2 3 4",
+            "net.ipv4.udp_mem=1 2 -3",
+            "net.ipv4.udp_mem=",
             "irq.affinity@24=0",
             "irq.affinity@=0",
             "irq.affinity=",
@@ -230,6 +245,12 @@ mod tests {
             "net.rps_cpus=0-4294967295": net.rps_cpus does not take "0-4294967295": it takes a list of CPUs such as 0-3,8, or nothing for none
             "net.rps_cpus=8191": net.rps_cpus=8191
             "net.rps_cpus=8192": net.rps_cpus does not take "8192": it takes a list of CPUs such as 0-3,8, or nothing for none
+            "net.ipv4.udp_mem=1 2 3": net.ipv4.udp_mem=1 2 3
+            "net.ipv4.udp_mem=\t1  02\t3\n": net.ipv4.udp_mem=1 2 3
+            "net.ipv4.udp_mem=1 2": net.ipv4.udp_mem does not take "1 2": it takes 3 whole numbers of pages, each from 0 to 9223372036854775807, with spaces between them
+            "net.ipv4.udp_mem=1 2 3 4": net.ipv4.udp_mem does not take "1 2 3 4": it takes 3 whole numbers of pages, each from 0 to 9223372036854775807, with spaces between them
+            "net.ipv4.udp_mem=1 2 -3": net.ipv4.udp_mem does not take "1 2 -3": it takes 3 whole numbers of pages, each from 0 to 9223372036854775807, with spaces between them
+            "net.ipv4.udp_mem=": net.ipv4.udp_mem does not take "": it takes 3 whole numbers of pages, each from 0 to 9223372036854775807, with spaces between them
             "irq.affinity@24=0": irq.affinity@24=0
             "irq.affinity@=0": irq.affinity@=0
             "irq.affinity=": irq.affinity does not take "": it takes a list of CPUs such as 0-3,8

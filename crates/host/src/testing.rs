@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::advice::advise_on;
 use crate::fact::Fact::{self, Known};
 use crate::facts::*;
-use crate::goal::Goal;
+use crate::goal::{Goal, Server, Wish};
 use crate::knob::Knob;
 
 /// A quiet guest: KVM, 4 CPUs in 2 cores of one node, one virtio interface with one queue, no swap, Linux 6.12.
@@ -68,7 +68,12 @@ pub(crate) fn base() -> Facts {
         owners: owners(),
         sysctls: BTreeMap::from([
             ("/proc/sys/net/core/busy_poll", Known("0".into())),
+            ("/proc/sys/net/core/busy_read", Known("0".into())),
+            ("/proc/sys/net/core/default_qdisc", Known("pfifo_fast".into())),
+            ("/proc/sys/net/core/netdev_budget", Known("300".into())),
+            ("/proc/sys/net/core/netdev_budget_usecs", Known("8000".into())),
             ("/proc/sys/net/core/netdev_max_backlog", Known("1000".into())),
+            ("/proc/sys/net/core/rmem_default", Known("212992".into())),
             ("/proc/sys/net/core/rmem_max", Known("212992".into())),
             ("/proc/sys/kernel/numa_balancing", Known("0".into())),
             ("/proc/sys/vm/compaction_proactiveness", Known("20".into())),
@@ -76,6 +81,12 @@ pub(crate) fn base() -> Facts {
             ("/proc/sys/vm/dirty_background_ratio", Known("10".into())),
             ("/proc/sys/vm/dirty_bytes", Known("0".into())),
             ("/proc/sys/vm/dirty_ratio", Known("20".into())),
+            ("/proc/sys/net/core/rps_sock_flow_entries", Known("0".into())),
+            ("/proc/sys/net/ipv4/udp_early_demux", Known("1".into())),
+            // 3/32, 1/8 and 3/16 of 8 GiB in pages of 4 KiB.
+            ("/proc/sys/net/ipv4/udp_mem", Known("196608\t262144\t393216".into())),
+            ("/proc/sys/net/ipv4/udp_rmem_min", Known("4096".into())),
+            ("/proc/sys/net/netfilter/nf_conntrack_max", Fact::absent("no such file or directory (ENOENT)")),
             ("/proc/sys/vm/min_free_kbytes", Known("67584".into())),
             ("/proc/sys/vm/nr_hugepages", Known("0".into())),
             ("/proc/sys/vm/stat_interval", Known("1".into())),
@@ -162,7 +173,8 @@ pub(crate) fn node(node: u32, list: &str) -> Node {
 
 /// A hardware interface with so many queue pairs, whose interrupts are numbered from `irq` on and served by CPU 0, 1, ….
 pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
-    let queue = |index| Queue { index, steering_cpus: Known(CpuSet::default()) };
+    let queue = |index| Queue { index, steering_cpus: Known(CpuSet::default()), flows: None };
+    let rx_queue = |index| Queue { flows: Some(Known(0)), ..queue(index) };
     let served = |at: u32| Irq {
         number: irq + at,
         name: format!("{name}-Tx-Rx-{at}"),
@@ -178,8 +190,12 @@ pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
         mtu_bytes: Known(1500),
         numa_node: Known(-1),
         queues: Known(QueueCounts { rx: queues as usize, tx: queues as usize }),
-        rx_queues: (0..queues).map(queue).collect(),
+        rx_queues: (0..queues).map(rx_queue).collect(),
         tx_queues: (0..queues).map(queue).collect(),
+        napi: Napi { defer_hard_irqs: Known(0), gro_flush_timeout_ns: Known(0), threaded: Known(0) },
+        channels: Known(Channels { rx: 0, tx: 0, combined: queues, rx_max: 0, tx_max: 0, combined_max: 8 }),
+        rings: Known(Rings { rx: 256, tx: 256, rx_max: 1024, tx_max: 1024 }),
+        coalesce: Fact::absent("operation not supported (EOPNOTSUPP)"),
         irqs_found_by: Known(IrqsFoundBy::Device),
         irqs: (0..queues).map(served).collect(),
     }
@@ -259,12 +275,39 @@ pub(crate) type Row<'a> = (&'a str, Goal, &'a dyn Fn(&mut Facts));
 /// Compares the advice on a knob, a line a finding, with what is expected of each row.
 #[track_caller]
 pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
+    let rows = rows.iter().map(|(label, goal, alter)| (format!("{label} ({goal})"), Wish::from(*goal), *alter));
+    check_wishes(knob, rows.collect(), &expected);
+}
+
+/// What is told of a server (`pps=3840`), and what one alters of the base machine.
+pub(crate) type Told<'a> = (&'a str, &'a dyn Fn(&mut Facts));
+
+/// As [`check`], for latency and a server of which something is told.
+#[track_caller]
+pub(crate) fn check_told(knob: &'static Knob, rows: &[Told<'_>], expected: Expect) {
+    let wish = |told: &str| Wish { goal: Goal::Latency, server: told.parse::<Server>().unwrap() };
+    check_wishes(
+        knob,
+        rows.iter()
+            .map(|(told, alter)| {
+                (if told.is_empty() { "nothing told".to_owned() } else { (*told).to_owned() }, wish(told), *alter)
+            })
+            .collect(),
+        &expected,
+    );
+}
+
+/// A row with what is wished: its label, the wish, the alteration.
+type Wished<'a> = (String, Wish, &'a dyn Fn(&mut Facts));
+
+#[track_caller]
+fn check_wishes(knob: &'static Knob, rows: Vec<Wished<'_>>, expected: &Expect) {
     let mut found = String::new();
-    for (label, goal, alter) in rows {
+    for (label, wish, alter) in rows {
         let mut facts = base();
         alter(&mut facts);
-        writeln!(found, "{label} ({goal})").unwrap();
-        for advice in advise_on(knob, &facts, &(*goal).into()) {
+        writeln!(found, "{label}").unwrap();
+        for advice in advise_on(knob, &facts, &wish) {
             let state = serde_json::to_value(advice.state).unwrap();
             let value = |value: &Option<String>| value.as_ref().map_or("?".into(), |value| format!("{value:?}"));
             let change = match (&advice.current, &advice.wanted) {
@@ -395,8 +438,12 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
     }
     if let Known(nics) = &mut facts.network.nics {
         for nic in nics {
-            may_be_unknown![nic.numa_node, nic.irqs_found_by];
-            nic.rx_queues.iter_mut().for_each(|queue| holes.push(Box::new(|| hole(&mut queue.steering_cpus, how))));
+            may_be_unknown![nic.numa_node, nic.irqs_found_by, nic.channels, nic.rings, nic.coalesce];
+            may_be_unknown![nic.napi.defer_hard_irqs, nic.napi.gro_flush_timeout_ns, nic.napi.threaded];
+            for queue in nic.rx_queues.iter_mut().chain(&mut nic.tx_queues) {
+                may_be_unknown![queue.steering_cpus];
+                queue.flows.iter_mut().for_each(|flows| holes.push(Box::new(|| hole(flows, how))));
+            }
             for irq in &mut nic.irqs {
                 may_be_unknown![irq.affinity, irq.effective];
             }

@@ -40,8 +40,10 @@ fn every_file_is_listed_and_every_knob_has_its_file() {
 fn ids_and_places_are_well_formed() {
     for knob in knobs::ALL {
         let parts: Vec<&str> = knob.id.split('.').collect();
-        let plain =
-            |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let plain = |part: &&str| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        };
         assert!(parts.iter().all(plain), "{:?}", knob.id);
         let is_each = matches!(knob.place, Place::Each { .. });
         for path in knob.place.files().iter().chain(knob.side_effects) {

@@ -89,9 +89,9 @@ impl Errno {
         self == Errno::PERM || self == Errno::ACCESS
     }
 
-    /// Whether it says that the thing is not there.
+    /// Whether it says that the thing is not there, or that its driver has no such thing.
     pub fn is_absence(self) -> bool {
-        [Errno::NOENT, Errno::NODEV, Errno::NXIO, Errno::NOTDIR].contains(&self)
+        [Errno::NOENT, Errno::NODEV, Errno::NXIO, Errno::NOTDIR, Errno::OPNOTSUPP].contains(&self)
     }
 }
 

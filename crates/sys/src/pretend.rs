@@ -52,6 +52,10 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
         // debugfs_create_u32 (kernel/sched/debug.c): any number of 32 bits.
         let number: u32 = value.parse().map_err(|_| Errno::INVAL)?;
         format!("{number}\n")
+    } else if path.ends_with("/rps_flow_cnt") {
+        flow_entries(value)?
+    } else if path.starts_with("/sys/class/net/") {
+        interface(path, value)?
     } else if path.starts_with("/sys/module/") {
         // param_set_uint and its like (kernel/params.c): a plain number, kept as it is written.
         let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
@@ -229,6 +233,12 @@ fn zero_twin(capture: &mut Capture, path: &str, before: &str, after: &str) {
 
 /// `proc_dointvec_minmax` (`kernel/sysctl.c`): one number, EINVAL outside its range or where it is none.
 fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<String, Errno> {
+    match key {
+        "net/ipv4/udp_mem" => return long_numbers(before, value),
+        "net/core/default_qdisc" => return default_qdisc(before, value),
+        "net/core/rps_sock_flow_entries" => return flow_entries(value),
+        _ => {}
+    }
     if before.split_whitespace().count() != 1 {
         return Err(Errno::ACCESS);
     }
@@ -246,8 +256,6 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         // On or off before it became a set of bits.
         "kernel/numa_balancing" if is_older_than(capture, 6, 1) => 0..=1,
         "kernel/numa_balancing" => 0..=4,
-        "net/core/rmem_max" => MIN_RCVBUF..=i64::from(i32::MAX),
-        "net/core/busy_poll" | "net/core/busy_read" | "vm/min_free_kbytes" => 0..=i64::from(i32::MAX),
         "kernel/timer_migration" | "kernel/nmi_watchdog" | "kernel/sched_autogroup_enabled" => 0..=1,
         // Between 0.1 ms and 1 s, and up to 1 s (kernel/sysctl.c up to Linux 5.12).
         "kernel/sched_min_granularity_ns" => 100_000..=1_000_000_000,
@@ -256,6 +264,11 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         "kernel/sched_rt_runtime_us" => {
             -1..=number_in(capture, "/proc/sys/kernel/sched_rt_period_us").unwrap_or(1_000_000)
         }
+        "net/core/rmem_max" | "net/core/rmem_default" => MIN_RCVBUF..=i64::from(i32::MAX),
+        "net/core/busy_poll" | "net/core/busy_read" | "vm/min_free_kbytes" => 0..=i64::from(i32::MAX),
+        // proc_dou8vec_minmax without bounds of its own (`net/ipv4/sysctl_net_ipv4.c`).
+        "net/ipv4/udp_early_demux" => 0..=255,
+        "net/ipv4/udp_rmem_min" => 1..=i64::from(i32::MAX),
         _ => i64::from(i32::MIN)..=i64::from(i32::MAX),
     };
     if range.contains(&number) { Ok(format!("{number}\n")) } else { Err(Errno::INVAL) }
@@ -263,6 +276,49 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
 
 fn number_in(capture: &Capture, path: &str) -> Option<i64> {
     capture.text(path).ok()?.trim().parse().ok()
+}
+
+/// `proc_doulongvec_minmax` (`kernel/sysctl.c`): numbers from the first on; those not given stay. Printed with tabs.
+fn long_numbers(before: &str, value: &str) -> Result<String, Errno> {
+    let mut numbers: Vec<u64> = before.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    let given: Vec<u64> =
+        value.split_whitespace().map(str::parse).collect::<Result<_, _>>().map_err(|_| Errno::INVAL)?;
+    if given.is_empty() || given.len() > numbers.len() {
+        return Err(Errno::INVAL);
+    }
+    numbers[..given.len()].copy_from_slice(&given);
+    Ok(numbers.iter().map(u64::to_string).collect::<Vec<_>>().join("\t") + "\n")
+}
+
+/// ENOENT unless the discipline is built in, loaded or a module that can be (`set_default_qdisc` in
+/// `net/core/sysctl_net_core.c`, `qdisc_set_default` in `net/sched/sch_api.c`).
+fn default_qdisc(before: &str, value: &str) -> Result<String, Errno> {
+    let known = ["pfifo_fast", "pfifo", "bfifo", "fq_codel", "fq"].contains(&value) || before.trim() == value;
+    if known { Ok(format!("{value}\n")) } else { Err(Errno::NOENT) }
+}
+
+/// Rounded up to a power of two, 0 for off (`rps_sock_flow_sysctl` in `net/core/sysctl_net_core.c`,
+/// `store_rps_dev_flow_table_cnt` in `net/core/net-sysfs.c`).
+fn flow_entries(value: &str) -> Result<String, Errno> {
+    let entries: u32 = value.parse().map_err(|_| Errno::INVAL)?;
+    match entries {
+        0 => Ok("0\n".to_owned()),
+        1..=0x2000_0000 => Ok(format!("{}\n", entries.next_power_of_two())),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// `netdev_store` (`net/core/net-sysfs.c`): a number; `threaded` is a switch (`modify_napi_threaded`), and the
+/// count may not pass an `int` (`change_napi_defer_hard_irqs`).
+fn interface(path: &str, value: &str) -> Result<String, Errno> {
+    let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
+    let most = match path.rsplit('/').next() {
+        Some("threaded") => 1,
+        Some("napi_defer_hard_irqs") => i32::MAX as u64,
+        Some("gro_flush_timeout") => u64::MAX,
+        _ => return Err(Errno::ACCESS),
+    };
+    if number > most { Err(Errno::INVAL) } else { Ok(format!("{number}\n")) }
 }
 
 fn is_older_than(capture: &Capture, major: u32, minor: u32) -> bool {
@@ -285,7 +341,12 @@ mod tests {
 /proc/sys/vm/min_free_kbytes = 67584
 /proc/sys/vm/swappiness = 60
 /proc/sys/net/core/rmem_max = 212992
+/proc/sys/net/core/rmem_default = 212992
+/proc/sys/net/core/default_qdisc = pfifo_fast
+/proc/sys/net/core/rps_sock_flow_entries = 0
+/proc/sys/net/ipv4/udp_early_demux = 1
 /proc/sys/net/ipv4/udp_mem = 1 2 3
+/proc/sys/net/ipv4/udp_rmem_min = 4096
 /proc/sys/vm/panic_on_oom ! EACCES
 /proc/sys/vm/nr_hugepages = 0
 /proc/sys/vm/dirty_ratio = 20
@@ -304,6 +365,11 @@ mod tests {
 /sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
 /sys/devices/system/cpu/online = 0-35
 /sys/class/net/eth0/queues/rx-0/rps_cpus = 0,00000000
+/sys/class/net/eth0/queues/rx-0/rps_flow_cnt = 0
+/sys/class/net/eth0/threaded = 0
+/sys/class/net/eth0/napi_defer_hard_irqs = 0
+/sys/class/net/eth0/gro_flush_timeout = 0
+/sys/class/net/eth0/mtu = 1500
 /sys/module/haltpoll/parameters/guest_halt_poll_ns = 0
 /proc/irq/25/smp_affinity = f,ffffffff
 /proc/irq/25/smp_affinity_list = 0-35
@@ -332,7 +398,20 @@ end
             ("/proc/sys/vm/swappiness", "ten", Err(Errno::INVAL)),
             ("/proc/sys/net/core/rmem_max", "100", Err(Errno::INVAL)),
             ("/proc/sys/net/core/rmem_max", "4194304", Ok("4194304\n")),
-            ("/proc/sys/net/ipv4/udp_mem", "1", Err(Errno::ACCESS)),
+            ("/proc/sys/net/core/rmem_default", "2303", Err(Errno::INVAL)),
+            ("/proc/sys/net/core/rmem_default", "524288", Ok("524288\n")),
+            ("/proc/sys/net/core/default_qdisc", "fq", Ok("fq\n")),
+            ("/proc/sys/net/core/default_qdisc", "fifo_fast", Err(Errno::NOENT)),
+            ("/proc/sys/net/core/rps_sock_flow_entries", "0", Ok("0\n")),
+            ("/proc/sys/net/core/rps_sock_flow_entries", "40000", Ok("65536\n")),
+            ("/proc/sys/net/core/rps_sock_flow_entries", "536870913", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_early_demux", "256", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_mem", "7", Ok("7\t2\t3\n")),
+            ("/proc/sys/net/ipv4/udp_mem", "4 5 6", Ok("4\t5\t6\n")),
+            ("/proc/sys/net/ipv4/udp_mem", "4 5 6 7", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_mem", "4 five", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_mem", "", Err(Errno::INVAL)),
+            ("/proc/sys/net/ipv4/udp_rmem_min", "0", Err(Errno::INVAL)),
             ("/proc/sys/vm/panic_on_oom", "1", Err(Errno::ACCESS)),
             ("/proc/sys/vm/nothing", "1", Err(Errno::NOENT)),
             ("/proc/sys/vm/nr_hugepages", "64", Ok("64\n")),
@@ -362,6 +441,13 @@ end
             ("/sys/devices/system/clocksource/clocksource0/available_clocksource", "xen", Err(Errno::ACCESS)),
             ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "f00000001", Ok("f,00000001\n")),
             ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "x", Err(Errno::INVAL)),
+            ("/sys/class/net/eth0/queues/rx-0/rps_flow_cnt", "4095", Ok("4096\n")),
+            ("/sys/class/net/eth0/threaded", "1", Ok("1\n")),
+            ("/sys/class/net/eth0/threaded", "2", Err(Errno::INVAL)),
+            ("/sys/class/net/eth0/napi_defer_hard_irqs", "2147483648", Err(Errno::INVAL)),
+            ("/sys/class/net/eth0/gro_flush_timeout", "20000", Ok("20000\n")),
+            ("/sys/class/net/eth0/gro_flush_timeout", "-1", Err(Errno::INVAL)),
+            ("/sys/class/net/eth0/mtu", "1400", Err(Errno::ACCESS)),
             ("/sys/module/haltpoll/parameters/guest_halt_poll_ns", "200000", Ok("200000\n")),
             ("/sys/module/haltpoll/parameters/guest_halt_poll_ns", "-1", Err(Errno::INVAL)),
             ("/proc/irq/25/smp_affinity", "8,00000000", Ok("8,00000000\n")),

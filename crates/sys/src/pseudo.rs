@@ -3,13 +3,17 @@
 use crate::errno::Errno;
 use crate::ethtool;
 
-/// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/drvinfo`.
+/// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings` or
+/// `coalesce` for WHAT.
 pub(crate) fn text(path: &str) -> Result<String, Errno> {
     let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some("uname"), None, ..) => Ok(uname()),
         (Some("cpuid"), Some(leaf), None, _) => cpuid(u32::from_str_radix(leaf, 16).map_err(|_| Errno::INVAL)?),
         (Some("ethtool"), Some(interface), Some("drvinfo"), None) => ethtool::driver_info(interface),
+        (Some("ethtool"), Some(interface), Some("channels"), None) => ethtool::channels(interface),
+        (Some("ethtool"), Some(interface), Some("rings"), None) => ethtool::rings(interface),
+        (Some("ethtool"), Some(interface), Some("coalesce"), None) => ethtool::coalesce(interface),
         _ => Err(Errno::NOENT),
     }
 }

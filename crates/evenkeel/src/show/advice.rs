@@ -41,6 +41,7 @@ pub(crate) fn finding(page: &mut Page, group: &[&Advice]) {
     }
     let when = match (first.state, first.takes_effect) {
         (State::Set, TakesEffect::NewSockets) => ". It takes effect for sockets created afterwards",
+        (State::Set, TakesEffect::NewInterfaces) => ". It takes effect for interfaces brought up afterwards",
         (State::Set, TakesEffect::ProcessStart) => ". It takes effect when the server starts",
         (State::Set, TakesEffect::Reboot) => ". It takes effect after a reboot",
         _ => "",
@@ -74,7 +75,9 @@ fn commands(group: &[&Advice], all: &[Advice]) -> Vec<String> {
     let is_all = all.iter().filter(|advice| advice.knob == id).count() == group.len();
     let setting = |advice: &Advice| {
         let value = advice.wanted.as_deref()?;
-        Some(if is_all { format!("{id}={value}") } else { format!("{id}@{}={value}", advice.place) })
+        let setting = if is_all { format!("{id}={value}") } else { format!("{id}@{}={value}", advice.place) };
+        // Of all that a value may hold, only the space between several numbers means something to a shell.
+        Some(if setting.contains(' ') { format!("'{setting}'") } else { setting })
     };
     let mut settings: Vec<String> = group.iter().filter_map(|advice| setting(advice)).collect();
     settings.dedup();
@@ -83,7 +86,7 @@ fn commands(group: &[&Advice], all: &[Advice]) -> Vec<String> {
         Ok(Place::Held { .. } | Place::Process) => &["prove"],
         // A trial does not restart the machine.
         Ok(Place::KernelArgument { .. }) => &["apply"],
-        Ok(Place::ByHand { .. }) => &[],
+        Ok(Place::ByHand { .. } | Place::ByHandEach { .. }) => &[],
         _ => &["prove", "apply"],
     };
     settings.iter().flat_map(|setting| verbs.iter().map(move |verb| format!("evenkeel {verb} {setting}"))).collect()
@@ -91,7 +94,8 @@ fn commands(group: &[&Advice], all: &[Advice]) -> Vec<String> {
 
 /// Whether a knob is set at several places; the place of any other goes without saying.
 pub(crate) fn has_places(knob: &str) -> bool {
-    knobs::find(knob).is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq))
+    knobs::find(knob)
+        .is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq | Place::ByHandEach { .. }))
 }
 
 /// A value where nothing would be overlooked.

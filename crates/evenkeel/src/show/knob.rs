@@ -111,6 +111,7 @@ fn takes_effect(when: TakesEffect) -> &'static str {
     match when {
         TakesEffect::AtOnce => "at once",
         TakesEffect::NewSockets => "for sockets created afterwards",
+        TakesEffect::NewInterfaces => "for interfaces brought up afterwards",
         TakesEffect::ProcessStart => "when the server's process starts",
         TakesEffect::Reboot => "after a reboot",
     }

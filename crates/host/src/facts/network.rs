@@ -3,6 +3,7 @@
 use evenkeel_sys::{CpuSet, Errno, Why};
 use serde::Serialize;
 
+use super::ethtool::{Channels, Coalesce, Rings};
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then, field, or_else};
 
@@ -41,6 +42,14 @@ pub struct Nic {
     pub rx_queues: Vec<Queue>,
     /// Transmit queues, ascending.
     pub tx_queues: Vec<Queue>,
+    /// How its packets are taken from it.
+    pub napi: Napi,
+    /// Queues that the driver has and could have.
+    pub channels: Fact<Channels>,
+    /// Packets that the ring of each queue holds and could hold.
+    pub rings: Fact<Rings>,
+    /// How long its interrupts wait for more packets.
+    pub coalesce: Fact<Coalesce>,
     /// How its interrupts were found; where that is unknown, so are they.
     pub irqs_found_by: Fact<IrqsFoundBy>,
     /// Its interrupts, ascending; configuration interrupts, which carry no packets, left out. A Hyper-V interface has none of
@@ -86,6 +95,20 @@ pub struct Queue {
     pub index: u32,
     /// `rps_cpus` of a receive queue, `xps_cpus` of a transmit queue.
     pub steering_cpus: Fact<CpuSet>,
+    /// `rps_flow_cnt` of a receive queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<Fact<u32>>,
+}
+
+/// How the kernel takes packets from an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Napi {
+    /// How often an interrupt stays off after a round without packets, as long as somebody polls.
+    pub defer_hard_irqs: Fact<u32>,
+    /// How long it stays off, in nanoseconds.
+    pub gro_flush_timeout_ns: Fact<u64>,
+    /// Whether threads of their own take the packets: 0 or 1.
+    pub threaded: Fact<u32>,
 }
 
 /// One interrupt.
@@ -134,6 +157,14 @@ fn probe_nic(probe: Probe<'_>, name: String, interrupts: &Fact<Vec<Interrupt>>) 
         mtu_bytes: probe.number(&format!("{dir}/mtu")),
         numa_node: Fact::absent(software()),
         queues: Fact::absent(software()),
+        napi: Napi {
+            defer_hard_irqs: Fact::absent(software()),
+            gro_flush_timeout_ns: Fact::absent(software()),
+            threaded: Fact::absent(software()),
+        },
+        channels: Fact::absent(software()),
+        rings: Fact::absent(software()),
+        coalesce: Fact::absent(software()),
         rx_queues: Vec::new(),
         tx_queues: Vec::new(),
         irqs_found_by: Fact::absent(software()),
@@ -171,11 +202,23 @@ fn probe_hardware(probe: Probe<'_>, nic: &mut Nic, interrupts: &Fact<Vec<Interru
         let mut indices: Vec<u32> = names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
         indices.sort_unstable();
         let steering = |index| probe.cpu_mask(&format!("{dir}/queues/{prefix}{index}/{mask}"));
-        indices.into_iter().map(|index| Queue { index, steering_cpus: steering(index) }).collect::<Vec<_>>()
+        let flows =
+            |index| (prefix == "rx-").then(|| probe.number(&format!("{dir}/queues/{prefix}{index}/rps_flow_cnt")));
+        let queue = |index| Queue { index, steering_cpus: steering(index), flows: flows(index) };
+        indices.into_iter().map(queue).collect::<Vec<_>>()
     };
     nic.rx_queues = queue("rx-", "rps_cpus");
     nic.tx_queues = queue("tx-", "xps_cpus");
     nic.queues = queues.map(|_| QueueCounts { rx: nic.rx_queues.len(), tx: nic.tx_queues.len() });
+
+    nic.napi = Napi {
+        defer_hard_irqs: probe.number(&format!("{dir}/napi_defer_hard_irqs")),
+        gro_flush_timeout_ns: probe.number(&format!("{dir}/gro_flush_timeout")),
+        threaded: probe.number(&format!("{dir}/threaded")),
+    };
+    nic.channels = Channels::probe(probe, &nic.name);
+    nic.rings = Rings::probe(probe, &nic.name);
+    nic.coalesce = Coalesce::probe(probe, &nic.name);
 
     let listed = probe.numbered(&format!("{bus}/msi_irqs"), "");
     let found = interrupts.clone().map(|interrupts| {

@@ -50,18 +50,65 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
     if facts.network.nics.known().is_none() {
         return vec![Finding::unknown(KNOB.id, "which network interfaces there are", &facts.network.nics)];
     }
-    let findings: Vec<Finding> = facts.network.hardware().flat_map(|nic| of_nic(facts, nic)).collect();
+    let share = wish.server.cpus.map(|needed| Share { needed, split: Split::of(facts, needed) });
+    let findings: Vec<Finding> = facts.network.hardware().flat_map(|nic| of_nic(facts, share.as_ref(), nic)).collect();
     if findings.is_empty() {
         return vec![Finding::not_here(KNOB.id, "no network interface has an interrupt of its own")];
     }
     findings
 }
 
-fn of_nic(facts: &Facts, nic: &Nic) -> Vec<Finding> {
+/// The CPUs that a server was told to need, and how they would be kept for it.
+struct Share {
+    needed: u64,
+    split: Option<Split>,
+}
+
+/// Which CPUs serve interrupts and which are the server's, core by core: siblings slow each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Split {
+    /// The first CPU of each core that serves interrupts.
+    pub(super) irqs: Vec<usize>,
+    /// What remains.
+    pub(super) server: CpuSet,
+}
+
+impl Split {
+    /// As many cores for interrupts as leave the server what it needs, those that serve some already first; `None` if not
+    /// even one can be spared.
+    pub(super) fn of(facts: &Facts, needed: u64) -> Option<Split> {
+        let online = facts.cpus.online.known()?;
+        let usable = facts.limits.cpus_allowed.known().map_or(online.clone(), |allowed| online.and(allowed));
+        let isolated = facts.cpus.isolated.known().cloned().unwrap_or_default();
+        let core_of = |cpu: usize| {
+            let siblings = facts.cpus.cpus.iter().find(|known| known.cpu == cpu).and_then(|cpu| cpu.siblings.known());
+            siblings.map_or([cpu].into_iter().collect(), |core| core.and(online))
+        };
+        let irqs = facts.network.hardware().flat_map(|nic| &nic.irqs);
+        let serving: CpuSet = irqs.filter_map(|irq| only(irq.effective.known()?)).collect();
+        let all = online.iter().map(|cpu| (cpu, core_of(cpu)));
+        let mut cores: Vec<CpuSet> =
+            all.filter(|(cpu, core)| core.first() == Some(*cpu)).map(|(_, core)| core).collect();
+        cores.retain(|core| core.and(&isolated).is_empty());
+        cores.sort_by_key(|core| core.and(&serving).is_empty());
+        let mut split = Split { irqs: Vec::new(), server: usable };
+        for core in cores {
+            let left = split.server.without(&core);
+            // A core that the server may not use costs it nothing.
+            if left.len() as u64 >= needed {
+                split.irqs.extend(core.first());
+                split.server = left;
+            }
+        }
+        (!split.irqs.is_empty()).then_some(split)
+    }
+}
+
+fn of_nic(facts: &Facts, share: Option<&Share>, nic: &Nic) -> Vec<Finding> {
     if nic.irqs_found_by.known().is_none() {
         return vec![Finding::unknown(&nic.name, &format!("which interrupts {} has", nic.name), &nic.irqs_found_by)];
     }
@@ -69,11 +116,12 @@ fn of_nic(facts: &Facts, nic: &Nic) -> Vec<Finding> {
         let unknown = |irq: &Irq| Finding::unknown(irq.number, "how many CPUs there are", &facts.cpus.online);
         return nic.irqs.iter().map(unknown).collect();
     };
-    let cores: Vec<usize> = first_of_each_core(facts, nic, online);
+    let split = share.and_then(|share| share.split.as_ref());
+    let cores: Vec<usize> = split.map_or_else(|| first_of_each_core(facts, nic, online), |split| split.irqs.clone());
     let of_irq = |(at, irq): (usize, &Irq)| {
         // Round and round the cores, so that as many interrupts as there are cores get one each.
         let free = (!cores.is_empty()).then(|| cores[at % cores.len()]);
-        let finding = decide(facts, nic, irq, Choice { cpus: online.len(), free });
+        let finding = decide(facts, nic, irq, Choice { cpus: online.len(), free, share });
         let allowed = irq.affinity.known();
         Finding { current: irq.effective.known().or(allowed).map(CpuSet::to_string), ..finding }
     };
@@ -81,14 +129,16 @@ fn of_nic(facts: &Facts, nic: &Nic) -> Vec<Finding> {
 }
 
 /// What there is to choose from for one interrupt.
-struct Choice {
+struct Choice<'a> {
     /// CPUs that run.
     cpus: usize,
     /// The CPU that it would be pinned to.
     free: Option<usize>,
+    /// What is told of the server's CPUs.
+    share: Option<&'a Share>,
 }
 
-fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice) -> Finding {
+fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice<'_>) -> Finding {
     let place = irq.number;
     if choice.cpus <= 1 {
         return Finding::not_here(place, format!("{}: 1 CPU serves everything", irq.name));
@@ -100,7 +150,11 @@ fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice) -> Finding {
     }
     // Without effective_affinity_list only the set that was asked for is known, and a set of one says enough.
     if let Some(cpu) = irq.effective.known().or(irq.affinity.known()).and_then(only) {
-        return Finding::keep(place, format!("{}: {}", irq.name, served_by(facts, cpu)));
+        let told = format!("{}: {}", irq.name, served_by(facts, cpu));
+        return match choice.share {
+            None => Finding::keep(place, told),
+            Some(share) => with_share(Served { irq, cpu, told }, share, choice.free),
+        };
     }
     let served = match irq.effective.known() {
         Some(cpus) if !cpus.is_empty() => format!("any of CPUs {cpus} serves it"),
@@ -108,12 +162,42 @@ fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice) -> Finding {
     };
     match choice.free {
         Some(cpu) => {
-            let reason = format!("{}: {served}; CPU {cpu} is the first of a core near {}", irq.name, nic.name);
-            Finding::set(place, cpu, reason)
+            let split = choice.share.and_then(|share| share.split.as_ref());
+            let why = match split {
+                Some(split) => format!("CPU {cpu} leaves CPUs {} to the server", split.server),
+                None => format!("CPU {cpu} is the first of a core near {}", nic.name),
+            };
+            Finding::set(place, cpu, format!("{}: {served}; {why}", irq.name))
         }
         None => {
             Finding::keep(place, format!("{}: {served}, and no CPU near {} is left to pin it to", irq.name, nic.name))
         }
+    }
+}
+
+/// An interrupt with the one CPU that serves it, and what there is to say of that.
+struct Served<'a> {
+    irq: &'a Irq,
+    cpu: usize,
+    told: String,
+}
+
+/// What becomes of an interrupt that is pinned, for a server that needs CPUs of its own.
+fn with_share(served: Served<'_>, share: &Share, free: Option<usize>) -> Finding {
+    let Served { irq, cpu, told } = served;
+    let (place, needed) = (irq.number, share.needed);
+    match (&share.split, free) {
+        (Some(split), Some(free)) if split.server.contains(cpu) => {
+            let reason = format!(
+                "{}: CPU {cpu} serves it, one of those that the server needs; on CPU {free} it leaves CPUs {} for its {needed}",
+                irq.name, split.server
+            );
+            Finding::set(place, free, reason)
+        }
+        (Some(split), _) => {
+            Finding::keep(place, format!("{told}; CPUs {} remain for the server's {needed}", split.server))
+        }
+        (None, _) => Finding::keep(place, format!("{told}; {needed} CPUs for the server leave no core to interrupts")),
     }
 }
 
@@ -165,12 +249,77 @@ mod tests {
     use super::*;
     use crate::fact::Fact;
     use crate::goal::Goal;
-    use crate::testing::{check, nic, nics, set, two_nodes, with_cpus};
+    use crate::testing::{check, check_told, nic, nics, set, two_nodes, with_cpus};
 
     fn unpinned(facts: &mut Facts) {
         for irq in nics(facts).iter_mut().flat_map(|nic| &mut nic.irqs) {
             irq.affinity = Fact::Known(set("0-3"));
             irq.effective = Fact::Known(set("0-3"));
+        }
+    }
+
+    fn all_of_two_nodes(facts: &mut Facts) {
+        two_nodes(facts);
+        facts.limits.cpus_allowed = facts.cpus.online.clone();
+    }
+
+    /// Whatever is told of the server, what serves interrupts and what remains are disjoint, and none is cut in two.
+    #[test]
+    fn a_server_is_told_which_cpus_remain() {
+        let four_queues = |facts: &mut Facts| nics(facts)[0] = nic("eth0", 4, 24);
+        check_told(
+            &KNOB,
+            &[
+                ("cpus=2", &|_| {}),
+                ("cpus=3", &|_| {}),
+                ("cpus=2", &four_queues),
+                ("cpus=6", &|facts| {
+                    with_cpus(8)(facts);
+                    four_queues(facts);
+                }),
+                ("cpus=3", &|facts| {
+                    with_cpus(4)(facts);
+                    unpinned(facts);
+                }),
+                ("cpus=32", &all_of_two_nodes),
+                ("cpus=36", &all_of_two_nodes),
+                ("cpus=1", &|facts| facts.limits.cpus_allowed = Fact::Known(set("3"))),
+            ],
+            expect![[r#"
+                cpus=2
+                  keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; CPUs 1,3 remain for the server's 2
+                cpus=3
+                  keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; 3 CPUs for the server leave no core to interrupts
+                cpus=2
+                  keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; CPUs 1,3 remain for the server's 2
+                  set 25 "1" -> "0": eth0-Tx-Rx-1: CPU 1 serves it, one of those that the server needs; on CPU 0 it leaves CPUs 1,3 for its 2
+                  keep 26 "2": eth0-Tx-Rx-2: CPU 2 serves it, and slows CPU 0 of the same core: keep ticks off it; CPUs 1,3 remain for the server's 2
+                  set 27 "3" -> "0": eth0-Tx-Rx-3: CPU 3 serves it, one of those that the server needs; on CPU 0 it leaves CPUs 1,3 for its 2
+                cpus=6
+                  keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it: keep ticks off it; CPUs 2-7 remain for the server's 6
+                  keep 25 "1": eth0-Tx-Rx-1: CPU 1 serves it: keep ticks off it; CPUs 2-7 remain for the server's 6
+                  set 26 "2" -> "0": eth0-Tx-Rx-2: CPU 2 serves it, one of those that the server needs; on CPU 0 it leaves CPUs 2-7 for its 6
+                  set 27 "3" -> "1": eth0-Tx-Rx-3: CPU 3 serves it, one of those that the server needs; on CPU 1 it leaves CPUs 2-7 for its 6
+                cpus=3
+                  set 24 "0-3" -> "0": eth0-Tx-Rx-0: any of CPUs 0-3 serves it; CPU 0 leaves CPUs 1-3 to the server
+                cpus=32
+                  keep 60 "23": eth0-Tx-Rx-0: CPU 23 serves it on node 0, and slows CPU 5 of the same core: keep ticks off it; CPUs 0-4,6-14,16-22,24-32,34-35 remain for the server's 32
+                  keep 61 "33": eth0-Tx-Rx-1: CPU 33 serves it on node 1, and slows CPU 15 of the same core: keep ticks off it; CPUs 0-4,6-14,16-22,24-32,34-35 remain for the server's 32
+                cpus=36
+                  keep 60 "23": eth0-Tx-Rx-0: CPU 23 serves it on node 0, and slows CPU 5 of the same core: keep ticks off it; 36 CPUs for the server leave no core to interrupts
+                  keep 61 "33": eth0-Tx-Rx-1: CPU 33 serves it on node 1, and slows CPU 15 of the same core: keep ticks off it; 36 CPUs for the server leave no core to interrupts
+                cpus=1
+                  keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; CPUs 3 remain for the server's 1
+            "#]],
+        );
+    }
+
+    /// As masks of 36 CPUs: how the same machine prints CPU 23 and CPU 33.
+    #[test]
+    fn masks_of_cpu_23_and_33() {
+        for (mask, cpu) in [("0,00800000", 23), ("2,00000000", 33)] {
+            assert_eq!(CpuSet::parse_mask(mask), Some(CpuSet::from_iter([cpu])));
+            assert_eq!(CpuSet::from_iter([cpu]).to_mask(36), mask);
         }
     }
 

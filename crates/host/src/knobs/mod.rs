@@ -2,7 +2,7 @@
 
 use crate::advice::State;
 use crate::fact::Fact;
-use crate::facts::{Facts, FrequencyPolicy, Lockdown, Node};
+use crate::facts::{Facts, FrequencyPolicy, Lockdown, Nic, Node};
 use crate::knob::{Finding, Knob, Place};
 use crate::setting::{SettingError, shown};
 
@@ -29,16 +29,35 @@ mod disk_read_ahead_kb;
 mod disk_scheduler;
 mod haltpoll_guest_halt_poll_ns;
 mod irq_affinity;
+mod irqbalance_banned_cpus;
 mod kernel_nmi_watchdog;
 mod kernel_numa_balancing;
 mod kernel_preempt;
 mod kernel_sched_autogroup_enabled;
 mod kernel_sched_rt_runtime_us;
 mod kernel_timer_migration;
+mod net_channels;
+mod net_coalesce_rx_us;
 mod net_core_busy_poll;
+mod net_core_busy_read;
+mod net_core_default_qdisc;
+mod net_core_netdev_budget;
+mod net_core_netdev_budget_usecs;
 mod net_core_netdev_max_backlog;
+mod net_core_rmem_default;
 mod net_core_rmem_max;
+mod net_core_rps_sock_flow_entries;
+mod net_gro_flush_timeout_ns;
+mod net_ipv4_udp_early_demux;
+mod net_ipv4_udp_mem;
+mod net_ipv4_udp_rmem_min;
+mod net_napi_defer_hard_irqs;
+mod net_netfilter_nf_conntrack_max;
+mod net_rings;
 mod net_rps_cpus;
+mod net_rps_flow_cnt;
+mod net_threaded_napi;
+mod net_xps_cpus;
 mod process_cpu_affinity;
 mod process_glibc_hugetlb;
 mod process_memory_lock;
@@ -71,10 +90,29 @@ pub use crate::document::document;
 /// Every knob, in the order they are shown: network, CPU, clock, memory, disk, process.
 pub const ALL: &[&Knob] = &[
     &net_core_rmem_max::KNOB,
+    &net_core_rmem_default::KNOB,
     &net_core_busy_poll::KNOB,
+    &net_core_busy_read::KNOB,
     &net_core_netdev_max_backlog::KNOB,
+    &net_core_netdev_budget::KNOB,
+    &net_core_netdev_budget_usecs::KNOB,
+    &net_ipv4_udp_mem::KNOB,
+    &net_ipv4_udp_rmem_min::KNOB,
+    &net_ipv4_udp_early_demux::KNOB,
+    &net_netfilter_nf_conntrack_max::KNOB,
+    &net_core_default_qdisc::KNOB,
     &net_rps_cpus::KNOB,
+    &net_core_rps_sock_flow_entries::KNOB,
+    &net_rps_flow_cnt::KNOB,
+    &net_xps_cpus::KNOB,
+    &net_napi_defer_hard_irqs::KNOB,
+    &net_gro_flush_timeout_ns::KNOB,
+    &net_threaded_napi::KNOB,
     &irq_affinity::KNOB,
+    &irqbalance_banned_cpus::KNOB,
+    &net_channels::KNOB,
+    &net_rings::KNOB,
+    &net_coalesce_rx_us::KNOB,
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
     &haltpoll_guest_halt_poll_ns::KNOB,
@@ -293,6 +331,19 @@ fn each_policy(
     }
 }
 
+/// What `decide` finds for each interface that has hardware behind it.
+fn each_interface(facts: &Facts, id: &str, decide: impl Fn(&Nic) -> Result<Finding, Finding>) -> Vec<Finding> {
+    if facts.network.nics.known().is_none() {
+        return vec![Finding::unknown(id, "which network interfaces there are", &facts.network.nics)];
+    }
+    let findings: Vec<Finding> =
+        facts.network.hardware().map(|nic| decide(nic).unwrap_or_else(|finding| finding)).collect();
+    if findings.is_empty() {
+        return vec![Finding::not_here(id, "no interface has hardware behind it")];
+    }
+    findings
+}
+
 /// How many CPUs a server may use here: those that run, within what the control group allows.
 fn usable_cpus(facts: &Facts) -> Option<usize> {
     let online = facts.cpus.online.known()?;
@@ -463,6 +514,7 @@ mod tests {
                 if let Ok(value) = knob.check(&text) {
                     prop_assert_eq!(knob.check(&value), Ok(value.clone()), "{} spells {} in two ways", knob.id, text);
                     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_,+".contains(&byte);
+                    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(&byte);
                     prop_assert!(value.bytes().all(plain), "{} takes {value:?}", knob.id);
                     let may_be_empty = matches!(knob.values, Values::Cpus { may_be_empty: true });
                     prop_assert!(may_be_empty || !value.is_empty(), "{} takes nothing", knob.id);

@@ -54,25 +54,40 @@ pub(super) const KNOB: Knob = Knob {
 };
 
 fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish.goal))
+    let on = |us| format!("waiting threads already poll for {us} us");
+    let suits = |us| format!("sources name {us}, 70 and 100 us, so settle it by `evenkeel prove {}={us}`", KNOB.id);
+    one(decide(facts, wish.goal, Polling { path: PATH, on, suits }))
 }
 
-fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
-    let current = own_number(facts, PATH)?;
+/// One of the two settings that make a thread poll: where polling is wise does not depend on which.
+#[derive(Clone, Copy)]
+pub(super) struct Polling {
+    /// The file.
+    pub(super) path: &'static str,
+    /// What is said where it polls already, for so many microseconds.
+    pub(super) on: fn(i64) -> String,
+    /// What is said where it should, for so many microseconds.
+    pub(super) suits: fn(i64) -> String,
+}
+
+pub(super) fn decide(facts: &Facts, goal: Goal, polling: Polling) -> Result<Finding, Finding> {
+    let path = polling.path;
+    let off = |current, well: fn(&'static str, String) -> Finding, why| off(Polled { path, current }, well, why);
+    let current = own_number(facts, path)?;
     if facts.network.nics.known().is_none() {
-        return Err(Finding::unknown(PATH, "which network interfaces there are", &facts.network.nics).at(current));
+        return Err(Finding::unknown(path, "which network interfaces there are", &facts.network.nics).at(current));
     }
     let Some(nic) = facts.network.hardware().next() else {
-        return Ok(off(current, Finding::not_here, "no interface has hardware to poll behind it"));
+        return Ok(off(current, Finding::not_here, "no interface has hardware to poll behind it".to_owned()));
     };
     let Some(count) = usable_cpus(facts) else {
-        return Err(Finding::unknown(PATH, "how many CPUs there are", &facts.cpus.online).at(current));
+        return Err(Finding::unknown(path, "how many CPUs there are", &facts.cpus.online).at(current));
     };
     if count <= 1 {
         return Ok(off(
             current,
             Finding::not_here,
-            "1 CPU: polling would take the time of the server that it waits for",
+            "1 CPU: polling would take the time of the server that it waits for".to_owned(),
         ));
     }
     if let Some(CpuLimit::Quota { quota_us, period_us }) = facts.limits.cpu.known() {
@@ -91,20 +106,23 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         ));
     }
     if current > 0 {
-        return Ok(Finding::keep(PATH, format!("waiting threads already poll for {current} us")).at(current));
+        return Ok(Finding::keep(path, (polling.on)(current)).at(current));
     }
-    let reason = format!(
-        "{} and {}, a device with queues to poll: sources name 50, 70 and 100 us, so settle it by `evenkeel prove {}={WANTED_US}`",
-        cpus(count),
-        nic.name,
-        KNOB.id
-    );
-    Ok(Finding::set(PATH, WANTED_US, reason).at(current))
+    let suits = (polling.suits)(WANTED_US);
+    let reason = format!("{} and {}, a device with queues to poll: {suits}", cpus(count), nic.name);
+    Ok(Finding::set(path, WANTED_US, reason).at(current))
+}
+
+/// A file and what it holds.
+struct Polled {
+    path: &'static str,
+    current: i64,
 }
 
 /// Well as it is when off, to be switched off when on.
-fn off<R: Into<String>>(current: i64, well: fn(&'static str, R) -> Finding, why: R) -> Finding {
-    let finding = if current == 0 { well(PATH, why) } else { Finding::set(PATH, 0, why) };
+fn off(polled: Polled, well: fn(&'static str, String) -> Finding, why: String) -> Finding {
+    let Polled { path, current } = polled;
+    let finding = if current == 0 { well(path, why) } else { Finding::set(path, 0, why) };
     finding.at(current)
 }
 

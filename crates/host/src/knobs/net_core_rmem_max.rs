@@ -3,20 +3,21 @@
 use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::plan::Reading;
 
 use super::{one, own_number};
 
 const PATH: &str = "/proc/sys/net/core/rmem_max";
 
-/// The kernel's own default by Linux 6.18.
-const WANTED: i64 = 4_194_304;
-
-/// What a packet of up to 100 bytes takes of a receive buffer, by the kernel's own count (its `truesize`).
-const PACKET_BYTES: i64 = 832;
+/// The kernel's own default by Linux 6.18, for a server of which nothing is told.
+const WANTED: u64 = 4_194_304;
 
 /// 64 players who send 60 packets a second each.
-const PACKETS_A_SECOND: i64 = 64 * 60;
+const TYPICAL_PPS: u64 = 64 * PPS_A_PLAYER;
+
+/// The kernel cuts a request to half of an `int` before it doubles it: a higher ceiling gives no more.
+const USEFUL_MAX: u64 = 1 << 30;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.core.rmem_max",
@@ -30,7 +31,9 @@ pub(super) const KNOB: Knob = Knob {
                 is dropped. A server asks for a buffer by SO_RCVBUF; the kernel cuts the request to this ceiling, then \
                 doubles it, and counts each packet by the memory it occupies: 832 bytes for one of up to 100 bytes, \
                 1283 for 200 to 600, 2315 for 1000 to 1400. So the buffer must be at least packets a second x the \
-                longest stall x that size. The ceiling itself takes no memory, and does nothing for a server that \
+                longest stall x that size, and the ceiling half of that, for the kernel doubles. The stall that is \
+                assumed is 100 ms, the period of cpu.max unless one is set: as long as a server that has used up its \
+                quota stands still. The ceiling itself takes no memory, and does nothing for a server that \
                 never asks.",
     risk: "after a stall a server with a deep buffer works through stale inputs; sockets that ask can take more memory",
     shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
@@ -59,19 +62,44 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
-    one(decide(facts))
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
 }
 
-fn decide(facts: &Facts) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
-    let packets = 2 * i128::from(current.max(0)) / i128::from(PACKET_BYTES);
-    let stall_ms = packets * 1000 / i128::from(PACKETS_A_SECOND);
-    let room = format!("room for {packets} small packets, {stall_ms} ms of 64 players who send 60/s each");
-    let finding = if current >= WANTED {
-        Finding::keep(PATH, format!("a server that asks for it gets {room}"))
-    } else {
-        Finding::set(PATH, WANTED, format!("the most a server can ask for is {room}: a longer stall drops packets"))
+    let ceiling = u64::try_from(current).unwrap_or(0);
+    let buffer = ceiling.saturating_mul(2);
+    let packets = buffer / PACKET_BYTES;
+    let finding = match Load::of(&wish.server) {
+        None => {
+            let stall_ms = lasts_ms(buffer, TYPICAL_PPS);
+            let room = format!("room for {packets} small packets, {stall_ms} ms of 64 players who send 60/s each");
+            if ceiling >= WANTED {
+                Finding::keep(PATH, format!("a server that asks for it gets {room}"))
+            } else {
+                let reason = format!("the most a server can ask for is {room}: a longer stall drops packets");
+                Finding::set(PATH, WANTED, reason)
+            }
+        }
+        Some(load) => {
+            let room = format!("room for {packets} small packets, {} ms of {}", lasts_ms(buffer, load.pps), load.told);
+            let needed = load.stalled_bytes();
+            // The kernel doubles what it grants, so half is asked for.
+            let wanted = needed.div_ceil(2).next_power_of_two().min(USEFUL_MAX);
+            if buffer >= needed || ceiling >= wanted {
+                let reason =
+                    format!("a server that asks for it gets {room}; a stall of {STALL_MS} ms needs {needed} bytes");
+                Finding::keep(PATH, reason)
+            } else {
+                let reason = format!(
+                    "the most a server can ask for is {room}; a stall of {STALL_MS} ms leaves {} packets of {PACKET_BYTES} \
+                     bytes, {needed} in all: half of that, for the kernel doubles, rounded up to a power of two",
+                    load.stalled_packets()
+                );
+                Finding::set(PATH, wanted, reason)
+            }
+        }
     };
     Ok(finding.at(current))
 }
@@ -82,7 +110,48 @@ mod tests {
 
     use super::*;
     use crate::goal::Goal;
-    use crate::testing::{check, with_sysctl};
+    use crate::testing::{check, check_told, with_sysctl};
+
+    #[test]
+    fn it_is_computed_from_what_is_told() {
+        check_told(
+            &KNOB,
+            &[
+                ("pps=3840", &|_| {}),
+                ("players=64", &|_| {}),
+                ("pps=5120", &|_| {}),
+                ("pps=5121", &|_| {}),
+                ("players=4000", &|_| {}),
+                ("players=4000", &with_sysctl(PATH, "4194304")),
+                ("players=4000", &with_sysctl(PATH, "16777216")),
+                ("pps=1000000000", &with_sysctl(PATH, "1073741824")),
+                ("pps=1000000000", &|_| {}),
+                ("cpus=4", &|_| {}),
+            ],
+            expect![[r#"
+                pps=3840
+                  keep /proc/sys/net/core/rmem_max "212992": a server that asks for it gets room for 512 small packets, 133 ms of 3840 packets/s; a stall of 100 ms needs 319488 bytes
+                players=64
+                  keep /proc/sys/net/core/rmem_max "212992": a server that asks for it gets room for 512 small packets, 133 ms of 64 players who send 60/s each; a stall of 100 ms needs 319488 bytes
+                pps=5120
+                  keep /proc/sys/net/core/rmem_max "212992": a server that asks for it gets room for 512 small packets, 100 ms of 5120 packets/s; a stall of 100 ms needs 425984 bytes
+                pps=5121
+                  set /proc/sys/net/core/rmem_max "212992" -> "262144": the most a server can ask for is room for 512 small packets, 99 ms of 5121 packets/s; a stall of 100 ms leaves 513 packets of 832 bytes, 426816 in all: half of that, for the kernel doubles, rounded up to a power of two
+                players=4000
+                  set /proc/sys/net/core/rmem_max "212992" -> "16777216": the most a server can ask for is room for 512 small packets, 2 ms of 4000 players who send 60/s each; a stall of 100 ms leaves 24000 packets of 832 bytes, 19968000 in all: half of that, for the kernel doubles, rounded up to a power of two
+                players=4000
+                  set /proc/sys/net/core/rmem_max "4194304" -> "16777216": the most a server can ask for is room for 10082 small packets, 42 ms of 4000 players who send 60/s each; a stall of 100 ms leaves 24000 packets of 832 bytes, 19968000 in all: half of that, for the kernel doubles, rounded up to a power of two
+                players=4000
+                  keep /proc/sys/net/core/rmem_max "16777216": a server that asks for it gets room for 40329 small packets, 168 ms of 4000 players who send 60/s each; a stall of 100 ms needs 19968000 bytes
+                pps=1000000000
+                  keep /proc/sys/net/core/rmem_max "1073741824": a server that asks for it gets room for 2581110 small packets, 2 ms of 1000000000 packets/s; a stall of 100 ms needs 83200000000 bytes
+                pps=1000000000
+                  set /proc/sys/net/core/rmem_max "212992" -> "1073741824": the most a server can ask for is room for 512 small packets, 0 ms of 1000000000 packets/s; a stall of 100 ms leaves 100000000 packets of 832 bytes, 83200000000 in all: half of that, for the kernel doubles, rounded up to a power of two
+                cpus=4
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+            "#]],
+        );
+    }
 
     #[test]
     fn it_is_judged_by_the_packets_that_fit() {
@@ -105,7 +174,7 @@ mod tests {
                 more than that (density)
                   keep /proc/sys/net/core/rmem_max "33554432": a server that asks for it gets room for 80659 small packets, 21004 ms of 64 players who send 60/s each
                 i64's most (latency)
-                  keep /proc/sys/net/core/rmem_max "9223372036854775807": a server that asks for it gets room for 22171567396285518 small packets, 5773845676116020 ms of 64 players who send 60/s each
+                  keep /proc/sys/net/core/rmem_max "9223372036854775807": a server that asks for it gets room for 22171567396285518 small packets, 4803839602528529 ms of 64 players who send 60/s each
                 negative (latency)
                   set /proc/sys/net/core/rmem_max "-1" -> "4194304": the most a server can ask for is room for 0 small packets, 0 ms of 64 players who send 60/s each: a longer stall drops packets
                 no number (latency)

@@ -42,6 +42,9 @@ fn device(page: &mut Page, nic: &Nic) {
     page.row(&nic.name, PLAIN, &format!("{driver}{version}, {state}, {mtu} bytes a packet{node}"));
     queues(page, &nic.rx_queues, "receive", "RPS", &mut unknowns);
     queues(page, &nic.tx_queues, "transmit", "XPS", &mut unknowns);
+    if let Some(told) = device_settings(nic) {
+        page.row("  device", PLAIN, &told);
+    }
     notes(page, unknowns.drain(..));
     let mut rows = Vec::new();
     for irq in &nic.irqs {
@@ -53,6 +56,25 @@ fn device(page: &mut Page, nic: &Nic) {
         page.table(&["interrupt", "served by", "allowed on", "name"], &rows);
     }
     notes(page, unknowns.into_iter());
+}
+
+/// What the driver tells of queues, rings and waits; nothing where it tells none of them.
+fn device_settings(nic: &Nic) -> Option<String> {
+    let channels = nic.channels.known().map(|channels| match channels.combined {
+        0 => format!("{} + {} queues of {} + {}", channels.rx, channels.tx, channels.rx_max, channels.tx_max),
+        pairs => format!("{pairs} of {} queues", channels.combined_max),
+    });
+    let rings = nic.rings.known().map(|rings| {
+        format!("rings of {} (most {}) and {} (most {}) packets", rings.rx, rings.rx_max, rings.tx, rings.tx_max)
+    });
+    let coalesce = nic.coalesce.known().map(|coalesce| {
+        let adaptive = if coalesce.adaptive_rx { ", adaptive" } else { "" };
+        format!("interrupts wait {} us to receive{adaptive}, {} us to send", coalesce.rx_us, coalesce.tx_us)
+    });
+    let threaded =
+        nic.napi.threaded.known().filter(|threaded| **threaded != 0).map(|_| "packets by threads".to_owned());
+    let told: Vec<String> = [channels, rings, coalesce, threaded].into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// Queues that are steered alike share a row part: `8 receive: 0-3 to CPUs 0-1; 4-7 not steered`.

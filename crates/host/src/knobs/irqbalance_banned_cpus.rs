@@ -1,0 +1,176 @@
+//! CPUs that irqbalance must not move interrupts to.
+
+use evenkeel_sys::CpuSet;
+
+use crate::facts::{Distribution, Facts};
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::irq_affinity::Split;
+use super::one;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "irqbalance.banned_cpus",
+    title: "CPUs that irqbalance keeps interrupts off",
+    area: Area::Network,
+    place: Place::ByHand {
+        how: "IRQBALANCE_BANNED_CPULIST={} (irqbalance 1.8.0 and newer; before that the same as a hexadecimal mask in \
+              IRQBALANCE_BANNED_CPUS) in /etc/default/irqbalance on Debian and Ubuntu, in /etc/sysconfig/irqbalance on \
+              Red Hat and Amazon Linux, then `systemctl restart irqbalance`",
+    },
+    values: Values::Cpus { may_be_empty: false },
+    default: "none but isolated CPUs",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "irqbalance looks every 10 s whether interrupts are spread as it likes, and moves them, those that were \
+                pinned by hand too. Banned CPUs are left alone, so the server's CPUs stay clear without stopping it. \
+                Version 1.8.0 reads a list; it discards the mask that older versions need, and those do not know the \
+                list.",
+    risk: "all interrupts share the CPUs that are left; the wrong variable for the version does nothing and says little",
+    shows_in: "/proc/interrupts by CPU over more than 10 s; `systemctl status irqbalance`",
+    counter: None,
+    kernels: "all; the variable depends on irqbalance's version",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "irqbalance(1), environment variables",
+            says: "IRQBALANCE_BANNED_CPULIST since 1.8.0; isolated and nohz_full CPUs are banned without it",
+        },
+        Source {
+            title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
+            says: "leave irqbalance running and ban CPUs, by the older variable; against the next source",
+        },
+        Source {
+            title: "AWS Graviton Getting Started, perfrunbook/optimization_recommendation.md",
+            says: "stop irqbalance and pin the interrupts",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
+}
+
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    match facts.owners.irqbalance.known() {
+        None => return Err(Finding::unknown(KNOB.id, "whether irqbalance runs", &facts.owners.irqbalance)),
+        Some(false) => return Err(Finding::not_here(KNOB.id, "irqbalance does not run")),
+        Some(true) => {}
+    }
+    if facts.cpus.online.known().is_some_and(|online| online.len() <= 1) {
+        return Err(Finding::not_here(KNOB.id, "1 CPU serves everything"));
+    }
+    let Some(needed) = wish.server.cpus else {
+        let reason = "irqbalance moves interrupts among all CPUs; `--server cpus=N` tells which to ban for the server";
+        return Ok(Finding::keep(KNOB.id, reason));
+    };
+    if facts.cpus.online.known().is_none() {
+        return Err(Finding::unknown(KNOB.id, "how many CPUs there are", &facts.cpus.online));
+    }
+    let Some(split) = Split::of(facts, needed) else {
+        let reason = format!("{needed} CPUs for the server leave no core to interrupts: there is none to ban");
+        return Ok(Finding::keep(KNOB.id, reason));
+    };
+    let line = line(facts.machine.distribution.known(), &split.server);
+    let reason = format!("irqbalance moves interrupts to the server's {needed} CPUs within 10 s: {line}");
+    Ok(Finding::set(KNOB.id, &split.server, reason))
+}
+
+/// The line that a distribution's irqbalance reads, and where; both lines where its version is not known.
+fn line(distribution: Option<&Distribution>, banned: &CpuSet) -> String {
+    // One digit is the least that a mask has; more only where they are needed.
+    let (list, mask) = (format!("IRQBALANCE_BANNED_CPULIST={banned}"), mask(banned));
+    let id = distribution.map(|distribution| distribution.id.as_str());
+    let file = match id {
+        Some("debian" | "ubuntu") => "in /etc/default/irqbalance",
+        Some("rhel" | "rocky" | "almalinux" | "centos" | "fedora" | "amzn" | "ol") => "in /etc/sysconfig/irqbalance",
+        _ => "where its service reads its environment from",
+    };
+    let version = distribution.and_then(|distribution| distribution.version.as_deref());
+    let major: Option<u32> = version.and_then(|version| version.split('.').next()?.parse().ok());
+    match (id, major) {
+        (Some("debian"), Some(..=11)) => format!("{mask} {file}"),
+        (Some("debian"), Some(13..)) | (Some("ubuntu"), Some(24..)) => format!("{list} {file}"),
+        _ => format!("{list}, or before irqbalance 1.8.0 {mask}, {file}"),
+    }
+}
+
+fn mask(banned: &CpuSet) -> String {
+    format!("IRQBALANCE_BANNED_CPUS={}", banned.to_mask(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check_told, set, two_nodes, with_cpus};
+
+    fn on(id: &'static str, version: &'static str) -> impl Fn(&mut Facts) {
+        move |facts| {
+            facts.owners.irqbalance = Fact::Known(true);
+            let distribution = Distribution { id: id.into(), version: Some(version.into()), name: None };
+            facts.machine.distribution = Fact::Known(distribution);
+        }
+    }
+
+    #[test]
+    fn the_variable_follows_the_version() {
+        check_told(
+            &KNOB,
+            &[
+                ("cpus=2", &|_| {}),
+                ("", &on("debian", "13")),
+                ("cpus=2", &on("debian", "13")),
+                ("cpus=2", &on("debian", "11")),
+                ("cpus=2", &on("ubuntu", "24.04")),
+                ("cpus=2", &on("amzn", "2023")),
+                ("cpus=2", &on("gentoo", "")),
+                ("cpus=4", &on("debian", "13")),
+                ("cpus=34", &|facts| {
+                    on("debian", "11")(facts);
+                    two_nodes(facts);
+                    facts.limits.cpus_allowed = facts.cpus.online.clone();
+                }),
+                ("cpus=1", &|facts| {
+                    on("debian", "13")(facts);
+                    with_cpus(1)(facts);
+                }),
+                ("cpus=1", &|facts| facts.owners.irqbalance = Fact::Denied { why: "EACCES".into() }),
+            ],
+            expect![[r#"
+                cpus=2
+                  not-here irqbalance.banned_cpus: irqbalance does not run
+                nothing told
+                  keep irqbalance.banned_cpus: irqbalance moves interrupts among all CPUs; `--server cpus=N` tells which to ban for the server
+                cpus=2
+                  set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPULIST=1,3 in /etc/default/irqbalance
+                cpus=2
+                  set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPUS=a in /etc/default/irqbalance
+                cpus=2
+                  set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPULIST=1,3 in /etc/default/irqbalance
+                cpus=2
+                  set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPULIST=1,3, or before irqbalance 1.8.0 IRQBALANCE_BANNED_CPUS=a, in /etc/sysconfig/irqbalance
+                cpus=2
+                  set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPULIST=1,3, or before irqbalance 1.8.0 IRQBALANCE_BANNED_CPUS=a, where its service reads its environment from
+                cpus=4
+                  keep irqbalance.banned_cpus: 4 CPUs for the server leave no core to interrupts: there is none to ban
+                cpus=34
+                  set irqbalance.banned_cpus ? -> "0-4,6-22,24-35": irqbalance moves interrupts to the server's 34 CPUs within 10 s: IRQBALANCE_BANNED_CPUS=f,ff7fffdf in /etc/default/irqbalance
+                cpus=1
+                  not-here irqbalance.banned_cpus: 1 CPU serves everything
+                cpus=1
+                  unknown irqbalance.banned_cpus: whether irqbalance runs is not known: EACCES
+            "#]],
+        );
+    }
+
+    /// The mask of all but CPUs 3 and 4 of 16, which a well-known guide spells wrong.
+    #[test]
+    fn all_but_two_of_sixteen() {
+        let banned = set("0-2,5-15");
+        assert_eq!(mask(&banned), "IRQBALANCE_BANNED_CPUS=ffe7");
+        assert!(line(None, &banned).starts_with("IRQBALANCE_BANNED_CPULIST=0-2,5-15, or before"));
+    }
+}

@@ -1,0 +1,112 @@
+//! How long a device's interrupt waits for more packets.
+
+use crate::facts::{Facts, Nic};
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::{each_interface, own};
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.coalesce_rx_us",
+    title: "wait of receive interrupts for more packets",
+    area: Area::Network,
+    place: Place::ByHandEach { device: Device::Interface, how: "ethtool -C {device} adaptive-rx off rx-usecs {}" },
+    values: Values::Number { min: 0, max: 65_535, unit: "us" },
+    default: "the driver's: 20 for ENA in Linux 6.12, 0 in 6.1; some change it with the load (adaptive)",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "A device may hold its interrupt back until so many microseconds have passed, so that one interrupt serves \
+                several packets. A single packet waits for all of it: that is its share of each round trip. With \
+                adaptive-rx the driver picks the wait by the load it sees, and a server's bursts look like load. A \
+                reboot forgets it; systemd's .link files (RxCoalesceSec=, UseAdaptiveRxCoalesce=) and nmcli keep it.",
+    risk: "an interrupt for each packet: fewer packets a second fit, and the CPU that serves them is stopped more often",
+    shows_in: "`ethtool -c`; interrupts in /proc/interrupts against packets",
+    counter: None,
+    kernels: "as the driver has it: virtio not before 6.1 and only if the host offers it, gVNIC in 6.1 but not 5.15, Xen's \
+              never",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
+            says: "for latency adaptive-rx off, rx-usecs 0, tx-usecs 0",
+        },
+        Source {
+            title: "AWS Graviton Getting Started, perfrunbook/optimization_recommendation.md",
+            says: "adaptive-rx off; keep it by a .link file or nmcli",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(wish.goal, nic))
+}
+
+fn decide(goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
+    let coalesce = own(&nic.name, &nic.coalesce)?;
+    let current = if coalesce.adaptive_rx { "adaptive".to_owned() } else { coalesce.rx_us.to_string() };
+    let command = format!("by hand: `ethtool -C {} adaptive-rx off rx-usecs 0`", nic.name);
+    let finding = match (current.as_str(), goal) {
+        ("0", _) => Finding::keep(&nic.name, "interrupts wait for no further packet"),
+        ("adaptive", Goal::Latency) => {
+            let reason =
+                format!("the driver makes packets wait by the load it sees, {} us now; {command}", coalesce.rx_us);
+            Finding::set(&nic.name, 0, reason)
+        }
+        (us, Goal::Latency) => Finding::set(
+            &nic.name,
+            0,
+            format!("a packet may wait {us} us for others before the interrupt tells of it; {command}"),
+        ),
+        _ => Finding::keep(&nic.name, format!("fewer interrupts for the same packets, which the goal {goal} wants")),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::facts::Coalesce;
+    use crate::testing::{check, nics};
+
+    fn with(rx_us: u32, adaptive_rx: bool) -> impl Fn(&mut Facts) {
+        move |facts| {
+            let coalesce = Coalesce { rx_us, rx_frames: 0, tx_us: 64, tx_frames: 0, adaptive_rx, adaptive_tx: false };
+            nics(facts)[0].coalesce = Fact::Known(coalesce);
+        }
+    }
+
+    #[test]
+    fn latency_waits_for_no_further_packet() {
+        check(
+            &KNOB,
+            &[
+                ("no such thing", Goal::Latency, &|_| {}),
+                ("none", Goal::Latency, &with(0, false)),
+                ("ENA in 6.12", Goal::Latency, &with(20, false)),
+                ("ENA in 6.12", Goal::Throughput, &with(20, false)),
+                ("adaptive", Goal::Latency, &with(0, true)),
+                ("adaptive", Goal::Density, &with(64, true)),
+                ("loopback only", Goal::Latency, &|facts| nics(facts).retain(|nic| nic.name == "lo")),
+            ],
+            expect![[r#"
+                no such thing (latency)
+                  not-here eth0: not found here: operation not supported (EOPNOTSUPP)
+                none (latency)
+                  keep eth0 "0": interrupts wait for no further packet
+                ENA in 6.12 (latency)
+                  set eth0 "20" -> "0": a packet may wait 20 us for others before the interrupt tells of it; by hand: `ethtool -C eth0 adaptive-rx off rx-usecs 0`
+                ENA in 6.12 (throughput)
+                  keep eth0 "20": fewer interrupts for the same packets, which the goal throughput wants
+                adaptive (latency)
+                  set eth0 "adaptive" -> "0": the driver makes packets wait by the load it sees, 0 us now; by hand: `ethtool -C eth0 adaptive-rx off rx-usecs 0`
+                adaptive (density)
+                  keep eth0 "adaptive": fewer interrupts for the same packets, which the goal density wants
+                loopback only (latency)
+                  not-here net.coalesce_rx_us: no interface has hardware behind it
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! How long a receive call on a new socket polls the network device before it sleeps.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::net_core_busy_poll::{Polling, decide};
+use super::one;
+
+const PATH: &str = "/proc/sys/net/core/busy_read";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.core.busy_read",
+    title: "polling of the device by receive calls",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: i32::MAX as i64, unit: "us" },
+    default: "0 (off)",
+    takes_effect: TakesEffect::NewSockets,
+    mechanism: "A socket starts with this as its SO_BUSY_POLL: for so many microseconds a receive call that finds \
+                nothing asks the device's queue itself before it sleeps. Sockets that are open already keep theirs: \
+                restart the server. poll and select poll only sockets that have it set, besides \
+                net.core.busy_poll. A server that can be changed sets SO_BUSY_POLL on the one socket that matters \
+                (up to Linux 6.1 that takes CAP_NET_ADMIN). A socket without a NAPI queue behind it (loopback, veth) \
+                has nothing to poll.",
+    risk: "every new socket polls: spins a CPU for each waiting thread, takes time from the CPU's sibling, uses power",
+    shows_in: "BusyPollRxPackets in /proc/net/netstat",
+    counter: Some(Counter::DevicePackets),
+    kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/net.rst, busy_read",
+            says: "sets the default of SO_BUSY_POLL, which is preferred; 50 if it must be global; default 0",
+        },
+        Source {
+            title: "Linux net/core/sock.c, sock_init_data",
+            says: "copied into a socket when it is created, and not looked at again",
+        },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "test 50 first, then 100",
+        },
+        Source { title: "amzn-drivers, ENA_Linux_Best_Practices.rst", says: "70, against the others" },
+        Source { title: "TuneD, profile network-latency", says: "50" },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18",
+            says: "50 and 100 change nothing on loopback and veth",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    let on = |us| format!("receive calls on new sockets already poll for {us} us");
+    let suits = |us| {
+        format!(
+            "sources name {us}, 70 and 100 us, so settle it by `evenkeel prove {}={us}`; the kernel's document prefers \
+             SO_BUSY_POLL in the server",
+            KNOB.id
+        )
+    };
+    one(decide(facts, wish.goal, Polling { path: PATH, on, suits }))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, nics, with_cpus, with_sysctl};
+
+    #[test]
+    fn it_polls_where_busy_poll_would() {
+        check(
+            &KNOB,
+            &[
+                ("4 CPUs", Goal::Latency, &|_| {}),
+                ("already on", Goal::Latency, &with_sysctl(PATH, "70")),
+                ("already on", Goal::Density, &with_sysctl(PATH, "50")),
+                ("2 CPUs", Goal::Latency, &with_cpus(2)),
+                ("1 CPU", Goal::Latency, &with_cpus(1)),
+                ("1 CPU, on", Goal::Latency, &|facts| {
+                    with_cpus(1)(facts);
+                    with_sysctl(PATH, "50")(facts);
+                }),
+                ("loopback only", Goal::Latency, &|facts| nics(facts).retain(|nic| nic.name == "lo")),
+                ("busy_poll is on, this is not", Goal::Throughput, &with_sysctl("/proc/sys/net/core/busy_poll", "50")),
+            ],
+            expect![[r#"
+                4 CPUs (latency)
+                  set /proc/sys/net/core/busy_read "0" -> "50": 4 CPUs and eth0, a device with queues to poll: sources name 50, 70 and 100 us, so settle it by `evenkeel prove net.core.busy_read=50`; the kernel's document prefers SO_BUSY_POLL in the server
+                already on (latency)
+                  keep /proc/sys/net/core/busy_read "70": receive calls on new sockets already poll for 70 us
+                already on (density)
+                  set /proc/sys/net/core/busy_read "50" -> "0": polling spends CPU time that the goal density wants for work
+                2 CPUs (latency)
+                  keep /proc/sys/net/core/busy_read "0": 2 CPUs: the one that polls is one that the server needs
+                1 CPU (latency)
+                  not-here /proc/sys/net/core/busy_read "0": 1 CPU: polling would take the time of the server that it waits for
+                1 CPU, on (latency)
+                  set /proc/sys/net/core/busy_read "50" -> "0": 1 CPU: polling would take the time of the server that it waits for
+                loopback only (latency)
+                  not-here /proc/sys/net/core/busy_read "0": no interface has hardware to poll behind it
+                busy_poll is on, this is not (throughput)
+                  keep /proc/sys/net/core/busy_read "0": polling spends CPU time that the goal throughput wants for work
+            "#]],
+        );
+    }
+
+    /// What the sources get wrong: a socket that is open already does not follow.
+    #[test]
+    fn only_new_sockets_follow() {
+        assert_eq!(KNOB.takes_effect, TakesEffect::NewSockets);
+    }
+}

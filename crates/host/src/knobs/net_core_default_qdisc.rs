@@ -1,0 +1,92 @@
+//! The queue that packets wait in before a new interface's device takes them.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own};
+
+const PATH: &str = "/proc/sys/net/core/default_qdisc";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.core.default_qdisc",
+    title: "queueing discipline of new interfaces",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Name,
+    default: "pfifo_fast, unless the kernel was built with another; Ubuntu sets fq_codel",
+    takes_effect: TakesEffect::NewInterfaces,
+    mechanism: "A tick sends a burst: a packet to each player at once. What the device can't take yet waits here. \
+                pfifo_fast is a plain line; fq_codel has a line for each flow and drops what stood in it for too long; \
+                fq has a line for each flow and sends at the times that SO_TXTIME or pacing ask for. The setting is \
+                used when an interface comes up; one that is up keeps its discipline until `tc qdisc replace`. An \
+                interface with several queues has the discipline mq, and one of these on each queue.",
+    risk: "fq and fq_codel need their module, and drop or delay packets by rules of their own",
+    shows_in: "`tc -s qdisc`: dropped, overlimits, backlog",
+    counter: None,
+    kernels: "all since 3.12",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/net.rst, default_qdisc",
+            says: "the discipline of network devices; some virtual ones have none; default pfifo_fast",
+        },
+        Source { title: "Linux net/sched/sch_generic.c, attach_default_qdiscs", says: "used when a device comes up" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own(PATH, &facts.sysctl(PATH))?;
+    let reason = match current.as_str() {
+        "pfifo_fast" => "a plain line: a tick's burst leaves in the order it was sent",
+        "fq_codel" => "a line for each flow, and drops of what stood too long: a burst to many players is many flows",
+        "fq" => "a line for each flow, and the one that heeds SO_TXTIME and pacing",
+        _ => "no source speaks against it",
+    };
+    let reason = format!("{reason}; no source settles which suits a game server: compare with `tc qdisc replace`");
+    Ok(Finding::keep(PATH, reason).at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn no_discipline_is_preferred_without_proof() {
+        check(
+            &KNOB,
+            &[
+                ("Debian", Goal::Latency, &|_| {}),
+                ("Ubuntu", Goal::Latency, &with_sysctl(PATH, "fq_codel")),
+                ("paced", Goal::Throughput, &with_sysctl(PATH, "fq")),
+                ("another", Goal::Latency, &with_sysctl(PATH, "cake")),
+                ("a namespace of its own", Goal::Latency, &|facts| {
+                    facts.sysctls.insert(PATH, Fact::absent("no such file or directory (ENOENT)"));
+                }),
+            ],
+            expect![[r#"
+                Debian (latency)
+                  keep /proc/sys/net/core/default_qdisc "pfifo_fast": a plain line: a tick's burst leaves in the order it was sent; no source settles which suits a game server: compare with `tc qdisc replace`
+                Ubuntu (latency)
+                  keep /proc/sys/net/core/default_qdisc "fq_codel": a line for each flow, and drops of what stood too long: a burst to many players is many flows; no source settles which suits a game server: compare with `tc qdisc replace`
+                paced (throughput)
+                  keep /proc/sys/net/core/default_qdisc "fq": a line for each flow, and the one that heeds SO_TXTIME and pacing; no source settles which suits a game server: compare with `tc qdisc replace`
+                another (latency)
+                  keep /proc/sys/net/core/default_qdisc "cake": no source speaks against it; no source settles which suits a game server: compare with `tc qdisc replace`
+                a namespace of its own (latency)
+                  not-here /proc/sys/net/core/default_qdisc: not found here: no such file or directory (ENOENT)
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! How many packets a CPU takes from its devices in one go.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/net/core/netdev_budget";
+
+const DEFAULT: i64 = 300;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.core.netdev_budget",
+    title: "packets that a CPU takes in one go",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 1, max: i32::MAX as i64, unit: "packets" },
+    default: "300",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "The CPU that serves an interrupt takes packets from all its queues until it has this many, or until \
+                net.core.netdev_budget_usecs are over; then other work gets its turn. If packets are left when it \
+                stops, that is a time squeeze, which the kernel counts. Until it stops, nothing else runs on that CPU: \
+                a tick that is due there waits.",
+    risk: "a larger budget keeps the CPU from ticks for longer; a smaller one leaves packets in the device's ring",
+    shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, a line a CPU)",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/net.rst, netdev_budget",
+            says: "the most packets taken from all interfaces in one polling cycle, which netdev_budget_usecs may end \
+                   sooner",
+        },
+        Source { title: "Linux net/core/dev.c, net_rx_action", says: "counts a time_squeeze when either runs out" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let finding = if current < DEFAULT {
+        let reason = format!("under the kernel's own {DEFAULT}: a burst is left in the device's ring sooner");
+        Finding::set(PATH, DEFAULT, reason)
+    } else if current > DEFAULT && goal == Goal::Latency {
+        let reason = format!(
+            "over the kernel's own {DEFAULT}: a CPU may be kept from ticks for longer; `evenkeel prove \
+             {}={DEFAULT}` tells whether it is",
+            KNOB.id
+        );
+        Finding::keep(PATH, reason)
+    } else {
+        let reason = "enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from \
+                      other work for longer";
+        Finding::keep(PATH, reason)
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn the_default_is_enough_until_it_is_squeezed() {
+        check(
+            &KNOB,
+            &[
+                ("the default", Goal::Latency, &|_| {}),
+                ("lowered", Goal::Throughput, &with_sysctl(PATH, "64")),
+                ("raised", Goal::Latency, &with_sysctl(PATH, "600")),
+                ("raised", Goal::Throughput, &with_sysctl(PATH, "600")),
+                ("no number", Goal::Latency, &with_sysctl(PATH, "")),
+                ("not captured", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                the default (latency)
+                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer
+                lowered (throughput)
+                  set /proc/sys/net/core/netdev_budget "64" -> "300": under the kernel's own 300: a burst is left in the device's ring sooner
+                raised (latency)
+                  keep /proc/sys/net/core/netdev_budget "600": over the kernel's own 300: a CPU may be kept from ticks for longer; `evenkeel prove net.core.netdev_budget=300` tells whether it is
+                raised (throughput)
+                  keep /proc/sys/net/core/netdev_budget "600": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer
+                no number (latency)
+                  unknown /proc/sys/net/core/netdev_budget: the value in force is no whole number: ""
+                not captured (latency)
+                  not-here /proc/sys/net/core/netdev_budget: not found here: /proc/sys/net/core/netdev_budget is not among the facts
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! How long a CPU takes packets from its devices in one go.
+
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/net/core/netdev_budget_usecs";
+
+/// Two jiffies at the slowest clock a kernel can have (HZ=100).
+const DEFAULT_MAX_US: i64 = 20_000;
+
+/// Two jiffies at the fastest (HZ=1000).
+const DEFAULT_MIN_US: i64 = 2000;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.core.netdev_budget_usecs",
+    title: "time that a CPU takes packets in one go",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 1, max: i32::MAX as i64, unit: "us" },
+    default: "two jiffies: 2000 with HZ=1000, 8000 with HZ=250, 20000 with HZ=100",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "The CPU that serves an interrupt takes packets until net.core.netdev_budget of them are taken or this \
+                time is over, whichever comes first. It is the longest that a tick which is due on that CPU can wait \
+                for one round of packets.",
+    risk: "longer keeps the CPU from ticks for longer; shorter leaves packets in the device's ring",
+    shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, a line a CPU)",
+    counter: None,
+    kernels: "not 4.4; 5.10 and newer have it",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/net.rst, netdev_budget_usecs",
+            says: "the most microseconds of one polling cycle",
+        },
+        Source { title: "Linux net/core/hotdata.c", says: "two jiffies by default" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let finding = if current < DEFAULT_MIN_US {
+        let reason =
+            format!("under the shortest of the kernel's defaults: a burst is left in the ring after {current} us");
+        Finding::set(PATH, DEFAULT_MIN_US, reason)
+    } else if current > DEFAULT_MAX_US && goal == Goal::Latency {
+        let reason = format!("over the longest of the kernel's defaults: packets may hold up a tick for {current} us");
+        Finding::set(PATH, DEFAULT_MAX_US, reason)
+    } else {
+        let reason = format!(
+            "packets may hold up a tick for {current} us at most; enough while column 3 of /proc/net/softnet_stat \
+             (time_squeeze) stays"
+        );
+        Finding::keep(PATH, reason)
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn it_stays_within_the_kernels_own_defaults() {
+        check(
+            &KNOB,
+            &[
+                ("HZ=250", Goal::Latency, &|_| {}),
+                ("HZ=100", Goal::Latency, &with_sysctl(PATH, "20000")),
+                ("lowered", Goal::Latency, &with_sysctl(PATH, "500")),
+                ("raised", Goal::Latency, &with_sysctl(PATH, "50000")),
+                ("raised", Goal::Throughput, &with_sysctl(PATH, "50000")),
+                ("Linux 4.4", Goal::Latency, &|facts| {
+                    facts.sysctls.insert(PATH, Fact::absent("no such file or directory (ENOENT)"));
+                }),
+            ],
+            expect![[r#"
+                HZ=250 (latency)
+                  keep /proc/sys/net/core/netdev_budget_usecs "8000": packets may hold up a tick for 8000 us at most; enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays
+                HZ=100 (latency)
+                  keep /proc/sys/net/core/netdev_budget_usecs "20000": packets may hold up a tick for 20000 us at most; enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays
+                lowered (latency)
+                  set /proc/sys/net/core/netdev_budget_usecs "500" -> "2000": under the shortest of the kernel's defaults: a burst is left in the ring after 500 us
+                raised (latency)
+                  set /proc/sys/net/core/netdev_budget_usecs "50000" -> "20000": over the longest of the kernel's defaults: packets may hold up a tick for 50000 us
+                raised (throughput)
+                  keep /proc/sys/net/core/netdev_budget_usecs "50000": packets may hold up a tick for 50000 us at most; enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays
+                Linux 4.4 (latency)
+                  not-here /proc/sys/net/core/netdev_budget_usecs: not found here: no such file or directory (ENOENT)
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! The receive buffer of a socket that asks for none.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/net/core/rmem_default";
+
+/// The most that is advised: beyond it a server should ask for its own buffer rather than every socket get one.
+const WANTED_MAX: u64 = 1 << 24;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.core.rmem_default",
+    title: "the receive buffer of sockets that ask for none",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 2304, max: i32::MAX as i64, unit: "bytes" },
+    default: "212992",
+    takes_effect: TakesEffect::NewSockets,
+    mechanism: "A socket gets this much when it is created; one that sets SO_RCVBUF has its own from then on, and this \
+                does nothing for it. Unlike SO_RCVBUF it is not doubled: 212992 bytes hold 256 packets of up to 100 \
+                bytes (832 bytes of memory each), 166 of 200 to 600, 92 of 1000 to 1400. The buffer that is needed is \
+                packets a second x the longest stall x that size. A server that can be changed does better to ask by \
+                SO_RCVBUF, which gives the memory to the one socket that needs it.",
+    risk: "every UDP, UNIX and netlink socket may take as much; after a stall a server works through stale inputs",
+    shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/sysctl/net.rst, rmem_default",
+            says: "the default size of the receive buffer in bytes",
+        },
+        Source { title: "Linux net/core/sock.c, sock_init_data", says: "a socket's buffer is set when it is created" },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "start by doubling the value; the sum above tells what is needed",
+        },
+        Source {
+            title: "measured on a 2-vCPU KVM guest, Linux 6.18, over loopback",
+            says: "212992 bytes hold 256 packets of up to 100 bytes",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
+}
+
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let bytes = u64::try_from(current).unwrap_or(0);
+    let packets = bytes / PACKET_BYTES;
+    let Some(load) = Load::of(&wish.server) else {
+        let typical_ms = lasts_ms(bytes, 64 * PPS_A_PLAYER);
+        let reason = format!(
+            "holds {packets} small packets, {typical_ms} ms of 64 players who send {PPS_A_PLAYER}/s each; what your \
+             server needs follows from its packets (`--server pps=N`), and SO_RCVBUF gives it to the one socket"
+        );
+        return Ok(Finding::keep(PATH, reason).at(current));
+    };
+    let (needed, told) = (load.stalled_bytes(), &load.told);
+    let holds = format!("holds {packets} small packets, {} ms of {told}", lasts_ms(bytes, load.pps));
+    let finding = if bytes >= needed {
+        Finding::keep(PATH, format!("{holds}; a stall of {STALL_MS} ms needs {needed} bytes"))
+    } else if needed > WANTED_MAX {
+        let reason = format!(
+            "{holds}; a stall of {STALL_MS} ms needs {needed} bytes, too much to give to every socket: let the server \
+             ask by SO_RCVBUF (net.core.rmem_max is its ceiling) or read with several sockets"
+        );
+        Finding::keep(PATH, reason)
+    } else {
+        let wanted = needed.next_power_of_two();
+        let reason = format!(
+            "{holds}; a stall of {STALL_MS} ms leaves {} packets of {PACKET_BYTES} bytes, {needed} in all, rounded up \
+             to a power of two; a server that sets SO_RCVBUF is not affected",
+            load.stalled_packets()
+        );
+        Finding::set(PATH, wanted, reason)
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check_told, with_sysctl};
+
+    #[test]
+    fn it_is_computed_from_what_is_told() {
+        check_told(
+            &KNOB,
+            &[
+                ("", &|_| {}),
+                ("pps=2560", &|_| {}),
+                ("pps=2561", &|_| {}),
+                ("players=64", &|_| {}),
+                ("pps=3840", &with_sysctl(PATH, "4194304")),
+                ("pps=10000000", &|_| {}),
+                ("pps=1000000000", &|_| {}),
+                ("pps=3840", &with_sysctl(PATH, "-1")),
+                ("pps=3840", &with_sysctl(PATH, "many")),
+                ("", &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                nothing told
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 66 ms of 64 players who send 60/s each; what your server needs follows from its packets (`--server pps=N`), and SO_RCVBUF gives it to the one socket
+                pps=2560
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 100 ms of 2560 packets/s; a stall of 100 ms needs 212992 bytes
+                pps=2561
+                  set /proc/sys/net/core/rmem_default "212992" -> "262144": holds 256 small packets, 99 ms of 2561 packets/s; a stall of 100 ms leaves 257 packets of 832 bytes, 213824 in all, rounded up to a power of two; a server that sets SO_RCVBUF is not affected
+                players=64
+                  set /proc/sys/net/core/rmem_default "212992" -> "524288": holds 256 small packets, 66 ms of 64 players who send 60/s each; a stall of 100 ms leaves 384 packets of 832 bytes, 319488 in all, rounded up to a power of two; a server that sets SO_RCVBUF is not affected
+                pps=3840
+                  keep /proc/sys/net/core/rmem_default "4194304": holds 5041 small packets, 1312 ms of 3840 packets/s; a stall of 100 ms needs 319488 bytes
+                pps=10000000
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 0 ms of 10000000 packets/s; a stall of 100 ms needs 832000000 bytes, too much to give to every socket: let the server ask by SO_RCVBUF (net.core.rmem_max is its ceiling) or read with several sockets
+                pps=1000000000
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 0 ms of 1000000000 packets/s; a stall of 100 ms needs 83200000000 bytes, too much to give to every socket: let the server ask by SO_RCVBUF (net.core.rmem_max is its ceiling) or read with several sockets
+                pps=3840
+                  set /proc/sys/net/core/rmem_default "-1" -> "524288": holds 0 small packets, 0 ms of 3840 packets/s; a stall of 100 ms leaves 384 packets of 832 bytes, 319488 in all, rounded up to a power of two; a server that sets SO_RCVBUF is not affected
+                pps=3840
+                  unknown /proc/sys/net/core/rmem_default: the value in force is no whole number: "many"
+                nothing told
+                  not-here /proc/sys/net/core/rmem_default: not found here: /proc/sys/net/core/rmem_default is not among the facts
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! Receive flow steering, its half that is shared by all queues: the table of which CPU reads which flow.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/net/core/rps_sock_flow_entries";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.core.rps_sock_flow_entries",
+    title: "flows whose reading CPU is remembered",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 1 << 29, unit: "flows" },
+    default: "0 (off)",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Flow steering sends a packet to the CPU on which its flow was last read. It needs this table and \
+                net.rps_flow_cnt of each queue. The kernel notes the CPU for connected sockets alone, so a server that \
+                receives from all its players on one unconnected UDP socket gets nothing of it; TCP and a socket for \
+                each player do, if the threads that read them stay where they are.",
+    risk: "memory of the table; with threads that wander, packets follow them from CPU to CPU",
+    shows_in: "column 10 of /proc/net/softnet_stat (steered packets), NET_RX in /proc/softirqs by CPU",
+    counter: None,
+    kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/networking/scaling.rst, RFS",
+            says: "needs both settings; the kernel rounds up to a power of two; newer editions name 65536 and more",
+        },
+        Source {
+            title: "Linux include/net/rps.h, sock_rps_record_flow",
+            says: "records the CPU for sockets in the established state only, which is connected ones",
+        },
+        Source { title: "scylladb/seastar, perftune.py", says: "32768, shared out among the queues; for TCP" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let reason = if current == 0 {
+        "off, as one unconnected UDP socket wants it: the kernel notes readers of connected sockets alone"
+    } else {
+        "on: TCP and connected sockets follow their readers; an unconnected UDP socket gets nothing of it"
+    };
+    Ok(Finding::keep(PATH, reason).at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn it_is_left_alone() {
+        check(
+            &KNOB,
+            &[
+                ("off", Goal::Throughput, &|_| {}),
+                ("on", Goal::Latency, &with_sysctl(PATH, "32768")),
+                ("no number", Goal::Latency, &with_sysctl(PATH, "?")),
+                ("not captured", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                off (throughput)
+                  keep /proc/sys/net/core/rps_sock_flow_entries "0": off, as one unconnected UDP socket wants it: the kernel notes readers of connected sockets alone
+                on (latency)
+                  keep /proc/sys/net/core/rps_sock_flow_entries "32768": on: TCP and connected sockets follow their readers; an unconnected UDP socket gets nothing of it
+                no number (latency)
+                  unknown /proc/sys/net/core/rps_sock_flow_entries: the value in force is no whole number: "?"
+                not captured (latency)
+                  not-here /proc/sys/net/core/rps_sock_flow_entries: not found here: /proc/sys/net/core/rps_sock_flow_entries is not among the facts
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! How long a device's interrupt may stay off before the kernel looks for packets itself.
+
+use crate::facts::{Facts, Nic};
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{each_interface, own};
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.gro_flush_timeout_ns",
+    title: "time that interrupts may stay off",
+    area: Area::Network,
+    place: Place::Each { device: Device::Interface, file: "gro_flush_timeout", reading: Reading::Plain },
+    values: Values::Number { min: 0, max: i32::MAX as i64, unit: "ns" },
+    default: "0 (off)",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "The timer that looks for packets while net.napi_defer_hard_irqs keeps the device's interrupt off, and \
+                that ends the wait of packets held back to be merged. It must be longer than the server takes between \
+                two polls, and is the most that a packet can wait when the server does not poll in time.",
+    risk: "adds up to its length to a packet's way",
+    shows_in: "interrupts of the device in /proc/interrupts against its packets",
+    counter: Some(Counter::DevicePackets),
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/networking/napi.rst",
+            says: "both together let a polling application replace interrupts; the timeout is the safety net",
+        },
+        Source {
+            title: "Linux Documentation/ABI/testing/sysfs-class-net",
+            says: "the timer, in nanoseconds, after which held packets are handed on",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(facts, wish.goal, nic))
+}
+
+fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
+    let current = own(&nic.name, &nic.napi.gro_flush_timeout_ns)?;
+    let polled = ["busy_poll", "busy_read"].into_iter().find(|key| {
+        let value = facts.sysctl(&format!("/proc/sys/net/core/{key}"));
+        value.known().is_some_and(|value| value != "0")
+    });
+    let finding = match (current, polled) {
+        (0, Some(key)) => {
+            let reason = format!(
+                "net.core.{key} is on: with this interrupts would stay off between polls; it helps only together \
+                 with the other of the two and SO_PREFER_BUSY_POLL in the server"
+            );
+            Finding::keep(&nic.name, reason)
+        }
+        (0, None) => {
+            Finding::keep(&nic.name, "nobody polls by setting, and packets would wait for a poll that does not come")
+        }
+        (_, None) if goal == Goal::Latency => {
+            let reason = format!(
+                "neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL \
+                 itself, packets wait for the timer; `evenkeel prove {}@{}=0` tells",
+                KNOB.id, nic.name
+            );
+            Finding::set(&nic.name, 0, reason)
+        }
+        (_, None) => {
+            Finding::keep(&nic.name, format!("fewer interrupts, which the goal {goal} wants; packets wait longer"))
+        }
+        (_, Some(key)) => Finding::keep(&nic.name, format!("net.core.{key} is on: those who poll take the packets")),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, nics, with_cpus, with_sysctl};
+
+    fn with(value: u64) -> impl Fn(&mut Facts) {
+        move |facts| nics(facts)[0].napi.gro_flush_timeout_ns = Fact::Known(value)
+    }
+
+    #[test]
+    fn it_is_judged_by_who_polls() {
+        check(
+            &KNOB,
+            &[
+                ("off", Goal::Latency, &|_| {}),
+                ("off, polled", Goal::Latency, &with_sysctl("/proc/sys/net/core/busy_poll", "50")),
+                ("on", Goal::Latency, &with(2)),
+                ("on", Goal::Throughput, &with(2)),
+                ("on, polled", Goal::Latency, &|facts| {
+                    with(2)(facts);
+                    with_sysctl("/proc/sys/net/core/busy_read", "50")(facts);
+                }),
+                ("1 CPU", Goal::Latency, &with_cpus(1)),
+                ("no such file", Goal::Latency, &|facts| {
+                    nics(facts)[0].napi.gro_flush_timeout_ns = Fact::absent("no such file or directory (ENOENT)");
+                }),
+                ("loopback only", Goal::Latency, &|facts| nics(facts).retain(|nic| nic.name == "lo")),
+            ],
+            expect![[r#"
+                off (latency)
+                  keep eth0 "0": nobody polls by setting, and packets would wait for a poll that does not come
+                off, polled (latency)
+                  keep eth0 "0": net.core.busy_poll is on: with this interrupts would stay off between polls; it helps only together with the other of the two and SO_PREFER_BUSY_POLL in the server
+                on (latency)
+                  set eth0 "2" -> "0": neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL itself, packets wait for the timer; `evenkeel prove net.gro_flush_timeout_ns@eth0=0` tells
+                on (throughput)
+                  keep eth0 "2": fewer interrupts, which the goal throughput wants; packets wait longer
+                on, polled (latency)
+                  keep eth0 "2": net.core.busy_read is on: those who poll take the packets
+                1 CPU (latency)
+                  keep eth0 "0": nobody polls by setting, and packets would wait for a poll that does not come
+                no such file (latency)
+                  not-here eth0: not found here: no such file or directory (ENOENT)
+                loopback only (latency)
+                  not-here net.gro_flush_timeout_ns: no interface has hardware behind it
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! How much memory all UDP sockets together may take.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::load::{Load, STALL_MS};
+use crate::plan::Reading;
+
+use super::{one, own};
+use crate::advice::State;
+use crate::setting::shown;
+
+const PATH: &str = "/proc/sys/net/ipv4/udp_mem";
+
+/// Bytes of a page on every x86 kernel; ARM kernels have others too, and no fact tells which.
+const PAGE_BYTES: u64 = 4096;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.ipv4.udp_mem",
+    title: "memory of all UDP sockets together",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Words },
+    values: Values::Numbers { count: 3, min: 0, max: i64::MAX, unit: "pages" },
+    default: "3/32, 1/8 and 3/16 of the memory that is free for buffers at boot",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Three numbers of pages, of which UDP heeds the first alone: above it a socket takes a further packet \
+                only while it holds less than net.ipv4.udp_rmem_min. The second and third are there because TCP's \
+                setting has three; UDP has no state of pressure between them. The first is 3/32 of memory by default, \
+                9.4 %, far above what buffers of single sockets add up to, so doubling it does nothing for packets \
+                that are dropped at a full socket buffer (net.core.rmem_default, net.core.rmem_max).",
+    risk: "a high limit lets packets that nobody reads take the memory of the whole machine",
+    shows_in: "MemErrors on the Udp line of /proc/net/snmp; mem on the UDP line of /proc/net/sockstat against the first \
+               number",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/networking/ip-sysctl.rst, udp_mem",
+            says: "below min no limit; pressure and max follow the format of tcp_mem; from free memory at boot",
+        },
+        Source {
+            title: "Linux net/core/sock.c, __sk_mem_raise_allocated",
+            says: "without a hook for pressure, which UDP has not, only the first limit gates",
+        },
+        Source {
+            title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
+            says: "double it; true only where MemErrors rises",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish))
+}
+
+fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+    let text = own(PATH, &facts.sysctl(PATH))?;
+    let numbers: Option<Vec<u64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
+    let Some([gate, pressure, max]) = numbers.as_deref().and_then(|numbers| <[u64; 3]>::try_from(numbers).ok()) else {
+        let reason = format!("the value in force is not three whole numbers: {:?}", shown(&text));
+        return Err(Finding::new(State::Unknown, PATH, reason));
+    };
+    let current = format!("{gate} {pressure} {max}");
+    let (Some(memory), Some("x86_64")) =
+        (facts.memory.total_bytes.known(), facts.kernel.architecture.known().map(String::as_str))
+    else {
+        let reason = format!("only the first number gates: {gate} pages, as long as MemErrors of /proc/net/snmp stays");
+        return Ok(Finding::keep(PATH, reason).at(current));
+    };
+    let gate_bytes = gate.saturating_mul(PAGE_BYTES);
+    let mib = gate_bytes >> 20;
+    let percent = gate_bytes.saturating_mul(100) / (*memory).max(1);
+    let needed = Load::of(&wish.server).map(|load| (load.stalled_bytes(), load.told));
+    let finding = if gate_bytes > memory / 16 * 3 {
+        let reason = format!(
+            "only the first number gates, and {mib} MiB are {percent} % of memory, which packets that nobody reads \
+             could take; the kernel's own is 3/32"
+        );
+        Finding::set(PATH, defaults(*memory), reason)
+    } else if let Some((needed, told)) = needed.filter(|(needed, _)| gate_bytes < *needed) {
+        let wanted = defaults(*memory);
+        let reason = format!(
+            "only the first number gates, at {gate_bytes} bytes; a stall of {STALL_MS} ms of {told} leaves {needed} bytes"
+        );
+        // The kernel's own may be too little as well: then no limit mends it.
+        match wanted == current {
+            true => Finding::keep(PATH, format!("{reason}, which is more than memory should give: use more machines")),
+            false => Finding::set(PATH, wanted, format!("{reason}; the kernel's own is 3/32 of memory")),
+        }
+    } else {
+        let reason = format!(
+            "only the first number gates: {mib} MiB, {percent} % of memory, as long as MemErrors of /proc/net/snmp stays; \
+             full socket buffers are another matter (net.core.rmem_max)"
+        );
+        Finding::keep(PATH, reason)
+    };
+    Ok(finding.at(current))
+}
+
+/// What the kernel would choose if all memory were free for buffers: in its own steps (`udp_init`, `net/ipv4/udp.c`).
+fn defaults(memory_bytes: u64) -> String {
+    let eighth = (memory_bytes / PAGE_BYTES / 8).max(128);
+    let gate = eighth / 4 * 3;
+    format!("{gate} {eighth} {}", gate * 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check_told, with_sysctl};
+
+    #[test]
+    fn only_the_first_number_gates() {
+        check_told(
+            &KNOB,
+            &[
+                ("", &|_| {}),
+                ("", &with_sysctl(PATH, "196608 0 0")),
+                ("", &with_sysctl(PATH, "393217 1 1")),
+                ("", &with_sysctl(PATH, "100 9999999 9999999")),
+                ("players=1000", &with_sysctl(PATH, "100 9999999 9999999")),
+                ("players=1000", &|_| {}),
+                ("pps=1000000000", &|_| {}),
+                ("", &|facts| facts.memory.total_bytes = Fact::absent("no /proc/meminfo")),
+                ("", &|facts| facts.kernel.architecture = Fact::Known("aarch64".into())),
+                ("", &with_sysctl(PATH, "1 2")),
+                ("", &with_sysctl(PATH, "1 2 x")),
+                ("", &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                nothing told
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max)
+                nothing told
+                  keep /proc/sys/net/ipv4/udp_mem "196608 0 0": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max)
+                nothing told
+                  set /proc/sys/net/ipv4/udp_mem "393217 1 1" -> "196608 262144 393216": only the first number gates, and 1536 MiB are 18 % of memory, which packets that nobody reads could take; the kernel's own is 3/32
+                nothing told
+                  keep /proc/sys/net/ipv4/udp_mem "100 9999999 9999999": only the first number gates: 0 MiB, 0 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max)
+                players=1000
+                  set /proc/sys/net/ipv4/udp_mem "100 9999999 9999999" -> "196608 262144 393216": only the first number gates, at 409600 bytes; a stall of 100 ms of 1000 players who send 60/s each leaves 4992000 bytes; the kernel's own is 3/32 of memory
+                players=1000
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max)
+                pps=1000000000
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates, at 805306368 bytes; a stall of 100 ms of 1000000000 packets/s leaves 83200000000 bytes, which is more than memory should give: use more machines
+                nothing told
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 196608 pages, as long as MemErrors of /proc/net/snmp stays
+                nothing told
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 196608 pages, as long as MemErrors of /proc/net/snmp stays
+                nothing told
+                  unknown /proc/sys/net/ipv4/udp_mem: the value in force is not three whole numbers: "1 2"
+                nothing told
+                  unknown /proc/sys/net/ipv4/udp_mem: the value in force is not three whole numbers: "1 2 x"
+                nothing told
+                  not-here /proc/sys/net/ipv4/udp_mem: not found here: /proc/sys/net/ipv4/udp_mem is not among the facts
+            "#]],
+        );
+    }
+
+    /// As a 6.18 guest with 24,684,084 kB and nearly all of it free chose: 575799 767734 1151598.
+    #[test]
+    fn the_kernels_own_is_computed_as_the_kernel_does() {
+        assert_eq!(defaults(767_734 * 8 * PAGE_BYTES), "575799 767734 1151598");
+        assert_eq!(defaults(0), "96 128 192");
+    }
+}

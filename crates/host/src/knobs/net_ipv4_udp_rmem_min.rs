@@ -1,0 +1,88 @@
+//! What each UDP socket may keep of packets while all of them together are over their limit.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/net/ipv4/udp_rmem_min";
+
+const DEFAULT: i64 = 4096;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.ipv4.udp_rmem_min",
+    title: "what a UDP socket keeps under memory shortage",
+    area: Area::Network,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 1, max: i32::MAX as i64, unit: "bytes" },
+    default: "4096 (a page)",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Once all UDP sockets together hold more than the first number of net.ipv4.udp_mem, a socket takes a \
+                further packet only while it holds less than this. Below that limit it does nothing: it is no buffer \
+                size and no guarantee. Its counterpart udp_wmem_min does nothing at all.",
+    risk: "with many sockets a large floor takes the memory that the limit is there to protect",
+    shows_in: "MemErrors on the Udp line of /proc/net/snmp",
+    counter: None,
+    kernels: "all; one for the whole machine in 4.4, one a network namespace by 5.10",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/networking/ip-sysctl.rst, udp_rmem_min",
+            says: "the least receive buffer of UDP sockets in moderation; default 4096; udp_wmem_min has no effect",
+        },
+        Source {
+            title: "Linux net/core/sock.c, __sk_mem_raise_allocated",
+            says: "looked at only above the first number of udp_mem",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let finding = if current < DEFAULT {
+        let reason = format!("under the kernel's own {DEFAULT}: in a shortage of memory a socket keeps no packet");
+        Finding::set(PATH, DEFAULT, reason)
+    } else {
+        Finding::keep(PATH, "it counts only above the first number of net.ipv4.udp_mem, and is no buffer size")
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn it_is_a_floor_and_no_buffer_size() {
+        check(
+            &KNOB,
+            &[
+                ("the default", Goal::Latency, &|_| {}),
+                ("raised", Goal::Latency, &with_sysctl(PATH, "16384")),
+                ("lowered", Goal::Latency, &with_sysctl(PATH, "1")),
+                ("not captured", Goal::Latency, &|facts| facts.sysctls.clear()),
+            ],
+            expect![[r#"
+                the default (latency)
+                  keep /proc/sys/net/ipv4/udp_rmem_min "4096": it counts only above the first number of net.ipv4.udp_mem, and is no buffer size
+                raised (latency)
+                  keep /proc/sys/net/ipv4/udp_rmem_min "16384": it counts only above the first number of net.ipv4.udp_mem, and is no buffer size
+                lowered (latency)
+                  set /proc/sys/net/ipv4/udp_rmem_min "1" -> "4096": under the kernel's own 4096: in a shortage of memory a socket keeps no packet
+                not captured (latency)
+                  not-here /proc/sys/net/ipv4/udp_rmem_min: not found here: /proc/sys/net/ipv4/udp_rmem_min is not among the facts
+            "#]],
+        );
+    }
+}

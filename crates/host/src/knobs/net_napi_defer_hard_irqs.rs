@@ -1,0 +1,128 @@
+//! How often a device's interrupt stays off after a round that found no packets.
+
+use crate::facts::{Facts, Nic};
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{each_interface, own};
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.napi_defer_hard_irqs",
+    title: "rounds without packets before interrupts return",
+    area: Area::Network,
+    place: Place::Each { device: Device::Interface, file: "napi_defer_hard_irqs", reading: Reading::Plain },
+    values: Values::Number { min: 0, max: i32::MAX as i64, unit: "" },
+    default: "0 (off)",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "After it took all packets the kernel turns the device's interrupt on again. With this and \
+                net.gro_flush_timeout_ns it leaves it off for so many rounds and looks again when the timeout is over: \
+                a server that polls (SO_BUSY_POLL with SO_PREFER_BUSY_POLL) then takes its packets without ever being \
+                interrupted. One that does not poll waits for the timeout instead of the interrupt.",
+    risk: "packets wait up to the timeout where nobody polls",
+    shows_in: "interrupts of the device in /proc/interrupts against its packets",
+    counter: Some(Counter::DevicePackets),
+    kernels: "5.10 and newer; not 4.4",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/networking/napi.rst",
+            says: "both together let a polling application replace interrupts; the timeout is the safety net",
+        },
+        Source {
+            title: "Linux Documentation/ABI/testing/sysfs-class-net",
+            says: "how often the interrupt is put off when a round found nothing",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(facts, wish.goal, nic))
+}
+
+fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
+    let current = own(&nic.name, &nic.napi.defer_hard_irqs)?;
+    let polled = ["busy_poll", "busy_read"].into_iter().find(|key| {
+        let value = facts.sysctl(&format!("/proc/sys/net/core/{key}"));
+        value.known().is_some_and(|value| value != "0")
+    });
+    let finding = match (current, polled) {
+        (0, Some(key)) => {
+            let reason = format!(
+                "net.core.{key} is on: with this interrupts would stay off between polls; it helps only together \
+                 with the other of the two and SO_PREFER_BUSY_POLL in the server"
+            );
+            Finding::keep(&nic.name, reason)
+        }
+        (0, None) => {
+            Finding::keep(&nic.name, "nobody polls by setting, and packets would wait for a poll that does not come")
+        }
+        (_, None) if goal == Goal::Latency => {
+            let reason = format!(
+                "neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL \
+                 itself, packets wait for the timer; `evenkeel prove {}@{}=0` tells",
+                KNOB.id, nic.name
+            );
+            Finding::set(&nic.name, 0, reason)
+        }
+        (_, None) => {
+            Finding::keep(&nic.name, format!("fewer interrupts, which the goal {goal} wants; packets wait longer"))
+        }
+        (_, Some(key)) => Finding::keep(&nic.name, format!("net.core.{key} is on: those who poll take the packets")),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, nics, with_cpus, with_sysctl};
+
+    fn with(value: u32) -> impl Fn(&mut Facts) {
+        move |facts| nics(facts)[0].napi.defer_hard_irqs = Fact::Known(value)
+    }
+
+    #[test]
+    fn it_is_judged_by_who_polls() {
+        check(
+            &KNOB,
+            &[
+                ("off", Goal::Latency, &|_| {}),
+                ("off, polled", Goal::Latency, &with_sysctl("/proc/sys/net/core/busy_poll", "50")),
+                ("on", Goal::Latency, &with(2)),
+                ("on", Goal::Throughput, &with(2)),
+                ("on, polled", Goal::Latency, &|facts| {
+                    with(2)(facts);
+                    with_sysctl("/proc/sys/net/core/busy_read", "50")(facts);
+                }),
+                ("1 CPU", Goal::Latency, &with_cpus(1)),
+                ("no such file", Goal::Latency, &|facts| {
+                    nics(facts)[0].napi.defer_hard_irqs = Fact::absent("no such file or directory (ENOENT)");
+                }),
+                ("loopback only", Goal::Latency, &|facts| nics(facts).retain(|nic| nic.name == "lo")),
+            ],
+            expect![[r#"
+                off (latency)
+                  keep eth0 "0": nobody polls by setting, and packets would wait for a poll that does not come
+                off, polled (latency)
+                  keep eth0 "0": net.core.busy_poll is on: with this interrupts would stay off between polls; it helps only together with the other of the two and SO_PREFER_BUSY_POLL in the server
+                on (latency)
+                  set eth0 "2" -> "0": neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL itself, packets wait for the timer; `evenkeel prove net.napi_defer_hard_irqs@eth0=0` tells
+                on (throughput)
+                  keep eth0 "2": fewer interrupts, which the goal throughput wants; packets wait longer
+                on, polled (latency)
+                  keep eth0 "2": net.core.busy_read is on: those who poll take the packets
+                1 CPU (latency)
+                  keep eth0 "0": nobody polls by setting, and packets would wait for a poll that does not come
+                no such file (latency)
+                  not-here eth0: not found here: no such file or directory (ENOENT)
+                loopback only (latency)
+                  not-here net.napi_defer_hard_irqs: no interface has hardware behind it
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! How many packets the ring of a device's receive queue holds.
+
+use crate::facts::{Facts, Nic};
+use crate::goal::Wish;
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::{each_interface, own};
+
+use crate::load::Load;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.rings",
+    title: "packets that a device's receive ring holds",
+    area: Area::Network,
+    place: Place::ByHandEach { device: Device::Interface, how: "ethtool -G {device} rx {}" },
+    values: Values::Number { min: 1, max: 65_536, unit: "packets" },
+    default: "the driver's: 1024 for ENA",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "The device writes packets into this ring, and the kernel takes them out when the CPU that serves the \
+                interrupt gets to it. What arrives while that CPU is kept away longer than the ring lasts is lost before \
+                the kernel sees it: no counter of sockets shows it. A larger ring takes memory and cache. The change \
+                drops a few packets and renumbers interrupts.",
+    risk: "drops while it changes; interrupts get new numbers, so their CPUs must be set again; more cache",
+    shows_in: "rx_overruns and the drops of each queue in `ethtool -S`",
+    counter: None,
+    kernels: "as the driver has it; virtio's is the host's to choose",
+    side_effects: &[],
+    sources: &[Source {
+        title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
+        says: "up to 16K receive descriptors against overruns",
+    }],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(wish, nic))
+}
+
+fn decide(wish: &Wish, nic: &Nic) -> Result<Finding, Finding> {
+    let rings = own(&nic.name, &nic.rings)?;
+    let lasts = match Load::of(&wish.server) {
+        Some(load) => {
+            let us = u64::from(rings.rx).saturating_mul(1_000_000) / load.pps.max(1);
+            format!(", which last {us} us of {}, all through one queue", load.told)
+        }
+        None => String::new(),
+    };
+    let more = if rings.rx < rings.rx_max {
+        format!("up to {} if drops in `ethtool -S` rise", rings.rx_max)
+    } else {
+        "the most that the driver has".to_owned()
+    };
+    Ok(Finding::keep(&nic.name, format!("{} packets a queue{lasts}; {more}", rings.rx)).at(rings.rx))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::facts::Rings;
+    use crate::testing::{check_told, nics};
+
+    #[test]
+    fn drops_decide_about_rings() {
+        check_told(
+            &KNOB,
+            &[
+                ("", &|_| {}),
+                ("pps=64000", &|_| {}),
+                ("", &|facts| {
+                    nics(facts)[0].rings = Fact::Known(Rings { rx: 256, tx: 256, rx_max: 256, tx_max: 256 });
+                }),
+                ("", &|facts| nics(facts)[0].rings = Fact::absent("operation not supported (EOPNOTSUPP)")),
+            ],
+            expect![[r#"
+                nothing told
+                  keep eth0 "256": 256 packets a queue; up to 1024 if drops in `ethtool -S` rise
+                pps=64000
+                  keep eth0 "256": 256 packets a queue, which last 4000 us of 64000 packets/s, all through one queue; up to 1024 if drops in `ethtool -S` rise
+                nothing told
+                  keep eth0 "256": 256 packets a queue; the most that the driver has
+                nothing told
+                  not-here eth0: not found here: operation not supported (EOPNOTSUPP)
+            "#]],
+        );
+    }
+}

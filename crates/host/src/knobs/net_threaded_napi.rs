@@ -1,0 +1,113 @@
+//! Whether threads take a device's packets, instead of the CPU that serves its interrupt.
+
+use crate::facts::{Facts, Nic};
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{each_interface, own, usable_cpus};
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.threaded_napi",
+    title: "packets taken by threads",
+    area: Area::Network,
+    place: Place::Each { device: Device::Interface, file: "threaded", reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 1, unit: "" },
+    default: "0 (off)",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "The CPU that serves an interrupt takes the packets itself, in a softirq that the scheduler can't place. \
+                With this each queue has a thread (napi/INTERFACE-N) that does so: it can be pinned to a CPU of its \
+                own, and be given a priority below or above the tick's. Each round costs a wake-up.",
+    risk: "threads compete with the server unless they are pinned; a wake-up for each round",
+    shows_in: "CPU time of the threads napi/INTERFACE-N",
+    counter: Some(Counter::DevicePackets),
+    kernels: "5.15 and newer have it, 5.10 and older do not",
+    side_effects: &[],
+    sources: &[Source {
+        title: "Linux Documentation/networking/napi.rst, threaded NAPI",
+        says: "a thread for each instance; pin each to the CPU that serves its interrupt",
+    }],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(facts, wish.goal, nic))
+}
+
+fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
+    let current = own(&nic.name, &nic.napi.threaded)?;
+    let Some(count) = usable_cpus(facts) else {
+        return Err(Finding::unknown(&nic.name, "how many CPUs there are", &facts.cpus.online).at(current));
+    };
+    let prove = |value| format!("`evenkeel prove {}@{}={value}` tells", KNOB.id, nic.name);
+    let finding = match (current, count) {
+        (0, ..=1) => Finding::not_here(&nic.name, "1 CPU: its threads would run where the server does"),
+        (0, _) if goal == Goal::Latency => {
+            let reason = format!(
+                "packets are taken where the interrupt is served, without a thread to wake; pinned threads can be \
+                 scheduled against ticks: {}",
+                prove(1)
+            );
+            Finding::keep(&nic.name, reason)
+        }
+        (0, _) => Finding::keep(&nic.name, "packets are taken where the interrupt is served, without a thread to wake"),
+        (_, ..=1) => {
+            Finding::set(&nic.name, 0, "1 CPU: its threads run where the server does, after a wake-up for each round")
+        }
+        _ => Finding::keep(
+            &nic.name,
+            format!("threads napi/{}-N take its packets: pin them; {} what they cost", nic.name, prove(0)),
+        ),
+    };
+    Ok(finding.at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::testing::{check, nics, with_cpus};
+
+    fn with(value: u32) -> impl Fn(&mut Facts) {
+        move |facts| nics(facts)[0].napi.threaded = Fact::Known(value)
+    }
+
+    #[test]
+    fn it_is_judged_by_who_polls() {
+        check(
+            &KNOB,
+            &[
+                ("off", Goal::Latency, &|_| {}),
+                ("off", Goal::Throughput, &|_| {}),
+                ("on", Goal::Latency, &with(1)),
+                ("1 CPU", Goal::Latency, &with_cpus(1)),
+                ("1 CPU, on", Goal::Latency, &|facts| {
+                    with_cpus(1)(facts);
+                    with(1)(facts);
+                }),
+                ("no such file", Goal::Latency, &|facts| {
+                    nics(facts)[0].napi.threaded = Fact::absent("no such file or directory (ENOENT)");
+                }),
+                ("loopback only", Goal::Latency, &|facts| nics(facts).retain(|nic| nic.name == "lo")),
+            ],
+            expect![[r#"
+                off (latency)
+                  keep eth0 "0": packets are taken where the interrupt is served, without a thread to wake; pinned threads can be scheduled against ticks: `evenkeel prove net.threaded_napi@eth0=1` tells
+                off (throughput)
+                  keep eth0 "0": packets are taken where the interrupt is served, without a thread to wake
+                on (latency)
+                  keep eth0 "1": threads napi/eth0-N take its packets: pin them; `evenkeel prove net.threaded_napi@eth0=0` tells what they cost
+                1 CPU (latency)
+                  not-here eth0 "0": 1 CPU: its threads would run where the server does
+                1 CPU, on (latency)
+                  set eth0 "1" -> "0": 1 CPU: its threads run where the server does, after a wake-up for each round
+                no such file (latency)
+                  not-here eth0: not found here: no such file or directory (ENOENT)
+                loopback only (latency)
+                  not-here net.threaded_napi: no interface has hardware behind it
+            "#]],
+        );
+    }
+}
