@@ -13,6 +13,7 @@ mod knob;
 pub mod knobs;
 mod plan;
 mod probe;
+mod rank;
 mod setting;
 #[cfg(test)]
 mod testing;
@@ -23,4 +24,5 @@ pub use facts::Facts;
 pub use goal::{Goal, Server, Wish};
 pub use knob::{Area, Counter, Device, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 pub use plan::{Action, Plan, PlanError, Reading, Step, files_of};
+pub use rank::{Effect, When};
 pub use setting::{Setting, SettingError};
