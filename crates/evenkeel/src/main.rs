@@ -9,6 +9,7 @@ mod host;
 mod report;
 mod show;
 mod state;
+mod waivers;
 
 use std::process::ExitCode;
 

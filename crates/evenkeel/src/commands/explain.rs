@@ -42,16 +42,16 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
         Some(id) => {
             let knob = knobs::find(id).map_err(|error| Failure::text(exit::WRONG_USE, "explain a knob", error))?;
-            let answer = KnobAnswer { knob: KnobView::of(knob), advice: advice_on(knob, args)? };
-            out.answer(&answer, || show::knob::page(&answer.knob, &answer.advice))?;
+            let facts = Facts::probe(&args.host.open()?);
+            let answer = KnobAnswer { knob: KnobView::of(knob), advice: advice_on(knob, args, &facts) };
+            out.answer(&answer, || show::knob::page(&answer.knob, &answer.advice, &facts))?;
         }
     }
     Ok(exit::WELL)
 }
 
-fn advice_on(knob: &Knob, args: &Args) -> Result<Vec<Advice>, Failure> {
-    let facts = Facts::probe(&args.host.open()?);
-    Ok(advise(&facts, &args.goal.wish()).into_iter().filter(|advice| advice.knob == knob.id).collect())
+fn advice_on(knob: &Knob, args: &Args, facts: &Facts) -> Vec<Advice> {
+    advise(facts, &args.goal.wish()).into_iter().filter(|advice| advice.knob == knob.id).collect()
 }
 
 /// Tells the shell which knobs there are, and takes any text: the refusal of an unknown one is ours, so that it names the

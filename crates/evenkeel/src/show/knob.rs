@@ -1,9 +1,9 @@
 //! The pages of `explain`: the list of knobs, and everything known of one.
 
-use evenkeel_host::{Advice, Area, Knob, Source, TakesEffect};
+use evenkeel_host::{Advice, Area, Facts, Knob, Source, TakesEffect};
 use serde::Serialize;
 
-use crate::show::advice::{finding, groups};
+use crate::show::advice::{Finding, finding, groups};
 use crate::show::page::{DIM, HEADING, Indent, PLAIN, Page};
 
 /// A knob in the list.
@@ -71,7 +71,7 @@ pub(crate) fn list(knobs: &[KnobLine]) -> String {
     page.finish()
 }
 
-pub(crate) fn page(knob: &KnobView, advice: &[Advice]) -> String {
+pub(crate) fn page(knob: &KnobView, advice: &[Advice], facts: &Facts) -> String {
     let mut page = Page::default();
     page.heading(knob.id);
     page.paragraph(Indent::all(2), PLAIN, knob.title);
@@ -98,8 +98,8 @@ pub(crate) fn page(knob: &KnobView, advice: &[Advice]) -> String {
         page.paragraph(Indent { first: 2, rest: 4 }, PLAIN, &format!("{}: {}", source.title, source.says));
     }
     page.heading("On this machine");
-    for group in groups(advice) {
-        finding(&mut page, &group);
+    for group in groups(advice.iter().map(|advice| Finding { advice, waived: None })) {
+        finding(&mut page, &group, facts);
     }
     if advice.is_empty() {
         page.paragraph(Indent::all(2), DIM, "there is no place for it");

@@ -17,6 +17,8 @@ fn pages_of_a_captured_machine() {
     check("inspect --host host.txt --json", expect_file!["snapshots/inspect.json"]);
     check("audit --host host.txt", expect_file!["snapshots/audit.txt"]);
     check("audit --host host.txt --goal density --json", expect_file!["snapshots/audit.json"]);
+    check("audit --host host.txt --md", expect_file!["snapshots/audit.md"]);
+    check("audit --host host.txt --sarif", expect_file!["snapshots/audit.sarif"]);
     check("explain", expect_file!["snapshots/explain.txt"]);
     check("explain thp.enabled --host host.txt", expect_file!["snapshots/explain-knob.txt"]);
     check("explain thp.enabled --host host.txt --json", expect_file!["snapshots/explain-knob.json"]);
@@ -39,7 +41,7 @@ fn help_of_every_command() {
 }
 
 /// Every machine in the collection, and the one in these tests.
-fn hosts() -> Vec<(String, String)> {
+pub(crate) fn hosts() -> Vec<(String, String)> {
     let mut hosts = vec![("host.txt".to_owned(), crate::support::HOST.to_owned())];
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts")).into_iter().flatten() {
         let path = entry.unwrap().path();
