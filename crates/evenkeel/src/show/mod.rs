@@ -8,6 +8,7 @@ pub(crate) mod knob;
 pub(crate) mod markdown;
 pub(crate) mod page;
 pub(crate) mod sarif;
+pub(crate) mod topology;
 
 use std::io::{self, IsTerminal, Write};
 

@@ -26,14 +26,14 @@ expires = 9999-12-31
 ";
 
 /// The captured machines, by the names of their files.
-fn captured() -> impl Iterator<Item = (String, String)> {
+pub(crate) fn captured() -> impl Iterator<Item = (String, String)> {
     hosts().into_iter().filter_map(|(path, text)| {
         let name = Path::new(&path).file_stem()?.to_str()?.to_owned();
         path.contains("/hosts/").then_some((name, text))
     })
 }
 
-fn golden(name: &str) -> expect_test::ExpectFile {
+pub(crate) fn golden(name: &str) -> expect_test::ExpectFile {
     expect_file![format!("{}/../../hosts/golden/{name}", env!("CARGO_MANIFEST_DIR"))]
 }
 
@@ -139,14 +139,16 @@ fn waived_findings_are_shown_and_do_not_count() {
                   waived until 9999-12-31: the database beside it asks for huge pages
                   any page fault may have to clear 2 MiB, and khugepaged moves memory
                   together in the background; TuneD says never, rpk always: `evenkeel
-                  prove thp.enabled=madvise` settles it"#]].assert_eq(waived);
+                  prove thp.enabled=madvise` settles it"#]]
+    .assert_eq(waived);
     expect![[r#"
         Waivers in waivers.toml
           waivers.toml line 6: the waiver of net.core.busy_poll expired on 2001-01-31
             and hides nothing any more (no CPU to spare)
           waivers.toml line 11: this machine has no finding
             "irq.affinity@ens5-Tx-Rx-9": `evenkeel audit --json` tells the ids
-    "#]].assert_eq(&page[page.find("Waivers in").unwrap()..]);
+    "#]]
+    .assert_eq(&page[page.find("Waivers in").unwrap()..]);
     assert!(!page.contains("apply thp.enabled"), "{page}");
     assert!(page.contains("apply net.core.busy_poll=50"), "the waiver has expired: {page}");
 
@@ -196,23 +198,32 @@ fn refused(text: impl AsRef<[u8]>, expected: Expect) {
 
 #[test]
 fn files_of_waivers_that_make_no_sense_are_refused() {
-    refused("[[waiver]]\nid = 'thp.enabled'\nexpires = 2027-01-01\n", expect![[r#"
+    refused(
+        "[[waiver]]\nid = 'thp.enabled'\nexpires = 2027-01-01\n",
+        expect![[r#"
         exit code 2
         -- stderr
         evenkeel: failed to read the waivers waivers.toml: line 1: missing field `reason`
           a waiver is a [[waiver]] with id = "…" as `evenkeel audit --json` tells it (or knob = "…" for all of a knob), reason = "…", and expires = YYYY-MM-DD
-    "#]]);
-    refused(b"\xff\xfe", expect![[r#"
+    "#]],
+    );
+    refused(
+        b"\xff\xfe",
+        expect![[r#"
         exit code 2
         -- stderr
         evenkeel: failed to read the waivers waivers.toml: invalid utf-8 sequence of 1 bytes from index 0
           a waiver is a [[waiver]] with id = "…" as `evenkeel audit --json` tells it (or knob = "…" for all of a knob), reason = "…", and expires = YYYY-MM-DD
-    "#]]);
-    refused(vec![b'#'; (1 << 20) + 1], expect![[r#"
+    "#]],
+    );
+    refused(
+        vec![b'#'; (1 << 20) + 1],
+        expect![[r#"
         exit code 2
         -- stderr
         evenkeel: failed to read the waivers waivers.toml: longer than 1048576 bytes
-    "#]]);
+    "#]],
+    );
     let missing = Scene::new().run("audit --host host.txt --waivers none.toml");
     assert_eq!(missing.code, 2);
     assert!(missing.stderr.contains("read the waivers none.toml: no such file or directory (ENOENT)"), "{missing}");

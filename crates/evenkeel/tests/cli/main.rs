@@ -11,3 +11,4 @@ mod live;
 mod output;
 mod pages;
 mod support;
+mod topology;
