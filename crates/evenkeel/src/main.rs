@@ -6,6 +6,7 @@ mod exit;
 mod experiment;
 mod failure;
 mod host;
+mod readings;
 mod report;
 mod show;
 mod state;

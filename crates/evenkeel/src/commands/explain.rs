@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::args::{GoalArgs, HostArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::knob::{KnobLine, KnobView};
+use crate::readings::{self, Reading};
+use crate::show::knob::{Handling, KnobLine, KnobView, Known};
 use crate::show::{self, Out};
 
 /// Tell everything known of one knob, or list the knobs
@@ -31,6 +32,9 @@ struct ListAnswer {
 struct KnobAnswer {
     knob: KnobView,
     advice: Vec<Advice>,
+    readings: Vec<Reading>,
+    #[serde(flatten)]
+    handling: Handling,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -42,9 +46,16 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
         Some(id) => {
             let knob = knobs::find(id).map_err(|error| Failure::text(exit::WRONG_USE, "explain a knob", error))?;
-            let facts = Facts::probe(&args.host.open()?);
-            let answer = KnobAnswer { knob: KnobView::of(knob), advice: advice_on(knob, args, &facts) };
-            out.answer(&answer, || show::knob::page(&answer.knob, &answer.advice, &facts))?;
+            let root = args.host.open()?;
+            let facts = Facts::probe(&root);
+            let advice = advice_on(knob, args, &facts);
+            let handling = Handling::of(knob, &advice);
+            let readings = readings::of(knob, &facts, &root);
+            let answer = KnobAnswer { knob: KnobView::of(knob), advice, readings, handling };
+            out.answer(&answer, || {
+                let KnobAnswer { knob, advice, readings, handling } = &answer;
+                show::knob::page(&Known { knob, advice, readings, handling, facts: &facts })
+            })?;
         }
     }
     Ok(exit::WELL)

@@ -120,6 +120,18 @@ fn shells_and_manuals_know_the_knobs() {
         let knows_values = ["bash", "zsh"].contains(&shell);
         assert!(!knows_values || script.contains("net.core.busy_poll"), "{shell}");
     }
+    let script = scene.run("completions fish").stdout;
+    for argument in ["topology", "waivers", "sarif", "md"] {
+        assert!(script.contains(&format!("-l {argument} ")), "{argument}");
+    }
+    // A shell that is installed reads its script without a complaint.
+    for shell in ["bash", "zsh", "fish"] {
+        scene.write("script", scene.run(&format!("completions {shell}")).stdout);
+        match std::process::Command::new(shell).args(["-n", "script"]).current_dir(scene.path("")).status() {
+            Ok(status) => assert!(status.success(), "{shell}"),
+            Err(_) => eprintln!("skipped: {shell} is not installed"),
+        }
+    }
     let page = scene.run("man").stdout;
     assert!(page.starts_with(".ie") && page.contains("evenkeel") && page.contains("not enough rights"), "{page}");
     let page = scene.run("man audit").stdout;
