@@ -27,8 +27,8 @@ pub(crate) struct Args {
     /// End with exit code 1 if there are findings at or over LEVEL; waived ones do not count
     #[arg(long, value_enum, value_name = "LEVEL")]
     fail_on: Option<Level>,
-    /// Findings to live with, in TOML: [[waiver]] with id (or knob), reason, and expires = YYYY-MM-DD [default for this machine:
-    /// /etc/evenkeel/waivers.toml, if it is there]
+    /// Findings to live with, a TOML file: each waiver has id (or knob), reason, and expires = YYYY-MM-DD [default for this
+    /// machine: /etc/evenkeel/waivers.toml, if it is there]
     #[arg(long, value_name = "FILE")]
     waivers: Option<PathBuf>,
     /// Answer in Markdown: a table for each group
