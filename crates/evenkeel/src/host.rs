@@ -7,6 +7,11 @@ use crate::exit;
 use crate::failure::{Failure, exit_of};
 
 impl HostArgs {
+    /// Whether neither a capture nor a mounted root is read.
+    pub(crate) fn is_this_machine(&self) -> bool {
+        self.host.is_none() && self.root.is_none()
+    }
+
     /// The machine that the arguments name; this one, if they name none.
     pub(crate) fn open(&self) -> Result<Root, Failure> {
         if let Some(file) = &self.host {

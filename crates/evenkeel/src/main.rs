@@ -6,9 +6,11 @@ mod exit;
 mod experiment;
 mod failure;
 mod host;
+mod readings;
 mod report;
 mod show;
 mod state;
+mod waivers;
 
 use std::process::ExitCode;
 

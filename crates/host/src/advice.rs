@@ -6,6 +6,7 @@ use crate::facts::{Container, Facts};
 use crate::goal::Wish;
 use crate::knob::{Finding, Knob, Place, Source, TakesEffect};
 use crate::knobs;
+use crate::rank::{Effect, When};
 
 /// What to do about a knob at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -30,6 +31,9 @@ pub enum State {
 /// Advice on one knob at one place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
+    /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` where it has several. An interrupt
+    /// goes by its name here, since its number changes.
+    pub id: String,
     /// The knob's id.
     pub knob: &'static str,
     /// Where it would be set.
@@ -46,16 +50,24 @@ pub struct Advice {
     pub reason: String,
     /// When a change would take effect.
     pub takes_effect: TakesEffect,
+    /// What has to happen before a change counts.
+    pub when: When,
+    /// The longest wait that the knob can spare a tick.
+    pub effect: Effect,
     /// What a change may cost.
     pub risk: &'static str,
     /// Who says so.
     pub sources: &'static [Source],
 }
 
-/// Advice on every knob, the ones worth acting on first, otherwise in the order of [`knobs::ALL`].
+/// Advice on every knob: the ones worth acting on first, of these the largest effects, of these what is easiest to try and
+/// undo. What needs no action stands in the order of [`knobs::ALL`].
 pub fn advise(facts: &Facts, wish: &Wish) -> Vec<Advice> {
     let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, wish)).collect();
-    advice.sort_by_key(|advice| advice.state);
+    advice.sort_by_key(|advice| {
+        let needs_action = advice.state <= State::Unknown;
+        (advice.state, needs_action.then_some((advice.effect, advice.when)))
+    });
     advice
 }
 
@@ -64,6 +76,7 @@ pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, wish: &Wish) -> Vec<
     let advice = |finding: Finding| {
         let finding = if finding.state == State::Set { as_far_as_we_may(knob, facts, finding) } else { finding };
         Advice {
+            id: stable_id(knob, facts, &finding.place),
             knob: knob.id,
             place: finding.place,
             state: finding.state,
@@ -71,11 +84,33 @@ pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, wish: &Wish) -> Vec<
             wanted: finding.wanted,
             reason: finding.reason,
             takes_effect: knob.takes_effect,
+            when: When::of(knob),
+            effect: Effect::of(knob),
             risk: knob.risk,
             sources: knob.sources,
         }
     };
     (knob.advise)(facts, wish).into_iter().map(advice).collect()
+}
+
+/// The name of a finding that reboots do not change.
+fn stable_id(knob: &Knob, facts: &Facts, place: &str) -> String {
+    match knob.place {
+        // Some findings are about the knob as a whole.
+        _ if place == knob.id => knob.id.to_owned(),
+        Place::Each { .. } => format!("{}@{place}", knob.id),
+        Place::EachNetworkIrq => format!("{}@{}", knob.id, interrupt_name(facts, place).unwrap_or(place.to_owned())),
+        _ => knob.id.to_owned(),
+    }
+}
+
+/// The name of the interrupt with this number; the second of the same name has `#2` behind it, and so on.
+fn interrupt_name(facts: &Facts, number: &str) -> Option<String> {
+    let number: u32 = number.parse().ok()?;
+    let irqs = || facts.network.hardware().flat_map(|nic| &nic.irqs);
+    let name = &irqs().find(|irq| irq.number == number)?.name;
+    let earlier = irqs().take_while(|irq| irq.number != number).filter(|irq| irq.name == *name).count();
+    Some(if earlier == 0 { name.clone() } else { format!("{name}#{}", earlier + 1) })
 }
 
 /// What would be set, unless a container keeps us from it or another program sets it: rules of all knobs alike.
@@ -181,7 +216,7 @@ mod tests {
     use crate::fact::Fact;
     use crate::facts::{SysctlFile, SysctlFiles, SysctlSetting};
     use crate::goal::Goal;
-    use crate::testing::{base, check, with_idle};
+    use crate::testing::{base, check, nic, nics, with_idle};
 
     fn within(container: Container) -> impl Fn(&mut Facts) {
         move |facts| facts.machine.container = Fact::Known(container.clone())
@@ -311,6 +346,7 @@ mod tests {
         let told: String =
             advice.iter().map(|advice| format!("{:?} {} {}\n", advice.state, advice.knob, advice.place)).collect();
         expect![[r#"
+            Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
             Set net.core.rmem_max /proc/sys/net/core/rmem_max
             Set net.core.busy_poll /proc/sys/net/core/busy_poll
             Set kernel.preempt preempt
@@ -396,5 +432,33 @@ mod tests {
             Removed sched.wakeup_granularity_ns sched.wakeup_granularity_ns
         "#]]
         .assert_eq(&told);
+    }
+
+    #[test]
+    fn ids_outlive_a_reboot() {
+        let ids = |first_irq: u32| -> Vec<String> {
+            let mut facts = base();
+            nics(&mut facts)[0] = nic("eth0", 2, first_irq);
+            nics(&mut facts)[0].irqs[1].name = nics(&mut facts)[0].irqs[0].name.clone();
+            advise(&facts, &Goal::Latency.into()).into_iter().map(|advice| advice.id).collect()
+        };
+        assert_eq!(ids(24), ids(90));
+        let of = |knob: &str| ids(24).into_iter().filter(|id| id.starts_with(knob)).collect::<Vec<_>>().join(" ");
+        expect!["net.rps_cpus@eth0/rx-0 net.rps_cpus@eth0/rx-1"].assert_eq(&of("net.rps_cpus"));
+        expect!["irq.affinity@eth0-Tx-Rx-0 irq.affinity@eth0-Tx-Rx-0#2"].assert_eq(&of("irq.affinity"));
+        expect!["thp.enabled"].assert_eq(&of("thp"));
+        let mut without = base();
+        nics(&mut without).clear();
+        let advice = advise(&without, &Goal::Latency.into());
+        assert!(advice.iter().any(|advice| advice.id == "irq.affinity"), "a finding about all of them");
+    }
+
+    #[test]
+    fn each_finding_has_an_id_of_its_own() {
+        let mut facts = base();
+        nics(&mut facts).push(nic("ens6", 8, 40));
+        let advice = advise(&facts, &Goal::Latency.into());
+        let ids: std::collections::BTreeSet<&str> = advice.iter().map(|advice| advice.id.as_str()).collect();
+        assert_eq!(ids.len(), advice.len());
     }
 }

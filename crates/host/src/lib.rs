@@ -16,6 +16,7 @@ pub mod knobs;
 mod load;
 mod plan;
 mod probe;
+mod rank;
 mod setting;
 #[cfg(test)]
 mod testing;
@@ -26,4 +27,5 @@ pub use facts::Facts;
 pub use goal::{Goal, Server, Wish};
 pub use knob::{Area, Counter, Device, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 pub use plan::{Action, Plan, PlanError, Reading, Step, files_of};
+pub use rank::{Effect, When};
 pub use setting::{Setting, SettingError};

@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::args::{GoalArgs, HostArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::knob::{KnobLine, KnobView};
+use crate::readings::{self, Reading};
+use crate::show::knob::{Handling, KnobLine, KnobView, Known};
 use crate::show::{self, Out};
 
 /// Tell everything known of one knob, or list the knobs
@@ -31,6 +32,9 @@ struct ListAnswer {
 struct KnobAnswer {
     knob: KnobView,
     advice: Vec<Advice>,
+    readings: Vec<Reading>,
+    #[serde(flatten)]
+    handling: Handling,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -42,16 +46,23 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
         Some(id) => {
             let knob = knobs::find(id).map_err(|error| Failure::text(exit::WRONG_USE, "explain a knob", error))?;
-            let answer = KnobAnswer { knob: KnobView::of(knob), advice: advice_on(knob, args)? };
-            out.answer(&answer, || show::knob::page(&answer.knob, &answer.advice))?;
+            let root = args.host.open()?;
+            let facts = Facts::probe(&root);
+            let advice = advice_on(knob, args, &facts);
+            let handling = Handling::of(knob, &advice);
+            let readings = readings::of(knob, &facts, &root);
+            let answer = KnobAnswer { knob: KnobView::of(knob), advice, readings, handling };
+            out.answer(&answer, || {
+                let KnobAnswer { knob, advice, readings, handling } = &answer;
+                show::knob::page(&Known { knob, advice, readings, handling, facts: &facts })
+            })?;
         }
     }
     Ok(exit::WELL)
 }
 
-fn advice_on(knob: &Knob, args: &Args) -> Result<Vec<Advice>, Failure> {
-    let facts = Facts::probe(&args.host.open()?);
-    Ok(advise(&facts, &args.goal.wish()).into_iter().filter(|advice| advice.knob == knob.id).collect())
+fn advice_on(knob: &Knob, args: &Args, facts: &Facts) -> Vec<Advice> {
+    advise(facts, &args.goal.wish()).into_iter().filter(|advice| advice.knob == knob.id).collect()
 }
 
 /// Tells the shell which knobs there are, and takes any text: the refusal of an unknown one is ours, so that it names the

@@ -1,5 +1,6 @@
 //! `inspect`: what this machine is.
 
+use clap::ValueEnum;
 use evenkeel_host::Facts;
 use serde::Serialize;
 
@@ -15,6 +16,19 @@ pub(crate) struct Args {
     host: HostArgs,
     #[command(flatten)]
     metadata: MetadataArgs,
+    /// Draw sockets, cores with their threads, caches, memory nodes, and the CPUs that serve the network
+    #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    #[arg(conflicts_with = "json")]
+    topology: Option<Form>,
+}
+
+/// How the machine is drawn.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// Letters and numbers.
+    Text,
+    /// A picture for browsers and documents.
+    Svg,
 }
 
 #[derive(Serialize)]
@@ -24,6 +38,10 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let facts = Facts::probe(&args.metadata.open(&args.host)?);
-    out.answer(&Answer { facts: &facts }, || show::facts::page(&facts))?;
+    match args.topology {
+        Some(Form::Text) => out.text(&show::topology::text(&facts))?,
+        Some(Form::Svg) => out.text(&show::topology::svg(&facts))?,
+        None => out.answer(&Answer { facts: &facts }, || show::facts::page(&facts))?,
+    }
     Ok(exit::WELL)
 }

@@ -1,95 +1,242 @@
-//! The page of `audit`: what to act on first, each finding with its reason and the commands that prove and apply it.
+//! The page of `audit`: what to act on first, each finding with its reason and what would be done about it. The other forms of the
+//! same answer are made from the same values.
 
 use anstyle::Style;
-use evenkeel_host::{Advice, Goal, Place, State, TakesEffect, knobs};
+use evenkeel_host::{Advice, Effect, Facts, Goal, Place, Plan, Server, Setting, State, When, knobs};
+use serde::Serialize;
 
+use crate::show::change::how;
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
+use crate::waivers::Waiver;
 
 /// Where the text of a finding begins.
 const TEXT_COLUMN: usize = 10;
 
-pub(crate) fn page(goal: Goal, advice: &[Advice]) -> String {
-    let mut page = Page::default();
-    page.heading(&format!("Advice for {goal}: {}", counts(advice)));
-    for group in groups(advice) {
-        finding(&mut page, &group);
-        if group[0].state == State::Set {
-            for command in commands(&group, advice) {
-                page.line(PLAIN, &format!("{:TEXT_COLUMN$}{command}", ""));
+/// The answer of `audit`.
+#[derive(Serialize)]
+pub(crate) struct Audit<'a> {
+    pub(crate) goal: Goal,
+    pub(crate) server: Server,
+    #[serde(rename = "advice")]
+    pub(crate) findings: Vec<Finding<'a>>,
+    /// Where there is a file of waivers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waivers: Option<WaiversView>,
+}
+
+/// A piece of advice, and whether somebody has decided to live without it.
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct Finding<'a> {
+    #[serde(flatten)]
+    pub(crate) advice: &'a Advice,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waived: Option<&'a Waiver>,
+}
+
+/// The file of waivers, and what its owner should know of it.
+#[derive(Serialize)]
+pub(crate) struct WaiversView {
+    pub(crate) file: String,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Findings that differ in their place alone.
+pub(crate) type Group<'a> = Vec<Finding<'a>>;
+
+/// Groups of findings that one sentence is true of.
+pub(crate) struct Section<'a> {
+    pub(crate) title: &'static str,
+    pub(crate) groups: Vec<Group<'a>>,
+}
+
+impl Audit<'_> {
+    /// The findings that are not waived.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &Finding<'_>> {
+        self.findings.iter().filter(|finding| finding.waived.is_none())
+    }
+
+    pub(crate) fn warnings(&self) -> &[String] {
+        self.waivers.as_ref().map_or(&[], |waivers| &waivers.warnings)
+    }
+
+    /// `Advice for latency: 2 set, 5 keep`.
+    pub(crate) fn title(&self) -> String {
+        let groups = groups(self.findings.iter().copied());
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        for group in &groups {
+            let name = if group[0].waived.is_some() { "waived" } else { name(group[0].advice.state) };
+            match counts.iter_mut().find(|(counted, _)| *counted == name) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((name, 1)),
             }
+        }
+        let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        format!("Advice for {}: {}", self.goal, counts.join(", "))
+    }
+
+    /// Every finding, in the order in which a reader would act: what can be set by what it takes, then the rest by its state.
+    pub(crate) fn sections(&self) -> Vec<Section<'_>> {
+        let section = |title, holds: &dyn Fn(&Finding<'_>) -> bool| Section {
+            title,
+            groups: groups(self.findings.iter().copied().filter(holds)),
+        };
+        let open = |states: &'static [State]| {
+            move |finding: &Finding<'_>| finding.waived.is_none() && states.contains(&finding.advice.state)
+        };
+        let mut sections: Vec<Section<'_>> = When::ALL
+            .into_iter()
+            .map(|when| section(title(when), &|finding| open(&[State::Set])(finding) && finding.advice.when == when))
+            .collect();
+        sections.push(section("Not to be set here", &open(&[State::OwnedBy, State::Blocked])));
+        sections.push(section("Not known", &open(&[State::Unknown])));
+        sections.push(section("Waived", &|finding| finding.waived.is_some()));
+        sections.push(section("Well as it is", &open(&[State::Keep])));
+        sections.push(section("Does not apply here", &open(&[State::NotHere, State::Removed])));
+        sections.retain(|section| !section.groups.is_empty());
+        sections
+    }
+}
+
+fn title(when: When) -> &'static str {
+    match when {
+        When::AtOnce => "Takes effect at once",
+        When::NewSockets => "Takes effect for sockets created afterwards",
+        When::ServerRestart => "Takes effect when the server is restarted",
+        When::Reboot => "Takes effect after a reboot",
+        When::ByHand => "To be done by hand, in the cloud's settings or with other tools",
+    }
+}
+
+pub(crate) fn page(audit: &Audit<'_>, facts: &Facts) -> String {
+    let mut page = Page::default();
+    page.heading(&audit.title());
+    for section in audit.sections() {
+        page.heading(section.title);
+        for group in &section.groups {
+            finding(&mut page, group, facts);
+            if is_to_set(group) {
+                for command in commands(group, audit) {
+                    page.line(PLAIN, &format!("{:TEXT_COLUMN$}{command}", ""));
+                }
+            }
+        }
+    }
+    if let Some(waivers) = &audit.waivers {
+        page.heading(&format!("Waivers in {}", waivers.file));
+        for warning in &waivers.warnings {
+            page.paragraph(Indent { first: 2, rest: 4 }, WARN, warning);
+        }
+        if waivers.warnings.is_empty() {
+            page.paragraph(Indent::all(2), DIM, "all of them hold");
         }
     }
     page.finish()
 }
 
-/// State, knob, places and values on one line; the reason below.
-pub(crate) fn finding(page: &mut Page, group: &[&Advice]) {
-    let first = group[0];
-    let places: Vec<&str> =
-        group.iter().map(|advice| advice.place.as_str()).filter(|_| has_places(first.knob)).collect();
-    let at = if places.is_empty() { String::new() } else { format!(" at {}", places.join(", ")) };
-    let values = match (first.current.as_deref().map(value), first.wanted.as_deref().map(value)) {
+/// State, knob, places and values on one line; the reason and what would be done below.
+pub(crate) fn finding(page: &mut Page, group: &[Finding<'_>], facts: &Facts) {
+    let Finding { advice: first, waived } = group[0];
+    let state = format!("{:TEXT_COLUMN$}", name(first.state));
+    page.parts(&[(style(first.state), &state), (HEADING, first.knob), (PLAIN, &values(first))]);
+    let places: Vec<String> = group.iter().filter_map(|finding| place(finding.advice)).collect();
+    if !places.is_empty() {
+        page.paragraph(Indent::all(TEXT_COLUMN), PLAIN, &format!("at {}", places.join(", ")));
+    }
+    if let Some(waiver) = waived {
+        let note = format!("waived until {}: {}", waiver.expires, waiver.reason);
+        page.paragraph(Indent::all(TEXT_COLUMN), WARN, &note);
+    }
+    page.paragraph(Indent::all(TEXT_COLUMN), DIM, &first.reason);
+    if is_to_set(group) {
+        let effect = format!("expected effect: {}; risk: {}", effect(first.effect), first.risk);
+        page.paragraph(Indent::all(TEXT_COLUMN), DIM, &effect);
+        if let Some(deed) = deed(group, facts) {
+            page.paragraph(Indent { first: TEXT_COLUMN, rest: TEXT_COLUMN + 2 }, PLAIN, &format!("does: {deed}"));
+        }
+    }
+}
+
+/// `: 0 -> 50`.
+fn values(advice: &Advice) -> String {
+    match (advice.current.as_deref().map(value), advice.wanted.as_deref().map(value)) {
         (Some(current), Some(wanted)) if current != wanted => format!(": {current} -> {wanted}"),
         (Some(current), _) => format!(": {current}"),
         (None, Some(wanted)) => format!(": ? -> {wanted}"),
         (None, None) => String::new(),
-    };
-    let state = format!("{:TEXT_COLUMN$}", name(first.state));
-    page.parts(&[(style(first.state), &state), (HEADING, first.knob), (PLAIN, &values)]);
-    if !at.is_empty() {
-        page.paragraph(Indent::all(TEXT_COLUMN), PLAIN, at.trim());
-    }
-    let when = match (first.state, first.takes_effect) {
-        (State::Set, TakesEffect::NewSockets) => ". It takes effect for sockets created afterwards",
-        (State::Set, TakesEffect::NewInterfaces) => ". It takes effect for interfaces brought up afterwards",
-        (State::Set, TakesEffect::ProcessStart) => ". It takes effect when the server starts",
-        (State::Set, TakesEffect::Reboot) => ". It takes effect after a reboot",
-        _ => "",
-    };
-    page.paragraph(Indent::all(TEXT_COLUMN), DIM, &format!("{}{when}", first.reason));
-    if first.state == State::Set {
-        page.paragraph(Indent::all(TEXT_COLUMN), DIM, &format!("risk: {}", first.risk));
     }
 }
 
+/// The place, for a knob that has several; with the id where that does not end in it.
+fn place(advice: &Advice) -> Option<String> {
+    let is_one_of_several = has_places(advice.knob) && advice.id != advice.knob;
+    is_one_of_several.then(|| match advice.id.strip_prefix(advice.knob) == Some(&format!("@{}", advice.place)) {
+        true => advice.place.clone(),
+        false => format!("{} ({})", advice.place, advice.id),
+    })
+}
+
+/// Whether its reader is asked to set it.
+pub(crate) fn is_to_set(group: &[Finding<'_>]) -> bool {
+    group[0].advice.state == State::Set && group[0].waived.is_none()
+}
+
 /// Neighbours that differ in their place alone are one finding to a reader.
-pub(crate) fn groups(advice: &[Advice]) -> Vec<Vec<&Advice>> {
-    let mut groups: Vec<Vec<&Advice>> = Vec::new();
-    for advice in advice {
+pub(crate) fn groups<'a>(findings: impl Iterator<Item = Finding<'a>>) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for finding in findings {
         match groups.last_mut() {
-            Some(group) if is_alike(group[0], advice) => group.push(advice),
-            _ => groups.push(vec![advice]),
+            Some(group) if is_alike(&group[0], &finding) => group.push(finding),
+            _ => groups.push(vec![finding]),
         }
     }
     groups
 }
 
-fn is_alike(one: &Advice, other: &Advice) -> bool {
-    (one.knob, one.state, &one.current, &one.wanted, &one.reason)
-        == (other.knob, other.state, &other.current, &other.wanted, &other.reason)
+fn is_alike(one: &Finding<'_>, other: &Finding<'_>) -> bool {
+    let key = |advice: &Advice| (advice.knob, advice.state, advice.current.clone(), advice.wanted.clone());
+    one.waived == other.waived && one.advice.reason == other.advice.reason && key(one.advice) == key(other.advice)
 }
 
 /// The commands that prove and apply a group: one setting if it is all that there is of the knob, else one a place.
-fn commands(group: &[&Advice], all: &[Advice]) -> Vec<String> {
-    let id = group[0].knob;
-    let is_all = all.iter().filter(|advice| advice.knob == id).count() == group.len();
+pub(crate) fn commands(group: &[Finding<'_>], audit: &Audit<'_>) -> Vec<String> {
+    let id = group[0].advice.knob;
+    let is_all = audit.findings.iter().filter(|finding| finding.advice.knob == id).count() == group.len();
     let setting = |advice: &Advice| {
         let value = advice.wanted.as_deref()?;
         let setting = if is_all { format!("{id}={value}") } else { format!("{id}@{}={value}", advice.place) };
         // Of all that a value may hold, only the space between several numbers means something to a shell.
         Some(if setting.contains(' ') { format!("'{setting}'") } else { setting })
     };
-    let mut settings: Vec<String> = group.iter().filter_map(|advice| setting(advice)).collect();
+    let mut settings: Vec<String> = group.iter().filter_map(|finding| setting(finding.advice)).collect();
     settings.dedup();
-    let verbs: &[&str] = match knobs::find(id).map(|knob| knob.place) {
+    let verbs = verbs(id);
+    settings.iter().flat_map(|setting| verbs.iter().map(move |verb| format!("evenkeel {verb} {setting}"))).collect()
+}
+
+/// The commands that take a setting of this knob.
+pub(crate) fn verbs(knob: &str) -> &'static [&'static str] {
+    match knobs::find(knob).map(|knob| knob.place) {
         // It lasts as long as a process: that of the trial.
         Ok(Place::Held { .. } | Place::Process) => &["prove"],
         // A trial does not restart the machine.
         Ok(Place::KernelArgument { .. }) => &["apply"],
         Ok(Place::ByHand { .. } | Place::ByHandEach { .. }) => &[],
         _ => &["prove", "apply"],
+    }
+}
+
+/// What applying the first of a group does to the machine, and how many more there are.
+fn deed(group: &[Finding<'_>], facts: &Facts) -> Option<String> {
+    let advice = group[0].advice;
+    let knob = knobs::find(advice.knob).ok()?;
+    let place = has_places(advice.knob).then(|| advice.place.clone());
+    let setting = Setting { knob, place, value: advice.wanted.clone()? };
+    let plan = Plan::of(facts, &[setting]).ok()?;
+    let more = match group.len() {
+        1 => String::new(),
+        count => format!(", and so at {} more", count - 1),
     };
-    settings.iter().flat_map(|setting| verbs.iter().map(move |verb| format!("evenkeel {verb} {setting}"))).collect()
+    plan.steps.first().map(|step| how(step) + &more)
 }
 
 /// Whether a knob is set at several places; the place of any other goes without saying.
@@ -116,6 +263,15 @@ pub(crate) fn name(state: State) -> &'static str {
     }
 }
 
+/// The effect as it is in JSON.
+pub(crate) fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::Large => "large",
+        Effect::Medium => "medium",
+        Effect::Small => "small",
+    }
+}
+
 fn style(state: State) -> Style {
     match state {
         State::Set => WARN,
@@ -123,19 +279,4 @@ fn style(state: State) -> Style {
         State::Keep => GOOD,
         State::Unknown | State::NotHere | State::Removed => DIM,
     }
-}
-
-/// `2 set, 5 keep`, in the order of the page.
-fn counts(advice: &[Advice]) -> String {
-    let groups = groups(advice);
-    let states = groups.iter().map(|group| group[0].state);
-    let mut counts: Vec<(State, usize)> = Vec::new();
-    for state in states {
-        match counts.last_mut() {
-            Some((last, count)) if *last == state => *count += 1,
-            _ => counts.push((state, 1)),
-        }
-    }
-    let counts: Vec<String> = counts.iter().map(|(state, count)| format!("{count} {}", name(*state))).collect();
-    counts.join(", ")
 }

@@ -6,7 +6,7 @@ use anstyle::Style;
 use evenkeel_change::{
     Kind, Log, Miss, Outcome, PutBack, RevertReport, SideEffect, Status, StepReport, Transaction, Undo, Verification,
 };
-use evenkeel_host::{Action, Plan};
+use evenkeel_host::{Action, Plan, Step};
 use serde::Serialize;
 
 use crate::failure::Aftermath;
@@ -51,14 +51,7 @@ pub(crate) fn plan(plan: &Plan) -> String {
     }
     for step in &plan.steps {
         page.line(HEADING, &format!("{} = {}", name(&step.knob, &step.place), value(&step.wanted)));
-        let how = match &step.action {
-            Action::Write { path, reading, .. } => format!("write {:?} to {path}", reading.text(&step.wanted)),
-            Action::KernelArgument { argument } => format!("add {argument} to the kernel's command line, by hand"),
-            Action::Hold { path } => format!("hold {path} open: only `evenkeel prove` does, for as long as it runs"),
-            Action::ByHand { todo } => format!("by hand: {todo}"),
-            Action::Process => "start the server so: only `evenkeel prove` does".to_owned(),
-        };
-        page.paragraph(Indent::all(2), PLAIN, &how);
+        page.paragraph(Indent::all(2), PLAIN, &how(step));
         if let Action::Write { side_effects, .. } = &step.action
             && !side_effects.is_empty()
         {
@@ -66,6 +59,17 @@ pub(crate) fn plan(plan: &Plan) -> String {
         }
     }
     page.finish()
+}
+
+/// What a step does to the machine.
+pub(crate) fn how(step: &Step) -> String {
+    match &step.action {
+        Action::Write { path, reading, .. } => format!("write {:?} to {path}", reading.text(&step.wanted)),
+        Action::KernelArgument { argument } => format!("add {argument} to the kernel's command line, by hand"),
+        Action::Hold { path } => format!("hold {path} open: only `evenkeel prove` does, for as long as it runs"),
+        Action::ByHand { todo } => format!("by hand: {todo}"),
+        Action::Process => "start the server so: only `evenkeel prove` does".to_owned(),
+    }
 }
 
 pub(crate) fn transaction(transaction: &Transaction) -> String {

@@ -1,10 +1,11 @@
 //! The pages of `explain`: the list of knobs, and everything known of one.
 
-use evenkeel_host::{Advice, Area, Knob, Source, TakesEffect};
+use evenkeel_host::{Advice, Area, Facts, Knob, Place, Source, TakesEffect};
 use serde::Serialize;
 
-use crate::show::advice::{finding, groups};
-use crate::show::page::{DIM, HEADING, Indent, PLAIN, Page};
+use crate::readings::Reading;
+use crate::show::advice::{Finding, finding, groups, verbs};
+use crate::show::page::{DIM, HEADING, Indent, PLAIN, Page, unknown};
 
 /// A knob in the list.
 #[derive(Serialize)]
@@ -71,7 +72,48 @@ pub(crate) fn list(knobs: &[KnobLine]) -> String {
     page.finish()
 }
 
-pub(crate) fn page(knob: &KnobView, advice: &[Advice]) -> String {
+/// How a knob is tried and undone.
+#[derive(Serialize)]
+pub(crate) struct Handling {
+    /// The command that proves it, where a trial can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prove: Option<String>,
+    /// What puts it back.
+    undo: String,
+}
+
+impl Handling {
+    pub(crate) fn of(knob: &Knob, advice: &[Advice]) -> Handling {
+        let wanted = advice.iter().find_map(|advice| advice.wanted.as_deref()).unwrap_or("VALUE");
+        let can_prove = verbs(knob.id).contains(&"prove");
+        let undo = match knob.place {
+            Place::File { .. } | Place::FileSince { .. } | Place::Each { .. } | Place::EachNetworkIrq => {
+                "`evenkeel revert` puts back what was there; a reboot forgets the change too".to_owned()
+            }
+            Place::KernelArgument { name } => {
+                format!("take {name}= out of the kernel's command line again, and reboot")
+            }
+            Place::Process => "start the server without it".to_owned(),
+            Place::Held { .. } => "it ends by itself with the process that holds it".to_owned(),
+            Place::ByHand { .. } | Place::ByHandEach { .. } => {
+                "by hand, as it was set: note the value that is in force first".to_owned()
+            }
+        };
+        Handling { prove: can_prove.then(|| format!("evenkeel prove {}={wanted}", knob.id)), undo }
+    }
+}
+
+/// All that the page of one knob tells.
+pub(crate) struct Known<'a> {
+    pub(crate) knob: &'a KnobView,
+    pub(crate) advice: &'a [Advice],
+    pub(crate) readings: &'a [Reading],
+    pub(crate) handling: &'a Handling,
+    pub(crate) facts: &'a Facts,
+}
+
+pub(crate) fn page(known: &Known<'_>) -> String {
+    let Known { knob, advice, readings, handling, facts } = known;
     let mut page = Page::default();
     page.heading(knob.id);
     page.paragraph(Indent::all(2), PLAIN, knob.title);
@@ -83,8 +125,6 @@ pub(crate) fn page(knob: &KnobView, advice: &[Advice]) -> String {
         ("takes", &knob.takes),
         ("default", knob.default),
         ("takes effect", takes_effect(knob.takes_effect)),
-        ("risk", knob.risk),
-        ("shows in", knob.shows_in),
         ("kernels", knob.kernels),
     ];
     for (label, value) in rows {
@@ -93,16 +133,32 @@ pub(crate) fn page(knob: &KnobView, advice: &[Advice]) -> String {
     if !knob.side_effects.is_empty() {
         page.row("changes too", PLAIN, &knob.side_effects.join(", "));
     }
-    page.heading("Sources");
+    page.heading("Who says what");
     for source in knob.sources {
         page.paragraph(Indent { first: 2, rest: 4 }, PLAIN, &format!("{}: {}", source.title, source.says));
     }
+    page.heading("Whether it matters");
+    page.row("shows in", PLAIN, knob.shows_in);
+    for (at, reading) in readings.iter().enumerate() {
+        let (style, value) = match reading.value.known() {
+            Some(value) => (PLAIN, format!("{}: {value}", reading.name)),
+            None => (DIM, format!("{}: {}", reading.name, unknown(&reading.value))),
+        };
+        page.row(if at == 0 { "reads now" } else { "" }, style, &value);
+    }
     page.heading("On this machine");
-    for group in groups(advice) {
-        finding(&mut page, &group);
+    for group in groups(advice.iter().map(|advice| Finding { advice, waived: None })) {
+        finding(&mut page, &group, facts);
     }
     if advice.is_empty() {
         page.paragraph(Indent::all(2), DIM, "there is no place for it");
+    }
+    page.heading("Before you change it");
+    page.row("risk", PLAIN, knob.risk);
+    page.row("undo", PLAIN, &handling.undo);
+    match &handling.prove {
+        Some(command) => page.row("prove", PLAIN, command),
+        None => page.row("prove", DIM, "no trial can switch it back and forth: measure before and after"),
     }
     page.finish()
 }

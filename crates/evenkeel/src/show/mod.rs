@@ -5,7 +5,10 @@ pub(crate) mod change;
 pub(crate) mod facts;
 pub(crate) mod json;
 pub(crate) mod knob;
+pub(crate) mod markdown;
 pub(crate) mod page;
+pub(crate) mod sarif;
+pub(crate) mod topology;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -34,8 +37,12 @@ impl Out {
     /// A reader that has gone away (`| head`) wants no more, so that is no failure: the exit code stays the answer's.
     pub(crate) fn answer<T: Serialize>(&self, answer: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let text = if self.looks.json { json::answer(answer)? } else { text() };
-        self.print(&text)
-            .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
+        self.text(&text)
+    }
+
+    /// Prints an answer in a form that was asked for by an argument of its own.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        self.print(text).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
     }
 
     /// Tells how far a long command is, at once. With `--json` the answer alone goes to standard output.

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
+mod audit;
 mod bad_input;
 mod change;
 mod formats;
@@ -10,3 +11,4 @@ mod live;
 mod output;
 mod pages;
 mod support;
+mod topology;

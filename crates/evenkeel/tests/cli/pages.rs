@@ -17,6 +17,8 @@ fn pages_of_a_captured_machine() {
     check("inspect --host host.txt --json", expect_file!["snapshots/inspect.json"]);
     check("audit --host host.txt", expect_file!["snapshots/audit.txt"]);
     check("audit --host host.txt --goal density --json", expect_file!["snapshots/audit.json"]);
+    check("audit --host host.txt --md", expect_file!["snapshots/audit.md"]);
+    check("audit --host host.txt --sarif", expect_file!["snapshots/audit.sarif"]);
     check("explain", expect_file!["snapshots/explain.txt"]);
     check("explain thp.enabled --host host.txt", expect_file!["snapshots/explain-knob.txt"]);
     check("explain thp.enabled --host host.txt --json", expect_file!["snapshots/explain-knob.json"]);
@@ -39,7 +41,7 @@ fn help_of_every_command() {
 }
 
 /// Every machine in the collection, and the one in these tests.
-fn hosts() -> Vec<(String, String)> {
+pub(crate) fn hosts() -> Vec<(String, String)> {
     let mut hosts = vec![("host.txt".to_owned(), crate::support::HOST.to_owned())];
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts")).into_iter().flatten() {
         let path = entry.unwrap().path();
@@ -117,6 +119,18 @@ fn shells_and_manuals_know_the_knobs() {
         // The others are not given the values of positional arguments by clap_complete.
         let knows_values = ["bash", "zsh"].contains(&shell);
         assert!(!knows_values || script.contains("net.core.busy_poll"), "{shell}");
+    }
+    let script = scene.run("completions fish").stdout;
+    for argument in ["topology", "waivers", "sarif", "md"] {
+        assert!(script.contains(&format!("-l {argument} ")), "{argument}");
+    }
+    // A shell that is installed reads its script without a complaint.
+    for shell in ["bash", "zsh", "fish"] {
+        scene.write("script", scene.run(&format!("completions {shell}")).stdout);
+        match std::process::Command::new(shell).args(["-n", "script"]).current_dir(scene.path("")).status() {
+            Ok(status) => assert!(status.success(), "{shell}"),
+            Err(_) => eprintln!("skipped: {shell} is not installed"),
+        }
     }
     let page = scene.run("man").stdout;
     assert!(page.starts_with(".ie") && page.contains("evenkeel") && page.contains("not enough rights"), "{page}");

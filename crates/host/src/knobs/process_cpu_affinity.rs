@@ -10,14 +10,14 @@ use super::{cpus, one, usable_cpus};
 use crate::advice::State;
 use crate::cores::{Cores, network_cpus};
 
-/// The place of everything that belongs to the server's own process.
-const PLACE: &str = "server";
+/// What somebody has to do has no place but the knob itself.
+const PLACE: &str = "process.cpu_affinity";
 
 pub(super) const KNOB: Knob = Knob {
     id: "process.cpu_affinity",
     title: "CPUs that the server's threads run on",
     area: Area::Process,
-    place: Place::Process,
+    place: Place::ByHand { how: "start the server under taskset -c {}, or with CPUAffinity={} in its systemd unit" },
     values: Values::Cpus { may_be_empty: false },
     default: "all that the control group allows",
     takes_effect: TakesEffect::ProcessStart,

@@ -6,8 +6,8 @@ use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{one, usable_cpus};
 
-/// The place of everything that belongs to the server's own process.
-const PLACE: &str = "server";
+/// What somebody has to do has no place but the knob itself.
+const PLACE: &str = "process.sched_policy";
 
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
@@ -15,7 +15,7 @@ pub(super) const KNOB: Knob = Knob {
     id: "process.sched_policy",
     title: "the scheduling class of the server's threads",
     area: Area::Process,
-    place: Place::Process,
+    place: Place::ByHand { how: "start the server under chrt, or with CPUSchedulingPolicy={} in its systemd unit" },
     values: Values::Words(&["other", "fifo", "rr"]),
     default: "other",
     takes_effect: TakesEffect::ProcessStart,

@@ -6,8 +6,8 @@ use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
-/// The place of everything that belongs to the server's own process.
-const PLACE: &str = "server";
+/// What somebody has to do has no place but the knob itself.
+const PLACE: &str = "process.sched_slice_ns";
 
 /// The shortest slice that the kernel takes.
 const WANTED_NS: u32 = 100_000;
@@ -16,7 +16,7 @@ pub(super) const KNOB: Knob = Knob {
     id: "process.sched_slice_ns",
     title: "the slice that the server's threads ask for",
     area: Area::Process,
-    place: Place::Process,
+    place: Place::ByHand { how: "the server sets it in each thread by sched_setattr with sched_runtime={}" },
     values: Values::Number { min: 100_000, max: 100_000_000, unit: "ns" },
     default: "that of sched.min_granularity_ns",
     takes_effect: TakesEffect::ProcessStart,

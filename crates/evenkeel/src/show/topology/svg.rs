@@ -1,0 +1,261 @@
+//! The picture as SVG: one file with nothing outside it, from 1 CPU to hundreds. Queues stand below, with a line to the CPU that
+//! serves each as long as these are few; each CPU names the interrupts that it serves in any case.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use evenkeel_host::Facts;
+
+use super::{By, Core, Domain, NicView, Region, Topology, letter};
+use crate::show::page::plain;
+
+/// All lengths are in the picture's pixels.
+const MARGIN: usize = 16;
+const LINE: usize = 18;
+const CELL_WIDTH: usize = 48;
+const CELL_HEIGHT: usize = 34;
+const GAP: usize = 4;
+const CORE_WIDTH: usize = CELL_WIDTH + 3 * GAP;
+/// Sixteen cores a row are as wide as a page.
+const CORES_A_ROW: usize = 16;
+const QUEUE_WIDTH: usize = 116;
+const WIDTH_MIN: usize = 640;
+/// More lines than these hide the CPUs behind them.
+const LINES_MAX: usize = 8;
+
+/// The colours of lines and queues, a NIC each: those of Okabe and Ito, which people who see colours differently can tell apart.
+const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
+
+/// A picture under construction, and where its CPUs are.
+struct Picture {
+    shapes: String,
+    /// The middle of the lower edge of each CPU's cell.
+    cpus: BTreeMap<usize, (usize, usize)>,
+    width: usize,
+    y: usize,
+}
+
+pub(crate) fn draw(facts: &Facts) -> String {
+    let topology = Topology::of(facts);
+    let mut picture = Picture { shapes: String::new(), cpus: BTreeMap::new(), width: width(&topology), y: MARGIN };
+    picture.line_of_text("title", &topology.title);
+    if !topology.core_caches.is_empty() {
+        picture.line_of_text("dim", &format!("each core: {}", topology.core_caches));
+    }
+    for region in &topology.regions {
+        picture.region(region);
+    }
+    for (at, nic) in topology.nics.iter().enumerate() {
+        picture.nic(nic, COLOURS[at % COLOURS.len()]);
+    }
+    picture.finish(&topology.title)
+}
+
+fn width(topology: &Topology<'_>) -> usize {
+    let rows = topology.regions.iter().flat_map(rows);
+    let widest = rows.map(|row| row.iter().map(|domain| domain_width(domain)).sum::<usize>()).max().unwrap_or(0);
+    (2 * MARGIN + 3 * GAP + widest).max(WIDTH_MIN)
+}
+
+/// Domains beside each other, as many as fit.
+fn rows(region: &Region) -> Vec<Vec<&Domain>> {
+    let mut rows: Vec<Vec<&Domain>> = Vec::new();
+    let mut cores = 0;
+    for domain in &region.domains {
+        cores += columns(domain);
+        match rows.last_mut() {
+            Some(row) if cores <= CORES_A_ROW => row.push(domain),
+            _ => {
+                rows.push(vec![domain]);
+                cores = columns(domain);
+            }
+        }
+    }
+    rows
+}
+
+impl Picture {
+    fn line_of_text(&mut self, class: &str, text: &str) {
+        self.y += LINE;
+        self.text((MARGIN, self.y - 5), class, text);
+    }
+
+    fn text(&mut self, (x, y): (usize, usize), class: &str, text: &str) {
+        let _ = writeln!(self.shapes, r#"<text x="{x}" y="{y}" class="{class}">{}</text>"#, escape(text));
+    }
+
+    fn rect(&mut self, (x, y): (usize, usize), (width, height): (usize, usize), class: &str) {
+        let _ = writeln!(
+            self.shapes,
+            r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="4" class="{class}"/>"#
+        );
+    }
+
+    fn region(&mut self, region: &Region) {
+        self.y += 2 * GAP;
+        let top = self.y;
+        let rows = rows(region);
+        let row_height = |row: &[&Domain]| row.iter().map(|domain| domain_height(&domain.cores)).max().unwrap_or(0);
+        let height: usize = rows.iter().map(|row| row_height(row)).sum();
+        self.rect((MARGIN, top), (self.width - 2 * MARGIN, LINE + 2 * GAP + height), "region");
+        self.text((MARGIN + 2 * GAP, top + LINE - 4), "name", &region.name);
+        self.y += LINE + GAP;
+        for row in &rows {
+            let mut x = MARGIN + 2 * GAP;
+            for domain in row {
+                self.domain(x, domain);
+                x += domain_width(domain);
+            }
+            self.y += row_height(row);
+        }
+        self.y = top + LINE + 2 * GAP + height;
+    }
+
+    fn domain(&mut self, x: usize, domain: &Domain) {
+        let height = domain_height(&domain.cores) - GAP;
+        self.rect((x, self.y), (domain_width(domain) - GAP, height), "domain");
+        let label = if domain.cache.is_empty() { "no shared cache known" } else { &domain.cache };
+        self.text((x + GAP, self.y + LINE - 5), "dim", label);
+        let row_height = core_height(&domain.cores) + GAP;
+        for (at, core) in domain.cores.iter().enumerate() {
+            let (column, row) = (at % CORES_A_ROW, at / CORES_A_ROW);
+            self.core((x + GAP + column * CORE_WIDTH, self.y + LINE + row * row_height), core);
+        }
+    }
+
+    fn core(&mut self, (x, y): (usize, usize), core: &Core) {
+        let threads = core.threads.len();
+        self.rect((x, y), (CELL_WIDTH + 2 * GAP, threads * (CELL_HEIGHT + GAP) + GAP), "core");
+        for (at, thread) in core.threads.iter().enumerate() {
+            let (x, y) = (x + GAP, y + GAP + at * (CELL_HEIGHT + GAP));
+            let class = match (thread.is_online, thread.irqs.is_empty()) {
+                (false, _) => "off",
+                (true, true) => "cpu",
+                (true, false) => "serves",
+            };
+            let irqs: Vec<String> = thread.irqs.iter().map(u32::to_string).collect();
+            let says = match (thread.is_online, irqs.is_empty()) {
+                (false, _) => " is off".to_owned(),
+                (true, true) => String::new(),
+                (true, false) => format!(" serves interrupts {}", irqs.join(", ")),
+            };
+            let _ = writeln!(self.shapes, "<g><title>CPU {}, thread {}{says}</title>", thread.cpu, letter(at));
+            self.rect((x, y), (CELL_WIDTH, CELL_HEIGHT), class);
+            let name = if threads > 1 { format!("{}{}", thread.cpu, letter(at)) } else { thread.cpu.to_string() };
+            self.text((x + CELL_WIDTH / 2, y + 15), "number", &name);
+            let irqs = match thread.irqs.as_slice() {
+                [] => String::new(),
+                [irq] => format!("irq {irq}"),
+                irqs => format!("{} irqs", irqs.len()),
+            };
+            self.text((x + CELL_WIDTH / 2, y + 28), "irq", &irqs);
+            self.shapes.push_str("</g>\n");
+            self.cpus.insert(thread.cpu, (x + CELL_WIDTH / 2, y + CELL_HEIGHT));
+        }
+    }
+
+    fn nic(&mut self, nic: &NicView<'_>, colour: &str) {
+        self.y += 10 * GAP;
+        self.line_of_text("name", &nic.title());
+        for steered in nic.steered() {
+            self.line_of_text("dim", &format!("{steered} by RPS"));
+        }
+        let columns = ((self.width - 2 * MARGIN) / (QUEUE_WIDTH + GAP)).max(1);
+        let mut lines = String::new();
+        for (at, served) in nic.irqs.iter().enumerate() {
+            let x = MARGIN + at % columns * (QUEUE_WIDTH + GAP);
+            let y = self.y + GAP + at / columns * (2 * LINE + 2 * GAP);
+            let by = match &served.by {
+                By::Cpu(cpu) => format!("CPU {cpu}"),
+                By::AnyOf(cpus) => format!("any of {cpus}"),
+                By::Unknown => "not known".to_owned(),
+            };
+            let _ = writeln!(self.shapes, "<g><title>{}</title>", escape(&format!("{} by {by}", served.irq.name)));
+            let _ = writeln!(
+                self.shapes,
+                r#"<rect x="{x}" y="{y}" width="{QUEUE_WIDTH}" height="{}" rx="4" class="queue" stroke="{colour}"/>"#,
+                2 * LINE
+            );
+            self.text((x + GAP, y + LINE - 4), "small", &shortened(&served.irq.name));
+            self.text((x + GAP, y + 2 * LINE - 6), "small", &shortened(&format!("{}: {by}", served.irq.number)));
+            self.shapes.push_str("</g>\n");
+            if nic.irqs.len() <= LINES_MAX
+                && let By::Cpu(cpu) = served.by
+                && let Some((to_x, to_y)) = self.cpus.get(&cpu)
+            {
+                let (from_x, bend) = (x + QUEUE_WIDTH / 2, (y - to_y) / 2);
+                let _ = writeln!(
+                    lines,
+                    r#"<path d="M{from_x} {y} C{from_x} {} {to_x} {} {to_x} {to_y}" stroke="{colour}"/>"#,
+                    y - bend,
+                    to_y + bend
+                );
+            }
+        }
+        self.shapes.push_str(&lines);
+        self.y += nic.irqs.len().div_ceil(columns) * (2 * LINE + 2 * GAP);
+    }
+
+    fn finish(self, title: &str) -> String {
+        let (width, height) = (self.width, self.y + MARGIN);
+        format!(
+            r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">
+<title>{}</title>
+<style>
+text {{ font: 13px system-ui, sans-serif; fill: #1a1a1a }}
+.title {{ font-weight: 600; font-size: 15px }} .name {{ font-weight: 600 }} .dim {{ fill: #555 }} .small {{ font-size: 11px }}
+.number, .irq {{ text-anchor: middle; font-variant-numeric: tabular-nums }} .irq {{ font-size: 10px; fill: #7a3300 }}
+.region {{ fill: #f4f4f2; stroke: #999 }} .domain {{ fill: #e7eaf0; stroke: #b8c0cf }} .core {{ fill: #fff; stroke: #8a94a6 }}
+.cpu {{ fill: #dfe9f5 }} .serves {{ fill: #ffd9a8; stroke: #d55e00 }} .off {{ fill: #ddd; opacity: .6 }}
+.queue {{ fill: #fff }} path {{ fill: none; stroke-width: 1.5; opacity: .55 }}
+</style>
+<rect width="{width}" height="{height}" fill="#fff"/>
+{}</svg>
+"##,
+            escape(title),
+            self.shapes
+        )
+    }
+}
+
+/// How many cores wide a domain is; a label is as wide as three.
+fn columns(domain: &Domain) -> usize {
+    domain.cores.len().clamp(if domain.cache.is_empty() { 3 } else { 2 }, CORES_A_ROW)
+}
+
+fn domain_width(domain: &Domain) -> usize {
+    columns(domain) * CORE_WIDTH + 2 * GAP
+}
+
+fn core_height(cores: &[Core]) -> usize {
+    cores.iter().map(|core| core.threads.len()).max().unwrap_or(1) * (CELL_HEIGHT + GAP) + GAP
+}
+
+fn domain_height(cores: &[Core]) -> usize {
+    LINE + cores.len().div_ceil(CORES_A_ROW) * (core_height(cores) + GAP) + 2 * GAP
+}
+
+/// As much as a queue's box holds.
+fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 18;
+    if text.chars().count() <= CHARS_MAX {
+        return text.to_owned();
+    }
+    text.chars().take(CHARS_MAX - 1).chain(['…']).collect()
+}
+
+fn escape(text: &str) -> String {
+    plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_becomes_markup() {
+        assert_eq!(escape("<a href=\"&\">\u{1}"), "&lt;a href=&quot;&amp;&quot;&gt;\u{fffd}");
+        assert_eq!(shortened("mlx5_comp0@pci:0000:17:00.0"), "mlx5_comp0@pci:00…");
+        assert_eq!(shortened("ens5-Tx-Rx-0"), "ens5-Tx-Rx-0");
+    }
+}
