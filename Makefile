@@ -2,7 +2,7 @@
 # Each does the set-up that it needs on a fresh Debian or Ubuntu machine that has a Rust toolchain.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check build setup fmt clean
+.PHONY: help demo test check lab bench build setup fmt clean
 
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
@@ -23,6 +23,13 @@ check: setup $(DENY) ## formatting, lints, documentation, licences and duplicate
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(DENY) --locked check bans licenses sources
+
+lab: setup ## capture guests under QEMU anew (hosts/qemu-*), try 100,000 mutated captures; says what it skipped
+	lab/run.sh
+
+bench: build ## measure evenkeel beside its peers, into target/bench/; ROW=… for one row
+	$(CARGO) build --release --locked -p evenkeel-bench
+	$(or $(CARGO_TARGET_DIR),target)/release/evenkeel-bench $(ROW)
 
 build: setup ## build the program and the reference server
 	$(CARGO) build --release --locked -p evenkeel -p evenkeel-arena

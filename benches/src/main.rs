@@ -1,0 +1,35 @@
+//! `make bench`: measures evenkeel and its peers in turns, and writes one file a row to `target/bench/`.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+mod audit;
+mod row;
+mod turns;
+
+type Measure = fn() -> anyhow::Result<row::Row>;
+
+/// Every row: its name, and what measures it.
+const ROWS: &[(&str, Measure)] = &[("audit", audit::measure)];
+
+fn main() -> anyhow::Result<()> {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
+        bail!("no row is called {unknown}: {} are", names.join(", "));
+    }
+    let dir = Path::new("target/bench");
+    std::fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
+    for (name, measure) in ROWS {
+        if asked.is_empty() || asked.iter().any(|one| one == name) {
+            let row = measure().with_context(|| format!("measure {name}"))?;
+            let file = dir.join(format!("{name}.json"));
+            let json = serde_json::to_string_pretty(&row)? + "\n";
+            std::fs::write(&file, json).with_context(|| format!("write {}", file.display()))?;
+            print!("{row}");
+            println!("written to {}", file.display());
+        }
+    }
+    Ok(())
+}

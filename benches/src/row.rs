@@ -1,0 +1,157 @@
+//! One row: a number for us and for each peer, and the ratio to the best of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::Context;
+use evenkeel_stats::{Direction, Options, Pair, compare, median, quantile};
+use serde::Serialize;
+
+/// The answer of one row, as `target/bench/ROW.json` has it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    format: u32,
+    row: &'static str,
+    unit: &'static str,
+    better: &'static str,
+    ours: Figure,
+    peers: BTreeMap<String, Figure>,
+    /// Peers that are not installed here, each with what to do about it.
+    skipped: BTreeMap<String, String>,
+    ratio_to_best_peer: Option<Ratio>,
+    seed: u64,
+}
+
+/// What several runs of one program gave.
+#[derive(Debug, Serialize)]
+struct Figure {
+    median: f64,
+    /// A tenth of the runs were below.
+    low: f64,
+    /// A tenth of the runs were above.
+    high: f64,
+    runs: usize,
+    version: String,
+}
+
+/// Ours by the peer's, round by round.
+#[derive(Debug, Serialize)]
+struct Ratio {
+    peer: String,
+    ratio: f64,
+    /// The interval of 95 % confidence that `evenkeel_stats::compare` gives.
+    low: f64,
+    high: f64,
+}
+
+/// What one program gave, a number for each round.
+pub(crate) struct Measured {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) rounds: Vec<f64>,
+}
+
+/// All that was measured of a row in which lower is better; the first is ours.
+pub(crate) struct Measurements {
+    pub(crate) row: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) all: Vec<Measured>,
+    pub(crate) skipped: BTreeMap<String, String>,
+    pub(crate) seed: u64,
+}
+
+impl Row {
+    /// # Errors
+    /// If nothing was measured, or what was measured is no number that can be compared.
+    pub(crate) fn of(measurements: Measurements) -> anyhow::Result<Row> {
+        let Measurements { row, unit, all, skipped, seed } = measurements;
+        let (ours, peers) = all.split_first().context("nothing was measured")?;
+        let mut best: Option<(&Measured, f64)> = None;
+        let mut figures = BTreeMap::new();
+        for peer in peers {
+            let figure = Figure::of(peer)?;
+            if best.is_none_or(|(_, least)| figure.median < least) {
+                best = Some((peer, figure.median));
+            }
+            figures.insert(peer.name.clone(), figure);
+        }
+        let ratio_to_best_peer = best.map(|(peer, _)| Ratio::of(ours, peer)).transpose()?;
+        let ours = Figure::of(ours)?;
+        Ok(Row { format: 1, row, unit, better: "lower", ours, peers: figures, skipped, ratio_to_best_peer, seed })
+    }
+}
+
+impl Figure {
+    fn of(measured: &Measured) -> anyhow::Result<Figure> {
+        let at = |share| quantile(&measured.rounds, share).with_context(|| format!("{} has no figure", measured.name));
+        Ok(Figure {
+            median: median(&measured.rounds).with_context(|| format!("{} has no figure", measured.name))?,
+            low: at(0.1)?,
+            high: at(0.9)?,
+            runs: measured.rounds.len(),
+            version: measured.version.clone(),
+        })
+    }
+}
+
+impl Ratio {
+    fn of(ours: &Measured, peer: &Measured) -> anyhow::Result<Ratio> {
+        let rounds = peer.rounds.iter().zip(&ours.rounds);
+        let pairs: Vec<Pair> = rounds.map(|(peer, ours)| Pair { a: *peer, b: *ours }).collect();
+        let comparison = compare(&pairs, Options::new(Direction::Lower))?;
+        Ok(Ratio { peer: peer.name.clone(), ratio: comparison.ratio, low: comparison.low, high: comparison.high })
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} in {}, median and the middle four fifths of the runs, {} is better",
+            self.row, self.unit, self.better
+        )?;
+        let ours = std::iter::once(("evenkeel", &self.ours));
+        for (name, figure) in ours.chain(self.peers.iter().map(|(name, figure)| (name.as_str(), figure))) {
+            let Figure { median, low, high, runs, version } = figure;
+            writeln!(f, "  {name:24} {median:9.2} [{low:.2}, {high:.2}] {runs} runs, {version}")?;
+        }
+        for (name, why) in &self.skipped {
+            writeln!(f, "  {name:24} skipped: {why}")?;
+        }
+        match &self.ratio_to_best_peer {
+            Some(Ratio { peer, ratio, low, high }) => {
+                writeln!(f, "  ratio to {peer}: {ratio:.3} [{low:.3}, {high:.3}]")
+            }
+            None => writeln!(f, "  no peer is installed"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(name: &str, rounds: &[f64]) -> Measured {
+        Measured { name: name.to_owned(), version: "1".to_owned(), rounds: rounds.to_vec() }
+    }
+
+    #[test]
+    fn the_best_peer_is_the_one_with_the_lowest_median() {
+        // The machine slows by a half meanwhile: only a ratio within rounds is 2.
+        let slowing: Vec<f64> = (0..20).map(|round| 10.0 + f64::from(round) / 4.0).collect();
+        let ours: Vec<f64> = slowing.iter().map(|ms| ms * 2.0).collect();
+        let all = vec![measured("ours", &ours), measured("slow", &[90.0; 20]), measured("fast", &slowing)];
+        let row = Row::of(Measurements { row: "r", unit: "ms", all, skipped: BTreeMap::new(), seed: 7 }).unwrap();
+        let ratio = row.ratio_to_best_peer.unwrap();
+        assert_eq!(ratio.peer, "fast");
+        assert!((ratio.ratio - 2.0).abs() < 1e-9 && ratio.low <= ratio.ratio && ratio.ratio <= ratio.high, "{ratio:?}");
+        assert_eq!((row.peers.len(), row.ours.runs), (2, 20));
+    }
+
+    #[test]
+    fn without_peers_there_is_no_ratio() {
+        let of = |all| Row::of(Measurements { row: "r", unit: "ms", all, skipped: BTreeMap::new(), seed: 7 });
+        assert!(of(vec![measured("ours", &[1.0])]).unwrap().ratio_to_best_peer.is_none());
+        assert!(of(vec![]).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! Programs run in turns: each once a round, in an order that chance gives each round anew, so that what the machine does
+//! meanwhile falls on all alike.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use evenkeel_sys::clock::monotonic_ns;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+/// A program and what it is asked.
+pub(crate) struct Contender {
+    pub(crate) program: String,
+    pub(crate) arguments: &'static [&'static str],
+}
+
+impl Contender {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+/// How many rounds, and the seed of their orders.
+#[derive(Clone, Copy)]
+pub(crate) struct Rounds {
+    pub(crate) count: usize,
+    pub(crate) seed: u64,
+}
+
+/// Wall time of the whole process in milliseconds, for each contender a number for each round. One more round goes before and
+/// is not counted: it fills the page cache.
+///
+/// # Errors
+/// If a contender can't be started or fails.
+pub(crate) fn wall_ms(contenders: &[Contender], rounds: Rounds) -> anyhow::Result<Vec<Vec<f64>>> {
+    let mut chance = ChaCha8Rng::seed_from_u64(rounds.seed);
+    let mut order: Vec<usize> = (0..contenders.len()).collect();
+    let mut measured = vec![Vec::with_capacity(rounds.count); contenders.len()];
+    for round in 0..=rounds.count {
+        order.shuffle(&mut chance);
+        for &at in &order {
+            let contender = &contenders[at];
+            let before_ns = monotonic_ns();
+            let status = contender.command().status().with_context(|| format!("start {}", contender.program))?;
+            let ms = (monotonic_ns() - before_ns) as f64 / 1e6;
+            ensure!(status.success(), "{} {} ended with {status}", contender.program, contender.arguments.join(" "));
+            if round > 0 {
+                measured[at].push(ms);
+            }
+        }
+    }
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contender(program: &str) -> Contender {
+        Contender { program: program.to_owned(), arguments: &[] }
+    }
+
+    #[test]
+    fn each_has_a_number_for_each_round() {
+        let measured = wall_ms(&[contender("true"), contender("true")], Rounds { count: 3, seed: 1 }).unwrap();
+        assert!(measured.iter().all(|rounds| rounds.len() == 3 && rounds.iter().all(|ms| *ms > 0.0)), "{measured:?}");
+    }
+
+    #[test]
+    fn a_contender_that_fails_is_no_figure() {
+        for program in ["false", "/not/here"] {
+            assert!(wall_ms(&[contender(program)], Rounds { count: 1, seed: 1 }).is_err(), "{program}");
+        }
+    }
+}
