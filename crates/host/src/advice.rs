@@ -98,7 +98,7 @@ fn stable_id(knob: &Knob, facts: &Facts, place: &str) -> String {
     match knob.place {
         // Some findings are about the knob as a whole.
         _ if place == knob.id => knob.id.to_owned(),
-        Place::Each { .. } => format!("{}@{place}", knob.id),
+        Place::Each { .. } | Place::ByHandEach { .. } => format!("{}@{place}", knob.id),
         Place::EachNetworkIrq => format!("{}@{}", knob.id, interrupt_name(facts, place).unwrap_or(place.to_owned())),
         _ => knob.id.to_owned(),
     }
@@ -347,16 +347,15 @@ mod tests {
             advice.iter().map(|advice| format!("{:?} {} {}\n", advice.state, advice.knob, advice.place)).collect();
         expect![[r#"
             Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
+            Set vm.compaction_proactiveness /proc/sys/vm/compaction_proactiveness
             Set net.core.rmem_max /proc/sys/net/core/rmem_max
             Set net.core.busy_poll /proc/sys/net/core/busy_poll
-            Set kernel.preempt preempt
             Set net.core.busy_read /proc/sys/net/core/busy_read
-            Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
-            Set vm.compaction_proactiveness /proc/sys/vm/compaction_proactiveness
+            Set process.timer_slack_ns server
+            Set kernel.preempt preempt
+            Set process.sched_slice_ns process.sched_slice_ns
             Set vm.watermark_boost_factor /proc/sys/vm/watermark_boost_factor
             Set vm.stat_interval /proc/sys/vm/stat_interval
-            Set process.timer_slack_ns server
-            Set process.sched_slice_ns server
             Keep net.core.rmem_default /proc/sys/net/core/rmem_default
             Keep net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog
             Keep net.core.netdev_budget /proc/sys/net/core/netdev_budget
@@ -372,6 +371,8 @@ mod tests {
             Keep net.gro_flush_timeout_ns eth0
             Keep net.threaded_napi eth0
             Keep irq.affinity 24
+            Keep net.channels eth0
+            Keep net.rings eth0
             Keep smt.control /sys/devices/system/cpu/smt/control
             Keep cmdline.maxcpus maxcpus
             Keep cmdline.isolcpus isolcpus
@@ -379,6 +380,7 @@ mod tests {
             Keep cmdline.mitigations mitigations
             Keep workqueue.cpumask /sys/devices/virtual/workqueue/cpumask
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+            Keep cmdline.tsc tsc
             Keep thp.defrag /sys/kernel/mm/transparent_hugepage/defrag
             Keep vm.dirty_ratio /proc/sys/vm/dirty_ratio
             Keep vm.dirty_bytes /proc/sys/vm/dirty_bytes
@@ -392,9 +394,9 @@ mod tests {
             Keep disk.read_ahead_kb vda
             Keep process.memory_lock process.memory_lock
             Keep process.glibc_hugetlb process.glibc_hugetlb
-            Keep net.channels eth0
-            Keep net.rings eth0
-            Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
+            Keep process.sched_policy process.sched_policy
+            Keep process.cpu_affinity process.cpu_affinity
+            Keep cgroup.cpu_max cgroup.cpu_max
             NotHere net.netfilter.nf_conntrack_max /proc/sys/net/netfilter/nf_conntrack_max
             NotHere net.xps_cpus eth0/tx-0
             NotHere irqbalance.banned_cpus irqbalance.banned_cpus
@@ -403,18 +405,6 @@ mod tests {
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
             NotHere cloud.t_unlimited cloud.t_unlimited
-            NotHere vm.swappiness /proc/sys/vm/swappiness
-            NotHere kernel.numa_balancing /proc/sys/kernel/numa_balancing
-            NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
-            NotHere daemon.numad daemon.numad
-            NotHere process.numa_policy process.numa_policy
-            Keep cmdline.tsc tsc
-            Keep process.sched_policy server
-            Keep process.cpu_affinity server
-            Keep cgroup.cpu_max cgroup.cpu_max
-            NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
-            NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
-            NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
             NotHere cpufreq.governor cpufreq.governor
             NotHere cpufreq.epp cpufreq.epp
             NotHere cpufreq.boost /sys/devices/system/cpu/cpufreq/boost
@@ -429,6 +419,10 @@ mod tests {
             NotHere cmdline.processor.max_cstate processor.max_cstate
             NotHere cloud.threads_per_core cloud.threads_per_core
             NotHere vm.swappiness /proc/sys/vm/swappiness
+            NotHere kernel.numa_balancing /proc/sys/kernel/numa_balancing
+            NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
+            NotHere daemon.numad daemon.numad
+            NotHere process.numa_policy process.numa_policy
             Removed sched.wakeup_granularity_ns sched.wakeup_granularity_ns
         "#]]
         .assert_eq(&told);
@@ -446,7 +440,7 @@ mod tests {
         let of = |knob: &str| ids(24).into_iter().filter(|id| id.starts_with(knob)).collect::<Vec<_>>().join(" ");
         expect!["net.rps_cpus@eth0/rx-0 net.rps_cpus@eth0/rx-1"].assert_eq(&of("net.rps_cpus"));
         expect!["irq.affinity@eth0-Tx-Rx-0 irq.affinity@eth0-Tx-Rx-0#2"].assert_eq(&of("irq.affinity"));
-        expect!["thp.enabled"].assert_eq(&of("thp"));
+        expect!["thp.enabled thp.defrag"].assert_eq(&of("thp"));
         let mut without = base();
         nics(&mut without).clear();
         let advice = advise(&without, &Goal::Latency.into());

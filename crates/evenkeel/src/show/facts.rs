@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_host::catalogue::{Figure, Instance};
 use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa};
-use evenkeel_host::{Fact, Facts};
+use evenkeel_host::{Fact, Facts, Place, knobs};
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
@@ -256,10 +256,19 @@ fn sysctls(page: &mut Page, facts: &Facts) {
     page.heading("Settings under /proc/sys");
     let name = |path: &str| path.trim_start_matches("/proc/sys/").replace('/', ".");
     let known = facts.sysctls.iter().filter_map(|(path, fact)| Some((path, fact.known()?)));
-    let rows: Vec<Vec<String>> = known.map(|(path, value)| vec![name(path), value.clone()]).collect();
+    // The kernel puts tabs between the numbers of one value.
+    let value = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let rows: Vec<Vec<String>> = known.map(|(path, text)| vec![name(path), value(text)]).collect();
     page.table(&["name", "value"], &rows);
-    let unknowns = facts.sysctls.values().filter(|fact| fact.known().is_none()).map(unknown);
-    notes(page, unknowns);
+    // A file that moved is absent from all its places but one, whichever the kernel: nothing to tell.
+    let moved: Vec<&str> = knobs::ALL
+        .iter()
+        .filter(|knob| matches!(knob.place, Place::FileSince { .. }))
+        .flat_map(|knob| knob.place.files())
+        .collect();
+    let is_told =
+        |path: &str, fact: &Fact<String>| fact.known().is_none() && !(fact.is_absent() && moved.contains(&path));
+    notes(page, facts.sysctls.iter().filter(|(path, fact)| is_told(path, fact)).map(|(_, fact)| unknown(fact)));
 }
 
 /// The word that a value is in JSON; `other lxc` for one that carries a name.

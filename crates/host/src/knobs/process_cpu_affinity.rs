@@ -115,13 +115,13 @@ mod tests {
             ],
             expect![[r#"
                 not told (latency)
-                  keep server: how many CPUs it needs is not told: tell `--server cpus=N`
+                  keep process.cpu_affinity: how many CPUs it needs is not told: tell `--server cpus=N`
                 not told (throughput)
-                  keep server: threads that may run anywhere leave no CPU idle, as the goal throughput wants
+                  keep process.cpu_affinity: threads that may run anywhere leave no CPU idle, as the goal throughput wants
                 1 CPU (latency)
-                  not-here server: 1 CPU: there is nothing to choose
+                  not-here process.cpu_affinity: 1 CPU: there is nothing to choose
                 isolated (latency)
-                  set server ? -> "2-3": they are isolated, and only what is pinned runs there: each thread on its own, for nothing balances them
+                  set process.cpu_affinity ? -> "2-3": they are isolated, and only what is pinned runs there: each thread on its own, for nothing balances them
             "#]],
         );
     }

@@ -104,17 +104,17 @@ mod tests {
             ],
             expect![[r#"
                 6.12 (latency)
-                  keep server: a short slice (process.sched_slice_ns) does nearly as much without rights or danger: measured on 6.18, 2.0 % of ticks were more than 1 ms late, 0.0 % with fifo
+                  keep process.sched_policy: a short slice (process.sched_slice_ns) does nearly as much without rights or danger: measured on 6.18, 2.0 % of ticks were more than 1 ms late, 0.0 % with fifo
                 6.1 (latency)
-                  set server ? -> "fifo": a tick starts at once beside normal threads; this kernel has no slices of one's own, and its guard stops loops after 950000 us of each period
+                  set process.sched_policy ? -> "fifo": a tick starts at once beside normal threads; this kernel has no slices of one's own, and its guard stops loops after 950000 us of each period
                 6.1 (density)
-                  keep server: a real-time thread takes its CPU from others, against the goal density
+                  keep process.sched_policy: a real-time thread takes its CPU from others, against the goal density
                 guard lifted (latency)
-                  not-here server: kernel.sched_rt_runtime_us is -1: an endless loop would never be stopped
+                  not-here process.sched_policy: kernel.sched_rt_runtime_us is -1: an endless loop would never be stopped
                 guard unknown (latency)
-                  unknown server: the guard against endless loops is not known: /proc/sys/kernel/sched_rt_runtime_us is not among the facts
+                  unknown process.sched_policy: the guard against endless loops is not known: /proc/sys/kernel/sched_rt_runtime_us is not among the facts
                 1 CPU (latency)
-                  not-here server: 1 CPU: a real-time thread would take the only one
+                  not-here process.sched_policy: 1 CPU: a real-time thread would take the only one
             "#]],
         );
     }

@@ -85,13 +85,13 @@ mod tests {
             ],
             expect![[r#"
                 6.12 (latency)
-                  set server ? -> "100000": beside other work a tick then starts sooner: measured on 6.18, 2.0 % of ticks were more than 1 ms late in place of 28.5 %
+                  set process.sched_slice_ns ? -> "100000": beside other work a tick then starts sooner: measured on 6.18, 2.0 % of ticks were more than 1 ms late in place of 28.5 %
                 6.12 (throughput)
-                  keep server: short slices cost switches that the goal throughput wants for work
+                  keep process.sched_slice_ns: short slices cost switches that the goal throughput wants for work
                 6.6 (latency)
-                  not-here server: the kernel heeds it only since Linux 6.12
+                  not-here process.sched_slice_ns: the kernel heeds it only since Linux 6.12
                 unknown (latency)
-                  unknown server: the kernel's version is not known: no release
+                  unknown process.sched_slice_ns: the kernel's version is not known: no release
             "#]],
         );
     }
