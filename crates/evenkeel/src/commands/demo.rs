@@ -82,8 +82,9 @@ fn prove(
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
     let (chosen, not_tried) = choose(&story.advice, process::is_root());
-    for not_tried in &not_tried {
-        out.say(&format!("   not tried: {}: {}", not_tried.knob, not_tried.why));
+    for group in not_tried.chunk_by(|one, next| one.why == next.why) {
+        let knobs: Vec<&str> = group.iter().map(|not_tried| not_tried.knob.as_str()).collect();
+        out.say(&format!("   not tried: {}: {}", knobs.join(", "), group[0].why));
     }
     story.not_tried = not_tried;
     let Some(setting) = chosen else {
@@ -142,6 +143,7 @@ fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) 
         };
         not_tried.push(NotTried { knob: advice.knob.to_owned(), why });
     }
+    not_tried.sort_by(|one, other| one.why.cmp(&other.why));
     (setting, not_tried)
 }
 
