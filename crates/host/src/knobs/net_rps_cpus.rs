@@ -132,12 +132,15 @@ fn queues(count: usize) -> String {
     if count == 1 { "1 receive queue".to_owned() } else { format!("{count} receive queues") }
 }
 
-/// The CPUs of the interface's node that neither serve its interrupts nor share a core with one that does.
+/// The CPUs of the interface's node that neither serve its interrupts, nor share a core with one that does, nor are isolated:
+/// who isolates a CPU wants no packets of others on it.
 fn free_of_interrupts(facts: &Facts, nic: &Nic, online: &CpuSet) -> Result<CpuSet, Finding> {
     let serving = serving(nic)?;
     let siblings = facts.cpus.cpus.iter().filter(|cpu| serving.contains(cpu.cpu));
     let taken = siblings.filter_map(|cpu| cpu.siblings.known()).fold(serving.clone(), |taken, core| taken.or(core));
-    Ok(super::irq_affinity::node_cpus(facts, nic).unwrap_or_else(|| online.clone()).and(online).without(&taken))
+    let isolated = facts.cpus.isolated.known().cloned().unwrap_or_default();
+    let near = super::irq_affinity::node_cpus(facts, nic).unwrap_or_else(|| online.clone());
+    Ok(near.and(online).without(&taken).without(&isolated))
 }
 
 /// The CPUs that serve the interrupts of an interface.
@@ -197,6 +200,7 @@ mod tests {
                 ("two nodes", Goal::Throughput, &two_nodes),
                 ("2 CPUs of one core", Goal::Throughput, &|facts| facts.cpus = cpus(2, 2)),
                 ("1 CPU", Goal::Throughput, &with_cpus(1)),
+                ("half of them isolated", Goal::Throughput, &|facts| facts.cpus.isolated = Fact::Known(set("2-3"))),
                 ("a queue a CPU", Goal::Throughput, &|facts| nics(facts)[0] = nic("eth0", 4, 24)),
                 ("a queue a CPU, steered", Goal::Latency, &|facts| {
                     nics(facts)[0] = nic("eth0", 4, 24);
@@ -225,6 +229,8 @@ mod tests {
                   keep eth0/rx-0 "": 1 receive queue of eth0 for 2 CPUs, and no CPU of its node is free of its interrupts
                 1 CPU (throughput)
                   not-here eth0/rx-0 "": 1 CPU: there is no other to steer to
+                half of them isolated (throughput)
+                  set eth0/rx-0 "" -> "1": 1 receive queue of eth0 for 4 CPUs: CPUs 1 of its node share no core with those that serve its interrupts (0)
                 a queue a CPU (throughput)
                   keep eth0/rx-0 "": 4 hardware queues for 4 CPUs: steering would be redundant
                   keep eth0/rx-1 "": 4 hardware queues for 4 CPUs: steering would be redundant
