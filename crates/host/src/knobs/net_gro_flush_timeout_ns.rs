@@ -1,10 +1,11 @@
 //! How long a device's interrupt may stay off before the kernel looks for packets itself.
 
-use crate::facts::{Facts, Nic};
-use crate::goal::{Goal, Wish};
+use crate::facts::Facts;
+use crate::goal::Wish;
 use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
+use super::net_napi_defer_hard_irqs::put_off;
 use super::{each_interface, own};
 
 pub(super) const KNOB: Knob = Knob {
@@ -37,40 +38,10 @@ pub(super) const KNOB: Knob = Knob {
 };
 
 fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    each_interface(facts, KNOB.id, |nic| decide(facts, wish.goal, nic))
-}
-
-fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
-    let current = own(&nic.name, &nic.napi.gro_flush_timeout_ns)?;
-    let polled = ["busy_poll", "busy_read"].into_iter().find(|key| {
-        let value = facts.sysctl(&format!("/proc/sys/net/core/{key}"));
-        value.known().is_some_and(|value| value != "0")
-    });
-    let finding = match (current, polled) {
-        (0, Some(key)) => {
-            let reason = format!(
-                "net.core.{key} is on: with this interrupts would stay off between polls; it helps only together \
-                 with the other of the two and SO_PREFER_BUSY_POLL in the server"
-            );
-            Finding::keep(&nic.name, reason)
-        }
-        (0, None) => {
-            Finding::keep(&nic.name, "nobody polls by setting, and packets would wait for a poll that does not come")
-        }
-        (_, None) if goal == Goal::Latency => {
-            let reason = format!(
-                "neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL \
-                 itself, packets wait for the timer; `evenkeel prove {}@{}=0` tells",
-                KNOB.id, nic.name
-            );
-            Finding::set(&nic.name, 0, reason)
-        }
-        (_, None) => {
-            Finding::keep(&nic.name, format!("fewer interrupts, which the goal {goal} wants; packets wait longer"))
-        }
-        (_, Some(key)) => Finding::keep(&nic.name, format!("net.core.{key} is on: those who poll take the packets")),
-    };
-    Ok(finding.at(current))
+    each_interface(facts, KNOB.id, |nic| {
+        let timeout_ns = own(&nic.name, &nic.napi.gro_flush_timeout_ns)?;
+        Ok(put_off(KNOB.id, timeout_ns, facts, wish.goal, nic))
+    })
 }
 
 #[cfg(test)]
@@ -79,6 +50,7 @@ mod tests {
 
     use super::*;
     use crate::fact::Fact;
+    use crate::goal::Goal;
     use crate::testing::{check, nics, with_cpus, with_sysctl};
 
     fn with(value: u64) -> impl Fn(&mut Facts) {

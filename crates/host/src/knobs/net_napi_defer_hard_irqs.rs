@@ -38,11 +38,14 @@ pub(super) const KNOB: Knob = Knob {
 };
 
 fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    each_interface(facts, KNOB.id, |nic| decide(facts, wish.goal, nic))
+    each_interface(facts, KNOB.id, |nic| {
+        let rounds = own(&nic.name, &nic.napi.defer_hard_irqs)?;
+        Ok(put_off(KNOB.id, rounds.into(), facts, wish.goal, nic))
+    })
 }
 
-fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
-    let current = own(&nic.name, &nic.napi.defer_hard_irqs)?;
+/// What to do about either of the two knobs that put interrupts off, which help only together and only those who poll.
+pub(super) fn put_off(id: &str, current: u64, facts: &Facts, goal: Goal, nic: &Nic) -> Finding {
     let polled = ["busy_poll", "busy_read"].into_iter().find(|key| {
         let value = facts.sysctl(&format!("/proc/sys/net/core/{key}"));
         value.known().is_some_and(|value| value != "0")
@@ -62,7 +65,7 @@ fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
             let reason = format!(
                 "neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL \
                  itself, packets wait for the timer; `evenkeel prove {}@{}=0` tells",
-                KNOB.id, nic.name
+                id, nic.name
             );
             Finding::set(&nic.name, 0, reason)
         }
@@ -71,7 +74,7 @@ fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
         }
         (_, Some(key)) => Finding::keep(&nic.name, format!("net.core.{key} is on: those who poll take the packets")),
     };
-    Ok(finding.at(current))
+    finding.at(current)
 }
 
 #[cfg(test)]
