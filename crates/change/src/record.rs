@@ -7,8 +7,7 @@ use evenkeel_host::{Reading, Step};
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{Kind, Miss, SideEffect};
-use crate::shell;
-use crate::twins::{self, Old};
+use crate::undo_text::undo_commands;
 
 /// The number in each record's `format`.
 const FORMAT: u64 = 1;
@@ -95,14 +94,9 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// The shell commands that put it back, in their order: first the file, then what writing it changed elsewhere; of
-    /// two spellings of one limit, the one that was in use.
+    /// With the shell commands that put it back.
     pub(crate) fn with_undo(mut self) -> Intent {
-        let text = self.reading.text(&self.before);
-        let sides = self.side_effects.iter().map(|side| Old { path: &side.path, text: &side.before });
-        let writes = twins::writes(Old { path: &self.path, text: &text }, sides.collect());
-        let commands: Vec<String> = writes.iter().map(|old| shell::write_line(old.path, old.text)).collect();
-        self.undo = commands.join("; ");
+        self.undo = undo_commands(&self.path, self.reading, &self.before, &self.side_effects);
         self
     }
 }
