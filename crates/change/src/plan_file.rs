@@ -2,10 +2,11 @@
 //! value seen, what it would be, when that takes effect, what changes along with it, and how it is undone.
 
 use evenkeel_host::{Action, Facts, Plan, PlanError, Setting, SettingError, Step, TakesEffect, knobs};
-use evenkeel_sys::Root;
+use evenkeel_sys::{Root, TreeError};
 use serde::{Deserialize, Serialize};
 
 use crate::keep::Keep;
+use crate::kept::is_in_place;
 use crate::outcome::{Miss, SideEffect};
 use crate::persist::{Ground, keep};
 use crate::place::{Standing, Target};
@@ -124,6 +125,43 @@ impl PlanFile {
             steps: plan.steps.into_iter().map(|step| PlannedStep::of(root, step)).collect(),
             keep,
         })
+    }
+
+    /// The same for a root where no kernel runs: the steps are those that need no device, and all of them wait for the first boot.
+    pub fn of_image(
+        root: &Root,
+        facts: &Facts,
+        settings: &[Setting],
+        title: &str,
+        ground: &Ground<'_>,
+        before: &[Setting],
+    ) -> PlanFile {
+        let steps = settings.iter().filter_map(|setting| Plan::of(facts, std::slice::from_ref(setting)).ok());
+        let steps = steps.flat_map(|plan| plan.steps).map(|step| PlannedStep::of(root, step)).collect();
+        let keep = keep(ground, &[before, settings].concat());
+        PlanFile {
+            format: FORMAT,
+            evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
+            title: title.to_owned(),
+            settings: settings.iter().map(Setting::to_string).collect(),
+            steps,
+            keep: Some(Lasting { unit: ground.unit.map(str::to_owned), keep }),
+        }
+    }
+
+    /// Whether the machine is already as the plan wants it, and will be after the next boot.
+    ///
+    /// # Errors
+    /// If a file can't be read.
+    pub fn is_done(&self, root: &Root) -> Result<bool, TreeError> {
+        let is_so = |planned: &PlannedStep| planned.already_so || !matches!(planned.step.action, Action::Write { .. });
+        let keeps = self.keep.as_ref().map_or(Ok(true), |lasting| is_in_place(root, &lasting.keep))?;
+        let waits = self
+            .steps
+            .iter()
+            .any(|planned| !planned.already_so && !matches!(planned.step.action, Action::Write { .. }));
+        // Without files there is nothing that tells whether what waits was ever asked for.
+        Ok(self.steps.iter().all(is_so) && keeps && (!waits || self.keep.is_some()))
     }
 
     /// Reads a plan's text.

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
+use serde::{Deserialize, Serialize};
 
 use crate::capture::Capture;
 use crate::errno::Errno;
@@ -21,7 +22,8 @@ pub const MAX_FILE_BYTES: usize = 256 << 10;
 const WRITABLE: [&str; 2] = ["/etc/", "/boot/"];
 
 /// What is at a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "kebab-case")]
 pub enum Entry {
     /// Nothing.
     Absent,
