@@ -233,7 +233,10 @@ impl Logged {
 
     /// Whether the program was killed in the middle of it, or is still at work on it.
     pub(crate) fn is_unfinished(&self) -> bool {
-        self.end.is_none() || (matches!(self.end, Some(End::Committed)) && !self.undone.is_empty())
+        // What did not come about was put back by itself, and is no half of an undoing.
+        let is_missed = |step: &usize| self.missed.iter().any(|missed| missed.step == *step);
+        self.end.is_none()
+            || (matches!(self.end, Some(End::Committed)) && self.undone.iter().any(|step| !is_missed(step)))
     }
 
     pub(crate) fn is_of_boot(&self, boot_id: Option<&str>) -> bool {
