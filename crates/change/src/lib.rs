@@ -51,4 +51,4 @@ pub use revert::{RevertError, RevertReport, Which, revert};
 pub use session::{Session, SessionError};
 pub use state::{State, StateError};
 pub use undo::{FileUndo, PutBack, Undo};
-pub use verify::{Drift, Pending, Verification, WaitsFor, verify};
+pub use verify::{Drift, Pending, Verification, WaitsFor, interrupted, verify};

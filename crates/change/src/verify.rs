@@ -90,7 +90,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
             verification.ended_by_reboot.push(logged.id);
             continue;
         }
-        if logged.is_unfinished() || !matches!(logged.end, Some(End::Committed)) {
+        if is_interrupted(logged) {
             verification.interrupted.push(logged.id);
             continue;
         }
@@ -115,6 +115,18 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
         judge_file(&mut verification, root, log.begun(id), file);
     }
     verification
+}
+
+/// The transactions that were killed half-way, could not be wholly put back, or are being worked on right now.
+pub fn interrupted(root: &Root, log: &Log) -> Vec<u64> {
+    let boot_id = boot_id(root);
+    let is_left =
+        |logged: &&Logged| !logged.is_closed() && (logged.is_of_boot(boot_id.as_deref()) || logged.outlives_boots());
+    log.transactions().filter(is_left).filter(|logged| is_interrupted(logged)).map(|logged| logged.id).collect()
+}
+
+fn is_interrupted(logged: &Logged) -> bool {
+    logged.is_unfinished() || !matches!(logged.end, Some(End::Committed))
 }
 
 /// What makes two steps be about one thing; `None` for steps that leave nothing on the host.
