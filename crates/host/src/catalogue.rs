@@ -290,14 +290,16 @@ mod tests {
         }
     }
 
-    /// A credit is a minute of one CPU, and a day's worth is kept. Names that begin with T and a digit are Amazon's burstable types.
+    /// A credit is a minute of one CPU, and a day's worth is kept. Amazon's burstable types are those whose names begin with T;
+    /// Google's that share a core have a baseline without credits.
     #[test]
     fn burstable_types_and_no_others_have_a_baseline_and_credits() {
         for (name, figures) in all() {
             let number = |kind| number(&figures, kind);
             let burst = [Kind::BaselinePercentPerVcpu, Kind::CreditsPerHour, Kind::CreditsMax].map(number);
-            let burstable = name.contains('.') && name.starts_with('t');
-            assert_eq!(burst.map(|figure| figure.is_some()), [burstable; 3], "{name}");
+            let credits = name.contains('.') && name.starts_with('t');
+            let shared = ["e2-micro", "e2-small", "e2-medium"].contains(&name);
+            assert_eq!(burst.map(|figure| figure.is_some()), [credits || shared, credits, credits], "{name}");
             if let ([Some(percent), Some(credits), Some(most)], Some(vcpus)) = (burst, number(Kind::Vcpus)) {
                 assert!((credits / 60.0 / vcpus * 100.0 - percent).abs() < 1e-9, "{name}: {percent}");
                 assert!((credits * 24.0 - most).abs() < 1e-9, "{name}: {most}");
@@ -342,21 +344,18 @@ mod tests {
             Standard_Fs: 5 of 2.00
             Standard_Fs_v: 8 of 2.00
             a1: 6 of 2.00
-            c2-standard: 5 of 4.00
-            c2d-highcpu: 7 of 2.00
-            c2d-highmem: 7 of 8.00
             c2d-standard: 7 of 4.00
             c3: 5 of 1.88
             c3-highcpu: 6 of 2.00
             c3-highmem: 6 of 8.00
             c3-standard: 6 of 4.00
-            c3d-highcpu: 8 of 2.00
+            c3d-highcpu: 8 of 1.97, 2.00
             c3d-highmem: 8 of 8.00
             c3d-standard: 8 of 4.00
             c4: 5 of 1.67, 1.88
-            c4-highcpu: 8 of 2.00
-            c4-highmem: 8 of 7.50, 7.75
-            c4-standard: 9 of 3.50, 3.75
+            c4-highcpu: 11 of 2.00
+            c4-highmem: 11 of 7.50, 7.75
+            c4-standard: 11 of 3.50, 3.75
             c5: 9 of 2.00
             c5a: 8 of 2.00
             c5n: 7 of 2.62, 2.67
@@ -373,6 +372,7 @@ mod tests {
             c8g: 12 of 2.00
             c8i: 13 of 2.00
             d2: 4 of 6.78, 7.62
+            e2: 3 of 0.50, 1.00, 2.00
             e2-highcpu: 5 of 1.00
             e2-highmem: 4 of 8.00
             e2-standard: 5 of 4.00
@@ -438,7 +438,7 @@ mod tests {
             c7i.metal-24xl: vcpus=96, cores=48, threads_per_core=2, memory_gib=192, network=37.5 Gbit/s, network_mbps_baseline=37500, ebs_mbps=30000, clock_ghz_sustained=3.2, c_states=open, p_states=open; not given: numa_nodes
             t3.micro: vcpus=2, cores=1, threads_per_core=2, memory_gib=1, network=Up to 5 Gbit/s, network_mbps_baseline=64, ebs_mbps=87, ebs_mbps_max=2085, clock_ghz_sustained=2.5, c_states=closed, p_states=closed, baseline_percent_per_vcpu=10, credits_per_hour=12, credits_max=288; not given: numa_nodes
             Standard_D4s_v5: vcpus=4, memory_gib=16, network=at most 12500 Mbit/s, threads_per_core=2, clock_ghz_all_cores=3.5; not given: numa_nodes, c_states, p_states
-            n2-standard-8: vcpus=8, memory_gib=32, threads_per_core=2; not given: network, numa_nodes, c_states, p_states
+            n2-standard-8: vcpus=8, memory_gib=32, network=up to 16 Gbit/s out, threads_per_core=2; not given: numa_nodes, c_states, p_states
         "#]].assert_eq(&(seen.join("\n") + "\n"));
     }
 

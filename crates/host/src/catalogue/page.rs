@@ -13,7 +13,7 @@ its sources: a machine can't see its share of the network, nor its baseline of C
 before, and no advice rests on these figures alone. A `?` is a figure that no document here gives; none is from memory.
 
 Network and EBS without a unit are in Mbit/s, *lasting* what may be had for as long as one likes. *C, P* tells whether the guest
-may choose idle and frequency states. *Burst* is the share of each CPU that lasts, and the credits an hour; a credit is a minute of one CPU.
+may choose idle and frequency states. *Burst* is the share of each CPU that lasts; a credit is a minute of one CPU.
 
 This page is generated from the texts in `crates/host/src/catalogue`: `UPDATE_EXPECT=1 cargo test -p evenkeel-host` writes it
 anew.
@@ -80,10 +80,9 @@ fn cells(of_type: &Type) -> Vec<String> {
     let given = clocks.iter().filter_map(|(what, kind)| Some(format!("{what} {}", of_type.figures.get(kind)?)));
     let clock = given.collect::<Vec<_>>().join(", ");
     let states = [cell(Kind::CStates), cell(Kind::PStates)].join(", ");
-    let burst = match (of_type.figures.get(&Kind::BaselinePercentPerVcpu), of_type.figures.get(&Kind::CreditsPerHour)) {
-        (Some(percent), Some(credits)) => format!("{percent} %, {credits}"),
-        _ => String::new(),
-    };
+    let credits = |per_hour: &&str| format!(", {per_hour} credits an hour");
+    let credits = of_type.figures.get(&Kind::CreditsPerHour).map(credits).unwrap_or_default();
+    let burst = of_type.figures.get(&Kind::BaselinePercentPerVcpu).map(|percent| format!("{percent} %{credits}"));
     vec![
         cell(Kind::Vcpus),
         cell(Kind::ThreadsPerCore),
@@ -94,7 +93,7 @@ fn cells(of_type: &Type) -> Vec<String> {
         cell(Kind::NumaNodes),
         if clock.is_empty() { "?".to_owned() } else { clock },
         if states == "?, ?" { "?".to_owned() } else { states },
-        burst,
+        burst.unwrap_or_default(),
         of_type.keys.iter().copied().collect::<Vec<_>>().join(", "),
     ]
 }
