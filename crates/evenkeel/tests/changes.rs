@@ -120,7 +120,10 @@ fn a_plan_that_was_tampered_with_is_refused() {
         ("another value", 4, &|plan| plan["steps"][0]["wanted"] = "18; reboot".into()),
         ("another text", 4, &|plan| plan["keep"]["files"][0]["text"] = "kernel.panic = 1\n".into()),
         ("a file outside", 4, &|plan| plan["keep"]["files"][0]["path"] = "/root/.profile".into()),
-        ("a command", 4, &|plan| plan["keep"]["commands"] = serde_json::json!([{"argv": ["reboot"], "undo": [], "why": "", "only_booted": false}])),
+        ("a command", 4, &|plan| {
+            plan["keep"]["commands"] =
+                serde_json::json!([{"argv": ["reboot"], "undo": [], "why": "", "only_booted": false}])
+        }),
         ("a step more", 4, &|plan| {
             let step = plan["steps"][0].clone();
             plan["steps"].as_array_mut().unwrap().push(step);
