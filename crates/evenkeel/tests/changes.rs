@@ -101,6 +101,9 @@ fn a_plan_is_carried_out_as_it_was_reviewed() {
     assert_eq!(live.now(), live.before);
 }
 
+/// What is done to a plan, and the exit code that it comes to.
+type Tampering<'a> = (&'a str, i32, &'a dyn Fn(&mut Value));
+
 #[test]
 fn a_plan_that_was_tampered_with_is_refused() {
     let Some(live) = Live::take() else { return };
@@ -115,7 +118,7 @@ fn a_plan_that_was_tampered_with_is_refused() {
         assert_eq!(live.now(), live.before, "{plan:#}");
         (code(&seen), text(&seen))
     };
-    let table: [(&str, i32, &dyn Fn(&mut Value)); 8] = [
+    let table: [Tampering<'_>; 8] = [
         ("another file", 4, &|plan| plan["steps"][0]["path"] = "/proc/sysrq-trigger".into()),
         ("another value", 4, &|plan| plan["steps"][0]["wanted"] = "18; reboot".into()),
         ("another text", 4, &|plan| plan["keep"]["files"][0]["text"] = "kernel.panic = 1\n".into()),
