@@ -18,6 +18,7 @@ mod plan;
 mod probe;
 mod rank;
 mod setting;
+mod shapes;
 #[cfg(test)]
 mod testing;
 

@@ -27,7 +27,8 @@ impl Preemption {
             (_, Fact::Known(Built::RealTime)) => Fact::Known("rt".to_owned()),
             (Fact::Known(modes), _) => Fact::Known(modes.chosen.clone()),
             (_, Fact::Known(Built::Full)) => Fact::Known("full".to_owned()),
-            (Fact::Absent { why } | Fact::Denied { why } | Fact::Odd { why, .. }, Fact::Known(built)) => {
+            (unknown, Fact::Known(built)) => {
+                let why = unknown.unknown_why().unwrap_or_default();
                 Fact::absent(format!("{}, and only debugfs tells which ({why})", built.leaves_open()))
             }
             (_, unknown) => unknown.clone().map(|_| String::new()),

@@ -2,9 +2,12 @@
 
 use crate::advice::State;
 use crate::fact::Fact;
-use crate::facts::{Facts, FrequencyPolicy, Lockdown, Nic, Node};
-use crate::knob::{Finding, Knob, Place};
+use crate::facts::{Facts, Nic};
+use crate::knob::{Finding, Knob};
 use crate::setting::{SettingError, shown};
+use crate::shapes::{
+    boosted, cpus_of_a_node, each_policy, scheduler_number, several_nodes, spelled_in_bytes, times_by_cpus,
+};
 
 mod cgroup_cpu_max;
 mod clocksource;
@@ -196,35 +199,39 @@ fn nearest(given: &str) -> Option<&'static str> {
 
 /// Findings as the knobs' files write them; [`Finding::at`] and [`Finding::want`] add the values.
 impl Finding {
-    fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
+    pub(crate) fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding { place: place.to_string(), state, current: None, wanted: None, reason: reason.into() }
     }
 
-    fn set(place: impl ToString, wanted: impl ToString, reason: impl Into<String>) -> Finding {
+    pub(crate) fn set(place: impl ToString, wanted: impl ToString, reason: impl Into<String>) -> Finding {
         Finding { wanted: Some(wanted.to_string()), ..Finding::new(State::Set, place, reason) }
     }
 
-    fn keep(place: impl ToString, reason: impl Into<String>) -> Finding {
+    pub(crate) fn keep(place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding::new(State::Keep, place, reason)
     }
 
-    fn not_here(place: impl ToString, reason: impl Into<String>) -> Finding {
+    pub(crate) fn not_here(place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding::new(State::NotHere, place, reason)
     }
 
     /// For want of a fact that the decision hangs on; `what` names the fact.
-    fn unknown<T>(place: impl ToString, what: &str, fact: &Fact<T>) -> Finding {
+    pub(crate) fn unknown<T>(place: impl ToString, what: &str, fact: &Fact<T>) -> Finding {
         let why = fact.unknown_why().unwrap_or("it is not what it should be");
-        Finding::new(State::Unknown, place, format!("{what} is not known: {why}"))
+        let unseen = match fact {
+            Fact::Unseen { .. } => ", which was taken before evenkeel looked at it: capture the machine anew",
+            _ => "",
+        };
+        Finding::new(State::Unknown, place, format!("{what} is not known: {why}{unseen}"))
     }
 
-    fn at(self, current: impl ToString) -> Finding {
+    pub(crate) fn at(self, current: impl ToString) -> Finding {
         Finding { current: Some(current.to_string()), ..self }
     }
 }
 
 /// What a knob's own file holds; else the finding for a file that is missing or tells nothing.
-fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
+pub(crate) fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
     match fact {
         Fact::Known(value) => Ok(value.clone()),
         Fact::Absent { why } => Err(Finding::not_here(place, format!("not found here: {why}"))),
@@ -233,53 +240,11 @@ fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
 }
 
 /// The number in a file under /proc/sys that is a knob's own.
-fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
+pub(crate) fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
     let text = own(path, &facts.sysctl(path))?;
     text.parse().map_err(|_| {
         Finding::new(State::Unknown, path, format!("the value in force is no whole number: {:?}", shown(&text)))
     })
-}
-
-/// The number in a file of the scheduler's, which moved from /proc/sys to debugfs: there the kernel's lockdown shuts it
-/// from root too, so that `candidate`, what one would try, is blocked. Also the place.
-fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
-    let Place::FileSince { files, .. } = knob.place else {
-        return Err(Finding::new(State::Unknown, knob.id, "it has no place"));
-    };
-    let Some(version) = facts.kernel.version.known() else {
-        return Err(Finding::unknown(knob.id, "the kernel's version", &facts.kernel.version));
-    };
-    let Some(path) = crate::plan::file_in(facts, files) else {
-        let since = files.iter().find(|since| since.path.is_none()).map(|since| since.kernel);
-        return Err(match since {
-            Some((major, minor)) if (version.major, version.minor) >= (major, minor) => {
-                Finding::new(State::Removed, knob.id, format!("removed in Linux {major}.{minor}; {}", knob.kernels))
-            }
-            _ => Finding::not_here(knob.id, "this kernel does not have it yet"),
-        });
-    };
-    let fact = facts.sysctl(path);
-    let is_locked = facts.kernel.lockdown.known().is_some_and(|level| *level != Lockdown::None);
-    match &fact {
-        Fact::Denied { why } if is_locked || why.contains("EPERM") => {
-            let reason = format!("the kernel's lockdown shuts debugfs, from root too: {why}");
-            let finding = Finding::new(State::Blocked, path, reason);
-            Err(Finding { wanted: Some(candidate.to_string()), ..finding })
-        }
-        Fact::Denied { why } => Err(Finding::new(State::Unknown, path, format!("only root may read it: {why}"))),
-        Fact::Absent { .. } if path.starts_with("/sys/kernel/debug/") => Err(Finding::not_here(
-            path,
-            "not found here: debugfs is not mounted, or the kernel does not show its scheduler there",
-        )),
-        _ => Ok((path, own_number(facts, path)?)),
-    }
-}
-
-/// By what the kernel multiplies its scheduler's times: 1 for one CPU, 2 for two, 3 from four on, 4 from eight on
-/// (`get_update_sysctl_factor` in `kernel/sched/fair.c`).
-fn scheduler_scale(facts: &Facts) -> Option<i64> {
-    let online = facts.cpus.online.known()?.len().clamp(1, 8);
-    Some(i64::from(online.ilog2()) + 1)
 }
 
 /// The finding, whichever way it came about: a knob with one place has one finding.
@@ -287,47 +252,13 @@ fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
 }
 
-/// The memory nodes, where there are several; else the finding that tells why nothing is to be done about them.
-fn several_nodes<'a>(facts: &'a Facts, place: &str) -> Result<&'a [Node], Finding> {
-    match &facts.numa.nodes {
-        Fact::Known(nodes) if nodes.len() > 1 => Ok(nodes),
-        Fact::Known(_) => Err(Finding::not_here(place, "there is one memory node: all memory is equally near")),
-        unknown => Err(Finding::unknown(place, "how many memory nodes there are", unknown)),
-    }
-}
-
-/// The fewest CPUs that any of the memory nodes has.
-fn cpus_of_a_node(nodes: &[Node]) -> Option<u64> {
-    nodes.iter().filter_map(|node| node.cpus.known()).map(|cpus| cpus.len() as u64).filter(|count| *count > 0).min()
-}
-
 /// `12.3 GiB`, `64 MiB`.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     match bytes {
         _ if bytes >= 1 << 30 => format!("{:.1} GiB", bytes as f64 / (1 << 30) as f64),
         _ if bytes >= MIB => format!("{} MiB", bytes / MIB),
         _ => format!("{} KiB", bytes / 1024),
-    }
-}
-
-/// A finding for each group of CPUs that share a frequency; one for the machine where it has none.
-fn each_policy(
-    facts: &Facts,
-    knob: &Knob,
-    decide: impl Fn(&FrequencyPolicy) -> Result<Finding, Finding>,
-) -> Vec<Finding> {
-    match &facts.frequency.policies {
-        Fact::Known(policies) if !policies.is_empty() => {
-            policies.iter().map(|policy| decide(policy).unwrap_or_else(|finding| finding)).collect()
-        }
-        Fact::Known(_) | Fact::Absent { .. } => {
-            vec![Finding::not_here(
-                knob.id,
-                "there is no frequency driver here: the hypervisor or the firmware decides",
-            )]
-        }
-        unknown => vec![Finding::unknown(knob.id, "which CPUs share a frequency", unknown)],
     }
 }
 
