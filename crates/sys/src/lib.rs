@@ -12,6 +12,7 @@ mod cpuset;
 mod errno;
 mod ethtool;
 mod hand;
+mod kernel_config;
 mod metadata;
 mod mounted;
 mod pretend;
