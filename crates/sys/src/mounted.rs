@@ -8,7 +8,7 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 
 use crate::errno::Errno;
 use crate::root::{absolute, read_text};
-use crate::{kernel_config, pseudo};
+use crate::{kernel_config, package, pseudo};
 
 /// The identity of the running kernel: equal inside and outside exactly when the mounted /proc is this machine's.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -34,6 +34,9 @@ impl Mounted {
         if path.starts_with('@') {
             if path == "@kernel-config" {
                 return kernel_config::text(|path| self.file(path));
+            }
+            if let Some(name) = path.strip_prefix("@package/") {
+                return package::version(name, |path| self.file(path));
             }
             return if self.is_this_machine { pseudo::text(path) } else { Err(Errno::NOENT) };
         }

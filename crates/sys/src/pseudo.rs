@@ -1,11 +1,13 @@
 //! What is no file, under paths that begin with `@`, so that it enters the same capture as the files do.
 
 use crate::errno::Errno;
-use crate::{ethtool, kernel_config};
+use crate::{ethtool, kernel_config, kernel_log, package};
 
 /// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings` or
 /// `coalesce` for WHAT; `@tick_ns`, the resolution of the kernel's coarse clocks, which is one tick of its timer, in nanoseconds;
-/// `@cpu_dma_latency_us`, the least of all requests that processes hold at that device; `@kernel-config`.
+/// `@cpu_dma_latency_us`, the least of all requests that processes hold at that device; `@kernel-config`;
+/// `@kernel-log/tsc`, what the kernel's log says of the time-stamp counter; `@package/NAME`, the version of an
+/// installed package.
 pub(crate) fn text(path: &str) -> Result<String, Errno> {
     let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -17,6 +19,10 @@ pub(crate) fn text(path: &str) -> Result<String, Errno> {
         (Some("ethtool"), Some(interface), Some("coalesce"), None) => ethtool::coalesce(interface),
         (Some("tick_ns"), None, ..) => Ok(tick_ns()),
         (Some("cpu_dma_latency_us"), None, ..) => cpu_dma_latency_us(),
+        (Some("kernel-log"), Some("tsc"), None, _) => {
+            kernel_log::lines(|line| line.contains("TSC") || line.contains("tsc"))
+        }
+        (Some("package"), Some(name), None, _) => package::version(name, |path| Ok(open(path)?)),
         (Some("kernel-config"), None, ..) => kernel_config::text(|path| Ok(open(path)?)),
         _ => Err(Errno::NOENT),
     }
