@@ -377,10 +377,13 @@ mod tests {
             Keep cmdline.maxcpus maxcpus
             Keep cmdline.isolcpus isolcpus
             Keep cmdline.nohz_full nohz_full
+            Keep cmdline.rcu_nocbs rcu_nocbs
             Keep cmdline.mitigations mitigations
             Keep workqueue.cpumask /sys/devices/virtual/workqueue/cpumask
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
             Keep cmdline.tsc tsc
+            Keep cmdline.clocksource clocksource
+            Keep clock.discipline clock.discipline
             Keep thp.defrag /sys/kernel/mm/transparent_hugepage/defrag
             Keep vm.dirty_ratio /proc/sys/vm/dirty_ratio
             Keep vm.dirty_bytes /proc/sys/vm/dirty_bytes
@@ -397,32 +400,42 @@ mod tests {
             Keep process.sched_policy process.sched_policy
             Keep process.cpu_affinity process.cpu_affinity
             Keep cgroup.cpu_max cgroup.cpu_max
+            Keep cgroup.cpuset_partition cgroup.cpuset_partition
+            Keep daemon.background_timers daemon.background_timers
             NotHere net.netfilter.nf_conntrack_max /proc/sys/net/netfilter/nf_conntrack_max
+            NotHere net.netfilter.nf_conntrack_buckets /proc/sys/net/netfilter/nf_conntrack_buckets
+            NotHere net.netfilter.nf_conntrack_udp_timeout /proc/sys/net/netfilter/nf_conntrack_udp_timeout
             NotHere net.xps_cpus eth0/tx-0
             NotHere irqbalance.banned_cpus irqbalance.banned_cpus
             NotHere net.coalesce_rx_us eth0
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
+            NotHere cpu.resume_latency_us cpu.resume_latency_us
+            NotHere cpuidle.state_disable cpuidle.state_disable
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
             NotHere cloud.t_unlimited cloud.t_unlimited
             NotHere cpufreq.governor cpufreq.governor
             NotHere cpufreq.epp cpufreq.epp
             NotHere cpufreq.boost /sys/devices/system/cpu/cpufreq/boost
             NotHere cpufreq.no_turbo /sys/devices/system/cpu/intel_pstate/no_turbo
+            NotHere cmdline.intel_pstate intel_pstate
             NotHere sched.min_granularity_ns /sys/kernel/debug/sched/base_slice_ns
             NotHere sched.migration_cost_ns /sys/kernel/debug/sched/migration_cost_ns
             NotHere kernel.sched_autogroup_enabled /proc/sys/kernel/sched_autogroup_enabled
             NotHere kernel.timer_migration /proc/sys/kernel/timer_migration
             NotHere kernel.nmi_watchdog /proc/sys/kernel/nmi_watchdog
+            NotHere kernel.watchdog /proc/sys/kernel/watchdog
             NotHere kernel.sched_rt_runtime_us /proc/sys/kernel/sched_rt_runtime_us
             NotHere cmdline.idle idle
             NotHere cmdline.processor.max_cstate processor.max_cstate
             NotHere cloud.threads_per_core cloud.threads_per_core
+            NotHere thp.size_enabled thp.size_enabled
             NotHere vm.swappiness /proc/sys/vm/swappiness
             NotHere kernel.numa_balancing /proc/sys/kernel/numa_balancing
             NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
             NotHere daemon.numad daemon.numad
             NotHere process.numa_policy process.numa_policy
+            NotHere daemon.auditd daemon.auditd
             Removed sched.wakeup_granularity_ns sched.wakeup_granularity_ns
         "#]]
         .assert_eq(&told);
@@ -440,7 +453,7 @@ mod tests {
         let of = |knob: &str| ids(24).into_iter().filter(|id| id.starts_with(knob)).collect::<Vec<_>>().join(" ");
         expect!["net.rps_cpus@eth0/rx-0 net.rps_cpus@eth0/rx-1"].assert_eq(&of("net.rps_cpus"));
         expect!["irq.affinity@eth0-Tx-Rx-0 irq.affinity@eth0-Tx-Rx-0#2"].assert_eq(&of("irq.affinity"));
-        expect!["thp.enabled thp.defrag"].assert_eq(&of("thp"));
+        expect!["thp.enabled thp.defrag thp.size_enabled"].assert_eq(&of("thp"));
         let mut without = base();
         nics(&mut without).clear();
         let advice = advise(&without, &Goal::Latency.into());

@@ -186,6 +186,10 @@ fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<Strin
         ("cpufreq", "boost") | ("intel_pstate", "no_turbo") => matches!(value, "0" | "1"),
         (_, "scaling_governor") => is_on_offer("scaling_available_governors"),
         (_, "energy_performance_preference") => is_on_offer("energy_performance_available_preferences"),
+        // pm_qos_resume_latency_us_store (drivers/base/power/sysfs.c): a number below 0 is EINVAL.
+        (_, "pm_qos_resume_latency_us") => {
+            value == "n/a" || value.parse().is_ok_and(|us: i32| (0..i32::MAX).contains(&us))
+        }
         _ => return Err(Errno::ACCESS),
     };
     if is_taken { Ok(format!("{value}\n")) } else { Err(Errno::INVAL) }

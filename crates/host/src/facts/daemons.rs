@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::boot::Init;
 use super::machine::Container;
-use super::owners::runs_as_unit;
 use crate::fact::Fact;
 use crate::probe::{Probe, is_absence};
 
@@ -52,12 +51,32 @@ impl Daemons {
             Fact::Known(()) => look(),
             unknown => unknown.clone().map(|()| Vec::new()),
         };
-        let keepers = || KEEPERS.into_iter().filter(|name| runs_as_unit(probe, name)).map(str::to_owned).collect();
         Daemons {
             background_timers: seen(&|| timers(probe)),
-            clock_keepers: seen(&|| Fact::Known(keepers())),
-            auditd: in_sight.clone().map(|()| runs_as_unit(probe, "auditd")),
+            clock_keepers: seen(&|| running(probe, &KEEPERS)),
+            auditd: seen(&|| running(probe, &["auditd"])).map(|names| !names.is_empty()),
         }
+    }
+}
+
+/// Those services of which systemd has a group with processes, under either version of control groups. Where one was never
+/// looked at and none runs, nothing is known.
+fn running(probe: Probe<'_>, services: &[&str]) -> Fact<Vec<String>> {
+    let mut unseen = None;
+    let mut runs = |service: &&str| {
+        ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd"].iter().any(|mount| {
+            let group = probe.text(&format!("{mount}/system.slice/{service}.service/cgroup.procs"));
+            let is_running = group.known().is_some();
+            if matches!(group, Fact::Unseen { .. }) {
+                unseen.get_or_insert(group);
+            }
+            is_running
+        })
+    };
+    let found: Vec<String> = services.iter().filter(|name| runs(name)).map(|name| (*name).to_owned()).collect();
+    match unseen {
+        Some(unseen) if found.is_empty() => unseen.map(|_| found),
+        _ => Fact::Known(found),
     }
 }
 
@@ -113,7 +132,11 @@ mod tests {
              /sys/fs/cgroup/system.slice/chrony.service/cgroup.procs = 512\n\
              /sys/fs/cgroup/systemd/system.slice/auditd.service/cgroup.procs = 77"
         );
-        let neither = format!("{etc} :! ENOENT\n{lib} :! ENOENT");
+        let neither =
+            KEEPERS.iter().chain(&["auditd"]).fold(format!("{etc} :! ENOENT\n{lib} :! ENOENT"), |all, name| {
+                let group = format!("system.slice/{name}.service/cgroup.procs");
+                format!("{all}\n/sys/fs/cgroup/{group} ! ENOENT\n/sys/fs/cgroup/systemd/{group} ! ENOENT")
+            });
         let seen = [
             told(&both, Container::None, Init::Systemd),
             told(&neither, Container::None, Init::Systemd),
@@ -124,7 +147,7 @@ mod tests {
         expect![[r#"
             {"background_timers":["apt-daily","man-db","logrotate"],"clock_keepers":["chrony"],"auditd":true}
             {"background_timers":[],"clock_keepers":[],"auditd":false}
-            {"background_timers":{"unknown":"denied","why":"/etc/systemd/system/timers.target.wants: permission denied (EACCES)"},"clock_keepers":[],"auditd":false}
+            {"background_timers":{"unknown":"denied","why":"/etc/systemd/system/timers.target.wants: permission denied (EACCES)"},"clock_keepers":{"unknown":"absent","why":"/sys/fs/cgroup/system.slice/chrony.service/cgroup.procs is not in the capture"},"auditd":{"unknown":"absent","why":"/sys/fs/cgroup/system.slice/auditd.service/cgroup.procs is not in the capture"}}
             {"background_timers":{"unknown":"absent","why":"a container does not show the timers and services of its host"},"clock_keepers":{"unknown":"absent","why":"a container does not show the timers and services of its host"},"auditd":{"unknown":"absent","why":"a container does not show the timers and services of its host"}}
             {"background_timers":{"unknown":"absent","why":"without systemd nothing shows which timers and services there are"},"clock_keepers":{"unknown":"absent","why":"without systemd nothing shows which timers and services there are"},"auditd":{"unknown":"absent","why":"without systemd nothing shows which timers and services there are"}}
         "#]].assert_eq(&seen.concat());

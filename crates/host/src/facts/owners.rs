@@ -125,7 +125,7 @@ fn probe_irqbalance(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool>
 }
 
 /// Whether systemd has a group with processes for a service, under either version of control groups.
-pub(super) fn runs_as_unit(probe: Probe<'_>, service: &str) -> bool {
+fn runs_as_unit(probe: Probe<'_>, service: &str) -> bool {
     let group = |mount: &str| format!("{mount}/system.slice/{service}.service/cgroup.procs");
     ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd"].iter().any(|mount| probe.text(&group(mount)).known().is_some())
 }

@@ -10,23 +10,32 @@ use crate::shapes::{
 };
 
 mod cgroup_cpu_max;
+mod cgroup_cpuset_partition;
+mod clock_discipline;
 mod clocksource;
 mod cloud_t_unlimited;
 mod cloud_threads_per_core;
+mod cmdline_clocksource;
 mod cmdline_idle;
 mod cmdline_intel_idle_max_cstate;
+mod cmdline_intel_pstate;
 mod cmdline_isolcpus;
 mod cmdline_maxcpus;
 mod cmdline_mitigations;
 mod cmdline_nohz_full;
 mod cmdline_numa;
 mod cmdline_processor_max_cstate;
+mod cmdline_rcu_nocbs;
 mod cmdline_tsc;
+mod cpu_resume_latency_us;
 mod cpufreq_boost;
 mod cpufreq_epp;
 mod cpufreq_governor;
 mod cpufreq_no_turbo;
 mod cpuidle_dma_latency_us;
+mod cpuidle_state_disable;
+mod daemon_auditd;
+mod daemon_background_timers;
 mod daemon_numad;
 mod disk_read_ahead_kb;
 mod disk_scheduler;
@@ -39,6 +48,7 @@ mod kernel_preempt;
 mod kernel_sched_autogroup_enabled;
 mod kernel_sched_rt_runtime_us;
 mod kernel_timer_migration;
+mod kernel_watchdog;
 mod net_channels;
 mod net_coalesce_rx_us;
 mod net_core_busy_poll;
@@ -55,7 +65,9 @@ mod net_ipv4_udp_early_demux;
 mod net_ipv4_udp_mem;
 mod net_ipv4_udp_rmem_min;
 mod net_napi_defer_hard_irqs;
+mod net_netfilter_nf_conntrack_buckets;
 mod net_netfilter_nf_conntrack_max;
+mod net_netfilter_nf_conntrack_udp_timeout;
 mod net_rings;
 mod net_rps_cpus;
 mod net_rps_flow_cnt;
@@ -74,6 +86,7 @@ mod sched_wakeup_granularity_ns;
 mod smt_control;
 mod thp_defrag;
 mod thp_enabled;
+mod thp_size_enabled;
 mod vm_compaction_proactiveness;
 mod vm_dirty_background_bytes;
 mod vm_dirty_background_ratio;
@@ -103,6 +116,8 @@ pub const ALL: &[&Knob] = &[
     &net_ipv4_udp_rmem_min::KNOB,
     &net_ipv4_udp_early_demux::KNOB,
     &net_netfilter_nf_conntrack_max::KNOB,
+    &net_netfilter_nf_conntrack_buckets::KNOB,
+    &net_netfilter_nf_conntrack_udp_timeout::KNOB,
     &net_core_default_qdisc::KNOB,
     &net_rps_cpus::KNOB,
     &net_core_rps_sock_flow_entries::KNOB,
@@ -118,23 +133,28 @@ pub const ALL: &[&Knob] = &[
     &net_coalesce_rx_us::KNOB,
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
+    &cpu_resume_latency_us::KNOB,
+    &cpuidle_state_disable::KNOB,
     &haltpoll_guest_halt_poll_ns::KNOB,
     &cloud_t_unlimited::KNOB,
     &cpufreq_governor::KNOB,
     &cpufreq_epp::KNOB,
     &cpufreq_boost::KNOB,
     &cpufreq_no_turbo::KNOB,
+    &cmdline_intel_pstate::KNOB,
     &smt_control::KNOB,
     &kernel_preempt::KNOB,
     &cmdline_maxcpus::KNOB,
     &cmdline_isolcpus::KNOB,
     &cmdline_nohz_full::KNOB,
+    &cmdline_rcu_nocbs::KNOB,
     &sched_min_granularity_ns::KNOB,
     &sched_wakeup_granularity_ns::KNOB,
     &sched_migration_cost_ns::KNOB,
     &kernel_sched_autogroup_enabled::KNOB,
     &kernel_timer_migration::KNOB,
     &kernel_nmi_watchdog::KNOB,
+    &kernel_watchdog::KNOB,
     &kernel_sched_rt_runtime_us::KNOB,
     &cmdline_mitigations::KNOB,
     &cmdline_idle::KNOB,
@@ -143,8 +163,11 @@ pub const ALL: &[&Knob] = &[
     &cloud_threads_per_core::KNOB,
     &clocksource::KNOB,
     &cmdline_tsc::KNOB,
+    &cmdline_clocksource::KNOB,
+    &clock_discipline::KNOB,
     &thp_enabled::KNOB,
     &thp_defrag::KNOB,
+    &thp_size_enabled::KNOB,
     &vm_swappiness::KNOB,
     &vm_dirty_ratio::KNOB,
     &vm_dirty_bytes::KNOB,
@@ -170,6 +193,9 @@ pub const ALL: &[&Knob] = &[
     &process_sched_policy::KNOB,
     &process_cpu_affinity::KNOB,
     &cgroup_cpu_max::KNOB,
+    &cgroup_cpuset_partition::KNOB,
+    &daemon_background_timers::KNOB,
+    &daemon_auditd::KNOB,
 ];
 
 /// The knob with this id.
