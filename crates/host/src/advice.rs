@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use crate::facts::{Container, Facts};
+use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Finding, Knob, Place, Source, TakesEffect};
 use crate::knobs;
+use crate::others::{container_barrier, lasts, others, tuned_sets, undone_at_boot};
 use crate::rank::{Effect, When};
 
 /// What to do about a knob at one place.
@@ -123,89 +124,10 @@ fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
         let reason = format!("TuneD's profile {profile} sets it: change it there; {}", finding.reason);
         return Finding { state: State::OwnedBy, reason, ..finding };
     }
-    match undone_at_boot(facts, &finding) {
-        Some(undone) => Finding { reason: format!("{}; {undone}", finding.reason), ..finding },
-        None => finding,
-    }
-}
-
-/// Which file would bring another value back at boot.
-fn undone_at_boot(facts: &Facts, finding: &Finding) -> Option<String> {
-    let (file, setting) = facts.owners.sysctl_files.known()?.decides(&finding.place)?;
-    let (wanted, value) = (finding.wanted.as_ref()?, setting.value.as_ref()?);
-    // The kernel takes any white space between numbers, and writes tabs.
-    if value.split_whitespace().eq(wanted.split_whitespace()) {
-        return None;
-    }
-    let (path, line) = (&file.path, setting.line);
-    Some(format!("{path} (line {line}) sets {value} at boot, which would undo it: change it there too"))
-}
-
-/// Why a container may not change this place; the server's own process is its to change.
-fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
-    let container = match facts.machine.container.known()? {
-        Container::None => return None,
-        Container::Other(name) => format!("{name} container"),
-        Container::Docker => "Docker container".to_owned(),
-        Container::Podman => "Podman container".to_owned(),
-        Container::Kubernetes => "Kubernetes container".to_owned(),
-    };
-    match place {
-        Place::File { .. } | Place::FileSince { .. } | Place::Each { .. } | Place::EachNetworkIrq => {
-            Some(format!("in a {container} /proc/sys and /sys are read only: set it on the machine that runs it"))
-        }
-        Place::KernelArgument { .. } => {
-            Some(format!("a {container} has no kernel of its own: set it on the machine that runs it"))
-        }
-        Place::Held { path } => Some(format!("a {container} has no {path} unless it is passed in")),
-        Place::Process | Place::ByHand { .. } | Place::ByHandEach { .. } => None,
-    }
-}
-
-/// The active TuneD profile, if it is one that sets this knob.
-fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
-    let profile = facts.owners.tuned_profile.known()?;
-    let sets: &[&str] = match profile.as_str() {
-        "network-latency" => &[
-            "vm.swappiness",
-            "cpuidle.dma_latency_us",
-            "net.core.busy_poll",
-            "net.core.busy_read",
-            "thp.enabled",
-            "vm.dirty_ratio",
-            "vm.dirty_background_ratio",
-            "vm.dirty_bytes",
-            "vm.dirty_background_bytes",
-            "kernel.numa_balancing",
-            "vm.stat_interval",
-            "kernel.nmi_watchdog",
-            "kernel.timer_migration",
-            "cpufreq.governor",
-            "cpufreq.boost",
-        ],
-        "latency-performance" => &[
-            "vm.swappiness",
-            "cpuidle.dma_latency_us",
-            "vm.dirty_ratio",
-            "vm.dirty_background_ratio",
-            "vm.dirty_bytes",
-            "vm.dirty_background_bytes",
-            "cpufreq.governor",
-            "cpufreq.boost",
-        ],
-        "throughput-performance" | "virtual-guest" => &[
-            "vm.swappiness",
-            "vm.dirty_ratio",
-            "vm.dirty_background_ratio",
-            "vm.dirty_bytes",
-            "vm.dirty_background_bytes",
-            "disk.read_ahead_kb",
-            "cpufreq.governor",
-        ],
-        "realtime" => &["kernel.sched_rt_runtime_us"],
-        _ => &[],
-    };
-    sets.contains(&knob).then_some(profile)
+    let notes = undone_at_boot(facts, &finding).into_iter().chain(others(facts, knob, &finding));
+    let reason =
+        notes.chain(lasts(facts, knob.place)).fold(finding.reason.clone(), |all, note| format!("{all}; {note}"));
+    Finding { reason, ..finding }
 }
 
 #[cfg(test)]
@@ -214,7 +136,7 @@ mod tests {
 
     use super::*;
     use crate::fact::Fact;
-    use crate::facts::{SysctlFile, SysctlFiles, SysctlSetting};
+    use crate::facts::{BootLoader, Container, SysctlFile, SysctlFiles, SysctlSetting};
     use crate::goal::Goal;
     use crate::testing::{base, check, nic, nics, with_idle};
 
@@ -264,9 +186,9 @@ mod tests {
             knob("cpuidle.dma_latency_us"),
             &[("pod", Goal::Latency, &deep_in_a_pod)],
             expect![[r#"
-            pod (latency)
-              blocked /dev/cpu_dma_latency ? -> "2": a Kubernetes container has no /dev/cpu_dma_latency unless it is passed in; there: C6 of intel_idle takes 133 us to leave
-        "#]],
+                pod (latency)
+                  blocked /dev/cpu_dma_latency "2000000000" -> "2": a Kubernetes container has no /dev/cpu_dma_latency unless it is passed in; there: C6 of intel_idle takes 133 us to leave
+            "#]],
         );
         check(
             knob("process.timer_slack_ns"),
@@ -336,6 +258,97 @@ mod tests {
                   set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
                 kept (latency)
                   keep /proc/sys/net/core/rmem_max "4194304": a server that asks for it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
+            "#]],
+        );
+    }
+
+    #[test]
+    fn who_else_may_set_it_is_named() {
+        let owned = |alter: fn(&mut Facts)| move |facts: &mut Facts| alter(facts);
+        let names = |list: &[&str]| Fact::Known(list.iter().map(|name| (*name).to_owned()).collect());
+        check(
+            knobs::find("net.core.rmem_max").unwrap(),
+            &[
+                ("bpftune", Goal::Latency, &owned(|facts| facts.owners.bpftune = Fact::Known(true))),
+                (
+                    "bpftune from the next boot on",
+                    Goal::Latency,
+                    &owned(|facts| facts.owners.bpftune_enabled = Fact::Known(true)),
+                ),
+                ("saptune", Goal::Latency, &|facts| facts.owners.saptune = names(&["HANA", "941735"])),
+                ("saptune without a solution", Goal::Latency, &|facts| facts.owners.saptune = names(&[])),
+            ],
+            expect![[r#"
+                bpftune (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; bpftune runs and sets network sysctls whenever it sees cause: stop it, or leave this to it
+                bpftune from the next boot on (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; bpftune starts at the next boot and sets network sysctls whenever it sees cause
+                saptune (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; saptune applies HANA, 941735 at boot and may set this too: set it there
+                saptune without a solution (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+            "#]],
+        );
+        let small_table = |facts: &mut Facts| {
+            facts.owners.cni = names(&["10-aws.conflist"]);
+            facts.sysctls.insert("/proc/sys/net/netfilter/nf_conntrack_buckets", Fact::Known("16384".into()));
+            facts.sysctls.insert("/proc/sys/net/netfilter/nf_conntrack_max", Fact::Known("262144".into()));
+        };
+        check(
+            knobs::find("net.netfilter.nf_conntrack_buckets").unwrap(),
+            &[("container networks", Goal::Latency, &small_table)],
+            expect![[r#"
+                container networks (latency)
+                  set /proc/sys/net/netfilter/nf_conntrack_buckets "16384" -> "65536": 16384 buckets for 262144 flows: in a full table each packet goes through 16 entries; a container network is set up here (10-aws.conflist), whose agents may set this too
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_makes_a_kernel_argument_last_depends_on_the_loader() {
+        let loader = |loader: BootLoader| {
+            let deep = with_idle("intel_idle", &[("C6", 133)]);
+            move |facts: &mut Facts| {
+                deep(facts);
+                facts.boot.loader = Fact::Known(loader);
+            }
+        };
+        let unknown = with_idle("intel_idle", &[("C6", 133)]);
+        check(
+            knobs::find("cmdline.intel_idle.max_cstate").unwrap(),
+            &[
+                ("drop-ins", Goal::Latency, &loader(BootLoader::GrubDropIns)),
+                ("grubby", Goal::Latency, &loader(BootLoader::Grubby)),
+                ("GRUB alone", Goal::Latency, &loader(BootLoader::Grub)),
+                ("old GRUB", Goal::Latency, &loader(BootLoader::GrubLegacy)),
+                ("systemd-boot", Goal::Latency, &loader(BootLoader::SystemdBoot)),
+                ("UKI", Goal::Latency, &loader(BootLoader::Uki)),
+                ("ostree", Goal::Latency, &loader(BootLoader::Ostree)),
+                ("none", Goal::Latency, &loader(BootLoader::None)),
+                ("unknown", Goal::Latency, &|facts| {
+                    unknown(facts);
+                    facts.boot.loader = Fact::Denied { why: "/boot: permission denied (EACCES)".into() };
+                }),
+            ],
+            expect![[r#"
+                drop-ins (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                grubby (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                GRUB alone (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; GRUB reads no drop-ins here: GRUB_CMDLINE_LINUX of /etc/default/grub has to be changed by hand
+                old GRUB (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; a GRUB before version 2 starts this machine, which evenkeel does not change
+                systemd-boot (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; systemd-boot takes it from /etc/kernel/cmdline when an entry is made: by hand
+                UKI (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; it can't be made to last from here: the arguments are part of a signed image (UKI), and who builds that sets them
+                ostree (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; ostree keeps the arguments: `rpm-ostree kargs --append=` adds one
+                none (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; it can't be made to last from here: no boot loader is in this root, and who starts the machine gives its kernel the arguments
+                unknown (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; whether it can be made to last is not known, since the boot loader is not: /boot: permission denied (EACCES)
             "#]],
         );
     }

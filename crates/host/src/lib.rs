@@ -14,6 +14,7 @@ mod goal;
 mod knob;
 pub mod knobs;
 mod load;
+mod others;
 mod plan;
 mod probe;
 mod rank;
