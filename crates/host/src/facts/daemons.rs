@@ -52,7 +52,11 @@ impl Daemons {
             unknown => unknown.clone().map(|()| Vec::new()),
         };
         Daemons {
-            background_timers: seen(&|| timers(probe)),
+            background_timers: match (container, init) {
+                // They are systemd's own; cron's tables are another matter.
+                (Fact::Known(Container::None), Fact::Known(Init::Other(_))) => Fact::Known(Vec::new()),
+                _ => seen(&|| timers(probe)),
+            },
             clock_keepers: seen(&|| running(probe, &KEEPERS)),
             auditd: seen(&|| running(probe, &["auditd"])).map(|names| !names.is_empty()),
         }

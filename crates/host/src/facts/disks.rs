@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::fact::Fact;
-use crate::probe::{Probe, and_then, chosen_word};
+use crate::probe::{Probe, and_then, chosen_word, is_absence};
 
 /// The block devices of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -165,11 +165,17 @@ fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
     let path = format!("{}/mountinfo", probe.process());
     let numbers = probe.parse(&path, "lines of mounts", |text| Some(parse_devices(text)));
     and_then(numbers, |numbers| {
-        names.clone().map(|names| {
-            let links = numbers.iter().filter_map(|number| probe.0.link(&format!("/sys/dev/block/{number}")).ok());
-            let disks: BTreeSet<String> =
-                links.filter_map(|target| disk_of(&target, &names).map(str::to_owned)).collect();
-            disks.into_iter().filter(|name| is_disk(name)).collect()
+        and_then(names.clone(), |names| {
+            let mut disks = BTreeSet::new();
+            for number in numbers {
+                match probe.0.link(&format!("/sys/dev/block/{number}")) {
+                    Ok(target) => disks.extend(disk_of(&target, &names).map(str::to_owned)),
+                    // A network's or a pretended device has no link; but what was never looked at may be a disk.
+                    Err(refusal) if is_absence(&refusal) => {}
+                    Err(refusal) => return refusal.into(),
+                }
+            }
+            Fact::Known(disks.into_iter().filter(|name| is_disk(name)).collect())
         })
     })
 }

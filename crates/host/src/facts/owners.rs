@@ -92,9 +92,10 @@ impl Owners {
     pub(super) fn probe(probe: Probe<'_>, container: &Fact<Container>, init: &Fact<Init>) -> Owners {
         let irqbalance = probe_irqbalance(probe, container);
         Owners {
-            irqbalance_version: match irqbalance {
+            irqbalance_version: match &irqbalance {
                 Fact::Known(true) => probe.text("@package/irqbalance"),
-                _ => Fact::absent("irqbalance is not seen to run"),
+                Fact::Known(false) => Fact::absent("irqbalance does not run"),
+                unknown => unknown.clone().map(|_| String::new()),
             },
             irqbalance,
             irqbalance_options: probe_irqbalance_options(probe),

@@ -55,14 +55,14 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         Goal::Latency => {
             let units: Vec<String> = timers.iter().map(|name| format!("{name}.timer")).collect();
             let reason = format!(
-                "{names} start work whenever they are due: `systemctl disable --now {}`, or move them to an hour without players \
-                 with OnCalendar= in a drop-in",
+                "work starts whenever it is due ({names}): `systemctl disable --now {}`, or give each an hour without players \
+                 by OnCalendar= in a drop-in",
                 units.join(" ")
             );
             Finding::set(PLACE, "off", reason)
         }
         Goal::Throughput | Goal::Density => {
-            Finding::keep(PLACE, format!("{names} start work for seconds to minutes a day, too little to matter here"))
+            Finding::keep(PLACE, format!("seconds to minutes of work a day ({names}) matter little here"))
         }
     })
 }
