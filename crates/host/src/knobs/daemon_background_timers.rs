@@ -93,9 +93,9 @@ mod tests {
                 none (latency)
                   keep daemon.background_timers: no timer of the distribution that starts heavy work is enabled
                 two (latency)
-                  set daemon.background_timers ? -> "off": apt-daily, man-db start work whenever they are due: `systemctl disable --now apt-daily.timer man-db.timer`, or move them to an hour without players with OnCalendar= in a drop-in
+                  set daemon.background_timers ? -> "off": work starts whenever it is due (apt-daily, man-db): `systemctl disable --now apt-daily.timer man-db.timer`, or give each an hour without players by OnCalendar= in a drop-in
                 two (throughput)
-                  keep daemon.background_timers: apt-daily, man-db start work for seconds to minutes a day, too little to matter here
+                  keep daemon.background_timers: seconds to minutes of work a day (apt-daily, man-db) matter little here
                 unknown (latency)
                   unknown daemon.background_timers: which timers are enabled is not known: in a container
             "#]],
