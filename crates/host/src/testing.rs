@@ -384,12 +384,13 @@ pub(crate) fn with_policies(
     }
 }
 
-/// Makes one fact unknown: absent, denied or odd.
+/// Makes one fact unknown: absent, denied, never looked at or odd.
 pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize) {
     fn hole<T>(fact: &mut Fact<T>, how: usize) {
         *fact = match how {
             0 => Fact::absent("it was left out"),
             1 => Fact::Denied { why: "EACCES".into() },
+            2 => Fact::Unseen { why: "it is not in the capture".into() },
             _ => Fact::odd("/sys/x", "12 monkeys", "no number"),
         };
     }
@@ -442,9 +443,23 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
         facts.owners.tuned_profile,
         facts.owners.sysctl_files,
         facts.idle.intel_idle_max_cstate,
+        facts.idle.dma_latency_us,
+        facts.clock.arguments,
+        facts.clock.tsc_log,
+        facts.clock.ptp,
+        facts.memory.thp_sizes,
+        facts.boot.loader,
+        facts.daemons.background_timers,
+        facts.daemons.clock_keepers,
+        facts.daemons.auditd,
+        facts.owners.irqbalance_options,
+        facts.owners.irqbalance_version,
+        facts.owners.bpftune,
+        facts.owners.saptune,
+        facts.owners.cni,
     ];
     for cpu in &mut facts.cpus.cpus {
-        may_be_unknown![cpu.siblings];
+        may_be_unknown![cpu.siblings, cpu.resume_latency_us];
     }
     if let Known(disks) = &mut facts.disks.disks {
         for disk in disks {

@@ -435,7 +435,7 @@ mod tests {
             (clocks.clone(), prop::collection::vec(clocks, 0..4)),
             word(&["none", "haltpoll", "intel_idle", "acpi_idle", "x"]),
             word(&["always", "madvise", "never", "x"]),
-            prop::collection::vec((any::<prop::sample::Index>(), 0_usize..3), 0..6),
+            prop::collection::vec((any::<prop::sample::Index>(), 0_usize..4), 0..6),
         )
             .prop_map(|((cores, threads, queues, sysctls), (clock, clocks), driver, thp, holes)| {
                 let mut facts = base();
