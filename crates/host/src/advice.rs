@@ -415,6 +415,7 @@ mod tests {
             Keep cgroup.cpu_max cgroup.cpu_max
             Keep cgroup.cpuset_partition cgroup.cpuset_partition
             Keep daemon.background_timers daemon.background_timers
+            Keep daemon.journald_rate daemon.journald_rate
             NotHere net.netfilter.nf_conntrack_max /proc/sys/net/netfilter/nf_conntrack_max
             NotHere net.netfilter.nf_conntrack_buckets /proc/sys/net/netfilter/nf_conntrack_buckets
             NotHere net.netfilter.nf_conntrack_udp_timeout /proc/sys/net/netfilter/nf_conntrack_udp_timeout
@@ -448,6 +449,7 @@ mod tests {
             NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
             NotHere daemon.numad daemon.numad
             NotHere process.numa_policy process.numa_policy
+            NotHere cgroup.cpu_max_burst_us cgroup.cpu_max_burst_us
             NotHere daemon.auditd daemon.auditd
             Removed sched.wakeup_granularity_ns sched.wakeup_granularity_ns
         "#]]

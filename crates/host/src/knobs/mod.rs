@@ -10,6 +10,7 @@ use crate::shapes::{
 };
 
 mod cgroup_cpu_max;
+mod cgroup_cpu_max_burst_us;
 mod cgroup_cpuset_partition;
 mod clock_discipline;
 mod clocksource;
@@ -36,6 +37,7 @@ mod cpuidle_dma_latency_us;
 mod cpuidle_state_disable;
 mod daemon_auditd;
 mod daemon_background_timers;
+mod daemon_journald_rate;
 mod daemon_numad;
 mod disk_read_ahead_kb;
 mod disk_scheduler;
@@ -193,9 +195,11 @@ pub const ALL: &[&Knob] = &[
     &process_sched_policy::KNOB,
     &process_cpu_affinity::KNOB,
     &cgroup_cpu_max::KNOB,
+    &cgroup_cpu_max_burst_us::KNOB,
     &cgroup_cpuset_partition::KNOB,
     &daemon_background_timers::KNOB,
     &daemon_auditd::KNOB,
+    &daemon_journald_rate::KNOB,
 ];
 
 /// The knob with this id.
