@@ -3,8 +3,8 @@
 use crate::errno::Errno;
 use crate::ethtool;
 
-/// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings` or
-/// `coalesce` for WHAT.
+/// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings`,
+/// `coalesce`, `features`, `rss` or `stats` for WHAT.
 pub(crate) fn text(path: &str) -> Result<String, Errno> {
     let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -14,6 +14,9 @@ pub(crate) fn text(path: &str) -> Result<String, Errno> {
         (Some("ethtool"), Some(interface), Some("channels"), None) => ethtool::channels(interface),
         (Some("ethtool"), Some(interface), Some("rings"), None) => ethtool::rings(interface),
         (Some("ethtool"), Some(interface), Some("coalesce"), None) => ethtool::coalesce(interface),
+        (Some("ethtool"), Some(interface), Some("features"), None) => ethtool::features(interface),
+        (Some("ethtool"), Some(interface), Some("rss"), None) => ethtool::rss(interface),
+        (Some("ethtool"), Some(interface), Some("stats"), None) => ethtool::stats(interface),
         _ => Err(Errno::NOENT),
     }
 }
