@@ -1,6 +1,6 @@
 //! How many packets a CPU takes from its devices in one go.
 
-use crate::facts::Facts;
+use crate::facts::{Facts, reads};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
@@ -60,7 +60,14 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
                       other work for longer";
         Finding::keep(PATH, reason)
     };
-    Ok(finding.at(current))
+    let squeezed = facts.counters.softnet_sum(|cpu| cpu.time_squeeze);
+    let told = reads(
+        "the column",
+        squeezed,
+        "no CPU ever stopped with packets left",
+        "so often a CPU stopped with packets left",
+    );
+    Ok(finding.counting(&told).at(current))
 }
 
 #[cfg(test)]

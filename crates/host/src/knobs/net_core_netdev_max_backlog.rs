@@ -1,7 +1,7 @@
 //! How many packets may wait for a CPU that gets them from another one.
 
 use crate::fact::Fact;
-use crate::facts::Facts;
+use crate::facts::{Facts, reads};
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
@@ -70,7 +70,9 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
             format!("{who}; with room for {current} packets a burst is dropped (column 2 of /proc/net/softnet_stat)");
         Finding::set(PATH, wanted, reason)
     };
-    Ok(finding.at(current))
+    let dropped = facts.counters.softnet_sum(|cpu| cpu.dropped);
+    let told = reads("the column", dropped, "no packet was lost so", "so many packets found a backlog full");
+    Ok(finding.counting(&told).at(current))
 }
 
 /// The first receive queue whose packets RPS steers to other CPUs.

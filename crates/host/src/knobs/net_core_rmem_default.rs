@@ -6,7 +6,7 @@ use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::plan::Reading;
 
-use super::{one, own_number};
+use super::{full_buffers, one, own_number};
 
 const PATH: &str = "/proc/sys/net/core/rmem_default";
 
@@ -63,7 +63,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
             "holds {packets} small packets, {typical_ms} ms of 64 players who send {PPS_A_PLAYER}/s each; what your \
              server needs follows from its packets (`--server pps=N`), and SO_RCVBUF gives it to the one socket"
         );
-        return Ok(Finding::keep(PATH, reason).at(current));
+        return Ok(Finding::keep(PATH, reason).counting(&full_buffers(facts)).at(current));
     };
     let (needed, told) = (load.stalled_bytes(), &load.told);
     let holds = format!("holds {packets} small packets, {} ms of {told}", lasts_ms(bytes, load.pps));
@@ -84,7 +84,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         );
         Finding::set(PATH, wanted, reason)
     };
-    Ok(finding.at(current))
+    Ok(finding.counting(&full_buffers(facts)).at(current))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::plan::Reading;
 
-use super::{one, own_number};
+use super::{full_buffers, one, own_number};
 
 const PATH: &str = "/proc/sys/net/core/rmem_max";
 
@@ -101,7 +101,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
             }
         }
     };
-    Ok(finding.at(current))
+    Ok(finding.counting(&full_buffers(facts)).at(current))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::plan::Reading;
 
 use super::{one, own};
 use crate::advice::State;
+use crate::facts::reads;
 use crate::setting::shown;
 
 const PATH: &str = "/proc/sys/net/ipv4/udp_mem";
@@ -67,7 +68,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         (facts.memory.total_bytes.known(), facts.kernel.architecture.known().map(String::as_str))
     else {
         let reason = format!("only the first number gates: {gate} pages, as long as MemErrors of /proc/net/snmp stays");
-        return Ok(Finding::keep(PATH, reason).at(current));
+        return Ok(Finding::keep(PATH, reason).counting(&refused(facts)).at(current));
     };
     let gate_bytes = gate.saturating_mul(PAGE_BYTES);
     let mib = gate_bytes >> 20;
@@ -96,7 +97,13 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         );
         Finding::keep(PATH, reason)
     };
-    Ok(finding.at(current))
+    Ok(finding.counting(&refused(facts)).at(current))
+}
+
+/// What the counter of this limit tells.
+fn refused(facts: &Facts) -> String {
+    let count = facts.counters.udp_sum(|udp| udp.mem_errors);
+    reads("MemErrors", count, "no packet was lost so", "so many packets were lost at this limit")
 }
 
 /// What the kernel would choose if all memory were free for buffers: in its own steps (`udp_init`, `net/ipv4/udp.c`).
