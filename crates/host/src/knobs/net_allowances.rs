@@ -18,12 +18,12 @@ pub(super) const KNOB: Knob = Knob {
     area: Area::Network,
     place: Place::ByHandEach {
         device: Device::Interface,
-        how: "a larger instance, or security groups that track no connections, until {device} exceeds its allowances {} times",
+        how: "for {device}, a larger instance or security groups that track no connections, until {} packets exceed them",
     },
     values: Values::Number { min: 0, max: 0, unit: "packets" },
     default: "by the size of the instance",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Amazon allows each instance so many bytes and packets a second, so many tracked connections, and 1024 packets a \
+    mechanism: "Amazon allows each instance so many bytes and packets a second, so many tracked connections, and so many packets a \
                 second to the addresses of its own services. What goes beyond is queued or dropped outside the \
                 machine, where no counter of the kernel sees it; only ENA tells of it. Nothing within the machine changes \
                 that. A flow of UDP is not tracked if the rules of the security group let all addresses in for its port and \

@@ -175,7 +175,7 @@ mod tests {
                 t2 (latency)
                   not-here eth0 "off": told so by its driver, in Aws, and a t2.small has none: any type of Nitro does
                 not told (latency)
-                  set eth0 "off" -> "on": told so by its driver, in Aws; by hand: `aws ec2 modify-instance-attribute --sriov-net-support simple`, with the instance stopped and ixgbevf in its image
+                  set eth0 "off" -> "on": told so by its driver, in Aws; by hand: stop it and change `sriov-net-support` or `ena-support`, whichever its type has, which is not known here
                 azure (latency)
                   set eth0 "off" -> "on": told so by its driver, in Azure; by hand: `az network nic update --accelerated-networking true`, with the machine deallocated, if its size has it
                 azure, 1 CPU (latency)
