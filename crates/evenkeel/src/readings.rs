@@ -286,8 +286,8 @@ mod tests {
         check(
             "nr_dirty in /proc/vmstat of /proc/PID/status, /sys/y/none",
             expect![[r#"
-            /sys/y/none: unknown: a capture does not hold counters, since they move
-        "#]],
+                /sys/y/none: unknown: the capture does not hold this counter: most of them move and are left out
+            "#]],
         );
         check("column 0 and column 99 of /proc/net/softnet_stat", expect![[""]]);
     }

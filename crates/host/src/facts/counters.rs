@@ -151,13 +151,13 @@ impl Counters {
     }
 }
 
-/// ` (NAME reads N since boot: …)` for a reason that rests on a counter, with what none and some of it mean; nothing where the
+/// `; NAME reads N since boot: …` for a reason that rests on a counter, with what none and some of it mean; nothing where the
 /// counter is not known. A count tells what was, not what to do: no advice changes because one is 0.
 pub(crate) fn reads(name: &str, count: Option<u64>, none: &str, some: &str) -> String {
     match count {
         None => String::new(),
-        Some(0) => format!(" ({name} reads 0 since boot: {none})"),
-        Some(count) => format!(" ({name} reads {count} since boot: {some})"),
+        Some(0) => format!("; {name} reads 0 since boot: {none}"),
+        Some(count) => format!("; {name} reads {count} since boot: {some}"),
     }
 }
 
@@ -259,6 +259,23 @@ fn parse_losses(text: &str) -> Option<BTreeMap<String, u64>> {
     text.lines().take(ITEMS_MAX).map(pair).collect()
 }
 
+/// A machine that has counted so many of everything, for the tests of knobs.
+#[cfg(test)]
+pub(crate) fn all_counted(count: u64) -> impl Fn(&mut super::Facts) {
+    let udp = UdpCounters {
+        in_errors: count,
+        no_ports: count,
+        rcvbuf_errors: count,
+        sndbuf_errors: count,
+        mem_errors: Some(count),
+    };
+    let softnet = CpuSoftnet { cpu: 0, processed: 1, dropped: count, time_squeeze: count };
+    move |facts| {
+        facts.counters.udp = Fact::Known(udp);
+        facts.counters.softnet = Fact::Known(vec![softnet]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use evenkeel_sys::{Capture, Root};
@@ -348,9 +365,9 @@ end
         assert_eq!(reads("MemErrors", None, "a", "b"), "");
         assert_eq!(
             reads("MemErrors", Some(0), "none was lost so", "b"),
-            " (MemErrors reads 0 since boot: none was lost so)"
+            "; MemErrors reads 0 since boot: none was lost so"
         );
-        assert_eq!(reads("MemErrors", Some(3), "a", "so many were"), " (MemErrors reads 3 since boot: so many were)");
+        assert_eq!(reads("MemErrors", Some(3), "a", "so many were"), "; MemErrors reads 3 since boot: so many were");
     }
 
     proptest! {

@@ -29,6 +29,8 @@ mod sysctl_files;
 
 pub use boot::{Boot, BootLoader, Init};
 pub use clock::{Clock, TscFlags};
+#[cfg(test)]
+pub(crate) use counters::all_counted;
 pub(crate) use counters::reads;
 pub use counters::{Counters, CpuSoftnet, IrqCounts, NicCounters, NodeCounters, UdpCounters, UdpMemory};
 pub use cpu::{Cache, Cpu, Cpus, Vulnerability};

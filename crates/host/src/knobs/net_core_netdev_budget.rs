@@ -105,4 +105,22 @@ mod tests {
             "#]],
         );
     }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &crate::facts::all_counted(0)),
+                ("some", Goal::Latency, &crate::facts::all_counted(9)),
+            ],
+            expect![[r#"
+                none (latency)
+                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer; the column reads 0 since boot: no CPU ever stopped with packets left
+                some (latency)
+                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer; the column reads 9 since boot: so often a CPU stopped with packets left
+            "#]],
+        );
+    }
 }

@@ -145,4 +145,22 @@ mod tests {
             "#]],
         );
     }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &crate::facts::all_counted(0)),
+                ("some", Goal::Latency, &crate::facts::all_counted(9)),
+            ],
+            expect![[r#"
+                none (latency)
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays; the column reads 0 since boot: no packet was lost so
+                some (latency)
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays; the column reads 9 since boot: so many packets found a backlog full
+            "#]],
+        );
+    }
 }

@@ -134,4 +134,19 @@ mod tests {
             "#]],
         );
     }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check_told(
+            &KNOB,
+            &[("", &crate::facts::all_counted(0)), ("pps=2560", &crate::facts::all_counted(9))],
+            expect![[r#"
+                nothing told
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 66 ms of 64 players who send 60/s each; what your server needs follows from its packets (`--server pps=N`), and SO_RCVBUF gives it to the one socket; RcvbufErrors reads 0 since boot: no packet was lost so
+                pps=2560
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 100 ms of 2560 packets/s; a stall of 100 ms needs 212992 bytes; RcvbufErrors reads 9 since boot: so many packets found a socket's buffer full
+            "#]],
+        );
+    }
 }

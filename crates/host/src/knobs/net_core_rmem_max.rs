@@ -184,4 +184,22 @@ mod tests {
             "#]],
         );
     }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &crate::facts::all_counted(0)),
+                ("some", Goal::Latency, &crate::facts::all_counted(9)),
+            ],
+            expect![[r#"
+                none (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; RcvbufErrors reads 0 since boot: no packet was lost so
+                some (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; RcvbufErrors reads 9 since boot: so many packets found a socket's buffer full
+            "#]],
+        );
+    }
 }

@@ -174,4 +174,19 @@ mod tests {
         assert_eq!(defaults(767_734 * 8 * PAGE_BYTES), "575799 767734 1151598");
         assert_eq!(defaults(0), "96 128 192");
     }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check_told(
+            &KNOB,
+            &[("", &crate::facts::all_counted(0)), ("pps=2560", &crate::facts::all_counted(9))],
+            expect![[r#"
+                nothing told
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max); MemErrors reads 0 since boot: no packet was lost so
+                pps=2560
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max); MemErrors reads 9 since boot: so many packets were lost at this limit
+            "#]],
+        );
+    }
 }
