@@ -1,5 +1,6 @@
 //! The driver of a network interface, by the `SIOCETHTOOL` ioctl: it needs no rights, and tells the version of drivers
-//! that sysfs does not know because they are built in. Its queues, rings and interrupt coalescing come the same way.
+//! that sysfs does not know because they are built in. Its queues, rings and interrupt coalescing come the same way; what
+//! has no fixed length (offloads, hashing, counters) is in `sets`.
 
 use std::ffi::{c_char, c_void};
 use std::os::fd::OwnedFd;
@@ -8,6 +9,11 @@ use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::errno::Errno;
+
+mod room;
+mod sets;
+
+pub(crate) use sets::{features, rss, stats};
 
 const SIOCETHTOOL: Opcode = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x0000_0003;
@@ -172,16 +178,16 @@ mod tests {
     #[test]
     fn names_that_no_interface_has_are_refused() {
         for name in ["", "an-interface-name-that-is-too-long", "e\0h", "evenkeel-none"] {
-            for ask in [driver_info, channels, rings, coalesce] {
+            for ask in [driver_info, channels, rings, coalesce, features, rss, stats] {
                 assert!(ask(name).is_err(), "{name:?}");
             }
         }
     }
 
-    /// The loopback interface has neither queues to set nor rings nor interrupts.
+    /// The loopback interface has neither queues to set nor rings nor interrupts nor counters.
     #[test]
     fn what_a_driver_does_not_have_is_not_supported() {
-        for ask in [channels, rings, coalesce] {
+        for ask in [channels, rings, coalesce, rss, stats] {
             assert_eq!(ask("lo"), Err(Errno::OPNOTSUPP));
         }
     }
