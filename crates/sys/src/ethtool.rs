@@ -1,7 +1,7 @@
 //! The driver of a network interface, by the `SIOCETHTOOL` ioctl: it needs no rights, and tells the version of drivers
 //! that sysfs does not know because they are built in. Its queues, rings and interrupt coalescing come the same way.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 
 use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
@@ -43,7 +43,7 @@ struct DriverInfo {
 /// on 64-bit machines, of which a pointer is the first member.
 #[repr(C)]
 struct Request {
-    name: [c_char; NAME_BYTES],
+    name: [u8; NAME_BYTES],
     data: *mut c_void,
     rest_of_union: [u8; 24 - size_of::<*mut c_void>()],
 }
@@ -121,9 +121,7 @@ fn request(interface: &str, data: *mut c_void) -> Result<Request, Errno> {
         return Err(Errno::NODEV);
     }
     let mut request = Request { name: [0; NAME_BYTES], data, rest_of_union: [0; 24 - size_of::<*mut c_void>()] };
-    for (to, from) in request.name.iter_mut().zip(interface.bytes()) {
-        *to = from.cast_signed();
-    }
+    request.name[..interface.len()].copy_from_slice(interface.as_bytes());
     Ok(request)
 }
 
