@@ -28,30 +28,44 @@ shift $((OPTIND - 1))
 name=${1:?"usage: lab/capture.sh [-k KERNEL] [-a KERNEL-ARGUMENTS] [-w WORDS] [-t SECONDS] NAME [QEMU-OPTION…]"}
 shift
 
-need qemu-system-x86_64 qemu-system-x86
+case $kernel in
+*-arm64) machine=aarch64 package=qemu-system-arm ;;
+*) machine=x86_64 package=qemu-system-x86 ;;
+esac
+qemu=qemu-system-$machine
+need "$qemu" "$package"
 unpacked=$("$LAB/kernel.sh" "$kernel")
-evenkeel=$("$LAB/guest-program.sh")
+busybox=$("$LAB/busybox.sh" "$machine")
+evenkeel=$("$LAB/guest-program.sh" "$machine")
 mkdir -p "$WORK/guests"
 initramfs=$WORK/guests/$kernel.cpio.gz
-if [ ! "$initramfs" -nt "$evenkeel" ] || [ ! "$initramfs" -nt "$LAB/guest/init" ] || [ ! "$initramfs" -nt "$LAB/initramfs.sh" ]; then
-    "$LAB/initramfs.sh" "$unpacked" "$evenkeel" "$initramfs"
+if [ ! -e "$initramfs" ] || [ -n "$(find "$evenkeel" "$LAB/guest" "$LAB/initramfs.sh" -newer "$initramfs")" ]; then
+    "$LAB/initramfs.sh" "$unpacked" "$busybox" "$evenkeel" "$initramfs"
 fi
 
 log=$WORK/guests/$name.log captured=$WORK/guests/$name.captured
 rm -f "$log" "$captured"
-append="console=ttyS0 panic=-1${arguments:+ $arguments}"
 # What is told of the machine comes last, and so replaces what is told here; of accelerators QEMU takes the first.
 case " $* " in
-*' -accel '*) machine=() ;;
-*) machine=(-accel 'tcg,thread=multi') ;;
+*' -accel '*) hardware=() ;;
+*) hardware=(-accel 'tcg,thread=multi') ;;
 esac
-machine+=(
-    -cpu 'max,vendor=GenuineIntel,family=6,model=85,stepping=4,-monitor'
-    -m 1024 -smp '4,sockets=1,cores=2,threads=2'
-)
+case $machine in
+x86_64)
+    console=ttyS0
+    hardware+=(-cpu 'max,vendor=GenuineIntel,family=6,model=85,stepping=4,-monitor' -m 1024 -smp '4,sockets=1,cores=2,threads=2')
+    out=(-serial "file:$captured")
+    ;;
+aarch64)
+    console=ttyAMA0
+    hardware+=(-machine virt -cpu neoverse-n1 -m 1024 -smp '4,sockets=1,cores=4,threads=1')
+    out=(-device virtio-serial-pci -chardev "file,id=out,path=$captured" -device 'virtserialport,chardev=out,name=capture')
+    ;;
+esac
+append="console=$console panic=-1${arguments:+ $arguments}"
 status=0
-timeout "$seconds" qemu-system-x86_64 "${machine[@]}" "$@" -kernel "$unpacked"/boot/vmlinuz-* -initrd "$initramfs" -append "$append" \
-    -nodefaults -display none -no-reboot -serial "file:$log" -serial "file:$captured" </dev/null || status=$?
+timeout "$seconds" "$qemu" "${hardware[@]}" "$@" -kernel "$unpacked"/boot/vmlinuz-* -initrd "$initramfs" -append "$append" \
+    -nodefaults -display none -no-reboot -serial "file:$log" "${out[@]}" </dev/null || status=$?
 [ "$status" -eq 0 ] || die "$name: QEMU ended with $status (124: it took longer than $seconds s); $log has what the guest said"
 [ "$(tail -n 1 "$captured")" = end ] || die "$name: the capture is not whole; $log has what the guest said"
 
@@ -71,7 +85,7 @@ shown() {
     echo '#'
     echo "# Captured, not written: in a guest that QEMU emulates in software, by lab/capture.sh on $(date -u +%Y-%m-%d). No distribution runs in it, only"
     echo '# busybox as the first program, so that no udev renames interfaces and no service changes settings.'
-    printf '# qemu-system-x86_64%s -kernel vmlinuz-%s -append' "$(shown "${machine[@]}" "$@")" "$(ls "$unpacked/lib/modules")"
+    printf '# %s%s -kernel vmlinuz-%s -append' "$qemu" "$(shown "${hardware[@]}" "$@")" "$(ls "$unpacked/lib/modules")"
     shown "$append"
     printf '\n#'
     sed -n 's/^# / /p' "$captured" | head -n 1
