@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Boots a guest under QEMU, runs `evenkeel capture` in it, and writes hosts/NAME.txt.
 #
-# usage: lab/capture.sh [-k KERNEL] [-a KERNEL-ARGUMENTS] [-w WORDS] [-t SECONDS] NAME [QEMU-OPTION…]
+# usage: lab/capture.sh [-k KERNEL] [-a KERNEL-ARGUMENTS] [-w WORDS] [-t SECONDS] [-s TOOLS] NAME [QEMU-OPTION…]
 #
 #   -k  a kernel of lab/kernel.sh; 6.1-cloud unless told
 #   -a  more kernel arguments
 #   -w  what the machine is, for the head of the capture
 #   -t  how long the guest may take; 120 seconds unless told
+#   -s  tools that are asked too; what they said lands in target/lab/NAME/said.txt, and the capture beside it, not in hosts/
 #
 # The guest is emulated in software even where /dev/kvm exists: nested KVM boots no stock kernel on some clouds, and hangs
 # rather than fails. The CPU does without MONITOR, because siblings that `nosmt` stops would otherwise spin in it.
@@ -14,18 +15,19 @@ set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
 
-kernel=6.1-cloud arguments='' words='' seconds=120
-while getopts k:a:w:t: option; do
+kernel=6.1-cloud arguments='' words='' seconds=120 tools=()
+while getopts k:a:w:t:s: option; do
     case $option in
     k) kernel=$OPTARG ;;
     a) arguments=$OPTARG ;;
     w) words=$OPTARG ;;
     t) seconds=$OPTARG ;;
+    s) read -ra tools <<<"$OPTARG" ;;
     *) exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
-name=${1:?"usage: lab/capture.sh [-k KERNEL] [-a KERNEL-ARGUMENTS] [-w WORDS] [-t SECONDS] NAME [QEMU-OPTION…]"}
+name=${1:?"usage: lab/capture.sh [-k KERNEL] [-a KERNEL-ARGUMENTS] [-w WORDS] [-t SECONDS] [-s TOOLS] NAME [QEMU-OPTION…]"}
 shift
 
 case $kernel in
@@ -38,9 +40,9 @@ unpacked=$("$LAB/kernel.sh" "$kernel")
 busybox=$("$LAB/busybox.sh" "$machine")
 evenkeel=$("$LAB/guest-program.sh" "$machine")
 mkdir -p "$WORK/guests"
-initramfs=$WORK/guests/$kernel.cpio.gz
+initramfs=$WORK/guests/$kernel${tools[*]:+-tools}.cpio.gz
 if [ ! -e "$initramfs" ] || [ -n "$(find "$evenkeel" "$LAB/guest" "$LAB/initramfs.sh" -newer "$initramfs")" ]; then
-    "$LAB/initramfs.sh" "$unpacked" "$busybox" "$evenkeel" "$initramfs"
+    "$LAB/initramfs.sh" "$unpacked" "$busybox" "$evenkeel" "$initramfs" ${tools[@]+"${tools[@]}"}
 fi
 
 log=$WORK/guests/$name.log captured=$WORK/guests/$name.captured
@@ -67,6 +69,13 @@ status=0
 timeout "$seconds" "$qemu" "${hardware[@]}" "$@" -kernel "$unpacked"/boot/vmlinuz-* -initrd "$initramfs" -append "$append" \
     -nodefaults -display none -no-reboot -serial "file:$log" "${out[@]}" </dev/null || status=$?
 [ "$status" -eq 0 ] || die "$name: QEMU ended with $status (124: it took longer than $seconds s); $log has what the guest said"
+written=$TOP/hosts/$name.txt
+if [ ${#tools[@]} -gt 0 ]; then
+    mkdir -p "$WORK/$name"
+    written=$WORK/$name/capture.txt
+    sed '1,/^end$/d' "$captured" >"$WORK/$name/said.txt"
+    sed -i '/^end$/q' "$captured"
+fi
 [ "$(tail -n 1 "$captured")" = end ] || die "$name: the capture is not whole; $log has what the guest said"
 
 # shown WORD…: the words as a shell would need them.
@@ -90,5 +99,5 @@ shown() {
     printf '\n#'
     sed -n 's/^# / /p' "$captured" | head -n 1
     sed -e 1d -e '/^#/d' "$captured"
-} >"$TOP/hosts/$name.txt"
+} >"$written"
 say "$name: captured with $kernel in $(sed -n 's/^guest: up \([0-9]*\).*/\1/p' "$log") s of the guest's time"

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Makes the small system that a guest runs: busybox, a static evenkeel, the drivers of what QEMU emulates, and what guest/ has.
 #
-# usage: lab/initramfs.sh KERNEL-FOLDER BUSYBOX EVENKEEL OUT
+# usage: lab/initramfs.sh KERNEL-FOLDER BUSYBOX EVENKEEL OUT [TOOL…]
+#
+# Tools are programs of this machine, which go along with the libraries that they need, to be asked by guest/said.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
 
-usage='usage: lab/initramfs.sh KERNEL-FOLDER BUSYBOX EVENKEEL OUT'
+usage='usage: lab/initramfs.sh KERNEL-FOLDER BUSYBOX EVENKEEL OUT [TOOL…]'
 kernel=${1:?"$usage"} busybox=${2:?"$usage"} evenkeel=${3:?"$usage"} out=${4:?"$usage"}
+shift 4
 need cpio cpio
 need modprobe kmod
 need xz xz-utils
@@ -44,4 +47,18 @@ order virtio_pci virtio_net virtio_blk virtio_console nvme e1000e acpi-cpufreq >
 # What a setup alone wants: a guest without one must not look as if somebody used these.
 order bonding 8021q >"$root/modules/order.bond"
 order zram ext4 >"$root/modules/order.swap"
+if [ $# -gt 0 ]; then
+    need ldd libc-bin
+    mkdir -p "$root/tools"
+    cp "$LAB/guest/tools.list" "$root/"
+    cp "$LAB/guest/said" "$root/said"
+    chmod +x "$root/said"
+    for tool in "$@"; do
+        file=$(command -v "$tool") || { say "guest without $tool, which is not installed"; continue; }
+        cp -L "$file" "$root/tools/"
+        ldd "$file" | grep -o '/[^ ]*' | while read -r library; do
+            [ -e "$root$library" ] || { mkdir -p "$root${library%/*}" && cp -L "$library" "$root$library"; }
+        done
+    done
+fi
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$out"
