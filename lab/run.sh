@@ -18,7 +18,7 @@ part() {
     [ -e "$WORK/status" ] && status=$(cat "$WORK/status") && rm "$WORK/status"
     case $status in
     0) ;;
-    4) say "skipped $name (see above)" 2>&1 | tee -a "$WORK/run.log" >&2 ;;
+    4) say "skipped $name (it said: $(tail -n 1 "$WORK/run.log"))" 2>&1 | tee -a "$WORK/run.log" >&2 ;;
     *) failed+=("$name") ;;
     esac
 }
