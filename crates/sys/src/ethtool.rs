@@ -2,7 +2,7 @@
 //! that sysfs does not know because they are built in. Its queues, rings and interrupt coalescing come the same way; what
 //! has no fixed length (offloads, hashing, counters) is in `sets`.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 
 use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
@@ -49,7 +49,7 @@ struct DriverInfo {
 /// on 64-bit machines, of which a pointer is the first member.
 #[repr(C)]
 struct Request {
-    name: [c_char; NAME_BYTES],
+    name: [u8; NAME_BYTES],
     data: *mut c_void,
     rest_of_union: [u8; 24 - size_of::<*mut c_void>()],
 }
@@ -127,9 +127,7 @@ fn request(interface: &str, data: *mut c_void) -> Result<Request, Errno> {
         return Err(Errno::NODEV);
     }
     let mut request = Request { name: [0; NAME_BYTES], data, rest_of_union: [0; 24 - size_of::<*mut c_void>()] };
-    for (to, from) in request.name.iter_mut().zip(interface.bytes()) {
-        *to = from.cast_signed();
-    }
+    request.name[..interface.len()].copy_from_slice(interface.as_bytes());
     Ok(request)
 }
 
