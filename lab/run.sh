@@ -8,3 +8,5 @@ cd "$TOP"
 "$LAB/machines.sh"
 say "trying 100,000 mutated captures"
 EVENKEEL_MUTATIONS=100000 cargo test --release --locked -p evenkeel-host --test mutations -- --nocapture
+say "editing 100,000 files of kernel arguments, each twice"
+EVENKEEL_CASES=100000 cargo test --release --locked -p evenkeel-change --lib -- edit:: persist::tests::grub --nocapture
