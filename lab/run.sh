@@ -27,10 +27,15 @@ mutations() {
     EVENKEEL_MUTATIONS=100000 cargo test --release --locked -p evenkeel-host -p evenkeel --test mutations -- --nocapture
 }
 
+edits() {
+    EVENKEEL_CASES=100000 cargo test --release --locked -p evenkeel-change --lib -- edit:: persist::tests::grub --nocapture
+}
+
 rm -f "$WORK/run.log" "$WORK/status"
 part 'guests, captured anew' "$LAB/machines.sh"
 part 'facts against independent tools, field by field' "$LAB/agree.sh"
 part '100,000 mutated captures' mutations
+part '100,000 edited files of kernel arguments' edits
 part 'fuzz targets' "$LAB/fuzz.sh" -t "${EVENKEEL_FUZZ_SECONDS:-10}"
 
 say 'what was skipped:'
