@@ -22,6 +22,7 @@ pub mod persist;
 mod place;
 mod plan_file;
 mod record;
+pub mod render;
 mod revert;
 mod session;
 mod shell;

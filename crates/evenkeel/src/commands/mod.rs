@@ -11,6 +11,7 @@ mod inspect;
 mod man;
 mod prove;
 mod revert;
+mod script;
 mod verify;
 
 use crate::failure::Outcome;
@@ -44,6 +45,7 @@ commands! {
     Explain => explain,
     Prove => prove,
     Apply => apply,
+    Script => script,
     Verify => verify,
     Revert => revert,
     History => history,
