@@ -18,7 +18,10 @@ use crate::shell::{quoted, word};
 pub fn script(plan: &PlanFile) -> Result<String, RenderError> {
     let keep = plan.keep.as_ref().map(|lasting| &lasting.keep);
     let mut text = head(plan);
-    push(&mut text, "\n# What it does. Nothing of it runs before the last lines of this file, so half a file does nothing.\nplan() {\n");
+    push(
+        &mut text,
+        "\n# What it does. Nothing of it runs before the last lines of this file, so half a file does nothing.\nplan() {\n",
+    );
     for planned in &plan.steps {
         step(&mut text, planned, keep)?;
     }
@@ -89,10 +92,13 @@ fn functions(text: &mut String, needs: &Needs) {
     push(text, "\n");
     push(text, include_str!("sh/run.sh"));
     push(text, "\n# What every undo script begins and ends with.\nundo_head() {\n");
-    push(text, r#"    printf '#!/bin/sh\n# Undoes %s\n' "$title"
+    push(
+        text,
+        r#"    printf '#!/bin/sh\n# Undoes %s\n# shellcheck disable=SC2016 # single quotes are meant\n' "$title"
     printf 'set -u\nexport LC_ALL=C\numask 077\nroot=%s\ndir=%s\n' "$(quoted "$root")" "$(quoted "$dir")"
     cat <<'EVENKEEL_UNDO'
-"#);
+"#,
+    );
     push(text, undo::BOOT);
     push(text, "\n");
     undo::functions(text, needs);

@@ -4,6 +4,7 @@
 mod apply;
 mod crash;
 mod journal;
+mod render;
 mod revert;
 mod session;
 mod verify;

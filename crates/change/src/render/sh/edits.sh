@@ -7,8 +7,8 @@ without_ours() {
     case $1 in
     block)
         case $text in
-        *"$begin_open"*"$end"*) first=$begin_open ;;
         *"$begin"*"$end"*) first=$begin ;;
+        *"$begin_open"*"$end"*) first=$begin_open ;;
         *) return 0 ;;
         esac
         rest=${text#*"$first"}

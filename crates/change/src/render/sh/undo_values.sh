@@ -11,13 +11,7 @@ put_back() {
     fi
     was=$found
     case $2=$3 in
-    /proc/sys/vm/dirty_*bytes=0)
-        # The kernel takes no 0 here: only writing the other spelling of the limit zeroes it. That one was 0 too, or it
-        # would have been put back first.
-        for share in 1 0; do
-            printf '%s\n' "$share" >"${file%_bytes}_ratio" || break
-        done
-        ;;
+    /proc/sys/vm/dirty_*bytes=0) zero_bytes || : ;;
     *) printf '%s\n' "$3" >"$file" || : ;;
     esac
     if reads "$1" "$file" "$3"; then
@@ -25,6 +19,16 @@ put_back() {
     else
         failed=1
         printf 'evenkeel: NOT put back: %s = %s\n' "$2" "$3" >&2
+    fi
+}
+
+# zero_bytes: the kernel takes no 0 there; only writing the other spelling of the limit zeroes it. Where that was in use, it was put
+# back first; else both were 0.
+zero_bytes() {
+    if reads plain "${file%_bytes}_ratio" 0; then
+        printf '1\n' >"${file%_bytes}_ratio" && printf '0\n' >"${file%_bytes}_ratio"
+    else
+        printf '0\n' >"$file"
     fi
 }
 
