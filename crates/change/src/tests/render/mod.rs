@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use evenkeel_host::{Action, Facts, Reading, Setting, Step, TakesEffect, Values, knobs};
+use evenkeel_host::{Action, Facts, Knob, Reading, Setting, Step, TakesEffect, Values, knobs};
 use evenkeel_sys::{Capture, Root};
 use tempfile::TempDir;
 
@@ -41,29 +41,24 @@ pub(super) fn name_of(path: &Path) -> String {
 /// A setting of every knob that the host has a place for; of those that a write brings about, one that the kernel takes.
 pub(super) fn every_setting(capture: &Capture) -> Vec<Setting> {
     let facts = Facts::probe(&Root::captured(capture.clone()));
-    knobs::ALL
-        .iter()
-        .filter_map(|knob| {
-            let takes: Vec<Setting> = values_of(knob.values)
-                .iter()
-                .filter_map(|value| Setting::parse(&format!("{}={value}", knob.id)).ok())
-                .filter(|setting| is_taken(capture, &facts, setting))
-                .collect();
-            // The last one is the least likely to be so already.
-            takes.into_iter().last()
-        })
-        .collect()
+    let setting_of = |knob: &&Knob| {
+        let settings =
+            values_of(knob.values).into_iter().filter_map(|value| Setting::parse(&format!("{}={value}", knob.id)).ok());
+        settings.into_iter().find(|setting| is_taken(capture, &facts, setting))
+    };
+    knobs::ALL.iter().copied().filter_map(|knob| setting_of(&knob)).collect()
 }
 
+/// The least likely to be so already comes first.
 fn values_of(values: Values) -> Vec<String> {
     match values {
         Values::Number { min, max, .. } => {
-            [min, max, 4096, 200_000, 1, 10].map(|number: i64| number.to_string()).into()
+            [10, 1, 200_000, 4096, max, min].map(|number: i64| number.to_string()).into()
         }
         Values::Numbers { count, min, .. } => vec![vec![(min + 7).to_string(); count].join(" ")],
-        Values::Words(words) => words.iter().map(|word| (*word).to_owned()).collect(),
-        Values::Name => ["tsc", "fq", "none", "kyber", "acpi_pm", "performance"].map(str::to_owned).into(),
-        Values::Cpus { .. } => ["0-1", "0", "1"].map(str::to_owned).into(),
+        Values::Words(words) => words.iter().rev().map(|word| (*word).to_owned()).collect(),
+        Values::Name => ["performance", "acpi_pm", "kyber", "none", "fq", "tsc"].map(str::to_owned).into(),
+        Values::Cpus { .. } => ["1", "0"].map(str::to_owned).into(),
     }
 }
 
@@ -74,7 +69,7 @@ fn is_taken(capture: &Capture, facts: &Facts, setting: &Setting) -> bool {
 
 /// Applies a plan's steps to a captured machine.
 pub(super) fn applied(root: &Root, plan: &PlanFile) -> Result<(), crate::ApplyError> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = in_memory();
     let mut state = State::open_on(dir.path(), Box::new(Quick)).unwrap();
     apply(root, &root.hand().unwrap(), &mut state, &plan.plan(), &plan.title).map(drop)
 }
@@ -148,6 +143,11 @@ pub(super) fn one_step(path: &str, reading: Reading, wanted: &str) -> PlanFile {
     PlanFile { format: 1, evenkeel: "0".into(), title: "one".into(), settings, steps: vec![planned], keep: None }
 }
 
+/// A folder in memory, where there is such: a script waits for the disk at each step, and this is no test of the disk.
+fn in_memory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// What is at a path: a file's text and mode, a link's target, or a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum At {
@@ -163,8 +163,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new() -> Place {
-        // In memory, where there is such: the script waits for the disk at each step, and this is no test of the disk.
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let dir = in_memory();
         std::fs::create_dir_all(dir.path().join("root")).unwrap();
         Place { dir }
     }
