@@ -29,7 +29,7 @@ fn examples_are_excerpts_of_real_answers() {
         }
         commands.insert(line.split_whitespace().next().unwrap());
     }
-    let all = ["apply", "audit", "capture", "explain", "history", "inspect", "revert", "verify"];
+    let all = ["apply", "audit", "capture", "explain", "history", "inspect", "revert", "script", "verify"];
     assert_eq!(commands, BTreeSet::from(all));
 }
 
