@@ -73,12 +73,15 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
         };
         Some(ToDo { setting, todo })
     });
-    let cannot = keep.into_iter().flat_map(|keep| &keep.cannot);
-    let cannot = cannot.map(|cannot| ToDo {
-        setting: cannot.setting.clone(),
-        todo: format!("nothing makes it outlive a boot: {}; {}", cannot.why, cannot.todo),
-    });
-    steps.chain(cannot).collect()
+    let mut all: Vec<ToDo> = steps.collect();
+    for cannot in keep.into_iter().flat_map(|keep| &keep.cannot) {
+        // What is done by hand in any case is not told twice.
+        if !all.iter().any(|todo| todo.setting == cannot.setting) {
+            let todo = format!("nothing makes it outlive a boot: {}; {}", cannot.why, cannot.todo);
+            all.push(ToDo { setting: cannot.setting.clone(), todo });
+        }
+    }
+    all
 }
 
 /// The file that makes a setting come about after a boot.

@@ -225,10 +225,10 @@ pub(super) fn words(texts: &[String], check: fn(&str) -> Result<&str, RenderErro
     Ok(words.join(" "))
 }
 
-/// `text` as it is, up to a line that it does not have.
+/// `text` as it is, up to a word that it does not have.
 fn here_document(text: &str) -> String {
     let mut end = "END".to_owned();
-    while text.lines().any(|line| line == end) {
+    while text.contains(&end) {
         end.push('_');
     }
     let gap = if text.ends_with('\n') { "" } else { "\n" };

@@ -12,14 +12,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use evenkeel_host::{Action, Facts, Knob, Reading, Setting, Step, TakesEffect, Values, knobs};
+use evenkeel_host::{Action, Facts, Knob, Reading, Setting, Step, Values, knobs};
 use evenkeel_sys::{Capture, Root};
 use tempfile::TempDir;
 
 use super::Quick;
 use crate::keep::{Content, Keep, KeptCommand, KeptFile};
 use crate::persist::Ground;
-use crate::plan_file::{Lasting, PlanFile, PlannedStep};
+use crate::plan_file::{Lasting, PlanFile};
 use crate::{State, apply};
 
 /// Where hosts are captured.
@@ -130,15 +130,11 @@ pub(super) const THEIRS: [(&str, &str); 6] = [
 pub(super) fn one_step(path: &str, reading: Reading, wanted: &str) -> PlanFile {
     let action = Action::Write { path: path.to_owned(), reading, in_force: None, side_effects: Vec::new() };
     let step = Step { knob: "a.knob".into(), place: path.to_owned(), wanted: wanted.to_owned(), action };
-    let planned = PlannedStep {
-        step,
-        seen: None,
-        unseen: None,
-        already_so: false,
-        takes_effect: TakesEffect::AtOnce,
-        along: Vec::new(),
-        undo: None,
-    };
+    // By its text, as a plan file has it: what a step may have besides is not said.
+    let mut planned = serde_json::to_value(&step).unwrap();
+    planned["already_so"] = false.into();
+    planned["takes_effect"] = "at-once".into();
+    let planned = serde_json::from_value(planned).unwrap();
     let settings = vec![format!("a.knob={wanted}")];
     PlanFile { format: 1, evenkeel: "0".into(), title: "one".into(), settings, steps: vec![planned], keep: None }
 }
