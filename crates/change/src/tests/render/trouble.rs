@@ -42,6 +42,18 @@ fn a_step_that_fails_takes_all_with_it() {
 }
 
 #[test]
+fn a_signal_takes_all_with_it() {
+    for (signal, ends) in [("TERM", 5), ("INT", 5), ("HUP", 5)] {
+        let (place, mut plan) = fails_at_its_end();
+        plan.keep.as_mut().unwrap().keep.files.truncate(1);
+        let text = script(&plan).unwrap().replace("\nplace 644", &format!("\nkill -{signal} $$\nplace 644"));
+        let output = place.run(&text);
+        assert_eq!(output.status.code(), Some(ends), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!((place.text(SWAPPINESS), place.undo_script()), ("60\n".to_owned(), None));
+    }
+}
+
+#[test]
 fn what_is_not_here_changes_nothing() {
     let place = Place::new();
     let output = place.run(&script(&one_step(SWAPPINESS, Reading::Plain, "10")).unwrap());
