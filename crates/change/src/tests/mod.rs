@@ -6,6 +6,7 @@ mod crash;
 mod exact;
 mod journal;
 mod lasting;
+mod render;
 mod revert;
 mod session;
 mod verify;
