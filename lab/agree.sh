@@ -20,7 +20,7 @@ compare
 truncate -s 64M "$WORK/guests/disk.raw" "$WORK/guests/other.raw"
 disk() { printf 'file=%s,format=raw,if=none,id=%s,snapshot=on' "$WORK/guests/$1.raw" "$2"; }
 if "$LAB/capture.sh" -k 6.1 -a 'setup=swap hugepages=16' -t 300 \
-    -s 'dash lscpu numactl lstopo-no-graphics sysctl ip lsblk swapon free uname ethtool' agree \
+    -s 'dash lscpu numactl numastat lstopo-no-graphics sysctl ip lsblk swapon free uname ethtool' agree \
     -smp '8,sockets=2,cores=2,threads=2' -m 2048 \
     -object 'memory-backend-ram,id=m0,size=512M' -object 'memory-backend-ram,id=m1,size=512M' \
     -object 'memory-backend-ram,id=m2,size=512M' -object 'memory-backend-ram,id=m3,size=512M' \
