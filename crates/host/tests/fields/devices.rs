@@ -50,8 +50,9 @@ pub(crate) fn ip(facts: &Value, text: &str) -> Vec<Row> {
         if kind == "bond" {
             rows.push(row(format!("{name}.bond_mode"), &nic["bond_mode"], known(&info["info_data"]["mode"])));
             let lower = names(&mut each(&nic["lower"]).iter().filter_map(Value::as_str));
-            let below = links.iter().filter(|link| link["master"] == name).filter_map(|link| link["ifname"].as_str());
-            rows.push(row(format!("{name}.lower"), &lower, Some(names(&mut below.into_iter()))));
+            let mut below =
+                links.iter().filter(|link| link["master"] == name).filter_map(|link| link["ifname"].as_str());
+            rows.push(row(format!("{name}.lower"), &lower, Some(names(&mut below))));
         }
         rows.push(row(format!("{name}.mtu_bytes"), &nic["mtu_bytes"], Some(link["mtu"].clone())));
         let state = link["operstate"].as_str().map(|state| state.to_lowercase().into());
