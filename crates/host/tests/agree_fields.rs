@@ -88,10 +88,9 @@ impl Count {
     }
 }
 
-#[test]
-fn every_field_is_what_independent_tools_say() {
-    let guest = guest();
-    let (before, said, after) = match &guest {
+/// One look of ours, the tools, and one more look; a guest was looked at once.
+fn compare(guest: Option<&(Root, String)>) -> Count {
+    let (before, said, after) = match guest {
         Some((root, said)) => (facts(root), asked_there(said), facts(root)),
         None => (facts(&Root::live()), asked_here("tools.list"), facts(&Root::live())),
     };
@@ -129,6 +128,20 @@ fn every_field_is_what_independent_tools_say() {
     );
     for (why, fields) in &count.skipped {
         println!("skipped: {why}: {}", fields.join(", "));
+    }
+    count
+}
+
+#[test]
+fn every_field_is_what_independent_tools_say() {
+    let guest = guest();
+    let mut count = compare(guest.as_ref());
+    // Somebody may have changed a setting and put it back between our looks: a disagreement stays.
+    for _ in 0..2 {
+        if !count.differ.is_empty() && guest.is_none() {
+            println!("once more: {:#?}", count.differ);
+            count = compare(None);
+        }
     }
     assert!(count.differ.is_empty(), "{:#?}", count.differ);
     assert!(guest.is_none() || count.compared > 200, "{} fields are too few: the guest has every tool", count.compared);
