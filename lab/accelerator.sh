@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints `kvm` where a guest really boots under it, else `tcg`, QEMU's software emulation.
+# Prints the options for QEMU's accelerator and its CPU, a word a line: KVM where a guest really boots under it, else software emulation.
 #
 # A /dev/kvm proves nothing: nested KVM boots no stock kernel on some clouds, and hangs rather than fails. So one is booted, and
 # has to come to its end in time. The answer holds for as long as the host is up.
@@ -28,4 +28,9 @@ if [ "$boot" != "$this_boot" ]; then
     fi
     echo "$this_boot $accelerator" >"$known"
 fi
-echo "$accelerator"
+
+# Neither has MONITOR: siblings that `nosmt` stops would spin in it.
+case $accelerator in
+kvm) printf '%s\n' -accel kvm -cpu 'host,-monitor' ;;
+tcg) printf '%s\n' -accel 'tcg,thread=multi' -cpu 'max,vendor=GenuineIntel,family=6,model=85,stepping=4,-monitor' ;;
+esac

@@ -96,7 +96,7 @@ UNIT
 }
 
 make_bootable() {
-    mount -t proc proc "$root/proc"
+    mount -t proc proc "$root/proc" || die "this root may not mount, as in most containers"
     mount -t sysfs -o ro sysfs "$root/sys"
     in_root update-initramfs -u -k all >"$folder/initramfs.log" 2>&1 || die "update-initramfs failed; see $folder/initramfs.log"
     in_root grub-mkimage -O i386-pc -p '(hd0,msdos1)/boot/grub' -o /boot/grub/core.img biosdisk part_msdos ext2

@@ -56,10 +56,8 @@ power_on() {
     for path in "$folder"/{agent,monitor}.{in,out}; do
         mkfifo "$path"
     done
-    local machine=(-accel 'tcg,thread=multi' -cpu 'max,vendor=GenuineIntel,family=6,model=85,stepping=4,-monitor')
-    if [ "$("$LAB/accelerator.sh")" = kvm ]; then
-        machine=(-accel kvm -cpu 'host,-monitor')
-    fi
+    local machine
+    mapfile -t machine < <("$LAB/accelerator.sh")
     # Not cache=unsafe: that keeps the overlay's own tables in QEMU's memory, where a power cut would lose even what the guest flushed.
     qemu-system-x86_64 "${machine[@]}" -m 1024 -smp '4,sockets=1,cores=2,threads=2' \
         -drive "file=$overlay,format=qcow2,if=virtio,cache=writeback" -nodefaults -display none -no-user-config \
@@ -226,7 +224,7 @@ restore)
     ;;
 stop)
     power_off
-    rm -f "$folder"/{agent,monitor}.{in,out} "$overlay"
+    rm -f "$folder"/{agent,monitor}.{in,out} "$folder/input" "$overlay"
     ;;
 *)
     sed -n 's/^# \{0,1\}//; 2,/^$/p' "$0" | sed -n '/^usage/,/^$/p' >&2

@@ -6,5 +6,7 @@ set -euo pipefail
 cd "$TOP"
 
 "$LAB/machines.sh"
+"$LAB/kernel-line.sh" || [ $? -eq 4 ] # not possible here, and it has said why
+"$LAB/reboot.sh" || [ $? -eq 4 ]
 say "trying 100,000 mutated captures"
 EVENKEEL_MUTATIONS=100000 cargo test --release --locked -p evenkeel-host --test mutations -- --nocapture
