@@ -28,15 +28,24 @@ need debootstrap debootstrap
 need mkfs.ext4 e2fsprogs
 need sfdisk fdisk
 
+installer=''
+clean_up() {
+    if [ -n "$installer" ] && kill -TERM -- "-$installer" 2>/dev/null; then
+        # It takes away what it had mounted.
+        wait "$installer" || true
+    fi
+    release_root
+}
 release_root() {
-    # Lazily, since a failed installation may have left something running in there.
+    # Lazily, since an installation that failed may have left something running in there.
     for place in sys proc; do
         if mountpoint -q "$root/$place"; then
             umount -l "$root/$place"
         fi
     done
 }
-trap release_root EXIT
+trap clean_up EXIT
+trap 'exit 130' INT TERM HUP
 
 # in_root COMMAND…: runs it in the new system.
 in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
@@ -46,11 +55,15 @@ install_system() {
     release_root
     rm -rf "$root" "$disk" "$folder"/{root,disk}.key
     mkdir -p "$folder/packages"
-    debootstrap --variant=minbase --cache-dir="$folder/packages" --include="$packages" bookworm "$root" \
-        http://deb.debian.org/debian >"$folder/debootstrap.log" 2>&1 || {
+    # In the background and in a group of its own, so that it ends when this ends.
+    setsid debootstrap --variant=minbase --cache-dir="$folder/packages" --include="$packages" bookworm "$root" \
+        http://deb.debian.org/debian >"$folder/debootstrap.log" 2>&1 9>&- &
+    installer=$!
+    wait "$installer" || {
         tail -n 5 "$folder/debootstrap.log" >&2
         die "debootstrap failed; all it said is in $folder/debootstrap.log"
     }
+    installer=''
     # debootstrap may leave these mounted, and they must not be copied into the disk.
     release_root
     rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
