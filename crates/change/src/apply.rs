@@ -1,15 +1,17 @@
 //! `apply`: a plan as one transaction. All of its steps come about, or none stays.
 
-use evenkeel_host::{Action, Plan, Step};
-use evenkeel_sys::{Hand, Root};
+use evenkeel_host::{Action, Plan};
+use evenkeel_sys::{Hand, Root, RootKind};
 
 use crate::effects::{Effects, Intended};
 use crate::history::{Transaction, summary};
+use crate::kept::{first_index, take_kept};
 use crate::outcome::{Kind, Miss, SideEffect, StepFailure};
 use crate::place::{Standing, Target, look};
-use crate::record::{Event, FailedStep};
+use crate::plan_file::Lasting;
+use crate::record::{Event, FailedStep, Until};
 use crate::state::{State, StateError};
-use crate::undo::{PutBack, Undo, put_back};
+use crate::undo::{PutBack, put_back, restore};
 
 /// A plan that was not applied. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
@@ -44,19 +46,76 @@ pub enum Failure {
     /// The journal could not be added to: a full disk, say. The write that it should have described did not happen.
     #[error(transparent)]
     Journal(#[from] StateError),
+    /// A configuration file could not be changed.
+    #[error("change {path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// In words.
+        why: String,
+    },
+    /// A command failed.
+    #[error("run {command}: {why}")]
+    Command {
+        /// The command, as a shell would read it.
+        command: String,
+        /// Its end and its last words.
+        why: String,
+    },
+    /// The root's files can't be had.
+    #[error("{0}")]
+    Root(String),
+    /// Who should undo it later could not be started.
+    #[error("start the watchdog that undoes it: {0}")]
+    Arm(String),
 }
 
 impl HalfWay {
     fn left(&self) -> String {
-        if self.put_back.files.iter().all(|file| file.undo == Undo::AsBefore) {
+        if self.put_back.changed_nothing() {
             return "; nothing was changed".to_owned();
         }
         if self.put_back.all_undone {
             return "; everything that was changed before is put back".to_owned();
         }
-        let left: Vec<&str> =
-            self.put_back.files.iter().filter(|file| !file.is_undone()).map(|file| file.path.as_str()).collect();
+        let values = self.put_back.files.iter().filter(|file| !file.is_undone()).map(|file| file.path.as_str());
+        let kept = self.put_back.kept.iter().filter(|kept| !kept.is_undone()).map(|kept| kept.what.as_str());
+        let left: Vec<&str> = values.chain(kept).collect();
         format!("; not put back: {}; try `evenkeel revert`", left.join(", "))
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// The steps on the running machine.
+    pub plan: &'a Plan,
+    /// Tells people later what it was for.
+    pub title: &'a str,
+    /// The settings that the plan is made from, as `KNOB=VALUE`.
+    pub settings: &'a [String],
+    /// What makes it outlive a boot.
+    pub lasting: Option<&'a Lasting>,
+    /// When it undoes itself unless somebody confirms it.
+    pub until: Option<Until>,
+    /// Whether a step that does not come about stops the rest.
+    pub on_failure: OnFailure,
+}
+
+/// What a step that does not come about means for the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Those before it are put back, and those after it are not taken.
+    #[default]
+    PutBack,
+    /// It alone is put back and recorded.
+    GoOn,
+}
+
+impl<'a> Job<'a> {
+    /// Steps on the running machine alone, all of them or none.
+    pub fn of(plan: &'a Plan, title: &'a str) -> Job<'a> {
+        Job { plan, title, settings: &[], lasting: None, until: None, on_failure: OnFailure::PutBack }
     }
 }
 
@@ -68,35 +127,81 @@ impl HalfWay {
 /// # Errors
 /// If the journal can't be written, or a step fails; the error then tells whether all was put back.
 pub fn apply(root: &Root, hand: &Hand, state: &mut State, plan: &Plan, title: &str) -> Result<Transaction, ApplyError> {
+    carry_out(root, hand, state, &Job::of(plan, title), |_| Ok(()))
+}
+
+/// [`apply`] with all that a job may ask for. `arm` is called with the transaction's number when the journal tells of it and
+/// before anything is changed: who undoes it later can be started there.
+///
+/// # Errors
+/// As [`apply`]; and if `arm` says why not.
+pub fn carry_out(
+    root: &Root,
+    hand: &Hand,
+    state: &mut State,
+    job: &Job<'_>,
+    arm: impl FnOnce(u64) -> Result<(), String>,
+) -> Result<Transaction, ApplyError> {
     let mut effects = Effects { root, hand, state };
-    let txn = effects.begin(Kind::Apply, title, &plan.steps)?;
-    let done = take_all(&mut effects, txn, &plan.steps);
-    let failure = match done.and_then(|already_so| Ok(effects.record(Event::Commit { txn, already_so })?)) {
+    let txn = effects.begin(Kind::Apply, job)?;
+    let done = arm(txn).map_err(Failure::Arm).and_then(|()| take_all(&mut effects, txn, job));
+    let failure = match done
+        .and_then(|Taken { already_so, missed }| Ok(effects.record(Event::Commit { txn, already_so, missed })?))
+    {
         Ok(()) => return Ok(summary_of(&effects, txn)),
         Err(failure) => failure,
     };
     let failed = match &failure {
         Failure::Step(failure) => Some(FailedStep { step: failure.step, miss: failure.miss.clone() }),
-        Failure::Journal(_) => None,
+        _ => None,
     };
     let put_back = put_back(&mut effects, txn, Event::RolledBack { txn, why: failure.to_string(), failed });
     Err(ApplyError::HalfWay(Box::new(HalfWay { failure, transaction: summary_of(&effects, txn), put_back })))
 }
 
-/// Gives the indices of the steps that were so already.
-fn take_all(effects: &mut Effects<'_>, txn: u64, steps: &[Step]) -> Result<Vec<usize>, Failure> {
-    let mut already_so = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
+#[derive(Default)]
+struct Taken {
+    already_so: Vec<usize>,
+    missed: Vec<FailedStep>,
+}
+
+fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken, Failure> {
+    let mut taken = Taken::default();
+    let steps = &job.plan.steps;
+    // In an image no kernel runs that could be told anything: the first boot does it all.
+    let runs = effects.root.kind() != RootKind::Mounted;
+    for (index, step) in steps.iter().enumerate().filter(|_| runs) {
         let is_so = match (&step.action, Target::of(step)) {
-            (_, Some(target)) => !take(effects, Intended { txn, index, step, target, wanted: Some(&step.wanted) })?,
-            (Action::KernelArgument { argument }, _) => is_booted_with(effects.root, argument),
-            _ => false,
+            (_, Some(target)) => {
+                take(effects, Intended { txn, index, step, target, wanted: Some(&step.wanted) }).map(|wrote| !wrote)
+            }
+            (Action::KernelArgument { argument }, _) => Ok(is_booted_with(effects.root, argument)),
+            _ => Ok(false),
         };
-        if is_so {
-            already_so.push(index);
+        match is_so {
+            Ok(true) => taken.already_so.push(index),
+            Ok(false) => {}
+            Err(Failure::Step(failure)) if job.on_failure == OnFailure::GoOn => {
+                put_one_back(effects, txn, index)?;
+                taken.missed.push(FailedStep { step: index, miss: failure.miss });
+            }
+            Err(failure) => return Err(failure),
         }
     }
-    Ok(already_so)
+    if let Some(lasting) = job.lasting {
+        taken.already_so.extend(take_kept(effects, txn, first_index(steps.len()), &lasting.keep)?);
+    }
+    Ok(taken)
+}
+
+/// Puts back what a step may have left that was written but did not take.
+fn put_one_back(effects: &mut Effects<'_>, txn: u64, index: usize) -> Result<(), Failure> {
+    let owed = effects.state.log().begun(txn).owed().into_iter().find(|owed| owed.intent.step == index);
+    let Some(owed) = owed else { return Ok(()) };
+    match restore(effects, &owed).into_iter().find(|file| !file.is_undone()) {
+        None => Ok(effects.record(Event::Undone { txn, step: index })?),
+        Some(file) => Err(Failure::File { path: file.path, why: "its value could not be put back".to_owned() }),
+    }
 }
 
 /// Whether the running kernel was started with `argument`.

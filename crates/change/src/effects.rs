@@ -3,6 +3,7 @@
 use evenkeel_host::Step;
 use evenkeel_sys::{Hand, Root, WriteError};
 
+use crate::apply::Job;
 use crate::log::boot_id;
 use crate::outcome::Kind;
 use crate::place::{Before, Target};
@@ -25,10 +26,18 @@ impl Effects<'_> {
     }
 
     /// Starts a transaction; gives its number.
-    pub(crate) fn begin(&mut self, kind: Kind, title: &str, steps: &[Step]) -> Result<u64, StateError> {
+    pub(crate) fn begin(&mut self, kind: Kind, job: &Job<'_>) -> Result<u64, StateError> {
         let txn = self.state.next_transaction()?;
-        let boot_id = boot_id(self.root);
-        self.record(Event::Begin { txn, kind, title: title.to_owned(), boot_id, steps: steps.to_vec() })?;
+        self.record(Event::Begin {
+            txn,
+            kind,
+            title: job.title.to_owned(),
+            boot_id: boot_id(self.root),
+            steps: job.plan.steps.clone(),
+            settings: job.settings.to_vec(),
+            lasting: job.lasting.cloned(),
+            until: job.until,
+        })?;
         Ok(txn)
     }
 

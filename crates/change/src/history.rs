@@ -4,8 +4,10 @@ use evenkeel_host::{Action, Step};
 use evenkeel_sys::Root;
 use serde::Serialize;
 
+use crate::kept::first_index;
 use crate::log::{End, Log, Logged, boot_id};
 use crate::outcome::{Kind, Outcome};
+use crate::plan_file::Lasting;
 
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -22,6 +24,21 @@ pub struct Transaction {
     pub status: Status,
     /// What became of each step.
     pub steps: Vec<StepReport>,
+    /// What became of each file and command that makes it outlive a boot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptReport>,
+    /// How long it has to be confirmed, in seconds, from when it was begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unconfirmed_seconds: Option<u64>,
+}
+
+/// One file or command that makes a transaction outlive a boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeptReport {
+    /// The file's path, or the command.
+    pub what: String,
+    /// Whether it was written or ran; else it was so already, or has to wait.
+    pub changed: bool,
 }
 
 /// What became of a transaction.
@@ -75,7 +92,18 @@ pub(crate) fn summary(logged: &Logged, boot_id: Option<&str>) -> Transaction {
         title: logged.title.clone(),
         status: status(logged, boot_id),
         steps: steps.collect(),
+        kept: kept(logged),
+        unconfirmed_seconds: logged.until.filter(|_| logged.awaits_confirmation()).map(|until| until.seconds),
     }
+}
+
+fn kept(logged: &Logged) -> Vec<KeptReport> {
+    let Some(Lasting { keep, .. }) = &logged.lasting else { return Vec::new() };
+    let files = keep.files.iter().map(|file| file.path.clone());
+    let commands = keep.commands.iter().map(|command| command.argv.join(" "));
+    let first = first_index(logged.steps.len());
+    let has = |index: usize| logged.files.contains_key(&index) || logged.commands.contains_key(&index);
+    files.chain(commands).zip(first..).map(|(what, index)| KeptReport { what, changed: has(index) }).collect()
 }
 
 fn status(logged: &Logged, boot_id: Option<&str>) -> Status {
@@ -83,7 +111,7 @@ fn status(logged: &Logged, boot_id: Option<&str>) -> Status {
         Some(End::Reverted) => Status::Reverted,
         Some(End::RolledBack { .. }) => Status::RolledBack,
         Some(End::EndedByReboot) => Status::EndedByReboot,
-        _ if !logged.is_of_boot(boot_id) => Status::EndedByReboot,
+        _ if !logged.is_of_boot(boot_id) && !logged.outlives_boots() => Status::EndedByReboot,
         _ if logged.is_unfinished() => Status::Interrupted,
         _ => Status::InForce,
     }
@@ -98,6 +126,9 @@ fn outcome(logged: &Logged, index: usize, step: &Step) -> Outcome {
         && failed.step == index
     {
         return Outcome::Missed(failed.miss.clone());
+    }
+    if let Some(missed) = logged.missed.iter().find(|missed| missed.step == index) {
+        return Outcome::Missed(missed.miss.clone());
     }
     let Some(intent) = logged.intents.get(&index) else {
         return unwritten(logged, index, step);
@@ -114,14 +145,25 @@ fn outcome(logged: &Logged, index: usize, step: &Step) -> Outcome {
 /// The outcome of a step for which nothing was written.
 fn unwritten(logged: &Logged, index: usize, step: &Step) -> Outcome {
     let setting = format!("{}={}", step.knob, step.wanted);
+    if logged.already_so.contains(&index) {
+        return Outcome::AlreadySo;
+    }
+    let is_carried = logged.carrier(step).is_some() && matches!(logged.end, Some(End::Committed));
     match &step.action {
-        _ if logged.already_so.contains(&index) => Outcome::AlreadySo,
+        Action::Write { .. } if logged.is_of_image() => Outcome::PendingReboot { todo: "boot the image".to_owned() },
         Action::Write { .. } => Outcome::NotReached,
+        Action::KernelArgument { .. } if is_carried => Outcome::PendingReboot { todo: "reboot".to_owned() },
         Action::KernelArgument { argument } => Outcome::PendingReboot { todo: add_argument(argument) },
+        Action::Hold { .. } if is_carried => Outcome::PendingStart { todo: format!("systemctl start {HOLDER}") },
         Action::Hold { path } => Outcome::NotApplicable {
             instead: format!("it lasts while a process holds {path} open, as `evenkeel prove {setting}` does"),
         },
+        Action::ByHand { .. } if is_carried => Outcome::PendingReboot { todo: "reboot".to_owned() },
         Action::ByHand { todo } => Outcome::NotApplicable { instead: todo.clone() },
+        Action::Process if is_carried => {
+            let unit = logged.lasting.as_ref().and_then(|lasting| lasting.unit.as_deref()).unwrap_or("the server");
+            Outcome::PendingStart { todo: format!("systemctl restart {unit}") }
+        }
         Action::Process => Outcome::NotApplicable {
             instead: format!(
                 "the server sets it when it starts (prctl, or TimerSlackNSec= of its systemd unit); `evenkeel prove {setting}` tries it"
@@ -129,6 +171,9 @@ fn unwritten(logged: &Logged, index: usize, step: &Step) -> Outcome {
         },
     }
 }
+
+/// The unit that holds `/dev/cpu_dma_latency`.
+pub(crate) const HOLDER: &str = "evenkeel-hold.service";
 
 pub(crate) fn add_argument(argument: &str) -> String {
     format!("add {argument} to the kernel's command line in the boot loader's configuration, and restart the machine")

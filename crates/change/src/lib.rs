@@ -9,31 +9,46 @@
 //! gzip) over what follows the space, then one JSON object with `"format": 1`. Records are added and never changed.
 
 mod apply;
+mod command;
+mod confirm;
+mod edit;
 mod effects;
 mod history;
 mod journal;
+mod keep;
+mod kept;
 mod log;
 mod outcome;
 mod outside;
+pub mod persist;
 mod place;
+mod plan_file;
 mod record;
 mod revert;
+mod server;
 mod session;
 mod shell;
 mod state;
 mod twins;
 mod undo;
+mod undo_text;
 mod verify;
+mod why;
 
 #[cfg(test)]
 mod tests;
 
-pub use apply::{ApplyError, Failure, HalfWay, apply};
-pub use history::{Status, StepReport, Transaction, history};
+pub use apply::{ApplyError, Failure, HalfWay, Job, OnFailure, apply, carry_out};
+pub use confirm::{ConfirmError, confirm, expire, unconfirmed};
+pub use history::{KeptReport, Status, StepReport, Transaction, history};
+pub use keep::{Cannot, Carried, Content, Keep, KeptCommand, KeptFile};
+pub use kept::{KeptOutcome, KeptUndo, before_and_after, is_in_place};
 pub use log::Log;
 pub use outcome::{Kind, Miss, Outcome, SideEffect, StepFailure};
+pub use plan_file::{Lasting, MAX_PLAN_BYTES, PlanFile, PlanFileError, PlannedStep};
+pub use record::Until;
 pub use revert::{RevertError, RevertReport, Which, revert};
 pub use session::{Session, SessionError};
 pub use state::{State, StateError};
 pub use undo::{FileUndo, PutBack, Undo};
-pub use verify::{Drift, Pending, Verification, verify};
+pub use verify::{Drift, Pending, Verification, WaitsFor, interrupted, verify};

@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_host::Step;
-use evenkeel_sys::Root;
+use evenkeel_host::{Place, Setting, Step};
+use evenkeel_sys::{Root, RootKind};
 
 use crate::outcome::{Kind, SideEffect};
-use crate::record::{Event, FailedStep, Intent};
+use crate::plan_file::Lasting;
+use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, Until};
+
+/// In the place of a boot's id where the root is no running machine.
+const IMAGE: &str = "image";
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -27,10 +31,17 @@ pub(crate) struct Logged {
     pub(crate) title: String,
     pub(crate) boot_id: Option<String>,
     pub(crate) steps: Vec<Step>,
+    pub(crate) settings: Vec<String>,
+    pub(crate) lasting: Option<Lasting>,
+    pub(crate) until: Option<Until>,
+    pub(crate) is_confirmed: bool,
     pub(crate) intents: BTreeMap<usize, Intent>,
+    pub(crate) files: BTreeMap<usize, FileIntent>,
+    pub(crate) commands: BTreeMap<usize, CommandIntent>,
     pub(crate) done: BTreeMap<usize, Done>,
     pub(crate) undone: BTreeSet<usize>,
     pub(crate) already_so: Vec<usize>,
+    pub(crate) missed: Vec<FailedStep>,
     pub(crate) end: Option<End>,
 }
 
@@ -80,6 +91,27 @@ impl Log {
         &self.transactions[&id]
     }
 
+    /// The settings that are to outlive the next boot, the oldest first, those of another server's unit left out.
+    pub fn lasting_settings(&self, unit: Option<&str>) -> Vec<Setting> {
+        let in_force = self.transactions.values().filter(|logged| !logged.is_closed() && logged.lasting.is_some());
+        let mut settings = Vec::new();
+        for logged in in_force {
+            let theirs = logged.lasting.as_ref().and_then(|lasting| lasting.unit.as_deref());
+            let parsed = logged.settings.iter().filter_map(|text| Setting::parse(text).ok());
+            settings.extend(parsed.filter(|setting| setting.knob.place != Place::Process || theirs == unit));
+        }
+        settings
+    }
+
+    /// Whether a transaction other than `txn` was killed before its command `argv` had run.
+    pub(crate) fn owes_command(&self, txn: u64, argv: &[String]) -> bool {
+        self.transactions.values().any(|logged| {
+            let wants = |lasting: &Lasting| lasting.keep.commands.iter().any(|command| command.argv == argv);
+            let has_run = logged.commands.values().any(|ran| ran.argv == argv && logged.done.contains_key(&ran.step));
+            logged.id != txn && logged.is_unfinished() && logged.lasting.as_ref().is_some_and(wants) && !has_run
+        })
+    }
+
     pub(crate) fn next_id(&self) -> Option<u64> {
         self.transactions.last_key_value().map_or(Some(1), |(last, _)| last.checked_add(1))
     }
@@ -99,7 +131,7 @@ impl Log {
     /// Adds what a record tells; says why where it can't follow the records before it.
     pub(crate) fn absorb(&mut self, at_ns: u64, event: Event) -> Result<(), String> {
         let id = event.txn();
-        if let Event::Begin { txn, kind, title, boot_id, steps } = event {
+        if let Event::Begin { txn, kind, title, boot_id, steps, settings, lasting, until } = event {
             let logged = Logged {
                 id: txn,
                 at_ns,
@@ -107,10 +139,17 @@ impl Log {
                 title,
                 boot_id,
                 steps,
+                settings,
+                lasting,
+                until,
+                is_confirmed: false,
                 intents: BTreeMap::new(),
+                files: BTreeMap::new(),
+                commands: BTreeMap::new(),
                 done: BTreeMap::new(),
                 undone: BTreeSet::new(),
                 already_so: Vec::new(),
+                missed: Vec::new(),
                 end: None,
             };
             let newest = self.transactions.last_key_value().is_none_or(|(last, _)| *last < id);
@@ -127,6 +166,9 @@ impl Event {
     fn txn(&self) -> u64 {
         match self {
             Event::Intent(Intent { txn, .. })
+            | Event::File(FileIntent { txn, .. })
+            | Event::Command(CommandIntent { txn, .. })
+            | Event::Confirmed { txn }
             | Event::Begin { txn, .. }
             | Event::Done { txn, .. }
             | Event::Commit { txn, .. }
@@ -145,11 +187,19 @@ impl Logged {
             Event::Intent(intent) => {
                 self.intents.insert(intent.step, intent);
             }
+            Event::File(intent) => {
+                self.files.insert(intent.step, intent);
+            }
+            Event::Command(intent) => {
+                self.commands.insert(intent.step, intent);
+            }
+            Event::Confirmed { .. } => self.is_confirmed = true,
             Event::Done { step, found, side_effects, .. } => {
                 self.done.insert(step, Done { found, side_effects });
             }
-            Event::Commit { already_so, .. } => {
+            Event::Commit { already_so, missed, .. } => {
                 self.already_so = already_so;
+                self.missed = missed;
                 self.end = Some(End::Committed);
             }
             Event::Undone { step, .. } => {
@@ -161,6 +211,21 @@ impl Logged {
         }
     }
 
+    /// The file or command that carries a step over a boot.
+    pub(crate) fn carrier(&self, step: &Step) -> Option<&str> {
+        let lasting = self.lasting.as_ref()?;
+        let is_its = |setting: &str| {
+            let name = setting.split_once('=').map_or(setting, |(name, _)| name);
+            name.split_once('@').map_or(name, |(knob, _)| knob) == step.knob
+        };
+        lasting.keep.carried.iter().find(|carried| is_its(&carried.setting)).map(|carried| carried.by.as_str())
+    }
+
+    /// Whether it was made in an image before that was ever booted.
+    pub(crate) fn is_of_image(&self) -> bool {
+        self.boot_id.as_deref() == Some(IMAGE)
+    }
+
     /// Whether nothing of it is left to put back, by the records.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.end, Some(End::RolledBack { .. } | End::Reverted | End::EndedByReboot))
@@ -168,7 +233,10 @@ impl Logged {
 
     /// Whether the program was killed in the middle of it, or is still at work on it.
     pub(crate) fn is_unfinished(&self) -> bool {
-        self.end.is_none() || (matches!(self.end, Some(End::Committed)) && !self.undone.is_empty())
+        // What did not come about was put back by itself, and is no half of an undoing.
+        let is_missed = |step: &usize| self.missed.iter().any(|missed| missed.step == *step);
+        self.end.is_none()
+            || (matches!(self.end, Some(End::Committed)) && self.undone.iter().any(|step| !is_missed(step)))
     }
 
     pub(crate) fn is_of_boot(&self, boot_id: Option<&str>) -> bool {
@@ -183,15 +251,40 @@ impl Logged {
         self.intents.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(owed).collect()
     }
 
+    /// Configuration files that have to be put back, the last change first.
+    pub(crate) fn owed_files(&self) -> Vec<FileIntent> {
+        self.files.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(|(_, file)| file.clone()).collect()
+    }
+
+    /// Commands that have to be undone once the files are back, in the order in which they ran.
+    pub(crate) fn owed_commands(&self) -> Vec<CommandIntent> {
+        let owed = self.commands.iter().filter(|(step, _)| !self.undone.contains(step));
+        owed.map(|(_, command)| command.clone()).collect()
+    }
+
+    /// Whether something of it is left on the disk, which a restart of the machine does not undo.
+    pub(crate) fn outlives_boots(&self) -> bool {
+        !self.files.is_empty() || !self.commands.is_empty()
+    }
+
+    /// Whether it undoes itself unless somebody confirms it.
+    pub(crate) fn awaits_confirmation(&self) -> bool {
+        self.until.is_some() && !self.is_confirmed && !self.is_closed()
+    }
+
     /// Every file that it changes, side effects included.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
-        self.intents.values().flat_map(|intent| {
+        let values = self.intents.values().flat_map(|intent| {
             std::iter::once(intent.path.as_str()).chain(intent.side_effects.iter().map(|side| side.path.as_str()))
-        })
+        });
+        values.chain(self.files.values().map(|file| file.path.as_str()))
     }
 }
 
 /// Which boot the machine is in; `None` where a captured one does not tell.
 pub(crate) fn boot_id(root: &Root) -> Option<String> {
+    if root.kind() == RootKind::Mounted {
+        return Some(IMAGE.to_owned());
+    }
     root.text(BOOT_ID).ok().map(|text| text.trim().to_owned())
 }

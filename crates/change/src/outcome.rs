@@ -49,6 +49,11 @@ pub enum Outcome {
         /// What to do by hand.
         todo: String,
     },
+    /// It takes effect when a process is started anew.
+    PendingStart {
+        /// The command that does it.
+        todo: String,
+    },
     /// No write to the host brings it about.
     NotApplicable {
         /// What does.

@@ -3,7 +3,9 @@
 
 use std::fs::File;
 
-use evenkeel_sys::{Errno, Hand, WriteError};
+use evenkeel_sys::{Entry, Errno, Hand, Tree, TreeError, WriteError};
+
+use crate::command;
 
 pub(crate) trait Outside: Send {
     /// Adds `bytes` to the end of a file in one `write(2)`, so that a kill leaves all of a record, a part, or none.
@@ -23,6 +25,28 @@ pub(crate) trait Outside: Send {
 
     fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
         hand.write(path, value)
+    }
+
+    fn put(&mut self, tree: &Tree, path: &str, entry: &Entry) -> Result<(), TreeError> {
+        tree.put(path, entry)
+    }
+
+    fn make_folder(&mut self, tree: &Tree, path: &str) -> Result<(), TreeError> {
+        tree.make_folder(path)
+    }
+
+    fn remove_empty_folder(&mut self, tree: &Tree, path: &str) -> Result<(), TreeError> {
+        tree.remove_empty_folder(path)
+    }
+
+    /// Runs a command to its end, in the machine that we run on.
+    fn run(&mut self, argv: &[String]) -> Result<(), String> {
+        command::run(argv)
+    }
+
+    /// The same on a captured machine, which has no programs.
+    fn rehearse(&mut self, _: &[String]) -> Result<(), String> {
+        Ok(())
     }
 
     fn realtime_ns(&mut self) -> u64 {

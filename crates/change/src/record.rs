@@ -4,14 +4,17 @@
 //! over comes with a new format number, which it refuses.
 
 use evenkeel_host::{Reading, Step};
+use evenkeel_sys::Entry;
 use serde::{Deserialize, Serialize};
 
+use crate::keep::Content;
 use crate::outcome::{Kind, Miss, SideEffect};
-use crate::shell;
-use crate::twins::{self, Old};
+use crate::plan_file::Lasting;
+use crate::undo_text::undo_commands;
 
-/// The number in each record's `format`.
+/// The number in a record's `format`: 2 in those that a program must not pass over which knows only values of the kernel.
 const FORMAT: u64 = 1;
+const FORMAT_OF_LASTING: u64 = 2;
 
 /// The longest record, in bytes with its newline: a plan of about 3,000 steps.
 pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
@@ -37,9 +40,22 @@ pub(crate) enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         boot_id: Option<String>,
         steps: Vec<Step>,
+        /// The settings that it is made from, as `KNOB=VALUE`; empty in journals of the first program.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        settings: Vec<String>,
+        /// What makes it outlive a boot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lasting: Option<Lasting>,
+        /// When it undoes itself unless somebody confirms it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Until>,
     },
-    /// A file is about to be written: what undoes it.
+    /// A file of the kernel is about to be written: what undoes it.
     Intent(Intent),
+    /// A configuration file is about to be changed: what undoes it.
+    File(FileIntent),
+    /// A command is about to run: what undoes it.
+    Command(CommandIntent),
     /// The write took effect.
     Done {
         txn: u64,
@@ -49,7 +65,15 @@ pub(crate) enum Event {
         side_effects: Vec<SideEffect>,
     },
     /// Every step was taken or was so already.
-    Commit { txn: u64, already_so: Vec<usize> },
+    Commit {
+        txn: u64,
+        already_so: Vec<usize>,
+        /// The steps that did not come about, where it was asked to go on all the same.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        missed: Vec<FailedStep>,
+    },
+    /// Somebody said that it may stay.
+    Confirmed { txn: u64 },
     /// A step's files read as before again, or are gone.
     Undone { txn: u64, step: usize },
     /// All of it was put back because it could not be done.
@@ -71,6 +95,44 @@ pub(crate) struct FailedStep {
     pub(crate) step: usize,
     #[serde(flatten)]
     pub(crate) miss: Miss,
+}
+
+/// When a transaction undoes itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Until {
+    /// On the clock that counts since boot, in nanoseconds.
+    pub boottime_ns: u64,
+    /// How long it was given, in seconds.
+    pub seconds: u64,
+}
+
+/// All that is needed to put a configuration file back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileIntent {
+    pub(crate) txn: u64,
+    /// Its index: files count on after the steps.
+    pub(crate) step: usize,
+    pub(crate) path: String,
+    /// What is to be there.
+    #[serde(flatten)]
+    pub(crate) content: Content,
+    pub(crate) before: Entry,
+    /// Folders that have to be made for it, the outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) folders: Vec<String>,
+    /// The same for a person with a shell and without this program.
+    pub(crate) undo: String,
+}
+
+/// What undoes a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CommandIntent {
+    pub(crate) txn: u64,
+    /// Its index: commands count on after the files.
+    pub(crate) step: usize,
+    pub(crate) argv: Vec<String>,
+    pub(crate) undo_argv: Vec<String>,
+    pub(crate) undo: String,
 }
 
 /// All that is needed to put a file and its side effects back.
@@ -95,14 +157,9 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// The shell commands that put it back, in their order: first the file, then what writing it changed elsewhere; of
-    /// two spellings of one limit, the one that was in use.
+    /// With the shell commands that put it back.
     pub(crate) fn with_undo(mut self) -> Intent {
-        let text = self.reading.text(&self.before);
-        let sides = self.side_effects.iter().map(|side| Old { path: &side.path, text: &side.before });
-        let writes = twins::writes(Old { path: &self.path, text: &text }, sides.collect());
-        let commands: Vec<String> = writes.iter().map(|old| shell::write_line(old.path, old.text)).collect();
-        self.undo = commands.join("; ");
+        self.undo = undo_commands(&self.path, self.reading, &self.before, &self.side_effects);
         self
     }
 }
@@ -134,7 +191,7 @@ pub(crate) fn encode(at_ns: u64, event: &Event) -> Result<Vec<u8>, serde_json::E
         #[serde(flatten)]
         event: &'a Event,
     }
-    let json = serde_json::to_string(&Borrowed { format: FORMAT, at_ns, event })?;
+    let json = serde_json::to_string(&Borrowed { format: event.format(), at_ns, event })?;
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
 }
 
@@ -144,7 +201,7 @@ pub(crate) fn decode(line: &[u8]) -> Result<Line, Bad> {
     let content = |error: serde_json::Error| Bad::Content(error.to_string());
     let value: serde_json::Value = serde_json::from_slice(json).map_err(content)?;
     match value.get("format") {
-        Some(format) if format.as_u64() == Some(FORMAT) => {}
+        Some(format) if matches!(format.as_u64(), Some(FORMAT | FORMAT_OF_LASTING)) => {}
         Some(format) => return Err(Bad::Format(format.to_string())),
         None => return Err(Bad::Content("it has no format number".to_owned())),
     }
@@ -159,7 +216,31 @@ pub(crate) fn decode(line: &[u8]) -> Result<Line, Bad> {
 }
 
 /// The `record` of each [`Event`]; a test holds the two together.
-const KINDS: &[&str] = &["begin", "intent", "done", "commit", "undone", "rolled-back", "reverted", "ended-by-reboot"];
+const KINDS: &[&str] = &[
+    "begin",
+    "intent",
+    "file",
+    "command",
+    "done",
+    "commit",
+    "confirmed",
+    "undone",
+    "rolled-back",
+    "reverted",
+    "ended-by-reboot",
+];
+
+impl Event {
+    /// The format that the record needs.
+    fn format(&self) -> u64 {
+        match self {
+            Event::File(_) | Event::Command(_) | Event::Confirmed { .. } => FORMAT_OF_LASTING,
+            Event::Begin { lasting, until, .. } if lasting.is_some() || until.is_some() => FORMAT_OF_LASTING,
+            Event::Commit { missed, .. } if !missed.is_empty() => FORMAT_OF_LASTING,
+            _ => FORMAT,
+        }
+    }
+}
 
 /// The JSON of a line whose checksum matches.
 fn checked(line: &[u8]) -> Option<&[u8]> {
@@ -195,14 +276,48 @@ mod tests {
         .with_undo()
     }
 
+    fn begin(until: Option<Until>) -> Event {
+        let boot_id = Some("b".into());
+        let (title, steps, settings) = ("t".into(), vec![], vec![]);
+        Event::Begin { txn: 1, kind: Kind::Apply, title, boot_id, steps, settings, lasting: None, until }
+    }
+
+    /// Those that only concern what outlives a boot or undoes itself.
+    fn lasting_events() -> Vec<Event> {
+        let content = Content::Whole { text: "vm.swappiness = 1\n".into(), mode: 0o644 };
+        let before = Entry::File { text: "was\n".into(), mode: 0o600 };
+        let missed = vec![FailedStep { step: 1, miss: Miss::Refused { errno: Errno::INVAL } }];
+        vec![
+            begin(Some(Until { boottime_ns: 5, seconds: 60 })),
+            Event::File(FileIntent {
+                txn: 1,
+                step: 1,
+                path: "/etc/x".into(),
+                content,
+                before,
+                folders: vec!["/etc/y".into()],
+                undo: "u".into(),
+            }),
+            Event::Command(CommandIntent {
+                txn: 1,
+                step: 2,
+                argv: vec!["update-grub".into()],
+                undo_argv: vec!["update-grub".into()],
+                undo: "update-grub".into(),
+            }),
+            Event::Commit { txn: 1, already_so: vec![], missed },
+            Event::Confirmed { txn: 1 },
+        ]
+    }
+
     fn every_event() -> Vec<Event> {
         let failed = Some(FailedStep { step: 1, miss: Miss::Refused { errno: Errno::INVAL } });
         let side = SideEffect { path: "/p".into(), before: "1".into(), after: Some("2".into()) };
         vec![
-            Event::Begin { txn: 1, kind: Kind::Apply, title: "t".into(), boot_id: Some("b".into()), steps: vec![] },
+            begin(None),
             Event::Intent(intent()),
             Event::Done { txn: 1, step: 0, found: "never".into(), side_effects: vec![side] },
-            Event::Commit { txn: 1, already_so: vec![2] },
+            Event::Commit { txn: 1, already_so: vec![2], missed: vec![] },
             Event::Undone { txn: 1, step: 0 },
             Event::RolledBack { txn: 1, why: "w".into(), failed },
             Event::Reverted { txn: 1 },
@@ -230,16 +345,30 @@ mod tests {
         "#]].assert_eq(&lines);
     }
 
+    /// What a program must not pass over that does not know it.
+    #[test]
+    fn format_2_stays() {
+        let lines: String =
+            lasting_events().iter().map(|e| String::from_utf8(encode(7, e).unwrap()).unwrap()).collect();
+        expect![[r#"
+            e5d589fc {"format":2,"at_ns":7,"record":"begin","txn":1,"kind":"apply","title":"t","boot_id":"b","steps":[],"until":{"boottime_ns":5,"seconds":60}}
+            3320dca5 {"format":2,"at_ns":7,"record":"file","txn":1,"step":1,"path":"/etc/x","content":"whole","text":"vm.swappiness = 1\n","mode":420,"before":{"entry":"file","text":"was\n","mode":384},"folders":["/etc/y"],"undo":"u"}
+            dd366580 {"format":2,"at_ns":7,"record":"command","txn":1,"step":2,"argv":["update-grub"],"undo_argv":["update-grub"],"undo":"update-grub"}
+            cd86d868 {"format":2,"at_ns":7,"record":"commit","txn":1,"already_so":[],"missed":[{"step":1,"outcome":"refused","errno":"EINVAL"}]}
+            9d5c79e9 {"format":2,"at_ns":7,"record":"confirmed","txn":1}
+        "#]].assert_eq(&lines);
+    }
+
     #[test]
     fn every_kind_survives_a_round_trip() {
-        let mut kinds = Vec::new();
-        for event in every_event() {
+        let mut kinds = std::collections::BTreeSet::new();
+        for event in [every_event(), lasting_events()].concat() {
             let line = encode(7, &event).unwrap();
             let Ok(Line::Known(record)) = decode(line.strip_suffix(b"\n").unwrap()) else { panic!("{event:?}") };
-            kinds.push(serde_json::to_value(&event).unwrap()["record"].as_str().unwrap().to_owned());
-            assert_eq!(*record, Record { format: 1, at_ns: 7, event });
+            kinds.insert(serde_json::to_value(&event).unwrap()["record"].as_str().unwrap().to_owned());
+            assert_eq!(*record, Record { format: event.format(), at_ns: 7, event });
         }
-        assert_eq!(kinds, KINDS);
+        assert!(kinds.iter().eq(KINDS.iter().copied().collect::<std::collections::BTreeSet<_>>()), "{kinds:?}");
     }
 
     #[test]
@@ -251,7 +380,7 @@ mod tests {
         let whole = sealed(r#"{"format":1,"at_ns":0,"record":"reverted","txn":1}"#);
         assert!(decode(&whole).is_ok());
         assert_eq!(bad(&whole.to_ascii_uppercase()), Bad::Checksum);
-        assert_eq!(bad(&sealed(r#"{"format":2,"record":"reverted","txn":1}"#)), Bad::Format("2".into()));
+        assert_eq!(bad(&sealed(r#"{"format":3,"record":"reverted","txn":1}"#)), Bad::Format("3".into()));
         assert_eq!(bad(&sealed(r#"{"format":"1"}"#)), Bad::Format("\"1\"".into()));
         assert!(matches!(bad(&sealed("[1]")), Bad::Content(_)));
         assert!(matches!(bad(&sealed(r#"{"format":1}"#)), Bad::Content(_)));

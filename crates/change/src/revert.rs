@@ -6,7 +6,7 @@ use evenkeel_sys::{Hand, Root};
 use serde::Serialize;
 
 use crate::effects::Effects;
-use crate::log::{Log, boot_id};
+use crate::log::{Log, Logged, boot_id};
 use crate::record::Event;
 use crate::state::State;
 use crate::undo::{PutBack, put_back};
@@ -53,7 +53,8 @@ pub enum RevertError {
 /// Puts back `which`, the newest change first. To do it twice does no harm. A file that can't be put back does not stop the
 /// others; the report tells what is left.
 ///
-/// Of a transaction from before the last boot nothing is written: the kernel has forgotten it by itself.
+/// Of a transaction from before the last boot nothing is written, since the kernel has forgotten it by itself; unless it was made to
+/// outlive boots: then its files go, and values that they set again are put back.
 ///
 /// # Errors
 /// If there is no such transaction, or a later one that is not put back changed the same files.
@@ -72,7 +73,8 @@ pub fn revert(root: &Root, hand: &Hand, state: &mut State, which: Which) -> Resu
     let mut effects = Effects { root, hand, state };
     let mut transactions = Vec::new();
     for id in ids {
-        transactions.push(if effects.state.log().begun(id).is_of_boot(boot_id.as_deref()) {
+        let logged = effects.state.log().begun(id);
+        transactions.push(if logged.is_of_boot(boot_id.as_deref()) || logged.outlives_boots() {
             put_back(&mut effects, id, Event::Reverted { txn: id })
         } else {
             ended_by_reboot(&mut effects, id)
@@ -84,11 +86,12 @@ pub fn revert(root: &Root, hand: &Hand, state: &mut State, which: Which) -> Resu
 
 fn uncovered(log: &Log, id: u64, boot_id: Option<&str>) -> Result<(), RevertError> {
     let logged = log.transaction(id).ok_or(RevertError::Unknown { id })?;
-    if logged.is_closed() || !logged.is_of_boot(boot_id) {
+    let is_left = |logged: &Logged| !logged.is_closed() && (logged.is_of_boot(boot_id) || logged.outlives_boots());
+    if !is_left(logged) {
         return Ok(());
     }
     let ours: BTreeSet<&str> = logged.paths().collect();
-    for later in log.transactions().filter(|later| later.id > id && !later.is_closed() && later.is_of_boot(boot_id)) {
+    for later in log.transactions().filter(|later| later.id > id && is_left(later)) {
         if let Some(path) = later.paths().find(|path| ours.contains(path)) {
             return Err(RevertError::Covered { id, later: later.id, path: path.to_owned() });
         }
@@ -98,8 +101,7 @@ fn uncovered(log: &Log, id: u64, boot_id: Option<&str>) -> Result<(), RevertErro
 
 fn ended_by_reboot(effects: &mut Effects<'_>, txn: u64) -> PutBack {
     let title = effects.state.log().begun(txn).title.clone();
-    let mut back =
-        PutBack { id: txn, title, ended_by_reboot: true, files: Vec::new(), all_undone: true, unrecorded: None };
+    let mut back = PutBack { ended_by_reboot: true, ..PutBack::of(txn, title) };
     back.note(effects.record(Event::EndedByReboot { txn }));
     back
 }

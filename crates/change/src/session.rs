@@ -1,9 +1,9 @@
 //! `Session`: knobs that a trial sets to one value after another, and that are as before when it ends, however it ends.
 
-use evenkeel_host::Step;
+use evenkeel_host::{Plan, Step};
 use evenkeel_sys::{Hand, Root};
 
-use crate::apply::write_and_read_back;
+use crate::apply::{Job, write_and_read_back};
 use crate::effects::{Effects, Intended};
 use crate::log::Owed;
 use crate::outcome::{Kind, Miss, StepFailure};
@@ -60,7 +60,8 @@ impl<'a> Session<'a> {
                 .push((target, target.before(root).map_err(|miss| StepFailure::new(index, step, &step.wanted, miss))?));
         }
         let mut effects = Effects { root, hand, state };
-        let txn = effects.begin(Kind::Trial, title, targets)?;
+        let plan = Plan { steps: targets.to_vec() };
+        let txn = effects.begin(Kind::Trial, &Job::of(&plan, title))?;
         // From here on a failure ends the session by its drop, which closes the transaction.
         let mut session = Session { effects, txn, steps: targets.to_vec(), is_ended: false };
         for (index, (target, before)) in befores.iter().enumerate() {

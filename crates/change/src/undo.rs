@@ -5,7 +5,8 @@ use evenkeel_sys::WriteError;
 use serde::Serialize;
 
 use crate::effects::Effects;
-use crate::log::Owed;
+use crate::kept::{KeptOutcome, KeptUndo, put_kept_back};
+use crate::log::{Owed, boot_id};
 use crate::place::{Blind, look, same};
 use crate::record::Event;
 use crate::twins::{self, Old};
@@ -21,6 +22,9 @@ pub struct PutBack {
     pub ended_by_reboot: bool,
     /// Each file that was still to be put back, the last change first.
     pub files: Vec<FileUndo>,
+    /// Configuration files and commands that made it outlive a boot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<KeptUndo>,
     /// Whether nothing is left to put back.
     pub all_undone: bool,
     /// Why the journal could not be told of it, if so. The values are back all the same; another `revert` will look again.
@@ -87,9 +91,13 @@ impl FileUndo {
 pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> PutBack {
     let logged = effects.state.log().begun(txn);
     let (title, owed) = (logged.title.clone(), logged.owed());
-    let mut back =
-        PutBack { id: txn, title, ended_by_reboot: false, files: Vec::new(), all_undone: true, unrecorded: None };
+    let mut back = PutBack::of(txn, title);
+    put_kept_back(effects, txn, &mut back);
+    let is_this_boot = is_this_boot(effects, txn);
     for owed in owed {
+        if !is_this_boot && !still_ours(effects, &owed) {
+            continue;
+        }
         let files = restore(effects, &owed);
         if files.iter().all(FileUndo::is_undone) {
             back.note(effects.record(Event::Undone { txn, step: owed.intent.step }));
@@ -104,7 +112,37 @@ pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> Pu
     back
 }
 
+fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
+    effects.state.log().begun(txn).is_of_boot(boot_id(effects.root).as_deref())
+}
+
+/// Whether a value of an earlier boot was set again by what outlived it. Numbers of interrupts mean others after a boot.
+fn still_ours(effects: &Effects<'_>, owed: &Owed) -> bool {
+    let Owed { intent, done } = owed;
+    let ours = done.as_ref().map(|done| done.found.as_str());
+    let now = look(effects.root, &intent.path, intent.reading);
+    !intent.path.starts_with("/proc/irq/") && now.is_ok_and(|now| ours.is_some_and(|ours| same(&now, ours)))
+}
+
 impl PutBack {
+    pub(crate) fn of(id: u64, title: String) -> PutBack {
+        PutBack {
+            id,
+            title,
+            ended_by_reboot: false,
+            files: Vec::new(),
+            kept: Vec::new(),
+            all_undone: true,
+            unrecorded: None,
+        }
+    }
+
+    /// Whether everything was as before already.
+    pub fn changed_nothing(&self) -> bool {
+        self.files.iter().all(|file| file.undo == Undo::AsBefore)
+            && self.kept.iter().all(|kept| kept.undo == KeptOutcome::AsBefore)
+    }
+
     pub(crate) fn note(&mut self, recorded: Result<(), crate::StateError>) {
         if let (Err(error), None) = (recorded, &self.unrecorded) {
             self.unrecorded = Some(error.to_string());

@@ -1,36 +1,43 @@
-//! `verify`: whether what was applied still holds.
+//! `verify`: whether what was applied still holds, by what is in force; and whether it will after the next boot.
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::{Action, Fact, Step};
+use evenkeel_host::{Action, Fact, Facts, Step};
 use evenkeel_sys::Root;
 use serde::Serialize;
 
 use crate::apply::is_booted_with;
-use crate::history::add_argument;
-use crate::log::{End, Log, boot_id};
+use crate::edit;
+use crate::history::{HOLDER, add_argument};
+use crate::keep::KeptFile;
+use crate::log::{End, Log, Logged, boot_id};
 use crate::place::{Blind, Standing, Target};
+use crate::server;
 use crate::shell;
+use crate::why::culprit;
 
 /// How the host compares with what the journal says is in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verification {
-    /// How many values hold.
+    /// How many values and files hold.
     pub holds: usize,
     /// Those that do not.
     pub drift: Vec<Drift>,
-    /// What waits for a boot.
+    /// What waits for a boot, or for a start of the server.
     pub pending: Vec<Pending>,
     /// Transactions that were killed half-way, could not be wholly put back, or are being worked on right now.
     pub interrupted: Vec<u64>,
+    /// Transactions that undo themselves soon unless `evenkeel confirm` says that they may stay.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<u64>,
     /// Transactions whose values the kernel forgot at a restart, and that nobody has reverted since.
     pub ended_by_reboot: Vec<u64>,
 }
 
-/// A value that was applied and is not in force any more.
+/// A value that was applied and is not in force any more, or a file that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Drift {
-    /// The knob's id.
+    /// The knob's id; of a file, that of a knob that it carries.
     pub knob: String,
     /// The place.
     pub place: String,
@@ -44,7 +51,7 @@ pub struct Drift {
     pub mend: String,
 }
 
-/// A kernel argument that the running kernel was not started with.
+/// What is written down and not in force yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pending {
     /// The knob's id.
@@ -53,66 +60,135 @@ pub struct Pending {
     pub place: String,
     /// The value wanted.
     pub wanted: String,
+    /// What it waits for.
+    pub waits_for: WaitsFor,
     /// What to do by hand.
     pub todo: String,
 }
 
+/// What something waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitsFor {
+    /// The next boot.
+    Reboot,
+    /// A start of the server's process, or of the unit that holds a device.
+    Start,
+    /// Somebody: nothing makes it last.
+    Hand,
+}
+
 /// Reads every value that is in force by the journal, and says which are not. Of several transactions that set one file,
-/// the newest counts.
-pub fn verify(root: &Root, log: &Log) -> Verification {
+/// the newest counts. `facts` tell who else changes the host.
+pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     let boot_id = boot_id(root);
     let mut verification = Verification::default();
-    let mut in_force: BTreeMap<(&str, &str), (u64, usize, &Step)> = BTreeMap::new();
+    let mut in_force: BTreeMap<(&str, &str), (u64, usize)> = BTreeMap::new();
+    let mut files: BTreeMap<&str, (u64, &KeptFile)> = BTreeMap::new();
     for logged in log.transactions().filter(|logged| !logged.is_closed()) {
-        if !logged.is_of_boot(boot_id.as_deref()) {
+        if !logged.is_of_boot(boot_id.as_deref()) && !logged.outlives_boots() {
             verification.ended_by_reboot.push(logged.id);
-        } else if logged.is_unfinished() || !matches!(logged.end, Some(End::Committed)) {
-            verification.interrupted.push(logged.id);
-        } else {
-            let steps = logged.steps.iter().enumerate();
-            in_force.extend(steps.filter_map(|(index, step)| Some((key(step)?, (logged.id, index, step)))));
+            continue;
         }
+        if is_interrupted(logged) {
+            verification.interrupted.push(logged.id);
+            continue;
+        }
+        if logged.awaits_confirmation() {
+            verification.unconfirmed.push(logged.id);
+        }
+        let is_missed = |index: &usize| logged.missed.iter().any(|missed| missed.step == *index);
+        let steps = logged.steps.iter().enumerate().filter(|(index, _)| !is_missed(index));
+        in_force.extend(steps.filter_map(|(index, step)| Some((key(logged, step)?, (logged.id, index)))));
+        let kept = logged.lasting.iter().flat_map(|lasting| &lasting.keep.files);
+        files.extend(kept.map(|file| (file.path.as_str(), (logged.id, file))));
     }
     // In the order in which they were applied, not that of their paths.
-    let mut steps: Vec<(u64, usize, &Step)> = in_force.into_values().collect();
-    steps.sort_by_key(|(id, index, _)| (*id, *index));
-    for (id, _, step) in steps {
-        verification.judge(root, id, step);
+    let mut steps: Vec<(u64, usize)> = in_force.into_values().collect();
+    steps.sort_unstable();
+    for (id, index) in steps {
+        let logged = log.begun(id);
+        let is_this_boot = logged.is_of_boot(boot_id.as_deref());
+        Judge { root, facts, logged, is_this_boot }.judge(&mut verification, &logged.steps[index]);
+    }
+    for (id, file) in files.into_values() {
+        judge_file(&mut verification, root, log.begun(id), file);
     }
     verification
 }
 
+/// The transactions that were killed half-way, could not be wholly put back, or are being worked on right now.
+pub fn interrupted(root: &Root, log: &Log) -> Vec<u64> {
+    let boot_id = boot_id(root);
+    let is_left =
+        |logged: &&Logged| !logged.is_closed() && (logged.is_of_boot(boot_id.as_deref()) || logged.outlives_boots());
+    log.transactions().filter(is_left).filter(|logged| is_interrupted(logged)).map(|logged| logged.id).collect()
+}
+
+fn is_interrupted(logged: &Logged) -> bool {
+    logged.is_unfinished() || !matches!(logged.end, Some(End::Committed))
+}
+
 /// What makes two steps be about one thing; `None` for steps that leave nothing on the host.
-fn key(step: &Step) -> Option<(&str, &str)> {
+fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
+    let lasts = || logged.lasting.is_some();
     match &step.action {
         Action::Write { path, .. } => Some(("", path)),
         Action::KernelArgument { .. } => Some((&step.knob, &step.place)),
+        Action::Hold { .. } | Action::Process if lasts() => Some((&step.knob, &step.place)),
         Action::Hold { .. } | Action::Process | Action::ByHand { .. } => None,
     }
 }
 
-impl Verification {
-    fn judge(&mut self, root: &Root, id: u64, step: &Step) {
-        let standing = match (&step.action, Target::of(step)) {
-            (_, Some(target)) => target.standing(root, &step.wanted),
-            (Action::KernelArgument { argument }, _) if !is_booted_with(root, argument) => {
-                let Step { knob, place, wanted, .. } = step.clone();
-                self.pending.push(Pending { knob, place, wanted, todo: add_argument(argument) });
-                return;
-            }
-            _ => Ok(Standing::Holds),
+/// A step is judged by what is in force: where the kernel tells it, not where it was written down.
+struct Judge<'a> {
+    root: &'a Root,
+    facts: &'a Facts,
+    logged: &'a Logged,
+    is_this_boot: bool,
+}
+
+impl Judge<'_> {
+    fn judge(&self, verification: &mut Verification, step: &Step) {
+        let found = match &step.action {
+            Action::Write { .. } => self.write(step),
+            Action::KernelArgument { argument } => self.argument(step, argument),
+            Action::Process => self.process(step),
+            Action::Hold { .. } => self.hold(step),
+            Action::ByHand { .. } => Found::Holds,
         };
-        let (found, why) = match standing {
-            Ok(Standing::Holds) => {
-                self.holds += 1;
-                return;
-            }
+        match found {
+            Found::Holds => verification.holds += 1,
+            Found::Pending(pending) => verification.pending.push(pending),
+            Found::Drift(drift) => verification.drift.push(drift),
+        }
+    }
+
+    fn write(&self, step: &Step) -> Found {
+        let Some(target) = Target::of(step) else { return Found::Holds };
+        let id = self.logged.id;
+        let (found, why) = match target.standing(self.root, &step.wanted) {
+            Ok(Standing::Holds) => return Found::Holds,
+            // Numbers of interrupts mean others after a boot; the unit that sets them goes by their names.
+            _ if !self.is_this_boot && target.path.starts_with("/proc/irq/") => return Found::Holds,
             Ok(Standing::Other { found, read_from }) => {
-                let why = match Target::of(step) {
-                    Some(target) if target.path == read_from => format!("somebody changed {read_from}"),
-                    _ => format!("{read_from} does not follow what was set"),
+                let what = if self.is_this_boot {
+                    if target.path == read_from {
+                        format!("somebody changed {read_from}")
+                    } else {
+                        format!("{read_from} does not follow what was set")
+                    }
+                } else {
+                    format!("the boot did not bring {read_from} back to what was set")
                 };
-                (Fact::Known(found), format!("{why} after transaction {id}"))
+                let mut why = format!("{what} after transaction {id}");
+                if !self.is_this_boot {
+                    why = format!("{what} in transaction {id}");
+                }
+                if let Some(culprit) = culprit(self.facts, step, &found) {
+                    why += &format!("; {culprit}");
+                }
+                (Fact::Known(found), why)
             }
             Err(Blind::Odd { text, why }) => (Fact::Known(text), why),
             Err(Blind::Refused(refusal)) => {
@@ -120,8 +196,113 @@ impl Verification {
                 (Fact::from(refusal), why)
             }
         };
-        let Step { knob, place, wanted, .. } = step.clone();
-        let mend = format!("evenkeel apply {}", shell::word(&format!("{knob}@{place}={wanted}")));
-        self.drift.push(Drift { knob, place, wanted, found, why, mend });
+        Found::Drift(self.drift(step, found, why))
     }
+
+    fn argument(&self, step: &Step, argument: &str) -> Found {
+        if is_booted_with(self.root, argument) {
+            return Found::Holds;
+        }
+        let carrier = self.logged.carrier(step);
+        match carrier {
+            // The boot has been, and did not bring it.
+            Some(by) if !self.is_this_boot => {
+                let line = self.root.text("/proc/cmdline").unwrap_or_default();
+                let why = format!(
+                    "the machine was booted without it, though {by} has it: the boot loader's configuration was not made anew, \
+                     or another one started the machine"
+                );
+                Found::Drift(self.drift(step, Fact::Known(line.trim().to_owned()), why))
+            }
+            Some(_) => Found::Pending(pending(step, WaitsFor::Reboot, "reboot".to_owned())),
+            None => Found::Pending(pending(step, WaitsFor::Hand, add_argument(argument))),
+        }
+    }
+
+    fn process(&self, step: &Step) -> Found {
+        let unit = self.logged.lasting.as_ref().and_then(|lasting| lasting.unit.as_deref());
+        let (Some(unit), Some(_)) = (unit, self.logged.carrier(step)) else {
+            let todo = format!("start the server with {}={}", step.knob, step.wanted);
+            return Found::Pending(pending(step, WaitsFor::Hand, todo));
+        };
+        let Some(pid) = server::main_process(self.root, unit) else {
+            return Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {unit}")));
+        };
+        match server::has(self.root, pid, &step.knob, &step.wanted) {
+            Some(true) => Found::Holds,
+            Some(false) => Found::Pending(pending(step, WaitsFor::Start, format!("systemctl restart {unit}"))),
+            None => {
+                let todo = format!("systemctl restart {unit}; whether process {pid} has it already can't be read");
+                Found::Pending(pending(step, WaitsFor::Start, todo))
+            }
+        }
+    }
+
+    fn hold(&self, step: &Step) -> Found {
+        match self.logged.carrier(step) {
+            None => {
+                let todo = "hold the device open from the server, or apply with --persist".to_owned();
+                Found::Pending(pending(step, WaitsFor::Hand, todo))
+            }
+            Some(_) if server::main_process(self.root, HOLDER).is_some() => Found::Holds,
+            Some(_) => Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {HOLDER}"))),
+        }
+    }
+
+    fn drift(&self, step: &Step, found: Fact<String>, why: String) -> Drift {
+        let Step { knob, place, wanted, .. } = step.clone();
+        let persist = if self.logged.lasting.is_some() { "--persist " } else { "" };
+        // The place of a kernel argument is its own name: to say it again would only make the command longer.
+        let setting = match step.action {
+            Action::Write { .. } => format!("{knob}@{place}={wanted}"),
+            _ => format!("{knob}={wanted}"),
+        };
+        Drift { mend: format!("evenkeel apply {persist}{}", shell::word(&setting)), knob, place, wanted, found, why }
+    }
+}
+
+enum Found {
+    Holds,
+    Pending(Pending),
+    Drift(Drift),
+}
+
+fn pending(step: &Step, waits_for: WaitsFor, todo: String) -> Pending {
+    let Step { knob, place, wanted, .. } = step.clone();
+    Pending { knob, place, wanted, waits_for, todo }
+}
+
+/// A file is judged by its text: what it carries is in force only from the next boot on.
+fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, file: &KeptFile) {
+    let looked = root.tree().map_err(|error| error.to_string());
+    let looked = looked.and_then(|tree| tree.look(&file.path).map_err(|error| error.to_string()));
+    let (found, why) = match looked {
+        Ok(now) if edit::with(&now, &file.content).is_ok_and(|wanted| wanted == now) => {
+            verification.holds += 1;
+            return;
+        }
+        Ok(evenkeel_sys::Entry::Absent) => {
+            let why = format!("somebody removed the file that transaction {} wrote", logged.id);
+            (Fact::absent("the file is not there"), why)
+        }
+        Ok(_) => {
+            let why = format!("somebody changed the file that transaction {} wrote", logged.id);
+            (Fact::Known("another text".to_owned()), why)
+        }
+        Err(why) => (Fact::absent(why.clone()), why),
+    };
+    let carried = logged.lasting.iter().flat_map(|lasting| &lasting.keep.carried);
+    let carried = carried.filter(|carried| carried.by == file.path).map(|carried| carried.setting.as_str()).next();
+    let knob = carried.and_then(|setting| setting.split(['=', '@']).next()).unwrap_or("persist").to_owned();
+    let unit = logged.lasting.as_ref().and_then(|lasting| lasting.unit.as_ref());
+    let unit = unit.map_or_else(String::new, |unit| format!("--unit {} ", shell::word(unit)));
+    let settings: Vec<String> = logged.settings.iter().map(|setting| shell::word(setting)).collect();
+    verification.drift.push(Drift {
+        knob,
+        place: file.path.clone(),
+        wanted: format!("as transaction {} wrote it", logged.id),
+        found,
+        why,
+        mend: format!("evenkeel apply --persist {unit}{}", settings.join(" ")),
+    });
 }

@@ -93,11 +93,11 @@ fn apply_verify_revert_on_this_machine() {
     println!("{}", serde_json::to_string_pretty(&applied).unwrap());
     assert_ne!(now()[0], machine.before[0]);
     assert_ne!(now()[2], machine.before[2]);
-    let verification = verify(root, state.log());
+    let verification = verify(root, &evenkeel_host::Facts::probe(root), state.log());
     assert_eq!((verification.holds, verification.drift.len()), (2, 0), "{verification:?}");
 
     std::fs::write(SWAPPINESS, "33\n").unwrap();
-    let verification = verify(root, state.log());
+    let verification = verify(root, &evenkeel_host::Facts::probe(root), state.log());
     assert_eq!(verification.holds, 1);
     assert_eq!(verification.drift[0].knob, "vm.swappiness");
     assert_eq!(verification.drift[0].found.known().map(String::as_str), Some("33"));

@@ -33,8 +33,12 @@ pub(crate) const UNDONE: Exit = Exit { code: 5, meaning: "failed half-way, and u
 pub(crate) const NOT_UNDONE: Exit =
     Exit { code: 6, meaning: "failed, and not all could be undone: the output says what" };
 
+/// Nothing is wrong, and nothing more can be done before that.
+pub(crate) const PENDING: Exit =
+    Exit { code: 7, meaning: "what can be in force is; the rest waits for a reboot, or for the server's restart" };
+
 /// Every outcome, by code.
-pub(crate) const ALL: [Exit; 7] = [WELL, NO, WRONG_USE, NOT_ALLOWED, NOT_POSSIBLE, UNDONE, NOT_UNDONE];
+pub(crate) const ALL: [Exit; 8] = [WELL, NO, WRONG_USE, NOT_ALLOWED, NOT_POSSIBLE, UNDONE, NOT_UNDONE, PENDING];
 
 /// The table of codes that `--help` and the manual end with.
 pub(crate) fn table() -> String {

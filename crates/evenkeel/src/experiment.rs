@@ -85,7 +85,7 @@ impl Experiment<'_> {
 
 /// What an interrupted run left on the host would pass for the host as it was.
 fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
-    let interrupted = evenkeel_change::verify(root, state.log()).interrupted;
+    let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
     let error =
         anyhow::anyhow!("start from the host as it was: transaction {first} was interrupted and has not been put back");

@@ -8,6 +8,7 @@ mod failure;
 mod host;
 mod readings;
 mod report;
+mod selection;
 mod show;
 mod state;
 mod waivers;

@@ -33,6 +33,12 @@ impl StateArgs {
         Log::read(&self.dir()?).map_err(failure)
     }
 
+    /// Where the journal is, from the root on: another process may have another current directory.
+    pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
+        let dir = self.dir()?;
+        std::path::absolute(&dir).map_err(|error| Failure::io(exit::WRONG_USE, "find the journal", &error))
+    }
+
     /// ` --state DIR`, where it has to be given again to find the same journal.
     pub(crate) fn again(&self) -> String {
         self.state.as_ref().map(|dir| format!(" --state {}", dir.display())).unwrap_or_default()

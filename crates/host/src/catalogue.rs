@@ -5,15 +5,26 @@ use serde::{Serialize, Serializer};
 
 use crate::fact::Fact;
 
-const TEXT: &str = include_str!("catalogue.txt");
+mod page;
 
-/// An instance type, with the figures that documents give for it; there is none that nobody gave.
+pub use page::document;
+
+/// A text a cloud. Sources and types of all of them are one namespace.
+const TEXTS: [(&str, &str); 3] = [
+    ("Amazon EC2", include_str!("catalogue/aws.txt")),
+    ("Azure", include_str!("catalogue/azure.txt")),
+    ("Google Cloud", include_str!("catalogue/gcp.txt")),
+];
+
+/// An instance type, with the figures that documents give for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Instance {
     /// As the cloud names it.
     pub name: String,
     /// At least one.
     pub figures: Vec<Figure>,
+    /// Of the figures that every type has, those that no document here gives.
+    pub not_given: Vec<Kind>,
 }
 
 /// One figure of an instance type.
@@ -79,20 +90,29 @@ macro_rules! kinds {
 
 kinds! {
     Vcpus = "vcpus", Count, "virtual CPUs", "";
+    Cores = "cores", Count, "cores", "";
     ThreadsPerCore = "threads_per_core", Count, "threads a core", "";
     MemoryGib = "memory_gib", Number, "memory", "GiB";
     Network = "network", Words, "network", "";
-    EbsMbps = "ebs_mbps", Count, "EBS", "Mbit/s";
+    NetworkMbpsBaseline = "network_mbps_baseline", Number, "network that lasts", "Mbit/s";
+    EbsMbps = "ebs_mbps", Count, "EBS that lasts", "Mbit/s";
+    EbsMbpsMax = "ebs_mbps_max", Count, "EBS at most", "Mbit/s";
     Queues = "queues", Count, "network queues", "";
     NumaNodes = "numa_nodes", Count, "memory nodes", "";
     ClockGhzBase = "clock_ghz_base", Number, "base clock", "GHz";
+    ClockGhzSustained = "clock_ghz_sustained", Number, "sustained clock", "GHz";
     ClockGhzAllCores = "clock_ghz_all_cores", Number, "clock with all cores busy", "GHz";
     ClockGhzMax = "clock_ghz_max", Number, "highest clock", "GHz";
     CStates = "c_states", State, "C states", "";
     PStates = "p_states", State, "P states", "";
-    BaselinePercent = "baseline_percent", Count, "baseline", "% of one CPU";
-    CreditsPerHour = "credits_per_hour", Count, "credits an hour", "";
+    BaselinePercentPerVcpu = "baseline_percent_per_vcpu", Number, "baseline", "% of each CPU";
+    CreditsPerHour = "credits_per_hour", Number, "credits an hour", "";
+    CreditsMax = "credits_max", Number, "credits at most", "";
 }
+
+/// What every instance type has, whether a document gives it or not.
+const OF_EVERY_TYPE: &[Kind] =
+    &[Kind::Vcpus, Kind::ThreadsPerCore, Kind::MemoryGib, Kind::Network, Kind::NumaNodes, Kind::CStates, Kind::PStates];
 
 impl Serialize for Kind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -100,42 +120,70 @@ impl Serialize for Kind {
     }
 }
 
+/// A line with figures: `TYPE, TYPE | KEY | figure=value; figure=value`.
+#[derive(Debug)]
+struct Row {
+    types: &'static str,
+    key: &'static str,
+    figures: Vec<(Kind, &'static str)>,
+}
+
 impl Instance {
     /// What the catalogue has on the instance type of a machine.
     pub(crate) fn of(instance_type: &Fact<String>) -> Fact<Instance> {
         crate::probe::and_then(instance_type.clone(), |name| {
-            let of_type = |line: &&'static str| line.split_once(" | ").is_some_and(|(first, _)| first == name);
-            let figures: Vec<Figure> = TEXT.lines().filter(of_type).filter_map(figures).flatten().collect();
+            let figures: Vec<Figure> =
+                lines().filter(|line| types(line).any(|one| one == name)).filter_map(figures).flatten().collect();
             if figures.is_empty() {
                 return Fact::absent(format!("the catalogue of instance types does not have {name}"));
             }
-            Fact::Known(Instance { name, figures })
+            let given = |kind: &Kind| figures.iter().any(|figure| figure.figure == *kind);
+            let not_given = OF_EVERY_TYPE.iter().copied().filter(|kind| !given(kind)).collect();
+            Fact::Known(Instance { name, figures, not_given })
         })
     }
 }
 
-/// The figures of one line, `TYPE | SOURCE | figure=value; figure=value`, if all of it is understood.
+fn lines() -> impl Iterator<Item = &'static str> {
+    TEXTS.iter().flat_map(|(_, text)| text.lines())
+}
+
+/// The instance types that a line is about; for other lines none that a cloud has.
+fn types(line: &'static str) -> impl Iterator<Item = &'static str> {
+    line.split(" | ").next().unwrap_or_default().split(", ")
+}
+
+/// The figures of one line, if all of it is understood.
 fn figures(line: &'static str) -> Option<Vec<Figure>> {
+    let row = row(line)?;
+    let source = origin(row.key)?;
+    Some(row.figures.into_iter().map(|(figure, value)| Figure { figure, value, source }).collect())
+}
+
+fn row(line: &'static str) -> Option<Row> {
     let mut parts = line.split(" | ");
-    let (_name, source, list) = (parts.next()?, origin(parts.next()?)?, parts.next()?);
+    let (types, key, list) = (parts.next()?, parts.next()?, parts.next()?);
     let figure = |pair: &'static str| {
         let (name, value) = pair.split_once('=')?;
         let figure = Kind::parse(name)?;
-        figure.shape().holds(value).then_some(Figure { figure, value, source })
+        figure.shape().holds(value).then_some((figure, value))
     };
-    if parts.next().is_some() {
+    if parts.next().is_some() || types.split(", ").any(str::is_empty) || types.starts_with("source ") {
         return None;
     }
-    list.split("; ").map(figure).collect()
+    Some(Row { types, key, figures: list.split("; ").map(figure).collect::<Option<_>>()? })
 }
 
-/// The source with this key: `source KEY | TITLE | DATE`.
+/// The source with this key.
 fn origin(key: &str) -> Option<Origin> {
-    TEXT.lines().filter_map(|line| line.strip_prefix("source ")).find_map(|line| {
-        let mut parts = line.split(" | ");
-        let (name, title, date) = (parts.next()?, parts.next()?, parts.next()?);
-        (name == key && parts.next().is_none()).then_some(Origin { title, date })
-    })
+    lines().filter_map(source).find_map(|(name, origin)| (name == key).then_some(origin))
+}
+
+/// A source and its key: `source KEY | TITLE | DATE`.
+fn source(line: &'static str) -> Option<(&'static str, Origin)> {
+    let mut parts = line.strip_prefix("source ")?.split(" | ");
+    let (key, title, date) = (parts.next()?, parts.next()?, parts.next()?);
+    parts.next().is_none().then_some((key, Origin { title, date }))
 }
 
 impl Shape {
@@ -151,7 +199,7 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use expect_test::expect;
     use proptest::prelude::*;
@@ -160,84 +208,260 @@ mod tests {
 
     /// The lines with figures.
     fn rows() -> impl Iterator<Item = &'static str> {
-        TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with("source "))
+        lines().filter(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with("source "))
     }
 
-    fn number(instance: &Instance, kind: Kind) -> Option<f64> {
-        instance.figures.iter().find(|figure| figure.figure == kind).map(|figure| figure.value.parse().unwrap())
+    fn of(name: &str) -> Fact<Instance> {
+        Instance::of(&Fact::Known(name.into()))
     }
 
-    fn all() -> Vec<Instance> {
-        let names: BTreeSet<&str> = rows().map(|row| row.split_once(" | ").unwrap().0).collect();
-        names.into_iter().map(|name| Instance::of(&Fact::Known(name.into())).known().unwrap().clone()).collect()
+    /// Each type with its figures as numbers and words; quicker than looking each up.
+    fn all() -> BTreeMap<&'static str, BTreeMap<Kind, &'static str>> {
+        let mut all: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for row in rows().map(|line| row(line).unwrap()) {
+            for name in row.types.split(", ") {
+                all.entry(name).or_default().extend(row.figures.iter().copied());
+            }
+        }
+        all
+    }
+
+    fn number(figures: &BTreeMap<Kind, &str>, kind: Kind) -> Option<f64> {
+        figures.get(&kind).map(|value| value.parse().unwrap())
     }
 
     #[test]
     fn every_line_is_understood_and_no_figure_stands_twice() {
         let mut seen = BTreeSet::new();
-        let mut used = BTreeSet::new();
-        for row in rows() {
-            let figures = figures(row).unwrap_or_else(|| panic!("{row}"));
-            let name = row.split_once(" | ").unwrap().0;
-            for figure in figures {
-                assert!(seen.insert((name, figure.figure.name())), "{row}: {} stands twice", figure.figure.name());
-                used.insert(figure.source.title);
+        for line in rows() {
+            let figures = figures(line).unwrap_or_else(|| panic!("{line}"));
+            for (name, figure) in types(line).flat_map(|name| figures.iter().map(move |figure| (name, figure))) {
+                assert!(!name.contains(char::is_whitespace), "{line}: {name}");
+                assert!(seen.insert((name, figure.figure.name())), "{name}: {} stands twice", figure.figure.name());
             }
         }
-        assert_eq!(TEXT.lines().filter(|line| line.starts_with("source ")).count(), used.len(), "{used:?}");
-        assert!(seen.len() > 300, "{}", seen.len());
+        assert!(seen.len() > 4000, "{}", seen.len());
         for kind in Kind::ALL {
             assert!(seen.iter().any(|(_, name)| *name == kind.name()), "nobody has {}", kind.name());
+        }
+    }
+
+    /// A source that nothing rests on, or that stands twice, is a slip; memory is no source.
+    #[test]
+    fn sources_are_documents_and_each_is_used() {
+        let listed = lines().filter(|line| line.starts_with("source "));
+        let sources: Vec<(&str, Origin)> =
+            listed.map(|line| source(line).unwrap_or_else(|| panic!("{line}"))).collect();
+        let keys: BTreeSet<&str> = sources.iter().map(|(key, _)| *key).collect();
+        assert_eq!(keys.len(), sources.len(), "{sources:?}");
+        assert_eq!(keys, rows().map(|line| row(line).unwrap().key).collect());
+        for (key, Origin { title, date }) in sources {
+            assert!(!title.is_empty() && !title.contains("memory,"), "{key}: {title}");
+            assert!(date.contains(|letter: char| letter.is_ascii_digit()) || date.starts_with("copy"), "{key}: {date}");
         }
     }
 
     /// Slips of the pen show where figures hang together.
     #[test]
     fn figures_of_a_type_agree_with_each_other() {
-        for instance in all() {
-            let number = |kind| number(&instance, kind);
-            let name = &instance.name;
+        for (name, figures) in all() {
+            let number = |kind| number(&figures, kind);
             if let (Some(vcpus), Some(threads)) = (number(Kind::Vcpus), number(Kind::ThreadsPerCore)) {
                 assert!(vcpus % threads == 0.0 && threads <= 2.0, "{name}");
+                assert!(number(Kind::Cores).is_none_or(|cores| cores * threads == vcpus), "{name}");
             }
             if let (Some(vcpus), Some(memory)) = (number(Kind::Vcpus), number(Kind::MemoryGib)) {
                 assert!((0.25..=16.0).contains(&(memory / vcpus)), "{name}: {}", memory / vcpus);
             }
-            // A credit is a minute of one CPU.
-            let earned = number(Kind::CreditsPerHour).map(|credits| credits / 60.0 * 100.0);
-            assert_eq!(earned.map(f64::round), number(Kind::BaselinePercent), "{name}");
-            let clocks = [Kind::ClockGhzBase, Kind::ClockGhzAllCores, Kind::ClockGhzMax].map(number);
-            assert!(clocks.iter().flatten().is_sorted(), "{name}: {clocks:?}");
-            let states: BTreeSet<&str> = instance
-                .figures
-                .iter()
-                .filter(|figure| figure.figure.shape() == Shape::State)
-                .map(|figure| figure.value)
-                .collect();
-            assert!(states.len() <= 1, "{name}: {states:?}");
+            if let (Some(nodes), Some(vcpus)) = (number(Kind::NumaNodes), number(Kind::Vcpus)) {
+                assert!(nodes <= vcpus, "{name}");
+            }
+            let ebs = [Kind::EbsMbps, Kind::EbsMbpsMax].map(number);
+            assert!(ebs.iter().flatten().is_sorted(), "{name}: {ebs:?}");
+            for clock in [Kind::ClockGhzSustained, Kind::ClockGhzAllCores] {
+                let clocks = [Kind::ClockGhzBase, clock, Kind::ClockGhzMax].map(number);
+                assert!(clocks.iter().flatten().is_sorted(), "{name}: {clocks:?}");
+                assert!(clocks.iter().flatten().all(|clock| (1.0..6.0).contains(clock)), "{name}: {clocks:?}");
+            }
+            // Nobody has P states without C states.
+            let states = [Kind::CStates, Kind::PStates].map(|kind| figures.get(&kind).copied());
+            assert!(states != [Some("closed"), Some("open")], "{name}");
+            assert_eq!(states[0].is_some(), states[1].is_some(), "{name}");
         }
+    }
+
+    /// A credit is a minute of one CPU, and a day's worth is kept. Amazon's burstable types are those whose names begin with T;
+    /// Google's that share a core have a baseline without credits.
+    #[test]
+    fn burstable_types_and_no_others_have_a_baseline_and_credits() {
+        for (name, figures) in all() {
+            let number = |kind| number(&figures, kind);
+            let burst = [Kind::BaselinePercentPerVcpu, Kind::CreditsPerHour, Kind::CreditsMax].map(number);
+            let credits = name.contains('.') && name.starts_with('t');
+            let shared = ["e2-micro", "e2-small", "e2-medium"].contains(&name);
+            assert_eq!(burst.map(|figure| figure.is_some()), [credits || shared, credits, credits], "{name}");
+            if let ([Some(percent), Some(credits), Some(most)], Some(vcpus)) = (burst, number(Kind::Vcpus)) {
+                assert!((credits / 60.0 / vcpus * 100.0 - percent).abs() < 1e-9, "{name}: {percent}");
+                assert!((credits * 24.0 - most).abs() < 1e-9, "{name}: {most}");
+            }
+        }
+    }
+
+    /// How many types a family has, and its GiB a CPU: a rung that is missing from a ladder or stands askew shows here.
+    #[test]
+    fn ladders_are_whole_and_even() {
+        let mut families: BTreeMap<String, (usize, BTreeSet<String>)> = BTreeMap::new();
+        for (name, figures) in all() {
+            let (Some(memory), Some(vcpus)) = (number(&figures, Kind::MemoryGib), number(&figures, Kind::Vcpus)) else {
+                continue;
+            };
+            let bare = name.trim_start_matches("Standard_");
+            let azure = || name.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+            let family = match name.rsplit_once(['.', '-']) {
+                _ if bare != name => azure(),
+                Some((c7i, "24xl" | "48xl" | "96xl")) => c7i.split('.').next().unwrap().to_owned(),
+                Some((family, _)) => family.to_owned(),
+                None => panic!("{name}"),
+            };
+            let (count, ratios) = families.entry(family).or_default();
+            *count += 1;
+            ratios.insert(format!("{:.2}", memory / vcpus));
+        }
+        let shown = |(family, (count, ratios)): (&String, &(usize, BTreeSet<String>))| {
+            format!("{family}: {count} of {}\n", Vec::from_iter(ratios.iter().map(String::as_str)).join(", "))
+        };
+        expect![[r#"
+            Standard_A: 7 of 1.75, 7.00
+            Standard_A_v: 4 of 2.00
+            Standard_Am_v: 3 of 8.00
+            Standard_D: 8 of 3.50, 7.00
+            Standard_DS: 8 of 3.50, 7.00
+            Standard_DS_v: 5 of 3.50
+            Standard_D_v: 5 of 3.50
+            Standard_Das_v: 8 of 4.00
+            Standard_Ds_v: 8 of 4.00
+            Standard_F: 5 of 2.00
+            Standard_Fs: 5 of 2.00
+            Standard_Fs_v: 8 of 2.00
+            a1: 6 of 2.00
+            c2d-standard: 7 of 4.00
+            c3: 5 of 1.88
+            c3-highcpu: 6 of 2.00
+            c3-highmem: 6 of 8.00
+            c3-standard: 6 of 4.00
+            c3d-highcpu: 8 of 1.97, 2.00
+            c3d-highmem: 8 of 8.00
+            c3d-standard: 8 of 4.00
+            c4: 5 of 1.67, 1.88
+            c4-highcpu: 11 of 2.00
+            c4-highmem: 11 of 7.50, 7.75
+            c4-standard: 11 of 3.50, 3.75
+            c5: 9 of 2.00
+            c5a: 8 of 2.00
+            c5n: 7 of 2.62, 2.67
+            c6a: 11 of 2.00
+            c6g: 9 of 2.00
+            c6gn: 8 of 2.00
+            c6i: 10 of 2.00
+            c6in: 10 of 2.00
+            c7a: 12 of 2.00
+            c7g: 9 of 2.00
+            c7gn: 9 of 2.00
+            c7i: 11 of 2.00
+            c8a: 12 of 2.00
+            c8g: 12 of 2.00
+            c8i: 13 of 2.00
+            d2: 4 of 6.78, 7.62
+            e2: 3 of 0.50, 1.00, 2.00
+            e2-highcpu: 5 of 1.00
+            e2-highmem: 4 of 8.00
+            e2-standard: 5 of 4.00
+            i2: 4 of 7.62
+            i3: 7 of 7.11, 7.62
+            i4i: 10 of 8.00
+            m3: 4 of 3.75
+            m4: 6 of 4.00
+            m5: 9 of 4.00
+            m5a: 8 of 4.00
+            m5n: 9 of 4.00
+            m5zn: 7 of 4.00
+            m6a: 11 of 4.00
+            m6g: 9 of 4.00
+            m6i: 10 of 4.00
+            m7a: 12 of 4.00
+            m7g: 9 of 4.00
+            m7i: 11 of 4.00
+            m8a: 12 of 4.00
+            m8g: 12 of 4.00
+            m8i: 13 of 4.00
+            n1-highcpu: 7 of 0.90
+            n1-highmem: 7 of 6.50
+            n1-standard: 8 of 3.75
+            n2-highcpu: 9 of 1.00
+            n2-highmem: 10 of 6.75, 8.00
+            n2-standard: 10 of 4.00
+            n2d-highcpu: 11 of 1.00
+            n2d-highmem: 9 of 8.00
+            n2d-standard: 11 of 4.00
+            n4-highcpu: 8 of 2.00
+            n4-highmem: 8 of 8.00
+            n4-standard: 8 of 4.00
+            p2: 3 of 11.44, 15.25
+            r3: 5 of 7.50, 7.62
+            r4: 6 of 7.62
+            r5: 9 of 8.00
+            t2: 7 of 0.50, 1.00, 2.00, 4.00
+            t2d-standard: 8 of 4.00
+            t3: 7 of 0.25, 0.50, 1.00, 2.00, 4.00
+            t3a: 7 of 0.25, 0.50, 1.00, 2.00, 4.00
+            t4g: 7 of 0.25, 0.50, 1.00, 2.00, 4.00
+            x1: 2 of 15.25
+            z1d: 7 of 8.00
+        "#]]
+        .assert_eq(&families.iter().map(shown).collect::<String>());
+    }
+
+    #[test]
+    fn types_are_found_by_the_name_that_the_cloud_gives_them() {
+        let shown = |name: &&str| {
+            let instance = of(name);
+            let instance = instance.known().unwrap();
+            let told = instance.figures.iter().map(|figure| format!("{}={}", figure.figure.name(), figure.value));
+            let not_given: Vec<&str> = instance.not_given.iter().map(|kind| kind.name()).collect();
+            format!("{name}: {}; not given: {}", told.collect::<Vec<_>>().join(", "), not_given.join(", "))
+        };
+        let names = ["c4.8xlarge", "c7g.2xlarge", "c7i.metal-24xl", "t3.micro", "Standard_D4s_v5", "n2-standard-8"];
+        let seen: Vec<String> = names.iter().map(shown).collect();
+        expect![[r#"
+            c4.8xlarge: vcpus=36, cores=18, threads_per_core=2, memory_gib=60, network=10 Gbit/s, ebs_mbps=4000, clock_ghz_sustained=2.9, c_states=open, p_states=open, queues=2, numa_nodes=2, clock_ghz_base=2.9, clock_ghz_all_cores=3.2, clock_ghz_max=3.5; not given: 
+            c7g.2xlarge: vcpus=8, cores=8, threads_per_core=1, memory_gib=16, network=Up to 15 Gbit/s, network_mbps_baseline=3750, ebs_mbps=2500, ebs_mbps_max=10000, clock_ghz_sustained=2.6, c_states=closed, p_states=closed; not given: numa_nodes
+            c7i.metal-24xl: vcpus=96, cores=48, threads_per_core=2, memory_gib=192, network=37.5 Gbit/s, network_mbps_baseline=37500, ebs_mbps=30000, clock_ghz_sustained=3.2, c_states=open, p_states=open; not given: numa_nodes
+            t3.micro: vcpus=2, cores=1, threads_per_core=2, memory_gib=1, network=Up to 5 Gbit/s, network_mbps_baseline=64, ebs_mbps=87, ebs_mbps_max=2085, clock_ghz_sustained=2.5, c_states=closed, p_states=closed, baseline_percent_per_vcpu=10, credits_per_hour=12, credits_max=288; not given: numa_nodes
+            Standard_D4s_v5: vcpus=4, memory_gib=16, network=at most 12500 Mbit/s, threads_per_core=2, clock_ghz_all_cores=3.5; not given: numa_nodes, c_states, p_states
+            n2-standard-8: vcpus=8, memory_gib=32, network=up to 16 Gbit/s out, threads_per_core=2; not given: numa_nodes, c_states, p_states
+        "#]].assert_eq(&(seen.join("\n") + "\n"));
     }
 
     #[test]
     fn what_is_not_in_the_catalogue_is_unknown() {
-        let of = |name: &str| serde_json::to_string(&Instance::of(&Fact::Known(name.into()))).unwrap();
-        let seen = [of("t2.medium"), of("source paper"), of("z9.huge"), of("")];
-        expect![[r#"
-            {"name":"t2.medium","figures":[{"figure":"vcpus","value":"2","source":{"title":"Amazon, Deep Dive on Amazon EC2 Instances (A. Boeglin)","date":"2016-11-29"}},{"figure":"memory_gib","value":"4","source":{"title":"Amazon, Deep Dive on Amazon EC2 Instances (A. Boeglin)","date":"2016-11-29"}},{"figure":"baseline_percent","value":"40","source":{"title":"Amazon, Deep Dive on Amazon EC2 Instances (A. Boeglin)","date":"2016-11-29"}},{"figure":"credits_per_hour","value":"24","source":{"title":"Amazon, Deep Dive on Amazon EC2 Instances (A. Boeglin)","date":"2016-11-29"}}]}
-            {"unknown":"absent","why":"the catalogue of instance types does not have source paper"}
-            {"unknown":"absent","why":"the catalogue of instance types does not have z9.huge"}
-            {"unknown":"absent","why":"the catalogue of instance types does not have "}
-        "#]].assert_eq(&(seen.join("\n") + "\n"));
+        for name in ["source paper", "z9.huge", "", "# Figures of Azure sizes", "source"] {
+            assert!(of(name).is_absent(), "{name}");
+        }
+        assert_eq!(
+            serde_json::to_string(&of("z9.huge")).unwrap(),
+            r#"{"unknown":"absent","why":"the catalogue of instance types does not have z9.huge"}"#
+        );
         assert!(Instance::of(&Fact::absent("no cloud")).is_absent());
     }
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic(text in "([a-c0-9.]{0,5} \\| )?(paper|x)?( \\| )?((vcpus|c_states|memory_gib)=[0-9a-z.-]{0,6}(; )?|.){0,4}") {
+        fn no_text_makes_the_parser_panic(text in "(source )?([a-c0-9.]{0,5}(, )?){0,2}( \\| )?(paper|x)?( \\| )?((vcpus|c_states|memory_gib)=[0-9a-z.-]{0,6}(; )?|.){0,4}") {
             let line: &'static str = text.leak();
             for figure in figures(line).unwrap_or_default() {
                 prop_assert!(figure.figure.shape().holds(figure.value));
             }
+            let _ = source(line);
         }
     }
 }

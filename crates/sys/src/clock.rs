@@ -10,6 +10,11 @@ pub fn monotonic_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::Monotonic))
 }
 
+/// Time since the machine was booted, sleep included, in nanoseconds.
+pub fn boottime_ns() -> u64 {
+    to_ns(clock_gettime(rustix::time::ClockId::Boottime))
+}
+
 /// The wall clock, in nanoseconds since 1970 UTC; 0 before that.
 pub fn realtime_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::Realtime))

@@ -50,6 +50,8 @@ errnos! {
     CONNREFUSED = "connection refused",
     HOSTUNREACH = "no route to host",
     STALE = "stale file handle",
+    NOTEMPTY = "directory not empty",
+    ILSEQ = "invalid or incomplete multibyte character",
 }
 
 /// The kernel's spelling differs from rustix' for one name; captures use the kernel's.

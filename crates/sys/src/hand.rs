@@ -25,6 +25,7 @@ pub struct Hand {
 enum Target {
     Live,
     Captured(Arc<Mutex<Capture>>),
+    Nothing,
 }
 
 /// The root has no hand.
@@ -53,6 +54,11 @@ impl Hand {
         Hand { target: Target::Captured(capture) }
     }
 
+    /// A hand on a root where no kernel runs, such as an image: it refuses every write with `EROFS`.
+    pub fn on_nothing() -> Hand {
+        Hand { target: Target::Nothing }
+    }
+
     /// Writes `value` and a newline to the file at `path`, in one `write(2)`, as the kernel wants it.
     ///
     /// That the kernel takes the write does not mean that it took effect: read back.
@@ -67,6 +73,7 @@ impl Hand {
         match &self.target {
             Target::Live => live_write(path, value),
             Target::Captured(capture) => pretend::write(&mut lock(capture), path, value),
+            Target::Nothing => Err(Errno::ROFS),
         }
         .map_err(refused)
     }
@@ -92,6 +99,7 @@ impl Hand {
                 Err(Why::Errno(errno)) => Err(refused(errno)),
                 Err(Why::NotCaptured) => Err(refused(Errno::NOENT)),
             },
+            Target::Nothing => Err(refused(Errno::ROFS)),
         }
     }
 }

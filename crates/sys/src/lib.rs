@@ -19,9 +19,11 @@ pub mod process;
 mod pseudo;
 mod root;
 pub mod thread;
+mod tree;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};
 pub use errno::Errno;
 pub use hand::{Hand, HeldLatency, NoHand, WriteError};
 pub use root::{MAX_LOOK_BYTES, Refusal, Root, RootError, RootKind, Why};
+pub use tree::{Entry, MAX_FILE_BYTES, Tree, TreeError};

@@ -3,6 +3,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 
@@ -16,7 +17,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// An open root directory.
 #[derive(Debug)]
 pub(crate) struct Mounted {
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     /// Whether its /proc is that of the machine we run on, so that the processor may be asked on its behalf.
     is_this_machine: bool,
 }
@@ -24,10 +25,14 @@ pub(crate) struct Mounted {
 impl Mounted {
     pub(crate) fn open(path: &Path) -> Result<Mounted, Errno> {
         let dir = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut mounted = Mounted { dir, is_this_machine: false };
+        let mut mounted = Mounted { dir: Arc::new(dir), is_this_machine: false };
         let here = std::fs::read_to_string(BOOT_ID).ok();
         mounted.is_this_machine = here.is_some() && mounted.text(BOOT_ID).ok() == here;
         Ok(mounted)
+    }
+
+    pub(crate) fn handle(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.dir)
     }
 
     pub(crate) fn text(&self, path: &str) -> Result<String, Errno> {

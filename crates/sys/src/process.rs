@@ -1,10 +1,16 @@
 //! Child processes that never outlive their parent, and who we are.
 
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
 
 use rustix::process::{Pid, Signal};
 
+use crate::clock;
 use crate::cpuset::CpuSet;
 use crate::errno::Errno;
 use crate::thread;
@@ -32,6 +38,54 @@ pub fn run_on<'a>(command: &'a mut Command, cpus: &CpuSet) -> Result<&'a mut Com
     let set = thread::kernel_set(cpus)?;
     // SAFETY: as above: one system call on a set that was made before the fork.
     Ok(unsafe { command.pre_exec(move || Ok(rustix::thread::sched_setaffinity(None, &set)?)) })
+}
+
+/// Makes the child lead a session of its own, and ignore the end of a terminal: it outlives whoever starts it.
+pub fn detach(command: &mut Command) -> &mut Command {
+    // SAFETY: as above: one system call in the forked child, and one that sets how a signal is handled, both safe there.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            Ok(())
+        })
+    }
+}
+
+/// Leaves the control group of the login session, which systemd may kill as a whole when its user goes. Where this is not
+/// allowed or there is no such group, nothing happens.
+pub fn leave_session_group() {
+    let pid = rustix::process::getpid().as_raw_nonzero().to_string();
+    for group in ["/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs"] {
+        let _ = std::fs::OpenOptions::new().write(true).open(group).and_then(|mut file| file.write_all(pid.as_bytes()));
+    }
+}
+
+/// Reads so many bytes of what a child says, fewer if it ends before.
+///
+/// # Errors
+/// `ETIMEDOUT` if it says less within `limit`; else what the kernel said.
+pub fn read_within(mut from: impl Read + AsFd, len_bytes: usize, limit: Duration) -> Result<Vec<u8>, Errno> {
+    let deadline_ns = clock::monotonic_ns().saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+    let mut said = Vec::new();
+    while said.len() < len_bytes {
+        let left_ns = deadline_ns.saturating_sub(clock::monotonic_ns());
+        let left = rustix::time::Timespec {
+            tv_sec: (left_ns / 1_000_000_000).cast_signed(),
+            tv_nsec: (left_ns % 1_000_000_000).cast_signed(),
+        };
+        let mut fds = [PollFd::new(&from, PollFlags::IN)];
+        if rustix::event::poll(&mut fds, Some(&left))? == 0 {
+            return Err(Errno::TIMEDOUT);
+        }
+        let mut bytes = [0; 256];
+        let room = bytes.len().min(len_bytes - said.len());
+        match from.read(&mut bytes[..room]) {
+            Ok(0) => break,
+            Ok(length) => said.extend_from_slice(&bytes[..length]),
+            Err(error) => return Err(Errno::from(&error)),
+        }
+    }
+    Ok(said)
 }
 
 /// Whether the effective user is root. With fewer rights most writes are refused; ask the kernel by trying.
@@ -74,6 +128,26 @@ mod tests {
         let allowed = String::from_utf8(output.stdout).unwrap();
         assert!(allowed.contains(&format!("Cpus_allowed_list:\t{last}\n")), "{allowed}");
         assert!(run_on(&mut command, &CpuSet::from_iter([5000])).is_err());
+    }
+
+    #[test]
+    fn a_detached_child_says_what_it_has_to_say() {
+        let say = |script: &str, limit| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdout(std::process::Stdio::piped());
+            let mut child = detach(&mut command).spawn().unwrap();
+            let said = read_within(child.stdout.take().unwrap(), 3, limit);
+            ask_to_end(child.id());
+            child.wait().unwrap();
+            said
+        };
+        let long = Duration::from_secs(60);
+        assert_eq!(say("printf ab; printf cd", long), Ok(b"abc".to_vec()));
+        assert_eq!(say("printf a", long), Ok(b"a".to_vec()));
+        assert_eq!(say("exec sleep 60", Duration::from_millis(20)), Err(Errno::TIMEDOUT));
+        let session =
+            "read -r pid name state parent group session rest </proc/self/stat; test $session = $$ && printf yes";
+        assert_eq!(say(session, long), Ok(b"yes".to_vec()), "it leads a session of its own");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::hand::{Hand, NoHand};
 use crate::metadata::Metadata;
 use crate::mounted::Mounted;
 use crate::pseudo;
+use crate::tree::Tree;
 
 /// The most that one look reads, in bytes. Files under /proc and /sys that evenkeel asks for are far below it, even with
 /// 4,096 CPUs; a longer one is refused with `EFBIG` rather than held in memory.
@@ -185,6 +186,18 @@ impl Root {
             Source::Live(_) => Ok(Hand::live()),
             Source::Mounted(_) => Err(NoHand),
             Source::Captured(capture) => Ok(Hand::captured(Arc::clone(capture))),
+        }
+    }
+
+    /// The configuration files of this host, to be changed. Those of a captured root are held in memory.
+    ///
+    /// # Errors
+    /// What the kernel said to opening `/`.
+    pub fn tree(&self) -> Result<Tree, RootError> {
+        match &*self.source {
+            Source::Live(_) => Tree::live().map_err(|errno| RootError { path: "/".to_owned(), errno }),
+            Source::Mounted(mounted) => Ok(Tree::image(mounted.handle())),
+            Source::Captured(capture) => Ok(Tree::captured(Arc::clone(capture))),
         }
     }
 

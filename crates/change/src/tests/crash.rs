@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use evenkeel_sys::{Errno, Hand, WriteError};
+use evenkeel_sys::{Entry, Errno, Hand, Tree, TreeError, WriteError};
 
-use super::{Quick, Stage, plan, step};
+use super::{Quick, Stage, lasting, plan, step};
 use crate::outside::Outside;
 use crate::{Session, State, Which, apply, revert};
 
@@ -63,6 +63,17 @@ impl Outside for Fuse {
         self.boundary()
     }
 
+    fn put(&mut self, tree: &Tree, path: &str, entry: &Entry) -> Result<(), TreeError> {
+        let killed = |errno| killed(path, errno);
+        self.boundary().map_err(killed)?;
+        Quick.put(tree, path, entry)?;
+        self.boundary().map_err(killed)
+    }
+
+    fn rehearse(&mut self, _: &[String]) -> Result<(), String> {
+        self.boundary().and_then(|()| self.boundary()).map_err(|errno| errno.to_string())
+    }
+
     fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
         let killed = |errno| WriteError { path: path.to_owned(), value: value.to_owned(), errno };
         self.boundary().map_err(killed)?;
@@ -71,11 +82,15 @@ impl Outside for Fuse {
     }
 }
 
+fn killed(path: &str, errno: Errno) -> TreeError {
+    TreeError { doing: "write", path: path.to_owned(), errno, why: "killed".to_owned() }
+}
+
 /// Runs `act` once for each boundary that it has, killed there, after `prepare`; then reverts, and compares every file.
 fn kill_everywhere(name: &str, prepare: impl Fn(&Stage), act: impl Fn(&Stage, &mut State)) {
     let mut died = 0;
     for dies_at in 0.. {
-        let stage = Stage::new();
+        let stage = Stage::on(&lasting::host());
         let before = stage.root.capture();
         prepare(&stage);
         let fuse = Fuse::new(dies_at);
@@ -175,6 +190,36 @@ fn a_crash_while_a_torn_end_is_set_aside_loses_nothing() {
             apply(&stage.root, &stage.hand, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
             let path = stage.dir.path().join("journal");
             std::fs::write(&path, stage.journal() + "0badc0de {\"format\":1,\"torn").unwrap();
+        },
+        |stage, state| {
+            let _ = revert(&stage.root, &stage.hand, state, Which::All);
+        },
+    );
+}
+
+#[test]
+fn what_outlives_a_boot_is_put_back_wherever_it_was_killed() {
+    kill_everywhere(
+        "apply to last",
+        |_| (),
+        |stage, state| {
+            let _ = lasting::keep_it(stage, state, "10");
+        },
+    );
+    kill_everywhere(
+        "second apply to last",
+        |stage| {
+            lasting::keep_it(stage, &mut stage.state(), "10").unwrap();
+        },
+        |stage, state| {
+            let _ = lasting::keep_it(stage, state, "20");
+        },
+    );
+    kill_everywhere(
+        "revert of what lasts",
+        |stage| {
+            lasting::keep_it(stage, &mut stage.state(), "10").unwrap();
+            lasting::keep_it(stage, &mut stage.state(), "20").unwrap();
         },
         |stage, state| {
             let _ = revert(&stage.root, &stage.hand, state, Which::All);

@@ -129,9 +129,9 @@ fn a_newer_evenkeels_journal_is_refused_or_passed_over() {
     assert_eq!(stage.journal().matches("drop-in").count(), 2, "they stay");
     drop(state);
 
-    put(&stage, stage.journal() + &sealed(r#"{"format":2,"record":"begin"}"#));
+    put(&stage, stage.journal() + &sealed(r#"{"format":3,"record":"begin"}"#));
     let error = Log::read(stage.dir.path()).unwrap_err();
-    assert!(matches!(&error, StateError::UnknownFormat { format, .. } if format == "2"), "{error}");
+    assert!(matches!(&error, StateError::UnknownFormat { format, .. } if format == "3"), "{error}");
 }
 
 /// A disk with so many bytes left, which another process may free again.

@@ -4,6 +4,7 @@
 mod apply;
 mod crash;
 mod journal;
+mod lasting;
 mod revert;
 mod session;
 mod verify;

@@ -86,7 +86,7 @@ fn a_session_that_was_killed_is_interrupted_until_reverted() {
     std::mem::forget(session);
     drop(state);
     let mut state = stage.state();
-    assert_eq!(verify(&stage.root, state.log()).interrupted, [2]);
+    assert_eq!(verify(&stage.root, &evenkeel_host::Facts::probe(&stage.root), state.log()).interrupted, [2]);
     assert!(revert(&stage.root, &stage.hand, &mut state, Which::Transaction(2)).unwrap().all_undone);
     assert!(stage.is_as(&applied));
     revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap();

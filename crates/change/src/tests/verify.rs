@@ -1,13 +1,18 @@
 //! `verify`: drift, what waits for a boot, and what counts as in force.
 
+use evenkeel_host::Facts;
 use evenkeel_sys::{Capture, Errno, Root};
 use expect_test::expect;
 
 use super::{HOST, SWAPPINESS, Stage, THP, plan};
-use crate::{Which, apply, revert, verify};
+use crate::{Verification, Which, apply, revert, verify};
+
+fn check(stage: &Stage) -> Verification {
+    verify(&stage.root, &Facts::probe(&stage.root), stage.state().log())
+}
 
 fn shown(stage: &Stage) -> String {
-    serde_json::to_string_pretty(&verify(&stage.root, stage.state().log())).unwrap() + "\n"
+    serde_json::to_string_pretty(&check(stage)).unwrap() + "\n"
 }
 
 #[test]
@@ -16,7 +21,7 @@ fn drift_says_what_was_found_and_what_mends_it() {
     let settings =
         plan(&["vm.swappiness=10", "thp.enabled=never", "net.rps_cpus=0-1", "irq.affinity=1", "net.core.busy_poll=0"]);
     apply(&stage.root, &stage.hand, &mut stage.state(), &settings, "t").unwrap();
-    let verification = verify(&stage.root, stage.state().log());
+    let verification = check(&stage);
     assert_eq!((verification.holds, verification.drift.len()), (5, 0), "{verification:?}");
 
     stage.hand.write(SWAPPINESS, "77").unwrap();
@@ -86,13 +91,13 @@ fn the_newest_transaction_on_a_file_counts() {
     let stage = Stage::new();
     for setting in ["vm.swappiness=10", "vm.swappiness=20"] {
         apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&[setting]), setting).unwrap();
-        assert_eq!(verify(&stage.root, stage.state().log()).holds, 1);
+        assert_eq!(check(&stage).holds, 1);
     }
     revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(2)).unwrap();
-    let verification = verify(&stage.root, stage.state().log());
+    let verification = check(&stage);
     assert_eq!((verification.holds, verification.drift.len()), (1, 0), "back at the first one's value");
     revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
-    assert_eq!(verify(&stage.root, stage.state().log()), crate::Verification::default());
+    assert_eq!(check(&stage), crate::Verification::default());
 }
 
 #[test]
@@ -109,6 +114,7 @@ fn what_waits_for_a_boot_is_no_drift() {
               "knob": "cmdline.intel_idle.max_cstate",
               "place": "intel_idle.max_cstate",
               "wanted": "0",
+              "waits_for": "hand",
               "todo": "add intel_idle.max_cstate=0 to the kernel's command line in the boot loader's configuration, and restart the machine"
             }
           ],
@@ -118,6 +124,6 @@ fn what_waits_for_a_boot_is_no_drift() {
     "#]].assert_eq(&shown(&stage));
 
     stage.root = Root::captured(Capture::parse(&HOST.replace("aaaa", "bbbb")).unwrap());
-    let verification = verify(&stage.root, stage.state().log());
+    let verification = check(&stage);
     assert_eq!((verification.holds, verification.ended_by_reboot), (0, vec![1]));
 }

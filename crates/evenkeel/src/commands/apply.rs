@@ -2,20 +2,20 @@
 
 use std::path::PathBuf;
 
-use evenkeel_change::{ApplyError, HalfWay, Miss, State, Transaction, Undo};
-use evenkeel_host::{Action, Advice, Facts, Knob, Plan, Setting, SettingError, State as Advised, advise, knobs};
-use evenkeel_sys::{Root, RootKind};
+use evenkeel_change::{
+    ApplyError, HalfWay, Job, Log, Miss, OnFailure, Outcome as StepOutcome, PlanFile, State, Transaction, Until,
+};
+use evenkeel_host::Facts;
+use evenkeel_sys::{Root, RootKind, clock};
 use serde::Serialize;
 
-use crate::args::{GoalArgs, HostArgs, StateArgs};
-use crate::commands::capture;
+use crate::args::{HostArgs, StateArgs};
+use crate::commands::{capture, watchdog};
 use crate::exit::{self, Exit};
 use crate::failure::{Aftermath, Failure, Outcome, exit_of};
+use crate::selection::{Selected, Selection, Term};
 use crate::show::{self, Out};
 use crate::state;
-
-/// The longest title of a transaction, in characters: enough to recognise it in the history.
-const TITLE_CHARS_MAX: usize = 200;
 
 /// Change settings as one transaction, which `evenkeel revert` puts back
 ///
@@ -25,14 +25,17 @@ const TITLE_CHARS_MAX: usize = 200;
 /// With --host the machine is a captured one, held in memory: a rehearsal, which changes nothing else.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to set; KNOB@PLACE=VALUE for one queue or interrupt alone
-    #[arg(value_name = "KNOB=VALUE", required_unless_present = "advised", conflicts_with = "advised")]
-    settings: Vec<String>,
-    /// Set all that `evenkeel audit` advises
-    #[arg(long)]
-    advised: bool,
     #[command(flatten)]
-    goal: GoalArgs,
+    selection: Selection,
+    /// Make it outlive the next boot too: by files below /etc, which `revert` takes out again
+    #[arg(long)]
+    persist: bool,
+    /// Undo it by itself after SECONDS unless `evenkeel confirm` says that it may stay: for changes that may cut the line
+    #[arg(long = "try", value_name = "SECONDS", value_parser = try_seconds, conflicts_with_all = ["persist", "host"])]
+    try_seconds: Option<u64>,
+    /// Record what does not come about and go on, rather than put everything back
+    #[arg(long)]
+    keep_going: bool,
     /// Print what would be done, and change nothing
     #[arg(long)]
     plan_only: bool,
@@ -45,9 +48,20 @@ pub(crate) struct Args {
     state: StateArgs,
 }
 
+/// The longest that a change may wait for its confirmation, in seconds: an hour.
+const TRY_SECONDS_MAX: u64 = 3600;
+
+/// `60`, or `60s` as people write it.
+fn try_seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<u64>().ok();
+    seconds
+        .filter(|seconds| (1..=TRY_SECONDS_MAX).contains(seconds))
+        .ok_or_else(|| format!("expected a whole number of seconds from 1 to {TRY_SECONDS_MAX}"))
+}
+
 #[derive(Serialize)]
 struct Answer<'a> {
-    plan: &'a Plan,
+    plan: &'a PlanFile,
     #[serde(skip_serializing_if = "Option::is_none")]
     transaction: Option<Transaction>,
 }
@@ -55,16 +69,27 @@ struct Answer<'a> {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
     let facts = Facts::probe(&root);
-    let settings = settings(args, &facts)?;
-    let plan = plan(&facts, &settings)?;
-    if args.plan_only || plan.steps.is_empty() {
-        out.answer(&Answer { plan: &plan, transaction: None }, || show::change::plan(&plan))?;
+    let log = if root.kind() == RootKind::Captured && args.state.state.is_none() {
+        Log::default()
+    } else {
+        args.state.read()?
+    };
+    let term = if args.persist { Term::Lasting } else { Term::Runtime };
+    let Selected { plan, stale, .. } = args.selection.plan(&root, &facts, &log, term)?;
+    if args.plan_only || (plan.steps.is_empty() && plan.keep.is_none()) {
+        out.answer(&Answer { plan: &plan, transaction: None }, || show::plan::page(&plan))?;
         return Ok(exit::WELL);
     }
-    if !args.advised {
-        refuse_what_no_write_does(&plan)?;
+    let is_done = plan.is_done(&root).map_err(|error| Failure::new(exit_of(error.errno, exit::NOT_POSSIBLE), error))?;
+    if is_done {
+        let text = "Nothing to do: it is all so already.\n".to_owned();
+        out.answer(&Answer { plan: &plan, transaction: None }, || text)?;
+        return Ok(exit::WELL);
     }
-    let transaction = change(args, &root, &plan, &title(args, &settings))?;
+    if let Some(stale) = stale {
+        return Err(Failure::new(exit::NOT_POSSIBLE, stale).hint("`evenkeel diff PLAN` shows what it comes to now"));
+    }
+    let transaction = change(args, &root, &plan)?;
     if let Some(file) = &args.output {
         capture::write(file, &capture::text_of(&root))?;
     }
@@ -77,65 +102,31 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             .map(|done| show::change::transaction(done) + &epilogue(args, done, rehearsal))
             .collect()
     })?;
-    Ok(exit::WELL)
+    let missed = answer.transaction.iter().flat_map(|done| &done.steps);
+    let all_came = !missed.into_iter().any(|step| matches!(step.outcome, StepOutcome::Missed(_)));
+    Ok(if all_came { exit::WELL } else { exit::NO })
 }
 
-/// The settings that were given, or those advised.
-fn settings(args: &Args, facts: &Facts) -> Result<Vec<Setting>, Failure> {
-    let settings: Result<Vec<Setting>, SettingError> = if args.advised {
-        let advice = advise(facts, &args.goal.wish()).into_iter();
-        advice.filter(|advice| advice.state == Advised::Set).filter_map(setting_of).collect()
-    } else {
-        args.settings.iter().map(|text| Setting::parse(text)).collect()
-    };
-    settings.map_err(|error| Failure::text(exit::WRONG_USE, "plan the change", error))
-}
-
-fn setting_of(advice: Advice) -> Option<Result<Setting, SettingError>> {
-    let value = advice.wanted?;
-    let setting = |knob: &'static Knob| Ok(Setting { knob, place: Some(advice.place), value: knob.check(&value)? });
-    Some(knobs::find(advice.knob).and_then(setting))
-}
-
-fn plan(facts: &Facts, settings: &[Setting]) -> Result<Plan, Failure> {
-    let plan = Plan::of(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    for (index, step) in plan.steps.iter().enumerate() {
-        if plan.steps[..index].iter().any(|before| (&before.knob, &before.place) == (&step.knob, &step.place)) {
-            let error = format!("{} is set twice at {}", step.knob, step.place);
-            return Err(Failure::text(exit::WRONG_USE, "plan the change", error));
-        }
-    }
-    Ok(plan)
-}
-
-/// Among advised settings they are passed over; but who asks for one by name should not be told that all is well.
-fn refuse_what_no_write_does(plan: &Plan) -> Result<(), Failure> {
-    for step in &plan.steps {
-        let cause = match &step.action {
-            Action::Hold { path } => format!("it lasts only while a process holds {path} open"),
-            Action::ByHand { todo } => format!("it is done by hand: {todo}"),
-            Action::Process => "the server itself sets it when it starts".to_owned(),
-            Action::Write { .. } | Action::KernelArgument { .. } => continue,
-        };
-        let setting = format!("{}={}", step.knob, step.wanted);
-        return Err(Failure::text(exit::NOT_POSSIBLE, format_args!("apply {setting}"), cause)
-            .hint(format!("`evenkeel prove {setting}` measures what it does")));
-    }
-    Ok(())
-}
-
-fn title(args: &Args, settings: &[Setting]) -> String {
-    if args.advised {
-        return format!("advised for {}", args.goal.goal);
-    }
-    let settings: Vec<String> = settings.iter().map(Setting::to_string).collect();
-    settings.join(" ").chars().take(TITLE_CHARS_MAX).collect()
-}
-
-fn change(args: &Args, root: &Root, plan: &Plan, title: &str) -> Result<Transaction, Failure> {
-    let hand = root.hand().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+fn change(args: &Args, root: &Root, plan: &PlanFile) -> Result<Transaction, Failure> {
+    let hand = root
+        .hand()
+        .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error).hint("for an image: evenkeel image ROOT …"))?;
     let (mut state, _rehearsal) = open_state(args, root)?;
-    evenkeel_change::apply(root, &hand, &mut state, plan, title).map_err(|error| match error {
+    let until = args.try_seconds.map(|seconds| Until {
+        boottime_ns: clock::boottime_ns().saturating_add(seconds.saturating_mul(1_000_000_000)),
+        seconds,
+    });
+    let steps = plan.plan();
+    let job = Job {
+        settings: &plan.settings,
+        lasting: plan.keep.as_ref(),
+        until,
+        on_failure: if args.keep_going { OnFailure::GoOn } else { OnFailure::PutBack },
+        ..Job::of(&steps, &plan.title)
+    };
+    let dir = args.state.path()?;
+    let arm = |id| if until.is_some() { watchdog::start(id, &dir) } else { Ok(()) };
+    evenkeel_change::carry_out(root, &hand, &mut state, &job, arm).map_err(|error| match error {
         ApplyError::Journal(error) => state::failure(error),
         ApplyError::HalfWay(half_way) => half_way_failure(*half_way),
     })
@@ -152,7 +143,7 @@ fn open_state(args: &Args, root: &Root) -> Result<(State, Option<tempfile::TempD
     Ok((state, Some(dir)))
 }
 
-fn half_way_failure(half_way: HalfWay) -> Failure {
+pub(super) fn half_way_failure(half_way: HalfWay) -> Failure {
     let exit = exit_of_half_way(&half_way);
     // Its own words hold those of its cause, which must not be said twice.
     let failure = Failure::new(exit, anyhow::anyhow!("{half_way}"));
@@ -166,7 +157,7 @@ fn exit_of_half_way(half_way: &HalfWay) -> Exit {
     if !half_way.put_back.all_undone {
         return exit::NOT_UNDONE;
     }
-    if half_way.put_back.files.iter().any(|file| file.undo != Undo::AsBefore) {
+    if !half_way.put_back.changed_nothing() {
         return exit::UNDONE;
     }
     match &half_way.failure {
@@ -174,7 +165,7 @@ fn exit_of_half_way(half_way: &HalfWay) -> Exit {
             Miss::Refused { errno } => exit_of(errno, exit::NOT_POSSIBLE),
             _ => exit::NOT_POSSIBLE,
         },
-        evenkeel_change::Failure::Journal(_) => exit::NOT_POSSIBLE,
+        _ => exit::NOT_POSSIBLE,
     }
 }
 
@@ -183,5 +174,11 @@ fn epilogue(args: &Args, done: &Transaction, rehearsal: bool) -> String {
         return "\nRehearsed on the captured machine; this one was not changed.\n".to_owned();
     }
     let again = args.state.again();
+    if let Some(seconds) = args.try_seconds {
+        return format!(
+            "\nIt undoes itself in {seconds} s. Keep it: evenkeel confirm {}{again}\nUndo it now: evenkeel revert {}{again}\n",
+            done.id, done.id
+        );
+    }
     format!("\nCheck: evenkeel verify{again}\nUndo:  evenkeel revert {}{again}\n", done.id)
 }

@@ -4,17 +4,23 @@ mod apply;
 mod audit;
 mod capture;
 mod completions;
+mod confirm;
 mod demo;
+mod diff;
 mod explain;
 mod history;
+mod image;
 mod inspect;
 mod man;
+mod plan;
 mod prove;
 mod revert;
 mod verify;
+mod watchdog;
 
 use crate::failure::Outcome;
 use crate::show::Out;
+pub(crate) use diff::Difference;
 
 /// One enum of the commands and its dispatch. A module has `Args`, whose documentation is the command's help, and `run`.
 macro_rules! commands {
@@ -43,12 +49,18 @@ commands! {
     Audit => audit,
     Explain => explain,
     Prove => prove,
+    Plan => plan,
+    Diff => diff,
     Apply => apply,
+    Confirm => confirm,
     Verify => verify,
     Revert => revert,
     History => history,
+    Image => image,
     #[command(hide = true)]
     Completions => completions,
     #[command(hide = true)]
     Man => man,
+    #[command(hide = true)]
+    Watchdog => watchdog,
 }

@@ -1,6 +1,7 @@
 //! `verify`: whether what was applied still holds.
 
 use evenkeel_change::Verification;
+use evenkeel_host::Facts;
 use serde::Serialize;
 
 use crate::args::{HostArgs, StateArgs};
@@ -9,7 +10,10 @@ use crate::failure::Outcome;
 use crate::show::change::JournalView;
 use crate::show::{self, Out};
 
-/// Check whether what was applied still holds; exit code 1 if not
+/// Check whether what was applied still holds; exit code 1 if not, 7 if only a reboot or a restart is missing
+///
+/// What counts is what is in force, not what is written in a file: after a reboot it says of each setting whether the boot brought it
+/// about. Where a value is another, it says why as far as the machine tells, and which command mends it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -28,9 +32,14 @@ struct Answer {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
     let log = args.state.read()?;
-    let answer = Answer { verification: evenkeel_change::verify(&root, &log), journal: JournalView::of(&log) };
+    let facts = Facts::probe(&root);
+    let answer = Answer { verification: evenkeel_change::verify(&root, &facts, &log), journal: JournalView::of(&log) };
     out.answer(&answer, || show::change::verification(&answer.verification, &answer.journal))?;
     let found = &answer.verification;
     let holds = found.drift.is_empty() && found.interrupted.is_empty() && found.ended_by_reboot.is_empty();
-    Ok(if holds { exit::WELL } else { exit::NO })
+    Ok(match (holds, found.pending.is_empty()) {
+        (false, _) => exit::NO,
+        (true, false) => exit::PENDING,
+        (true, true) => exit::WELL,
+    })
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use anstyle::Style;
 use evenkeel_change::{
-    Kind, Log, Miss, Outcome, PutBack, RevertReport, SideEffect, Status, StepReport, Transaction, Undo, Verification,
+    KeptOutcome, Kind, Log, Miss, Outcome, PutBack, RevertReport, SideEffect, Status, StepReport, Transaction, Undo,
+    Verification, WaitsFor,
 };
-use evenkeel_host::{Action, Plan, Step};
+use evenkeel_host::{Action, Step};
 use serde::Serialize;
 
 use crate::failure::Aftermath;
@@ -44,23 +45,6 @@ impl JournalView {
     }
 }
 
-pub(crate) fn plan(plan: &Plan) -> String {
-    let mut page = Page::default();
-    if plan.steps.is_empty() {
-        page.line(PLAIN, "There is nothing to set.");
-    }
-    for step in &plan.steps {
-        page.line(HEADING, &format!("{} = {}", name(&step.knob, &step.place), value(&step.wanted)));
-        page.paragraph(Indent::all(2), PLAIN, &how(step));
-        if let Action::Write { side_effects, .. } = &step.action
-            && !side_effects.is_empty()
-        {
-            page.paragraph(Indent::all(2), DIM, &format!("the kernel may change too: {}", side_effects.join(", ")));
-        }
-    }
-    page.finish()
-}
-
 /// What a step does to the machine.
 pub(crate) fn how(step: &Step) -> String {
     match &step.action {
@@ -78,7 +62,7 @@ pub(crate) fn transaction(transaction: &Transaction) -> String {
     page.finish()
 }
 
-fn steps(page: &mut Page, transaction: &Transaction) {
+pub(crate) fn steps(page: &mut Page, transaction: &Transaction) {
     for step in &transaction.steps {
         let (style, word, rest) = outcome(step);
         entry(page, (style, word), &format!("{} = {}", name(&step.knob, &step.place), value(&step.wanted)), &rest);
@@ -89,6 +73,14 @@ fn steps(page: &mut Page, transaction: &Transaction) {
             }
         }
     }
+    kept(page, transaction);
+}
+
+fn kept(page: &mut Page, transaction: &Transaction) {
+    for kept in &transaction.kept {
+        let (style, word) = if kept.changed { (GOOD, "kept") } else { (DIM, "as it was") };
+        entry(page, (style, word), &kept.what, "");
+    }
 }
 
 fn outcome(step: &StepReport) -> (Style, &'static str, String) {
@@ -96,6 +88,7 @@ fn outcome(step: &StepReport) -> (Style, &'static str, String) {
         Outcome::Applied { before, .. } => (GOOD, "applied", was(before)),
         Outcome::AlreadySo => (GOOD, "already so", String::new()),
         Outcome::PendingReboot { todo } => (WARN, "to do", todo.clone()),
+        Outcome::PendingStart { todo } => (WARN, "to start", todo.clone()),
         Outcome::NotApplicable { instead } => (WARN, "not applicable", instead.clone()),
         Outcome::NotReached => (DIM, "not reached", String::new()),
         Outcome::RolledBack { before } => (WARN, "rolled back", was(before)),
@@ -131,6 +124,17 @@ fn files(page: &mut Page, back: &PutBack) {
             Undo::Failed { why } => (BAD, "NOT put back", why.clone()),
         };
         entry(page, (style, word), &format!("{} = {}", file.path, value(&file.before)), &rest);
+    }
+    for kept in &back.kept {
+        let (style, word, rest) = match &kept.undo {
+            KeptOutcome::AsBefore => (GOOD, "as before", ""),
+            KeptOutcome::Restored => (GOOD, "put back", ""),
+            KeptOutcome::Foreign => (WARN, "put back", "somebody else had changed it: only what was ours is gone"),
+            KeptOutcome::Ran => (GOOD, "ran", ""),
+            KeptOutcome::ToRun => (WARN, "to run", "inside the image, or on its first boot"),
+            KeptOutcome::Failed { why } => (BAD, "NOT put back", why.as_str()),
+        };
+        entry(page, (style, word), &kept.what, rest);
     }
     if let Some(why) = &back.unrecorded {
         let note = format!("the journal could not be told, so `evenkeel revert` will look again: {why}");
@@ -168,18 +172,28 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView) -> Strin
         page.line(PLAIN, &format!("{:TEXT_COLUMN$}{}", "", drift.mend));
     }
     for pending in &found.pending {
-        entry(&mut page, (WARN, "to do"), &format!("{} = {}", pending.knob, pending.wanted), &pending.todo);
+        let word = match pending.waits_for {
+            WaitsFor::Reboot => "at reboot",
+            WaitsFor::Start => "at restart",
+            WaitsFor::Hand => "to do",
+        };
+        entry(&mut page, (WARN, word), &format!("{} = {}", pending.knob, pending.wanted), &pending.todo);
     }
     for id in &found.interrupted {
         let rest = format!("it was killed half-way, or is under way: `evenkeel revert {id}` puts it back");
         entry(&mut page, (BAD, "interrupted"), &format!("transaction {id}"), &rest);
+    }
+    for id in &found.unconfirmed {
+        let rest = format!("it undoes itself soon unless it may stay: `evenkeel confirm {id}`");
+        entry(&mut page, (WARN, "unconfirmed"), &format!("transaction {id}"), &rest);
     }
     for id in &found.ended_by_reboot {
         let rest =
             format!("the machine was restarted since, and its values are gone: `evenkeel revert {id}` closes it");
         entry(&mut page, (WARN, "ended"), &format!("transaction {id}"), &rest);
     }
-    page.line(PLAIN, &format!("{} hold, {} drifted.", values(found.holds), found.drift.len()));
+    let waiting = if found.pending.is_empty() { String::new() } else { format!(", {} wait", found.pending.len()) };
+    page.line(PLAIN, &format!("{} hold, {} drifted{waiting}.", values(found.holds), found.drift.len()));
     journal.notes(&mut page);
     page.finish()
 }
@@ -223,7 +237,7 @@ fn utc(at_ns: u64) -> String {
 }
 
 /// A word in its column, what it is about, and the rest below.
-fn entry(page: &mut Page, (style, word): (Style, &str), about: &str, rest: &str) {
+pub(crate) fn entry(page: &mut Page, (style, word): (Style, &str), about: &str, rest: &str) {
     page.parts(&[(style, &format!("{word:TEXT_COLUMN$}")), (PLAIN, about)]);
     if !rest.is_empty() {
         page.paragraph(Indent::all(TEXT_COLUMN), DIM, rest);
@@ -231,6 +245,6 @@ fn entry(page: &mut Page, (style, word): (Style, &str), about: &str, rest: &str)
 }
 
 /// The knob, with its place where it has several.
-fn name(knob: &str, place: &str) -> String {
+pub(crate) fn name(knob: &str, place: &str) -> String {
     if has_places(knob) { format!("{knob}@{place}") } else { knob.to_owned() }
 }

@@ -67,6 +67,10 @@ fn catalogue(page: &mut Page, instance: &Fact<Instance>) {
         page.row(label, PLAIN, &format!("{} ({}, {})", told.join(", "), source.title, source.date));
         label = "";
     }
+    if !instance.not_given.is_empty() {
+        let unknown: Vec<&str> = instance.not_given.iter().map(|kind| kind.words().0).collect();
+        page.row(label, DIM, &format!("unknown: {} (no document here gives it)", unknown.join(", ")));
+    }
 }
 
 fn kernel(page: &mut Page, facts: &Facts) {

@@ -7,6 +7,7 @@ pub(crate) mod json;
 pub(crate) mod knob;
 pub(crate) mod markdown;
 pub(crate) mod page;
+pub(crate) mod plan;
 pub(crate) mod sarif;
 pub(crate) mod topology;
 
@@ -37,6 +38,12 @@ impl Out {
     /// A reader that has gone away (`| head`) wants no more, so that is no failure: the exit code stays the answer's.
     pub(crate) fn answer<T: Serialize>(&self, answer: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let text = if self.looks.json { json::answer(answer)? } else { text() };
+        self.text(&text)
+    }
+
+    /// Prints an answer whose JSON is a document of its own, with a format's number in it.
+    pub(crate) fn plain(&self, document: &str, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        let text = if self.looks.json { document.to_owned() } else { text() };
         self.text(&text)
     }
 

@@ -106,14 +106,12 @@ fn arguments_that_make_no_sense() {
         &scene,
         "apply --host host.txt",
         expect![[r#"
-        $ evenkeel apply --host host.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the arguments: the following required arguments were not provided:
-          <KNOB=VALUE>...
-          Usage: evenkeel apply --host <FILE> <KNOB=VALUE>...
-          For more information, try '--help'.
-    "#]],
+            $ evenkeel apply --host host.txt
+            exit code 2
+            -- stderr
+            evenkeel: failed to plan the change: nothing was named to set
+              name settings as KNOB=VALUE, a plan's file, or --advised; `evenkeel explain` lists the knobs
+        "#]],
     );
     check(
         &scene,
@@ -159,12 +157,12 @@ fn arguments_that_make_no_sense() {
         &scene,
         "apply --host host.txt process.timer_slack_ns=1",
         expect![[r#"
-        $ evenkeel apply --host host.txt process.timer_slack_ns=1
-        exit code 4
-        -- stderr
-        evenkeel: failed to apply process.timer_slack_ns=1: the server itself sets it when it starts
-          `evenkeel prove process.timer_slack_ns=1` measures what it does
-    "#]],
+            $ evenkeel apply --host host.txt process.timer_slack_ns=1
+            exit code 4
+            -- stderr
+            evenkeel: failed to apply process.timer_slack_ns=1: the server itself sets it when it starts
+              `evenkeel prove process.timer_slack_ns=1` measures what it does; --persist may make it last
+        "#]],
     );
     check(
         &scene,

@@ -26,16 +26,24 @@ fn a_change_from_plan_to_revert() {
         &scene,
         &format!("apply {settings} --plan-only --host host.txt"),
         expect![[r#"
-        exit code 0
-        -- stdout
-        vm.swappiness = 10
-          write "10" to /proc/sys/vm/swappiness
-        thp.enabled = never
-          write "never" to /sys/kernel/mm/transparent_hugepage/enabled
-          the kernel may change too: /proc/sys/vm/min_free_kbytes
-        irq.affinity@27 = 2
-          write "2" to /proc/irq/27/smp_affinity_list
-    "#]],
+            exit code 0
+            -- stdout
+            vm.swappiness = 10
+              write "10" to /proc/sys/vm/swappiness
+              it is 60 now
+              undone by: printf '%s\n' '60' > '/proc/sys/vm/swappiness'
+            thp.enabled = never
+              write "never" to /sys/kernel/mm/transparent_hugepage/enabled
+              it is always now
+              the kernel may change too: /proc/sys/vm/min_free_kbytes
+              undone by: printf '%s\n' 'always' >
+                '/sys/kernel/mm/transparent_hugepage/enabled'; printf '%s\n' '67584' >
+                '/proc/sys/vm/min_free_kbytes'
+            irq.affinity@27 = 2
+              write "2" to /proc/irq/27/smp_affinity_list
+              it is 0-3 now
+              undone by: printf '%s\n' '0-3' > '/proc/irq/27/smp_affinity_list'
+        "#]],
     );
     check(
         &scene,
@@ -67,12 +75,10 @@ fn a_change_from_plan_to_revert() {
         &scene,
         "apply vm.swappiness=10 --host after.txt --state state",
         expect![[r#"
-        exit code 0
-        -- stdout
-        already so      vm.swappiness = 10
-
-        Rehearsed on the captured machine; this one was not changed.
-    "#]],
+            exit code 0
+            -- stdout
+            Nothing to do: it is all so already.
+        "#]],
     );
 
     scene.write("drifted.txt", scene.read("after.txt").replace(&format!("{PATH} = 10"), &format!("{PATH} = 55")));
@@ -80,33 +86,32 @@ fn a_change_from_plan_to_revert() {
         &scene,
         "verify --host drifted.txt --state state",
         expect![[r#"
-        exit code 1
-        -- stdout
-        drift           vm.swappiness = 10
-                        is "55": somebody changed /proc/sys/vm/swappiness after
-                        transaction 2
-                        evenkeel apply vm.swappiness@/proc/sys/vm/swappiness=10
-        2 values hold, 1 drifted.
-    "#]],
+            exit code 1
+            -- stdout
+            drift           vm.swappiness = 10
+                            is "55": somebody changed /proc/sys/vm/swappiness after
+                            transaction 1
+                            evenkeel apply vm.swappiness@/proc/sys/vm/swappiness=10
+            2 values hold, 1 drifted.
+        "#]],
     );
     check(
         &scene,
         "revert --host drifted.txt --state state --output back.txt",
         expect![[r#"
-        exit code 0
-        -- stdout
-        2  vm.swappiness=10
-        1  vm.swappiness=10 thp.enabled=never irq.affinity@27=2
-        put back        /proc/irq/27/smp_affinity_list = 0-3
-                        was 2
-        put back        /sys/kernel/mm/transparent_hugepage/enabled = always
-                        was never
-        put back        /proc/sys/vm/min_free_kbytes = 67584
-                        was 12952
-        put back        /proc/sys/vm/swappiness = 60
-                        somebody else had made it "55"
-        Everything is as it was.
-    "#]],
+            exit code 0
+            -- stdout
+            1  vm.swappiness=10 thp.enabled=never irq.affinity@27=2
+            put back        /proc/irq/27/smp_affinity_list = 0-3
+                            was 2
+            put back        /sys/kernel/mm/transparent_hugepage/enabled = always
+                            was never
+            put back        /proc/sys/vm/min_free_kbytes = 67584
+                            was 12952
+            put back        /proc/sys/vm/swappiness = 60
+                            somebody else had made it "55"
+            Everything is as it was.
+        "#]],
     );
     check(
         &scene,
@@ -140,8 +145,6 @@ fn a_change_from_plan_to_revert() {
                         with it: /proc/sys/vm/min_free_kbytes: 67584 -> 12952
         applied         irq.affinity@27 = 2
                         was 0-3
-        2  DATE  reverted  vm.swappiness=10
-        already so      vm.swappiness = 10
     "#]]
     .assert_eq(&(undated.join("\n") + "\n"));
     let inspect = |file| scene.run(&format!("inspect --json --host {file}")).stdout;
@@ -286,10 +289,11 @@ fn a_root_that_is_not_live_is_not_changed() {
         &scene,
         "apply vm.swappiness=10 --root / --state state",
         expect![[r#"
-        exit code 4
-        -- stderr
-        evenkeel: failed to write to a mounted root: it is read only; write to the live machine or to a capture
-    "#]],
+            exit code 4
+            -- stderr
+            evenkeel: failed to write to a mounted root: it is read only; write to the live machine or to a capture
+              for an image: evenkeel image ROOT …
+        "#]],
     );
     check(
         &scene,

@@ -29,7 +29,7 @@ fn examples_are_excerpts_of_real_answers() {
         }
         commands.insert(line.split_whitespace().next().unwrap());
     }
-    let all = ["apply", "audit", "capture", "explain", "history", "inspect", "revert", "verify"];
+    let all = ["apply", "audit", "capture", "diff", "explain", "history", "inspect", "plan", "revert", "verify"];
     assert_eq!(commands, BTreeSet::from(all));
 }
 
@@ -93,7 +93,7 @@ fn the_journal_on_the_page_is_one() {
 fn the_exit_codes_are_those_of_the_help() {
     let help = Scene::new().run("--help").stdout;
     let codes: Vec<&str> = help.split("Exit codes:\n").nth(1).unwrap().lines().collect();
-    assert_eq!(codes.len(), 7);
+    assert_eq!(codes.len(), 8);
     for line in codes {
         let (code, meaning) = line.trim().split_once("  ").unwrap();
         assert!(PAGE.contains(&format!("| {code} | {meaning} |")), "{line}");

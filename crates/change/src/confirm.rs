@@ -1,0 +1,84 @@
+//! `confirm`: a change that would undo itself may stay. And the other end: what the watchdog does when nobody said so.
+
+use evenkeel_sys::{Hand, Root};
+
+use crate::log::{Log, boot_id};
+use crate::record::{Event, Until};
+use crate::revert::{RevertError, RevertReport, Which, revert};
+use crate::state::{State, StateError};
+
+/// A confirmation that has nothing to confirm. Reads well after "failed to".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfirmError {
+    /// No change waits for it.
+    #[error(
+        "confirm: no change waits for it; one that was not confirmed in time is put back already: see `evenkeel history`"
+    )]
+    Nothing,
+    /// That change does not.
+    #[error("confirm transaction {id}: it does not wait for that; see `evenkeel history`")]
+    NotThis {
+        /// The number given.
+        id: u64,
+    },
+    /// The program that made it was killed half-way.
+    #[error("confirm transaction {id}: it was killed half-way; put it back with `evenkeel revert {id}`")]
+    Interrupted {
+        /// The number.
+        id: u64,
+    },
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] StateError),
+}
+
+/// The transactions that undo themselves unless they are confirmed, and when.
+pub fn unconfirmed(root: &Root, log: &Log) -> Vec<(u64, Until)> {
+    let boot_id = boot_id(root);
+    let waiting = log.transactions().filter(|logged| logged.awaits_confirmation());
+    let of_boot = waiting.filter(|logged| logged.is_of_boot(boot_id.as_deref()));
+    of_boot.filter_map(|logged| Some((logged.id, logged.until?))).collect()
+}
+
+/// Says that a change may stay: `which`, or every one that waits. Gives their numbers.
+///
+/// # Errors
+/// If none waits, or the journal can't be written.
+pub fn confirm(root: &Root, state: &mut State, which: Option<u64>) -> Result<Vec<u64>, ConfirmError> {
+    let waiting: Vec<u64> = unconfirmed(root, state.log()).into_iter().map(|(id, _)| id).collect();
+    let chosen = match which {
+        None if waiting.is_empty() => return Err(ConfirmError::Nothing),
+        None => waiting,
+        Some(id) if waiting.contains(&id) => vec![id],
+        Some(id) => return Err(ConfirmError::NotThis { id }),
+    };
+    if let Some(id) = chosen.iter().copied().find(|id| state.log().begun(*id).is_unfinished()) {
+        return Err(ConfirmError::Interrupted { id });
+    }
+    for id in &chosen {
+        state.append(Event::Confirmed { txn: *id })?;
+    }
+    Ok(chosen)
+}
+
+/// Puts back transaction `id` if nobody confirmed it, and what was built on it since. Gives nothing if there is nothing to do.
+///
+/// # Errors
+/// As [`revert`].
+pub fn expire(root: &Root, hand: &Hand, state: &mut State, id: u64) -> Result<Option<RevertReport>, RevertError> {
+    let waits = |state: &State| unconfirmed(root, state.log()).iter().any(|(waiting, _)| *waiting == id);
+    if !waits(state) {
+        return Ok(None);
+    }
+    loop {
+        match revert(root, hand, state, Which::Transaction(id)) {
+            // Each turn closes one: the loop ends.
+            Err(RevertError::Covered { later, .. }) => {
+                if !revert(root, hand, state, Which::Transaction(later))?.all_undone {
+                    return revert(root, hand, state, Which::All).map(Some);
+                }
+            }
+            reverted => return reverted.map(Some),
+        }
+    }
+}

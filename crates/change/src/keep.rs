@@ -1,0 +1,115 @@
+//! `Keep`: what makes settings outlive a boot, as data: files below `/etc` and `/boot`, and the commands that make programs
+//! read them. The recipes in [`persist`](crate::persist) make it; one executor carries it out, others show it or render it.
+
+use serde::{Deserialize, Serialize};
+
+use evenkeel_host::TakesEffect;
+
+/// What makes settings outlive a boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {
+    /// Files, in the order in which they are written; put back in the opposite order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<KeptFile>,
+    /// Commands that run after the files, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<KeptCommand>,
+    /// Which file carries which setting.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carried: Vec<Carried>,
+    /// Settings that nothing here makes last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cannot: Vec<Cannot>,
+}
+
+/// One file and what is to become of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptFile {
+    /// Its path, below `/etc` or `/boot`.
+    pub path: String,
+    /// What is to be there.
+    #[serde(flatten)]
+    pub content: Content,
+}
+
+/// What is to be in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "content", rename_all = "kebab-case")]
+pub enum Content {
+    /// The whole file is ours.
+    Whole {
+        /// Its text.
+        text: String,
+        /// Its permission bits: 420 is 0o644, 493 is 0o755.
+        mode: u32,
+    },
+    /// A symbolic link.
+    Link {
+        /// Where it points.
+        target: String,
+    },
+    /// A block of lines of ours, between two marks, at the end of a file that belongs to somebody else.
+    Block {
+        /// The lines, each with its newline.
+        lines: String,
+    },
+    /// Arguments at the end of the lines of kernel arguments in a file that belongs to somebody else: `options` lines of the Boot Loader
+    /// Specification, or all of `/etc/kernel/cmdline`.
+    KernelArguments {
+        /// The arguments, in their order.
+        arguments: Vec<String>,
+    },
+}
+
+/// A command that makes a program read what was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptCommand {
+    /// Program and arguments; no shell reads them.
+    pub argv: Vec<String>,
+    /// What undoes it once the files are back; often the same command.
+    pub undo: Vec<String>,
+    /// It runs only if one of these files was changed; always if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// What it is for, in a few words.
+    pub why: String,
+    /// Whether it only concerns a system that runs: it is left out of an unbooted image.
+    pub only_booted: bool,
+}
+
+/// A setting and what carries it over a boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// The setting, as `KNOB=VALUE`.
+    pub setting: String,
+    /// The file, or the command where no file does.
+    pub by: String,
+    /// When what the file says takes effect, where the setting is not in force from this moment on.
+    pub takes_effect: TakesEffect,
+}
+
+/// A setting that nothing here makes last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cannot {
+    /// The setting.
+    pub setting: String,
+    /// Why not.
+    pub why: String,
+    /// What to do instead.
+    pub todo: String,
+}
+
+impl Keep {
+    /// Whether there is nothing to write and nothing to run.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.commands.is_empty()
+    }
+
+    /// Adds what another recipe gives.
+    pub(crate) fn add(&mut self, other: Keep) {
+        self.files.extend(other.files);
+        self.commands.extend(other.commands);
+        self.carried.extend(other.carried);
+        self.cannot.extend(other.cannot);
+    }
+}

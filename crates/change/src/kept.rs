@@ -1,0 +1,286 @@
+//! Carrying out a [`Keep`] and taking it back: configuration files, then the commands that make programs read them.
+
+use evenkeel_sys::{Entry, Errno, Root, RootKind, Tree, TreeError};
+use serde::Serialize;
+
+use crate::apply::Failure;
+use crate::edit;
+use crate::effects::Effects;
+use crate::keep::{Content, Keep, KeptCommand, KeptFile};
+use crate::record::{CommandIntent, Event, FileIntent};
+use crate::shell;
+use crate::undo::PutBack;
+
+/// What became of one configuration file that was to be put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeptUndo {
+    /// The file, or the command.
+    pub what: String,
+    /// What was done.
+    #[serde(flatten)]
+    pub undo: KeptOutcome,
+}
+
+/// What was done about one configuration file or command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "undo", rename_all = "kebab-case")]
+pub enum KeptOutcome {
+    /// It was as before already.
+    AsBefore,
+    /// It is as before again.
+    Restored,
+    /// Somebody had changed it since we did: only what was ours was taken out.
+    Foreign,
+    /// The command that undoes it ran.
+    Ran,
+    /// The root is no running machine: the command has to run there once it is one.
+    ToRun,
+    /// It is not as before.
+    Failed {
+        /// In words.
+        why: String,
+    },
+}
+
+impl KeptUndo {
+    /// Whether nothing is left to put back.
+    pub fn is_undone(&self) -> bool {
+        !matches!(self.undo, KeptOutcome::Failed { .. })
+    }
+}
+
+/// Where the files and commands of a transaction count on from its steps.
+pub(crate) fn first_index(steps: usize) -> usize {
+    steps
+}
+
+/// Gives the indices of those that were so already.
+pub(crate) fn take_kept(effects: &mut Effects<'_>, txn: u64, first: usize, keep: &Keep) -> Result<Vec<usize>, Failure> {
+    if keep.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tree = effects.root.tree().map_err(|error| Failure::Root(error.to_string()))?;
+    let mut already_so = Vec::new();
+    let mut changed: Vec<&str> = Vec::new();
+    for (index, file) in (first..).zip(&keep.files) {
+        if take_file(effects, &tree, Kept { txn, index }, file)? {
+            changed.push(&file.path);
+        } else {
+            already_so.push(index);
+        }
+    }
+    // Who was killed between a file and its command left the command owed.
+    let is_owed = |command: &KeptCommand| effects.state.log().owes_command(txn, &command.argv);
+    let runs: Vec<bool> = keep
+        .commands
+        .iter()
+        .map(|command| {
+            let concerned =
+                command.after.is_empty() || command.after.iter().any(|path| changed.contains(&path.as_str()));
+            concerned || is_owed(command)
+        })
+        .collect();
+    for ((index, command), runs) in (first + keep.files.len()..).zip(&keep.commands).zip(runs) {
+        if runs && effects.root.kind() != RootKind::Mounted {
+            take_command(effects, Kept { txn, index }, command)?;
+        } else {
+            already_so.push(index);
+        }
+    }
+    Ok(already_so)
+}
+
+/// Whether every file of `keep` is as it should be, so that there is nothing to do.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn is_in_place(root: &Root, keep: &Keep) -> Result<bool, TreeError> {
+    let Ok(tree) = root.tree() else { return Ok(false) };
+    for file in &keep.files {
+        let now = tree.look(&file.path)?;
+        if edit::with(&now, &file.content).is_ok_and(|wanted| wanted != now) {
+            return Ok(false);
+        }
+    }
+    // What only a command does can't be looked at.
+    Ok(keep.commands.iter().all(|command| !command.after.is_empty()))
+}
+
+/// What a file is, and what it is to be, as texts: for people who review a plan.
+///
+/// # Errors
+/// If the file can't be read, or can't be edited; in words.
+pub fn before_and_after(root: &Root, file: &KeptFile) -> Result<(String, String), String> {
+    let tree = root.tree().map_err(|error| error.to_string())?;
+    let before = tree.look(&file.path).map_err(|error| error.to_string())?;
+    let after = edit::with(&before, &file.content)?;
+    let text = |entry: Entry| match entry {
+        Entry::Absent => String::new(),
+        Entry::File { text, .. } => text,
+        Entry::Link { target } => format!("-> {target}\n"),
+    };
+    Ok((text(before), text(after)))
+}
+
+/// Which transaction, and which of its parts.
+#[derive(Clone, Copy)]
+struct Kept {
+    txn: u64,
+    index: usize,
+}
+
+/// Gives whether anything had to be written.
+fn take_file(effects: &mut Effects<'_>, tree: &Tree, kept: Kept, file: &KeptFile) -> Result<bool, Failure> {
+    let KeptFile { path, content } = file;
+    let before = tree.look(path)?;
+    let after = edit::with(&before, content).map_err(|why| Failure::File { path: path.clone(), why })?;
+    if before == after {
+        return Ok(false);
+    }
+    let folders = tree.missing_folders(path)?;
+    let undo = undo_line(path, &before, &folders);
+    effects.record(Event::File(FileIntent {
+        txn: kept.txn,
+        step: kept.index,
+        path: path.clone(),
+        content: content.clone(),
+        before,
+        folders: folders.clone(),
+        undo,
+    }))?;
+    for folder in &folders {
+        effects.state.outside.make_folder(tree, folder)?;
+    }
+    effects.state.outside.put(tree, path, &after)?;
+    if tree.look(path)? != after {
+        return Err(Failure::File { path: path.clone(), why: "it does not read as it was written".to_owned() });
+    }
+    effects.done(kept.txn, kept.index)?;
+    Ok(true)
+}
+
+fn take_command(effects: &mut Effects<'_>, kept: Kept, command: &KeptCommand) -> Result<(), Failure> {
+    let KeptCommand { argv, undo, .. } = command;
+    effects.record(Event::Command(CommandIntent {
+        txn: kept.txn,
+        step: kept.index,
+        argv: argv.clone(),
+        undo_argv: undo.clone(),
+        undo: shell_words(undo),
+    }))?;
+    effects.run(argv).map_err(|why| Failure::Command { command: shell_words(argv), why })?;
+    effects.done(kept.txn, kept.index)?;
+    Ok(())
+}
+
+impl Effects<'_> {
+    fn done(&mut self, txn: u64, step: usize) -> Result<(), crate::StateError> {
+        self.record(Event::Done { txn, step, found: String::new(), side_effects: Vec::new() })
+    }
+
+    /// A captured machine has no programs: there it is a rehearsal.
+    fn run(&mut self, argv: &[String]) -> Result<(), String> {
+        match self.root.kind() {
+            RootKind::Live => self.state.outside.run(argv),
+            RootKind::Captured | RootKind::Mounted => self.state.outside.rehearse(argv),
+        }
+    }
+}
+
+/// Puts the files of transaction `txn` back, the last change first, then runs what undoes its commands.
+pub(crate) fn put_kept_back(effects: &mut Effects<'_>, txn: u64, back: &mut PutBack) {
+    let logged = effects.state.log().begun(txn);
+    let (files, commands) = (logged.owed_files(), logged.owed_commands());
+    if files.is_empty() && commands.is_empty() {
+        return;
+    }
+    let tree = match effects.root.tree() {
+        Ok(tree) => tree,
+        Err(error) => {
+            let undo = KeptOutcome::Failed { why: error.to_string() };
+            back.all_undone = false;
+            back.kept.push(KeptUndo { what: "/".to_owned(), undo });
+            return;
+        }
+    };
+    for file in &files {
+        let undo = restore(effects, &tree, file);
+        back.settle(effects, txn, file.step, KeptUndo { what: file.path.clone(), undo });
+    }
+    // Once for all files: what reads them must see them all as before.
+    for command in &commands {
+        let undo = match effects.root.kind() {
+            RootKind::Mounted => KeptOutcome::ToRun,
+            _ => effects.run(&command.undo_argv).map_or_else(|why| KeptOutcome::Failed { why }, |()| KeptOutcome::Ran),
+        };
+        back.settle(effects, txn, command.step, KeptUndo { what: shell_words(&command.undo_argv), undo });
+    }
+}
+
+impl PutBack {
+    fn settle(&mut self, effects: &mut Effects<'_>, txn: u64, step: usize, undo: KeptUndo) {
+        if undo.is_undone() {
+            self.note(effects.record(Event::Undone { txn, step }));
+        } else {
+            self.all_undone = false;
+        }
+        self.kept.push(undo);
+    }
+}
+
+fn restore(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> KeptOutcome {
+    restore_file(effects, tree, file).unwrap_or_else(|error| match error.errno {
+        // Somebody took the folder away, and our file with it.
+        errno if errno.is_absence() && file.before == Entry::Absent => KeptOutcome::AsBefore,
+        _ => KeptOutcome::Failed { why: error.to_string() },
+    })
+}
+
+fn restore_file(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Result<KeptOutcome, TreeError> {
+    let FileIntent { path, content, before, .. } = file;
+    tree.sweep(path)?;
+    let now = tree.look(path)?;
+    let is_ours = edit::with(before, content).is_ok_and(|ours| ours == now);
+    let outcome = if now == *before {
+        KeptOutcome::AsBefore
+    } else if is_ours || matches!(content, Content::Whole { .. } | Content::Link { .. }) {
+        effects.state.outside.put(tree, path, before)?;
+        if is_ours { KeptOutcome::Restored } else { KeptOutcome::Foreign }
+    } else {
+        // A file of somebody else, who has changed it since: theirs stays, ours goes.
+        effects.state.outside.put(tree, path, &edit::without(&now, content))?;
+        KeptOutcome::Foreign
+    };
+    for folder in file.folders.iter().rev() {
+        effects.state.outside.remove_empty_folder(tree, folder)?;
+    }
+    Ok(outcome)
+}
+
+fn shell_words(argv: &[String]) -> String {
+    argv.iter().map(|word| shell::word(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// The shell commands that put a file back.
+fn undo_line(path: &str, before: &Entry, folders: &[String]) -> String {
+    let quoted = shell::quoted(path);
+    let mut line = match before {
+        Entry::Absent => format!("rm -f {quoted}"),
+        Entry::Link { target } => format!("ln -sfn {} {quoted}", shell::quoted(target)),
+        Entry::File { text, mode } => {
+            format!("printf %s {} > {quoted}; chmod {mode:o} {quoted}", shell::quoted(text))
+        }
+    };
+    for folder in folders.iter().rev() {
+        line += &format!("; rmdir {}", shell::quoted(folder));
+    }
+    line
+}
+
+impl From<TreeError> for Failure {
+    fn from(error: TreeError) -> Failure {
+        let is_permission = matches!(error.errno, Errno::ACCESS | Errno::PERM);
+        let why = if is_permission { format!("{}; root may", error.why) } else { error.why };
+        Failure::File { path: error.path, why }
+    }
+}

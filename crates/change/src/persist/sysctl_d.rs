@@ -1,0 +1,66 @@
+//! Settings under `/proc/sys`: a drop-in of `sysctl.d(5)`, which systemd and procps read at boot.
+//!
+//! `/etc/sysctl.conf` is no place: Debian 13 does not read it any more.
+
+use std::fmt::Write;
+
+use evenkeel_host::{Place, Setting, TakesEffect};
+
+use super::{Ground, HEAD, Recipe};
+use crate::keep::{Cannot, Carried, Content, Keep, KeptFile};
+
+const PATH: &str = "/etc/sysctl.d/90-evenkeel.conf";
+
+pub(super) const RECIPE: Recipe = Recipe { takes: |setting| key(setting).is_some(), keep };
+
+/// The setting's name in such a file. With slashes: an interface's name may have dots.
+fn key(setting: &Setting) -> Option<&'static str> {
+    match setting.knob.place {
+        Place::File { path, .. } => path.strip_prefix("/proc/sys/"),
+        _ => None,
+    }
+}
+
+fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+    let mut keep = Keep::default();
+    let mut text = HEAD.to_owned();
+    for setting in settings {
+        let Some(key) = key(setting) else { continue };
+        // The file that sorts later wins: then ours would be a promise that the next boot breaks.
+        if let Some(later) = later_owner(ground, key) {
+            keep.cannot.push(Cannot {
+                setting: setting.to_string(),
+                why: format!("{later} sets {key} too, and is read after {PATH}"),
+                todo: format!("change it in {later}, which belongs to somebody else"),
+            });
+            continue;
+        }
+        // A String takes every write.
+        let _ = writeln!(text, "{key} = {}", setting.value);
+        keep.carried.push(Carried {
+            setting: setting.to_string(),
+            by: PATH.to_owned(),
+            takes_effect: TakesEffect::AtOnce,
+        });
+    }
+    if !keep.carried.is_empty() {
+        keep.files.push(KeptFile { path: PATH.to_owned(), content: Content::Whole { text, mode: 0o644 } });
+    }
+    keep
+}
+
+/// The file that is read after ours and sets `key` all the same.
+fn later_owner(ground: &Ground<'_>, key: &str) -> Option<String> {
+    let files = ground.facts.owners.sysctl_files.known()?;
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let ours = name(PATH);
+    let sets = |settings: &[evenkeel_host::facts::SysctlSetting]| {
+        settings.iter().any(|setting| setting.value.is_some() && setting.key == key)
+    };
+    files
+        .read
+        .iter()
+        .filter(|file| name(&file.path) > ours)
+        .find(|file| file.settings.known().is_some_and(|settings| sets(settings)))
+        .map(|file| file.path.clone())
+}

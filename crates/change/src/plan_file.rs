@@ -1,0 +1,266 @@
+//! `PlanFile`: what would be done to a host, as a file that people review and other commands carry out: every step with the
+//! value seen, what it would be, when that takes effect, what changes along with it, and how it is undone.
+
+use evenkeel_host::{Action, Facts, Plan, PlanError, Setting, SettingError, Step, TakesEffect, knobs};
+use evenkeel_sys::{Root, TreeError};
+use serde::{Deserialize, Serialize};
+
+use crate::keep::Keep;
+use crate::kept::is_in_place;
+use crate::outcome::{Miss, SideEffect};
+use crate::persist::{Ground, keep};
+use crate::place::{Standing, Target};
+use crate::undo_text::undo_commands;
+
+/// The number in the file's `format`.
+const FORMAT: u64 = 1;
+
+/// The longest plan that is read, in bytes: some thousand steps.
+pub const MAX_PLAN_BYTES: usize = 4 << 20;
+
+/// What would be done to a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanFile {
+    /// The format's number.
+    pub format: u64,
+    /// The version of the program that made it.
+    pub evenkeel: String,
+    /// What it is for.
+    pub title: String,
+    /// The settings that it brings about, as `KNOB=VALUE`: what it is made from, here or on another machine.
+    pub settings: Vec<String>,
+    /// The steps that change the running machine, in their order.
+    pub steps: Vec<PlannedStep>,
+    /// What makes it outlive a boot, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Lasting>,
+}
+
+/// What makes a plan outlive a boot, and for which server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lasting {
+    /// The server's systemd unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Files and commands.
+    #[serde(flatten)]
+    pub keep: Keep,
+}
+
+/// A step with what was seen at its place when the plan was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedStep {
+    /// The step.
+    #[serde(flatten)]
+    pub step: Step,
+    /// The value that was seen; none where nothing can be read before it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<String>,
+    /// Why nothing was seen, where something should have been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<String>,
+    /// Whether the value was in force already.
+    pub already_so: bool,
+    /// When it takes effect.
+    pub takes_effect: TakesEffect,
+    /// What the kernel changes along with it, as it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub along: Vec<SideEffect>,
+    /// The shell command that undoes it without this program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
+}
+
+/// A text that is no plan, or none for this machine. Reads well after "failed to".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanFileError {
+    /// The text is no plan.
+    #[error("read the plan: {0}")]
+    Text(String),
+    /// A newer program wrote it.
+    #[error("read the plan: format {0} is not known to this evenkeel; use the one that wrote it")]
+    Format(u64),
+    /// It names a setting that this program does not know.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// A setting has no place here.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// This machine needs other steps.
+    #[error(
+        "apply the plan: it is not what its settings come to on this machine: {what}. It was made on another machine, or \
+         changed, or the machine was; plan anew: evenkeel plan {settings}"
+    )]
+    Differs {
+        /// The first difference.
+        what: String,
+        /// The settings, as arguments.
+        settings: String,
+    },
+}
+
+impl PlanFile {
+    /// What `settings` come to on the machine that `facts` tell of and `root` reads; with `ground`, beyond the next boot too.
+    /// `lasting` are settings of earlier transactions that ours must not drop from the files that both are kept in.
+    ///
+    /// # Errors
+    /// If a setting has no place on this machine.
+    pub fn of(
+        root: &Root,
+        facts: &Facts,
+        settings: &[Setting],
+        title: &str,
+        lasting: Option<(&Ground<'_>, &[Setting])>,
+    ) -> Result<PlanFile, PlanError> {
+        let plan = Plan::of(facts, settings)?;
+        let keep = lasting.map(|(ground, before)| {
+            let all = [before, settings].concat();
+            Lasting { unit: ground.unit.map(str::to_owned), keep: keep(ground, &all) }
+        });
+        Ok(PlanFile {
+            format: FORMAT,
+            evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
+            title: title.to_owned(),
+            settings: settings.iter().map(Setting::to_string).collect(),
+            steps: plan.steps.into_iter().map(|step| PlannedStep::of(root, step)).collect(),
+            keep,
+        })
+    }
+
+    /// The same for a root where no kernel runs: the steps are those that need no device, and all of them wait for the first boot.
+    pub fn of_image(
+        root: &Root,
+        facts: &Facts,
+        settings: &[Setting],
+        title: &str,
+        ground: &Ground<'_>,
+        before: &[Setting],
+    ) -> PlanFile {
+        let steps = settings.iter().filter_map(|setting| Plan::of(facts, std::slice::from_ref(setting)).ok());
+        let steps = steps.flat_map(|plan| plan.steps).map(|step| PlannedStep::of(root, step)).collect();
+        let keep = keep(ground, &[before, settings].concat());
+        PlanFile {
+            format: FORMAT,
+            evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
+            title: title.to_owned(),
+            settings: settings.iter().map(Setting::to_string).collect(),
+            steps,
+            keep: Some(Lasting { unit: ground.unit.map(str::to_owned), keep }),
+        }
+    }
+
+    /// Whether the machine is already as the plan wants it, and will be after the next boot.
+    ///
+    /// # Errors
+    /// If a file can't be read.
+    pub fn is_done(&self, root: &Root) -> Result<bool, TreeError> {
+        let is_so = |planned: &PlannedStep| planned.already_so || !matches!(planned.step.action, Action::Write { .. });
+        let keeps = self.keep.as_ref().map_or(Ok(true), |lasting| is_in_place(root, &lasting.keep))?;
+        let waits = self
+            .steps
+            .iter()
+            .any(|planned| !planned.already_so && !matches!(planned.step.action, Action::Write { .. }));
+        // Without files there is nothing that tells whether what waits was ever asked for.
+        Ok(self.steps.iter().all(is_so) && keeps && (!waits || self.keep.is_some()))
+    }
+
+    /// Reads a plan's text.
+    ///
+    /// # Errors
+    /// If it is no plan, or of a format that this program does not know.
+    pub fn parse(text: &str) -> Result<PlanFile, PlanFileError> {
+        if text.len() > MAX_PLAN_BYTES {
+            return Err(PlanFileError::Text(format!("it has more than {MAX_PLAN_BYTES} bytes")));
+        }
+        #[derive(Deserialize)]
+        struct Format {
+            format: u64,
+        }
+        let bad = |error: serde_json::Error| PlanFileError::Text(error.to_string());
+        match serde_json::from_str::<Format>(text).map_err(bad)?.format {
+            FORMAT => serde_json::from_str(text).map_err(bad),
+            other => Err(PlanFileError::Format(other)),
+        }
+    }
+
+    /// The text that [`PlanFile::parse`] reads.
+    ///
+    /// # Errors
+    /// None that is known: every field is plain data.
+    pub fn text(&self) -> Result<String, PlanFileError> {
+        serde_json::to_string_pretty(self)
+            .map(|text| text + "\n")
+            .map_err(|error| PlanFileError::Text(error.to_string()))
+    }
+
+    /// Its settings, each checked as if somebody had typed it.
+    ///
+    /// # Errors
+    /// The first that makes no sense.
+    pub fn settings(&self) -> Result<Vec<Setting>, PlanFileError> {
+        Ok(self.settings.iter().map(|text| Setting::parse(text)).collect::<Result<_, _>>()?)
+    }
+
+    /// Whether `now`, made from this plan's settings on the machine at hand, does the same as this one. What a plan file says is
+    /// never carried out for itself: a file can come from anywhere.
+    ///
+    /// # Errors
+    /// The first difference, in words.
+    pub fn agrees_with(&self, now: &PlanFile) -> Result<(), PlanFileError> {
+        let differs = |what: String| Err(PlanFileError::Differs { what, settings: self.settings.join(" ") });
+        if self.steps.len() != now.steps.len() {
+            return differs(format!("it has {} steps, and {} are needed", self.steps.len(), now.steps.len()));
+        }
+        for (ours, theirs) in self.steps.iter().zip(&now.steps) {
+            let place = format!("{} at {}", ours.step.knob, ours.step.place);
+            if ours.step != theirs.step {
+                return differs(format!("the step for {place} is another"));
+            }
+            if ours.seen != theirs.seen {
+                let shown = |seen: &Option<String>| seen.clone().unwrap_or_else(|| "unknown".to_owned());
+                return differs(format!("{place} was {}, and is {}", shown(&ours.seen), shown(&theirs.seen)));
+            }
+        }
+        if self.keep != now.keep {
+            return differs("other files or commands make it outlive a boot".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The steps alone.
+    pub fn plan(&self) -> Plan {
+        Plan { steps: self.steps.iter().map(|planned| planned.step.clone()).collect() }
+    }
+}
+
+impl PlannedStep {
+    fn of(root: &Root, step: Step) -> PlannedStep {
+        let takes_effect = knobs::find(&step.knob).map_or(TakesEffect::AtOnce, |knob| knob.takes_effect);
+        let mut planned = PlannedStep {
+            seen: None,
+            unseen: None,
+            already_so: false,
+            takes_effect,
+            along: Vec::new(),
+            undo: None,
+            step,
+        };
+        if let Some(target) = Target::of(&planned.step) {
+            match target.before(root) {
+                Ok(before) => {
+                    let standing = target.standing(root, &planned.step.wanted);
+                    planned.already_so = standing.is_ok_and(|standing| standing == Standing::Holds);
+                    planned.undo =
+                        Some(undo_commands(target.path, target.reading, &before.value, &before.side_effects));
+                    planned.seen = Some(before.value);
+                    planned.along = before.side_effects;
+                }
+                Err(Miss::Unreadable { why } | Miss::NotPutBack { why }) => planned.unseen = Some(why),
+                Err(_) => {}
+            }
+        } else if let Action::KernelArgument { argument } = &planned.step.action {
+            planned.already_so = crate::apply::is_booted_with(root, argument);
+        }
+        planned
+    }
+}

@@ -1,0 +1,328 @@
+//! What outlives a boot: files and commands of a transaction, their undoing, and what `verify` says after the boot.
+
+use evenkeel_host::{Facts, Plan};
+use evenkeel_sys::{Capture, Entry, Root};
+
+use super::{HOST, SWAPPINESS, Stage, plan};
+use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
+use crate::outside::Outside;
+use crate::plan_file::Lasting;
+use crate::{
+    Failure, Job, KeptOutcome, OnFailure, State, Transaction, Until, Verification, WaitsFor, Which, carry_out, confirm,
+    expire, revert, unconfirmed, verify,
+};
+
+pub(super) const SYSCTL: &str = "/etc/sysctl.d/90-evenkeel.conf";
+const GRUB: &str = "/etc/default/grub.d/90-evenkeel.cfg";
+const BALANCE: &str = "/etc/default/irqbalance";
+
+/// The usual host, with a file of somebody else and none of ours.
+pub(super) fn host() -> String {
+    let etc = format!("{GRUB} ! ENOENT\n{BALANCE} =\n| # a comment\n| IRQBALANCE_ARGS=\n{SYSCTL} ! ENOENT\n");
+    HOST.replacen('\n', &format!("\n{etc}"), 1)
+}
+
+fn carried(setting: &str, by: &str) -> Carried {
+    Carried { setting: setting.into(), by: by.into(), takes_effect: evenkeel_host::TakesEffect::Reboot }
+}
+
+pub(super) fn lasting(swappiness: &str) -> Lasting {
+    let whole = |text: String| Content::Whole { text, mode: 0o644 };
+    let file = |path: &str, content| KeptFile { path: path.into(), content };
+    let update = || vec!["update-grub".to_owned()];
+    let keep = Keep {
+        files: vec![
+            file(SYSCTL, whole(format!("vm.swappiness = {swappiness}\n"))),
+            file(GRUB, whole("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX processor.max_cstate=1\"\n".into())),
+            file(BALANCE, Content::Block { lines: "IRQBALANCE_BANNED_CPULIST=1\n".into() }),
+        ],
+        commands: vec![KeptCommand {
+            argv: update(),
+            undo: update(),
+            after: vec![GRUB.into()],
+            why: "the boot loader reads it".into(),
+            only_booted: false,
+        }],
+        carried: vec![
+            carried(&format!("vm.swappiness={swappiness}"), SYSCTL),
+            carried("cmdline.processor.max_cstate=1", GRUB),
+        ],
+        cannot: vec![],
+    };
+    Lasting { unit: Some("memcached.service".into()), keep }
+}
+
+fn steps(swappiness: &str) -> Plan {
+    let mut plan = plan(&[&format!("vm.swappiness={swappiness}")]);
+    let mut argument = super::step("cmdline.intel_idle.max_cstate=1");
+    argument.knob = "cmdline.processor.max_cstate".into();
+    argument.action = evenkeel_host::Action::KernelArgument { argument: "processor.max_cstate=1".into() };
+    plan.steps.push(argument);
+    plan
+}
+
+pub(super) fn keep_it(stage: &Stage, state: &mut State, swappiness: &str) -> Result<Transaction, crate::ApplyError> {
+    let (plan, lasting) = (steps(swappiness), lasting(swappiness));
+    let settings = [format!("vm.swappiness={swappiness}"), "cmdline.processor.max_cstate=1".to_owned()];
+    let job = Job { settings: &settings, lasting: Some(&lasting), ..Job::of(&plan, "t") };
+    carry_out(&stage.root, &stage.hand, state, &job, |_| Ok(()))
+}
+
+fn check(stage: &Stage) -> Verification {
+    verify(&stage.root, &Facts::probe(&stage.root), stage.state().log())
+}
+
+/// The machine after a restart: the kernel has forgotten what was written, and files have set what they say.
+fn reboot(stage: &mut Stage, swappiness: &str, cmdline: &str) {
+    let mut capture = stage.root.capture();
+    capture.saw_text("/proc/sys/kernel/random/boot_id", Ok("bbbb\n".into()));
+    capture.saw_text(SWAPPINESS, Ok(format!("{swappiness}\n")));
+    capture.saw_text("/proc/cmdline", Ok(format!("{cmdline}\n")));
+    stage.root = Root::captured(capture);
+    stage.hand = stage.root.hand().unwrap();
+}
+
+#[test]
+fn files_come_and_go_with_their_transaction() {
+    let stage = Stage::on(&host());
+    let before = stage.root.capture();
+    let done = keep_it(&stage, &mut stage.state(), "10").unwrap();
+    let kept: Vec<(&str, bool)> = done.kept.iter().map(|kept| (kept.what.as_str(), kept.changed)).collect();
+    assert_eq!(kept, [(SYSCTL, true), (GRUB, true), (BALANCE, true), ("update-grub", true)]);
+    assert_eq!(stage.text(SYSCTL), "vm.swappiness = 10");
+    assert!(
+        stage.text(BALANCE).starts_with("# a comment\nIRQBALANCE_ARGS=\n# evenkeel begin"),
+        "{}",
+        stage.text(BALANCE)
+    );
+
+    let again = keep_it(&stage, &mut stage.state(), "10").unwrap();
+    assert!(again.kept.iter().all(|kept| !kept.changed), "{again:?}");
+
+    let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    assert!(report.all_undone && stage.is_as(&before), "{report:?}");
+}
+
+#[test]
+fn what_somebody_else_changed_stays_theirs() {
+    let stage = Stage::on(&host());
+    keep_it(&stage, &mut stage.state(), "10").unwrap();
+    let tree = stage.root.tree().unwrap();
+    let theirs =
+        Entry::File { text: stage.text(BALANCE).replace("IRQBALANCE_ARGS=", "IRQBALANCE_ARGS=-d") + "\n", mode: 0o644 };
+    tree.put(BALANCE, &theirs).unwrap();
+    let drift = check(&stage).drift;
+    assert!(drift.is_empty(), "our lines are there: {drift:?}");
+    tree.put(SYSCTL, &Entry::File { text: "vm.swappiness = 77\n".into(), mode: 0o644 }).unwrap();
+    let drift = check(&stage).drift;
+    assert_eq!((drift.len(), drift[0].place.as_str(), drift[0].knob.as_str()), (1, SYSCTL, "vm.swappiness"));
+    assert_eq!(
+        drift[0].mend,
+        "evenkeel apply --persist --unit memcached.service vm.swappiness=10 cmdline.processor.max_cstate=1"
+    );
+
+    let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    let outcome = |path: &str| report.transactions[0].kept.iter().find(|kept| kept.what == path).unwrap().undo.clone();
+    assert_eq!((outcome(BALANCE), outcome(SYSCTL)), (KeptOutcome::Foreign, KeptOutcome::Foreign));
+    assert_eq!(outcome("update-grub"), KeptOutcome::Ran);
+    assert_eq!(stage.text(BALANCE), "# a comment\nIRQBALANCE_ARGS=-d");
+    assert_eq!(tree.look(SYSCTL), Ok(Entry::Absent));
+}
+
+#[test]
+fn after_a_boot_what_is_in_force_counts() {
+    let mut stage = Stage::on(&host());
+    keep_it(&stage, &mut stage.state(), "10").unwrap();
+    let pending = check(&stage).pending;
+    assert_eq!((pending.len(), pending[0].waits_for, pending[0].todo.as_str()), (1, WaitsFor::Reboot, "reboot"));
+
+    reboot(&mut stage, "10", "quiet processor.max_cstate=1");
+    let found = check(&stage);
+    assert_eq!((found.holds, found.drift.len(), found.pending.len()), (5, 0, 0), "{found:?}");
+    assert!(found.ended_by_reboot.is_empty());
+
+    // The sysctl file of somebody else sorts later, and the boot loader was never told.
+    reboot(&mut stage, "60", "quiet");
+    let drift = check(&stage).drift;
+    let why: Vec<&str> = drift.iter().map(|drift| drift.why.as_str()).collect();
+    assert!(why[0].starts_with("the boot did not bring /proc/sys/vm/swappiness back"), "{why:?}");
+    assert!(why[1].contains("booted without it") && why[1].contains(GRUB), "{why:?}");
+
+    let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    assert!(report.all_undone, "{report:?}");
+    assert_eq!(stage.text(SWAPPINESS), "60");
+}
+
+#[test]
+fn a_value_that_a_boot_set_again_is_put_back() {
+    let mut stage = Stage::on(&host());
+    keep_it(&stage, &mut stage.state(), "10").unwrap();
+    reboot(&mut stage, "10", "quiet processor.max_cstate=1");
+    revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    assert_eq!(stage.text(SWAPPINESS), "60");
+    // One that somebody has changed since is not ours to put back.
+    keep_it(&stage, &mut stage.state(), "10").unwrap();
+    let boot = |stage: &mut Stage| {
+        let mut capture = stage.root.capture();
+        capture.saw_text("/proc/sys/kernel/random/boot_id", Ok("cccc\n".into()));
+        capture.saw_text(SWAPPINESS, Ok("33\n".into()));
+        stage.root = Root::captured(capture);
+        stage.hand = stage.root.hand().unwrap();
+    };
+    boot(&mut stage);
+    revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    assert_eq!(stage.text(SWAPPINESS), "33");
+}
+
+#[test]
+fn an_earlier_transaction_is_covered_by_a_later_one_in_the_same_file() {
+    let stage = Stage::on(&host());
+    let before = stage.root.capture();
+    keep_it(&stage, &mut stage.state(), "10").unwrap();
+    keep_it(&stage, &mut stage.state(), "20").unwrap();
+    assert!(revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(1)).is_err());
+    revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(2)).unwrap();
+    assert_eq!((stage.text(SYSCTL), stage.text(SWAPPINESS)), ("vm.swappiness = 10".into(), "10".into()));
+    revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(1)).unwrap();
+    assert!(stage.is_as(&before));
+}
+
+/// Its commands fail.
+struct NoPrograms;
+
+impl Outside for NoPrograms {
+    fn rehearse(&mut self, argv: &[String]) -> Result<(), String> {
+        Err(format!("{} is not there", argv.join(" ")))
+    }
+}
+
+#[test]
+fn a_command_that_fails_puts_all_back() {
+    let stage = Stage::on(&host());
+    let before = stage.root.capture();
+    let Err(crate::ApplyError::HalfWay(half_way)) = keep_it(&stage, &mut stage.state_on(NoPrograms), "10") else {
+        panic!("the command fails");
+    };
+    assert!(matches!(&half_way.failure, Failure::Command { command, .. } if command == "update-grub"), "{half_way}");
+    // What undoes it fails as well: that is left to do, and `revert` does it once the program is there.
+    assert!(!half_way.put_back.all_undone && stage.is_as(&before));
+    assert!(revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap().all_undone);
+}
+
+#[test]
+fn settings_that_last_are_remembered_for_the_next_plan() {
+    let stage = Stage::on(&host());
+    keep_it(&stage, &mut stage.state(), "10").unwrap();
+    keep_it(&stage, &mut stage.state(), "20").unwrap();
+    let texts = |unit| stage.state().log().lasting_settings(unit).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let (ten, twenty, argument) = ("vm.swappiness=10", "vm.swappiness=20", "cmdline.processor.max_cstate=1");
+    assert_eq!(texts(None), [ten, argument, twenty, argument]);
+    revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(2)).unwrap();
+    assert_eq!(texts(None), [ten, argument]);
+}
+
+fn try_it(stage: &Stage, state: &mut State) -> u64 {
+    let plan = plan(&["vm.swappiness=10", "thp.enabled=never"]);
+    let job = Job { until: Some(Until { boottime_ns: 5, seconds: 60 }), ..Job::of(&plan, "try") };
+    let mut armed = None;
+    let done = carry_out(&stage.root, &stage.hand, state, &job, |id| {
+        armed = Some(id);
+        Ok(())
+    });
+    assert_eq!(armed, Some(done.unwrap().id));
+    armed.unwrap()
+}
+
+#[test]
+fn what_nobody_confirms_is_put_back() {
+    let stage = Stage::new();
+    let before = stage.root.capture();
+    let id = try_it(&stage, &mut stage.state());
+    assert_eq!(check(&stage).unconfirmed, [id]);
+    assert_eq!(unconfirmed(&stage.root, stage.state().log()).len(), 1);
+    // Something was built on it since.
+    crate::apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&["vm.swappiness=20"]), "later").unwrap();
+    let report = expire(&stage.root, &stage.hand, &mut stage.state(), id).unwrap();
+    assert!(report.is_some_and(|report| report.all_undone) && stage.is_as(&before));
+    assert!(expire(&stage.root, &stage.hand, &mut stage.state(), id).unwrap().is_none());
+    assert!(confirm(&stage.root, &mut stage.state(), None).unwrap_err().to_string().contains("no change waits"));
+}
+
+#[test]
+fn what_is_confirmed_stays() {
+    let stage = Stage::new();
+    let id = try_it(&stage, &mut stage.state());
+    assert!(confirm(&stage.root, &mut stage.state(), Some(id + 1)).is_err());
+    assert_eq!(confirm(&stage.root, &mut stage.state(), None).unwrap(), [id]);
+    assert!(expire(&stage.root, &stage.hand, &mut stage.state(), id).unwrap().is_none());
+    assert_eq!(stage.text(SWAPPINESS), "10");
+    assert!(check(&stage).unconfirmed.is_empty());
+}
+
+#[test]
+fn without_its_watchdog_nothing_is_changed() {
+    let stage = Stage::new();
+    let before = stage.root.capture();
+    let plan = plan(&["vm.swappiness=10"]);
+    let job = Job { until: Some(Until { boottime_ns: 5, seconds: 60 }), ..Job::of(&plan, "try") };
+    let refused = carry_out(&stage.root, &stage.hand, &mut stage.state(), &job, |_| Err("no more processes".into()));
+    assert!(
+        refused.unwrap_err().to_string().contains("watchdog that undoes it: no more processes; nothing was changed")
+    );
+    assert!(stage.is_as(&before));
+}
+
+#[test]
+fn going_on_puts_back_only_what_failed() {
+    let stage = Stage::new();
+    let plan = plan(&["vm.swappiness=10", "irq.affinity@26=1", "clocksource=xen", "net.core.busy_poll=50"]);
+    let job = Job { on_failure: OnFailure::GoOn, ..Job::of(&plan, "t") };
+    let done = carry_out(&stage.root, &stage.hand, &mut stage.state(), &job, |_| Ok(())).unwrap();
+    let outcomes: Vec<String> = done
+        .steps
+        .iter()
+        .map(|step| serde_json::to_value(&step.outcome).unwrap()["outcome"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(outcomes, ["applied", "refused", "did-not-take", "applied"]);
+    assert_eq!((stage.text(SWAPPINESS), stage.text("/proc/irq/26/smp_affinity_list")), ("10".into(), "0-1".into()));
+    let found = check(&stage);
+    assert_eq!((found.holds, found.drift.len()), (2, 0), "what was missed is no drift: {found:?}");
+}
+
+#[test]
+fn an_image_is_told_what_its_first_boot_does() {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["etc/sysctl.d", "etc/default/grub.d", "var/lib"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    std::fs::write(dir.path().join("etc/default/irqbalance"), "IRQBALANCE_ARGS=\n").unwrap();
+    let root = Root::mounted(dir.path()).unwrap();
+    let hand = evenkeel_sys::Hand::on_nothing();
+    let journal = dir.path().join("var/lib/evenkeel");
+    let (plan, lasting) = (steps("10"), lasting("10"));
+    let settings = ["vm.swappiness=10".to_owned(), "cmdline.processor.max_cstate=1".to_owned()];
+    let job = Job { settings: &settings, lasting: Some(&lasting), ..Job::of(&plan, "t") };
+    let mut state = State::open(&journal).unwrap();
+    let done = carry_out(&root, &hand, &mut state, &job, |_| Ok(())).unwrap();
+    let shown = serde_json::to_string(&done.steps).unwrap();
+    assert!(shown.contains("boot the image"), "{shown}");
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap(),
+        "vm.swappiness = 10\n"
+    );
+
+    // The machine that boots from it.
+    let booted = host()
+        .replace("aaaa", "bbbb")
+        .replace(&format!("{SYSCTL} ! ENOENT\n"), &format!("{SYSCTL} = vm.swappiness = 10\n"));
+    let booted = Root::captured(Capture::parse(&booted).unwrap());
+    let found = verify(&booted, &Facts::probe(&booted), state.log());
+    assert!(found.drift.iter().any(|drift| drift.knob == "vm.swappiness" && drift.place == SWAPPINESS), "{found:?}");
+    assert!(found.holds >= 1, "{found:?}");
+
+    let report = revert(&root, &hand, &mut state, Which::All).unwrap();
+    assert!(report.all_undone, "{report:?}");
+    assert_eq!(report.transactions[0].kept.last().unwrap().what, SYSCTL);
+    assert!(!dir.path().join("etc/sysctl.d/90-evenkeel.conf").exists());
+    assert_eq!(std::fs::read_to_string(dir.path().join("etc/default/irqbalance")).unwrap(), "IRQBALANCE_ARGS=\n");
+}

@@ -1,0 +1,41 @@
+//! `confirm`: a change made with `apply --try` may stay.
+
+use serde::Serialize;
+
+use evenkeel_change::ConfirmError;
+use evenkeel_sys::Root;
+
+use crate::args::StateArgs;
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::Out;
+use crate::state;
+
+/// Keep what `apply --try` changed, which else undoes itself
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The number of the transaction; without it, every one that waits
+    transaction: Option<u64>,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    confirmed: Vec<u64>,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let mut journal = args.state.open()?;
+    let confirmed =
+        evenkeel_change::confirm(&Root::live(), &mut journal, args.transaction).map_err(|error| match error {
+            ConfirmError::Journal(error) => state::failure(error),
+            error => Failure::new(exit::NO, error),
+        })?;
+    let answer = Answer { confirmed };
+    out.answer(&answer, || {
+        let ids: Vec<String> = answer.confirmed.iter().map(u64::to_string).collect();
+        format!("Transaction {} stays. Undo it with `evenkeel revert`.\n", ids.join(", "))
+    })?;
+    Ok(exit::WELL)
+}

@@ -1,0 +1,70 @@
+//! `diff`: how the machine stands to a plan: what would change, value by value and file by file.
+
+use evenkeel_change::{Lasting, PlanFile, PlannedStep, before_and_after};
+use evenkeel_host::Facts;
+use evenkeel_sys::Root;
+use serde::Serialize;
+
+use crate::args::{HostArgs, StateArgs};
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::selection::{Selection, Term};
+use crate::show::{self, Out};
+
+/// Show what a plan would change on this machine; exit code 1 if it would change anything
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    /// As if it had to outlive the next boot
+    #[arg(long)]
+    persist: bool,
+    #[command(flatten)]
+    host: HostArgs,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+/// What would change.
+#[derive(Serialize)]
+pub(crate) struct Difference {
+    /// Values that are others than wanted.
+    pub(crate) steps: Vec<PlannedStep>,
+    /// Files that are others than wanted.
+    pub(crate) files: Vec<FileDifference>,
+}
+
+/// A file that would change.
+#[derive(Serialize)]
+pub(crate) struct FileDifference {
+    pub(crate) path: String,
+    /// In the unified form that `patch` reads.
+    pub(crate) diff: String,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let root = args.host.open()?;
+    let facts = Facts::probe(&root);
+    let log = args.state.read()?;
+    let term = if args.persist { Term::Lasting } else { Term::Runtime };
+    let plan = args.selection.plan(&root, &facts, &log, term)?.plan;
+    let difference = difference(&root, plan)?;
+    out.answer(&difference, || show::plan::difference(&difference))?;
+    Ok(if difference.steps.is_empty() && difference.files.is_empty() { exit::WELL } else { exit::NO })
+}
+
+fn difference(root: &Root, plan: PlanFile) -> Result<Difference, Failure> {
+    let kept = plan.keep.iter().flat_map(|Lasting { keep, .. }| &keep.files);
+    let mut files = Vec::new();
+    for file in kept {
+        let (before, after) = before_and_after(root, file)
+            .map_err(|why| Failure::text(exit::NOT_POSSIBLE, format_args!("compare {}", file.path), why))?;
+        if before != after {
+            let text = similar::TextDiff::from_lines(&before, &after);
+            let diff = text.unified_diff().header(&file.path, &file.path).to_string();
+            files.push(FileDifference { path: file.path.clone(), diff });
+        }
+    }
+    let steps = plan.steps.into_iter().filter(|planned| !planned.already_so).collect();
+    Ok(Difference { steps, files })
+}

@@ -1,0 +1,196 @@
+//! What a user wants set, as every command that plans takes it: settings, a plan's file, or all that is advised; here, or for
+//! good.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_change::persist::Ground;
+use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError};
+use evenkeel_host::{Action, Advice, Facts, Knob, Setting, SettingError, State as Advised, advise, knobs};
+use evenkeel_sys::{Root, RootKind};
+
+use crate::args::GoalArgs;
+use crate::exit;
+use crate::failure::Failure;
+
+/// The longest title of a transaction, in characters: enough to recognise it in the history.
+const TITLE_CHARS_MAX: usize = 200;
+
+/// What to set.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Selection {
+    /// What to set, KNOB@PLACE=VALUE for one queue or interrupt alone; or the file of one plan, as `evenkeel plan` writes it
+    #[arg(value_name = "KNOB=VALUE|PLAN", conflicts_with = "advised")]
+    what: Vec<String>,
+    /// Set all that `evenkeel audit` advises
+    #[arg(long)]
+    pub(crate) advised: bool,
+    #[command(flatten)]
+    pub(crate) goal: GoalArgs,
+    /// The systemd unit of the server, such as memcached.service: settings of its process go to a drop-in of that unit
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+}
+
+/// A plan for a machine, and what it was made from.
+pub(crate) struct Selected {
+    pub(crate) plan: PlanFile,
+    /// Why the plan's file is none for this machine as it is now, where one was given.
+    pub(crate) stale: Option<PlanFileError>,
+}
+
+/// For how long a change is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Term {
+    /// Until the next boot.
+    Runtime,
+    /// Beyond it.
+    Lasting,
+}
+
+impl Selection {
+    /// The plan for the machine at `root`, of which `log` tells what was done before.
+    pub(crate) fn plan(&self, root: &Root, facts: &Facts, log: &Log, term: Term) -> Result<Selected, Failure> {
+        let Some(file) = self.file() else {
+            let settings = self.settings(facts)?;
+            let title = self.title(&settings);
+            return self.make(root, facts, log, Wanted { settings, title, term, unit: self.unit.clone() });
+        };
+        let read = read_plan(file)?;
+        let settings = read.settings().map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+        let term = if read.keep.is_some() { Term::Lasting } else { term };
+        let unit = read.keep.as_ref().and_then(|lasting| lasting.unit.clone()).or_else(|| self.unit.clone());
+        let selected = self.make(root, facts, log, Wanted { settings, title: read.title.clone(), term, unit })?;
+        let stale = read.agrees_with(&selected.plan).err();
+        Ok(Selected { stale, ..selected })
+    }
+
+    fn make(&self, root: &Root, facts: &Facts, log: &Log, wanted: Wanted) -> Result<Selected, Failure> {
+        let Wanted { settings, title, term, unit } = wanted;
+        let program = program(root);
+        let ground = Ground {
+            facts,
+            unit: unit.as_deref(),
+            program: program.as_deref(),
+            is_image: root.kind() == RootKind::Mounted,
+        };
+        let before = log.lasting_settings(ground.unit);
+        let plan = if ground.is_image {
+            PlanFile::of_image(root, facts, &settings, &title, &ground, &before)
+        } else {
+            let lasting = (term == Term::Lasting).then_some((&ground, before.as_slice()));
+            PlanFile::of(root, facts, &settings, &title, lasting)
+                .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?
+        };
+        refuse_twice(&plan)?;
+        if !self.advised {
+            refuse_what_can_not_be(&plan)?;
+        }
+        Ok(Selected { plan, stale: None })
+    }
+
+    /// The plan's file, where one was named: settings have a `=`, or are no setting.
+    fn file(&self) -> Option<&Path> {
+        match self.what.as_slice() {
+            [one] if !one.contains('=') && Path::new(one).exists() => Some(Path::new(one)),
+            _ => None,
+        }
+    }
+
+    /// The settings that were given, or those advised.
+    fn settings(&self, facts: &Facts) -> Result<Vec<Setting>, Failure> {
+        if self.what.is_empty() && !self.advised {
+            let hint = "name settings as KNOB=VALUE, a plan's file, or --advised; `evenkeel explain` lists the knobs";
+            return Err(Failure::text(exit::WRONG_USE, "plan the change", "nothing was named to set").hint(hint));
+        }
+        let settings: Result<Vec<Setting>, SettingError> = if self.advised {
+            let advice = advise(facts, &self.goal.wish()).into_iter();
+            advice.filter(|advice| advice.state == Advised::Set).filter_map(setting_of).collect()
+        } else {
+            self.what.iter().map(|text| Setting::parse(text)).collect()
+        };
+        settings.map_err(|error| Failure::text(exit::WRONG_USE, "plan the change", error))
+    }
+
+    fn title(&self, settings: &[Setting]) -> String {
+        if self.advised {
+            return format!("advised for {}", self.goal.goal);
+        }
+        let settings: Vec<String> = settings.iter().map(Setting::to_string).collect();
+        settings.join(" ").chars().take(TITLE_CHARS_MAX).collect()
+    }
+}
+
+struct Wanted {
+    settings: Vec<Setting>,
+    title: String,
+    term: Term,
+    unit: Option<String>,
+}
+
+fn setting_of(advice: Advice) -> Option<Result<Setting, SettingError>> {
+    let value = advice.wanted?;
+    let setting = |knob: &'static Knob| Ok(Setting { knob, place: Some(advice.place), value: knob.check(&value)? });
+    Some(knobs::find(advice.knob).and_then(setting))
+}
+
+fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
+    let tried = || format!("read the plan {}", file.display());
+    let length = std::fs::metadata(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?.len();
+    if length > MAX_PLAN_BYTES as u64 {
+        return Err(Failure::text(exit::WRONG_USE, tried(), format!("it has more than {MAX_PLAN_BYTES} bytes")));
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    PlanFile::parse(&text).map_err(|error| {
+        Failure::text(exit::WRONG_USE, file.display(), error)
+            .hint("`evenkeel plan --output FILE KNOB=VALUE` writes a plan")
+    })
+}
+
+/// Where this program stands, for units that call it: only where it stays when we are gone, and not in somebody's build.
+fn program(root: &Root) -> Option<String> {
+    let path: PathBuf = match root.kind() {
+        RootKind::Live => std::env::current_exe().ok()?,
+        RootKind::Mounted | RootKind::Captured => return None,
+    };
+    let path = path.to_str()?;
+    ["/usr/", "/opt/"].iter().any(|top| path.starts_with(top)).then(|| path.to_owned())
+}
+
+fn refuse_twice(plan: &PlanFile) -> Result<(), Failure> {
+    for (index, planned) in plan.steps.iter().enumerate() {
+        let step = &planned.step;
+        let is_same = |before: &evenkeel_change::PlannedStep| {
+            (&before.step.knob, &before.step.place) == (&step.knob, &step.place)
+        };
+        if plan.steps[..index].iter().any(is_same) {
+            let error = format!("{} is set twice at {}", step.knob, step.place);
+            return Err(Failure::text(exit::WRONG_USE, "plan the change", error));
+        }
+    }
+    Ok(())
+}
+
+/// Among advised settings they are passed over; but who asks for one by name should not be told that all is well.
+fn refuse_what_can_not_be(plan: &PlanFile) -> Result<(), Failure> {
+    if let Some(lasting) = &plan.keep {
+        let is_ours = |cannot: &&Cannot| plan.settings.contains(&cannot.setting);
+        return match lasting.keep.cannot.iter().find(is_ours) {
+            None => Ok(()),
+            Some(Cannot { setting, why, todo }) => {
+                Err(Failure::text(exit::NOT_POSSIBLE, format_args!("make {setting} outlive a boot"), why).hint(todo))
+            }
+        };
+    }
+    for step in plan.steps.iter().map(|planned| &planned.step) {
+        let cause = match &step.action {
+            Action::Hold { path } => format!("it lasts only while a process holds {path} open"),
+            Action::ByHand { todo } => format!("it is done by hand: {todo}"),
+            Action::Process => "the server itself sets it when it starts".to_owned(),
+            Action::Write { .. } | Action::KernelArgument { .. } => continue,
+        };
+        let setting = format!("{}={}", step.knob, step.wanted);
+        return Err(Failure::text(exit::NOT_POSSIBLE, format_args!("apply {setting}"), cause)
+            .hint(format!("`evenkeel prove {setting}` measures what it does; --persist may make it last")));
+    }
+    Ok(())
+}
