@@ -227,7 +227,8 @@ fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> 
 
 /// Writes a value, and gives what the file reads then if it is in force.
 pub(crate) fn write_and_read_back(effects: &mut Effects<'_>, target: Target<'_>, value: &str) -> Result<String, Miss> {
-    effects.write(target.path, &target.reading.text(value)).map_err(|error| Miss::Refused { errno: error.errno })?;
+    let written = effects.write(target.path, &target.reading.text(value));
+    written.map_err(|error| Miss::refused(effects.root, target.path, error.errno))?;
     match target.settled(effects.root, value) {
         Ok(Standing::Holds) => {
             look(effects.root, target.path, target.reading).map_err(|blind| Miss::Unreadable { why: blind.why() })

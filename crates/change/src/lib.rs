@@ -9,6 +9,7 @@
 //! gzip) over what follows the space, then one JSON object with `"format": 1`. Records are added and never changed.
 
 mod apply;
+mod blocked;
 mod command;
 mod confirm;
 mod edit;
@@ -39,6 +40,7 @@ mod why;
 mod tests;
 
 pub use apply::{ApplyError, Failure, HalfWay, Job, OnFailure, apply, carry_out};
+pub use blocked::{Blocker, Capability};
 pub use confirm::{ConfirmError, confirm, expire, unconfirmed};
 pub use history::{KeptReport, Status, StepReport, Transaction, history};
 pub use keep::{Cannot, Carried, Content, Keep, KeptCommand, KeptFile};

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use evenkeel_host::Step;
-use evenkeel_sys::Errno;
+use evenkeel_sys::{Errno, Root};
 use serde::{Deserialize, Serialize};
 
+use crate::blocked::{Blocker, blocker};
 use crate::place::Target;
 
 /// What a transaction is for.
@@ -91,6 +92,14 @@ pub enum Miss {
         #[serde(with = "errno_name")]
         errno: Errno,
     },
+    /// The kernel refused, and not because of the value.
+    Blocked {
+        /// Who stands behind it.
+        by: Blocker,
+        /// What the kernel said.
+        #[serde(with = "errno_name")]
+        errno: Errno,
+    },
     /// The kernel took the write, but the value is another.
     DidNotTake {
         /// The value in force.
@@ -108,6 +117,16 @@ pub enum Miss {
         /// In words, with the path.
         why: String,
     },
+}
+
+impl Miss {
+    /// What a refusal of a look at or a write to `path` is.
+    pub(crate) fn refused(root: &Root, path: &str, errno: Errno) -> Miss {
+        match blocker(root, path, errno) {
+            Some(by) => Miss::Blocked { by, errno },
+            None => Miss::Refused { errno },
+        }
+    }
 }
 
 /// A value that could not be brought about. Reads well after "failed to".
@@ -148,6 +167,7 @@ impl fmt::Display for StepFailure {
         write!(f, "set {knob} to {wanted:?}: ")?;
         match &self.miss {
             Miss::Refused { errno } => write!(f, "the kernel refused the write to {path}: {errno}"),
+            Miss::Blocked { by, errno } => write!(f, "{path}: {errno}: {by}"),
             Miss::DidNotTake { found, read_from } => {
                 write!(f, "the kernel took the write to {path}, but {read_from} tells {found:?}")
             }

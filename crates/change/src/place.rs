@@ -3,6 +3,7 @@
 use evenkeel_host::{Action, Reading, Step};
 use evenkeel_sys::{CpuSet, Refusal, Root, Why, clock};
 
+use crate::blocked::blocker;
 use crate::outcome::{Miss, SideEffect};
 
 /// The longest text that a transaction promises to put back, in bytes. The kernel's own limit on what a sysctl or a sysfs
@@ -58,7 +59,10 @@ impl<'a> Target<'a> {
     /// Everything that putting it back will need, or why that could not be promised.
     pub(crate) fn before(self, root: &Root) -> Result<Before, Miss> {
         let unreadable = |why: String| Miss::Unreadable { why };
-        let text = root.text(self.path).map_err(|refusal| unreadable(refusal.to_string()))?;
+        let text = root.text(self.path).map_err(|refusal| match refusal.why {
+            Why::Errno(errno) if blocker(root, self.path, errno).is_some() => Miss::refused(root, self.path, errno),
+            _ => unreadable(refusal.to_string()),
+        })?;
         let value = self.reading.value(&text).ok_or_else(|| unreadable(odd(self.path, &text)))?;
         restorable(self.path, &text, &value).map_err(unreadable)?;
         let mut side_effects = Vec::new();

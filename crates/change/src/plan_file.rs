@@ -1,7 +1,9 @@
 //! `PlanFile`: what would be done to a host, as a file that people review and other commands carry out: every step with the
 //! value seen, what it would be, when that takes effect, what changes along with it, and how it is undone.
 
-use evenkeel_host::{Action, Facts, Plan, PlanError, Setting, SettingError, Step, TakesEffect, knobs};
+use evenkeel_host::{
+    Action, Advice, Facts, Plan, PlanError, Setting, SettingError, State, Step, TakesEffect, Wish, advise, knobs,
+};
 use evenkeel_sys::{Root, TreeError};
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +63,9 @@ pub struct PlannedStep {
     pub unseen: Option<String>,
     /// Whether the value was in force already.
     pub already_so: bool,
+    /// Why it will be refused, or changed again by somebody else, where the machine tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<String>,
     /// When it takes effect.
     pub takes_effect: TakesEffect,
     /// What the kernel changes along with it, as it was.
@@ -113,6 +118,7 @@ impl PlanFile {
         lasting: Option<(&Ground<'_>, &[Setting])>,
     ) -> Result<PlanFile, PlanError> {
         let plan = Plan::of(facts, settings)?;
+        let advice = advise(facts, &Wish::default());
         let keep = lasting.map(|(ground, before)| {
             let all = [before, settings].concat();
             Lasting { unit: ground.unit.map(str::to_owned), keep: keep(ground, &all) }
@@ -122,7 +128,7 @@ impl PlanFile {
             evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
             title: title.to_owned(),
             settings: settings.iter().map(Setting::to_string).collect(),
-            steps: plan.steps.into_iter().map(|step| PlannedStep::of(root, step)).collect(),
+            steps: plan.steps.into_iter().map(|step| PlannedStep::of(root, &advice, step)).collect(),
             keep,
         })
     }
@@ -136,8 +142,9 @@ impl PlanFile {
         ground: &Ground<'_>,
         before: &[Setting],
     ) -> PlanFile {
+        let advice = advise(facts, &Wish::default());
         let steps = settings.iter().filter_map(|setting| Plan::of(facts, std::slice::from_ref(setting)).ok());
-        let steps = steps.flat_map(|plan| plan.steps).map(|step| PlannedStep::of(root, step)).collect();
+        let steps = steps.flat_map(|plan| plan.steps).map(|step| PlannedStep::of(root, &advice, step)).collect();
         let keep = keep(ground, &[before, settings].concat());
         PlanFile {
             format: FORMAT,
@@ -234,12 +241,13 @@ impl PlanFile {
 }
 
 impl PlannedStep {
-    fn of(root: &Root, step: Step) -> PlannedStep {
+    fn of(root: &Root, advice: &[Advice], step: Step) -> PlannedStep {
         let takes_effect = knobs::find(&step.knob).map_or(TakesEffect::AtOnce, |knob| knob.takes_effect);
         let mut planned = PlannedStep {
             seen: None,
             unseen: None,
             already_so: false,
+            doubt: doubt(advice, &step),
             takes_effect,
             along: Vec::new(),
             undo: None,
@@ -256,11 +264,20 @@ impl PlannedStep {
                     planned.along = before.side_effects;
                 }
                 Err(Miss::Unreadable { why } | Miss::NotPutBack { why }) => planned.unseen = Some(why),
-                Err(_) => {}
+                Err(Miss::Blocked { by, errno }) => planned.unseen = Some(format!("{errno}: {by}")),
+                Err(Miss::Refused { errno }) => planned.unseen = Some(errno.to_string()),
+                Err(Miss::DidNotTake { .. }) => {}
             }
         } else if let Action::KernelArgument { argument } = &planned.step.action {
             planned.already_so = crate::apply::is_booted_with(root, argument);
         }
         planned
     }
+}
+
+/// What the advice for the place says against it: that the kernel blocks it, or that somebody else owns it.
+fn doubt(advice: &[Advice], step: &Step) -> Option<String> {
+    let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
+    let found = advice.iter().find(at_place)?;
+    matches!(found.state, State::Blocked | State::OwnedBy).then(|| found.reason.clone())
 }

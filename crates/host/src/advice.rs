@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use crate::facts::{Container, Facts};
+use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Finding, Knob, Place, Source, TakesEffect};
 use crate::knobs;
+use crate::others::{container_barrier, lasts, others, tuned_sets, undone_at_boot};
 use crate::rank::{Effect, When};
 
 /// What to do about a knob at one place.
@@ -123,89 +124,10 @@ fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
         let reason = format!("TuneD's profile {profile} sets it: change it there; {}", finding.reason);
         return Finding { state: State::OwnedBy, reason, ..finding };
     }
-    match undone_at_boot(facts, &finding) {
-        Some(undone) => Finding { reason: format!("{}; {undone}", finding.reason), ..finding },
-        None => finding,
-    }
-}
-
-/// Which file would bring another value back at boot.
-fn undone_at_boot(facts: &Facts, finding: &Finding) -> Option<String> {
-    let (file, setting) = facts.owners.sysctl_files.known()?.decides(&finding.place)?;
-    let (wanted, value) = (finding.wanted.as_ref()?, setting.value.as_ref()?);
-    // The kernel takes any white space between numbers, and writes tabs.
-    if value.split_whitespace().eq(wanted.split_whitespace()) {
-        return None;
-    }
-    let (path, line) = (&file.path, setting.line);
-    Some(format!("{path} (line {line}) sets {value} at boot, which would undo it: change it there too"))
-}
-
-/// Why a container may not change this place; the server's own process is its to change.
-fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
-    let container = match facts.machine.container.known()? {
-        Container::None => return None,
-        Container::Other(name) => format!("{name} container"),
-        Container::Docker => "Docker container".to_owned(),
-        Container::Podman => "Podman container".to_owned(),
-        Container::Kubernetes => "Kubernetes container".to_owned(),
-    };
-    match place {
-        Place::File { .. } | Place::FileSince { .. } | Place::Each { .. } | Place::EachNetworkIrq => {
-            Some(format!("in a {container} /proc/sys and /sys are read only: set it on the machine that runs it"))
-        }
-        Place::KernelArgument { .. } => {
-            Some(format!("a {container} has no kernel of its own: set it on the machine that runs it"))
-        }
-        Place::Held { path } => Some(format!("a {container} has no {path} unless it is passed in")),
-        Place::Process | Place::ByHand { .. } | Place::ByHandEach { .. } => None,
-    }
-}
-
-/// The active TuneD profile, if it is one that sets this knob.
-fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
-    let profile = facts.owners.tuned_profile.known()?;
-    let sets: &[&str] = match profile.as_str() {
-        "network-latency" => &[
-            "vm.swappiness",
-            "cpuidle.dma_latency_us",
-            "net.core.busy_poll",
-            "net.core.busy_read",
-            "thp.enabled",
-            "vm.dirty_ratio",
-            "vm.dirty_background_ratio",
-            "vm.dirty_bytes",
-            "vm.dirty_background_bytes",
-            "kernel.numa_balancing",
-            "vm.stat_interval",
-            "kernel.nmi_watchdog",
-            "kernel.timer_migration",
-            "cpufreq.governor",
-            "cpufreq.boost",
-        ],
-        "latency-performance" => &[
-            "vm.swappiness",
-            "cpuidle.dma_latency_us",
-            "vm.dirty_ratio",
-            "vm.dirty_background_ratio",
-            "vm.dirty_bytes",
-            "vm.dirty_background_bytes",
-            "cpufreq.governor",
-            "cpufreq.boost",
-        ],
-        "throughput-performance" | "virtual-guest" => &[
-            "vm.swappiness",
-            "vm.dirty_ratio",
-            "vm.dirty_background_ratio",
-            "vm.dirty_bytes",
-            "vm.dirty_background_bytes",
-            "disk.read_ahead_kb",
-            "cpufreq.governor",
-        ],
-        "realtime" => &["kernel.sched_rt_runtime_us"],
-        _ => &[],
-    };
-    sets.contains(&knob).then_some(profile)
+    let notes = undone_at_boot(facts, &finding).into_iter().chain(others(facts, knob, &finding));
+    let reason =
+        notes.chain(lasts(facts, knob.place)).fold(finding.reason.clone(), |all, note| format!("{all}; {note}"));
+    Finding { reason, ..finding }
 }
 
 #[cfg(test)]
@@ -214,7 +136,7 @@ mod tests {
 
     use super::*;
     use crate::fact::Fact;
-    use crate::facts::{SysctlFile, SysctlFiles, SysctlSetting};
+    use crate::facts::{BootLoader, Container, SysctlFile, SysctlFiles, SysctlSetting};
     use crate::goal::Goal;
     use crate::testing::{base, check, nic, nics, with_idle};
 
@@ -264,9 +186,9 @@ mod tests {
             knob("cpuidle.dma_latency_us"),
             &[("pod", Goal::Latency, &deep_in_a_pod)],
             expect![[r#"
-            pod (latency)
-              blocked /dev/cpu_dma_latency ? -> "2": a Kubernetes container has no /dev/cpu_dma_latency unless it is passed in; there: C6 of intel_idle takes 133 us to leave
-        "#]],
+                pod (latency)
+                  blocked /dev/cpu_dma_latency "2000000000" -> "2": a Kubernetes container has no /dev/cpu_dma_latency unless it is passed in; there: C6 of intel_idle takes 133 us to leave
+            "#]],
         );
         check(
             knob("process.timer_slack_ns"),
@@ -341,6 +263,97 @@ mod tests {
     }
 
     #[test]
+    fn who_else_may_set_it_is_named() {
+        let owned = |alter: fn(&mut Facts)| move |facts: &mut Facts| alter(facts);
+        let names = |list: &[&str]| Fact::Known(list.iter().map(|name| (*name).to_owned()).collect());
+        check(
+            knobs::find("net.core.rmem_max").unwrap(),
+            &[
+                ("bpftune", Goal::Latency, &owned(|facts| facts.owners.bpftune = Fact::Known(true))),
+                (
+                    "bpftune from the next boot on",
+                    Goal::Latency,
+                    &owned(|facts| facts.owners.bpftune_enabled = Fact::Known(true)),
+                ),
+                ("saptune", Goal::Latency, &|facts| facts.owners.saptune = names(&["HANA", "941735"])),
+                ("saptune without a solution", Goal::Latency, &|facts| facts.owners.saptune = names(&[])),
+            ],
+            expect![[r#"
+                bpftune (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; bpftune runs and sets network sysctls whenever it sees cause: stop it, or leave this to it
+                bpftune from the next boot on (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; bpftune starts at the next boot and sets network sysctls whenever it sees cause
+                saptune (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; saptune applies HANA, 941735 at boot and may set this too: set it there
+                saptune without a solution (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+            "#]],
+        );
+        let small_table = |facts: &mut Facts| {
+            facts.owners.cni = names(&["10-aws.conflist"]);
+            facts.sysctls.insert("/proc/sys/net/netfilter/nf_conntrack_buckets", Fact::Known("16384".into()));
+            facts.sysctls.insert("/proc/sys/net/netfilter/nf_conntrack_max", Fact::Known("262144".into()));
+        };
+        check(
+            knobs::find("net.netfilter.nf_conntrack_buckets").unwrap(),
+            &[("container networks", Goal::Latency, &small_table)],
+            expect![[r#"
+                container networks (latency)
+                  set /proc/sys/net/netfilter/nf_conntrack_buckets "16384" -> "65536": 16384 buckets for 262144 flows: in a full table each packet goes through 16 entries; a container network is set up here (10-aws.conflist), whose agents may set this too
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_makes_a_kernel_argument_last_depends_on_the_loader() {
+        let loader = |loader: BootLoader| {
+            let deep = with_idle("intel_idle", &[("C6", 133)]);
+            move |facts: &mut Facts| {
+                deep(facts);
+                facts.boot.loader = Fact::Known(loader);
+            }
+        };
+        let unknown = with_idle("intel_idle", &[("C6", 133)]);
+        check(
+            knobs::find("cmdline.intel_idle.max_cstate").unwrap(),
+            &[
+                ("drop-ins", Goal::Latency, &loader(BootLoader::GrubDropIns)),
+                ("grubby", Goal::Latency, &loader(BootLoader::Grubby)),
+                ("GRUB alone", Goal::Latency, &loader(BootLoader::Grub)),
+                ("old GRUB", Goal::Latency, &loader(BootLoader::GrubLegacy)),
+                ("systemd-boot", Goal::Latency, &loader(BootLoader::SystemdBoot)),
+                ("UKI", Goal::Latency, &loader(BootLoader::Uki)),
+                ("ostree", Goal::Latency, &loader(BootLoader::Ostree)),
+                ("none", Goal::Latency, &loader(BootLoader::None)),
+                ("unknown", Goal::Latency, &|facts| {
+                    unknown(facts);
+                    facts.boot.loader = Fact::Denied { why: "/boot: permission denied (EACCES)".into() };
+                }),
+            ],
+            expect![[r#"
+                drop-ins (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                grubby (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                GRUB alone (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; GRUB reads no drop-ins here: GRUB_CMDLINE_LINUX of /etc/default/grub has to be changed by hand
+                old GRUB (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; a GRUB before version 2 starts this machine, which evenkeel does not change
+                systemd-boot (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; systemd-boot takes it from /etc/kernel/cmdline when an entry is made: by hand
+                UKI (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; it can't be made to last from here: the arguments are part of a signed image (UKI), and who builds that sets them
+                ostree (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; ostree keeps the arguments: `rpm-ostree kargs --append=` adds one
+                none (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; it can't be made to last from here: no boot loader is in this root, and who starts the machine gives its kernel the arguments
+                unknown (latency)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; whether it can be made to last is not known, since the boot loader is not: /boot: permission denied (EACCES)
+            "#]],
+        );
+    }
+
+    #[test]
     fn what_is_worth_acting_on_comes_first() {
         let advice = advise(&base(), &Goal::Latency.into());
         let told: String =
@@ -377,10 +390,13 @@ mod tests {
             Keep cmdline.maxcpus maxcpus
             Keep cmdline.isolcpus isolcpus
             Keep cmdline.nohz_full nohz_full
+            Keep cmdline.rcu_nocbs rcu_nocbs
             Keep cmdline.mitigations mitigations
             Keep workqueue.cpumask /sys/devices/virtual/workqueue/cpumask
             Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
             Keep cmdline.tsc tsc
+            Keep cmdline.clocksource clocksource
+            Keep clock.discipline clock.discipline
             Keep thp.defrag /sys/kernel/mm/transparent_hugepage/defrag
             Keep vm.dirty_ratio /proc/sys/vm/dirty_ratio
             Keep vm.dirty_bytes /proc/sys/vm/dirty_bytes
@@ -397,32 +413,44 @@ mod tests {
             Keep process.sched_policy process.sched_policy
             Keep process.cpu_affinity process.cpu_affinity
             Keep cgroup.cpu_max cgroup.cpu_max
+            Keep cgroup.cpuset_partition cgroup.cpuset_partition
+            Keep daemon.background_timers daemon.background_timers
+            Keep daemon.journald_rate daemon.journald_rate
             NotHere net.netfilter.nf_conntrack_max /proc/sys/net/netfilter/nf_conntrack_max
+            NotHere net.netfilter.nf_conntrack_buckets /proc/sys/net/netfilter/nf_conntrack_buckets
+            NotHere net.netfilter.nf_conntrack_udp_timeout /proc/sys/net/netfilter/nf_conntrack_udp_timeout
             NotHere net.xps_cpus eth0/tx-0
             NotHere irqbalance.banned_cpus irqbalance.banned_cpus
             NotHere net.coalesce_rx_us eth0
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
+            NotHere cpu.resume_latency_us cpu.resume_latency_us
+            NotHere cpuidle.state_disable cpuidle.state_disable
             NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
             NotHere cloud.t_unlimited cloud.t_unlimited
             NotHere cpufreq.governor cpufreq.governor
             NotHere cpufreq.epp cpufreq.epp
             NotHere cpufreq.boost /sys/devices/system/cpu/cpufreq/boost
             NotHere cpufreq.no_turbo /sys/devices/system/cpu/intel_pstate/no_turbo
+            NotHere cmdline.intel_pstate intel_pstate
             NotHere sched.min_granularity_ns /sys/kernel/debug/sched/base_slice_ns
             NotHere sched.migration_cost_ns /sys/kernel/debug/sched/migration_cost_ns
             NotHere kernel.sched_autogroup_enabled /proc/sys/kernel/sched_autogroup_enabled
             NotHere kernel.timer_migration /proc/sys/kernel/timer_migration
             NotHere kernel.nmi_watchdog /proc/sys/kernel/nmi_watchdog
+            NotHere kernel.watchdog /proc/sys/kernel/watchdog
             NotHere kernel.sched_rt_runtime_us /proc/sys/kernel/sched_rt_runtime_us
             NotHere cmdline.idle idle
             NotHere cmdline.processor.max_cstate processor.max_cstate
             NotHere cloud.threads_per_core cloud.threads_per_core
+            NotHere thp.size_enabled thp.size_enabled
             NotHere vm.swappiness /proc/sys/vm/swappiness
             NotHere kernel.numa_balancing /proc/sys/kernel/numa_balancing
             NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
             NotHere daemon.numad daemon.numad
             NotHere process.numa_policy process.numa_policy
+            NotHere cgroup.cpu_max_burst_us cgroup.cpu_max_burst_us
+            NotHere daemon.auditd daemon.auditd
             Removed sched.wakeup_granularity_ns sched.wakeup_granularity_ns
         "#]]
         .assert_eq(&told);
@@ -440,7 +468,7 @@ mod tests {
         let of = |knob: &str| ids(24).into_iter().filter(|id| id.starts_with(knob)).collect::<Vec<_>>().join(" ");
         expect!["net.rps_cpus@eth0/rx-0 net.rps_cpus@eth0/rx-1"].assert_eq(&of("net.rps_cpus"));
         expect!["irq.affinity@eth0-Tx-Rx-0 irq.affinity@eth0-Tx-Rx-0#2"].assert_eq(&of("irq.affinity"));
-        expect!["thp.enabled thp.defrag"].assert_eq(&of("thp"));
+        expect!["thp.enabled thp.defrag thp.size_enabled"].assert_eq(&of("thp"));
         let mut without = base();
         nics(&mut without).clear();
         let advice = advise(&without, &Goal::Latency.into());

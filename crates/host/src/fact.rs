@@ -13,8 +13,14 @@ const RAW_BYTES_MAX: usize = 4096;
 pub enum Fact<T> {
     /// It was read and understood.
     Known(T),
-    /// This machine has no such thing (or the capture does not hold it); `why` says which.
+    /// This machine has no such thing.
     Absent {
+        /// In words, with the path.
+        why: String,
+    },
+    /// The capture does not hold it: whoever took it never looked, most often because evenkeel did not look there yet. It
+    /// says nothing of the machine, so that no knob may be said not to apply for it. In JSON it is `absent` with its reason.
+    Unseen {
         /// In words, with the path.
         why: String,
     },
@@ -63,13 +69,13 @@ impl<T> Fact<T> {
     pub fn unknown_why(&self) -> Option<&str> {
         match self {
             Fact::Known(_) => None,
-            Fact::Absent { why } | Fact::Denied { why } | Fact::Odd { why, .. } => Some(why),
+            Fact::Absent { why } | Fact::Unseen { why } | Fact::Denied { why } | Fact::Odd { why, .. } => Some(why),
         }
     }
 
-    /// Whether the machine has no such thing.
+    /// Whether nothing was found: the machine has no such thing, or the capture does not hold it.
     pub fn is_absent(&self) -> bool {
-        matches!(self, Fact::Absent { .. })
+        matches!(self, Fact::Absent { .. } | Fact::Unseen { .. })
     }
 
     /// The same fact about something computed from the value.
@@ -77,6 +83,7 @@ impl<T> Fact<T> {
         match self {
             Fact::Known(value) => Fact::Known(of(value)),
             Fact::Absent { why } => Fact::Absent { why },
+            Fact::Unseen { why } => Fact::Unseen { why },
             Fact::Denied { why } => Fact::Denied { why },
             Fact::Odd { why, path, raw } => Fact::Odd { why, path, raw },
         }
@@ -92,7 +99,8 @@ impl<T> From<Refusal> for Fact<T> {
         match refusal.why {
             Why::Errno(errno) if errno.is_denial() => Fact::Denied { why },
             Why::Errno(errno) if !errno.is_absence() => Fact::Odd { why, path: refusal.path, raw: String::new() },
-            _ => Fact::Absent { why },
+            Why::Errno(_) => Fact::Absent { why },
+            Why::NotCaptured => Fact::Unseen { why },
         }
     }
 }
@@ -101,7 +109,7 @@ impl<T: fmt::Display> fmt::Display for Fact<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fact::Known(value) => value.fmt(f),
-            Fact::Absent { why } => write!(f, "absent ({why})"),
+            Fact::Absent { why } | Fact::Unseen { why } => write!(f, "absent ({why})"),
             Fact::Denied { why } => write!(f, "denied ({why})"),
             Fact::Odd { why, raw, .. } => write!(f, "odd ({why}: {raw:?})"),
         }
@@ -113,7 +121,7 @@ impl<T: Serialize> Serialize for Fact<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (unknown, why) = match self {
             Fact::Known(value) => return value.serialize(serializer),
-            Fact::Absent { why } => ("absent", why),
+            Fact::Absent { why } | Fact::Unseen { why } => ("absent", why),
             Fact::Denied { why } => ("denied", why),
             Fact::Odd { why, .. } => ("odd", why),
         };

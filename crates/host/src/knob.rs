@@ -139,6 +139,10 @@ pub enum Device {
     FrequencyPolicy,
     /// A transmit queue of such an interface: `eth0/tx-0`.
     TransmitQueue,
+    /// A CPU that runs: `cpu0`.
+    Cpu,
+    /// A size of transparent pages between small and huge: `hugepages-64kB`.
+    ThpSize,
 }
 
 impl fmt::Display for Place {
@@ -160,6 +164,8 @@ impl fmt::Display for Place {
                         ("/sys/class/net/INTERFACE/queues/tx-N", "transmit queue", "INTERFACE/tx-N")
                     }
                     Device::Disk => ("/sys/block/DISK", "disk", "DISK"),
+                    Device::Cpu => ("/sys/devices/system/cpu/cpuN", "CPU", "cpuN"),
+                    Device::ThpSize => ("/sys/kernel/mm/transparent_hugepage/hugepages-NkB", "size", "hugepages-NkB"),
                     Device::FrequencyPolicy => ("/sys/devices/system/cpu/cpufreq/policyN", "policy", "policyN"),
                 };
                 write!(f, "{folder}/{file}, for each {each}; a place is {place}")

@@ -14,10 +14,12 @@ mod goal;
 mod knob;
 pub mod knobs;
 mod load;
+mod others;
 mod plan;
 mod probe;
 mod rank;
 mod setting;
+mod shapes;
 #[cfg(test)]
 mod testing;
 

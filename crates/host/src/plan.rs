@@ -5,7 +5,7 @@ use std::fmt;
 use evenkeel_sys::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Facts, Nic, Queue};
+use crate::facts::{Facts, Nic, Queue, ThpSize};
 use crate::knob::{Device, Knob, Place, Since};
 use crate::probe::chosen_word;
 use crate::setting::Setting;
@@ -265,6 +265,17 @@ pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
         Device::FrequencyPolicy => {
             let policies = facts.frequency.policies.known().into_iter().flatten();
             policies.map(|policy| (policy.name.clone(), policy.folder.clone())).collect()
+        }
+        Device::Cpu => {
+            let online = facts.cpus.cpus.iter().filter(|cpu| cpu.online.known() == Some(&true));
+            let named = |cpu: usize| (format!("cpu{cpu}"), format!("/sys/devices/system/cpu/cpu{cpu}"));
+            online.map(|cpu| named(cpu.cpu)).collect()
+        }
+        Device::ThpSize => {
+            let sizes =
+                facts.memory.thp_sizes.known().into_iter().flatten().filter(|size| size.enabled.known().is_some());
+            let named = |size: &ThpSize| format!("hugepages-{}kB", size.size_bytes / 1024);
+            sizes.map(|size| (named(size), format!("/sys/kernel/mm/transparent_hugepage/{}", named(size)))).collect()
         }
         Device::ReceiveQueue => queues("rx", |nic| &nic.rx_queues),
         Device::TransmitQueue => queues("tx", |nic| &nic.tx_queues),

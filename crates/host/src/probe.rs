@@ -113,13 +113,15 @@ pub(crate) fn is_absence(refusal: &Refusal) -> bool {
     matches!(refusal.why, Why::Errno(errno) if errno.is_absence())
 }
 
-/// `first`, or where that is absent what `second` finds. Where both are absent the first one's reason stays.
+/// `first`, or where that is absent what `second` finds. Where both are absent the first one's reason stays, unless the
+/// second was never looked at: it might have been there.
 pub(crate) fn or_else<T>(first: Fact<T>, second: impl FnOnce() -> Fact<T>) -> Fact<T> {
     if !first.is_absent() {
         return first;
     }
     match second() {
         Fact::Absent { .. } => first,
+        Fact::Unseen { .. } if matches!(first, Fact::Unseen { .. }) => first,
         found => found,
     }
 }
@@ -129,6 +131,7 @@ pub(crate) fn and_then<T, U>(fact: Fact<T>, next: impl FnOnce(T) -> Fact<U>) -> 
     match fact {
         Fact::Known(value) => next(value),
         Fact::Absent { why } => Fact::Absent { why },
+        Fact::Unseen { why } => Fact::Unseen { why },
         Fact::Denied { why } => Fact::Denied { why },
         Fact::Odd { why, path, raw } => Fact::Odd { why, path, raw },
     }
@@ -172,6 +175,11 @@ mod tests {
         assert_eq!(or_else(known(1), || known(2)), known(1));
         assert_eq!(or_else(absent("a"), || known(2)), known(2));
         assert_eq!(or_else(absent("a"), || absent("b")), absent("a"));
+        let unseen = |why: &str| Fact::<u32>::Unseen { why: why.to_owned() };
+        assert_eq!(or_else(absent("a"), || unseen("b")), unseen("b"));
+        assert_eq!(or_else(unseen("a"), || absent("b")), unseen("a"));
+        assert_eq!(or_else(unseen("a"), || unseen("b")), unseen("a"));
+        assert_eq!(and_then(unseen("a"), |_| known(2)), unseen("a"));
         let denied = || Fact::Denied { why: "no".to_owned() };
         assert_eq!(or_else(denied(), || known(2)), denied());
         assert_eq!(and_then(absent("a"), |_| known(2)), absent("a"));

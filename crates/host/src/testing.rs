@@ -25,11 +25,14 @@ pub(crate) fn base() -> Facts {
             on_offer: Known(["none", "voluntary", "full"].map(str::to_owned).into()),
         },
         cpus: cpus(4, 2),
-        numa: Numa { nodes: Known(vec![node(0, "0-3")]) },
+        numa: Numa { nodes: Known(vec![node(0, "0-3")]), balancing: Known(vec![]), zone_reclaim: Known(vec![]) },
         clock: Clock {
             current: Known("tsc".into()),
             available: Known(vec!["tsc".into(), "kvm-clock".into(), "acpi_pm".into()]),
             tsc: Known(TscFlags { constant: true, nonstop: true, reliable: false }),
+            arguments: Known(vec![]),
+            tsc_log: Fact::absent("tsc is on offer"),
+            ptp: Known(vec![]),
         },
         idle: Idle {
             driver: Known("none".into()),
@@ -38,6 +41,8 @@ pub(crate) fn base() -> Facts {
             intel_idle_max_cstate: Fact::absent("no intel_idle here"),
             processor_max_cstate: Known(9),
             resume_latency_us: Known("0".into()),
+            dma_latency_us: Known(2_000_000_000),
+            deepest_allowed: Fact::absent("there is no idle driver"),
             guest_halt_poll_ns: Known(200_000),
         },
         frequency: Frequency {
@@ -61,11 +66,17 @@ pub(crate) fn base() -> Facts {
         disks: Disks {
             disks: Known(vec![disk("vda")]),
             root: Known("vda".into()),
+            mounted: Known(vec!["vda".into()]),
             xen_persistent_grants: Fact::absent("no disk is Xen's"),
         },
         network: Network { nics: Known(vec![nic("eth0", 1, 24), loopback()]) },
         limits: Limits { cpu: Known(CpuLimit::Unlimited), cpus_allowed: Known(set("0-3")) },
         owners: owners(),
+        daemons: Daemons {
+            background_timers: Known(vec![]),
+            clock_keepers: Known(vec!["chrony".into()]),
+            auditd: Known(false),
+        },
         sysctls: BTreeMap::from([
             ("/proc/sys/net/core/busy_poll", Known("0".into())),
             ("/proc/sys/net/core/busy_read", Known("0".into())),
@@ -115,11 +126,15 @@ fn machine() -> Machine {
 fn owners() -> Owners {
     Owners {
         irqbalance: Known(false),
+        irqbalance_version: Fact::absent("irqbalance is not seen to run"),
         irqbalance_options: Fact::absent("irqbalance is not installed"),
         tuned_profile: Fact::absent("TuneD is not installed"),
         bpftune: Known(false),
+        bpftune_enabled: Known(false),
+        saptune: Fact::absent("saptune is not installed"),
         google_set_multiqueue: Known(false),
         cni: Known(vec![]),
+        cni_plugins: Known(vec![]),
         sysctl_files: Known(SysctlFiles::default()),
     }
 }
@@ -131,6 +146,8 @@ fn kernel() -> Kernel {
         architecture: Known("x86_64".into()),
         command_line: Known(vec!["root=/dev/vda1".into(), "ro".into(), "quiet".into()]),
         lockdown: Known(Lockdown::None),
+        timer_hz: Known(250),
+        config: Fact::absent("there is no file of it"),
     }
 }
 
@@ -150,6 +167,7 @@ pub(crate) fn cpus(count: usize, threads: usize) -> Cpus {
         package: Known(0),
         core: Known((cpu % cores) as i32),
         siblings: Known((0..threads).map(|thread| cpu % cores + thread * cores).collect()),
+        resume_latency_us: Known("0".into()),
         caches: vec![],
     };
     Cpus {
@@ -366,12 +384,13 @@ pub(crate) fn with_policies(
     }
 }
 
-/// Makes one fact unknown: absent, denied or odd.
+/// Makes one fact unknown: absent, denied, never looked at or odd.
 pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize) {
     fn hole<T>(fact: &mut Fact<T>, how: usize) {
         *fact = match how {
             0 => Fact::absent("it was left out"),
             1 => Fact::Denied { why: "EACCES".into() },
+            2 => Fact::Unseen { why: "it is not in the capture".into() },
             _ => Fact::odd("/sys/x", "12 monkeys", "no number"),
         };
     }
@@ -424,9 +443,23 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
         facts.owners.tuned_profile,
         facts.owners.sysctl_files,
         facts.idle.intel_idle_max_cstate,
+        facts.idle.dma_latency_us,
+        facts.clock.arguments,
+        facts.clock.tsc_log,
+        facts.clock.ptp,
+        facts.memory.thp_sizes,
+        facts.boot.loader,
+        facts.daemons.background_timers,
+        facts.daemons.clock_keepers,
+        facts.daemons.auditd,
+        facts.owners.irqbalance_options,
+        facts.owners.irqbalance_version,
+        facts.owners.bpftune,
+        facts.owners.saptune,
+        facts.owners.cni,
     ];
     for cpu in &mut facts.cpus.cpus {
-        may_be_unknown![cpu.siblings];
+        may_be_unknown![cpu.siblings, cpu.resume_latency_us];
     }
     if let Known(disks) = &mut facts.disks.disks {
         for disk in disks {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 
 use crate::errno::Errno;
-use crate::pseudo;
 use crate::root::{absolute, read_text};
+use crate::{kernel_config, package, pseudo};
 
 /// The identity of the running kernel: equal inside and outside exactly when the mounted /proc is this machine's.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -37,12 +37,22 @@ impl Mounted {
 
     pub(crate) fn text(&self, path: &str) -> Result<String, Errno> {
         if path.starts_with('@') {
+            if path == "@kernel-config" {
+                return kernel_config::text(|path| self.file(path));
+            }
+            if let Some(name) = path.strip_prefix("@package/") {
+                return package::version(name, |path| self.file(path));
+            }
             return if self.is_this_machine { pseudo::text(path) } else { Err(Errno::NOENT) };
         }
+        read_text(self.file(path)?)
+    }
+
+    fn file(&self, path: &str) -> Result<std::fs::File, Errno> {
         let file = self.open_inside(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         // A device node in an image is not a fact; reading one could block or have effects.
         match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
-            FileType::RegularFile => read_text(std::fs::File::from(file)),
+            FileType::RegularFile => Ok(std::fs::File::from(file)),
             FileType::Directory => Err(Errno::ISDIR),
             _ => Err(Errno::INVAL),
         }

@@ -186,6 +186,10 @@ fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<Strin
         ("cpufreq", "boost") | ("intel_pstate", "no_turbo") => matches!(value, "0" | "1"),
         (_, "scaling_governor") => is_on_offer("scaling_available_governors"),
         (_, "energy_performance_preference") => is_on_offer("energy_performance_available_preferences"),
+        // pm_qos_resume_latency_us_store (drivers/base/power/sysfs.c): a number below 0 is EINVAL.
+        (_, "pm_qos_resume_latency_us") => {
+            value == "n/a" || value.parse().is_ok_and(|us: i32| (0..i32::MAX).contains(&us))
+        }
         _ => return Err(Errno::ACCESS),
     };
     if is_taken { Ok(format!("{value}\n")) } else { Err(Errno::INVAL) }
@@ -256,7 +260,8 @@ fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<Str
         // On or off before it became a set of bits.
         "kernel/numa_balancing" if is_older_than(capture, 6, 1) => 0..=1,
         "kernel/numa_balancing" => 0..=4,
-        "kernel/timer_migration" | "kernel/nmi_watchdog" | "kernel/sched_autogroup_enabled" => 0..=1,
+        "kernel/timer_migration" | "kernel/sched_autogroup_enabled" => 0..=1,
+        "kernel/nmi_watchdog" | "kernel/watchdog" => 0..=1,
         // Between 0.1 ms and 1 s, and up to 1 s (kernel/sysctl.c up to Linux 5.12).
         "kernel/sched_min_granularity_ns" => 100_000..=1_000_000_000,
         "kernel/sched_wakeup_granularity_ns" => 0..=1_000_000_000,

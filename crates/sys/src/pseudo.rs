@@ -1,10 +1,13 @@
 //! What is no file, under paths that begin with `@`, so that it enters the same capture as the files do.
 
 use crate::errno::Errno;
-use crate::ethtool;
+use crate::{ethtool, kernel_config, kernel_log, package};
 
 /// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings` or
-/// `coalesce` for WHAT.
+/// `coalesce` for WHAT; `@tick_ns`, the resolution of the kernel's coarse clocks, which is one tick of its timer, in nanoseconds;
+/// `@cpu_dma_latency_us`, the least of all requests that processes hold at that device; `@kernel-config`;
+/// `@kernel-log/tsc`, what the kernel's log says of the time-stamp counter; `@package/NAME`, the version of an
+/// installed package.
 pub(crate) fn text(path: &str) -> Result<String, Errno> {
     let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -14,8 +17,36 @@ pub(crate) fn text(path: &str) -> Result<String, Errno> {
         (Some("ethtool"), Some(interface), Some("channels"), None) => ethtool::channels(interface),
         (Some("ethtool"), Some(interface), Some("rings"), None) => ethtool::rings(interface),
         (Some("ethtool"), Some(interface), Some("coalesce"), None) => ethtool::coalesce(interface),
+        (Some("tick_ns"), None, ..) => Ok(tick_ns()),
+        (Some("cpu_dma_latency_us"), None, ..) => cpu_dma_latency_us(),
+        (Some("kernel-log"), Some("tsc"), None, _) => {
+            kernel_log::lines(|line| line.contains("TSC") || line.contains("tsc"))
+        }
+        (Some("package"), Some(name), None, _) => package::version(name, |path| Ok(open(path)?)),
+        (Some("kernel-config"), None, ..) => kernel_config::text(|path| Ok(open(path)?)),
         _ => Err(Errno::NOENT),
     }
+}
+
+fn open(path: &str) -> rustix::io::Result<std::fs::File> {
+    use rustix::fs::{Mode, OFlags};
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
+/// `KTIME_LOW_RES` of the kernel's `kernel/time/posix-timers.c` is `TICK_NSEC`: unlike the file that tells `CONFIG_HZ`, every
+/// kernel tells this to everybody.
+fn tick_ns() -> String {
+    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    format!("{}\n", i128::from(tick.tv_sec) * 1_000_000_000 + i128::from(tick.tv_nsec))
+}
+
+/// To open the device is to ask for the default, which bounds nothing; closing it takes that back (`cpu_latency_qos_open` in
+/// `kernel/power/qos.c`).
+fn cpu_dma_latency_us() -> Result<String, Errno> {
+    use std::io::Read;
+    let mut bytes = [0; 4];
+    open("/dev/cpu_dma_latency")?.read_exact(&mut bytes).map_err(|error| Errno::from(&error))?;
+    Ok(format!("{}\n", i32::from_ne_bytes(bytes)))
 }
 
 fn uname() -> String {
@@ -53,6 +84,20 @@ mod tests {
             assert_eq!(text(path), Err(Errno::NOENT), "{path}");
         }
         assert_eq!(text("@cpuid/xyz"), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn the_tick_is_a_fraction_of_a_second() {
+        let tick: u64 = text("@tick_ns").unwrap().trim().parse().unwrap();
+        assert!((1_000_000..=10_000_000).contains(&tick), "{tick}");
+    }
+
+    #[test]
+    fn the_latency_that_processes_ask_for_is_a_number_or_refused() {
+        match text("@cpu_dma_latency_us") {
+            Ok(text) => assert!(text.trim().parse::<i32>().unwrap() >= 0, "{text}"),
+            Err(errno) => assert!(errno.is_denial() || errno.is_absence(), "{errno}"),
+        }
     }
 
     #[test]

@@ -97,11 +97,11 @@ fn a_step_that_fails_takes_the_others_with_it() {
     check(
         &["vm.swappiness=10", "irq.affinity@26=1"],
         expect![[r#"
-        rolled-back
-        {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"10","outcome":"rolled-back","before":"60"}
-        {"knob":"irq.affinity@26","place":"26","wanted":"1","outcome":"refused","errno":"EIO"}
-        failed to set irq.affinity@26 to "1": the kernel refused the write to /proc/irq/26/smp_affinity_list: input/output error (EIO); everything that was changed before is put back
-    "#]],
+            rolled-back
+            {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"10","outcome":"rolled-back","before":"60"}
+            {"knob":"irq.affinity@26","place":"26","wanted":"1","outcome":"blocked","by":"managed-irq","errno":"EIO"}
+            failed to set irq.affinity@26 to "1": /proc/irq/26/smp_affinity_list: input/output error (EIO): the kernel itself spreads this interrupt over the CPUs (a managed interrupt): its affinity can't be set; everything that was changed before is put back
+        "#]],
     );
     check(
         &["vm.swappiness=10", "clocksource=xen"],

@@ -3,6 +3,7 @@
 
 mod apply;
 mod crash;
+mod exact;
 mod journal;
 mod lasting;
 mod revert;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use evenkeel_change::{
-    ApplyError, HalfWay, Job, Log, Miss, OnFailure, Outcome as StepOutcome, PlanFile, State, Transaction, Until,
+    ApplyError, Blocker, HalfWay, Job, Log, Miss, OnFailure, Outcome as StepOutcome, PlanFile, State, Transaction,
+    Until,
 };
 use evenkeel_host::Facts;
 use evenkeel_sys::{Root, RootKind, clock};
@@ -163,6 +164,7 @@ fn exit_of_half_way(half_way: &HalfWay) -> Exit {
     match &half_way.failure {
         evenkeel_change::Failure::Step(failure) => match failure.miss {
             Miss::Refused { errno } => exit_of(errno, exit::NOT_POSSIBLE),
+            Miss::Blocked { by: Blocker::Capability(_), .. } => exit::NOT_ALLOWED,
             _ => exit::NOT_POSSIBLE,
         },
         _ => exit::NOT_POSSIBLE,

@@ -95,6 +95,7 @@ fn outcome(step: &StepReport) -> (Style, &'static str, String) {
         Outcome::Interrupted { before } => (BAD, "interrupted", was(before)),
         Outcome::Tried { before } => (PLAIN, "tried", was(before)),
         Outcome::Missed(Miss::Refused { errno }) => (BAD, "refused", errno.to_string()),
+        Outcome::Missed(Miss::Blocked { by, errno }) => (BAD, "blocked", format!("{errno}: {by}")),
         Outcome::Missed(Miss::DidNotTake { found, read_from }) => {
             (BAD, "did not take", format!("{read_from} tells {found:?}"))
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_host::catalogue::{Figure, Instance};
-use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa};
+use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa, Tick};
 use evenkeel_host::{Fact, Facts, Place, knobs};
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
@@ -80,6 +80,15 @@ fn kernel(page: &mut Page, facts: &Facts) {
     page.fact("release", &facts.kernel.release);
     page.fact("architecture", &facts.kernel.architecture);
     page.fact("preemption", &facts.preemption.model);
+    page.fact_as("timer", &facts.kernel.timer_hz, |hz| format!("{hz} ticks a second"));
+    page.fact_as("built", &facts.kernel.config, |config| {
+        let tick = match config.tick {
+            Tick::Periodic => "a tick that never stops",
+            Tick::StopsWhenIdle => "no tick when idle",
+            Tick::StopsOnNohzFull => "no tick when idle or on CPUs of nohz_full",
+        };
+        format!("preemption {}, {tick} ({})", config.preemption, config.source)
+    });
     page.fact_as("lockdown", &facts.kernel.lockdown, word);
     page.fact_as("command line", &facts.kernel.command_line, |arguments| arguments.join(" "));
 }
@@ -187,6 +196,12 @@ fn clock(page: &mut Page, facts: &Facts) {
     page.heading("Clock");
     page.fact("source", &facts.clock.current);
     page.fact_as("on offer", &facts.clock.available, |words| words.join(", "));
+    page.fact_as("arguments", &facts.clock.arguments, |words| listed(words));
+    page.fact_as("PTP clocks", &facts.clock.ptp, |names| listed(names));
+    if let Some(lines) = facts.clock.tsc_log.known() {
+        lines.iter().for_each(|line| page.row("kernel's log", PLAIN, line));
+    }
+    page.fact_as("kept by", &facts.daemons.clock_keepers, |names| listed(names));
     page.fact_as("TSC", &facts.clock.tsc, |tsc| {
         let say = |promise: bool, word: &str| if promise { word.to_owned() } else { format!("not {word}") };
         [say(tsc.constant, "constant"), say(tsc.nonstop, "nonstop"), say(tsc.reliable, "vouched for")].join(", ")
@@ -217,6 +232,11 @@ fn idle(page: &mut Page, idle: &Idle) {
         "0" => "any".to_owned(),
         "n/a" => "none: CPU 0 may not idle".to_owned(),
         us => format!("at most {us} us"),
+    });
+    page.fact_as("deepest allowed", &idle.deepest_allowed, |deepest| {
+        let by =
+            if deepest.limited_by.is_empty() { String::new() } else { format!("; {}", deepest.limited_by.join("; ")) };
+        format!("{}, {} us to leave{by}", deepest.name, deepest.exit_latency_us)
     });
     page.fact_as("guest halt poll", &idle.guest_halt_poll_ns, |ns| format!("{ns} ns"));
 }
@@ -284,6 +304,11 @@ fn word<T: Serialize>(value: &T) -> String {
         }
         _ => "?".to_owned(),
     }
+}
+
+/// The words of a list, or that there are none.
+fn listed(words: &[String]) -> String {
+    if words.is_empty() { "none".to_owned() } else { words.join(", ") }
 }
 
 fn list_or_none(set: &CpuSet) -> String {

@@ -142,6 +142,7 @@ pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
             let errno = format!(": {}", Errno::NOENT);
             format!("absent: {}", why.strip_suffix(&errno).unwrap_or(why))
         }
+        Fact::Unseen { why } => format!("absent: {why}"),
         Fact::Denied { why } => format!("denied: {why}"),
         Fact::Odd { why, raw, .. } if raw.is_empty() => format!("odd: {why}"),
         Fact::Odd { why, raw, .. } => {

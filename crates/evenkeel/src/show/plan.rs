@@ -39,6 +39,9 @@ fn step(page: &mut Page, planned: &PlannedStep, is_kept: bool) {
         (None, Some(why)) => page.paragraph(Indent::all(2), BAD, why),
         (None, None) => {}
     }
+    if let Some(doubt) = &planned.doubt {
+        page.paragraph(Indent::all(2), WARN, doubt);
+    }
     if planned.takes_effect != TakesEffect::AtOnce {
         page.paragraph(Indent::all(2), WARN, &format!("takes effect {}", when(planned.takes_effect)));
     }

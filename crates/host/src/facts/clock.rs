@@ -2,8 +2,12 @@
 
 use serde::Serialize;
 
+use super::kernel::Kernel;
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then, field};
+
+/// The most lines of the kernel's log that are kept.
+const LOG_LINES_MAX: usize = 8;
 
 /// Where the kernel takes the time from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,6 +18,14 @@ pub struct Clock {
     pub available: Fact<Vec<String>>,
     /// What /proc/cpuinfo says of the time-stamp counter; absent on other architectures than x86.
     pub tsc: Fact<TscFlags>,
+    /// The kernel's arguments that bear on the choice (`clocksource=`, `tsc=`, `notsc`, `hpet=`, `no-kvmclock`), in order.
+    pub arguments: Fact<Vec<String>>,
+    /// What the kernel's log says of the counter, where it does not offer it though the processor has one: the last few lines;
+    /// absent where it is on offer.
+    pub tsc_log: Fact<Vec<String>>,
+    /// The hardware clocks that time may be taken from, by name (`KVM virtual PTP`, `hyperv`), in the order of their numbers;
+    /// empty where there are none.
+    pub ptp: Fact<Vec<String>>,
 }
 
 /// Promises of the time-stamp counter.
@@ -35,15 +47,67 @@ impl TscFlags {
 }
 
 impl Clock {
-    pub(super) fn probe(probe: Probe<'_>, cpuinfo: &Fact<String>) -> Clock {
+    pub(super) fn probe(probe: Probe<'_>, cpuinfo: &Fact<String>, kernel: &Kernel) -> Clock {
+        let available = probe.words("/sys/devices/system/clocksource/clocksource0/available_clocksource");
+        let tsc = and_then(cpuinfo.clone(), |text| match parse_tsc_flags(&text) {
+            Some(flags) => Fact::Known(flags),
+            None => Fact::absent("/proc/cpuinfo has no line of flags: this is no x86 processor"),
+        });
         Clock {
+            arguments: kernel.command_line.clone().map(|arguments| on_clocks(&arguments)),
+            tsc_log: probe_tsc_log(probe, &available, &tsc),
+            ptp: probe_ptp(probe),
+            available,
+            tsc,
             current: probe.text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-            available: probe.words("/sys/devices/system/clocksource/clocksource0/available_clocksource"),
-            tsc: and_then(cpuinfo.clone(), |text| match parse_tsc_flags(&text) {
-                Some(flags) => Fact::Known(flags),
-                None => Fact::absent("/proc/cpuinfo has no line of flags: this is no x86 processor"),
-            }),
         }
+    }
+
+    /// Whether a source is on offer; `None` where that is not known.
+    pub fn offers(&self, source: &str) -> Option<bool> {
+        self.available.known().map(|names| names.iter().any(|name| name == source))
+    }
+
+    /// The argument that keeps the counter from being a clock source, if one stands: `notsc`, or `tsc=unstable`.
+    pub fn argument_against_tsc(&self) -> Option<&str> {
+        let against = |argument: &&String| matches!(argument.as_str(), "notsc" | "tsc=unstable");
+        self.arguments.known()?.iter().find(against).map(String::as_str)
+    }
+}
+
+/// Of the first few clocks: a machine has one, or one a network interface.
+fn probe_ptp(probe: Probe<'_>) -> Fact<Vec<String>> {
+    const CLOCKS_MAX: usize = 16;
+    const DIR: &str = "/sys/class/ptp";
+    match probe.numbered(DIR, "ptp") {
+        Fact::Known(numbers) => {
+            let name = |number: u32| probe.text(&format!("{DIR}/ptp{number}/clock_name")).known().cloned();
+            Fact::Known(numbers.into_iter().take(CLOCKS_MAX).filter_map(name).collect())
+        }
+        Fact::Absent { .. } => Fact::Known(Vec::new()),
+        unknown => unknown.map(|_| Vec::new()),
+    }
+}
+
+/// The arguments that bear on clock sources; what follows `--` is for the first program.
+fn on_clocks(arguments: &[String]) -> Vec<String> {
+    const BARE: [&str; 4] = ["notsc", "nohpet", "no-kvmclock", "no_timer_check"];
+    const NAMED: [&str; 3] = ["clocksource=", "tsc=", "hpet="];
+    let own = arguments.iter().take_while(|argument| *argument != "--");
+    let bears =
+        |argument: &&String| BARE.contains(&argument.as_str()) || NAMED.iter().any(|name| argument.starts_with(name));
+    own.filter(bears).cloned().collect()
+}
+
+/// The kernel tells in its log alone why it gave a counter up. To read it takes a while, so that it is asked only where the
+/// counter is missed.
+fn probe_tsc_log(probe: Probe<'_>, available: &Fact<Vec<String>>, tsc: &Fact<TscFlags>) -> Fact<Vec<String>> {
+    match (available, tsc) {
+        (Fact::Known(names), _) if names.iter().any(|name| name == "tsc") => Fact::absent("tsc is on offer"),
+        (_, Fact::Known(_)) => probe.parse("@kernel-log/tsc", "lines of the kernel's log", |text| {
+            Some(text.lines().take(LOG_LINES_MAX).map(str::to_owned).collect())
+        }),
+        (_, unknown) => unknown.clone().map(|_| Vec::new()),
     }
 }
 
@@ -57,6 +121,13 @@ fn parse_tsc_flags(cpuinfo: &str) -> Option<TscFlags> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arguments_on_clocks_are_told_from_others() {
+        let of = |text: &str| on_clocks(&text.split(' ').map(str::to_owned).collect::<Vec<_>>()).join(" ");
+        assert_eq!(of("ro clocksource=tsc tsc=reliable quiet notsc"), "clocksource=tsc tsc=reliable notsc");
+        assert_eq!(of("tscx clock=tsc hpet=disable -- notsc"), "hpet=disable");
+    }
 
     #[test]
     fn flags_are_whole_words() {

@@ -64,6 +64,8 @@ pub struct Cpu {
     pub core: Fact<i32>,
     /// The CPUs of the same core, itself included.
     pub siblings: Fact<CpuSet>,
+    /// How long it may take to resume from an idle state, in microseconds: `0` for any time, `n/a` for none at all.
+    pub resume_latency_us: Fact<String>,
     /// Its caches, the nearest first; empty where the kernel tells of none.
     pub caches: Vec<Cache>,
 }
@@ -134,6 +136,7 @@ fn probe_cpu(probe: Probe<'_>, cpu: usize, online: &Fact<CpuSet>, shared: &mut S
         package: probe.number(&topology("physical_package_id")),
         core: probe.number(&topology("core_id")),
         siblings,
+        resume_latency_us: probe.text(&format!("{DIR}/cpu{cpu}/power/pm_qos_resume_latency_us")),
         caches: probe_caches(probe, cpu, shared),
     }
 }

@@ -1,9 +1,11 @@
 //! Block devices: what they are, how their requests are queued, and which one the root file system is on.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::fact::Fact;
-use crate::probe::{Probe, and_then, chosen_word};
+use crate::probe::{Probe, and_then, chosen_word, is_absence};
 
 /// The block devices of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -12,6 +14,8 @@ pub struct Disks {
     pub disks: Fact<Vec<Disk>>,
     /// The disk that `/` is on, such as `nvme0n1`.
     pub root: Fact<String>,
+    /// The disks with a mounted file system, by name: with one alone, the system and the server's data share its queue.
+    pub mounted: Fact<Vec<String>>,
     /// Whether Xen's driver keeps pages granted to the host, so that none is granted for each request; absent where no disk
     /// is Xen's.
     pub xen_persistent_grants: Fact<bool>,
@@ -70,6 +74,7 @@ impl Disks {
     pub(super) fn probe(probe: Probe<'_>) -> Disks {
         let names = probe.entries("/sys/block");
         let root = root(probe, &names);
+        let mounted = mounted(probe, &names);
         let disks = names.map(|names| {
             let names = names.into_iter().filter(|name| is_disk(name)).take(DISKS_MAX);
             names.map(|name| Disk::probe(probe, name)).collect::<Vec<_>>()
@@ -81,7 +86,12 @@ impl Disks {
             Fact::Known(_) => Fact::absent("no disk is Xen's"),
             unknown => unknown.clone().map(|_| false),
         };
-        Disks { disks, root, xen_persistent_grants }
+        Disks { disks, root, mounted, xen_persistent_grants }
+    }
+
+    /// Whether the system and everything else that is mounted share one disk; `None` where that is not known.
+    pub fn is_one_for_all(&self) -> Option<bool> {
+        self.mounted.known().filter(|mounted| !mounted.is_empty()).map(|mounted| mounted.len() == 1)
     }
 
     /// The disks; none where they are not known.
@@ -150,6 +160,44 @@ fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
     })
 }
 
+/// The disks behind the device numbers of all mounts; a number that leads to no disk (a volume made of several) is left out.
+fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
+    let path = format!("{}/mountinfo", probe.process());
+    let numbers = probe.parse(&path, "lines of mounts", |text| Some(parse_devices(text)));
+    and_then(numbers, |numbers| {
+        and_then(names.clone(), |names| {
+            let mut disks = BTreeSet::new();
+            for number in numbers {
+                match probe.0.link(&format!("/sys/dev/block/{number}")) {
+                    Ok(target) => disks.extend(disk_of(&target, &names).map(str::to_owned)),
+                    // A network's or a pretended device has no link; but what was never looked at may be a disk.
+                    Err(refusal) if is_absence(&refusal) => {}
+                    Err(refusal) => return refusal.into(),
+                }
+            }
+            Fact::Known(disks.into_iter().filter(|name| is_disk(name)).collect())
+        })
+    })
+}
+
+/// The device numbers of mounts, without those of file systems that have no device (major 0).
+fn parse_devices(mountinfo: &str) -> BTreeSet<String> {
+    const DEVICES_MAX: usize = 64;
+    let number = |line: &str| {
+        let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
+        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+        (major != 0).then(|| format!("{major}:{minor}"))
+    };
+    let mut numbers = BTreeSet::new();
+    for number in mountinfo.lines().filter_map(number) {
+        if numbers.len() == DEVICES_MAX {
+            break;
+        }
+        numbers.insert(number);
+    }
+    numbers
+}
+
 /// `27 1 254:0 / / rw …` is device 254:0; the last mount on `/` hides those before it.
 fn parse_root_device(mountinfo: &str) -> Option<String> {
     let device = |line: &str| -> Option<String> {
@@ -186,6 +234,7 @@ fn parse_flag(text: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_sys::{Capture, Root};
     use proptest::prelude::*;
 
     use super::*;
@@ -238,6 +287,26 @@ mod tests {
     }
 
     #[test]
+    fn one_disk_for_all_is_told_from_several() {
+        let of = |mounts: &str| {
+            let text = format!(
+                "evenkeel-capture 1\n/proc/self/cgroup = 0::/\n/proc/self/mountinfo =\n{mounts}\n/sys/block/ : nvme0n1 nvme1n1\n\
+                 /sys/dev/block/259:1 -> ../../devices/x/nvme0n1/nvme0n1p1\n\
+                 /sys/dev/block/259:2 -> ../../devices/x/nvme0n1/nvme0n1p2\n\
+                 /sys/dev/block/259:5 -> ../../devices/x/nvme/nvme1/nvme1n1\nend\n"
+            );
+            let root = Root::captured(Capture::parse(&text).unwrap());
+            let disks = Disks::probe(Probe(&root));
+            (disks.mounted.known().unwrap().join(" "), disks.is_one_for_all())
+        };
+        let (root, boot, data, none) =
+            ("| 1 1 259:1 / / rw", "| 2 1 259:2 / /boot rw", "| 3 1 259:5 / /srv rw", "| 4 1 0:5 / /proc rw");
+        assert_eq!(of(&format!("{root}\n{boot}\n{none}")), ("nvme0n1".to_owned(), Some(true)));
+        assert_eq!(of(&format!("{root}\n{data}")), ("nvme0n1 nvme1n1".to_owned(), Some(false)));
+        assert_eq!(of(none), (String::new(), None));
+    }
+
+    #[test]
     fn schedulers_are_told_with_and_without_a_choice() {
         let told = |text| parse_schedulers(text).map(|found| (found.chosen, found.available.join(" ")));
         let some = |chosen: &str, available: &str| Some((chosen.to_owned(), available.to_owned()));
@@ -250,7 +319,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_the_parsers_panic(text in "([0-9]{1,3}|:|/| |\\[|\\]|none|block|\n)*|.{0,40}") {
-            let _ = (parse_root_device(&text), parse_schedulers(&text), disk_of(&text, &[]), is_disk(&text));
+            let _ = (parse_devices(&text), parse_root_device(&text), parse_schedulers(&text), disk_of(&text, &[]), is_disk(&text));
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Dmi {
 fn by_metadata(probe: Probe<'_>, path: &str, whose: &str) -> Fact<String> {
     let asked = probe.text(&format!("@metadata/{path}"));
     match asked {
-        Fact::Absent { .. } => {
+        Fact::Absent { .. } | Fact::Unseen { .. } => {
             Fact::absent(format!("{whose} tells it only by instance metadata, which --metadata asks"))
         }
         answered => answered,

@@ -3,6 +3,8 @@
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
+use super::deepest::{self, DeepestAllowed};
+use super::kernel::Kernel;
 use crate::fact::Fact;
 use crate::probe::{Probe, or_else};
 
@@ -21,6 +23,11 @@ pub struct Idle {
     pub processor_max_cstate: Fact<u32>,
     /// How long CPU 0 may take to resume, in microseconds: `0` for any time, `n/a` for none.
     pub resume_latency_us: Fact<String>,
+    /// How long any CPU may take to wake, in microseconds: the least of what processes ask for by holding
+    /// `/dev/cpu_dma_latency`; 2000000000 where none does. Only root may read it.
+    pub dma_latency_us: Fact<u64>,
+    /// The deepest state that CPU 0 may use; absent where there is no idle driver.
+    pub deepest_allowed: Fact<DeepestAllowed>,
     /// How long a KVM guest polls before it halts, in nanoseconds, at most.
     pub guest_halt_poll_ns: Fact<u64>,
 }
@@ -73,22 +80,26 @@ pub struct FrequencyPolicy {
 }
 
 impl Idle {
-    pub(super) fn probe(probe: Probe<'_>) -> Idle {
+    pub(super) fn probe(probe: Probe<'_>, kernel: &Kernel) -> Idle {
         // Kernels up to 5.7 have the writable file only when booted for it, and name the read-only one otherwise.
         let governor = or_else(probe.text("/sys/devices/system/cpu/cpuidle/current_governor"), || {
             probe.text("/sys/devices/system/cpu/cpuidle/current_governor_ro")
         });
         // One CPU stands for all: the drivers register the same table for each.
         let indices = probe.numbered("/sys/devices/system/cpu/cpu0/cpuidle", "state");
-        Idle {
+        let mut idle = Idle {
             driver: probe.text("/sys/devices/system/cpu/cpuidle/current_driver"),
             governor,
             states: indices.map(|indices| indices.into_iter().map(|index| probe_state(probe, index)).collect()),
             intel_idle_max_cstate: probe.number("/sys/module/intel_idle/parameters/max_cstate"),
             processor_max_cstate: probe.number("/sys/module/processor/parameters/max_cstate"),
             resume_latency_us: probe.text("/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us"),
+            dma_latency_us: probe.number("@cpu_dma_latency_us"),
+            deepest_allowed: Fact::absent("there is no idle driver"),
             guest_halt_poll_ns: probe.number("/sys/module/haltpoll/parameters/guest_halt_poll_ns"),
-        }
+        };
+        idle.deepest_allowed = deepest::allowed(&idle, kernel);
+        idle
     }
 }
 

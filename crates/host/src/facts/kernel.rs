@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::kernel_config::{KernelConfig, probe_timer_hz};
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then, chosen_word, field, or_else};
 
@@ -20,6 +21,10 @@ pub struct Kernel {
     pub command_line: Fact<Vec<String>>,
     /// Which of root's rights the kernel withholds.
     pub lockdown: Fact<Lockdown>,
+    /// Ticks of its timer a second (`CONFIG_HZ`).
+    pub timer_hz: Fact<u32>,
+    /// How it was built, where it or its distribution tells.
+    pub config: Fact<KernelConfig>,
 }
 
 /// The first two or three numbers of a kernel release.
@@ -68,6 +73,7 @@ impl Kernel {
             Some(version) => Fact::Known(version),
             None => Fact::odd("@uname", &release, "a kernel's release should begin with two numbers"),
         });
+        let config = KernelConfig::probe(probe);
         let arguments = probe.parse("/proc/cmdline", "arguments", |text| Some(parse_arguments(text)));
         Kernel {
             release,
@@ -75,6 +81,8 @@ impl Kernel {
             architecture: uname("machine"),
             command_line: arguments,
             lockdown: probe_lockdown(probe),
+            timer_hz: probe_timer_hz(probe, &config),
+            config,
         }
     }
 
@@ -171,6 +179,8 @@ mod tests {
             architecture: absent(),
             command_line: Fact::Known(parse_arguments(command_line)),
             lockdown: Fact::absent("not asked"),
+            timer_hz: Fact::absent("not asked"),
+            config: Fact::absent("not asked"),
         }
     }
 

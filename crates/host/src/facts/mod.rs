@@ -12,11 +12,14 @@ mod boot;
 mod cgroup;
 mod clock;
 mod cpu;
+mod daemons;
+mod deepest;
 mod disks;
 mod dmi;
 mod ethtool;
 mod idle;
 mod kernel;
+mod kernel_config;
 mod limits;
 mod machine;
 mod memory;
@@ -29,10 +32,13 @@ mod sysctl_files;
 pub use boot::{Boot, BootLoader, Init};
 pub use clock::{Clock, TscFlags};
 pub use cpu::{Cache, Cpu, Cpus, Vulnerability};
+pub use daemons::Daemons;
+pub use deepest::DeepestAllowed;
 pub use disks::{Disk, DiskKind, Disks, Scheduler};
 pub use ethtool::{Channels, Coalesce, Rings};
 pub use idle::{Frequency, FrequencyPolicy, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
+pub use kernel_config::{KernelConfig, Tick};
 pub use limits::{CpuLimit, Limits};
 pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
 pub use memory::{HugePages, Memory, Swap, ThpSize};
@@ -73,6 +79,8 @@ pub struct Facts {
     pub limits: Limits,
     /// Other programs and files that change settings.
     pub owners: Owners,
+    /// Timers and services of the distribution.
+    pub daemons: Daemons,
     /// The text of each file under /proc/sys that a knob needs, by path.
     pub sysctls: BTreeMap<&'static str, Fact<String>>,
 }
@@ -85,16 +93,18 @@ impl Facts {
         let cpuinfo = probe.text("/proc/cpuinfo");
         let machine = Machine::probe(probe);
         let boot = Boot::probe(probe);
+        let kernel = Kernel::probe(probe);
         Facts {
             owners: Owners::probe(probe, &machine.container, &boot.init),
+            daemons: Daemons::probe(probe, &machine.container, &boot.init),
             machine,
             boot,
-            kernel: Kernel::probe(probe),
-            preemption: Preemption::probe(probe),
+            preemption: Preemption::probe(probe, &kernel.config),
             numa: Numa::probe(probe),
             cpus: Cpus::probe(probe, &cpuinfo),
-            clock: Clock::probe(probe, &cpuinfo),
-            idle: Idle::probe(probe),
+            clock: Clock::probe(probe, &cpuinfo, &kernel),
+            idle: Idle::probe(probe, &kernel),
+            kernel,
             frequency: Frequency::probe(probe),
             memory: Memory::probe(probe),
             disks: Disks::probe(probe),

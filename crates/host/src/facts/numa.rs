@@ -12,6 +12,32 @@ use crate::probe::Probe;
 pub struct Numa {
     /// Each online node, ascending; absent where the kernel is built without NUMA.
     pub nodes: Fact<Vec<Node>>,
+    /// What the kernel does by itself to bring threads and their memory together; empty where it does nothing.
+    pub balancing: Fact<Vec<Balancing>>,
+    /// What a full node does before memory of another one is used; empty where it does nothing.
+    pub zone_reclaim: Fact<Vec<Reclaim>>,
+}
+
+/// A way of `kernel.numa_balancing`, which is a set of bits since Linux 6.1 and was 0 or 1 before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balancing {
+    /// Threads and pages are moved to each other (1).
+    Nodes,
+    /// Pages that are used move from slow memory to fast (2).
+    Tiers,
+}
+
+/// A way of `vm.zone_reclaim_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reclaim {
+    /// Clean pages of the node are dropped (1).
+    Clean,
+    /// Dirty pages of the node are written out (2).
+    Write,
+    /// Mapped pages of the node are swapped out (4).
+    Swap,
 }
 
 /// One memory node.
@@ -31,7 +57,14 @@ impl Numa {
     pub(super) fn probe(probe: Probe<'_>) -> Numa {
         // Node lists are spelled as lists of CPUs are, and are as bounded.
         let online = probe.cpu_list("/sys/devices/system/node/online");
-        Numa { nodes: online.map(|nodes| nodes.iter().map(|node| probe_node(probe, node)).collect()) }
+        let (ways, levels) = ([Balancing::Nodes, Balancing::Tiers], [Reclaim::Clean, Reclaim::Write, Reclaim::Swap]);
+        Numa {
+            nodes: online.map(|nodes| nodes.iter().map(|node| probe_node(probe, node)).collect()),
+            balancing: probe
+                .parse("/proc/sys/kernel/numa_balancing", "bits from 0 to 3", |text| parse_bits(text, &ways)),
+            zone_reclaim: probe
+                .parse("/proc/sys/vm/zone_reclaim_mode", "bits from 0 to 7", |text| parse_bits(text, &levels)),
+        }
     }
 }
 
@@ -45,6 +78,14 @@ fn probe_node(probe: Probe<'_>, node: usize) -> Node {
     }
 }
 
+/// The meanings of the bits that are set; a bit without one makes the whole odd.
+fn parse_bits<T: Copy>(text: &str, meanings: &[T]) -> Option<Vec<T>> {
+    let bits: u32 = text.parse().ok()?;
+    let is_set = |at: &usize| bits >> at & 1 == 1;
+    let known = bits >> meanings.len() == 0;
+    known.then(|| (0..meanings.len()).filter(is_set).map(|at| meanings[at]).collect())
+}
+
 fn parse_distances(text: &str) -> Option<Vec<u32>> {
     let distances: Option<Vec<u32>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
     distances.filter(|distances| !distances.is_empty())
@@ -53,6 +94,16 @@ fn parse_distances(text: &str) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bits_have_meanings_or_are_odd() {
+        let of = |text| parse_bits(text, &["a", "b", "c"]).map(|found| found.concat());
+        let table =
+            [("0", Some("")), ("1", Some("a")), ("6", Some("bc")), ("7", Some("abc")), ("8", None), ("-1", None)];
+        for (text, expected) in table {
+            assert_eq!(of(text).as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn distances_are_numbers_and_nothing_else() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
 use super::boot::Init;
@@ -17,14 +18,22 @@ pub struct Owners {
     pub irqbalance: Fact<bool>,
     /// What irqbalance is told; absent where no file tells it anything.
     pub irqbalance_options: Fact<IrqbalanceOptions>,
+    /// Its version, by dpkg; absent where it does not run or another package manager installed it.
+    pub irqbalance_version: Fact<String>,
     /// TuneD's active profile; absent where it is not installed or does not run.
     pub tuned_profile: Fact<String>,
     /// Whether bpftune runs: it changes sysctls whenever it sees cause.
     pub bpftune: Fact<bool>,
+    /// Whether bpftune starts at boot.
+    pub bpftune_enabled: Fact<bool>,
+    /// The solutions and notes that saptune applies, in order; absent where it is not installed.
+    pub saptune: Fact<Vec<String>>,
     /// Whether Google's `google_set_multiqueue` is installed: at boot it gives each queue a CPU, interrupts and XPS alike.
     pub google_set_multiqueue: Fact<bool>,
     /// The configurations of container networks, which set sysctls of interfaces; empty where there are none.
     pub cni: Fact<Vec<String>>,
+    /// The programs that make container networks; empty where there are none.
+    pub cni_plugins: Fact<Vec<String>>,
     /// The files that set sysctls at boot.
     pub sysctl_files: Fact<SysctlFiles>,
 }
@@ -36,17 +45,67 @@ pub struct IrqbalanceOptions {
     pub file: String,
     /// Its variables, without those that it leaves commented out or empty.
     pub variables: BTreeMap<String, String>,
+    /// The CPUs that it is to keep interrupts from; absent where it is told of none.
+    pub banned_cpus: Fact<CpuSet>,
+    /// The script that it asks about each interrupt; absent where it is told of none.
+    pub policy_script: Fact<String>,
+    /// Whether it moves interrupts once, when it starts, and ends.
+    pub once: bool,
+}
+
+impl IrqbalanceOptions {
+    fn of(file: &str, variables: BTreeMap<String, String>) -> IrqbalanceOptions {
+        let variable = |name: &str| variables.get(name).map(String::as_str);
+        let arguments: Vec<&str> =
+            ["IRQBALANCE_ARGS", "OPTIONS"].into_iter().filter_map(variable).flat_map(str::split_whitespace).collect();
+        // `--name=value`, or `-n value` and `--name value`.
+        let argument = |short: &str, long: &str| {
+            arguments.iter().enumerate().find_map(|(at, word)| match word.split_once('=') {
+                Some((name, value)) if name == long => Some(value),
+                None if *word == short || *word == long => arguments.get(at + 1).copied(),
+                _ => None,
+            })
+        };
+        let banned = match (variable("IRQBALANCE_BANNED_CPULIST"), variable("IRQBALANCE_BANNED_CPUS")) {
+            (Some(list), _) => parsed(file, list, CpuSet::parse_list(list)),
+            (None, Some(mask)) => parsed(file, mask, CpuSet::parse_mask(mask)),
+            (None, None) => Fact::absent(format!("{file} bans no CPU")),
+        };
+        let script = argument("-l", "--policyscript");
+        IrqbalanceOptions {
+            file: file.to_owned(),
+            banned_cpus: banned,
+            policy_script: script
+                .map_or(Fact::absent(format!("{file} names no script")), |path| Fact::Known(path.to_owned())),
+            once: variable("IRQBALANCE_ONESHOT").is_some_and(|value| value != "0")
+                || arguments.iter().any(|word| ["-o", "--oneshot"].contains(word)),
+            variables,
+        }
+    }
+}
+
+fn parsed(file: &str, text: &str, cpus: Option<CpuSet>) -> Fact<CpuSet> {
+    cpus.map_or_else(|| Fact::odd(file, text, "the banned CPUs should be a list or a mask"), Fact::Known)
 }
 
 impl Owners {
     pub(super) fn probe(probe: Probe<'_>, container: &Fact<Container>, init: &Fact<Init>) -> Owners {
+        let irqbalance = probe_irqbalance(probe, container);
         Owners {
-            irqbalance: probe_irqbalance(probe, container),
+            irqbalance_version: match &irqbalance {
+                Fact::Known(true) => probe.text("@package/irqbalance"),
+                Fact::Known(false) => Fact::absent("irqbalance does not run"),
+                unknown => unknown.clone().map(|_| String::new()),
+            },
+            irqbalance,
             irqbalance_options: probe_irqbalance_options(probe),
             tuned_profile: probe_tuned(probe),
             bpftune: probe_bpftune(probe, container),
+            bpftune_enabled: probe.is_there("/etc/systemd/system/multi-user.target.wants/bpftune.service"),
+            saptune: probe.parse("/etc/sysconfig/saptune", "variables", |text| Some(parse_saptune(text))),
             google_set_multiqueue: probe.is_there("/usr/bin/google_set_multiqueue"),
-            cni: probe_cni(probe),
+            cni: probe_cni(probe, "/etc/cni/net.d", &[".conf", ".conflist", ".json"]),
+            cni_plugins: probe_cni(probe, "/opt/cni/bin", &[""]),
             sysctl_files: SysctlFiles::probe(probe, init),
         }
     }
@@ -78,11 +137,8 @@ fn hidden(program: &str) -> Fact<bool> {
 
 /// The distributions' two places; a machine has one of them.
 fn probe_irqbalance_options(probe: Probe<'_>) -> Fact<IrqbalanceOptions> {
-    let at = |path: &str| {
-        probe.parse(path, "variables", |text| {
-            Some(IrqbalanceOptions { file: path.to_owned(), variables: parse_variables(text) })
-        })
-    };
+    let at =
+        |path: &str| probe.parse(path, "variables", |text| Some(IrqbalanceOptions::of(path, parse_variables(text))));
     or_else(at("/etc/default/irqbalance"), || at("/etc/sysconfig/irqbalance"))
 }
 
@@ -112,14 +168,21 @@ fn probe_bpftune(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
     }
 }
 
-/// The files that a container runtime reads, `.conf`, `.conflist` and `.json`.
-fn probe_cni(probe: Probe<'_>) -> Fact<Vec<String>> {
-    let is_one = |name: &String| [".conf", ".conflist", ".json"].iter().any(|end| name.ends_with(end));
-    match probe.0.entries("/etc/cni/net.d") {
+/// The files of a directory whose names end so; none where it is absent.
+fn probe_cni(probe: Probe<'_>, dir: &str, ends: &[&str]) -> Fact<Vec<String>> {
+    let is_one = |name: &String| ends.iter().any(|end| name.ends_with(end));
+    match probe.0.entries(dir) {
         Ok(names) => Fact::Known(names.into_iter().filter(is_one).collect()),
         Err(refusal) if is_absence(&refusal) => Fact::Known(Vec::new()),
         Err(refusal) => refusal.into(),
     }
+}
+
+/// `TUNE_FOR_SOLUTIONS="HANA"` and `TUNE_FOR_NOTES="941735 1771258"`: what saptune sets when it starts.
+fn parse_saptune(text: &str) -> Vec<String> {
+    let variables = parse_variables(text);
+    let applied = ["TUNE_FOR_SOLUTIONS", "TUNE_FOR_NOTES"].into_iter().filter_map(|name| variables.get(name));
+    applied.flat_map(|value| value.split_whitespace()).map(str::to_owned).collect()
 }
 
 /// The active profile outlives the daemon, so it counts only where TuneD has its directory under /run.
@@ -190,10 +253,35 @@ mod tests {
             of("/etc/default/irqbalance ! ENOENT\n/etc/sysconfig/irqbalance ! ENOENT"),
         ];
         expect![[r#"
-            [{"file":"/etc/default/irqbalance","variables":{"IRQBALANCE_BANNED_CPULIST":"2-3"}},false,[]]
-            [{"file":"/etc/sysconfig/irqbalance","variables":{"IRQBALANCE_ARGS":"--banirq=24"}},true,["10-aws.conflist"]]
+            [{"file":"/etc/default/irqbalance","variables":{"IRQBALANCE_BANNED_CPULIST":"2-3"},"banned_cpus":"2-3","policy_script":{"unknown":"absent","why":"/etc/default/irqbalance names no script"},"once":false},false,[]]
+            [{"file":"/etc/sysconfig/irqbalance","variables":{"IRQBALANCE_ARGS":"--banirq=24"},"banned_cpus":{"unknown":"absent","why":"/etc/sysconfig/irqbalance bans no CPU"},"policy_script":{"unknown":"absent","why":"/etc/sysconfig/irqbalance names no script"},"once":false},true,["10-aws.conflist"]]
             [{"unknown":"absent","why":"/etc/default/irqbalance: no such file or directory (ENOENT)"},{"unknown":"absent","why":"/usr/bin/google_set_multiqueue is not in the capture"},{"unknown":"absent","why":"/etc/cni/net.d is not in the capture"}]
         "#]].assert_eq(&(seen.join("\n") + "\n"));
+    }
+
+    #[test]
+    fn what_irqbalance_is_told() {
+        let of = |text: &str| {
+            let options = IrqbalanceOptions::of("/x", parse_variables(text));
+            let banned = options.banned_cpus.known().map_or("none".to_owned(), CpuSet::to_string);
+            let script = options.policy_script.known().cloned().unwrap_or("none".to_owned());
+            format!("bans {banned}, script {script}, once {}", options.once)
+        };
+        let table = [
+            ("", "bans none, script none, once false"),
+            ("IRQBALANCE_BANNED_CPUS=f0", "bans 4-7, script none, once false"),
+            ("IRQBALANCE_BANNED_CPUS=f0\nIRQBALANCE_BANNED_CPULIST=2-3", "bans 2-3, script none, once false"),
+            ("IRQBALANCE_BANNED_CPULIST=x", "bans none, script none, once false"),
+            ("IRQBALANCE_ONESHOT=yes", "bans none, script none, once true"),
+            ("IRQBALANCE_ARGS='-o --policyscript=/s'", "bans none, script /s, once true"),
+            ("OPTIONS='-l /s'", "bans none, script /s, once false"),
+            ("IRQBALANCE_ARGS=-l", "bans none, script none, once false"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(of(text), expected, "{text}");
+        }
+        assert_eq!(parse_saptune("TUNE_FOR_SOLUTIONS=\"HANA\"\nTUNE_FOR_NOTES=\"941735 1\""), ["HANA", "941735", "1"]);
+        assert!(parse_saptune("VERSION=3").is_empty());
     }
 
     #[test]
@@ -227,8 +315,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic(text in "([A-C=#;\"' \n]|.){0,40}") {
-            prop_assert!(parse_variables(&text).values().all(|value| !value.is_empty()));
+        fn no_text_makes_the_parser_panic(text in "([A-C=#;\"' \n]|IRQBALANCE_ARGS=|IRQBALANCE_BANNED_CPUS=|--policyscript|-l|.){0,40}") {
+            let variables = parse_variables(&text);
+            prop_assert!(variables.values().all(|value| !value.is_empty()));
+            let _ = (IrqbalanceOptions::of("/x", variables), parse_saptune(&text));
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::kernel_config::KernelConfig;
 use crate::fact::Fact;
 use crate::probe::Probe;
 
@@ -20,14 +21,19 @@ pub struct Preemption {
 }
 
 impl Preemption {
-    pub(super) fn probe(probe: Probe<'_>) -> Preemption {
+    pub(super) fn probe(probe: Probe<'_>, config: &Fact<KernelConfig>) -> Preemption {
         let modes = probe.parse(DEBUGFS, "preemption models with the chosen one in parentheses", parse_modes);
         let built = probe.parse("/proc/version", "what the kernel was built with", |text| Some(Built::of(text)));
         let model = match (&modes, &built) {
             (_, Fact::Known(Built::RealTime)) => Fact::Known("rt".to_owned()),
             (Fact::Known(modes), _) => Fact::Known(modes.chosen.clone()),
             (_, Fact::Known(Built::Full)) => Fact::Known("full".to_owned()),
-            (Fact::Absent { why } | Fact::Denied { why } | Fact::Odd { why, .. }, Fact::Known(built)) => {
+            // Debugfs is shut, but what can't be chosen at boot is as it was built.
+            (_, Fact::Known(Built::Not)) if config.known().is_some_and(|config| !config.dynamic) => {
+                config.clone().map(|config| config.preemption)
+            }
+            (unknown, Fact::Known(built)) => {
+                let why = unknown.unknown_why().unwrap_or_default();
                 Fact::absent(format!("{}, and only debugfs tells which ({why})", built.leaves_open()))
             }
             (_, unknown) => unknown.clone().map(|_| String::new()),
@@ -91,6 +97,7 @@ mod tests {
     use evenkeel_sys::{Capture, Root};
     use proptest::prelude::*;
 
+    use super::super::kernel_config::Tick;
     use super::*;
 
     #[test]
@@ -107,7 +114,7 @@ mod tests {
         let told = table.map(|(version, debugfs)| {
             let text = format!("evenkeel-capture 1\n/proc/version = {version}\n{DEBUGFS} {debugfs}\nend\n");
             let root = Root::captured(Capture::parse(&text).unwrap());
-            serde_json::to_string(&Preemption::probe(Probe(&root))).unwrap() + "\n"
+            serde_json::to_string(&Preemption::probe(Probe(&root), &Fact::absent("not asked"))).unwrap() + "\n"
         });
         expect_test::expect![[r#"
             {"model":"full","dynamic":true,"on_offer":["none","voluntary","full"]}
@@ -118,6 +125,19 @@ mod tests {
             {"model":"full","dynamic":false,"on_offer":{"unknown":"absent","why":"/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT)"}}
             {"model":{"unknown":"absent","why":"it was built as none or voluntary, and only debugfs tells which (/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT))"},"dynamic":false,"on_offer":{"unknown":"absent","why":"/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT)"}}
         "#]].assert_eq(&told.concat());
+    }
+
+    #[test]
+    fn the_configuration_tells_what_debugfs_does_not() {
+        let model = |preemption: &str, dynamic| {
+            let text = format!("evenkeel-capture 1\n/proc/version = #1 SMP Thu\n{DEBUGFS} ! EACCES\nend\n");
+            let root = Root::captured(Capture::parse(&text).unwrap());
+            let (source, preemption) = ("/boot/config-6.1".into(), preemption.into());
+            let config = KernelConfig { source, timer_hz: 250, tick: Tick::StopsWhenIdle, preemption, dynamic };
+            Preemption::probe(Probe(&root), &Fact::Known(config)).model.known().cloned()
+        };
+        assert_eq!(model("voluntary", false).as_deref(), Some("voluntary"));
+        assert_eq!(model("voluntary", true), None, "it may have been chosen otherwise");
     }
 
     proptest! {

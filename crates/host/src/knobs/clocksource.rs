@@ -1,7 +1,7 @@
 //! The hardware that the kernel reads the time from.
 
 use crate::advice::State;
-use crate::facts::{Facts, Hypervisor};
+use crate::facts::{Cloud, Facts, Hypervisor};
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
@@ -75,9 +75,13 @@ fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let current = own(PATH, &facts.clock.current)?;
     let finding = if let Some((_, why)) = IN_USER_SPACE.iter().find(|(name, _)| *name == current) {
-        let offers_tsc = facts.clock.available.known().is_some_and(|names| names.iter().any(|name| name == "tsc"));
-        let prove = if current == "kvm-clock" && offers_tsc && is_invariant(facts) == Some(true) {
+        let offers = |name: &str| facts.clock.offers(name) == Some(true);
+        let prove = if current == "kvm-clock" && offers("tsc") && is_invariant(facts) == Some(true) {
             "; the kernel since 5.10 prefers tsc: `evenkeel prove clocksource=tsc` settles it"
+        } else if current == "tsc" && offers("kvm-clock") && is_on_aws(facts) {
+            "; AWS recommends kvm-clock on Nitro, against the kernel's own order: `evenkeel prove clocksource=kvm-clock` settles it"
+        } else if current == "hyperv_clocksource_tsc_page" && offers("tsc") && is_invariant(facts) == Some(true) {
+            "; tsc is on offer and invariant too: `evenkeel prove clocksource=tsc` tells which costs less"
         } else {
             ""
         };
@@ -105,23 +109,71 @@ fn from_the_kernel(facts: &Facts, current: &str) -> Finding {
         Some(true) if offered("tsc") => {
             Finding::set(PATH, "tsc", format!("{slow}; tsc is on offer, constant and nonstop"))
         }
-        _ if offered("tsc") && on_xen => {
+        _ if offered("tsc") && on_xen && is_on_aws(facts) => {
             let reason = format!(
-                "{slow}; tsc is on offer, but not promised to be invariant: check the time after a live migration"
+                "{slow}; tsc is on offer, and Amazon says to use it on Xen, though nothing promises that it is invariant: check \
+                 the time after the instance was moved"
             );
             Finding::set(PATH, "tsc", reason)
         }
         invariant => match IN_USER_SPACE[1..].iter().find(|(name, _)| offered(name)) {
             Some((name, _)) => Finding::set(PATH, name, format!("{slow}; {name} is on offer and read in user space")),
             None if !offered("tsc") => {
-                Finding::not_here(PATH, format!("{slow}, but nothing better is on offer: {}", available.join(", ")))
+                let why = no_tsc(facts).map_or(String::new(), |why| format!("; {why}"));
+                Finding::not_here(
+                    PATH,
+                    format!("{slow}, but nothing better is on offer: {}{why}", available.join(", ")),
+                )
             }
             None if invariant == Some(false) => {
-                Finding::keep(PATH, format!("{slow}, but the tsc on offer is not constant and nonstop"))
+                let missing = missing(facts).join(" and ");
+                Finding::keep(
+                    PATH,
+                    format!(
+                        "{slow}, but the tsc on offer is not invariant ({missing}): on a machine that may be moved to another host \
+                         its time would be wrong from then on, so that it is not to be forced"
+                    ),
+                )
             }
             None => Finding::unknown(PATH, "whether tsc is invariant", &facts.clock.tsc),
         },
     }
+}
+
+fn is_on_aws(facts: &Facts) -> bool {
+    facts.machine.cloud.known() == Some(&Cloud::Aws)
+}
+
+/// The promises that the processor does not make of its counter.
+fn missing(facts: &Facts) -> Vec<&'static str> {
+    let Some(tsc) = facts.clock.tsc.known() else { return Vec::new() };
+    let flags = [
+        (tsc.constant, "constant_tsc is missing: it follows the frequency"),
+        (tsc.nonstop, "nonstop_tsc is missing: it halts in idle"),
+    ];
+    flags.into_iter().filter(|(stands, _)| !stands).map(|(_, flag)| flag).collect()
+}
+
+/// What keeps the counter from being a clock source: an argument, a promise that the processor does not make, or else what the
+/// kernel said when it gave it up.
+fn no_tsc(facts: &Facts) -> Option<String> {
+    if let Some(argument) = facts.clock.argument_against_tsc() {
+        return Some(format!("{argument} on the kernel's command line takes tsc away: take it out"));
+    }
+    let said = facts.clock.tsc_log.known().and_then(|lines| lines.iter().find(|line| line.contains("unstable")));
+    if let Some(line) = said {
+        let line: String = line.chars().take(120).collect();
+        return Some(format!("the kernel gave tsc up: {line:?}"));
+    }
+    let missing = missing(facts);
+    if !missing.is_empty() {
+        return Some(format!("the processor does not promise enough of tsc: {}", missing.join(" and ")));
+    }
+    let tsc = facts.clock.tsc.known()?;
+    tsc.is_invariant().then(|| {
+        "tsc is invariant, and the kernel gave it up all the same: `dmesg` (as root) has its reason under TSC"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -171,6 +223,27 @@ mod tests {
                 ("xen", Goal::Latency, &on_xen("xen", "xen tsc hpet acpi_pm", Some(true))),
                 ("xen, not invariant", Goal::Latency, &on_xen("xen", "xen tsc hpet acpi_pm", Some(false))),
                 ("xen, flags unknown", Goal::Latency, &on_xen("xen", "xen tsc", None)),
+                ("xen at Amazon, not invariant", Goal::Latency, &|facts| {
+                    on_xen("xen", "xen tsc", Some(false))(facts);
+                    facts.machine.cloud = Fact::Known(Cloud::Aws);
+                }),
+                ("tsc at Amazon", Goal::Latency, &|facts| facts.machine.cloud = Fact::Known(Cloud::Aws)),
+                (
+                    "Azure, tsc on offer",
+                    Goal::Latency,
+                    &clock(IN_USER_SPACE[2].0, "hyperv_clocksource_tsc_page tsc", Some(true)),
+                ),
+                ("notsc", Goal::Latency, &|facts| {
+                    clock("hpet", "hpet acpi_pm", Some(true))(facts);
+                    facts.clock.arguments = Fact::Known(vec!["notsc".into()]);
+                }),
+                ("halts in idle", Goal::Latency, &clock("hpet", "hpet acpi_pm", Some(false))),
+                ("given up", Goal::Latency, &|facts| {
+                    clock("hpet", "hpet acpi_pm", Some(true))(facts);
+                    let said =
+                        ["tsc: Fast TSC calibration using PIT", "tsc: Marking TSC unstable due to TSC halts in idle"];
+                    facts.clock.tsc_log = Fact::Known(said.map(str::to_owned).into());
+                }),
                 ("xen without tsc", Goal::Latency, &on_xen("xen", "xen", Some(true))),
                 ("offer unknown", Goal::Latency, &|facts| {
                     facts.clock.current = Fact::Known("jiffies".into());
@@ -195,21 +268,33 @@ mod tests {
                 hpet, tsc on offer (density)
                   set /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet" -> "tsc": each read of hpet enters the kernel; tsc is on offer, constant and nonstop
                 hpet, tsc not invariant (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but the tsc on offer is not constant and nonstop
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but the tsc on offer is not invariant (nonstop_tsc is missing: it halts in idle): on a machine that may be moved to another host its time would be wrong from then on, so that it is not to be forced
                 hpet, flags unknown (latency)
                   unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": whether tsc is invariant is not known: no flags in /proc/cpuinfo
                 hpet, nothing better (latency)
-                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm; tsc is invariant, and the kernel gave it up all the same: `dmesg` (as root) has its reason under TSC
                 acpi_pm, kvm-clock on offer (latency)
                   set /sys/devices/system/clocksource/clocksource0/current_clocksource "acpi_pm" -> "kvm-clock": each read of acpi_pm enters the kernel; kvm-clock is on offer and read in user space
                 xen (latency)
                   set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is on offer, constant and nonstop
                 xen, not invariant (latency)
-                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is on offer, but not promised to be invariant: check the time after a live migration
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": each read of xen enters the kernel, but the tsc on offer is not invariant (nonstop_tsc is missing: it halts in idle): on a machine that may be moved to another host its time would be wrong from then on, so that it is not to be forced
                 xen, flags unknown (latency)
-                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is on offer, but not promised to be invariant: check the time after a live migration
+                  unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": whether tsc is invariant is not known: no flags in /proc/cpuinfo
+                xen at Amazon, not invariant (latency)
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is on offer, and Amazon says to use it on Xen, though nothing promises that it is invariant: check the time after the instance was moved
+                tsc at Amazon (latency)
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "tsc": it is read in user space; AWS recommends kvm-clock on Nitro, against the kernel's own order: `evenkeel prove clocksource=kvm-clock` settles it
+                Azure, tsc on offer (latency)
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hyperv_clocksource_tsc_page": it is read in user space, and Hyper-V corrects it for the host; tsc is on offer and invariant too: `evenkeel prove clocksource=tsc` tells which costs less
+                notsc (latency)
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm; notsc on the kernel's command line takes tsc away: take it out
+                halts in idle (latency)
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm; the processor does not promise enough of tsc: nonstop_tsc is missing: it halts in idle
+                given up (latency)
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm; the kernel gave tsc up: "tsc: Marking TSC unstable due to TSC halts in idle"
                 xen without tsc (latency)
-                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": each read of xen enters the kernel, but nothing better is on offer: xen
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": each read of xen enters the kernel, but nothing better is on offer: xen; tsc is invariant, and the kernel gave it up all the same: `dmesg` (as root) has its reason under TSC
                 offer unknown (latency)
                   unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "jiffies": which sources are on offer is not known: EACCES
                 another (latency)

@@ -54,7 +54,14 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         return Err(Finding::unknown(ARGUMENT, "how many CPUs there are", &facts.cpus.present));
     };
     if let Some(asked) = asked {
-        let finding = if 2 * (asked + 1) == present {
+        let finding = if Cores::of(facts).is_some_and(|cores| has_neighbours(&cores)) {
+            let reason = format!(
+                "{} of {present} were started, and siblings are neighbours here: both threads of some cores run, and none of \
+                 others; take it out, and `smt.control` leaves one thread of each core",
+                cpus(asked.min(present))
+            );
+            Finding::keep(ARGUMENT, reason)
+        } else if 2 * (asked + 1) == present {
             let half = present / 2;
             let reason = format!(
                 "{asked} is one less than half of {present} CPUs: with two threads a core, one core is missing"
@@ -72,7 +79,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         return Ok(Finding::not_here(ARGUMENT, "each core has one thread: every CPU left out is a core less"));
     }
     let (count, firsts) = (cores.len(), cores.first_threads());
-    if firsts != (0..count).collect() {
+    if has_neighbours(&cores) {
         let reason = format!(
             "{ARGUMENT}={count} would leave CPUs 0-{}, which are both threads of half of the cores; one thread of \
              each core is {firsts}: `smt.control` switches off the others",
@@ -87,6 +94,11 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         Goal::Throughput | Goal::Density => format!("all threads of {count} cores run, as the goal {goal} wants"),
     };
     Ok(Finding::keep(ARGUMENT, reason))
+}
+
+/// Whether the first threads of the cores are not the first CPUs, so that counting CPUs does not choose threads.
+fn has_neighbours(cores: &Cores) -> bool {
+    cores.first_threads() != (0..cores.len()).collect()
 }
 
 #[cfg(test)]

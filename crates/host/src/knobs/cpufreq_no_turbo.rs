@@ -5,7 +5,7 @@ use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
-use super::{one, own};
+use super::{boosted, one};
 
 const PATH: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 
@@ -41,17 +41,7 @@ pub(super) const KNOB: Knob = Knob {
 };
 
 fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
-    one(decide(facts))
-}
-
-fn decide(facts: &Facts) -> Result<Finding, Finding> {
-    let on = own(PATH, &facts.frequency.no_turbo)?;
-    let finding = if !on {
-        Finding::keep(PATH, "cores may run above their nominal frequency, as a server with one busy thread wants")
-    } else {
-        Finding::set(PATH, 0, "cores are kept to their nominal frequency, which every tick pays for")
-    };
-    Ok(finding.at(u8::from(on)))
+    one(boosted(PATH, &facts.frequency.no_turbo, false))
 }
 
 #[cfg(test)]

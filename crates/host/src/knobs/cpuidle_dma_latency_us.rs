@@ -1,5 +1,6 @@
 //! How long a CPU may take to wake, for as long as somebody holds `/dev/cpu_dma_latency` open.
 
+use crate::advice::State;
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
@@ -47,7 +48,17 @@ pub(super) const KNOB: Knob = Knob {
 };
 
 fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish.goal))
+    one(decide(facts, wish.goal).map(|finding| as_held(facts, finding)))
+}
+
+/// With the value in force, where root asks; what somebody holds that low already need not be held again.
+fn as_held(facts: &Facts, finding: Finding) -> Finding {
+    let Some(held_us) = facts.idle.dma_latency_us.known() else { return finding };
+    let wanted: Option<u64> = finding.wanted.as_ref().and_then(|wanted| wanted.parse().ok());
+    if finding.state == State::Set && wanted.is_some_and(|wanted| *held_us <= wanted) {
+        return Finding::keep(PATH, format!("a process holds it at {held_us} us already")).at(held_us);
+    }
+    if finding.state == State::NotHere { finding } else { finding.at(held_us) }
 }
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
@@ -117,6 +128,14 @@ mod tests {
                 ("driver unreadable", Goal::Latency, &|facts| facts.idle.driver = Fact::odd("/d", "", "empty")),
                 ("c4.8xlarge", Goal::Latency, &with_idle("intel_idle", &[("C1-HSW", 2), ("C6-HSW", 133)])),
                 ("c4.8xlarge", Goal::Throughput, &with_idle("intel_idle", &[("C1-HSW", 2), ("C6-HSW", 133)])),
+                ("held already", Goal::Latency, &|facts| {
+                    with_idle("intel_idle", &[("C1-HSW", 2), ("C6-HSW", 133)])(facts);
+                    facts.idle.dma_latency_us = Fact::Known(2);
+                }),
+                ("not ours to know", Goal::Latency, &|facts| {
+                    with_idle("intel_idle", &[("C1-HSW", 2), ("C6-HSW", 133)])(facts);
+                    facts.idle.dma_latency_us = Fact::Denied { why: "EACCES".into() };
+                }),
                 ("C1 only", Goal::Latency, &with_idle("intel_idle", &[("POLL", 0), ("C1", 1)])),
                 ("states unknown", Goal::Latency, &|facts| {
                     facts.idle.driver = Fact::Known("acpi_idle".into());
@@ -136,23 +155,27 @@ mod tests {
                 driver unreadable (latency)
                   unknown /dev/cpu_dma_latency: the idle driver is not known: empty
                 c4.8xlarge (latency)
-                  set /dev/cpu_dma_latency ? -> "2": C6-HSW of intel_idle takes 133 us to leave
+                  set /dev/cpu_dma_latency "2000000000" -> "2": C6-HSW of intel_idle takes 133 us to leave
                 c4.8xlarge (throughput)
-                  keep /dev/cpu_dma_latency: CPUs that sleep leave time and power to others, as the goal throughput wants
+                  keep /dev/cpu_dma_latency "2000000000": CPUs that sleep leave time and power to others, as the goal throughput wants
+                held already (latency)
+                  keep /dev/cpu_dma_latency "2": a process holds it at 2 us already
+                not ours to know (latency)
+                  set /dev/cpu_dma_latency ? -> "2": C6-HSW of intel_idle takes 133 us to leave
                 C1 only (latency)
-                  keep /dev/cpu_dma_latency: the deepest state, C1, takes only 1 us to leave
+                  keep /dev/cpu_dma_latency "2000000000": the deepest state, C1, takes only 1 us to leave
                 states unknown (latency)
                   unknown /dev/cpu_dma_latency: how deep the idle states are is not known: no states
                 no state tells (latency)
-                  keep /dev/cpu_dma_latency: no idle state tells how long it takes to leave
+                  keep /dev/cpu_dma_latency "2000000000": no idle state tells how long it takes to leave
                 haltpoll (latency)
-                  set /dev/cpu_dma_latency ? -> "0": haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it
+                  set /dev/cpu_dma_latency "2000000000" -> "0": haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it
                 haltpoll (density)
-                  keep /dev/cpu_dma_latency: CPUs that sleep leave time and power to others, as the goal density wants
+                  keep /dev/cpu_dma_latency "2000000000": CPUs that sleep leave time and power to others, as the goal density wants
                 haltpoll on credits (latency)
-                  keep /dev/cpu_dma_latency: polling all the time would burn the CPU credits of a t3.large
+                  keep /dev/cpu_dma_latency "2000000000": polling all the time would burn the CPU credits of a t3.large
                 haltpoll without credits (latency)
-                  set /dev/cpu_dma_latency ? -> "0": haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it
+                  set /dev/cpu_dma_latency "2000000000" -> "0": haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it
             "#]],
         );
     }

@@ -2,7 +2,7 @@
 
 use evenkeel_sys::CpuSet;
 
-use crate::facts::{Distribution, Facts};
+use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
@@ -71,13 +71,37 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         let reason = format!("{needed} CPUs for the server leave no core to interrupts: there is none to ban");
         return Ok(Finding::keep(KNOB.id, reason));
     };
-    let line = line(facts.machine.distribution.known(), &split.server);
+    if let Some(done) = already(facts, &split.server) {
+        return Ok(done);
+    }
+    let line = line(facts, &split.server);
     let reason = format!("irqbalance moves interrupts to the server's {needed} CPUs within 10 s: {line}");
     Ok(Finding::set(KNOB.id, &split.server, reason))
 }
 
-/// The line that a distribution's irqbalance reads, and where; both lines where its version is not known.
-fn line(distribution: Option<&Distribution>, banned: &CpuSet) -> String {
+/// What irqbalance is told already: to keep off these CPUs, or to move interrupts once only.
+fn already(facts: &Facts, server: &CpuSet) -> Option<Finding> {
+    let options = facts.owners.irqbalance_options.known()?;
+    if options.once {
+        let reason =
+            format!("{} has it move interrupts once, when it starts: what is pinned later stays", options.file);
+        return Some(Finding::keep(KNOB.id, reason));
+    }
+    let banned = options.banned_cpus.known().filter(|banned| server.is_subset(banned))?;
+    Some(Finding::keep(KNOB.id, format!("{} bans CPUs {banned}, the server's among them", options.file)).at(banned))
+}
+
+/// Whether irqbalance takes a list, by its version: the mask until 1.7, the list alone from 1.8.0 on.
+fn takes_list(version: &str) -> Option<bool> {
+    let version = version.split_once(':').map_or(version, |(_, version)| version);
+    let mut numbers = version.split(|letter: char| !letter.is_ascii_digit());
+    let (major, minor): (u32, u32) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+    Some((major, minor) >= (1, 8))
+}
+
+/// The line that irqbalance reads here, and where; both lines where its version is not known.
+fn line(facts: &Facts, banned: &CpuSet) -> String {
+    let distribution = facts.machine.distribution.known();
     // One digit is the least that a mask has; more only where they are needed.
     let (list, mask) = (format!("IRQBALANCE_BANNED_CPULIST={banned}"), mask(banned));
     let id = distribution.map(|distribution| distribution.id.as_str());
@@ -88,6 +112,11 @@ fn line(distribution: Option<&Distribution>, banned: &CpuSet) -> String {
     };
     let version = distribution.and_then(|distribution| distribution.version.as_deref());
     let major: Option<u32> = version.and_then(|version| version.split('.').next()?.parse().ok());
+    match facts.owners.irqbalance_version.known().and_then(|version| takes_list(version)) {
+        Some(true) => return format!("{list} {file}"),
+        Some(false) => return format!("{mask} {file}"),
+        None => {}
+    }
     match (id, major) {
         (Some("debian"), Some(..=11)) => format!("{mask} {file}"),
         (Some("debian"), Some(13..)) | (Some("ubuntu"), Some(24..)) => format!("{list} {file}"),
@@ -105,6 +134,9 @@ mod tests {
 
     use super::*;
     use crate::fact::Fact;
+    use std::collections::BTreeMap;
+
+    use crate::facts::{Distribution, IrqbalanceOptions};
     use crate::testing::{check_told, set, two_nodes, with_cpus};
 
     fn on(id: &'static str, version: &'static str) -> impl Fn(&mut Facts) {
@@ -113,6 +145,44 @@ mod tests {
             let distribution = Distribution { id: id.into(), version: Some(version.into()), name: None };
             facts.machine.distribution = Fact::Known(distribution);
         }
+    }
+
+    #[test]
+    fn the_version_itself_decides_where_it_is_known() {
+        let table = [
+            ("1.9.4-1", Some(true)),
+            ("1.8.0", Some(true)),
+            ("1.7.0-1", Some(false)),
+            ("2:1.10.0", Some(true)),
+            ("1", None),
+            ("git", None),
+        ];
+        for (version, expected) in table {
+            assert_eq!(takes_list(version), expected, "{version}");
+        }
+        let told = |text: &'static str, once| {
+            move |facts: &mut Facts| {
+                with_cpus(8)(facts);
+                facts.owners.irqbalance = Fact::Known(true);
+                facts.owners.irqbalance_version = Fact::Known("1.7.0-1".into());
+                let (file, banned_cpus) = ("/etc/default/irqbalance".into(), Fact::Known(set(text)));
+                let policy_script = Fact::absent("no script");
+                let options = IrqbalanceOptions { file, variables: BTreeMap::new(), banned_cpus, policy_script, once };
+                facts.owners.irqbalance_options = Fact::Known(options);
+            }
+        };
+        check_told(
+            &KNOB,
+            &[("cpus=2", &told("", false)), ("cpus=2", &told("4-7", false)), ("cpus=2", &told("", true))],
+            expect![[r#"
+                cpus=2
+                  set irqbalance.banned_cpus ? -> "6-7": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPUS=c0 in /etc/default/irqbalance
+                cpus=2
+                  keep irqbalance.banned_cpus "4-7": /etc/default/irqbalance bans CPUs 4-7, the server's among them
+                cpus=2
+                  keep irqbalance.banned_cpus: /etc/default/irqbalance has it move interrupts once, when it starts: what is pinned later stays
+            "#]],
+        );
     }
 
     #[test]
@@ -171,6 +241,8 @@ mod tests {
     fn all_but_two_of_sixteen() {
         let banned = set("0-2,5-15");
         assert_eq!(mask(&banned), "IRQBALANCE_BANNED_CPUS=ffe7");
-        assert!(line(None, &banned).starts_with("IRQBALANCE_BANNED_CPULIST=0-2,5-15, or before"));
+        let mut facts = crate::testing::base();
+        facts.machine.distribution = Fact::absent("no os-release");
+        assert!(line(&facts, &banned).starts_with("IRQBALANCE_BANNED_CPULIST=0-2,5-15, or before"));
     }
 }

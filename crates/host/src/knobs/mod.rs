@@ -2,28 +2,42 @@
 
 use crate::advice::State;
 use crate::fact::Fact;
-use crate::facts::{Facts, FrequencyPolicy, Lockdown, Nic, Node};
-use crate::knob::{Finding, Knob, Place};
+use crate::facts::{Facts, Nic};
+use crate::knob::{Finding, Knob};
 use crate::setting::{SettingError, shown};
+use crate::shapes::{
+    boosted, cpus_of_a_node, each_policy, scheduler_number, several_nodes, spelled_in_bytes, times_by_cpus,
+};
 
 mod cgroup_cpu_max;
+mod cgroup_cpu_max_burst_us;
+mod cgroup_cpuset_partition;
+mod clock_discipline;
 mod clocksource;
 mod cloud_t_unlimited;
 mod cloud_threads_per_core;
+mod cmdline_clocksource;
 mod cmdline_idle;
 mod cmdline_intel_idle_max_cstate;
+mod cmdline_intel_pstate;
 mod cmdline_isolcpus;
 mod cmdline_maxcpus;
 mod cmdline_mitigations;
 mod cmdline_nohz_full;
 mod cmdline_numa;
 mod cmdline_processor_max_cstate;
+mod cmdline_rcu_nocbs;
 mod cmdline_tsc;
+mod cpu_resume_latency_us;
 mod cpufreq_boost;
 mod cpufreq_epp;
 mod cpufreq_governor;
 mod cpufreq_no_turbo;
 mod cpuidle_dma_latency_us;
+mod cpuidle_state_disable;
+mod daemon_auditd;
+mod daemon_background_timers;
+mod daemon_journald_rate;
 mod daemon_numad;
 mod disk_read_ahead_kb;
 mod disk_scheduler;
@@ -36,6 +50,7 @@ mod kernel_preempt;
 mod kernel_sched_autogroup_enabled;
 mod kernel_sched_rt_runtime_us;
 mod kernel_timer_migration;
+mod kernel_watchdog;
 mod net_channels;
 mod net_coalesce_rx_us;
 mod net_core_busy_poll;
@@ -52,7 +67,9 @@ mod net_ipv4_udp_early_demux;
 mod net_ipv4_udp_mem;
 mod net_ipv4_udp_rmem_min;
 mod net_napi_defer_hard_irqs;
+mod net_netfilter_nf_conntrack_buckets;
 mod net_netfilter_nf_conntrack_max;
+mod net_netfilter_nf_conntrack_udp_timeout;
 mod net_rings;
 mod net_rps_cpus;
 mod net_rps_flow_cnt;
@@ -71,6 +88,7 @@ mod sched_wakeup_granularity_ns;
 mod smt_control;
 mod thp_defrag;
 mod thp_enabled;
+mod thp_size_enabled;
 mod vm_compaction_proactiveness;
 mod vm_dirty_background_bytes;
 mod vm_dirty_background_ratio;
@@ -100,6 +118,8 @@ pub const ALL: &[&Knob] = &[
     &net_ipv4_udp_rmem_min::KNOB,
     &net_ipv4_udp_early_demux::KNOB,
     &net_netfilter_nf_conntrack_max::KNOB,
+    &net_netfilter_nf_conntrack_buckets::KNOB,
+    &net_netfilter_nf_conntrack_udp_timeout::KNOB,
     &net_core_default_qdisc::KNOB,
     &net_rps_cpus::KNOB,
     &net_core_rps_sock_flow_entries::KNOB,
@@ -115,23 +135,28 @@ pub const ALL: &[&Knob] = &[
     &net_coalesce_rx_us::KNOB,
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
+    &cpu_resume_latency_us::KNOB,
+    &cpuidle_state_disable::KNOB,
     &haltpoll_guest_halt_poll_ns::KNOB,
     &cloud_t_unlimited::KNOB,
     &cpufreq_governor::KNOB,
     &cpufreq_epp::KNOB,
     &cpufreq_boost::KNOB,
     &cpufreq_no_turbo::KNOB,
+    &cmdline_intel_pstate::KNOB,
     &smt_control::KNOB,
     &kernel_preempt::KNOB,
     &cmdline_maxcpus::KNOB,
     &cmdline_isolcpus::KNOB,
     &cmdline_nohz_full::KNOB,
+    &cmdline_rcu_nocbs::KNOB,
     &sched_min_granularity_ns::KNOB,
     &sched_wakeup_granularity_ns::KNOB,
     &sched_migration_cost_ns::KNOB,
     &kernel_sched_autogroup_enabled::KNOB,
     &kernel_timer_migration::KNOB,
     &kernel_nmi_watchdog::KNOB,
+    &kernel_watchdog::KNOB,
     &kernel_sched_rt_runtime_us::KNOB,
     &cmdline_mitigations::KNOB,
     &cmdline_idle::KNOB,
@@ -140,8 +165,11 @@ pub const ALL: &[&Knob] = &[
     &cloud_threads_per_core::KNOB,
     &clocksource::KNOB,
     &cmdline_tsc::KNOB,
+    &cmdline_clocksource::KNOB,
+    &clock_discipline::KNOB,
     &thp_enabled::KNOB,
     &thp_defrag::KNOB,
+    &thp_size_enabled::KNOB,
     &vm_swappiness::KNOB,
     &vm_dirty_ratio::KNOB,
     &vm_dirty_bytes::KNOB,
@@ -167,6 +195,11 @@ pub const ALL: &[&Knob] = &[
     &process_sched_policy::KNOB,
     &process_cpu_affinity::KNOB,
     &cgroup_cpu_max::KNOB,
+    &cgroup_cpu_max_burst_us::KNOB,
+    &cgroup_cpuset_partition::KNOB,
+    &daemon_background_timers::KNOB,
+    &daemon_auditd::KNOB,
+    &daemon_journald_rate::KNOB,
 ];
 
 /// The knob with this id.
@@ -196,35 +229,39 @@ fn nearest(given: &str) -> Option<&'static str> {
 
 /// Findings as the knobs' files write them; [`Finding::at`] and [`Finding::want`] add the values.
 impl Finding {
-    fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
+    pub(crate) fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding { place: place.to_string(), state, current: None, wanted: None, reason: reason.into() }
     }
 
-    fn set(place: impl ToString, wanted: impl ToString, reason: impl Into<String>) -> Finding {
+    pub(crate) fn set(place: impl ToString, wanted: impl ToString, reason: impl Into<String>) -> Finding {
         Finding { wanted: Some(wanted.to_string()), ..Finding::new(State::Set, place, reason) }
     }
 
-    fn keep(place: impl ToString, reason: impl Into<String>) -> Finding {
+    pub(crate) fn keep(place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding::new(State::Keep, place, reason)
     }
 
-    fn not_here(place: impl ToString, reason: impl Into<String>) -> Finding {
+    pub(crate) fn not_here(place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding::new(State::NotHere, place, reason)
     }
 
     /// For want of a fact that the decision hangs on; `what` names the fact.
-    fn unknown<T>(place: impl ToString, what: &str, fact: &Fact<T>) -> Finding {
+    pub(crate) fn unknown<T>(place: impl ToString, what: &str, fact: &Fact<T>) -> Finding {
         let why = fact.unknown_why().unwrap_or("it is not what it should be");
-        Finding::new(State::Unknown, place, format!("{what} is not known: {why}"))
+        let unseen = match fact {
+            Fact::Unseen { .. } => ", which was taken before evenkeel looked at it: capture the machine anew",
+            _ => "",
+        };
+        Finding::new(State::Unknown, place, format!("{what} is not known: {why}{unseen}"))
     }
 
-    fn at(self, current: impl ToString) -> Finding {
+    pub(crate) fn at(self, current: impl ToString) -> Finding {
         Finding { current: Some(current.to_string()), ..self }
     }
 }
 
 /// What a knob's own file holds; else the finding for a file that is missing or tells nothing.
-fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
+pub(crate) fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
     match fact {
         Fact::Known(value) => Ok(value.clone()),
         Fact::Absent { why } => Err(Finding::not_here(place, format!("not found here: {why}"))),
@@ -233,53 +270,11 @@ fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
 }
 
 /// The number in a file under /proc/sys that is a knob's own.
-fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
+pub(crate) fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
     let text = own(path, &facts.sysctl(path))?;
     text.parse().map_err(|_| {
         Finding::new(State::Unknown, path, format!("the value in force is no whole number: {:?}", shown(&text)))
     })
-}
-
-/// The number in a file of the scheduler's, which moved from /proc/sys to debugfs: there the kernel's lockdown shuts it
-/// from root too, so that `candidate`, what one would try, is blocked. Also the place.
-fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
-    let Place::FileSince { files, .. } = knob.place else {
-        return Err(Finding::new(State::Unknown, knob.id, "it has no place"));
-    };
-    let Some(version) = facts.kernel.version.known() else {
-        return Err(Finding::unknown(knob.id, "the kernel's version", &facts.kernel.version));
-    };
-    let Some(path) = crate::plan::file_in(facts, files) else {
-        let since = files.iter().find(|since| since.path.is_none()).map(|since| since.kernel);
-        return Err(match since {
-            Some((major, minor)) if (version.major, version.minor) >= (major, minor) => {
-                Finding::new(State::Removed, knob.id, format!("removed in Linux {major}.{minor}; {}", knob.kernels))
-            }
-            _ => Finding::not_here(knob.id, "this kernel does not have it yet"),
-        });
-    };
-    let fact = facts.sysctl(path);
-    let is_locked = facts.kernel.lockdown.known().is_some_and(|level| *level != Lockdown::None);
-    match &fact {
-        Fact::Denied { why } if is_locked || why.contains("EPERM") => {
-            let reason = format!("the kernel's lockdown shuts debugfs, from root too: {why}");
-            let finding = Finding::new(State::Blocked, path, reason);
-            Err(Finding { wanted: Some(candidate.to_string()), ..finding })
-        }
-        Fact::Denied { why } => Err(Finding::new(State::Unknown, path, format!("only root may read it: {why}"))),
-        Fact::Absent { .. } if path.starts_with("/sys/kernel/debug/") => Err(Finding::not_here(
-            path,
-            "not found here: debugfs is not mounted, or the kernel does not show its scheduler there",
-        )),
-        _ => Ok((path, own_number(facts, path)?)),
-    }
-}
-
-/// By what the kernel multiplies its scheduler's times: 1 for one CPU, 2 for two, 3 from four on, 4 from eight on
-/// (`get_update_sysctl_factor` in `kernel/sched/fair.c`).
-fn scheduler_scale(facts: &Facts) -> Option<i64> {
-    let online = facts.cpus.online.known()?.len().clamp(1, 8);
-    Some(i64::from(online.ilog2()) + 1)
 }
 
 /// The finding, whichever way it came about: a knob with one place has one finding.
@@ -287,47 +282,13 @@ fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
 }
 
-/// The memory nodes, where there are several; else the finding that tells why nothing is to be done about them.
-fn several_nodes<'a>(facts: &'a Facts, place: &str) -> Result<&'a [Node], Finding> {
-    match &facts.numa.nodes {
-        Fact::Known(nodes) if nodes.len() > 1 => Ok(nodes),
-        Fact::Known(_) => Err(Finding::not_here(place, "there is one memory node: all memory is equally near")),
-        unknown => Err(Finding::unknown(place, "how many memory nodes there are", unknown)),
-    }
-}
-
-/// The fewest CPUs that any of the memory nodes has.
-fn cpus_of_a_node(nodes: &[Node]) -> Option<u64> {
-    nodes.iter().filter_map(|node| node.cpus.known()).map(|cpus| cpus.len() as u64).filter(|count| *count > 0).min()
-}
-
 /// `12.3 GiB`, `64 MiB`.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     match bytes {
         _ if bytes >= 1 << 30 => format!("{:.1} GiB", bytes as f64 / (1 << 30) as f64),
         _ if bytes >= MIB => format!("{} MiB", bytes / MIB),
         _ => format!("{} KiB", bytes / 1024),
-    }
-}
-
-/// A finding for each group of CPUs that share a frequency; one for the machine where it has none.
-fn each_policy(
-    facts: &Facts,
-    knob: &Knob,
-    decide: impl Fn(&FrequencyPolicy) -> Result<Finding, Finding>,
-) -> Vec<Finding> {
-    match &facts.frequency.policies {
-        Fact::Known(policies) if !policies.is_empty() => {
-            policies.iter().map(|policy| decide(policy).unwrap_or_else(|finding| finding)).collect()
-        }
-        Fact::Known(_) | Fact::Absent { .. } => {
-            vec![Finding::not_here(
-                knob.id,
-                "there is no frequency driver here: the hypervisor or the firmware decides",
-            )]
-        }
-        unknown => vec![Finding::unknown(knob.id, "which CPUs share a frequency", unknown)],
     }
 }
 
@@ -478,7 +439,7 @@ mod tests {
             (clocks.clone(), prop::collection::vec(clocks, 0..4)),
             word(&["none", "haltpoll", "intel_idle", "acpi_idle", "x"]),
             word(&["always", "madvise", "never", "x"]),
-            prop::collection::vec((any::<prop::sample::Index>(), 0_usize..3), 0..6),
+            prop::collection::vec((any::<prop::sample::Index>(), 0_usize..4), 0..6),
         )
             .prop_map(|((cores, threads, queues, sysctls), (clock, clocks), driver, thp, holes)| {
                 let mut facts = base();

@@ -5,7 +5,7 @@ use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
-use super::{one, scheduler_number, scheduler_scale};
+use super::{one, scheduler_number, times_by_cpus};
 
 /// Where it is, kernel by kernel.
 const FILES: &[Since] = &[
@@ -57,14 +57,11 @@ fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
 }
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
-    let Some(scale) = scheduler_scale(facts) else {
-        return Err(Finding::unknown(KNOB.id, "how many CPUs there are", &facts.cpus.online));
-    };
     let is_eevdf = facts.kernel.is_at_least(6, 6) == Some(true);
-    let default = scale * if is_eevdf { EEVDF_NS } else { CFS_NS };
+    let default = times_by_cpus(facts, &KNOB, if is_eevdf { EEVDF_NS } else { CFS_NS })?;
     let (path, current) = scheduler_number(facts, &KNOB, default)?;
     let finding = match goal {
-        Goal::Latency if current > scale * CFS_NS => {
+        Goal::Latency if current > times_by_cpus(facts, &KNOB, CFS_NS)? => {
             let reason = format!(
                 "a thread that wakes for its tick on a busy CPU waits for turns of {current} ns, where this kernel's \
                  default here is {default} ns"
@@ -174,7 +171,7 @@ mod tests {
         let scale = |count| {
             let mut facts = crate::testing::base();
             with_cpus(count)(&mut facts);
-            scheduler_scale(&facts)
+            crate::shapes::scheduler_scale(&facts)
         };
         assert_eq!([1, 2, 3, 4, 7, 8, 128].map(scale), [1, 2, 2, 3, 3, 4, 4].map(Some));
         assert_eq!(scale(16).map(|scale| scale * CFS_NS), Some(3_000_000), "3 ms, as on the C4 family");

@@ -5,7 +5,7 @@ use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
-use super::{one, scheduler_number, scheduler_scale};
+use super::{one, scheduler_number, times_by_cpus};
 
 /// Where it is, kernel by kernel.
 const FILES: &[Since] = &[
@@ -54,10 +54,7 @@ fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
 }
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
-    let Some(scale) = scheduler_scale(facts) else {
-        return Err(Finding::unknown(KNOB.id, "how many CPUs there are", &facts.cpus.online));
-    };
-    let default = scale * DEFAULT_NS;
+    let default = times_by_cpus(facts, &KNOB, DEFAULT_NS)?;
     let half = default / 2;
     let (path, current) = scheduler_number(facts, &KNOB, half)?;
     let finding = match goal {

@@ -6,7 +6,7 @@ use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::vm_dirty_ratio::{HANDLERS, KERNEL};
-use super::{one, own_number, size};
+use super::{one, spelled_in_bytes};
 
 const PATH: &str = "/proc/sys/vm/dirty_background_bytes";
 const TWIN: &str = "/proc/sys/vm/dirty_background_ratio";
@@ -33,17 +33,7 @@ pub(super) const KNOB: Knob = Knob {
 };
 
 fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
-    one(decide(facts))
-}
-
-fn decide(facts: &Facts) -> Result<Finding, Finding> {
-    let current = own_number(facts, PATH)?;
-    let finding = match u64::try_from(current) {
-        Ok(0) => Finding::keep(PATH, "vm.dirty_background_ratio is the spelling in use"),
-        Ok(bytes) => Finding::keep(PATH, format!("this is the spelling in use, with {}", size(bytes))),
-        Err(_) => Finding::keep(PATH, "a number of bytes below 0 is none"),
-    };
-    Ok(finding.at(current))
+    one(spelled_in_bytes(facts, PATH, "vm.dirty_background_ratio"))
 }
 
 #[cfg(test)]

@@ -15,12 +15,21 @@ pub(super) fn section(page: &mut Page, facts: &Facts) {
         let said = if pairs.is_empty() { "nothing".to_owned() } else { pairs.join(" ") };
         format!("{said} ({})", options.file)
     });
+    if let Some(version) = owners.irqbalance_version.known() {
+        page.row("its version", PLAIN, version);
+    }
     page.fact("TuneD profile", &owners.tuned_profile);
     page.fact_as("bpftune", &owners.bpftune, runs);
     page.fact_as("queues at boot", &owners.google_set_multiqueue, |is_there| {
         if *is_there { "google_set_multiqueue gives them CPUs" } else { "left alone" }.to_owned()
     });
     page.fact_as("CNI", &owners.cni, |files| if files.is_empty() { "none".to_owned() } else { files.join(", ") });
+    page.fact_as("saptune", &owners.saptune, |applied| {
+        if applied.is_empty() { "applies nothing".to_owned() } else { format!("applies {}", applied.join(", ")) }
+    });
+    page.fact_as("timers", &facts.daemons.background_timers, |names| {
+        if names.is_empty() { "none that starts heavy work".to_owned() } else { names.join(", ") }
+    });
     sysctl_files(page, facts);
 }
 

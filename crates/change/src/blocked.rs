@@ -1,0 +1,114 @@
+//! What stands behind a refusal: a lockdown, a container, an interrupt that its driver manages, or missing rights. The same
+//! error number says each of them, and what to do about it is another each time.
+
+use std::fmt;
+
+use evenkeel_sys::{Errno, Root, RootKind, process};
+use serde::{Deserialize, Serialize};
+
+/// Who does not let a value be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Blocker {
+    /// The kernel is locked down, as it is under Secure Boot.
+    Lockdown,
+    /// The container shows the host's settings and does not let them be written.
+    Container,
+    /// The kernel spreads this interrupt's queues itself.
+    ManagedIrq,
+    /// This user may not; the capability that would be needed.
+    Capability(Capability),
+}
+
+/// A capability (capabilities(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Capability {
+    /// For settings of the network in this namespace.
+    CapNetAdmin,
+    /// For everything else: the files are root's.
+    CapDacOverride,
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Blocker::Lockdown => "the kernel is locked down: it withholds this from root too until Secure Boot, or lockdown=, is off",
+            Blocker::Container => "it is the host's, and a container may not change it: set it on the host",
+            Blocker::ManagedIrq => "the kernel itself spreads this interrupt over the CPUs (a managed interrupt): its affinity can't be set",
+            Blocker::Capability(Capability::CapNetAdmin) => "this user may not: it takes CAP_NET_ADMIN, or root",
+            Blocker::Capability(Capability::CapDacOverride) => "this user may not: it takes root (CAP_DAC_OVERRIDE, since the file is root's)",
+        })
+    }
+}
+
+/// Who stands behind `errno`, which the kernel said to a look at or a write to `path`; `None` if the value itself was refused.
+pub(crate) fn blocker(root: &Root, path: &str, errno: Errno) -> Option<Blocker> {
+    if path.starts_with("/proc/irq/") && (errno == Errno::IO || (errno == Errno::PERM && may_be_root(root))) {
+        return Some(Blocker::ManagedIrq);
+    }
+    if errno != Errno::ROFS && !errno.is_denial() {
+        return None;
+    }
+    if errno != Errno::ROFS && !may_be_root(root) {
+        let needed = if path.starts_with("/proc/sys/net/") || path.starts_with("/sys/class/net/") {
+            Capability::CapNetAdmin
+        } else {
+            Capability::CapDacOverride
+        };
+        return Some(Blocker::Capability(needed));
+    }
+    if path.starts_with("/sys/kernel/debug/") && is_locked_down(root) {
+        return Some(Blocker::Lockdown);
+    }
+    is_container(root).then_some(Blocker::Container)
+}
+
+/// A captured machine is taken for root's.
+fn may_be_root(root: &Root) -> bool {
+    root.kind() != RootKind::Live || process::is_root()
+}
+
+/// Where securityfs is not mounted the denial itself is all that tells: root may read debugfs otherwise.
+fn is_locked_down(root: &Root) -> bool {
+    root.text("/sys/kernel/security/lockdown").map_or(true, |text| !text.contains("[none]"))
+}
+
+/// By the marks that container runtimes leave; a mount that is read only without one may be anything.
+fn is_container(root: &Root) -> bool {
+    let exists = |path: &str| root.text(path).is_ok();
+    exists("/.dockerenv") || exists("/run/.containerenv") || exists("/run/systemd/container")
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::Capture;
+
+    use super::*;
+
+    #[test]
+    fn one_number_has_many_reasons() {
+        let root = |files: &str| Root::captured(Capture::parse(&format!("evenkeel-capture 1\n{files}end\n")).unwrap());
+        let plain = root("/sys/kernel/security/lockdown = [none] integrity confidentiality\n");
+        let locked = root("/sys/kernel/security/lockdown = none [integrity] confidentiality\n");
+        let container = root("/.dockerenv = \n");
+        let irq = "/proc/irq/26/smp_affinity_list";
+        let debug = "/sys/kernel/debug/sched/base_slice_ns";
+        let sysctl = "/proc/sys/vm/swappiness";
+        let table = [
+            (&plain, irq, Errno::IO, Some(Blocker::ManagedIrq)),
+            (&plain, irq, Errno::PERM, Some(Blocker::ManagedIrq)),
+            (&plain, irq, Errno::INVAL, None),
+            (&plain, sysctl, Errno::INVAL, None),
+            (&plain, sysctl, Errno::ROFS, None),
+            (&plain, debug, Errno::PERM, None),
+            (&locked, debug, Errno::PERM, Some(Blocker::Lockdown)),
+            (&locked, sysctl, Errno::ACCESS, None),
+            (&container, sysctl, Errno::ROFS, Some(Blocker::Container)),
+            (&container, sysctl, Errno::ACCESS, Some(Blocker::Container)),
+        ];
+        for (root, path, errno, expected) in table {
+            assert_eq!(blocker(root, path, errno), expected, "{path} {errno:?}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Plans, tries and images with the real program: on the machine that runs the tests where it is root's, which is put back, and in
+//! images of their own.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+
+/// How long something may take that takes a moment: this machine pauses at times.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// This machine, held for one test; its value is put back at the end, however that comes.
+struct Live {
+    _host: File,
+    folder: tempfile::TempDir,
+    before: String,
+}
+
+impl Live {
+    /// `None`, said aloud, where this user may not change the machine.
+    fn take() -> Option<Live> {
+        let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
+        host.lock().unwrap();
+        let before = fs::read_to_string(SWAPPINESS).unwrap();
+        if fs::write(SWAPPINESS, &before).is_err() {
+            println!("skipped: {SWAPPINESS} can't be written here: it takes root");
+            return None;
+        }
+        Some(Live { _host: host, folder: tempfile::tempdir().unwrap(), before })
+    }
+
+    fn now(&self) -> String {
+        fs::read_to_string(SWAPPINESS).unwrap()
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        command.args(line.split(' ')).arg("--state").arg(self.folder.path().join("state"));
+        command.current_dir(self.folder.path()).env_clear().stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// A value that is not the one from before.
+    fn other(&self) -> &'static str {
+        if self.before.trim() == "17" { "18" } else { "17" }
+    }
+
+    fn wait_until_as_before(&self) {
+        let start = Instant::now();
+        while self.now() != self.before {
+            assert!(start.elapsed() < PATIENCE, "it is still {:?}", self.now());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        fs::write(SWAPPINESS, &self.before).unwrap();
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_plan_is_carried_out_as_it_was_reviewed() {
+    let Some(live) = Live::take() else { return };
+    let setting = format!("vm.swappiness={}", live.other());
+    assert_eq!(code(&live.run(&format!("plan --output p.json {setting}"))), 0);
+    assert_eq!(code(&live.run("diff p.json")), 1, "it would change something");
+    let applied = live.run("apply p.json");
+    assert_eq!((code(&applied), live.now().trim()), (0, live.other()), "{}", text(&applied));
+    assert_eq!(code(&live.run("diff p.json")), 0);
+    let again = live.run("apply p.json");
+    assert!(code(&again) == 0 && text(&again).contains("Nothing to do"), "{}", text(&again));
+
+    // Somebody changed the machine since: what was reviewed is not what would be done.
+    fs::write(SWAPPINESS, "33").unwrap();
+    let stale = live.run("apply p.json");
+    assert!(code(&stale) == 4 && text(&stale).contains("plan anew"), "{}", text(&stale));
+    assert_eq!(live.now().trim(), "33");
+    assert_eq!(code(&live.run("revert")), 0);
+    assert_eq!(live.now(), live.before);
+}
+
+/// What is done to a plan, and the exit code that it comes to.
+type Tampering<'a> = (&'a str, i32, &'a dyn Fn(&mut Value));
+
+#[test]
+fn a_plan_that_was_tampered_with_is_refused() {
+    let Some(live) = Live::take() else { return };
+    let path = live.folder.path().join("p.json");
+    live.run(&format!("plan --output p.json --persist vm.swappiness={}", live.other()));
+    let plan: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let tampered = |change: &dyn Fn(&mut Value)| {
+        let mut plan = plan.clone();
+        change(&mut plan);
+        fs::write(&path, plan.to_string()).unwrap();
+        let seen = live.run("apply p.json");
+        assert_eq!(live.now(), live.before, "{plan:#}");
+        (code(&seen), text(&seen))
+    };
+    let table: [Tampering<'_>; 8] = [
+        ("another file", 4, &|plan| plan["steps"][0]["path"] = "/proc/sysrq-trigger".into()),
+        ("another value", 4, &|plan| plan["steps"][0]["wanted"] = "18; reboot".into()),
+        ("another text", 4, &|plan| plan["keep"]["files"][0]["text"] = "kernel.panic = 1\n".into()),
+        ("a file outside", 4, &|plan| plan["keep"]["files"][0]["path"] = "/root/.profile".into()),
+        ("a command", 4, &|plan| {
+            plan["keep"]["commands"] =
+                serde_json::json!([{"argv": ["reboot"], "undo": [], "why": "", "only_booted": false}])
+        }),
+        ("a step more", 4, &|plan| {
+            let step = plan["steps"][0].clone();
+            plan["steps"].as_array_mut().unwrap().push(step);
+        }),
+        ("a setting that is none", 2, &|plan| plan["settings"][0] = "vm.swappiness=$(reboot)".into()),
+        ("another format", 2, &|plan| plan["format"] = 2.into()),
+    ];
+    for (what, expected, change) in table {
+        let (code, text) = tampered(change);
+        assert_eq!(code, expected, "{what}: {text}");
+    }
+    for junk in ["", "{", "[]", "{\"format\":1}", "\0", "null"] {
+        fs::write(&path, junk).unwrap();
+        let seen = live.run("apply p.json");
+        assert_eq!(code(&seen), 2, "{junk:?}: {}", text(&seen));
+    }
+    assert_eq!(code(&live.run("apply not-here.json")), 2);
+}
+
+#[test]
+fn a_try_undoes_itself_unless_it_is_confirmed() {
+    let Some(live) = Live::take() else { return };
+    let line = format!("apply --try 2 vm.swappiness={}", live.other());
+    let tried = live.run(&line);
+    assert_eq!((code(&tried), live.now().trim()), (0, live.other()), "{}", text(&tried));
+    live.wait_until_as_before();
+
+    live.run(&line);
+    let confirmed = live.run("confirm");
+    assert_eq!(code(&confirmed), 0, "{}", text(&confirmed));
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(live.now().trim(), live.other(), "what is confirmed stays");
+    assert_eq!(code(&live.run("confirm")), 1, "nothing waits");
+    assert_eq!(code(&live.run("revert")), 0);
+    assert_eq!(live.now(), live.before);
+}
+
+/// As when the change cuts the line: the terminal is gone, its session is hung up, and the program is killed with it.
+#[test]
+fn a_try_outlives_its_terminal() {
+    let Some(live) = Live::take() else { return };
+    // Its own process group stands for what a terminal hangs up and kills.
+    let script = format!(
+        "{} apply --state {} --try 2 vm.swappiness={}; kill -HUP 0; kill -KILL 0",
+        env!("CARGO_BIN_EXE_evenkeel"),
+        live.folder.path().join("state").display(),
+        live.other()
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    assert!(!shell.status().unwrap().success(), "it was killed");
+    assert_eq!(live.now().trim(), live.other());
+    live.wait_until_as_before();
+    let history = live.run("history");
+    assert!(text(&history).contains("reverted"), "{}", text(&history));
+}
+
+/// A tree as paths with their content, for comparing.
+fn tree(dir: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(dir).unwrap().display().to_string();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            if meta.is_dir() {
+                folders.push(path);
+                found.push((name, "folder".to_owned()));
+            } else if meta.is_symlink() {
+                found.push((name, fs::read_link(&path).unwrap().display().to_string()));
+            } else {
+                found.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    // The journal tells of what was done and undone, and stays.
+    found.retain(|(name, _)| !name.starts_with("var"));
+    found.sort();
+    found
+}
+
+fn image() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["etc/sysctl.d", "etc/default", "usr/lib", "var/lib"] {
+        fs::create_dir_all(dir.path().join(folder)).unwrap();
+    }
+    fs::write(dir.path().join("etc/os-release"), "ID=debian\nVERSION_ID=\"12\"\n").unwrap();
+    dir
+}
+
+fn image_run(dir: &Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    command.arg("image").arg(dir).args(line.split(' ')).env_clear().stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn an_image_gets_what_outlives_a_boot_and_gives_it_back() {
+    let dir = image();
+    let before = tree(dir.path());
+    let done = image_run(dir.path(), "vm.swappiness=10 net.core.busy_poll=50");
+    assert_eq!(code(&done), 0, "{}", text(&done));
+    let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
+    assert!(written.contains("vm/swappiness = 10\n") && written.contains("net/core/busy_poll = 50\n"), "{written}");
+    // What was there before stays when more is added.
+    image_run(dir.path(), "vm.stat_interval=10");
+    let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
+    assert!(written.contains("vm/swappiness = 10\n") && written.contains("vm/stat_interval = 10\n"), "{written}");
+    let undone = image_run(dir.path(), "--undo");
+    assert_eq!(code(&undone), 0, "{}", text(&undone));
+    assert_eq!(tree(dir.path()), before);
+}
+
+#[test]
+fn no_link_leads_out_of_an_image() {
+    let outside = tempfile::tempdir().unwrap();
+    for link in ["etc/sysctl.d", "etc", "var/lib", "var", "var/lib/evenkeel"] {
+        let dir = image();
+        let place = dir.path().join(link);
+        let _ = fs::remove_dir_all(&place);
+        symlink(outside.path(), &place).unwrap();
+        let refused = image_run(dir.path(), "vm.swappiness=10");
+        assert_ne!(code(&refused), 0, "{link}: {}", text(&refused));
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "{link}");
+    }
+}

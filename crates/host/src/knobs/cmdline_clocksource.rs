@@ -1,0 +1,122 @@
+//! Which clock source the kernel takes from boot on: what makes the choice of `clocksource` last.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::one;
+
+const ARGUMENT: &str = "clocksource";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cmdline.clocksource",
+    title: "which clock the kernel takes at boot",
+    area: Area::Clock,
+    place: Place::KernelArgument { name: ARGUMENT },
+    values: Values::Name,
+    default: "none: the kernel takes the one that it rates highest",
+    takes_effect: TakesEffect::Reboot,
+    mechanism: "The named source is used if it is on offer when the kernel boots; one that is not is passed over without a word. \
+                The knob clocksource chooses while the machine runs, needs no reboot and is what a trial uses; \
+                this makes a choice that proved itself last. It brings back no source that another argument \
+                (notsc, tsc=unstable) or the kernel's own checks took away.",
+    risk: "with a tsc that is not invariant, the time is wrong after a frequency change or a live migration",
+    shows_in: "/sys/devices/system/clocksource/clocksource0/current_clocksource after the boot",
+    counter: None,
+    kernels: "all",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/kernel-parameters.txt, clocksource=",
+            says: "overrides the default clock source; falls back where the named one is not available",
+        },
+        Source {
+            title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
+            says: "clocksource=tsc on the kernel's command line, on Xen",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    if facts.kernel.command_line.known().is_none() {
+        return Err(Finding::unknown(ARGUMENT, "the kernel's command line", &facts.kernel.command_line));
+    }
+    let Some(asked) = facts.kernel.argument(ARGUMENT) else {
+        return Ok(Finding::keep(
+            ARGUMENT,
+            "the kernel chooses; the knob clocksource changes that without a reboot, and this would make it last",
+        ));
+    };
+    let current = match &facts.clock.current {
+        Fact::Known(current) => current,
+        unknown => return Err(Finding::unknown(ARGUMENT, "the clock source in force", unknown).at(asked)),
+    };
+    let finding = match facts.clock.offers(asked) {
+        _ if current == asked => Finding::keep(ARGUMENT, "it is in use, as the argument says"),
+        Some(false) => {
+            let why = match facts.clock.argument_against_tsc() {
+                Some(argument) if asked == "tsc" => format!("{argument} takes it away: take that out"),
+                _ => "the kernel passed it over: take it out".to_owned(),
+            };
+            Finding::keep(ARGUMENT, format!("{asked} is not on offer, and {current} is in use; {why}"))
+        }
+        Some(true) => {
+            Finding::keep(ARGUMENT, format!("{asked} is on offer, but somebody chose {current} since the boot"))
+        }
+        None => return Err(Finding::unknown(ARGUMENT, "which sources are on offer", &facts.clock.available).at(asked)),
+    };
+    Ok(finding.at(asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::check;
+
+    #[test]
+    fn an_argument_brings_no_source_back() {
+        let booted = |line: &'static str, current: &'static str, offered: &'static str| {
+            move |facts: &mut Facts| {
+                let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+                facts.clock.arguments = Fact::Known(arguments.clone());
+                facts.kernel.command_line = Fact::Known(arguments);
+                facts.clock.current = Fact::Known(current.into());
+                facts.clock.available = Fact::Known(offered.split(' ').map(str::to_owned).collect());
+            }
+        };
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &|_| {}),
+                ("in use", Goal::Latency, &booted("clocksource=tsc", "tsc", "tsc hpet")),
+                ("not on offer", Goal::Latency, &booted("clocksource=tsc", "hpet", "hpet acpi_pm")),
+                ("taken away", Goal::Latency, &booted("clocksource=tsc notsc", "hpet", "hpet acpi_pm")),
+                ("changed since", Goal::Latency, &booted("clocksource=hpet", "tsc", "tsc hpet")),
+                ("line unknown", Goal::Latency, &|facts| facts.kernel.command_line = Fact::Denied { why: "no".into() }),
+            ],
+            expect![[r#"
+                none (latency)
+                  keep clocksource: the kernel chooses; the knob clocksource changes that without a reboot, and this would make it last
+                in use (latency)
+                  keep clocksource "tsc": it is in use, as the argument says
+                not on offer (latency)
+                  keep clocksource "tsc": tsc is not on offer, and hpet is in use; the kernel passed it over: take it out
+                taken away (latency)
+                  keep clocksource "tsc": tsc is not on offer, and hpet is in use; notsc takes it away: take that out
+                changed since (latency)
+                  keep clocksource "hpet": hpet is on offer, but somebody chose tsc since the boot
+                line unknown (latency)
+                  unknown clocksource: the kernel's command line is not known: no
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! How Intel processors choose their frequency, from boot on; and a value that the kernel never had.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::one;
+
+const ARGUMENT: &str = "intel_pstate";
+const WORDS: &[&str] = &[
+    "disable",
+    "passive",
+    "active",
+    "force",
+    "no_hwp",
+    "hwp_only",
+    "support_acpi_ppc",
+    "per_cpu_perf_limits",
+    "no_cas",
+];
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cmdline.intel_pstate",
+    title: "how Intel processors choose their frequency",
+    area: Area::Cpu,
+    place: Place::KernelArgument { name: ARGUMENT },
+    values: Values::Words(WORDS),
+    default: "active where the processor chooses by itself (HWP), else passive",
+    takes_effect: TakesEffect::Reboot,
+    mechanism: "active lets the driver or the processor choose, passive makes it one driver among others under the general \
+                governors, disable hands over to acpi-cpufreq. The governor performance, which cpufreq.governor sets at \
+                once and cpufreq.default_governor= at boot, is what a server needs of either. enable is no value: it was \
+                an opt-in of Ubuntu's kernel 3.13, and others ignore it. Nearly all virtual machines have no frequency \
+                driver.",
+    risk: "another driver than the one that the distribution tested",
+    shows_in: "/sys/devices/system/cpu/intel_pstate/status, scaling_driver of each policy",
+    counter: None,
+    kernels: "all on x86; which words depends on the kernel",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/kernel-parameters.txt, intel_pstate=",
+            says: "the words; enable is not among them",
+        },
+        Source { title: "Linux Documentation/admin-guide/pm/intel_pstate.rst", says: "active and passive mode" },
+        Source {
+            title: "notes on C-states and P-states of the c4.8xlarge under Ubuntu 14.04 (2015)",
+            says: "intel_pstate=enable, which only that kernel knew",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    if let Some(asked) = facts.kernel.argument(ARGUMENT) {
+        let finding = match WORDS.iter().find(|word| asked == **word) {
+            Some(_) => {
+                Finding::keep(ARGUMENT, "somebody chose it; cpufreq.governor is what a server needs of either driver")
+            }
+            None => {
+                let given: String = asked.chars().take(32).collect();
+                let reason = format!("the kernel ignores {given:?}, which is none of its words: take it out");
+                Finding::keep(ARGUMENT, reason)
+            }
+        };
+        return Ok(finding.at(asked));
+    }
+    match &facts.frequency.driver {
+        Fact::Known(driver) if driver.starts_with("intel") => Ok(Finding::keep(
+            ARGUMENT,
+            "the kernel chose the mode; the governor performance is what a server needs of it",
+        )),
+        Fact::Known(driver) => {
+            Ok(Finding::not_here(ARGUMENT, format!("{driver} sets the frequency, not intel_pstate")))
+        }
+        Fact::Absent { .. } => {
+            Ok(Finding::not_here(ARGUMENT, "there is no frequency driver here: the hypervisor or the firmware decides"))
+        }
+        unknown => Err(Finding::unknown(ARGUMENT, "the frequency driver", unknown)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_policies};
+
+    #[test]
+    fn enable_is_no_word() {
+        let booted = |argument: &'static str| {
+            move |facts: &mut Facts| facts.kernel.command_line = Fact::Known(vec![argument.into()])
+        };
+        check(
+            &KNOB,
+            &[
+                ("a guest", Goal::Latency, &|_| {}),
+                ("ubuntu's old word", Goal::Latency, &booted("intel_pstate=enable")),
+                ("passive", Goal::Latency, &booted("intel_pstate=passive")),
+                ("intel", Goal::Latency, &with_policies("intel_pstate", "powersave", None)),
+                ("another driver", Goal::Latency, &with_policies("acpi-cpufreq", "ondemand", None)),
+                ("unknown", Goal::Latency, &|facts| facts.frequency.driver = Fact::Denied { why: "EACCES".into() }),
+            ],
+            expect![[r#"
+                a guest (latency)
+                  not-here intel_pstate: there is no frequency driver here: the hypervisor or the firmware decides
+                ubuntu's old word (latency)
+                  keep intel_pstate "enable": the kernel ignores "enable", which is none of its words: take it out
+                passive (latency)
+                  keep intel_pstate "passive": somebody chose it; cpufreq.governor is what a server needs of either driver
+                intel (latency)
+                  keep intel_pstate: the kernel chose the mode; the governor performance is what a server needs of it
+                another driver (latency)
+                  not-here intel_pstate: acpi-cpufreq sets the frequency, not intel_pstate
+                unknown (latency)
+                  unknown intel_pstate: the frequency driver is not known: EACCES
+            "#]],
+        );
+        assert!(KNOB.check("enable").is_err());
+    }
+}

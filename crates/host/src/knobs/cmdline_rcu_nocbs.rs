@@ -1,0 +1,87 @@
+//! CPUs whose RCU callbacks other CPUs run.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+const ARGUMENT: &str = "rcu_nocbs";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cmdline.rcu_nocbs",
+    title: "CPUs that hand RCU's work to others",
+    area: Area::Cpu,
+    place: Place::KernelArgument { name: ARGUMENT },
+    values: Values::Cpus { may_be_empty: false },
+    default: "none, or those of nohz_full=",
+    takes_effect: TakesEffect::Reboot,
+    mechanism: "What the kernel frees once nobody reads it any more is freed by callbacks in a soft interrupt of the CPU that asked \
+                for it, in batches. On these CPUs threads (rcuog, rcuop) do it, which may run elsewhere. A CPU that a server \
+                has to itself is interrupted less; in return each callback takes a wake-up. \
+                nohz_full= brings it along.",
+    risk: "the threads that do the work need CPUs to run on; they cost more than the callbacks they replace",
+    shows_in: "RCU in /proc/softirqs by CPU, threads named rcuop/N",
+    counter: None,
+    kernels: "with CONFIG_RCU_NOCB_CPU, which not every distribution builds",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/kernel-parameters.txt, rcu_nocbs=",
+            says: "offloads the callbacks of these CPUs to threads",
+        },
+        Source { title: "TuneD, profile cpu-partitioning", says: "rcu_nocbs for the isolated cores" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    vec![match (facts.kernel.command_line.known(), facts.kernel.argument(ARGUMENT)) {
+        (None, _) => Finding::unknown(ARGUMENT, "the kernel's command line", &facts.kernel.command_line),
+        (_, Some(asked)) => {
+            Finding::keep(ARGUMENT, "others run the callbacks of these CPUs, which need CPUs of their own for it")
+                .at(asked)
+        }
+        (_, None) if facts.kernel.argument("nohz_full").is_some() => {
+            Finding::keep(ARGUMENT, "nohz_full= brings it along for its CPUs")
+        }
+        _ => Finding::keep(
+            ARGUMENT,
+            "callbacks take a moment now and then; only CPUs that a server has to itself (isolcpus) could gain",
+        ),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::fact::Fact;
+    use crate::goal::Goal;
+    use crate::testing::check;
+
+    #[test]
+    fn only_isolated_cpus_could_gain() {
+        let booted = |argument: &'static str| {
+            move |facts: &mut Facts| facts.kernel.command_line = Fact::Known(vec![argument.into()])
+        };
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &|_| {}),
+                ("asked for", Goal::Latency, &booted("rcu_nocbs=2-3")),
+                ("with nohz_full", Goal::Latency, &booted("nohz_full=2-3")),
+                ("unknown", Goal::Latency, &|facts| facts.kernel.command_line = Fact::Denied { why: "no".into() }),
+            ],
+            expect![[r#"
+                none (latency)
+                  keep rcu_nocbs: callbacks take a moment now and then; only CPUs that a server has to itself (isolcpus) could gain
+                asked for (latency)
+                  keep rcu_nocbs "2-3": others run the callbacks of these CPUs, which need CPUs of their own for it
+                with nohz_full (latency)
+                  keep rcu_nocbs: nohz_full= brings it along for its CPUs
+                unknown (latency)
+                  unknown rcu_nocbs: the kernel's command line is not known: no
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! How long one CPU may take to wake: what `/dev/cpu_dma_latency` is for all of them.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::cmdline_intel_idle_max_cstate::deepest;
+
+const FILE: &str = "power/pm_qos_resume_latency_us";
+
+/// Leaves C1 of the drivers with real states, as the knob for all CPUs does.
+const TRIED_US: u64 = 2;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cpu.resume_latency_us",
+    title: "how long one CPU may take to wake",
+    area: Area::Cpu,
+    place: Place::Each { device: Device::Cpu, file: FILE, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 2_147_483_646, unit: "us" },
+    default: "0 (no bound)",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "The governor of a CPU uses no idle state that takes longer to leave than this allows; 0 allows any, and the \
+                kernel's word n/a allows none, so that the CPU polls. Unlike /dev/cpu_dma_latency it bounds one CPU, \
+                so that those of the server wake fast while the others sleep deep and leave them their turbo; and it stays \
+                until it is written again, whoever wrote it.",
+    risk: "a CPU that does not sleep leaves less turbo to the others and uses power",
+    shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state*",
+    counter: Some(Counter::IdleStates),
+    kernels: "all, with an idle driver",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/ABI/testing/sysfs-devices-power, pm_qos_resume_latency_us",
+            says: "microseconds; 0 is no bound, n/a allows no latency at all",
+        },
+        Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors honour it for its CPU" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    let driver = match &facts.idle.driver {
+        Fact::Known(driver) if driver != "none" => driver,
+        Fact::Known(_) | Fact::Absent { .. } => {
+            return vec![Finding::not_here(KNOB.id, "there is no idle driver here: no state to rule out")];
+        }
+        unknown => return vec![Finding::unknown(KNOB.id, "the idle driver", unknown)],
+    };
+    let online = facts.cpus.cpus.iter().filter(|cpu| cpu.online.known() == Some(&true));
+    let bounded: Vec<Finding> = online.filter_map(|cpu| decide(cpu.cpu, &cpu.resume_latency_us)).collect();
+    if !bounded.is_empty() {
+        return bounded;
+    }
+    let slowest = facts.idle.states.known().and_then(|states| deepest(states)).filter(|(_, exit)| *exit > TRIED_US);
+    let reason = match (wish.goal, slowest) {
+        (Goal::Latency, Some((name, exit_us))) => format!(
+            "no CPU is bounded, and {name} of {driver} takes {exit_us} us to leave; for the server's CPUs alone: \
+             `evenkeel prove {id}@cpuN={TRIED_US}`, for all: cpuidle.dma_latency_us",
+            id = KNOB.id
+        ),
+        (Goal::Latency, None) => format!("no CPU is bounded, and no state of {driver} is known to take long to leave"),
+        (goal, _) => format!("CPUs that sleep leave time and power to others, as the goal {goal} wants"),
+    };
+    vec![Finding::keep(KNOB.id, reason)]
+}
+
+/// What there is to say of a CPU that is bounded, or of which it is not known.
+fn decide(cpu: usize, bound: &Fact<String>) -> Option<Finding> {
+    let place = format!("cpu{cpu}");
+    Some(match bound {
+        Fact::Known(text) if text == "0" => return None,
+        // Without the file there is nothing that could bound it.
+        Fact::Absent { .. } => return None,
+        Fact::Known(text) if text == "n/a" => {
+            Finding::keep(place, "somebody allows it no latency at all: it polls and never sleeps").at(text)
+        }
+        Fact::Known(text) => {
+            Finding::keep(place, format!("somebody bounds it to states that take {text} us to leave")).at(text)
+        }
+        unknown => Finding::unknown(place, "how long it may take to wake", unknown),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::{check, with_idle};
+
+    #[test]
+    fn one_cpu_may_be_bounded_alone() {
+        let deep = || with_idle("intel_idle", &[("C1", 2), ("C6", 133)]);
+        let bounded = |text: Fact<String>| {
+            move |facts: &mut Facts| {
+                deep()(facts);
+                facts.cpus.cpus[2].resume_latency_us = text.clone();
+            }
+        };
+        check(
+            &KNOB,
+            &[
+                ("no driver", Goal::Latency, &|_| {}),
+                ("deep", Goal::Latency, &deep()),
+                ("deep", Goal::Density, &deep()),
+                ("shallow", Goal::Latency, &with_idle("intel_idle", &[("C1", 2)])),
+                ("bounded", Goal::Latency, &bounded(Fact::Known("2".into()))),
+                ("polls", Goal::Latency, &bounded(Fact::Known("n/a".into()))),
+                ("never looked at", Goal::Latency, &bounded(Fact::Unseen { why: "it is not in the capture".into() })),
+                ("no file", Goal::Latency, &bounded(Fact::absent("no such file"))),
+                ("driver unknown", Goal::Latency, &|facts| facts.idle.driver = Fact::Denied { why: "EACCES".into() }),
+            ],
+            expect![[r#"
+                no driver (latency)
+                  not-here cpu.resume_latency_us: there is no idle driver here: no state to rule out
+                deep (latency)
+                  keep cpu.resume_latency_us: no CPU is bounded, and C6 of intel_idle takes 133 us to leave; for the server's CPUs alone: `evenkeel prove cpu.resume_latency_us@cpuN=2`, for all: cpuidle.dma_latency_us
+                deep (density)
+                  keep cpu.resume_latency_us: CPUs that sleep leave time and power to others, as the goal density wants
+                shallow (latency)
+                  keep cpu.resume_latency_us: no CPU is bounded, and no state of intel_idle is known to take long to leave
+                bounded (latency)
+                  keep cpu2 "2": somebody bounds it to states that take 2 us to leave
+                polls (latency)
+                  keep cpu2 "n/a": somebody allows it no latency at all: it polls and never sleeps
+                never looked at (latency)
+                  unknown cpu2: how long it may take to wake is not known: it is not in the capture, which was taken before evenkeel looked at it: capture the machine anew
+                no file (latency)
+                  keep cpu.resume_latency_us: no CPU is bounded, and C6 of intel_idle takes 133 us to leave; for the server's CPUs alone: `evenkeel prove cpu.resume_latency_us@cpuN=2`, for all: cpuidle.dma_latency_us
+                driver unknown (latency)
+                  unknown cpu.resume_latency_us: the idle driver is not known: EACCES
+            "#]],
+        );
+        assert!(KNOB.check("n/a").is_err() && KNOB.check("-1").is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! Why idle states are not switched off one by one here, and what to do about one that somebody did switch off.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::one;
+
+const PLACE: &str = "cpuidle.state_disable";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "cpuidle.state_disable",
+    title: "idle states switched off one by one",
+    area: Area::Cpu,
+    place: Place::ByHand {
+        how: "echo {} > /sys/devices/system/cpu/cpuN/cpuidle/stateM/disable, for each CPU N and state M",
+    },
+    values: Values::Number { min: 0, max: 1, unit: "" },
+    default: "0",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "1 takes one idle state from one CPU. States are numbered by each driver in its own way, and the numbers move \
+                with kernel and processor, so that a script for one machine takes another state on the next. A bound in \
+                microseconds says what is meant: cpuidle.dma_latency_us for all CPUs as long as it is held, \
+                cpu.resume_latency_us for one. Both rule out the same states.",
+    risk: "it outlives who wrote it until the next boot; with every state off the CPU still polls or halts",
+    shows_in: "/sys/devices/system/cpu/cpu*/cpuidle/state*/disable",
+    counter: Some(Counter::IdleStates),
+    kernels: "all, with an idle driver",
+    side_effects: &[],
+    sources: &[Source {
+        title: "Linux Documentation/admin-guide/pm/cpuidle.rst",
+        says: "disable takes a state from one CPU; states are numbered by the driver",
+    }],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    match &facts.idle.driver {
+        Fact::Known(driver) if driver != "none" => {}
+        Fact::Known(_) | Fact::Absent { .. } => {
+            return Ok(Finding::not_here(PLACE, "there is no idle driver here: no state to switch off"));
+        }
+        unknown => return Err(Finding::unknown(PLACE, "the idle driver", unknown)),
+    }
+    let states = match &facts.idle.states {
+        Fact::Known(states) => states,
+        unknown => return Err(Finding::unknown(PLACE, "which idle states there are", unknown)),
+    };
+    let off: Vec<String> = states
+        .iter()
+        .filter(|state| state.disabled.known() == Some(&true))
+        .map(|state| state.name.known().cloned().unwrap_or_else(|| format!("state {}", state.index)))
+        .collect();
+    Ok(if off.is_empty() {
+        Finding::keep(
+            PLACE,
+            "no state is off; a bound in microseconds says better what is meant: cpuidle.dma_latency_us, cpu.resume_latency_us",
+        )
+    } else {
+        Finding::keep(
+            PLACE,
+            format!("{} of CPU 0 is off until the next boot: whoever did that knows why", off.join(", ")),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_idle};
+
+    #[test]
+    fn a_bound_says_better_what_is_meant() {
+        let idle = || with_idle("intel_idle", &[("POLL", 0), ("C6", 133)]);
+        check(
+            &KNOB,
+            &[
+                ("no driver", Goal::Latency, &|_| {}),
+                ("all on", Goal::Latency, &idle()),
+                ("one off", Goal::Density, &|facts| {
+                    idle()(facts);
+                    if let Fact::Known(states) = &mut facts.idle.states {
+                        states[1].disabled = Fact::Known(true);
+                    }
+                }),
+                ("states unknown", Goal::Latency, &|facts| {
+                    idle()(facts);
+                    facts.idle.states = Fact::Denied { why: "EACCES".into() };
+                }),
+                ("driver unknown", Goal::Latency, &|facts| facts.idle.driver = Fact::Denied { why: "EACCES".into() }),
+            ],
+            expect![[r#"
+                no driver (latency)
+                  not-here cpuidle.state_disable: there is no idle driver here: no state to switch off
+                all on (latency)
+                  keep cpuidle.state_disable: no state is off; a bound in microseconds says better what is meant: cpuidle.dma_latency_us, cpu.resume_latency_us
+                one off (density)
+                  keep cpuidle.state_disable: C6 of CPU 0 is off until the next boot: whoever did that knows why
+                states unknown (latency)
+                  unknown cpuidle.state_disable: which idle states there are is not known: EACCES
+                driver unknown (latency)
+                  unknown cpuidle.state_disable: the idle driver is not known: EACCES
+            "#]],
+        );
+    }
+}

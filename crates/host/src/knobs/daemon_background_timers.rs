@@ -1,0 +1,104 @@
+//! Work that the distribution starts by the clock, in the middle of a match if that is when it is due.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::{Goal, Wish};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::one;
+
+const PLACE: &str = "daemon.background_timers";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "daemon.background_timers",
+    title: "timers of the distribution that start work",
+    area: Area::Process,
+    place: Place::ByHand {
+        how: "keep background timers {}: systemctl disable --now NAME.timer for each, or give it an OnCalendar= of its own",
+    },
+    values: Values::Words(&["off"]),
+    default: "on: each distribution enables some",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Distributions start upgrades, indexes, manual pages, trimming of disks and turning of logs by timers, most of them \
+                once a day at a random minute. Each reads or writes much for seconds to minutes, on the CPUs and \
+                the disk of the server. A drop-in with OnCalendar= moves one to an hour without players; an image that is \
+                replaced rather than upgraded needs none of them.",
+    risk: "security upgrades, trimming and the turning of logs have to be done otherwise",
+    shows_in: "systemctl list-timers; the journal at the time of a hitch",
+    counter: None,
+    kernels: "all: systemd's own",
+    side_effects: &[],
+    sources: &[
+        Source { title: "systemd.timer(5)", says: "OnCalendar=, RandomizedDelaySec=, Persistent=" },
+        Source {
+            title: "OpenShift node tuning operator, profile openshift-node-performance",
+            says: "stops fwupd-refresh on nodes for low latency",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+    one(decide(facts, wish.goal))
+}
+
+fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
+    let timers = match &facts.daemons.background_timers {
+        Fact::Known(timers) => timers,
+        unknown => return Err(Finding::unknown(PLACE, "which timers are enabled", unknown)),
+    };
+    if timers.is_empty() {
+        return Ok(Finding::keep(PLACE, "no timer of the distribution that starts heavy work is enabled"));
+    }
+    let names = timers.join(", ");
+    Ok(match goal {
+        Goal::Latency => {
+            let units: Vec<String> = timers.iter().map(|name| format!("{name}.timer")).collect();
+            let reason = format!(
+                "work starts whenever it is due ({names}): `systemctl disable --now {}`, or give each an hour without players \
+                 by OnCalendar= in a drop-in",
+                units.join(" ")
+            );
+            Finding::set(PLACE, "off", reason)
+        }
+        Goal::Throughput | Goal::Density => {
+            Finding::keep(PLACE, format!("seconds to minutes of work a day ({names}) matter little here"))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::testing::check;
+
+    #[test]
+    fn work_by_the_clock_is_named() {
+        let enabled = |names: &'static [&'static str]| {
+            move |facts: &mut Facts| {
+                facts.daemons.background_timers = Fact::Known(names.iter().map(|name| (*name).to_owned()).collect());
+            }
+        };
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &|_| {}),
+                ("two", Goal::Latency, &enabled(&["apt-daily", "man-db"])),
+                ("two", Goal::Throughput, &enabled(&["apt-daily", "man-db"])),
+                ("unknown", Goal::Latency, &|facts| facts.daemons.background_timers = Fact::absent("in a container")),
+            ],
+            expect![[r#"
+                none (latency)
+                  keep daemon.background_timers: no timer of the distribution that starts heavy work is enabled
+                two (latency)
+                  set daemon.background_timers ? -> "off": work starts whenever it is due (apt-daily, man-db): `systemctl disable --now apt-daily.timer man-db.timer`, or give each an hour without players by OnCalendar= in a drop-in
+                two (throughput)
+                  keep daemon.background_timers: seconds to minutes of work a day (apt-daily, man-db) matter little here
+                unknown (latency)
+                  unknown daemon.background_timers: which timers are enabled is not known: in a container
+            "#]],
+        );
+    }
+}

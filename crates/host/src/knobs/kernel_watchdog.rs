@@ -1,0 +1,76 @@
+//! Both of the kernel's watchdogs in one switch, which is more than a server asks for.
+
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+use super::{one, own_number};
+
+const PATH: &str = "/proc/sys/kernel/watchdog";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "kernel.watchdog",
+    title: "both watchdogs for CPUs that hang",
+    area: Area::Cpu,
+    place: Place::File { path: PATH, reading: Reading::Plain },
+    values: Values::Number { min: 0, max: 1, unit: "" },
+    default: "1",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "It switches kernel.nmi_watchdog and kernel.soft_watchdog together. The soft one is a timer on each CPU every few \
+                seconds (two fifths of kernel.watchdog_thresh) that looks whether threads still get their turn, too short \
+                for a tick to notice. The other one raises an interrupt that can't be put off, and has a knob \
+                of its own, kernel.nmi_watchdog.",
+    risk: "a CPU that hangs is no longer told of, neither by soft nor by hard lockup messages",
+    shows_in: "\"soft lockup\" in the kernel's log",
+    counter: None,
+    kernels: "all, with CONFIG_LOCKUP_DETECTOR",
+    side_effects: &["/proc/sys/kernel/nmi_watchdog", "/proc/sys/kernel/soft_watchdog"],
+    sources: &[Source {
+        title: "Linux Documentation/admin-guide/sysctl/kernel.rst, watchdog and soft_watchdog",
+        says: "switches both; reads 1 where either is on",
+    }],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    one(decide(facts))
+}
+
+fn decide(facts: &Facts) -> Result<Finding, Finding> {
+    let current = own_number(facts, PATH)?;
+    let reason = match current {
+        0 => "no watchdog looks after CPUs that hang",
+        _ => "the soft watchdog costs no tick anything; kernel.nmi_watchdog is the one that may",
+    };
+    Ok(Finding::keep(PATH, reason).at(current))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::goal::Goal;
+    use crate::testing::{check, with_sysctl};
+
+    #[test]
+    fn the_soft_watchdog_stays() {
+        check(
+            &KNOB,
+            &[
+                ("on", Goal::Latency, &with_sysctl(PATH, "1")),
+                ("off", Goal::Latency, &with_sysctl(PATH, "0")),
+                ("not there", Goal::Latency, &|_| {}),
+            ],
+            expect![[r#"
+                on (latency)
+                  keep /proc/sys/kernel/watchdog "1": the soft watchdog costs no tick anything; kernel.nmi_watchdog is the one that may
+                off (latency)
+                  keep /proc/sys/kernel/watchdog "0": no watchdog looks after CPUs that hang
+                not there (latency)
+                  not-here /proc/sys/kernel/watchdog: not found here: /proc/sys/kernel/watchdog is not among the facts
+            "#]],
+        );
+    }
+}

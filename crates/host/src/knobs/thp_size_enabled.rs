@@ -1,0 +1,111 @@
+//! Transparent pages of the sizes between small and huge, which cost less to make than huge ones.
+
+use crate::fact::Fact;
+use crate::facts::Facts;
+use crate::goal::Wish;
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::plan::Reading;
+
+pub(super) const KNOB: Knob = Knob {
+    id: "thp.size_enabled",
+    title: "middling pages without being asked",
+    area: Area::Memory,
+    place: Place::Each { device: Device::ThpSize, file: "enabled", reading: Reading::ChosenWord },
+    values: Values::Words(&["always", "inherit", "madvise", "never"]),
+    default: "never, but inherit for the huge size",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Between small and huge pages there are others (16 KiB, 64 KiB and so on), which spare page faults and entries of the \
+                translation cache, and take less time to clear than a huge one. inherit does \
+                what thp.enabled says. ARM cores join such pages in one entry, of x86 processors only some (from memory).",
+    risk: "memory that is given but not used",
+    shows_in: "/sys/kernel/mm/transparent_hugepage/hugepages-NkB/stats",
+    counter: None,
+    kernels: "6.8 on",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Linux Documentation/admin-guide/mm/transhuge.rst, multi-size THP",
+            says: "the folders, the words, and inherit",
+        },
+        Source {
+            title: "AWS Graviton Getting Started, perfrunbook/optimization_recommendation.md",
+            says: "16 KiB and 64 KiB on Graviton from Linux 6.9 on",
+        },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    let sizes = match &facts.memory.thp_sizes {
+        Fact::Known(sizes) => sizes,
+        Fact::Absent { why } => return vec![Finding::not_here(KNOB.id, why.as_str())],
+        unknown => return vec![Finding::unknown(KNOB.id, "which sizes there are", unknown)],
+    };
+    let is_arm = facts.kernel.architecture.known().is_some_and(|name| name == "aarch64");
+    let on: Vec<String> = sizes
+        .iter()
+        .filter_map(|size| Some((size, size.enabled.known()?)))
+        .filter(|(_, word)| matches!(word.as_str(), "always" | "madvise"))
+        .map(|(size, word)| format!("{} {word}", kib(size.size_bytes)))
+        .collect();
+    let reason = match (on.is_empty(), is_arm) {
+        (false, _) => format!("in use: {}", on.join(", ")),
+        (true, true) => format!(
+            "none but the huge size is in use; ARM joins middling pages in one entry: `evenkeel prove {}@hugepages-64kB=always` tells",
+            KNOB.id
+        ),
+        (true, false) => format!(
+            "none but the huge size is in use; `evenkeel prove {}@hugepages-64kB=madvise` tells whether a server with an allocator \
+             that asks gains",
+            KNOB.id
+        ),
+    };
+    vec![Finding::keep(KNOB.id, reason)]
+}
+
+fn kib(bytes: u64) -> String {
+    format!("{} KiB", bytes / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::facts::ThpSize;
+    use crate::goal::Goal;
+    use crate::testing::check;
+
+    #[test]
+    fn sizes_are_told_where_there_are_any() {
+        let sizes = |word: &'static str, machine: &'static str| {
+            move |facts: &mut Facts| {
+                let size = |size_bytes, word: &str| ThpSize { size_bytes, enabled: Fact::Known(word.into()) };
+                facts.memory.thp_sizes = Fact::Known(vec![size(64 << 10, word), size(2 << 20, "inherit")]);
+                facts.kernel.architecture = Fact::Known(machine.into());
+            }
+        };
+        check(
+            &KNOB,
+            &[
+                ("before 6.8", Goal::Latency, &|_| {}),
+                ("x86", Goal::Latency, &sizes("never", "x86_64")),
+                ("arm", Goal::Latency, &sizes("never", "aarch64")),
+                ("in use", Goal::Density, &sizes("always", "aarch64")),
+                ("unknown", Goal::Latency, &|facts| facts.memory.thp_sizes = Fact::Denied { why: "no".into() }),
+            ],
+            expect![[r#"
+                before 6.8 (latency)
+                  not-here thp.size_enabled: this kernel has no sizes between small and huge
+                x86 (latency)
+                  keep thp.size_enabled: none but the huge size is in use; `evenkeel prove thp.size_enabled@hugepages-64kB=madvise` tells whether a server with an allocator that asks gains
+                arm (latency)
+                  keep thp.size_enabled: none but the huge size is in use; ARM joins middling pages in one entry: `evenkeel prove thp.size_enabled@hugepages-64kB=always` tells
+                in use (density)
+                  keep thp.size_enabled: in use: 64 KiB always
+                unknown (latency)
+                  unknown thp.size_enabled: which sizes there are is not known: no
+            "#]],
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! Who else has a say about a setting: a container that shuts it, a file that undoes it at boot, a program that sets it too,
+//! and the boot loader that would have to keep it. Rules of all knobs alike.
+
+use crate::fact::Fact;
+use crate::facts::{BootLoader, Container, Facts};
+use crate::knob::{Finding, Knob, Place};
+
+/// Programs that may set the same thing, and when.
+pub(crate) fn others(facts: &Facts, knob: &Knob, finding: &Finding) -> Vec<String> {
+    let owners = &facts.owners;
+    let mut notes = Vec::new();
+    let is_sysctl = finding.place.starts_with("/proc/sys/");
+    if finding.place.starts_with("/proc/sys/net/") {
+        if owners.bpftune.known() == Some(&true) {
+            notes.push(
+                "bpftune runs and sets network sysctls whenever it sees cause: stop it, or leave this to it".to_owned(),
+            );
+        } else if owners.bpftune_enabled.known() == Some(&true) {
+            notes.push("bpftune starts at the next boot and sets network sysctls whenever it sees cause".to_owned());
+        }
+    }
+    if let Some(applied) = owners.saptune.known().filter(|applied| is_sysctl && !applied.is_empty()) {
+        notes.push(format!("saptune applies {} at boot and may set this too: set it there", applied.join(", ")));
+    }
+    if let Some(files) = owners.cni.known().filter(|files| knob.id.contains("conntrack") && !files.is_empty()) {
+        notes.push(format!("a container network is set up here ({}), whose agents may set this too", files.join(", ")));
+    }
+    let spreads_queues = ["irq.affinity", "net.xps_cpus"].contains(&knob.id);
+    if spreads_queues && owners.google_set_multiqueue.known() == Some(&true) {
+        notes.push("google_set_multiqueue gives each queue a CPU at every boot: this has to come after it".to_owned());
+    }
+    let is_own = |profile: &&String| is_sysctl && sets(profile).is_none();
+    if let Some(profile) = owners.tuned_profile.known().filter(is_own) {
+        notes.push(format!(
+            "TuneD's profile {profile} is active, and evenkeel does not know what it sets: look there first"
+        ));
+    }
+    notes
+}
+
+/// What keeps evenkeel from making a kernel argument last here, and who can; `None` where it can.
+pub(crate) fn lasts(facts: &Facts, place: Place) -> Option<String> {
+    if !matches!(place, Place::KernelArgument { .. }) {
+        return None;
+    }
+    let why = match &facts.boot.loader {
+        Fact::Known(BootLoader::GrubDropIns | BootLoader::Grubby) => return None,
+        Fact::Known(BootLoader::Grub) => {
+            "GRUB reads no drop-ins here: GRUB_CMDLINE_LINUX of /etc/default/grub has to be changed by hand"
+        }
+        Fact::Known(BootLoader::GrubLegacy) => {
+            "a GRUB before version 2 starts this machine, which evenkeel does not change"
+        }
+        Fact::Known(BootLoader::SystemdBoot) => {
+            "systemd-boot takes it from /etc/kernel/cmdline when an entry is made: by hand"
+        }
+        Fact::Known(BootLoader::Uki) => {
+            "it can't be made to last from here: the arguments are part of a signed image (UKI), and who builds that sets them"
+        }
+        Fact::Known(BootLoader::Ostree) => "ostree keeps the arguments: `rpm-ostree kargs --append=` adds one",
+        Fact::Known(BootLoader::None) => {
+            "it can't be made to last from here: no boot loader is in this root, and who starts the machine gives its kernel the arguments"
+        }
+        unknown => {
+            let why = unknown.unknown_why().unwrap_or_default();
+            return Some(format!("whether it can be made to last is not known, since the boot loader is not: {why}"));
+        }
+    };
+    Some(why.to_owned())
+}
+
+/// Which file would bring another value back at boot.
+pub(crate) fn undone_at_boot(facts: &Facts, finding: &Finding) -> Option<String> {
+    let (file, setting) = facts.owners.sysctl_files.known()?.decides(&finding.place)?;
+    let (wanted, value) = (finding.wanted.as_ref()?, setting.value.as_ref()?);
+    // The kernel takes any white space between numbers, and writes tabs.
+    if value.split_whitespace().eq(wanted.split_whitespace()) {
+        return None;
+    }
+    let (path, line) = (&file.path, setting.line);
+    Some(format!("{path} (line {line}) sets {value} at boot, which would undo it: change it there too"))
+}
+
+/// Why a container may not change this place; the server's own process is its to change.
+pub(crate) fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
+    let container = match facts.machine.container.known()? {
+        Container::None => return None,
+        Container::Other(name) => format!("{name} container"),
+        Container::Docker => "Docker container".to_owned(),
+        Container::Podman => "Podman container".to_owned(),
+        Container::Kubernetes => "Kubernetes container".to_owned(),
+    };
+    match place {
+        Place::File { .. } | Place::FileSince { .. } | Place::Each { .. } | Place::EachNetworkIrq => {
+            Some(format!("in a {container} /proc/sys and /sys are read only: set it on the machine that runs it"))
+        }
+        Place::KernelArgument { .. } => {
+            Some(format!("a {container} has no kernel of its own: set it on the machine that runs it"))
+        }
+        Place::Held { path } => Some(format!("a {container} has no {path} unless it is passed in")),
+        Place::Process | Place::ByHand { .. } | Place::ByHandEach { .. } => None,
+    }
+}
+
+/// The active TuneD profile, if it is one that sets this knob.
+pub(crate) fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
+    let profile = facts.owners.tuned_profile.known()?;
+    sets(profile)?.contains(&knob).then_some(profile)
+}
+
+/// The knobs that one of TuneD's own profiles sets; `None` for a profile that is not known here.
+fn sets(profile: &str) -> Option<&'static [&'static str]> {
+    Some(match profile {
+        "network-latency" => &[
+            "vm.swappiness",
+            "cpuidle.dma_latency_us",
+            "net.core.busy_poll",
+            "net.core.busy_read",
+            "thp.enabled",
+            "vm.dirty_ratio",
+            "vm.dirty_background_ratio",
+            "vm.dirty_bytes",
+            "vm.dirty_background_bytes",
+            "kernel.numa_balancing",
+            "vm.stat_interval",
+            "kernel.nmi_watchdog",
+            "kernel.timer_migration",
+            "cpufreq.governor",
+            "cpufreq.boost",
+        ],
+        "latency-performance" => &[
+            "vm.swappiness",
+            "cpuidle.dma_latency_us",
+            "vm.dirty_ratio",
+            "vm.dirty_background_ratio",
+            "vm.dirty_bytes",
+            "vm.dirty_background_bytes",
+            "cpufreq.governor",
+            "cpufreq.boost",
+        ],
+        "throughput-performance" | "virtual-guest" | "virtual-host" | "network-throughput" => &[
+            "vm.swappiness",
+            "vm.dirty_ratio",
+            "vm.dirty_background_ratio",
+            "vm.dirty_bytes",
+            "vm.dirty_background_bytes",
+            "disk.read_ahead_kb",
+            "cpufreq.governor",
+        ],
+        "realtime" => &["kernel.sched_rt_runtime_us"],
+        _ => return None,
+    })
+}

@@ -1,0 +1,115 @@
+//! What several knobs decide alike, each with the machine's own figures: the scheduler's times, two spellings of one limit,
+//! frequencies by policy, memory nodes.
+
+use crate::advice::State;
+use crate::fact::Fact;
+use crate::facts::{Facts, FrequencyPolicy, Lockdown, Node};
+use crate::knob::{Finding, Knob, Place};
+use crate::knobs::{own, own_number, size};
+
+/// The number in a file of the scheduler's, which moved from /proc/sys to debugfs: there the kernel's lockdown shuts it
+/// from root too, so that `candidate`, what one would try, is blocked. Also the place.
+pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
+    let Place::FileSince { files, .. } = knob.place else {
+        return Err(Finding::new(State::Unknown, knob.id, "it has no place"));
+    };
+    let Some(version) = facts.kernel.version.known() else {
+        return Err(Finding::unknown(knob.id, "the kernel's version", &facts.kernel.version));
+    };
+    let Some(path) = crate::plan::file_in(facts, files) else {
+        let since = files.iter().find(|since| since.path.is_none()).map(|since| since.kernel);
+        return Err(match since {
+            Some((major, minor)) if (version.major, version.minor) >= (major, minor) => {
+                Finding::new(State::Removed, knob.id, format!("removed in Linux {major}.{minor}; {}", knob.kernels))
+            }
+            _ => Finding::not_here(knob.id, "this kernel does not have it yet"),
+        });
+    };
+    let fact = facts.sysctl(path);
+    let is_locked = facts.kernel.lockdown.known().is_some_and(|level| *level != Lockdown::None);
+    match &fact {
+        Fact::Denied { why } if is_locked || why.contains("EPERM") => {
+            let reason = format!("the kernel's lockdown shuts debugfs, from root too: {why}");
+            let finding = Finding::new(State::Blocked, path, reason);
+            Err(Finding { wanted: Some(candidate.to_string()), ..finding })
+        }
+        Fact::Denied { why } => Err(Finding::new(State::Unknown, path, format!("only root may read it: {why}"))),
+        Fact::Absent { .. } if path.starts_with("/sys/kernel/debug/") => Err(Finding::not_here(
+            path,
+            "not found here: debugfs is not mounted, or the kernel does not show its scheduler there",
+        )),
+        _ => Ok((path, own_number(facts, path)?)),
+    }
+}
+
+/// By what the kernel multiplies its scheduler's times: 1 for one CPU, 2 for two, 3 from four on, 4 from eight on
+/// (`get_update_sysctl_factor` in `kernel/sched/fair.c`).
+pub(crate) fn scheduler_scale(facts: &Facts) -> Option<i64> {
+    let online = facts.cpus.online.known()?.len().clamp(1, 8);
+    Some(i64::from(online.ilog2()) + 1)
+}
+
+/// The kernel's default for one of its scheduler's times, of which `unscaled_ns` is for one CPU; in nanoseconds.
+pub(crate) fn times_by_cpus(facts: &Facts, knob: &Knob, unscaled_ns: i64) -> Result<i64, Finding> {
+    match scheduler_scale(facts) {
+        Some(scale) => Ok(scale * unscaled_ns),
+        None => Err(Finding::unknown(knob.id, "how many CPUs there are", &facts.cpus.online)),
+    }
+}
+
+/// A limit of dirty memory in bytes, the second spelling of one that is a share of memory: which of the two is in use.
+pub(crate) fn spelled_in_bytes(facts: &Facts, path: &str, share: &str) -> Result<Finding, Finding> {
+    let current = own_number(facts, path)?;
+    let reason = match u64::try_from(current) {
+        Ok(0) => format!("{share} is the spelling in use"),
+        Ok(bytes) => format!("this is the spelling in use, with {}", size(bytes)),
+        Err(_) => "a number of bytes below 0 is none".to_owned(),
+    };
+    Ok(Finding::keep(path, reason).at(current))
+}
+
+/// Whether CPUs may run above their nominal frequency, of a file that says so with `fast` and otherwise denies it.
+pub(crate) fn boosted(path: &str, switch: &Fact<bool>, fast: bool) -> Result<Finding, Finding> {
+    let on = own(path, switch)?;
+    let finding = if on == fast {
+        Finding::keep(path, "cores may run above their nominal frequency, as a server with one busy thread wants")
+    } else {
+        let wanted = u8::from(fast);
+        Finding::set(path, wanted, "cores are kept to their nominal frequency, which every tick pays for")
+    };
+    Ok(finding.at(u8::from(on)))
+}
+
+/// The memory nodes, where there are several; else the finding that tells why nothing is to be done about them.
+pub(crate) fn several_nodes<'a>(facts: &'a Facts, place: &str) -> Result<&'a [Node], Finding> {
+    match &facts.numa.nodes {
+        Fact::Known(nodes) if nodes.len() > 1 => Ok(nodes),
+        Fact::Known(_) => Err(Finding::not_here(place, "there is one memory node: all memory is equally near")),
+        unknown => Err(Finding::unknown(place, "how many memory nodes there are", unknown)),
+    }
+}
+
+/// The fewest CPUs that any of the memory nodes has.
+pub(crate) fn cpus_of_a_node(nodes: &[Node]) -> Option<u64> {
+    nodes.iter().filter_map(|node| node.cpus.known()).map(|cpus| cpus.len() as u64).filter(|count| *count > 0).min()
+}
+
+/// A finding for each group of CPUs that share a frequency; one for the machine where it has none.
+pub(crate) fn each_policy(
+    facts: &Facts,
+    knob: &Knob,
+    decide: impl Fn(&FrequencyPolicy) -> Result<Finding, Finding>,
+) -> Vec<Finding> {
+    match &facts.frequency.policies {
+        Fact::Known(policies) if !policies.is_empty() => {
+            policies.iter().map(|policy| decide(policy).unwrap_or_else(|finding| finding)).collect()
+        }
+        Fact::Known(_) | Fact::Absent { .. } => {
+            vec![Finding::not_here(
+                knob.id,
+                "there is no frequency driver here: the hypervisor or the firmware decides",
+            )]
+        }
+        unknown => vec![Finding::unknown(knob.id, "which CPUs share a frequency", unknown)],
+    }
+}
