@@ -1,12 +1,22 @@
 #!/usr/bin/env bash
-# The short form of lab/reboot.sh, for CI: whether kernel arguments get through Debian's grub scripts to a kernel, and away again. A folder
-# with Debian stands for the machine, update-grub runs in it at native speed, and its own kernel boots by the line that is in grub.cfg
-# then, with a small system behind it that captures itself. Seconds, once the folder is there.
+# The short form of lab/reboot.sh, for CI: whether `evenkeel image` and Debian's grub scripts get kernel arguments to a kernel, and away
+# again. A folder with Debian is the image, update-grub runs in it at native speed, and its own kernel boots by the line that is in
+# grub.cfg then, with a small system behind it that captures itself. Seconds, once the folder is there.
 #
-# usage: lab/kernel-line.sh
+# usage: lab/kernel-line.sh [-p PROGRAM]
+#
+#   -p  the evenkeel to try, which needs no libraries; built here unless told
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
+
+evenkeel=''
+while getopts p: option; do
+    case $option in
+    p) evenkeel=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
 
 [ "$(id -u)" -eq 0 ] || die "kernel lines are skipped: not root, and a folder with Debian in it takes that"
 need debootstrap debootstrap
@@ -14,7 +24,7 @@ need qemu-system-x86_64 qemu-system-x86
 grep -qw overlay /proc/filesystems || modprobe -q overlay || die "kernel lines are skipped: the kernel has no overlay file system"
 
 debian=$("$LAB/disk.sh" root)
-evenkeel=$("$LAB/guest-program.sh")
+[ -n "$evenkeel" ] || evenkeel=$("$LAB/guest-program.sh")
 mapfile -t accelerator < <("$LAB/accelerator.sh")
 work=$WORK/kernel-line
 root=$work/root
@@ -71,21 +81,33 @@ cp "$root/boot/grub/grub.cfg" "$work/grub.cfg.before"
 before=$(line)
 "$LAB/initramfs.sh" "$debian" "$evenkeel" "$work/initramfs"
 
+# left: what the image has that Debian had not, or had otherwise. The journal may stay, and grub.cfg is looked at on its own.
+left() {
+    local changes=$work/changes/upper file
+    find "$changes" ! -type d | while read -r file; do
+        case ${file#"$changes"} in
+        /var/lib/evenkeel/* | /boot/grub/grub.cfg) ;;
+        *) cmp -s "$file" "$debian${file#"$changes"}" || echo "${file#"$changes"}" ;;
+        esac
+    done
+}
+
 began=$SECONDS
-mkdir -p "$root/etc/default/grub.d"
-# shellcheck disable=SC2016 # grub's scripts are to expand it
-echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX nosmt clocksource=hpet processor.max_cstate=1"' >"$root/etc/default/grub.d/90-evenkeel.cfg"
+"$evenkeel" image "$root" --unit memcached.service cmdline.processor.max_cstate=1 cmdline.isolcpus=3 cmdline.mitigations=off \
+    cmdline.maxcpus=3 net.core.busy_read=50 clocksource=hpet irqbalance.banned_cpus=2 process.cpu_affinity=0 >"$work/image.out" ||
+    complain "evenkeel image ended with $?: $(cat "$work/image.out")"
 update
 boot "$(line)"
-reads /sys/devices/system/clocksource/clocksource0/current_clocksource hpet
-reads /sys/devices/system/cpu/smt/control off
-reads /sys/devices/system/cpu/online 0,2
 reads /sys/module/processor/parameters/max_cstate 1
+reads /sys/devices/system/cpu/isolated 3
+reads /sys/devices/system/cpu/vulnerabilities/spectre_v1 'Vulnerable: __user pointer sanitization and usercopy barriers only; no swapgs barriers'
+reads /sys/devices/system/cpu/online 0-2
 
-rm "$root/etc/default/grub.d/90-evenkeel.cfg"
+"$evenkeel" image --undo "$root" >"$work/undo.out" || complain "evenkeel image --undo ended with $?: $(cat "$work/undo.out")"
 update
+[ -z "$(left)" ] || complain "the image is not as before: $(left | tr '\n' ' ')"
 cmp -s "$root/boot/grub/grub.cfg" "$work/grub.cfg.before" || complain "grub.cfg is not as before: $(diff "$work/grub.cfg.before" "$root/boot/grub/grub.cfg")"
 [ "$(line)" = "$before" ] || complain "the kernel's line is '$(line)', and was '$before'"
 
 [ "$wrong" -eq 0 ] || exit 1
-say "kernel arguments reached the kernel by grub's scripts, and are gone again, in $((SECONDS - began)) s"
+say "kernel arguments reached the kernel by an image and grub's scripts, and are gone again, in $((SECONDS - began)) s"
