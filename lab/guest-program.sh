@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Builds an evenkeel that needs no libraries, and prints where it is.
+# Builds an evenkeel that needs no libraries, for x86_64 unless told (aarch64), and prints where it is.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
 
-target=x86_64-unknown-linux-musl
+machine=${1:-x86_64}
+target=$machine-unknown-linux-musl
 need cargo rustup
 if ! rustc --print target-libdir --target "$target" | xargs test -d; then
     need rustup rustup
     rustup -q target add "$target" >&2 || die "the Rust target $target cannot be installed"
 fi
 cd "$TOP"
-cargo build --quiet --release --locked --target "$target" -p evenkeel >&2
+# There is no C in evenkeel, so the linker and the libraries that come with the compiler do for a machine that is not this one.
+linker=()
+[ "$machine" = "$(uname -m)" ] || linker=(--config "target.$target.linker='rust-lld'")
+cargo build --quiet --release --locked --target "$target" "${linker[@]}" -p evenkeel >&2
 echo "${CARGO_TARGET_DIR:-$TOP/target}/$target/release/evenkeel"

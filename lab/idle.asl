@@ -1,4 +1,5 @@
-// What the firmware of a real server tells of its processors and QEMU's does not: idle states and frequencies, for the first two CPUs.
+// What the firmware of a real server tells of its processors and QEMU's does not: idle states and frequencies, here for CPU 0.
+// lab/machines.sh says what is said of CPU 0 again for each other CPU of a guest.
 //
 // The kernel then has acpi_idle with POLL, C1, C2 and C3, and acpi-cpufreq from 1.2 to 2.6 GHz. The ports behind C2 and C3 come back
 // at once, so a CPU in them spins; their latencies (in us) are long, so that the governor seldom chooses them.
@@ -6,7 +7,6 @@ DefinitionBlock ("", "SSDT", 2, "EVENKL", "IDLE", 1)
 {
     External (\_SB.CPUS, DeviceObj)
     External (\_SB.CPUS.C000, DeviceObj)
-    External (\_SB.CPUS.C001, DeviceObj)
 
     Scope (\_SB.CPUS)
     {
@@ -38,13 +38,5 @@ DefinitionBlock ("", "SSDT", 2, "EVENKL", "IDLE", 1)
         Method (_PSS) { Return (FREQ) }
         Name (_PPC, 0)
         Name (_PSD, Package () { Package () { 5, 0, 0, 0xFC, 1 } })
-    }
-    Scope (\_SB.CPUS.C001)
-    {
-        Method (_CST) { Return (STAT) }
-        Method (_PCT) { Return (CTRL) }
-        Method (_PSS) { Return (FREQ) }
-        Name (_PPC, 0)
-        Name (_PSD, Package () { Package () { 5, 0, 1, 0xFC, 1 } })
     }
 }

@@ -1,38 +1,64 @@
 #!/usr/bin/env bash
-# Makes the small system that a guest runs: busybox, a static evenkeel, the drivers of what QEMU emulates, and guest/init.
+# Makes the small system that a guest runs: busybox, a static evenkeel, the drivers of what QEMU emulates, and what guest/ has.
 #
-# usage: lab/initramfs.sh KERNEL-FOLDER EVENKEEL OUT
+# usage: lab/initramfs.sh KERNEL-FOLDER BUSYBOX EVENKEEL OUT [TOOL…]
+#
+# Tools are programs of this machine, which go along with the libraries that they need, to be asked by guest/said.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
 
-kernel=${1:?"the folder that lab/kernel.sh printed"} evenkeel=${2:?"the program"} out=${3:?"the file to write"}
+usage='usage: lab/initramfs.sh KERNEL-FOLDER BUSYBOX EVENKEEL OUT [TOOL…]'
+kernel=${1:?"$usage"} busybox=${2:?"$usage"} evenkeel=${3:?"$usage"} out=${4:?"$usage"}
+shift 4
 need cpio cpio
 need modprobe kmod
-busybox=$(command -v busybox) || die "busybox is missing: apt-get install --no-install-recommends busybox-static"
+need xz xz-utils
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-mkdir -p "$root"/{bin,dev,modules,proc,sys}
+mkdir -p "$root"/{bin,dev,modules,proc,sys,setup,tmp}
 cp "$busybox" "$root/bin/busybox"
 cp "$evenkeel" "$root/bin/evenkeel"
-for applet in cat echo insmod ip mount poweroff sh sleep stty; do
+for applet in cat dd echo grep insmod ip mkswap mke2fs mkdir mount poweroff sh sleep stty swapon; do
     ln -s busybox "$root/bin/$applet"
 done
 cp "$LAB/guest/init" "$root/init"
+cp "$LAB/guest/setup"/* "$root/setup/"
 chmod +x "$root/init"
 
+# order DRIVER…: the modules of these and of what they need, unpacked, and their names in the order in which they go in. A driver
+# that is built in, or that this kernel does not have, needs no file.
 release=$(ls "$kernel/lib/modules")
-for driver in virtio_pci virtio_net virtio_blk nvme e1000e acpi-cpufreq; do
-    # A driver that is built in, or that this kernel does not have, needs no file.
-    modprobe -d "$kernel" -S "$release" --show-depends "$driver" 2>/dev/null || true
-done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r file; do
-    name=${file##*/}
-    case $name in
-    *.xz) xz -dc "$file" >"$root/modules/${name%.xz}" ;;
-    *) cp "$file" "$root/modules/$name" ;;
-    esac
-    echo "${name%.xz}" >>"$root/modules/order"
-done
-touch "$root/modules/order"
+order() {
+    local driver file name
+    for driver in "$@"; do
+        modprobe -d "$kernel" -S "$release" --show-depends "$driver" 2>/dev/null || true
+    done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r file; do
+        name=${file##*/}
+        case $name in
+        *.xz) xz -dc "$file" >"$root/modules/${name%.xz}" ;;
+        *) cp "$file" "$root/modules/$name" ;;
+        esac
+        echo "${name%.xz}"
+    done
+}
+order virtio_pci virtio_net virtio_blk virtio_console nvme e1000e acpi-cpufreq >"$root/modules/order"
+# What a setup alone wants: a guest without one must not look as if somebody used these.
+order bonding 8021q >"$root/modules/order.bond"
+order zram ext4 >"$root/modules/order.swap"
+if [ $# -gt 0 ]; then
+    need ldd libc-bin
+    mkdir -p "$root/tools"
+    cp "$LAB/guest/tools.list" "$root/"
+    cp "$LAB/guest/said" "$root/said"
+    chmod +x "$root/said"
+    for tool in "$@"; do
+        file=$(command -v "$tool") || { say "guest without $tool, which is not installed"; continue; }
+        cp -L "$file" "$root/tools/"
+        ldd "$file" | grep -o '/[^ ]*' | while read -r library; do
+            [ -e "$root$library" ] || { mkdir -p "$root${library%/*}" && cp -L "$library" "$root$library"; }
+        done
+    done
+fi
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$out"

@@ -79,7 +79,7 @@ reads() {
 
 cp "$root/boot/grub/grub.cfg" "$work/grub.cfg.before"
 before=$(line)
-"$LAB/initramfs.sh" "$debian" "$evenkeel" "$work/initramfs"
+"$LAB/initramfs.sh" "$debian" "$("$LAB/busybox.sh" x86_64)" "$evenkeel" "$work/initramfs"
 
 # left: what the image has that Debian had not, or had otherwise. The journal may stay, and grub.cfg is looked at on its own.
 left() {

@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
 # Fetches one of Debian's kernels, and prints the folder that it was unpacked to.
 #
-# usage: lab/kernel.sh 5.10-cloud | 6.1-cloud | 6.1 | 6.12-cloud
-#
-# apt does the fetching and checks the signatures, with lists and a cache of the lab's own: neither the machine's sources nor its
-# installed packages are touched.
+# usage: lab/kernel.sh NAME
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
 
-name=${1:?"usage: lab/kernel.sh 5.10-cloud | 6.1-cloud | 6.1 | 6.12-cloud"}
+names='5.10-cloud, 6.1-cloud, 6.1, 6.12-cloud, 7.3-cloud, 6.1-cloud-arm64 and 6.12-cloud-arm64'
+name=${1:?"usage: lab/kernel.sh NAME; $names are there"}
+architecture=amd64
 case $name in
-5.10-cloud) suite=bullseye package=linux-image-cloud-amd64 ;;
-6.1-cloud) suite=bookworm package=linux-image-cloud-amd64 ;;
-6.1) suite=bookworm package=linux-image-amd64 ;;
-6.12-cloud) suite=trixie package=linux-image-cloud-amd64 ;;
-*) die "no kernel is called $name: 5.10-cloud, 6.1-cloud, 6.1 and 6.12-cloud are" ;;
+*-arm64) architecture=arm64 ;;
+esac
+case $name in
+5.10-cloud) suite=bullseye package=linux-image-cloud ;;
+6.1-cloud*) suite=bookworm package=linux-image-cloud ;;
+6.1) suite=bookworm package=linux-image ;;
+6.12-cloud*) suite=trixie package=linux-image-cloud ;;
+7.3-cloud) suite=trixie-backports package=linux-image-cloud ;;
+*) die "no kernel is called $name: $names are" ;;
 esac
 
 unpacked=$WORK/kernels/$name
@@ -24,39 +27,17 @@ if [ -e "$unpacked/complete" ]; then
     exit 0
 fi
 
-need apt-get apt
-need dpkg-deb dpkg
 need depmod kmod
-keys=/usr/share/keyrings/debian-archive-keyring.gpg
-[ -e "$keys" ] || die "$keys is missing: apt-get install --no-install-recommends debian-archive-keyring"
-
-apt=$WORK/apt/$suite
-mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/parts"
-echo "deb [arch=amd64 signed-by=$keys] http://deb.debian.org/debian $suite main" >"$apt/sources.list"
-cat >"$apt/apt.conf" <<CONF
-Dir::Etc::sourcelist "$apt/sources.list";
-Dir::Etc::sourceparts "$apt/parts";
-Dir::Etc::parts "$apt/parts";
-Dir::State::lists "$apt/lists";
-Dir::State::status "/dev/null";
-Dir::Cache "$apt/cache";
-APT::Architecture "amd64";
-APT::Sandbox::User "root";
-Acquire::Languages "none";
-CONF
-export APT_CONFIG=$apt/apt.conf
-
-apt-get -qq update >&2 || die "cannot fetch the list of packages of $suite"
-# The package is only a name for the newest kernel of its kind.
-kernel=$(apt-cache depends "$package" | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
-[ -n "$kernel" ] || die "$suite has no $package"
-rm -rf "$unpacked"
-mkdir -p "$unpacked"
-(cd "$apt" && apt-get -qq download "$kernel" >&2) || die "cannot fetch $kernel"
-dpkg-deb -x "$apt/$kernel"_*.deb "$unpacked"
-rm -f "$apt/$kernel"_*.deb
-# Newer packages keep modules under /usr; depmod wants them where they have always been.
+"$LAB/fetch.sh" "$suite" "$architecture" "$package-$architecture" "$unpacked"
+# Newer packages keep modules under /usr, and the image among them; all that follows wants them where they have always been.
 [ -d "$unpacked/lib/modules" ] || { mkdir -p "$unpacked/lib" && mv "$unpacked/usr/lib/modules" "$unpacked/lib/modules"; }
-depmod -b "$unpacked" "$(ls "$unpacked/lib/modules")"
+release=$(ls "$unpacked/lib/modules")
+[ -d "$unpacked/boot" ] || { mkdir "$unpacked/boot" && mv "$unpacked/lib/modules/$release/vmlinuz" "$unpacked/boot/vmlinuz-$release"; }
+# Backports move on: a capture's name must not tell of a kernel that it was not made with.
+case $release in
+"${name%%-*}".*) ;;
+*) die "$suite has $release now, which is no $name" ;;
+esac
+depmod -b "$unpacked" "$release"
 touch "$unpacked/complete"
 echo "$unpacked"

@@ -33,9 +33,8 @@ guest() {
     fi
 }
 
-disk=$WORK/guests/disk.raw
 mkdir -p "$WORK/guests"
-truncate -s 64M "$disk"
+truncate -s 64M "$WORK/guests/disk.raw" "$WORK/guests/other.raw"
 nic=(-netdev 'user,id=net' -device 'virtio-net-pci,netdev=net')
 block=(-drive "file=target/lab/guests/disk.raw,format=raw,if=none,id=disk,snapshot=on")
 eight=(-smp '8,sockets=1,cores=4,threads=2')
@@ -54,6 +53,16 @@ guest qemu-4cpu-5.10 -k 5.10-cloud -w 'Two cores of two threads, one NIC with on
 guest qemu-4cpu-6.1 -w 'Two cores of two threads, one NIC with one queue, Debian 12 kernel' -- "${nic[@]}"
 guest qemu-4cpu-6.12 -k 6.12-cloud -w 'Two cores of two threads, one NIC with one queue, Debian 13 kernel' -- "${nic[@]}"
 
+guest qemu-4cpu-7.3 -k 7.3-cloud -w 'Two cores of two threads, one NIC with one queue, kernel of Debian 13 backports' -- "${nic[@]}"
+guest qemu-preempt-none-7.3 -k 7.3-cloud -a preempt=none -w 'preempt=none, which this kernel does not take any more' -- "${nic[@]}"
+
+# Arm, which has no CPUID, no TSC and other files than x86.
+guest qemu-arm64-4cpu-6.1 -k 6.1-cloud-arm64 -w 'Four Arm cores (Neoverse N1), one NIC with one queue, Debian 12 kernel' -- "${nic[@]}"
+guest qemu-arm64-2-nodes-6.12 -k 6.12-cloud-arm64 -w 'Two sockets of four Arm cores, a memory node each, Debian 13 kernel' -- \
+    -cpu max -smp '8,sockets=2,cores=4,threads=1' -m 1024 "${nic[@]}" \
+    -object 'memory-backend-ram,id=m0,size=512M' -object 'memory-backend-ram,id=m1,size=512M' \
+    -numa 'node,nodeid=0,cpus=0-3,memdev=m0' -numa 'node,nodeid=1,cpus=4-7,memdev=m1' -numa 'dist,src=0,dst=1,val=20'
+
 # What the command line forbids.
 guest qemu-nosmt-6.1 -a nosmt -w 'Four cores of two threads, nosmt: the second threads are off' -- "${eight[@]}" "${nic[@]}"
 guest qemu-maxcpus-6.1 -a maxcpus=2 -w 'Four CPUs, maxcpus=2: two of them were never started' -- "${nic[@]}"
@@ -68,14 +77,37 @@ guest qemu-hpet-6.1 -a clocksource=hpet -w 'clocksource=hpet: a slow clock by or
 guest qemu-notsc-6.1 -a notsc -w 'notsc: the fast clock is not to be had' -- "${nic[@]}"
 
 # Idle states and frequencies, as the firmware of a real server gives them.
-if command -v iasl >/dev/null 2>&1; then
-    iasl -p "$WORK/guests/idle" "$LAB/idle.asl" >/dev/null 2>&1
-    idle=(-smp '2,sockets=1,cores=2,threads=1' -acpitable 'file=target/lab/guests/idle.aml')
+bare=(
+    -cpu 'max,vendor=GenuineIntel,family=6,model=85,stepping=4,-monitor,-hypervisor' -smp '16,sockets=2,cores=4,threads=2' -m 2048
+    -object 'memory-backend-ram,id=m0,size=1G' -object 'memory-backend-ram,id=m1,size=1G'
+    -numa 'node,nodeid=0,cpus=0-7,memdev=m0' -numa 'node,nodeid=1,cpus=8-15,memdev=m1' -numa 'dist,src=0,dst=1,val=21'
+    -smbios 'type=0,vendor=Dell Inc.,version=2.19.1' -smbios 'type=1,manufacturer=Dell Inc.,product=PowerEdge R640'
+    -smbios 'type=3,manufacturer=Dell Inc.'
+)
+# idle_table CPUS: lab/idle.asl for so many, compiled; prints where it is. What stands there for CPU 0 is said again for each.
+idle_table() {
+    local cpu file=target/lab/guests/idle-$1
+    {
+        sed '/^    Scope (.*C000)/,$d' "$LAB/idle.asl"
+        sed -n '/^    Scope (.*C000)/,/^    }/p' "$LAB/idle.asl"
+        for ((cpu = 1; cpu < $1; cpu++)); do
+            sed -n '/External.*C000/p; /^    Scope (.*C000)/,/^    }/p' "$LAB/idle.asl" |
+                sed "s/C000/C$(printf '%03X' "$cpu")/; s/5, 0, 0, 0xFC, 1/5, 0, $cpu, 0xFC, 1/"
+        done
+        echo '}'
+    } >"$file.asl"
+    iasl -p "$file" "$file.asl" >"$file.log" 2>&1 && echo "$file.aml"
+}
+if table=$(idle_table 2) && large=$(idle_table 16); then
+    idle=(-smp '2,sockets=1,cores=2,threads=1' -acpitable "file=$table")
     guest qemu-acpi-idle-6.1 -k 6.1 -w 'Idle states by acpi_idle, frequencies by acpi-cpufreq (lab/idle.asl)' -- "${idle[@]}" "${nic[@]}"
     guest qemu-max-cstate-6.1 -k 6.1 -a 'processor.max_cstate=1 intel_idle.max_cstate=1' \
         -w 'The same with processor.max_cstate=1 in force; intel_idle.max_cstate=1 has nothing to act on' -- "${idle[@]}" "${nic[@]}"
+    guest qemu-as-bare-metal-2-nodes-6.1 -k 6.1 -t 300 \
+        -w 'DMI strings of a rack server, no word of a hypervisor, two sockets, idle states and frequencies (lab/idle.asl)' -- \
+        "${bare[@]}" -acpitable "file=$large" -netdev 'user,id=net' -device 'e1000e,netdev=net'
 else
-    skipped+=('qemu-acpi-idle-6.1, qemu-max-cstate-6.1 (iasl is missing: apt-get install --no-install-recommends acpica-tools)')
+    skipped+=('qemu-acpi-idle-6.1, qemu-max-cstate-6.1, qemu-as-bare-metal-2-nodes-6.1 (iasl is missing or fails: apt-get install --no-install-recommends acpica-tools)')
 fi
 
 # Devices.
@@ -85,14 +117,28 @@ guest qemu-4-queues-6.1 -w 'One virtio NIC with four queues, one virtio disk wit
     -drive 'file=target/lab/guests/disk.raw,format=raw,if=none,id=flash,snapshot=on' -device 'nvme,drive=flash,serial=1'
 guest qemu-e1000e-6.1 -k 6.1 -w 'Two NICs of Intel: no virtio at all' -- -netdev 'user,id=net' -device 'e1000e,netdev=net' \
     -netdev 'user,id=other' -device 'e1000e,netdev=other'
+guest qemu-bond-vlan-6.1 -k 6.1 -a setup=bond -w 'A bond of two NICs with a VLAN on it (lab/guest/setup/bond)' -- \
+    "${nic[@]}" -netdev 'user,id=other' -device 'virtio-net-pci,netdev=other'
+guest qemu-swap-hugepages-6.12 -k 6.12-cloud -a 'setup=swap hugepages=64' \
+    -w 'Swap on a disk, in a file and in compressed memory; 64 huge pages; THP always (lab/guest/setup/swap)' -- \
+    "${nic[@]}" "${block[@]}" -device 'virtio-blk-pci,drive=disk' \
+    -drive 'file=target/lab/guests/other.raw,format=raw,if=none,id=other,snapshot=on' -device 'virtio-blk-pci,drive=other'
 
 # Shapes.
+guest qemu-1cpu-6.1 -w 'One CPU: nothing to spread, nothing to isolate' -- -smp '1,sockets=1,cores=1,threads=1' "${nic[@]}"
 guest qemu-4-nodes-6.1 -w 'Two sockets of two cores of two threads; four memory nodes at distances 12 and 21' -- "${nodes[@]}" "${nic[@]}"
 guest qemu-no-hypervisor-6.1 -w 'A processor that does not tell of a hypervisor: what a machine without one would look like' -- \
     -cpu 'max,vendor=GenuineIntel,family=6,model=85,stepping=4,-monitor,-hypervisor' "${nic[@]}"
 guest qemu-as-c5n.xlarge-6.1 -w 'DMI strings as an Amazon EC2 c5n.xlarge gives them, on what is none' -- "${nic[@]}" \
     -smbios 'type=0,vendor=Amazon EC2,version=1.0' -smbios 'type=1,manufacturer=Amazon EC2,product=c5n.xlarge' \
     -smbios 'type=3,manufacturer=Amazon EC2,asset=Amazon EC2'
+guest qemu-as-azure-6.1 -w 'DMI strings as a virtual machine of Azure gives them, on what is none' -- "${nic[@]}" \
+    -smbios 'type=0,vendor=Microsoft Corporation,version=Hyper-V UEFI Release v4.1' \
+    -smbios 'type=1,manufacturer=Microsoft Corporation,product=Virtual Machine,version=Hyper-V UEFI Release v4.1' \
+    -smbios 'type=3,manufacturer=Microsoft Corporation,asset=7783-7084-3265-9085-8269-3286-77'
+guest qemu-as-gce-6.12 -k 6.12-cloud -w 'DMI strings as a Google Compute Engine instance gives them, on what is none' -- "${nic[@]}" \
+    -smbios 'type=0,vendor=Google,version=Google' -smbios 'type=1,manufacturer=Google,product=Google Compute Engine' \
+    -smbios 'type=3,manufacturer=Google'
 # In one thread: 128 threads on a few CPUs would mostly wait for each other.
 guest qemu-128cpu-6.1 -t 600 -w 'Four sockets of sixteen cores of two threads, one memory node each: as many CPUs as an x1.32xlarge has' -- \
     -accel 'tcg,thread=single' -smp '128,sockets=4,cores=16,threads=2' -m 4096 "${nic[@]}" \

@@ -38,7 +38,7 @@ impl Machine {
             }
         }
         // Two tests that change the same files can't run at once, be they of one run or of two.
-        let alone = File::create(std::env::temp_dir().join("evenkeel-live-test.lock")).unwrap();
+        let alone = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
         alone.lock().unwrap();
         let root = Root::live();
         let hand = root.hand().unwrap();

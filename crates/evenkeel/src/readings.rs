@@ -72,7 +72,7 @@ fn words(told: &str) -> impl Iterator<Item = &str> {
 }
 
 fn from_table(root: &Root, file: &str, find: impl FnOnce(&str) -> Vec<(String, String)>) -> Vec<Reading> {
-    match root.text(file) {
+    match text_of(root, file) {
         Ok(text) => find(&text)
             .into_iter()
             .map(|(name, value)| Reading { name: format!("{name} in {file}"), value: Fact::Known(value) })
@@ -81,9 +81,18 @@ fn from_table(root: &Root, file: &str, find: impl FnOnce(&str) -> Vec<(String, S
     }
 }
 
+/// A capture holds counters of the network under the process that took it, to which /proc/net is a link.
+fn text_of(root: &Root, file: &str) -> Result<String, Refusal> {
+    let own = |refusal: Refusal| match (refusal.why, file.strip_prefix("/proc/net/")) {
+        (Why::NotCaptured, Some(name)) => root.text(&format!("/proc/self/net/{name}")).map_err(|_| refusal),
+        _ => Err(refusal),
+    };
+    root.text(file).or_else(own)
+}
+
 fn refused(file: &str, refusal: Refusal) -> Reading {
     let why = match refusal.why {
-        Why::NotCaptured => "a capture does not hold counters, since they move".to_owned(),
+        Why::NotCaptured => "the capture does not hold this counter: most of them move and are left out".to_owned(),
         _ => refusal.to_string(),
     };
     Reading { name: file.to_owned(), value: Fact::absent(why) }
@@ -277,8 +286,8 @@ mod tests {
         check(
             "nr_dirty in /proc/vmstat of /proc/PID/status, /sys/y/none",
             expect![[r#"
-            /sys/y/none: unknown: a capture does not hold counters, since they move
-        "#]],
+                /sys/y/none: unknown: the capture does not hold this counter: most of them move and are left out
+            "#]],
         );
         check("column 0 and column 99 of /proc/net/softnet_stat", expect![[""]]);
     }

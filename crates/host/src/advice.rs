@@ -386,6 +386,7 @@ mod tests {
             Keep irq.affinity 24
             Keep net.channels eth0
             Keep net.rings eth0
+            Keep net.enhanced_networking eth0
             Keep smt.control /sys/devices/system/cpu/smt/control
             Keep cmdline.maxcpus maxcpus
             Keep cmdline.isolcpus isolcpus
@@ -422,6 +423,9 @@ mod tests {
             NotHere net.xps_cpus eth0/tx-0
             NotHere irqbalance.banned_cpus irqbalance.banned_cpus
             NotHere net.coalesce_rx_us eth0
+            NotHere net.rss_hash eth0
+            NotHere net.driver eth0
+            NotHere net.allowances eth0
             NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
             NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
             NotHere cpu.resume_latency_us cpu.resume_latency_us

@@ -40,6 +40,8 @@ const UNUSUAL: &[(&str, Effect)] = &[
     ("net.core.netdev_max_backlog", Effect::Large),
     ("net.core.rmem_default", Effect::Large),
     ("net.rings", Effect::Large),
+    // What exceeds an allowance is queued for long or dropped.
+    ("net.allowances", Effect::Large),
     // A full table drops the packets of new players.
     ("net.netfilter.nf_conntrack_max", Effect::Large),
     // A look-up of every packet, in under a microsecond.

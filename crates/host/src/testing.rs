@@ -77,6 +77,7 @@ pub(crate) fn base() -> Facts {
             clock_keepers: Known(vec!["chrony".into()]),
             auditd: Known(false),
         },
+        counters: uncounted(),
         sysctls: BTreeMap::from([
             ("/proc/sys/net/core/busy_poll", Known("0".into())),
             ("/proc/sys/net/core/busy_read", Known("0".into())),
@@ -151,6 +152,22 @@ fn kernel() -> Kernel {
     }
 }
 
+/// A capture that somebody wrote without any counter.
+fn uncounted() -> Counters {
+    fn none<T>() -> Fact<T> {
+        Fact::absent("nobody counted")
+    }
+    Counters {
+        softnet: none(),
+        udp: none(),
+        udp6: none(),
+        udp_memory: none(),
+        irqs: none(),
+        nodes: none(),
+        nics: vec![],
+    }
+}
+
 /// The set that a list names.
 pub(crate) fn set(list: &str) -> CpuSet {
     CpuSet::parse_list(list).unwrap()
@@ -202,6 +219,14 @@ pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
     Nic {
         name: name.into(),
         kind: NicKind::Hardware,
+        master: Fact::absent("it is no part of another interface"),
+        lower: vec![],
+        bond_mode: None,
+        vlan_id: None,
+        enhanced: Known(Enhanced {
+            state: Enhancement::Paravirtual,
+            reason: "virtio_net: nothing better is known".into(),
+        }),
         driver: Known("virtio_net".into()),
         driver_version: Known("1.0.0".into()),
         state: Known("up".into()),
@@ -214,6 +239,8 @@ pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
         channels: Known(Channels { rx: 0, tx: 0, combined: queues, rx_max: 0, tx_max: 0, combined_max: 8 }),
         rings: Known(Rings { rx: 256, tx: 256, rx_max: 1024, tx_max: 1024 }),
         coalesce: Fact::absent("operation not supported (EOPNOTSUPP)"),
+        offloads: Known(Offloads::from([("rx-gro".into(), Offload { on: true, fixed: false })])),
+        rss: Fact::absent("operation not supported (EOPNOTSUPP)"),
         irqs_found_by: Known(IrqsFoundBy::Device),
         irqs: (0..queues).map(served).collect(),
     }
@@ -472,6 +499,7 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
     if let Known(nics) = &mut facts.network.nics {
         for nic in nics {
             may_be_unknown![nic.numa_node, nic.irqs_found_by, nic.channels, nic.rings, nic.coalesce];
+            may_be_unknown![nic.driver, nic.driver_version, nic.enhanced, nic.offloads, nic.rss];
             may_be_unknown![nic.napi.defer_hard_irqs, nic.napi.gro_flush_timeout_ns, nic.napi.threaded];
             for queue in nic.rx_queues.iter_mut().chain(&mut nic.tx_queues) {
                 may_be_unknown![queue.steering_cpus];

@@ -1,140 +1,108 @@
 //! Captures come from strangers: captured hosts that are cut, flipped and spliced by chance, but the same way each time, must give
-//! facts and advice, or an error, and never a panic, nor work without bound.
+//! facts and advice, or an error, and never a panic, nor work or memory without bound.
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 
+mod mutate;
+
 use std::fs;
-use std::path::Path;
+use std::process::Command;
 
-use evenkeel_host::{Facts, Goal, advise};
-use evenkeel_sys::clock::process_cpu_ns;
+use evenkeel_host::{Facts, Goal, Plan, Server, Setting, State, Wish, advise};
+use evenkeel_sys::clock::thread_cpu_ns;
 use evenkeel_sys::{Capture, Root};
+use mutate::{Chance, asked, hosts, mutated};
 
-/// How many mutations are tried unless `EVENKEEL_MUTATIONS` says otherwise. `make lab` tries 100,000 of them, in a release build.
-const MUTATIONS: u64 = 4_000;
+/// How many mutations are tried unless told. `make lab` tries 100,000 of them, in a release build.
+const MUTATIONS: u64 = 1_000;
 
-/// The most CPU time that one may take. The greatest captured host takes a few hundredths of it in a debug build.
-const CPU_NS_MAX: u64 = 10_000_000_000;
+/// The most CPU time that one may take. The greatest captured host takes a tenth of it in a debug build.
+const CPU_NS_MAX: u64 = 1_000_000_000;
 
-/// A captured host in lines, without the first and the last, which tell that it is one and that it is whole.
-type Lines = Vec<String>;
+/// The most memory that all of the process may ever hold: its address space is not let grow over this.
+const ADDRESS_KIB_MAX: u64 = 512 * 1024;
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a stream that a number alone reproduces.
-struct Chance(u64);
+/// The most that the highest resident memory of one may be over what the process held before it.
+const PEAK_KIB_MAX: u64 = 64 * 1024;
 
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+const TEST: &str = "what_strangers_send_gives_answers_or_errors";
+const CONFINED: &str = "EVENKEEL_CONFINED";
 
-    /// Below `bound`; 0 where that is 0.
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % (bound.max(1) as u64)).unwrap()
-    }
-}
-
-fn hosts() -> Vec<Lines> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts");
-    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "txt"));
-    files.sort();
-    let lines = |file: &Path| {
-        let text = fs::read_to_string(file).unwrap();
-        let mut lines: Lines = text.lines().map(str::to_owned).collect();
-        lines.retain(|line| !line.starts_with('#') && line != "end" && !line.starts_with("evenkeel-capture"));
-        lines
-    };
-    files.iter().map(|file| lines(file)).collect()
-}
-
-/// Where the value of a line begins: behind `= `, `-> `, `: ` or `| `.
-fn value_of(line: &str) -> usize {
-    let marks = ["| ", " = ", " -> ", " : "];
-    marks.iter().filter_map(|mark| line.find(mark).map(|at| at + mark.len())).min().unwrap_or(line.len())
-}
-
-/// Changes one line's value: a bit of it, its length, or what another machine says there.
-fn change_value(lines: &mut Lines, other: &Lines, chance: &mut Chance) {
-    let at = chance.below(lines.len());
-    let Some(line) = lines.get(at) else { return };
-    let (head, value) = line.split_at(value_of(line));
-    let mut bytes = value.as_bytes().to_vec();
-    match chance.below(5) {
-        0 | 1 => {
-            let index = chance.below(bytes.len());
-            if let Some(byte) = bytes.get_mut(index) {
-                *byte ^= 1 << chance.below(7);
-            }
-        }
-        2 => bytes.truncate(chance.below(bytes.len())),
-        3 => bytes = bytes.repeat(2 + chance.below(8)),
-        _ => {
-            let from = &other[chance.below(other.len())];
-            bytes = from.as_bytes()[value_of(from)..].to_vec();
+/// What is done with a capture: all that inspect, audit, and a plan of all the advice do before they print. `None` if it is none.
+fn answered(text: &str, seed: u64) -> Option<usize> {
+    let facts = Facts::probe(&Root::captured(Capture::parse(text).ok()?));
+    let mut bytes = serde_json::to_string(&facts).unwrap().len();
+    let told = Server { pps: Some(3_840), cpus: Some(2), players: Some(64) };
+    for goal in Goal::ALL {
+        for server in [Server::default(), told] {
+            let advice = advise(&facts, &Wish { goal, server });
+            assert!(!advice.is_empty(), "seed {seed}");
+            bytes += serde_json::to_string(&advice).unwrap().len();
+            let wanted = advice.iter().filter(|advice| advice.state == State::Set);
+            let settings: Vec<Setting> = wanted
+                .filter_map(|advice| Setting::parse(&format!("{}={}", advice.knob, advice.wanted.as_ref()?)).ok())
+                .collect();
+            // A machine that makes no sense may well have no plan; it is told so in words.
+            bytes += Plan::of(&facts, &settings).map_or_else(|error| error.to_string().len(), |plan| plan.steps.len());
         }
     }
-    lines[at] = format!("{head}{}", String::from_utf8_lossy(&bytes).replace('\n', ""));
+    Some(bytes)
 }
 
-/// Takes lines out, doubles them, or puts some of another machine among them.
-fn change_lines(lines: &mut Lines, other: &Lines, chance: &mut Chance) {
-    let start = chance.below(lines.len());
-    let end = (start + 1 + chance.below(8)).min(lines.len());
-    match chance.below(3) {
-        0 => drop(lines.drain(start..end)),
-        1 => lines.splice(start..start, lines[start..end].to_vec()).for_each(drop),
-        _ => {
-            let from = chance.below(other.len());
-            let taken = &other[from..(from + 1 + chance.below(40)).min(other.len())];
-            lines.splice(start..end, taken.iter().cloned()).for_each(drop);
-        }
-    }
+/// A field of this process's status in KiB, and 0 where the kernel does not tell.
+fn status_kib(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
-    let mut lines = hosts[chance.below(hosts.len())].clone();
-    let other = &hosts[chance.below(hosts.len())];
-    for _ in 0..=chance.below(8) {
-        match chance.below(8) {
-            0 => change_lines(&mut lines, other, chance),
-            _ => change_value(&mut lines, other, chance),
-        }
-    }
-    let mut text = format!("evenkeel-capture 1\n{}\nend\n", lines.join("\n"));
-    // A few lose their end, as files do that were cut on their way.
-    if chance.below(32) == 0 {
-        let mut cut = chance.below(text.len());
-        while !text.is_char_boundary(cut) {
-            cut -= 1;
-        }
-        text.truncate(cut);
-    }
-    text
+/// The worst of all that were tried, each with its seed.
+#[derive(Default)]
+struct Worst {
+    cpu_ns: (u64, u64),
+    peak_kib: (u64, u64),
+    bytes: (usize, u64),
 }
 
-#[test]
-fn what_strangers_send_gives_answers_or_errors() {
-    let asked = std::env::var("EVENKEEL_MUTATIONS").ok();
-    let mutations = asked.map_or(MUTATIONS, |count| count.parse().unwrap());
+fn try_all(mutations: u64) {
     let hosts = hosts();
-    let mut advised = 0;
+    let mut answers = 0;
+    let mut worst = Worst::default();
     for seed in 0..mutations {
         let text = mutated(&hosts, &mut Chance(seed));
-        let before_ns = process_cpu_ns();
-        if let Ok(capture) = Capture::parse(&text) {
-            let facts = Facts::probe(&Root::captured(capture));
-            for goal in Goal::ALL {
-                assert!(!advise(&facts, &goal.into()).is_empty(), "seed {seed}");
-            }
-            advised += 1;
-        }
-        let cpu_ns = process_cpu_ns() - before_ns;
+        // 5 starts the count of the highest resident memory anew (proc_pid_clear_refs(5)).
+        let counts = fs::write("/proc/self/clear_refs", "5").is_ok();
+        let held_kib = status_kib("VmRSS");
+        let before_ns = thread_cpu_ns();
+        let bytes = answered(&text, seed);
+        let cpu_ns = thread_cpu_ns() - before_ns;
+        let peak_kib = if counts { status_kib("VmHWM").saturating_sub(held_kib) } else { 0 };
         assert!(cpu_ns < CPU_NS_MAX, "seed {seed} took {cpu_ns} ns of CPU time");
+        assert!(peak_kib < PEAK_KIB_MAX, "seed {seed} took {peak_kib} KiB of memory");
+        answers += u64::from(bytes.is_some());
+        worst.cpu_ns = worst.cpu_ns.max((cpu_ns, seed));
+        worst.peak_kib = worst.peak_kib.max((peak_kib, seed));
+        worst.bytes = worst.bytes.max((bytes.unwrap_or(0), seed));
     }
-    println!("{advised} of {mutations} were still captures");
+    println!("{answers} of {mutations} mutated captures were still captures; all gave facts and advice");
+    println!("longest: {} us of CPU time (seed {})", worst.cpu_ns.0 / 1_000, worst.cpu_ns.1);
+    println!("most memory over what was held before: {} KiB (seed {})", worst.peak_kib.0, worst.peak_kib.1);
+    println!("longest answer: {} bytes (seed {})", worst.bytes.0, worst.bytes.1);
+    println!("the whole process never held more than {} KiB of address space", status_kib("VmPeak"));
     // Were they all refused at the door, this would test only the door.
-    assert!(advised * 3 > mutations, "{advised} of {mutations}");
+    assert!(answers * 3 > mutations, "{answers} of {mutations}");
+}
+
+/// Runs itself again with a bound on its address space, which no test of its own memory could pass by.
+#[test]
+fn what_strangers_send_gives_answers_or_errors() {
+    if std::env::var_os(CONFINED).is_some() {
+        return try_all(asked(MUTATIONS));
+    }
+    let script = format!("ulimit -v {ADDRESS_KIB_MAX} && exec \"$0\" --exact {TEST} --nocapture");
+    let run =
+        Command::new("sh").arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(CONFINED, "1").output();
+    let run = run.unwrap();
+    println!("{}", String::from_utf8_lossy(&run.stdout));
+    assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
 }

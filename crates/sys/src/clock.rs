@@ -25,6 +25,11 @@ pub fn process_cpu_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::ProcessCPUTime))
 }
 
+/// CPU time that the calling thread has used, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    to_ns(clock_gettime(rustix::time::ClockId::ThreadCPUTime))
+}
+
 /// Sleeps until the monotonic clock reads `deadline_ns`, signals notwithstanding. Returns at once if it has passed.
 pub fn sleep_until_ns(deadline_ns: u64) {
     let deadline = Timespec {
@@ -56,10 +61,12 @@ mod tests {
     #[test]
     fn work_uses_cpu_time() {
         let before_ns = process_cpu_ns();
+        let thread_before_ns = thread_cpu_ns();
         let mut sum = 0_u64;
-        while process_cpu_ns() == before_ns {
+        while process_cpu_ns() == before_ns || thread_cpu_ns() == thread_before_ns {
             sum = std::hint::black_box(sum + 1);
         }
+        assert!(thread_cpu_ns() <= process_cpu_ns());
         assert!(realtime_ns() > 1_700_000_000 * NS);
     }
 }

@@ -1,13 +1,19 @@
 //! The driver of a network interface, by the `SIOCETHTOOL` ioctl: it needs no rights, and tells the version of drivers
-//! that sysfs does not know because they are built in. Its queues, rings and interrupt coalescing come the same way.
+//! that sysfs does not know because they are built in. Its queues, rings and interrupt coalescing come the same way; what
+//! has no fixed length (offloads, hashing, counters) is in `sets`.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 
 use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::errno::Errno;
+
+mod room;
+mod sets;
+
+pub(crate) use sets::{features, rss, stats};
 
 const SIOCETHTOOL: Opcode = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 0x0000_0003;
@@ -43,7 +49,7 @@ struct DriverInfo {
 /// on 64-bit machines, of which a pointer is the first member.
 #[repr(C)]
 struct Request {
-    name: [c_char; NAME_BYTES],
+    name: [u8; NAME_BYTES],
     data: *mut c_void,
     rest_of_union: [u8; 24 - size_of::<*mut c_void>()],
 }
@@ -121,9 +127,7 @@ fn request(interface: &str, data: *mut c_void) -> Result<Request, Errno> {
         return Err(Errno::NODEV);
     }
     let mut request = Request { name: [0; NAME_BYTES], data, rest_of_union: [0; 24 - size_of::<*mut c_void>()] };
-    for (to, from) in request.name.iter_mut().zip(interface.bytes()) {
-        *to = from.cast_signed();
-    }
+    request.name[..interface.len()].copy_from_slice(interface.as_bytes());
     Ok(request)
 }
 
@@ -172,16 +176,16 @@ mod tests {
     #[test]
     fn names_that_no_interface_has_are_refused() {
         for name in ["", "an-interface-name-that-is-too-long", "e\0h", "evenkeel-none"] {
-            for ask in [driver_info, channels, rings, coalesce] {
+            for ask in [driver_info, channels, rings, coalesce, features, rss, stats] {
                 assert!(ask(name).is_err(), "{name:?}");
             }
         }
     }
 
-    /// The loopback interface has neither queues to set nor rings nor interrupts.
+    /// The loopback interface has neither queues to set nor rings nor interrupts nor counters.
     #[test]
     fn what_a_driver_does_not_have_is_not_supported() {
-        for ask in [channels, rings, coalesce] {
+        for ask in [channels, rings, coalesce, rss, stats] {
             assert_eq!(ask("lo"), Err(Errno::OPNOTSUPP));
         }
     }

@@ -3,8 +3,8 @@
 use crate::errno::Errno;
 use crate::{ethtool, kernel_config, kernel_log, package};
 
-/// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings` or
-/// `coalesce` for WHAT; `@tick_ns`, the resolution of the kernel's coarse clocks, which is one tick of its timer, in nanoseconds;
+/// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings`,
+/// `coalesce`, `features`, `rss` or `stats` for WHAT; `@tick_ns`, the resolution of the kernel's coarse clocks, which is one tick of its timer, in nanoseconds;
 /// `@cpu_dma_latency_us`, the least of all requests that processes hold at that device; `@kernel-config`;
 /// `@kernel-log/tsc`, what the kernel's log says of the time-stamp counter; `@package/NAME`, the version of an
 /// installed package.
@@ -24,6 +24,9 @@ pub(crate) fn text(path: &str) -> Result<String, Errno> {
         }
         (Some("package"), Some(name), None, _) => package::version(name, |path| Ok(open(path)?)),
         (Some("kernel-config"), None, ..) => kernel_config::text(|path| Ok(open(path)?)),
+        (Some("ethtool"), Some(interface), Some("features"), None) => ethtool::features(interface),
+        (Some("ethtool"), Some(interface), Some("rss"), None) => ethtool::rss(interface),
+        (Some("ethtool"), Some(interface), Some("stats"), None) => ethtool::stats(interface),
         _ => Err(Errno::NOENT),
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use evenkeel_host::Facts;
+use evenkeel_host::facts::Counters;
 use serde::Serialize;
 
 use crate::args::{HostArgs, MetadataArgs};
@@ -20,6 +21,9 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     #[arg(conflicts_with = "json")]
     topology: Option<Form>,
+    /// Also tell what the kernel and the drivers have counted: packets lost and where, interrupts and memory by place
+    #[arg(long, conflicts_with = "topology")]
+    counters: bool,
 }
 
 /// How the machine is drawn.
@@ -34,6 +38,9 @@ enum Form {
 #[derive(Serialize)]
 struct Answer<'a> {
     facts: &'a Facts,
+    /// Only where they are asked for: they move, and the rest of the answer stays the same while the machine does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<&'a Counters>,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -41,7 +48,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     match args.topology {
         Some(Form::Text) => out.text(&show::topology::text(&facts))?,
         Some(Form::Svg) => out.text(&show::topology::svg(&facts))?,
-        None => out.answer(&Answer { facts: &facts }, || show::facts::page(&facts))?,
+        None => {
+            let answer = Answer { facts: &facts, counters: args.counters.then_some(&facts.counters) };
+            out.answer(&answer, || show::facts::page(&facts, args.counters))?;
+        }
     }
     Ok(exit::WELL)
 }

@@ -10,12 +10,14 @@ use serde::Serialize;
 
 use crate::show::page::{DIM, PLAIN, Page, bytes, unknown};
 
+mod counters;
 mod cpus;
 mod disks;
 mod network;
 mod owners;
 
-pub(crate) fn page(facts: &Facts) -> String {
+/// `with_counters` adds what moves by itself.
+pub(crate) fn page(facts: &Facts, with_counters: bool) -> String {
     let mut page = Page::default();
     machine(&mut page, &facts.machine);
     kernel(&mut page, facts);
@@ -30,6 +32,9 @@ pub(crate) fn page(facts: &Facts) -> String {
     limits(&mut page, &facts.limits);
     owners::section(&mut page, facts);
     sysctls(&mut page, facts);
+    if with_counters {
+        counters::section(&mut page, facts);
+    }
     page.finish()
 }
 

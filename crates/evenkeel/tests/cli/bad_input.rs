@@ -192,7 +192,7 @@ fn files_that_are_no_machine() {
             $ evenkeel inspect --host half.txt
             exit code 2
             -- stderr
-            evenkeel: failed to read the capture half.txt: line 77: expected `PATH = VALUE`, `PATH -> TARGET`, `DIR/ : NAMES` or `PATH ! ERROR`
+            evenkeel: failed to read the capture half.txt: line 88: expected `PATH = VALUE`, `PATH -> TARGET`, `DIR/ : NAMES` or `PATH ! ERROR`
               `evenkeel capture --output FILE` takes a capture on the machine itself
         "#]],
     );

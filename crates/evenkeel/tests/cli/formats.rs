@@ -46,12 +46,16 @@ fn holds(whole: &Value, part: &Value) -> bool {
     }
 }
 
+/// Fields that hold a map from what a machine has: the names in it are the machine's.
+const MAPS: [&str; 2] = ["losses", "by_cpu"];
+
 /// The name of every field at any depth; paths of files are no names.
 fn fields(value: &Value) -> BTreeSet<String> {
     match value {
         Value::Object(map) => {
             let own = map.keys().filter(|name| !name.starts_with('/')).cloned();
-            own.chain(map.values().flat_map(fields)).collect()
+            let below = map.iter().filter(|(name, _)| !MAPS.contains(&name.as_str())).map(|(_, value)| value);
+            own.chain(below.flat_map(fields)).collect()
         }
         Value::Array(values) => values.iter().flat_map(fields).collect(),
         _ => BTreeSet::new(),

@@ -15,6 +15,7 @@ fn check(line: &str, expected: ExpectFile) {
 fn pages_of_a_captured_machine() {
     check("inspect --host host.txt", expect_file!["snapshots/inspect.txt"]);
     check("inspect --host host.txt --json", expect_file!["snapshots/inspect.json"]);
+    check("inspect --host host.txt --counters", expect_file!["snapshots/inspect-counters.txt"]);
     check("audit --host host.txt", expect_file!["snapshots/audit.txt"]);
     check("audit --host host.txt --goal density --json", expect_file!["snapshots/audit.json"]);
     check("audit --host host.txt --md", expect_file!["snapshots/audit.md"]);
@@ -22,6 +23,20 @@ fn pages_of_a_captured_machine() {
     check("explain", expect_file!["snapshots/explain.txt"]);
     check("explain thp.enabled --host host.txt", expect_file!["snapshots/explain-knob.txt"]);
     check("explain thp.enabled --host host.txt --json", expect_file!["snapshots/explain-knob.json"]);
+}
+
+/// Counters are added to the answer, and change nothing else of it; what `explain` reads is in the capture too.
+#[test]
+fn counters_are_told_when_they_are_asked_for() {
+    let scene = Scene::new();
+    let (_, without) = scene.json("inspect --host host.txt");
+    let (_, with) = scene.json("inspect --host host.txt --counters");
+    assert!(without.get("counters").is_none() && without["facts"].get("counters").is_none());
+    assert_eq!(with["facts"], without["facts"]);
+    assert_eq!(with["counters"]["udp"]["rcvbuf_errors"], 12);
+    assert_eq!(with["counters"]["nics"][0]["losses"]["pps_allowance_exceeded"], 7);
+    let explained = scene.run("explain net.core.rmem_max --host host.txt").stdout;
+    assert!(explained.contains("RcvbufErrors in /proc/net/snmp: 12"), "{explained}");
 }
 
 #[test]

@@ -1,4 +1,7 @@
-//! What a network driver tells by ethtool of its queues, rings and interrupts, and of how many it could have.
+//! What a network driver tells by ethtool of its queues, rings and interrupts, and of how many it could have; what it does for
+//! the kernel, and how it spreads packets.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -52,6 +55,100 @@ pub struct Coalesce {
     pub adaptive_tx: bool,
 }
 
+/// Offloads by the kernel's names.
+pub type Offloads = BTreeMap<String, Offload>;
+
+/// Something that a device may do for the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Offload {
+    /// Whether it does.
+    pub on: bool,
+    /// Whether the driver does not let that be changed.
+    pub fixed: bool,
+}
+
+/// How packets are spread over receive queues, as far as the driver tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rss {
+    /// Entries of the table that leads from a packet's hash to its queue; 0 for none.
+    pub table: Fact<u32>,
+    /// Different queues in that table.
+    pub queues: Fact<u32>,
+    /// Bytes of the key that the hash is made with; 0 for none.
+    pub key_bytes: Fact<u32>,
+    /// The hash: `toeplitz`, `xor`, `crc32`.
+    pub function: Fact<String>,
+    /// What of a UDP packet over IPv4 is hashed, in ethtool's letters: `s` and `d` the addresses, `f` and `n` the ports; `none`
+    /// where the driver says that nothing is.
+    pub udp4: Fact<String>,
+}
+
+/// Those that change when or how a UDP packet reaches its server, out of some sixty.
+const TOLD: [&str; 15] = [
+    "rx-checksum",
+    "rx-gro",
+    "rx-gro-hw",
+    "rx-gro-list",
+    "rx-hashing",
+    "rx-lro",
+    "rx-ntuple-filter",
+    "rx-udp-gro-forwarding",
+    "tx-checksum-ip-generic",
+    "tx-checksum-ipv4",
+    "tx-checksum-ipv6",
+    "tx-generic-segmentation",
+    "tx-nocache-copy",
+    "tx-scatter-gather",
+    "tx-udp-segmentation",
+];
+
+/// The offloads of an interface that are told.
+pub(super) fn offloads(probe: Probe<'_>, interface: &str) -> Fact<Offloads> {
+    probe.parse(&format!("@ethtool/{interface}/features"), "offloads, each on or off", parse_offloads)
+}
+
+fn parse_offloads(text: &str) -> Option<Offloads> {
+    let mut offloads = Offloads::new();
+    for line in text.lines() {
+        let (name, value) = line.split_once('=')?;
+        let (on, fixed) = match value.trim() {
+            "on" => (true, false),
+            "off" => (false, false),
+            "on,fixed" => (true, true),
+            "off,fixed" => (false, true),
+            _ => return None,
+        };
+        if TOLD.contains(&name) {
+            offloads.insert(name.to_owned(), Offload { on, fixed });
+        }
+    }
+    Some(offloads)
+}
+
+impl Rss {
+    pub(super) fn probe(probe: Probe<'_>, interface: &str) -> Fact<Rss> {
+        let path = format!("@ethtool/{interface}/rss");
+        probe.parse(&path, "how packets are spread", |text| {
+            let untold = |key: &str| format!("the driver of {interface} does not tell {key}");
+            let number = |key: &str| match field(text, key, '=') {
+                None => Some(Fact::absent(untold(key))),
+                Some(number) => number.parse().ok().map(Fact::Known),
+            };
+            let word = |key: &str| match field(text, key, '=') {
+                None => Some(Fact::absent(untold(key))),
+                Some(word) => (!word.is_empty()).then(|| Fact::Known(word.to_owned())),
+            };
+            Some(Rss {
+                table: number("table")?,
+                queues: number("queues")?,
+                key_bytes: number("key_bytes")?,
+                function: word("function")?,
+                udp4: word("udp4")?,
+            })
+        })
+    }
+}
+
 impl Channels {
     pub(super) fn probe(probe: Probe<'_>, interface: &str) -> Fact<Channels> {
         probe.parse(&format!("@ethtool/{interface}/channels"), "counts of queues", |text| {
@@ -102,6 +199,7 @@ fn number(text: &str, key: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use evenkeel_sys::{Capture, Root};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -114,5 +212,45 @@ mod tests {
         assert_eq!(Rings::probe(probe, "eth0"), Fact::Known(Rings { rx: 512, tx: 256, rx_max: 4096, tx_max: 2048 }));
         assert!(matches!(Channels::probe(probe, "eth0"), Fact::Odd { .. }));
         assert!(Coalesce::probe(probe, "eth0").is_absent());
+    }
+
+    #[test]
+    fn offloads_that_matter_are_told() {
+        let text =
+            "rx-checksum=on,fixed\nrx-gro=on\ntx-udp-segmentation=off,fixed\ntx-tcp6-segmentation=on\nrx-lro=off";
+        let told: Vec<String> = parse_offloads(text)
+            .unwrap()
+            .iter()
+            .map(|(name, offload)| format!("{name} {} {}", offload.on, offload.fixed))
+            .collect();
+        assert_eq!(
+            told,
+            ["rx-checksum true true", "rx-gro true false", "rx-lro false false", "tx-udp-segmentation false true"]
+        );
+        for text in ["rx-gro", "rx-gro=", "rx-gro=maybe", "rx-gro=on,stuck"] {
+            assert_eq!(parse_offloads(text), None, "{text}");
+        }
+        assert!(TOLD.is_sorted());
+    }
+
+    #[test]
+    fn a_driver_tells_as_much_of_its_hash_as_it_likes() {
+        let text = "evenkeel-capture 1\n@ethtool/a/rss =\n| table=128\n| key_bytes=40\n| function=toeplitz\n| queues=4\n| udp4=sd\n\
+                    @ethtool/b/rss = udp4=none\n@ethtool/c/rss = table=many\n@ethtool/d/rss ! EOPNOTSUPP\nend\n";
+        let root = Root::captured(Capture::parse(text).unwrap());
+        let of = |interface| Rss::probe(Probe(&root), interface);
+        let whole = of("a").known().cloned().unwrap();
+        assert_eq!((whole.table, whole.queues, whole.key_bytes), (Fact::Known(128), Fact::Known(4), Fact::Known(40)));
+        assert_eq!((whole.function, whole.udp4), (Fact::Known("toeplitz".into()), Fact::Known("sd".into())));
+        let part = of("b").known().cloned().unwrap();
+        assert_eq!((part.table.is_absent(), part.udp4), (true, Fact::Known("none".into())));
+        assert!(matches!(of("c"), Fact::Odd { .. }) && of("d").is_absent());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parsers_panic(text in "((rx-gro|[a-z]{0,3})=?(on|off|,fixed|[0-9]{0,4})\n?){0,4}|.{0,20}") {
+            let _ = parse_offloads(&text);
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::probe::Probe;
 mod boot;
 mod cgroup;
 mod clock;
+mod counters;
 mod cpu;
 mod daemons;
 mod deepest;
@@ -31,18 +32,22 @@ mod sysctl_files;
 
 pub use boot::{Boot, BootLoader, Init};
 pub use clock::{Clock, TscFlags};
+#[cfg(test)]
+pub(crate) use counters::all_counted;
+pub(crate) use counters::reads;
+pub use counters::{Counters, CpuSoftnet, IrqCounts, NicCounters, NodeCounters, UdpCounters, UdpMemory};
 pub use cpu::{Cache, Cpu, Cpus, Vulnerability};
 pub use daemons::Daemons;
 pub use deepest::DeepestAllowed;
 pub use disks::{Disk, DiskKind, Disks, Scheduler};
-pub use ethtool::{Channels, Coalesce, Rings};
+pub use ethtool::{Channels, Coalesce, Offload, Offloads, Rings, Rss};
 pub use idle::{Frequency, FrequencyPolicy, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
 pub use kernel_config::{KernelConfig, Tick};
 pub use limits::{CpuLimit, Limits};
 pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
 pub use memory::{HugePages, Memory, Swap, ThpSize};
-pub use network::{Irq, IrqsFoundBy, Napi, Network, Nic, NicKind, Queue, QueueCounts};
+pub use network::{Enhanced, Enhancement, Irq, IrqsFoundBy, Napi, Network, Nic, NicKind, Queue, QueueCounts};
 pub use numa::{Node, Numa};
 pub use owners::{IrqbalanceOptions, Owners};
 pub use preemption::Preemption;
@@ -75,6 +80,9 @@ pub struct Facts {
     pub disks: Disks,
     /// Network interfaces.
     pub network: Network,
+    /// What the kernel and the drivers have counted so far. It moves by itself, so it is in no answer that does not ask for it.
+    #[serde(skip)]
+    pub counters: Counters,
     /// Limits of the control group that we run in.
     pub limits: Limits,
     /// Other programs and files that change settings.
@@ -91,16 +99,21 @@ impl Facts {
         let probe = Probe(root);
         // Two areas need it, and the kernel takes long to write it: one look.
         let cpuinfo = probe.text("/proc/cpuinfo");
+        // Counters and interfaces need it.
+        let interrupts = probe.text("/proc/interrupts");
         let machine = Machine::probe(probe);
         let boot = Boot::probe(probe);
         let kernel = Kernel::probe(probe);
+        let numa = Numa::probe(probe);
+        let network = Network::probe(probe, &machine, &interrupts);
         Facts {
+            counters: Counters::probe(probe, &numa, &network, &interrupts),
             owners: Owners::probe(probe, &machine.container, &boot.init),
             daemons: Daemons::probe(probe, &machine.container, &boot.init),
             machine,
             boot,
             preemption: Preemption::probe(probe, &kernel.config),
-            numa: Numa::probe(probe),
+            numa,
             cpus: Cpus::probe(probe, &cpuinfo),
             clock: Clock::probe(probe, &cpuinfo, &kernel),
             idle: Idle::probe(probe, &kernel),
@@ -108,7 +121,7 @@ impl Facts {
             frequency: Frequency::probe(probe),
             memory: Memory::probe(probe),
             disks: Disks::probe(probe),
-            network: Network::probe(probe),
+            network,
             limits: Limits::probe(probe),
             sysctls: sysctls(probe),
         }

@@ -2,7 +2,7 @@
 
 use crate::advice::State;
 use crate::fact::Fact;
-use crate::facts::{Facts, Nic};
+use crate::facts::{Facts, Nic, reads};
 use crate::knob::{Finding, Knob};
 use crate::setting::{SettingError, shown};
 use crate::shapes::{
@@ -51,6 +51,7 @@ mod kernel_sched_autogroup_enabled;
 mod kernel_sched_rt_runtime_us;
 mod kernel_timer_migration;
 mod kernel_watchdog;
+mod net_allowances;
 mod net_channels;
 mod net_coalesce_rx_us;
 mod net_core_busy_poll;
@@ -62,6 +63,8 @@ mod net_core_netdev_max_backlog;
 mod net_core_rmem_default;
 mod net_core_rmem_max;
 mod net_core_rps_sock_flow_entries;
+mod net_driver;
+mod net_enhanced_networking;
 mod net_gro_flush_timeout_ns;
 mod net_ipv4_udp_early_demux;
 mod net_ipv4_udp_mem;
@@ -73,6 +76,7 @@ mod net_netfilter_nf_conntrack_udp_timeout;
 mod net_rings;
 mod net_rps_cpus;
 mod net_rps_flow_cnt;
+mod net_rss_hash;
 mod net_threaded_napi;
 mod net_xps_cpus;
 mod process_cpu_affinity;
@@ -133,6 +137,10 @@ pub const ALL: &[&Knob] = &[
     &net_channels::KNOB,
     &net_rings::KNOB,
     &net_coalesce_rx_us::KNOB,
+    &net_rss_hash::KNOB,
+    &net_enhanced_networking::KNOB,
+    &net_driver::KNOB,
+    &net_allowances::KNOB,
     &cmdline_intel_idle_max_cstate::KNOB,
     &cpuidle_dma_latency_us::KNOB,
     &cpu_resume_latency_us::KNOB,
@@ -255,6 +263,11 @@ impl Finding {
         Finding::new(State::Unknown, place, format!("{what} is not known: {why}{unseen}"))
     }
 
+    /// With what a counter reads behind the reason; it never decides.
+    pub(crate) fn counting(self, told: &str) -> Finding {
+        Finding { reason: self.reason + told, ..self }
+    }
+
     pub(crate) fn at(self, current: impl ToString) -> Finding {
         Finding { current: Some(current.to_string()), ..self }
     }
@@ -303,6 +316,12 @@ fn each_interface(facts: &Facts, id: &str, decide: impl Fn(&Nic) -> Result<Findi
         return vec![Finding::not_here(id, "no interface has hardware behind it")];
     }
     findings
+}
+
+/// What the counter of full socket buffers reads.
+fn full_buffers(facts: &Facts) -> String {
+    let count = facts.counters.udp_sum(|udp| Some(udp.rcvbuf_errors));
+    reads("RcvbufErrors", count, "no packet was lost so", "so many packets found a socket's buffer full")
 }
 
 /// How many CPUs a server may use here: those that run, within what the control group allows.

@@ -1,6 +1,6 @@
 //! How many packets a CPU takes from its devices in one go.
 
-use crate::facts::Facts;
+use crate::facts::{Facts, reads};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
@@ -60,7 +60,14 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
                       other work for longer";
         Finding::keep(PATH, reason)
     };
-    Ok(finding.at(current))
+    let squeezed = facts.counters.softnet_sum(|cpu| cpu.time_squeeze);
+    let told = reads(
+        "the column",
+        squeezed,
+        "no CPU ever stopped with packets left",
+        "so often a CPU stopped with packets left",
+    );
+    Ok(finding.counting(&told).at(current))
 }
 
 #[cfg(test)]
@@ -95,6 +102,24 @@ mod tests {
                   unknown /proc/sys/net/core/netdev_budget: the value in force is no whole number: ""
                 not captured (latency)
                   not-here /proc/sys/net/core/netdev_budget: not found here: /proc/sys/net/core/netdev_budget is not among the facts
+            "#]],
+        );
+    }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &crate::facts::all_counted(0)),
+                ("some", Goal::Latency, &crate::facts::all_counted(9)),
+            ],
+            expect![[r#"
+                none (latency)
+                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer; the column reads 0 since boot: no CPU ever stopped with packets left
+                some (latency)
+                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer; the column reads 9 since boot: so often a CPU stopped with packets left
             "#]],
         );
     }

@@ -1,7 +1,7 @@
 //! How many packets may wait for a CPU that gets them from another one.
 
 use crate::fact::Fact;
-use crate::facts::Facts;
+use crate::facts::{Facts, reads};
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
@@ -70,7 +70,9 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
             format!("{who}; with room for {current} packets a burst is dropped (column 2 of /proc/net/softnet_stat)");
         Finding::set(PATH, wanted, reason)
     };
-    Ok(finding.at(current))
+    let dropped = facts.counters.softnet_sum(|cpu| cpu.dropped);
+    let told = reads("the column", dropped, "no packet was lost so", "so many packets found a backlog full");
+    Ok(finding.counting(&told).at(current))
 }
 
 /// The first receive queue whose packets RPS steers to other CPUs.
@@ -140,6 +142,24 @@ mod tests {
                   unknown /proc/sys/net/core/netdev_max_backlog "1000": whether RPS is on is not known: rps_cpus: EACCES
                 interfaces unknown (latency)
                   unknown /proc/sys/net/core/netdev_max_backlog "1000": which network interfaces there are is not known: no /sys here
+            "#]],
+        );
+    }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &crate::facts::all_counted(0)),
+                ("some", Goal::Latency, &crate::facts::all_counted(9)),
+            ],
+            expect![[r#"
+                none (latency)
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays; the column reads 0 since boot: no packet was lost so
+                some (latency)
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays; the column reads 9 since boot: so many packets found a backlog full
             "#]],
         );
     }

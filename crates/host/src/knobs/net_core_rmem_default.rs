@@ -6,7 +6,7 @@ use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::plan::Reading;
 
-use super::{one, own_number};
+use super::{full_buffers, one, own_number};
 
 const PATH: &str = "/proc/sys/net/core/rmem_default";
 
@@ -63,7 +63,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
             "holds {packets} small packets, {typical_ms} ms of 64 players who send {PPS_A_PLAYER}/s each; what your \
              server needs follows from its packets (`--server pps=N`), and SO_RCVBUF gives it to the one socket"
         );
-        return Ok(Finding::keep(PATH, reason).at(current));
+        return Ok(Finding::keep(PATH, reason).counting(&full_buffers(facts)).at(current));
     };
     let (needed, told) = (load.stalled_bytes(), &load.told);
     let holds = format!("holds {packets} small packets, {} ms of {told}", lasts_ms(bytes, load.pps));
@@ -84,7 +84,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         );
         Finding::set(PATH, wanted, reason)
     };
-    Ok(finding.at(current))
+    Ok(finding.counting(&full_buffers(facts)).at(current))
 }
 
 #[cfg(test)]
@@ -131,6 +131,21 @@ mod tests {
                   unknown /proc/sys/net/core/rmem_default: the value in force is no whole number: "many"
                 nothing told
                   not-here /proc/sys/net/core/rmem_default: not found here: /proc/sys/net/core/rmem_default is not among the facts
+            "#]],
+        );
+    }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check_told(
+            &KNOB,
+            &[("", &crate::facts::all_counted(0)), ("pps=2560", &crate::facts::all_counted(9))],
+            expect![[r#"
+                nothing told
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 66 ms of 64 players who send 60/s each; what your server needs follows from its packets (`--server pps=N`), and SO_RCVBUF gives it to the one socket; RcvbufErrors reads 0 since boot: no packet was lost so
+                pps=2560
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 100 ms of 2560 packets/s; a stall of 100 ms needs 212992 bytes; RcvbufErrors reads 9 since boot: so many packets found a socket's buffer full
             "#]],
         );
     }

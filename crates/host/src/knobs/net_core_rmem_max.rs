@@ -6,7 +6,7 @@ use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::plan::Reading;
 
-use super::{one, own_number};
+use super::{full_buffers, one, own_number};
 
 const PATH: &str = "/proc/sys/net/core/rmem_max";
 
@@ -101,7 +101,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
             }
         }
     };
-    Ok(finding.at(current))
+    Ok(finding.counting(&full_buffers(facts)).at(current))
 }
 
 #[cfg(test)]
@@ -181,6 +181,24 @@ mod tests {
                   unknown /proc/sys/net/core/rmem_max: the value in force is no whole number: "212992 bytes"
                 not captured (latency)
                   not-here /proc/sys/net/core/rmem_max: not found here: /proc/sys/net/core/rmem_max is not among the facts
+            "#]],
+        );
+    }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check(
+            &KNOB,
+            &[
+                ("none", Goal::Latency, &crate::facts::all_counted(0)),
+                ("some", Goal::Latency, &crate::facts::all_counted(9)),
+            ],
+            expect![[r#"
+                none (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; RcvbufErrors reads 0 since boot: no packet was lost so
+                some (latency)
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; RcvbufErrors reads 9 since boot: so many packets found a socket's buffer full
             "#]],
         );
     }

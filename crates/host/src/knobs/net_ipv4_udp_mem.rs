@@ -8,6 +8,7 @@ use crate::plan::Reading;
 
 use super::{one, own};
 use crate::advice::State;
+use crate::facts::reads;
 use crate::setting::shown;
 
 const PATH: &str = "/proc/sys/net/ipv4/udp_mem";
@@ -67,7 +68,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         (facts.memory.total_bytes.known(), facts.kernel.architecture.known().map(String::as_str))
     else {
         let reason = format!("only the first number gates: {gate} pages, as long as MemErrors of /proc/net/snmp stays");
-        return Ok(Finding::keep(PATH, reason).at(current));
+        return Ok(Finding::keep(PATH, reason).counting(&refused(facts)).at(current));
     };
     let gate_bytes = gate.saturating_mul(PAGE_BYTES);
     let mib = gate_bytes >> 20;
@@ -96,7 +97,13 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         );
         Finding::keep(PATH, reason)
     };
-    Ok(finding.at(current))
+    Ok(finding.counting(&refused(facts)).at(current))
+}
+
+/// What the counter of this limit tells.
+fn refused(facts: &Facts) -> String {
+    let count = facts.counters.udp_sum(|udp| udp.mem_errors);
+    reads("MemErrors", count, "no packet was lost so", "so many packets were lost at this limit")
 }
 
 /// What the kernel would choose if all memory were free for buffers: in its own steps (`udp_init`, `net/ipv4/udp.c`).
@@ -166,5 +173,20 @@ mod tests {
     fn the_kernels_own_is_computed_as_the_kernel_does() {
         assert_eq!(defaults(767_734 * 8 * PAGE_BYTES), "575799 767734 1151598");
         assert_eq!(defaults(0), "96 128 192");
+    }
+
+    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    #[test]
+    fn the_counter_is_told_and_decides_nothing() {
+        check_told(
+            &KNOB,
+            &[("", &crate::facts::all_counted(0)), ("pps=2560", &crate::facts::all_counted(9))],
+            expect![[r#"
+                nothing told
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max); MemErrors reads 0 since boot: no packet was lost so
+                pps=2560
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max); MemErrors reads 9 since boot: so many packets were lost at this limit
+            "#]],
+        );
     }
 }

@@ -14,17 +14,44 @@ pub(super) fn section(page: &mut Page, network: &Network) {
         page.fact_as("interfaces", &network.nics, |_| String::new());
         return;
     };
-    let (devices, others): (Vec<&Nic>, Vec<&Nic>) = nics.iter().partition(|nic| nic.kind == NicKind::Hardware);
+    let (devices, others): (Vec<&Nic>, Vec<&Nic>) = nics.iter().partition(|nic| nic.kind.is_hardware());
     for nic in &devices {
         device(page, nic);
     }
     if devices.is_empty() {
         page.row("devices", PLAIN, "none");
     }
+    // These stand on devices, and whoever looks for a knob of theirs should look there.
+    let (upon, others): (Vec<&Nic>, Vec<&Nic>) =
+        others.into_iter().partition(|nic| matches!(nic.kind, NicKind::Bond | NicKind::Vlan));
+    for nic in upon {
+        page.row(&nic.name, PLAIN, &stands_on(nic));
+    }
     // A host of containers has hundreds of these, and no knob is set on them.
     if !others.is_empty() {
-        let names: Vec<&str> = others.iter().map(|nic| nic.name.as_str()).collect();
+        let names: Vec<String> = others
+            .iter()
+            .map(|nic| match nic.kind {
+                NicKind::Bridge => format!("{} (bridge)", nic.name),
+                _ => nic.name.clone(),
+            })
+            .collect();
         page.row("software only", PLAIN, &names.join(", "));
+    }
+}
+
+/// `bond of eth0, eth1, active-backup`, `VLAN 100 on bond0`.
+fn stands_on(nic: &Nic) -> String {
+    let lower = if nic.lower.is_empty() { "nothing that is known".to_owned() } else { nic.lower.join(", ") };
+    match nic.kind {
+        NicKind::Bond => {
+            let mode = nic.bond_mode.as_ref().and_then(|mode| mode.known()).map(|mode| format!(", {mode}"));
+            format!("bond of {lower}{}", mode.unwrap_or_default())
+        }
+        _ => {
+            let id = nic.vlan_id.as_ref().and_then(|id| id.known()).map(|id| format!(" {id}"));
+            format!("VLAN{} on {lower}", id.unwrap_or_default())
+        }
     }
 }
 
@@ -39,11 +66,20 @@ fn device(page: &mut Page, nic: &Nic) {
         Some(..0) => String::new(),
         _ => format!(", node {}", cell(&nic.numa_node, i32::to_string, &mut unknowns)),
     };
-    page.row(&nic.name, PLAIN, &format!("{driver}{version}, {state}, {mtu} bytes a packet{node}"));
+    page.row(&nic.name, PLAIN, &format!("{driver}{version}, {state}, {mtu} bytes a packet{node}{}", part_of(nic)));
+    if let Some(enhanced) = nic.enhanced.known() {
+        page.row("  packets", PLAIN, &enhanced.reason);
+    }
     queues(page, &nic.rx_queues, "receive", "RPS", &mut unknowns);
     queues(page, &nic.tx_queues, "transmit", "XPS", &mut unknowns);
     if let Some(told) = device_settings(nic) {
         page.row("  device", PLAIN, &told);
+    }
+    if let Some(told) = offloads(nic) {
+        page.row("  offloads", PLAIN, &told);
+    }
+    if let Some(told) = spread(nic) {
+        page.row("  spread", PLAIN, &told);
     }
     notes(page, unknowns.drain(..));
     let mut rows = Vec::new();
@@ -56,6 +92,42 @@ fn device(page: &mut Page, nic: &Nic) {
         page.table(&["interrupt", "served by", "allowed on", "name"], &rows);
     }
     notes(page, unknowns.into_iter());
+}
+
+fn part_of(nic: &Nic) -> String {
+    match nic.master.known() {
+        Some(master) if nic.kind == NicKind::Vf => format!(", virtual function of {master}"),
+        Some(master) => format!(", part of {master}"),
+        None => String::new(),
+    }
+}
+
+/// Those that are on; one that can't be changed in brackets.
+fn offloads(nic: &Nic) -> Option<String> {
+    let offloads = nic.offloads.known()?;
+    let on: Vec<String> = offloads
+        .iter()
+        .filter(|(_, offload)| offload.on)
+        .map(|(name, offload)| if offload.fixed { format!("[{name}]") } else { name.clone() })
+        .collect();
+    Some(if on.is_empty() { "none of those that matter to UDP".to_owned() } else { on.join(", ") })
+}
+
+/// How several queues share packets.
+fn spread(nic: &Nic) -> Option<String> {
+    let rss = nic.rss.known().filter(|_| nic.rx_queues.len() > 1)?;
+    let table = rss.table.known().filter(|entries| **entries > 0).map(|entries| match rss.queues.known() {
+        Some(queues) => format!("{entries} entries over {queues} queues"),
+        None => format!("{entries} entries"),
+    });
+    let udp = rss.udp4.known().map(|fields| match fields.as_str() {
+        "none" => "UDP by nothing".to_owned(),
+        fields if fields.contains('f') && fields.contains('n') => "UDP by addresses and ports".to_owned(),
+        "sd" => "UDP by addresses alone".to_owned(),
+        fields => format!("UDP by {fields}"),
+    });
+    let told: Vec<String> = [table, udp].into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 /// What the driver tells of queues, rings and waits; nothing where it tells none of them.

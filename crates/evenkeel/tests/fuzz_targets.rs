@@ -1,0 +1,166 @@
+//! The fuzz targets with what stands in their corpus, on the stable compiler: a target that no longer fits, a corpus that none
+//! reads, and a parser that no target reaches are found here, without a fuzzer.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests: a panic is how a test says that it can't go on"
+)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use evenkeel_host::Facts;
+use evenkeel_sys::{Root, Why};
+
+#[path = "../../../fuzz/src/targets.rs"]
+mod targets;
+
+use targets::{Reads, TARGETS, machine, on_paths};
+
+/// Every function that is called a parser, by file, with the target whose text reaches it.
+const PARSERS: &[(&str, &str, &str)] = &[
+    ("evenkeel/src/waivers.rs", "parse", "waivers"),
+    ("host/src/facts/clock.rs", "parse_tsc_flags", "cpuinfo"),
+    ("host/src/facts/cpu.rs", "parse_model", "cpuinfo"),
+    ("host/src/facts/cpu.rs", "parse_nohz_full", "cpus"),
+    ("host/src/facts/cpu.rs", "parse_size", "topology"),
+    ("host/src/facts/disks.rs", "parse_flag", "disk"),
+    ("host/src/facts/disks.rs", "parse_root_device", "mountinfo"),
+    ("host/src/facts/disks.rs", "parse_schedulers", "disk"),
+    ("host/src/facts/idle.rs", "parse_disabled", "idle"),
+    ("host/src/facts/idle.rs", "parse_numbers", "frequency"),
+    ("host/src/facts/idle.rs", "parse_switch", "frequency"),
+    ("host/src/facts/kernel.rs", "parse_arguments", "cmdline"),
+    ("host/src/facts/kernel.rs", "parse_lockdown", "lockdown"),
+    ("host/src/facts/kernel.rs", "parse_version", "uname"),
+    ("host/src/facts/limits.rs", "parse_cpu_max", "limits"),
+    ("host/src/facts/machine.rs", "parse_os_release", "os-release"),
+    ("host/src/facts/machine.rs", "parse_registers", "cpuid"),
+    ("host/src/facts/memory.rs", "parse_mem_total", "meminfo"),
+    ("host/src/facts/memory.rs", "parse_swap", "swaps"),
+    ("host/src/facts/memory.rs", "parse_swaps", "swaps"),
+    ("host/src/facts/network.rs", "parse_interrupts", "interrupts"),
+    ("host/src/facts/numa.rs", "parse_distances", "node"),
+    ("host/src/facts/owners.rs", "parse_variables", "irqbalance"),
+    ("host/src/facts/preemption.rs", "parse_modes", "preempt"),
+    ("host/src/facts/sysctl_files.rs", "parse", "sysctl-files"),
+    ("host/src/setting.rs", "parse", "setting"),
+    ("sys/src/capture.rs", "parse", "capture"),
+    ("sys/src/cpuset.rs", "parse_list", "cpuset"),
+    ("sys/src/cpuset.rs", "parse_mask", "cpuset"),
+    ("sys/src/cpuset.rs", "parse_range", "cpuset"),
+    ("sys/src/errno.rs", "parse", "errno"),
+];
+
+/// Parsers of what is no target's text, each with the reason.
+const NOT_FUZZED: &[(&str, &str, &str)] = &[
+    ("sys/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
+    ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
+    ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),
+    ("evenkeel/src/commands/prove.rs", "parse", "a command's argument: settings, each of which the target setting has"),
+    ("evenkeel/src/commands/explain.rs", "parse_ref", "a command's argument, checked by the list of knobs"),
+];
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn corpus(name: &str) -> Vec<(PathBuf, String)> {
+    let dir = top().join("fuzz/corpus").join(name);
+    let mut files: Vec<_> = fs::read_dir(&dir).expect(name).map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.into_iter().map(|file| (file.clone(), fs::read_to_string(file).unwrap())).collect()
+}
+
+/// The program's answer to a file of waivers: findings or none, or that the file is wrong.
+fn waivers(file: &Path) {
+    let host = top().join("hosts/qemu-1cpu-6.1.txt");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    let output = program.arg("audit").arg("--host").arg(host).arg("--waivers").arg(file).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{}: {output:?}", file.display());
+}
+
+#[test]
+fn every_target_takes_its_corpus() {
+    for target in TARGETS {
+        for (file, text) in corpus(target.name) {
+            match target.reads {
+                Reads::Whole(read) => read(&text),
+                Reads::Paths(host, paths) => drop(on_paths(host, paths, &text)),
+                Reads::Program => waivers(&file),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_path_of_a_target_is_one_that_its_machine_is_asked_for() {
+    for target in TARGETS {
+        let Reads::Paths(host, paths) = target.reads else { continue };
+        let root = Root::captured(machine(host));
+        for path in paths {
+            let is_asked = root.text(path).map_or_else(|refusal| refusal.why != Why::NotCaptured, |_| true);
+            assert!(is_asked, "{}: {path} is not looked at any more", target.name);
+        }
+        let plain = Facts::probe(&root);
+        let tells = |text: &str| on_paths(host, paths, text) != plain;
+        assert!(
+            corpus(target.name).iter().any(|(_, text)| tells(text)),
+            "{}: nothing in its corpus counts",
+            target.name
+        );
+    }
+}
+
+#[test]
+fn targets_programs_and_corpora_are_the_same_list() {
+    let names: BTreeSet<String> = TARGETS.iter().map(|target| target.name.to_owned()).collect();
+    assert_eq!(names.len(), TARGETS.len());
+    let manifest = fs::read_to_string(top().join("fuzz/Cargo.toml")).unwrap();
+    // The run list: lab/fuzz.sh runs each program of the manifest.
+    let programs = manifest.split("[[bin]]").skip(1);
+    let programs = programs.map(|program| program.split('"').nth(1).unwrap().to_owned());
+    assert_eq!(programs.collect::<BTreeSet<_>>(), names);
+    let folders = fs::read_dir(top().join("fuzz/corpus")).unwrap();
+    let folders = folders.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(folders.collect::<BTreeSet<_>>(), names);
+    for name in &names {
+        assert!(!corpus(name).is_empty(), "{name}");
+    }
+}
+
+fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_parser_has_a_target() {
+    let mut files = Vec::new();
+    for dir in ["sys", "host", "change", "evenkeel"] {
+        sources(&top().join("crates").join(dir).join("src"), &mut files);
+    }
+    let mut found = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let name = file.strip_prefix(top().join("crates")).unwrap().to_string_lossy().into_owned();
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let functions = code.lines().filter_map(|line| line.split_once("fn ")?.1.split(['(', '<']).next());
+        let parsers = functions.filter(|function| *function == "parse" || function.starts_with("parse_"));
+        found.extend(parsers.map(|parser| (name.clone(), parser.to_owned())));
+    }
+    let known = PARSERS.iter().chain(NOT_FUZZED).map(|(file, parser, _)| ((*file).to_owned(), (*parser).to_owned()));
+    assert_eq!(found, known.collect::<BTreeSet<_>>(), "name the target that reaches a new parser in PARSERS");
+    for (file, parser, target) in PARSERS {
+        assert!(TARGETS.iter().any(|known| known.name == *target), "{file} {parser}: no target is called {target}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Packets that the cloud held back or dropped because the instance used up what it is allowed.
+
+use std::collections::BTreeMap;
+
+use crate::fact::Fact;
+use crate::facts::{Facts, Nic};
+use crate::goal::Wish;
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+
+use super::each_interface;
+
+/// How the counters of ENA end.
+const END: &str = "_allowance_exceeded";
+
+pub(super) const KNOB: Knob = Knob {
+    id: "net.allowances",
+    title: "packets over what the instance is allowed",
+    area: Area::Network,
+    place: Place::ByHandEach {
+        device: Device::Interface,
+        how: "for {device}, a larger instance or security groups that track no connections, until {} packets exceed them",
+    },
+    values: Values::Number { min: 0, max: 0, unit: "packets" },
+    default: "by the size of the instance",
+    takes_effect: TakesEffect::AtOnce,
+    mechanism: "Amazon allows each instance so many bytes and packets a second, so many tracked connections, and so many packets a \
+                second to the addresses of its own services. What goes beyond is queued or dropped outside the \
+                machine, where no counter of the kernel sees it; only ENA tells of it. Nothing within the machine changes \
+                that. A flow of UDP is not tracked if the rules of the security group let all addresses in for its port and \
+                everything out.",
+    risk: "a larger instance costs more; rules that let everybody in leave the filtering to the machine",
+    shows_in: "the counters that end in _allowance_exceeded in `ethtool -S`, and `evenkeel inspect --counters`",
+    counter: None,
+    kernels: "ENA, from driver 2.2.10 on (from memory)",
+    side_effects: &[],
+    sources: &[
+        Source {
+            title: "Amazon EC2 User Guide, Monitor network performance for ENA settings",
+            says: "what each counter means: packets queued or dropped because an allowance was exceeded",
+        },
+        Source {
+            title: "Amazon EC2 User Guide, Security group connection tracking",
+            says: "UDP is untracked only where the rules allow 0.0.0.0/0 in and all traffic out",
+        },
+        Source { title: "APerf, its rules for ENA", says: "each of the counters is a finding when it rises" },
+    ],
+    advise,
+};
+
+fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(facts, nic))
+}
+
+fn decide(facts: &Facts, nic: &Nic) -> Result<Finding, Finding> {
+    let place = &nic.name;
+    let is_ena = nic.driver.known().is_some_and(|driver| driver == "ena");
+    let not_counted = || Fact::absent("nobody counted");
+    let losses = facts.counters.losses_of(place).cloned().unwrap_or_else(not_counted);
+    let exceeded: BTreeMap<String, u64> = match losses {
+        Fact::Known(losses) => losses.into_iter().filter(|(name, _)| name.ends_with(END)).collect(),
+        _ if !is_ena => BTreeMap::new(),
+        unknown => return Err(Finding::unknown(place, "what it lost to allowances", &unknown)),
+    };
+    if exceeded.is_empty() {
+        return Err(Finding::not_here(place, "its driver counts no allowances: ENA alone does"));
+    }
+    let total = exceeded.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+    let finding = match total {
+        0 => Finding::keep(place, "no allowance was exceeded since the driver was loaded"),
+        _ => {
+            let told: Vec<String> =
+                exceeded.iter().filter(|(_, count)| **count > 0).map(|(name, count)| told(name, *count)).collect();
+            Finding::set(place, 0, format!("held back or dropped since the driver was loaded: {}", told.join("; ")))
+        }
+    };
+    Ok(finding.at(total))
+}
+
+/// A counter with what helps.
+fn told(name: &str, count: u64) -> String {
+    let helps = match name.strip_suffix(END) {
+        Some("bw_in" | "bw_out") => "a larger instance has more bandwidth",
+        Some("pps") => "a larger instance takes more packets a second, and fewer, fuller ones need less",
+        Some("conntrack") => "a security group that allows all addresses in and everything out tracks no UDP",
+        Some("linklocal") => "ask the cloud's name, time and metadata services less often, or keep their answers",
+        _ => "see the cloud's documents",
+    };
+    format!("{count} by {name} ({helps})")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::facts::NicCounters;
+    use crate::goal::Goal;
+    use crate::testing::{check, nics};
+
+    fn with(counters: &'static [(&str, u64)]) -> impl Fn(&mut Facts) {
+        move |facts| {
+            nics(facts)[0].driver = Fact::Known("ena".into());
+            let losses = counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+            facts.counters.nics = vec![NicCounters { name: "eth0".into(), losses: Fact::Known(losses) }];
+        }
+    }
+
+    #[test]
+    fn what_was_exceeded_is_told_with_what_helps() {
+        let quiet: &[(&str, u64)] =
+            &[("bw_in_allowance_exceeded", 0), ("pps_allowance_exceeded", 0), ("rx_overruns", 5)];
+        let loud: &[(&str, u64)] = &[
+            ("bw_in_allowance_exceeded", 0),
+            ("bw_out_allowance_exceeded", 1),
+            ("conntrack_allowance_exceeded", 2),
+            ("linklocal_allowance_exceeded", 3),
+            ("pps_allowance_exceeded", u64::MAX),
+        ];
+        check(
+            &KNOB,
+            &[
+                ("virtio", Goal::Latency, &|_| {}),
+                ("quiet", Goal::Latency, &with(quiet)),
+                ("loud", Goal::Latency, &with(loud)),
+                ("an old driver", Goal::Latency, &with(&[("rx_overruns", 5)])),
+                ("not captured", Goal::Latency, &|facts| nics(facts)[0].driver = Fact::Known("ena".into())),
+                ("refused", Goal::Latency, &|facts| {
+                    with(&[])(facts);
+                    facts.counters.nics[0].losses = Fact::Denied { why: "EPERM".into() };
+                }),
+            ],
+            expect![[r#"
+                virtio (latency)
+                  not-here eth0: its driver counts no allowances: ENA alone does
+                quiet (latency)
+                  keep eth0 "0": no allowance was exceeded since the driver was loaded
+                loud (latency)
+                  set eth0 "18446744073709551615" -> "0": held back or dropped since the driver was loaded: 1 by bw_out_allowance_exceeded (a larger instance has more bandwidth); 2 by conntrack_allowance_exceeded (a security group that allows all addresses in and everything out tracks no UDP); 3 by linklocal_allowance_exceeded (ask the cloud's name, time and metadata services less often, or keep their answers); 18446744073709551615 by pps_allowance_exceeded (a larger instance takes more packets a second, and fewer, fuller ones need less)
+                an old driver (latency)
+                  not-here eth0: its driver counts no allowances: ENA alone does
+                not captured (latency)
+                  unknown eth0: what it lost to allowances is not known: nobody counted
+                refused (latency)
+                  unknown eth0: what it lost to allowances is not known: EPERM
+            "#]],
+        );
+    }
+}

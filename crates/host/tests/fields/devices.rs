@@ -1,0 +1,200 @@
+//! What tells of cards, interrupts, disks and swap: ip, ethtool, lsblk, swapon, and files that we do not read ourselves.
+
+use evenkeel_sys::CpuSet;
+use serde_json::Value;
+
+use super::{Row, after, each, row};
+
+fn nics(facts: &Value) -> &[Value] {
+    each(&facts["network"]["nics"])
+}
+
+pub(crate) fn ip(facts: &Value, text: &str) -> Vec<Row> {
+    let json: Value = serde_json::from_str(text).unwrap();
+    let links: Vec<&Value> = each(&json).iter().filter(|link| link["ifname"].is_string()).collect();
+    let mut rows = Vec::new();
+    let names = |all: &mut dyn Iterator<Item = &str>| {
+        let mut names: Vec<&str> = all.collect();
+        names.sort_unstable();
+        Value::from(names)
+    };
+    let ours = names(&mut nics(facts).iter().filter_map(|nic| nic["name"].as_str()));
+    rows.push(row("network.nics", &ours, Some(names(&mut links.iter().filter_map(|link| link["ifname"].as_str())))));
+    for nic in nics(facts) {
+        let name = nic["name"].as_str().unwrap();
+        let Some(link) = links.iter().find(|link| link["ifname"] == name) else { continue };
+        let kind = match (link["link_type"].as_str(), link["linkinfo"]["info_kind"].as_str()) {
+            (Some("loopback"), _) => "loopback",
+            (_, Some(_)) => "virtual",
+            _ => "hardware",
+        };
+        rows.push(row(format!("{name}.kind"), &nic["kind"], Some(kind.into())));
+        rows.push(row(format!("{name}.mtu_bytes"), &nic["mtu_bytes"], Some(link["mtu"].clone())));
+        let state = link["operstate"].as_str().map(|state| state.to_lowercase().into());
+        rows.push(row(format!("{name}.state"), &nic["state"], state));
+    }
+    rows
+}
+
+pub(crate) fn lsblk(facts: &Value, text: &str) -> Vec<Row> {
+    let json: Value = serde_json::from_str(text).unwrap();
+    let mut rows = Vec::new();
+    for disk in each(&facts["disks"]["disks"]) {
+        let name = disk["name"].as_str().unwrap();
+        let theirs = each(&json["blockdevices"]).iter().find(|theirs| theirs["name"] == name);
+        let their = |field: &str| theirs.map(|theirs| theirs[field].clone()).filter(|value| !value.is_null());
+        rows.push(row(format!("{name}.rotational"), &disk["rotational"], their("rota")));
+        rows.push(row(format!("{name}.read_ahead_kb"), &disk["read_ahead_kb"], their("ra")));
+        rows.push(row(format!("{name}.nr_requests"), &disk["nr_requests"], their("rq-size")));
+        let chosen = disk["scheduler"].get("chosen").unwrap_or(&disk["scheduler"]);
+        rows.push(row(format!("{name}.scheduler"), chosen, their("sched")));
+    }
+    rows
+}
+
+pub(crate) fn swapon(facts: &Value, text: &str) -> Vec<Row> {
+    let theirs: Vec<Value> = text
+        .lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            serde_json::json!({"path": words[0], "kind": words[1], "size_bytes": words[2].parse::<u64>().unwrap()})
+        })
+        .collect();
+    let ours = each(&facts["memory"]["swaps"]);
+    let mut rows = vec![row("memory.swaps", &ours.len().into(), Some(theirs.len().into()))];
+    for (swap, theirs) in ours.iter().zip(&theirs) {
+        for field in ["path", "kind", "size_bytes"] {
+            rows.push(row(format!("memory.swaps.{}.{field}", swap["path"]), &swap[field], Some(theirs[field].clone())));
+        }
+    }
+    rows
+}
+
+/// Every interrupt of ours, with its card's name before it.
+fn irqs(facts: &Value) -> impl Iterator<Item = (String, &Value)> {
+    nics(facts).iter().flat_map(|nic| {
+        each(&nic["irqs"])
+            .iter()
+            .map(|irq| (format!("{}.irqs[{}]", nic["name"].as_str().unwrap_or("?"), irq["number"]), irq))
+    })
+}
+
+/// The name of each interrupt, and that those of one device which bear its name are all there.
+pub(crate) fn interrupts(facts: &Value, text: &str) -> Vec<Row> {
+    let lines = || text.lines().filter_map(|line| line.trim().split_once(':'));
+    let name_of = |rest: &str| rest.split_whitespace().last().map(str::to_owned);
+    let mut rows: Vec<Row> = irqs(facts)
+        .map(|(field, irq)| {
+            let number = irq["number"].to_string();
+            let theirs = lines().find(|(first, _)| *first == number).and_then(|(_, rest)| name_of(rest));
+            row(format!("{field}.name"), &irq["name"], theirs.map(Value::from))
+        })
+        .collect();
+    for nic in nics(facts).iter().filter(|nic| !each(&nic["irqs"]).is_empty()) {
+        let device = each(&nic["irqs"])[0]["name"].as_str().and_then(|name| name.split_once("put."));
+        let Some((prefix, _)) = device.and_then(|(prefix, _)| prefix.rsplit_once('-')) else { continue };
+        let is_queue =
+            |name: &str| name.starts_with(&format!("{prefix}-in")) || name.starts_with(&format!("{prefix}-out"));
+        let count = lines().filter(|(_, rest)| name_of(rest).is_some_and(|name| is_queue(&name))).count();
+        rows.push(row(format!("{}.irqs", nic["name"]), &each(&nic["irqs"]).len().into(), Some(count.into())));
+    }
+    rows
+}
+
+/// Masks, where we read lists.
+pub(crate) fn affinity(facts: &Value, text: &str) -> Vec<Row> {
+    let masks: Vec<(&str, &str)> = text.split("irq ").filter_map(|part| part.split_once('\n')).collect();
+    irqs(facts)
+        .map(|(field, irq)| {
+            let number = irq["number"].to_string();
+            let mask =
+                masks.iter().find(|(first, _)| *first == number).and_then(|(_, mask)| CpuSet::parse_mask(mask.trim()));
+            row(format!("{field}.affinity"), &irq["affinity"], mask.map(|set| set.to_string().into()))
+        })
+        .collect()
+}
+
+/// What ethtool said of each card that is hardware; nothing of those that do not answer.
+fn of_cards<'a>(facts: &'a Value, text: &'a str) -> impl Iterator<Item = (&'a str, &'a Value, &'a str)> {
+    nics(facts).iter().filter(|nic| nic["kind"] == "hardware").filter_map(move |nic| {
+        let name = nic["name"].as_str()?;
+        let said = text.split("nic ").find_map(|part| part.split_once('\n').filter(|(first, _)| *first == name))?.1;
+        Some((name, nic, said))
+    })
+}
+
+pub(crate) fn ethtool_driver(facts: &Value, text: &str) -> Vec<Row> {
+    let rows = of_cards(facts, text).flat_map(|(name, nic, said)| {
+        [("driver", "driver"), ("driver_version", "version")].map(|(ours, theirs)| {
+            row(
+                format!("{name}.{ours}"),
+                &nic[ours],
+                after(said, theirs).filter(|text| !text.is_empty()).map(Value::from),
+            )
+        })
+    });
+    rows.collect()
+}
+
+/// A number of ethtool's; a driver without such a setting says `n/a` over netlink and 0 over the ioctl that we ask.
+fn number(text: Option<&str>) -> Option<Value> {
+    let text = text?;
+    if text == "n/a" { Some(0.into()) } else { text.parse::<u64>().ok().map(Value::from) }
+}
+
+/// Two halves, of what may be and what is.
+fn halves(facts: &Value, text: &str, group: &str, pairs: &[(&str, &str)]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, nic, said) in of_cards(facts, text) {
+        let (most, current) = said.split_once("Current hardware settings:").unwrap_or(("", ""));
+        for (ours, theirs) in pairs {
+            for (field, half) in [((*ours).to_owned(), current), (format!("{ours}_max"), most)] {
+                let value = nic[group].get(&field).unwrap_or(&nic[group]);
+                rows.push(row(format!("{name}.{group}.{field}"), value, number(after(half, theirs))));
+            }
+        }
+    }
+    rows
+}
+
+pub(crate) fn ethtool_channels(facts: &Value, text: &str) -> Vec<Row> {
+    halves(facts, text, "channels", &[("rx", "RX"), ("tx", "TX"), ("combined", "Combined")])
+}
+
+pub(crate) fn ethtool_rings(facts: &Value, text: &str) -> Vec<Row> {
+    halves(facts, text, "rings", &[("rx", "RX"), ("tx", "TX")])
+}
+
+pub(crate) fn ethtool_coalesce(facts: &Value, text: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, nic, said) in of_cards(facts, text) {
+        let ours = |field: &str| nic["coalesce"].get(field).unwrap_or(&nic["coalesce"]);
+        for (field, theirs) in
+            [("rx_us", "rx-usecs"), ("rx_frames", "rx-frames"), ("tx_us", "tx-usecs"), ("tx_frames", "tx-frames")]
+        {
+            rows.push(row(format!("{name}.coalesce.{field}"), ours(field), number(after(said, theirs))));
+        }
+        // `Adaptive RX: off  TX: n/a`
+        let both = after(said, "Adaptive RX").and_then(|line| line.split_once("TX:"));
+        let is_on = |text: &str| Value::from(text.trim() == "on");
+        rows.push(row(format!("{name}.coalesce.adaptive_rx"), ours("adaptive_rx"), both.map(|(rx, _)| is_on(rx))));
+        rows.push(row(format!("{name}.coalesce.adaptive_tx"), ours("adaptive_tx"), both.map(|(_, tx)| is_on(tx))));
+    }
+    rows
+}
+
+/// Offloads by ethtool's own names, where the facts have them; else skipped aloud.
+pub(crate) fn ethtool_offloads(facts: &Value, text: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (name, nic, said) in of_cards(facts, text) {
+        let Some(offloads) = nic.get("offloads") else {
+            rows.push(row(format!("{name}.offloads"), &"the facts have none yet".into(), None));
+            continue;
+        };
+        for (field, ours) in offloads.as_object().into_iter().flatten().filter(|(_, ours)| ours.is_boolean()) {
+            let theirs = after(said, &field.replace('_', "-")).map(|state| state.starts_with("on").into());
+            rows.push(row(format!("{name}.offloads.{field}"), ours, theirs));
+        }
+    }
+    rows
+}

@@ -1,0 +1,294 @@
+//! Every fuzz target as a function from text to nothing, which must come back whatever the text is. The fuzzer runs them with
+//! what it finds, and an ordinary test of the program with what stands in `corpus/`, so that they cannot rot.
+
+use std::fs;
+use std::sync::LazyLock;
+
+use evenkeel_change::{Log, history};
+use evenkeel_host::{Facts, Goal, Server, Setting, advise};
+use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
+use tempfile::TempDir;
+
+/// One target: its name, and what it does with a text.
+pub(crate) struct Target {
+    /// As in `corpus/NAME` and `cargo fuzz run NAME`.
+    pub(crate) name: &'static str,
+    /// What reads the text.
+    pub(crate) reads: Reads,
+}
+
+/// What reads a text.
+pub(crate) enum Reads {
+    /// A function of ours.
+    Whole(fn(&str)),
+    /// The facts and advice of a captured machine (`hosts/NAME.txt`) in which each of these paths says it.
+    Paths(&'static str, &'static [&'static str]),
+    /// The program itself, whose reader is no library's: `lib.rs` and the test each have their way to it.
+    Program,
+}
+
+use Reads::{Paths, Program, Whole};
+
+const fn target(name: &'static str, reads: Reads) -> Target {
+    Target { name, reads }
+}
+
+const FOUR_CPUS: &str = include_str!("../../hosts/qemu-4cpu-6.12.txt");
+const FOUR_NODES: &str = include_str!("../../hosts/qemu-4-nodes-6.1.txt");
+const QUEUES: &str = include_str!("../../hosts/qemu-4-queues-6.1.txt");
+const IDLE: &str = include_str!("../../hosts/qemu-acpi-idle-6.1.txt");
+const SWAP: &str = include_str!("../../hosts/qemu-swap-hugepages-6.12.txt");
+const EC2: &str = include_str!("../../hosts/qemu-as-c5n.xlarge-6.1.txt");
+const GOOGLE: &str = include_str!("../../hosts/gcp-n2-kvm-swap-5.14.txt");
+const SYSTEMD: &str = include_str!("../../hosts/firecracker-2vcpu-6.18.txt");
+
+/// All targets, by name.
+pub(crate) const TARGETS: &[Target] = &[
+    target("capture", Whole(capture)),
+    target("cgroup", Paths(SYSTEMD, &["/proc/self/cgroup"])),
+    target(
+        "clocksource",
+        Paths(
+            FOUR_CPUS,
+            &[
+                "/sys/devices/system/clocksource/clocksource0/available_clocksource",
+                "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            ],
+        ),
+    ),
+    target("cmdline", Paths(FOUR_CPUS, &["/proc/cmdline"])),
+    target("cpuid", Paths(FOUR_CPUS, &["@cpuid/1", "@cpuid/40000000"])),
+    target("cpuinfo", Paths(FOUR_CPUS, &["/proc/cpuinfo"])),
+    target(
+        "cpus",
+        Paths(
+            FOUR_CPUS,
+            &[
+                "/sys/devices/system/cpu/online",
+                "/sys/devices/system/cpu/present",
+                "/sys/devices/system/cpu/possible",
+                "/sys/devices/system/cpu/isolated",
+                "/sys/devices/system/cpu/nohz_full",
+                "/sys/devices/virtual/workqueue/cpumask",
+            ],
+        ),
+    ),
+    target("cpuset", Whole(cpuset)),
+    target(
+        "disk",
+        Paths(
+            QUEUES,
+            &[
+                "/sys/block/vda/queue/scheduler",
+                "/sys/block/vda/queue/rotational",
+                "/sys/block/vda/queue/nr_requests",
+                "/sys/block/vda/queue/read_ahead_kb",
+            ],
+        ),
+    ),
+    target(
+        "dmi",
+        Paths(
+            EC2,
+            &[
+                "/sys/class/dmi/id/sys_vendor",
+                "/sys/class/dmi/id/product_name",
+                "/sys/class/dmi/id/chassis_asset_tag",
+                "/sys/class/dmi/id/bios_version",
+            ],
+        ),
+    ),
+    target("errno", Whole(errno)),
+    target(
+        "ethtool",
+        Paths(
+            QUEUES,
+            &["@ethtool/eth0/drvinfo", "@ethtool/eth0/channels", "@ethtool/eth0/rings", "@ethtool/eth0/coalesce"],
+        ),
+    ),
+    target(
+        "frequency",
+        Paths(
+            IDLE,
+            &[
+                "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver",
+                "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+                "/sys/devices/system/cpu/cpu0/cpufreq/scaling_available_governors",
+                "/sys/devices/system/cpu/cpufreq/policy0/affected_cpus",
+                "/sys/devices/system/cpu/cpufreq/boost",
+                "/sys/devices/system/cpu/intel_pstate/no_turbo",
+            ],
+        ),
+    ),
+    target(
+        "idle",
+        Paths(
+            IDLE,
+            &[
+                "/sys/devices/system/cpu/cpuidle/current_driver",
+                "/sys/devices/system/cpu/cpu0/cpuidle/state1/name",
+                "/sys/devices/system/cpu/cpu0/cpuidle/state1/latency",
+                "/sys/devices/system/cpu/cpu0/cpuidle/state1/disable",
+                "/sys/module/processor/parameters/max_cstate",
+            ],
+        ),
+    ),
+    // The catalogue is asked for whatever the firmware calls the machine.
+    target("instance", Paths(EC2, &["/sys/class/dmi/id/product_name"])),
+    target("interrupts", Paths(QUEUES, &["/proc/interrupts"])),
+    target("irqbalance", Paths(GOOGLE, &["/etc/sysconfig/irqbalance"])),
+    target("journal", Whole(journal)),
+    target("limits", Paths(GOOGLE, &["/sys/fs/cgroup/cpuset.cpus.effective", "/sys/fs/cgroup/user.slice/cpu.max"])),
+    target("lockdown", Paths(FOUR_CPUS, &["/sys/kernel/security/lockdown"])),
+    target("look", Whole(look)),
+    target("meminfo", Paths(FOUR_NODES, &["/proc/meminfo", "/sys/devices/system/node/node0/meminfo"])),
+    target("mountinfo", Paths(SWAP, &["/proc/self/mountinfo"])),
+    target(
+        "nic",
+        Paths(
+            QUEUES,
+            &[
+                "/sys/class/net/eth0/mtu",
+                "/sys/class/net/eth0/operstate",
+                "/sys/class/net/eth0/threaded",
+                "/sys/class/net/eth0/queues/rx-0/rps_cpus",
+                "/sys/class/net/eth0/queues/tx-0/xps_cpus",
+            ],
+        ),
+    ),
+    target(
+        "node",
+        Paths(
+            FOUR_NODES,
+            &[
+                "/sys/devices/system/node/online",
+                "/sys/devices/system/node/node0/cpulist",
+                "/sys/devices/system/node/node0/distance",
+            ],
+        ),
+    ),
+    target("os-release", Paths(SYSTEMD, &["/etc/os-release"])),
+    target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
+    target("server", Whole(server)),
+    target("setting", Whole(setting)),
+    target("swaps", Paths(SWAP, &["/proc/swaps"])),
+    target("sysctl-files", Paths(SYSTEMD, &["/etc/sysctl.d/99-sysctl.conf", "/usr/lib/sysctl.d/50-pid-max.conf"])),
+    target(
+        "thp",
+        Paths(
+            FOUR_CPUS,
+            &[
+                "/sys/kernel/mm/transparent_hugepage/enabled",
+                "/sys/kernel/mm/transparent_hugepage/defrag",
+                "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag",
+            ],
+        ),
+    ),
+    target(
+        "topology",
+        Paths(
+            FOUR_CPUS,
+            &[
+                "/sys/devices/system/cpu/cpu0/topology/core_id",
+                "/sys/devices/system/cpu/cpu0/topology/physical_package_id",
+                "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list",
+                "/sys/devices/system/cpu/cpu0/cache/index0/level",
+                "/sys/devices/system/cpu/cpu0/cache/index0/size",
+                "/sys/devices/system/cpu/cpu0/cache/index0/shared_cpu_list",
+            ],
+        ),
+    ),
+    target("uname", Paths(FOUR_CPUS, &["@uname"])),
+    target("waivers", Program),
+];
+
+/// The machines, read once.
+static MACHINES: LazyLock<Vec<(&str, Capture)>> = LazyLock::new(|| {
+    let texts = [FOUR_CPUS, FOUR_NODES, QUEUES, IDLE, SWAP, EC2, GOOGLE, SYSTEMD];
+    texts.map(|text| (text, Capture::parse(text).expect("a captured host is a capture"))).into()
+});
+
+/// The machine with this text.
+pub(crate) fn machine(text: &str) -> Capture {
+    let (_, machine) = MACHINES.iter().find(|(known, _)| *known == text).expect("MACHINES has every host of a target");
+    machine.clone()
+}
+
+/// Gives a text to the paths of a captured machine, and makes facts and advice of it.
+pub(crate) fn on_paths(host: &str, paths: &[&str], text: &str) -> Facts {
+    let mut capture = machine(host);
+    for path in paths {
+        capture.saw_text(path, Ok(text.to_owned()));
+    }
+    answered(capture)
+}
+
+/// The facts of a machine; that there is advice from them is all that is asked of it.
+fn answered(capture: Capture) -> Facts {
+    let facts = Facts::probe(&Root::captured(capture));
+    for goal in Goal::ALL {
+        assert!(!advise(&facts, &goal.into()).is_empty());
+    }
+    facts
+}
+
+/// A capture that a stranger sends: what is one gives facts and advice, and prints as what it was read from.
+fn capture(text: &str) {
+    let Ok(capture) = Capture::parse(text) else { return };
+    let printed = capture.to_string();
+    assert_eq!(Capture::parse(&printed).as_ref(), Ok(&capture), "{printed}");
+    answered(capture);
+}
+
+/// Sets of CPUs in both spellings: what is read is written so that it reads the same.
+fn cpuset(text: &str) {
+    if let Some(set) = CpuSet::parse_list(text) {
+        assert!(set.iter().all(|cpu| cpu < MAX_CPUS), "{set}");
+        assert_eq!(CpuSet::parse_list(&set.to_string()).as_ref(), Some(&set));
+        assert_eq!(CpuSet::parse_mask(&set.to_mask(1)).as_ref(), Some(&set));
+    }
+    if let Some(set) = CpuSet::parse_mask(text) {
+        assert_eq!(CpuSet::parse_list(&set.to_string()).as_ref(), Some(&set));
+    }
+}
+
+/// The name of an error number: what is one is written as it was read, but for zeros in front.
+fn errno(text: &str) {
+    if let Some(errno) = Errno::parse(text) {
+        assert_eq!(Errno::parse(&format!("{errno:?}")), Some(errno));
+    }
+}
+
+static DIR: LazyLock<TempDir> = LazyLock::new(|| TempDir::new_in("/dev/shm").expect("/dev/shm takes a folder"));
+
+/// A journal whose records are whole, as their checksums say, but say anything: each line of the text is one record's JSON.
+fn journal(text: &str) {
+    let record = |json: &str| format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
+    let journal: String = text.lines().map(record).collect();
+    fs::write(DIR.path().join("journal"), journal).expect("/dev/shm takes a file");
+    if let Ok(log) = Log::read(DIR.path()) {
+        let _ = history(&Root::captured(Capture::default()), &log);
+    }
+}
+
+/// One file of a machine that says something strange: the first line of the text is its path, the rest what it says. So every
+/// reader is within reach, those too that have no target of their own.
+fn look(text: &str) {
+    if let Some((path, text)) = text.split_once('\n') {
+        on_paths(QUEUES, &[path], text);
+    }
+}
+
+/// What the command line tells of a server and of the goal.
+fn server(text: &str) {
+    let _ = text.parse::<Goal>();
+    let _ = text.parse::<Server>();
+}
+
+/// A setting as `apply` and `prove` take it: what is one is written so that it reads the same.
+fn setting(text: &str) {
+    if let Ok(setting) = Setting::parse(text) {
+        let written = setting.to_string();
+        assert_eq!(Setting::parse(&written).map(|setting| setting.to_string()), Ok(written));
+    }
+}

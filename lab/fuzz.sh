@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Runs fuzz targets, each for so many seconds, and says what it found. What is new to a corpus lands in target/lab/fuzz and not in git.
+#
+# usage: lab/fuzz.sh [-t SECONDS] [TARGET…]          all of them, 30 seconds each, unless told
+set -euo pipefail
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
+
+seconds=30
+while getopts t: option; do
+    case $option in
+    t) seconds=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+
+need cargo rustup
+export PATH=$PATH:$TOP/target/tools/bin
+cargo fuzz --version >/dev/null 2>&1 || die "cargo-fuzz is missing: cargo install --locked cargo-fuzz --root target/tools"
+cargo +nightly --version >/dev/null 2>&1 || die "the nightly compiler is missing: rustup toolchain install nightly --profile minimal"
+cd "$TOP"
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$TOP/target}/fuzz
+# Without a sanitizer: there is no unsafe code in what is fuzzed but in evenkeel-sys, and it runs several times as fast.
+cargo +nightly fuzz build -s none >&2 || die "the fuzz targets do not build"
+
+if [ $# -eq 0 ]; then
+    mapfile -t all < <(sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"$/\1/p}' fuzz/Cargo.toml)
+    set -- "${all[@]}"
+fi
+failed=()
+for target in "$@"; do
+    found=$WORK/fuzz/$target
+    mkdir -p "$found"
+    # A run that takes over a second, or over 1 GB, is a finding.
+    if cargo +nightly fuzz run -s none "$target" "$found" "fuzz/corpus/$target" -- \
+        -max_total_time="$seconds" -timeout=1 -rss_limit_mb=1024 -print_final_stats=1 >"$found.log" 2>&1; then
+        stat() { sed -n "s/^stat::$1: *//p" "$found.log"; }
+        say "$target: $(stat number_of_executed_units) runs in $seconds s, $(stat new_units_added) new inputs, $(stat peak_rss_mb) MB at most"
+    else
+        failed+=("$target")
+        say "$target: FOUND SOMETHING; $found.log tells what, fuzz/artifacts/$target has it"
+    fi
+done
+[ ${#failed[@]} -eq 0 ] || { say "findings in ${failed[*]}"; exit 1; }
