@@ -100,13 +100,13 @@ update
 boot "$(line)"
 reads /sys/module/processor/parameters/max_cstate 1
 reads /sys/devices/system/cpu/isolated 3
-reads /sys/devices/system/cpu/vulnerabilities/spectre_v1 'Vulnerable: __user pointer sanitization and usercopy barriers only; no swapgs barriers'
+reads /sys/devices/system/cpu/vulnerabilities/spec_store_bypass Vulnerable
 reads /sys/devices/system/cpu/online 0-2
 
 "$evenkeel" image --undo "$root" >"$work/undo.out" || complain "evenkeel image --undo ended with $?: $(cat "$work/undo.out")"
 update
 [ -z "$(left)" ] || complain "the image is not as before: $(left | tr '\n' ' ')"
-cmp -s "$root/boot/grub/grub.cfg" "$work/grub.cfg.before" || complain "grub.cfg is not as before: $(diff "$work/grub.cfg.before" "$root/boot/grub/grub.cfg")"
+difference=$(diff "$work/grub.cfg.before" "$root/boot/grub/grub.cfg") || complain "grub.cfg is not as before: $difference"
 [ "$(line)" = "$before" ] || complain "the kernel's line is '$(line)', and was '$before'"
 
 [ "$wrong" -eq 0 ] || exit 1
