@@ -25,6 +25,7 @@ pub mod persist;
 mod place;
 mod plan_file;
 mod record;
+mod renumber;
 mod revert;
 mod server;
 mod session;

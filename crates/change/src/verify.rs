@@ -12,6 +12,7 @@ use crate::history::{HOLDER, add_argument};
 use crate::keep::KeptFile;
 use crate::log::{End, Log, Logged, boot_id};
 use crate::place::{Blind, Standing, Target};
+use crate::renumber::renumbered;
 use crate::server;
 use crate::shell;
 use crate::why::culprit;
@@ -165,12 +166,23 @@ impl Judge<'_> {
     }
 
     fn write(&self, step: &Step) -> Found {
+        if self.is_this_boot {
+            return self.value(step);
+        }
+        match renumbered(self.facts, step) {
+            Some(step) => self.value(&step),
+            None => {
+                let why = "this boot has no interrupt of that name, or several".to_owned();
+                Found::Drift(self.drift(step, Fact::absent(why.clone()), why))
+            }
+        }
+    }
+
+    fn value(&self, step: &Step) -> Found {
         let Some(target) = Target::of(step) else { return Found::Holds };
         let id = self.logged.id;
         let (found, why) = match target.standing(self.root, &step.wanted) {
             Ok(Standing::Holds) => return Found::Holds,
-            // Numbers of interrupts mean others after a boot; the unit that sets them goes by their names.
-            _ if !self.is_this_boot && target.path.starts_with("/proc/irq/") => return Found::Holds,
             Ok(Standing::Other { found, read_from }) => {
                 let what = if self.is_this_boot {
                     if target.path == read_from {

@@ -67,11 +67,15 @@ impl Selection {
     fn make(&self, root: &Root, facts: &Facts, log: &Log, wanted: Wanted) -> Result<Selected, Failure> {
         let Wanted { settings, title, term, unit } = wanted;
         let program = program(root);
+        let entries = if root.kind() == RootKind::Mounted { entries(root) } else { Vec::new() };
+        let own_arguments = log.own_arguments();
         let ground = Ground {
             facts,
             unit: unit.as_deref(),
             program: program.as_deref(),
             is_image: root.kind() == RootKind::Mounted,
+            entries: &entries,
+            own_arguments: &own_arguments,
         };
         let before = log.lasting_settings(ground.unit);
         let plan = if ground.is_image {
@@ -144,6 +148,19 @@ fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
         Failure::text(exit::WRONG_USE, file.display(), error)
             .hint("`evenkeel plan --output FILE KNOB=VALUE` writes a plan")
     })
+}
+
+/// The files of an image that hold kernel arguments and that no program of its own can be asked to change.
+fn entries(root: &Root) -> Vec<String> {
+    const ENTRIES: &str = "/boot/loader/entries";
+    const CMDLINE: &str = "/etc/kernel/cmdline";
+    let names = root.entries(ENTRIES).unwrap_or_default().into_iter();
+    let mut files: Vec<String> =
+        names.filter(|name| name.ends_with(".conf")).map(|name| format!("{ENTRIES}/{name}")).collect();
+    if root.text(CMDLINE).is_ok() {
+        files.push(CMDLINE.to_owned());
+    }
+    files
 }
 
 /// Where this program stands, for units that call it: only where it stays when we are gone, and not in somebody's build.

@@ -94,6 +94,7 @@ pub(crate) fn plan(settings: &[&str]) -> Plan {
 pub(crate) fn step(setting: &str) -> Step {
     let (knob, wanted) = setting.split_once('=').unwrap();
     let write = |path: &str, reading| Action::Write {
+        interrupt: None,
         path: path.to_owned(),
         reading,
         in_force: None,
@@ -105,6 +106,7 @@ pub(crate) fn step(setting: &str) -> Step {
         },
     };
     let irq = |number| Action::Write {
+        interrupt: None,
         path: format!("/proc/irq/{number}/smp_affinity_list"),
         reading: Reading::CpuList,
         in_force: Some(format!("/proc/irq/{number}/effective_affinity_list")),
