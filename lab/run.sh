@@ -34,6 +34,8 @@ edits() {
 rm -f "$WORK/run.log" "$WORK/status"
 part 'guests, captured anew' "$LAB/machines.sh"
 part 'facts against independent tools, field by field' "$LAB/agree.sh"
+part 'kernel arguments, by an image and by grub' "$LAB/kernel-line.sh"
+part 'reboots and power cuts' "$LAB/reboot.sh"
 part '100,000 mutated captures' mutations
 part '100,000 edited files of kernel arguments' edits
 part 'fuzz targets' "$LAB/fuzz.sh" -t "${EVENKEEL_FUZZ_SECONDS:-10}"
