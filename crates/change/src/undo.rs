@@ -120,8 +120,12 @@ fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
 fn still_ours(effects: &Effects<'_>, owed: &Owed) -> bool {
     let Owed { intent, done } = owed;
     let ours = done.as_ref().map(|done| done.found.as_str());
-    let now = look(effects.root, &intent.path, intent.reading);
-    !intent.path.starts_with("/proc/irq/") && now.is_ok_and(|now| ours.is_some_and(|ours| same(&now, ours)))
+    let is_ours = match look(effects.root, &intent.path, intent.reading) {
+        Ok(now) | Err(Blind::Odd { text: now, .. }) => ours.is_some_and(|ours| same(&now, ours)),
+        // To pass it over would call it undone.
+        Err(blind) => !blind.is_gone(),
+    };
+    !intent.path.starts_with("/proc/irq/") && is_ours
 }
 
 impl PutBack {
@@ -202,10 +206,11 @@ impl Sheet<'_> {
             Err(blind) if blind.is_gone() => return Undo::Gone { why: blind.why() },
             Err(blind) => return Undo::Failed { why: blind.why() },
         };
-        let now = look(effects.root, self.path, self.reading);
         let was_before = same(&found, self.before);
-        if now.is_ok_and(|now| same(&now, self.before)) {
-            return if was_before { Undo::AsBefore } else { self.restored(found) };
+        match is_back(look(effects.root, self.path, self.reading), self.before) {
+            Ok(true) => return if was_before { Undo::AsBefore } else { self.restored(found) },
+            Ok(false) => {}
+            Err(why) => return Undo::Failed { why },
         }
         if let Err(error) = self.write(effects) {
             return if error.errno.is_absence() {
@@ -232,5 +237,42 @@ impl Sheet<'_> {
     fn restored(&self, found: String) -> Undo {
         let theirs = !same(&found, self.before) && self.ours.is_some_and(|ours| !same(&found, ours));
         if theirs { Undo::Foreign { found } } else { Undo::Restored { found } }
+    }
+}
+
+/// Whether a file reads as before by what it reads `now`. One that can't be read at this moment must not be written: it may be back by
+/// what was written to its twin, and writing it would zero that one again.
+fn is_back(now: Result<String, Blind>, before: &str) -> Result<bool, String> {
+    match now {
+        Ok(now) => Ok(same(&now, before)),
+        Err(blind @ Blind::Refused(_)) if !blind.is_gone() => Err(blind.why()),
+        Err(_) => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::{Errno, Refusal, Why};
+
+    use super::*;
+
+    /// `revert` met an I/O error on reading `vm.dirty_background_bytes` after it had written the share back: it wrote the share anew to make
+    /// the bytes 0, which left the share at 0, and called all of it undone.
+    #[test]
+    fn what_can_not_be_read_is_not_written() {
+        let refused = |errno| Blind::Refused(Refusal { path: "/proc/x".to_owned(), why: Why::Errno(errno) });
+        let odd = Blind::Odd { text: "?".to_owned(), why: "odd".to_owned() };
+        let table = [
+            (Ok("0".to_owned()), Ok(true)),
+            (Ok("5".to_owned()), Ok(false)),
+            (Err(odd), Ok(false)),
+            (Err(refused(Errno::NOENT)), Ok(false)),
+            (Err(refused(Errno::IO)), Err(())),
+            (Err(refused(Errno::ACCESS)), Err(())),
+        ];
+        for (now, expected) in table {
+            let shown = format!("{now:?}");
+            assert_eq!(is_back(now, "0").map_err(drop), expected, "{shown}");
+        }
     }
 }
