@@ -27,10 +27,16 @@ mutations() {
     EVENKEEL_MUTATIONS=100000 cargo test --release --locked -p evenkeel-host -p evenkeel --test mutations -- --nocapture
 }
 
+crashes() {
+    cargo build --release --locked -p evenkeel || return 1
+    "$LAB/crash.sh"
+}
+
 rm -f "$WORK/run.log" "$WORK/status"
 part 'guests, captured anew' "$LAB/machines.sh"
 part 'facts against independent tools, field by field' "$LAB/agree.sh"
 part '100,000 mutated captures' mutations
+part 'killed at every system call' crashes
 part 'fuzz targets' "$LAB/fuzz.sh" -t "${EVENKEEL_FUZZ_SECONDS:-10}"
 
 say 'what was skipped:'
