@@ -24,7 +24,7 @@ check: setup $(DENY) ## formatting, lints, documentation, licences and duplicate
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(DENY) --locked check bans licenses sources
 
-lab: setup ## capture guests under QEMU anew (hosts/qemu-*), compare facts with other tools, try 100,000 mutated captures, fuzz; says what it skipped
+lab: setup ## capture guests under QEMU anew (hosts/qemu-*), compare facts with other tools, try 100,000 mutated captures and edited files, fuzz; says what it skipped
 	lab/run.sh
 
 bench: build ## measure evenkeel beside its peers, into target/bench/; ROW=… for one row

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Asks evenkeel and independent tools of this machine, then of a guest with two sockets, four nodes, two kinds of card, disks and swap,
-# and compares them field by field; says how many fields, and what was skipped.
+# and of one with a bond and a VLAN, and compares them field by field; says how many fields, and what was skipped.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -19,8 +19,8 @@ say "this machine"
 compare
 truncate -s 64M "$WORK/guests/disk.raw" "$WORK/guests/other.raw"
 disk() { printf 'file=%s,format=raw,if=none,id=%s,snapshot=on' "$WORK/guests/$1.raw" "$2"; }
-if "$LAB/capture.sh" -k 6.1 -a 'setup=swap hugepages=16' -t 300 \
-    -s 'dash lscpu numactl lstopo-no-graphics sysctl ip lsblk swapon free uname ethtool' agree \
+tools='dash lscpu numactl numastat lstopo-no-graphics sysctl ip lsblk swapon free uname ethtool'
+if "$LAB/capture.sh" -k 6.1 -a 'setup=swap hugepages=16' -t 300 -s "$tools" agree \
     -smp '8,sockets=2,cores=2,threads=2' -m 2048 \
     -object 'memory-backend-ram,id=m0,size=512M' -object 'memory-backend-ram,id=m1,size=512M' \
     -object 'memory-backend-ram,id=m2,size=512M' -object 'memory-backend-ram,id=m3,size=512M' \
@@ -36,4 +36,11 @@ if "$LAB/capture.sh" -k 6.1 -a 'setup=swap hugepages=16' -t 300 \
     EVENKEEL_AGREE=$WORK/agree compare
 else
     say "skipped the guest: see above"
+fi
+if "$LAB/capture.sh" -k 6.1 -a 'setup=bond' -t 300 -s "$tools" agree-bond \
+    -netdev 'user,id=net' -device 'virtio-net-pci,netdev=net' -netdev 'user,id=other' -device 'virtio-net-pci,netdev=other'; then
+    say "a guest with a bond and a VLAN"
+    EVENKEEL_AGREE=$WORK/agree-bond compare
+else
+    say "skipped the guest with a bond: see above"
 fi

@@ -50,7 +50,7 @@ order zram ext4 >"$root/modules/order.swap"
 if [ $# -gt 0 ]; then
     need ldd libc-bin
     mkdir -p "$root/tools"
-    cp "$LAB/guest/tools.list" "$root/"
+    cp "$LAB/guest/tools.list" "$LAB/guest/counters.list" "$root/"
     cp "$LAB/guest/said" "$root/said"
     chmod +x "$root/said"
     for tool in "$@"; do

@@ -32,11 +32,18 @@ crashes() {
     "$LAB/crash.sh"
 }
 
+edits() {
+    EVENKEEL_CASES=100000 cargo test --release --locked -p evenkeel-change --lib -- edit:: persist::tests::grub --nocapture
+}
+
 rm -f "$WORK/run.log" "$WORK/status"
 part 'guests, captured anew' "$LAB/machines.sh"
 part 'facts against independent tools, field by field' "$LAB/agree.sh"
+part 'kernel arguments, by an image and by grub' "$LAB/kernel-line.sh"
+part 'reboots and power cuts' "$LAB/reboot.sh"
 part '100,000 mutated captures' mutations
 part 'killed at every system call' crashes
+part '100,000 edited files of kernel arguments' edits
 part 'fuzz targets' "$LAB/fuzz.sh" -t "${EVENKEEL_FUZZ_SECONDS:-10}"
 
 say 'what was skipped:'

@@ -4,7 +4,7 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use evenkeel_change::{Log, history};
+use evenkeel_change::{Log, PlanFile, history};
 use evenkeel_host::{Facts, Goal, Server, Setting, advise};
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
 use tempfile::TempDir;
@@ -38,6 +38,7 @@ const FOUR_NODES: &str = include_str!("../../hosts/qemu-4-nodes-6.1.txt");
 const QUEUES: &str = include_str!("../../hosts/qemu-4-queues-6.1.txt");
 const IDLE: &str = include_str!("../../hosts/qemu-acpi-idle-6.1.txt");
 const SWAP: &str = include_str!("../../hosts/qemu-swap-hugepages-6.12.txt");
+const BOND: &str = include_str!("../../hosts/qemu-bond-vlan-6.1.txt");
 const EC2: &str = include_str!("../../hosts/qemu-as-c5n.xlarge-6.1.txt");
 const GOOGLE: &str = include_str!("../../hosts/gcp-n2-kvm-swap-5.14.txt");
 const SYSTEMD: &str = include_str!("../../hosts/firecracker-2vcpu-6.18.txt");
@@ -57,6 +58,20 @@ pub(crate) const TARGETS: &[Target] = &[
         ),
     ),
     target("cmdline", Paths(FOUR_CPUS, &["/proc/cmdline"])),
+    target(
+        "counters",
+        Paths(
+            SYSTEMD,
+            &[
+                "/proc/self/net/softnet_stat",
+                "/proc/self/net/snmp",
+                "/proc/self/net/snmp6",
+                "/proc/self/net/sockstat",
+                "/sys/devices/system/node/node0/numastat",
+                "@ethtool/eth0/stats",
+            ],
+        ),
+    ),
     target("cpuid", Paths(FOUR_CPUS, &["@cpuid/1", "@cpuid/40000000"])),
     target("cpuinfo", Paths(FOUR_CPUS, &["/proc/cpuinfo"])),
     target(
@@ -106,6 +121,7 @@ pub(crate) const TARGETS: &[Target] = &[
             &["@ethtool/eth0/drvinfo", "@ethtool/eth0/channels", "@ethtool/eth0/rings", "@ethtool/eth0/coalesce"],
         ),
     ),
+    target("features", Paths(SYSTEMD, &["@ethtool/eth0/features", "@ethtool/eth0/rss"])),
     target(
         "frequency",
         Paths(
@@ -138,6 +154,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("interrupts", Paths(QUEUES, &["/proc/interrupts"])),
     target("irqbalance", Paths(GOOGLE, &["/etc/sysconfig/irqbalance"])),
     target("journal", Whole(journal)),
+    target("kernel-config", Paths(SYSTEMD, &["@kernel-config", "@tick_ns"])),
     target("limits", Paths(GOOGLE, &["/sys/fs/cgroup/cpuset.cpus.effective", "/sys/fs/cgroup/user.slice/cpu.max"])),
     target("lockdown", Paths(FOUR_CPUS, &["/sys/kernel/security/lockdown"])),
     target("look", Whole(look)),
@@ -164,11 +181,15 @@ pub(crate) const TARGETS: &[Target] = &[
                 "/sys/devices/system/node/online",
                 "/sys/devices/system/node/node0/cpulist",
                 "/sys/devices/system/node/node0/distance",
+                "/proc/sys/kernel/numa_balancing",
+                "/proc/sys/vm/zone_reclaim_mode",
             ],
         ),
     ),
     target("os-release", Paths(SYSTEMD, &["/etc/os-release"])),
+    target("plan", Whole(plan)),
     target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
+    target("saptune", Paths(SYSTEMD, &["/etc/sysconfig/saptune"])),
     target("server", Whole(server)),
     target("setting", Whole(setting)),
     target("swaps", Paths(SWAP, &["/proc/swaps"])),
@@ -199,12 +220,13 @@ pub(crate) const TARGETS: &[Target] = &[
         ),
     ),
     target("uname", Paths(FOUR_CPUS, &["@uname"])),
+    target("vlans", Whole(vlans)),
     target("waivers", Program),
 ];
 
 /// The machines, read once.
 static MACHINES: LazyLock<Vec<(&str, Capture)>> = LazyLock::new(|| {
-    let texts = [FOUR_CPUS, FOUR_NODES, QUEUES, IDLE, SWAP, EC2, GOOGLE, SYSTEMD];
+    let texts = [FOUR_CPUS, FOUR_NODES, QUEUES, IDLE, SWAP, BOND, EC2, GOOGLE, SYSTEMD];
     texts.map(|text| (text, Capture::parse(text).expect("a captured host is a capture"))).into()
 });
 
@@ -279,10 +301,35 @@ fn look(text: &str) {
     }
 }
 
+/// A plan that a stranger sends: what is one has its own text, does what it does, and is held against what the settings that it
+/// names come to on a machine, which is all that is ever carried out of it.
+fn plan(text: &str) {
+    let Ok(plan) = PlanFile::parse(text) else { return };
+    let written = plan.text().expect("a plan is plain data");
+    assert_eq!(PlanFile::parse(&written).as_ref(), Ok(&plan), "{written}");
+    assert_eq!(plan.agrees_with(&plan), Ok(()));
+    assert_eq!(plan.plan().steps.len(), plan.steps.len());
+    let Ok(settings) = plan.settings() else { return };
+    let root = Root::captured(machine(QUEUES));
+    let facts = Facts::probe(&root);
+    if let Ok(now) = PlanFile::of(&root, &facts, &settings, &plan.title, None) {
+        assert_eq!(now.agrees_with(&now), Ok(()));
+        let _ = (plan.agrees_with(&now), plan.is_done(&root));
+    }
+}
+
 /// What the command line tells of a server and of the goal.
 fn server(text: &str) {
     let _ = text.parse::<Goal>();
     let _ = text.parse::<Server>();
+}
+
+/// The list of VLANs on a machine that has one, which the list may name or not.
+fn vlans(text: &str) {
+    let mut capture = machine(BOND);
+    capture.saw_text("/sys/class/net/bond0.7/uevent", Ok("DEVTYPE=vlan".to_owned()));
+    capture.saw_text("/proc/self/net/vlan/config", Ok(text.to_owned()));
+    answered(capture);
 }
 
 /// A setting as `apply` and `prove` take it: what is one is written so that it reads the same.

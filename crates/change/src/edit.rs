@@ -1,6 +1,10 @@
 //! What a file becomes when its [`Content`] is put there, and when it is taken out again: pure, from text to text. To take out what
 //! was put in is the identity on everything else.
 
+mod kernel_line;
+#[cfg(test)]
+pub(crate) mod tests;
+
 use evenkeel_sys::Entry;
 
 use crate::keep::Content;
@@ -10,6 +14,9 @@ const NEW_MODE: u32 = 0o644;
 
 /// The marks around a block of ours.
 const BEGIN: &str = "# evenkeel begin: `evenkeel revert` removes these lines\n";
+/// The first mark where the line before it had no newline: then the newline is ours too.
+const BEGIN_WITH_NEWLINE: &str =
+    "\n# evenkeel begin: `evenkeel revert` removes these lines, and the newline before them\n";
 const END: &str = "# evenkeel end\n";
 
 /// What is to be at a path where `before` is.
@@ -25,11 +32,17 @@ pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
         Content::Block { lines } => {
             let (text, mode) = text_of()?;
             let text = without_block(text);
-            // A last line without its newline stays one: ours goes on a new line, and takes it away again.
-            let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            Ok(Entry::File { text: format!("{text}{gap}{BEGIN}{lines}{END}"), mode })
+            let begin = if text.is_empty() || text.ends_with('\n') { BEGIN } else { BEGIN_WITH_NEWLINE };
+            Ok(Entry::File { text: format!("{text}{begin}{lines}{END}"), mode })
         }
-        Content::KernelArguments { .. } => Err("editing entries is not known yet".to_owned()),
+        // A file of ours alone would be a kernel without its root.
+        Content::KernelArguments { .. } if *before == Entry::Absent => {
+            Err("it is not there, and kernel arguments are only ever added to those of somebody else".to_owned())
+        }
+        Content::KernelArguments { arguments } => {
+            let (text, mode) = text_of()?;
+            Ok(Entry::File { text: kernel_line::with(text, arguments)?, mode })
+        }
     }
 }
 
@@ -37,13 +50,17 @@ pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
 pub(crate) fn without(now: &Entry, content: &Content) -> Entry {
     match (content, now) {
         (Content::Block { .. }, Entry::File { text, mode }) => Entry::File { text: without_block(text), mode: *mode },
+        (Content::KernelArguments { arguments }, Entry::File { text, mode }) => {
+            Entry::File { text: kernel_line::without(text, arguments), mode: *mode }
+        }
         (Content::Block { .. } | Content::KernelArguments { .. }, other) => other.clone(),
         (Content::Whole { .. } | Content::Link { .. }, _) => Entry::Absent,
     }
 }
 
 fn without_block(text: &str) -> String {
-    let Some((before, rest)) = text.split_once(BEGIN) else {
+    let cut = text.split_once(BEGIN_WITH_NEWLINE).or_else(|| text.split_once(BEGIN));
+    let Some((before, rest)) = cut else {
         return text.to_owned();
     };
     match rest.split_once(END) {

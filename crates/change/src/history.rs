@@ -100,7 +100,8 @@ pub(crate) fn summary(logged: &Logged, boot_id: Option<&str>) -> Transaction {
 fn kept(logged: &Logged) -> Vec<KeptReport> {
     let Some(Lasting { keep, .. }) = &logged.lasting else { return Vec::new() };
     let files = keep.files.iter().map(|file| file.path.clone());
-    let commands = keep.commands.iter().map(|command| command.argv.join(" "));
+    // In an image no command runs: it is told beside the report that it has to.
+    let commands = keep.commands.iter().filter(|_| !logged.is_of_image()).map(|command| command.argv.join(" "));
     let first = first_index(logged.steps.len());
     let has = |index: usize| logged.files.contains_key(&index) || logged.commands.contains_key(&index);
     files.chain(commands).zip(first..).map(|(what, index)| KeptReport { what, changed: has(index) }).collect()

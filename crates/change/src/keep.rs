@@ -53,8 +53,8 @@ pub enum Content {
         /// The lines, each with its newline.
         lines: String,
     },
-    /// Arguments at the end of the lines of kernel arguments in a file that belongs to somebody else: `options` lines of the Boot Loader
-    /// Specification, or all of `/etc/kernel/cmdline`.
+    /// Arguments at the end of the last line of kernel arguments in a file that belongs to somebody else: an `options` line of the Boot
+    /// Loader Specification, or `/etc/kernel/cmdline`, which has nothing else. The file has to be there.
     KernelArguments {
         /// The arguments, in their order.
         arguments: Vec<String>,

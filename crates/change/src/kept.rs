@@ -207,6 +207,9 @@ pub(crate) fn put_kept_back(effects: &mut Effects<'_>, txn: u64, back: &mut PutB
         let undo = restore(effects, &tree, file);
         back.settle(effects, txn, file.step, KeptUndo { what: file.path.clone(), undo });
     }
+    if effects.root.kind() == RootKind::Mounted && !files.is_empty() {
+        back.kept.extend(to_run(effects, txn));
+    }
     // Once for all files: what reads them must see them all as before. Where one is not, the command stays owed, and runs once more when
     // that file is back.
     let all_back = back.kept.iter().all(KeptUndo::is_undone);
@@ -222,6 +225,13 @@ pub(crate) fn put_kept_back(effects: &mut Effects<'_>, txn: u64, back: &mut PutB
             back.kept.push(undone);
         }
     }
+}
+
+/// What undoes the commands that nobody could run in an image, but somebody may have run in it since.
+fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<KeptUndo> {
+    let lasting = effects.state.log().begun(txn).lasting.iter();
+    let commands = lasting.flat_map(|lasting| &lasting.keep.commands).filter(|command| !command.only_booted);
+    commands.map(|command| KeptUndo { what: shell_words(&command.undo), undo: KeptOutcome::ToRun }).collect()
 }
 
 impl PutBack {

@@ -25,6 +25,8 @@ pub mod persist;
 mod place;
 mod plan_file;
 mod record;
+pub mod render;
+mod renumber;
 mod revert;
 mod server;
 mod session;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_host::{Place, Setting, Step};
+use evenkeel_host::{Action, Place, Setting, Step};
 use evenkeel_sys::{Root, RootKind};
 
 use crate::outcome::{Kind, SideEffect};
@@ -101,6 +101,17 @@ impl Log {
             settings.extend(parsed.filter(|setting| setting.knob.place != Place::Process || theirs == unit));
         }
         settings
+    }
+
+    /// The kernel arguments that transactions in force have added, as `NAME=VALUE`.
+    pub fn own_arguments(&self) -> Vec<String> {
+        let in_force = self.transactions.values().filter(|logged| !logged.is_closed() && logged.lasting.is_some());
+        let steps = in_force.flat_map(|logged| &logged.steps);
+        let arguments = steps.filter_map(|step| match &step.action {
+            Action::KernelArgument { argument } => Some(argument.clone()),
+            _ => None,
+        });
+        arguments.collect()
     }
 
     /// Whether a transaction other than `txn` was killed before its command `argv` had run.

@@ -1,14 +1,15 @@
 //! Putting back what a transaction changed: the one way for a plan that failed, a trial that ended, and `revert`.
 
-use evenkeel_host::Reading;
+use evenkeel_host::{Facts, Reading};
 use evenkeel_sys::WriteError;
 use serde::Serialize;
 
 use crate::effects::Effects;
 use crate::kept::{KeptOutcome, KeptUndo, put_kept_back};
 use crate::log::{Owed, boot_id};
-use crate::place::{Blind, look, same};
+use crate::place::{Blind, Target, look, same};
 use crate::record::Event;
+use crate::renumber::renumbered;
 use crate::twins::{self, Old};
 
 /// What became of one transaction that was to be put back.
@@ -95,9 +96,8 @@ pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> Pu
     put_kept_back(effects, txn, &mut back);
     let is_this_boot = is_this_boot(effects, txn);
     for owed in owed {
-        if !is_this_boot && !still_ours(effects, &owed) {
-            continue;
-        }
+        let owed = if is_this_boot { Some(owed) } else { still_ours(effects, txn, owed) };
+        let Some(owed) = owed else { continue };
         let files = restore(effects, &owed);
         if files.iter().all(FileUndo::is_undone) {
             back.note(effects.record(Event::Undone { txn, step: owed.intent.step }));
@@ -116,16 +116,20 @@ fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
     effects.state.log().begun(txn).is_of_boot(boot_id(effects.root).as_deref())
 }
 
-/// Whether a value of an earlier boot was set again by what outlived it. Numbers of interrupts mean others after a boot.
-fn still_ours(effects: &Effects<'_>, owed: &Owed) -> bool {
-    let Owed { intent, done } = owed;
-    let ours = done.as_ref().map(|done| done.found.as_str());
-    let is_ours = match look(effects.root, &intent.path, intent.reading) {
-        Ok(now) | Err(Blind::Odd { text: now, .. }) => ours.is_some_and(|ours| same(&now, ours)),
-        // To pass it over would call it undone.
-        Err(blind) => !blind.is_gone(),
+/// What has to be put back of an earlier boot: a value that what outlived it has set again. Interrupts go by their names.
+fn still_ours(effects: &Effects<'_>, txn: u64, mut owed: Owed) -> Option<Owed> {
+    if owed.intent.path.starts_with("/proc/irq/") {
+        let step = effects.state.log().begun(txn).steps.get(owed.intent.step)?;
+        let step = renumbered(&Facts::probe(effects.root), step)?;
+        owed.intent.path = Target::of(&step)?.path.to_owned();
+        owed.intent.place = step.place;
+    }
+    let is_ours = match look(effects.root, &owed.intent.path, owed.intent.reading) {
+        Ok(now) => owed.done.as_ref().is_some_and(|done| same(&now, &done.found)),
+        // To pass over what can't be read would call it undone.
+        Err(blind) => matches!(blind, Blind::Refused(_)) && !blind.is_gone(),
     };
-    !intent.path.starts_with("/proc/irq/") && is_ours
+    is_ours.then_some(owed)
 }
 
 impl PutBack {

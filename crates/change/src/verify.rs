@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::{Action, Fact, Facts, Step};
+use evenkeel_host::{Action, Advice, Fact, Facts, Step, Wish, advise};
 use evenkeel_sys::Root;
 use serde::Serialize;
 
@@ -11,7 +11,8 @@ use crate::edit;
 use crate::history::{HOLDER, add_argument};
 use crate::keep::KeptFile;
 use crate::log::{End, Log, Logged, boot_id};
-use crate::place::{Blind, Standing, Target};
+use crate::place::{Blind, Standing, Target, same};
+use crate::renumber::renumbered;
 use crate::server;
 use crate::shell;
 use crate::why::culprit;
@@ -106,10 +107,11 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     // In the order in which they were applied, not that of their paths.
     let mut steps: Vec<(u64, usize)> = in_force.into_values().collect();
     steps.sort_unstable();
+    let advice = if steps.is_empty() { Vec::new() } else { advise(facts, &Wish::default()) };
     for (id, index) in steps {
         let logged = log.begun(id);
         let is_this_boot = logged.is_of_boot(boot_id.as_deref());
-        Judge { root, facts, logged, is_this_boot }.judge(&mut verification, &logged.steps[index]);
+        Judge { root, facts, advice: &advice, logged, is_this_boot }.judge(&mut verification, &logged.steps[index]);
     }
     for (id, file) in files.into_values() {
         judge_file(&mut verification, root, log.begun(id), file);
@@ -136,6 +138,7 @@ fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
         Action::Write { path, .. } => Some(("", path)),
         Action::KernelArgument { .. } => Some((&step.knob, &step.place)),
         Action::Hold { .. } | Action::Process if lasts() => Some((&step.knob, &step.place)),
+        Action::ByHand { .. } if logged.carrier(step).is_some() => Some((&step.knob, &step.place)),
         Action::Hold { .. } | Action::Process | Action::ByHand { .. } => None,
     }
 }
@@ -144,6 +147,8 @@ fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
 struct Judge<'a> {
     root: &'a Root,
     facts: &'a Facts,
+    /// What the knobs say of their places tells values that no step reads.
+    advice: &'a [Advice],
     logged: &'a Logged,
     is_this_boot: bool,
 }
@@ -155,7 +160,8 @@ impl Judge<'_> {
             Action::KernelArgument { argument } => self.argument(step, argument),
             Action::Process => self.process(step),
             Action::Hold { .. } => self.hold(step),
-            Action::ByHand { .. } => Found::Holds,
+            Action::ByHand { .. } if step.knob.starts_with("process.") => self.process(step),
+            Action::ByHand { .. } => self.told(step),
         };
         match found {
             Found::Holds => verification.holds += 1,
@@ -165,12 +171,23 @@ impl Judge<'_> {
     }
 
     fn write(&self, step: &Step) -> Found {
+        if self.is_this_boot {
+            return self.value(step);
+        }
+        match renumbered(self.facts, step) {
+            Some(step) => self.value(&step),
+            None => {
+                let why = "this boot has no interrupt of that name, or several".to_owned();
+                Found::Drift(self.drift(step, Fact::absent(why.clone()), why))
+            }
+        }
+    }
+
+    fn value(&self, step: &Step) -> Found {
         let Some(target) = Target::of(step) else { return Found::Holds };
         let id = self.logged.id;
         let (found, why) = match target.standing(self.root, &step.wanted) {
             Ok(Standing::Holds) => return Found::Holds,
-            // Numbers of interrupts mean others after a boot; the unit that sets them goes by their names.
-            _ if !self.is_this_boot && target.path.starts_with("/proc/irq/") => return Found::Holds,
             Ok(Standing::Other { found, read_from }) => {
                 let what = if self.is_this_boot {
                     if target.path == read_from {
@@ -234,6 +251,24 @@ impl Judge<'_> {
             None => {
                 let todo = format!("systemctl restart {unit}; whether process {pid} has it already can't be read");
                 Found::Pending(pending(step, WaitsFor::Start, todo))
+            }
+        }
+    }
+
+    /// What a file of somebody else's program carries: judged by what the facts tell of it now.
+    fn told(&self, step: &Step) -> Found {
+        let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
+        let current = self.advice.iter().find(at_place).and_then(|advice| advice.current.clone());
+        match current {
+            Some(current) if same(&current, &step.wanted) => Found::Holds,
+            Some(current) if !self.is_this_boot => {
+                let why = "the boot did not bring it about".to_owned();
+                Found::Drift(self.drift(step, Fact::Known(current), why))
+            }
+            Some(_) => Found::Pending(pending(step, WaitsFor::Reboot, "reboot".to_owned())),
+            None => {
+                let todo = "reboot; whether it is so already can't be read here".to_owned();
+                Found::Pending(pending(step, WaitsFor::Reboot, todo))
             }
         }
     }

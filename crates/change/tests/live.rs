@@ -49,6 +49,7 @@ impl Machine {
         let swappiness = if self.before[2] == "10\n" { "11" } else { "10" };
         let thp = if self.before[0].contains("[never]") { "madvise" } else { "never" };
         let write = |path: &str, reading, side_effects: &[&str]| Action::Write {
+            interrupt: None,
             path: path.to_owned(),
             reading,
             in_force: None,

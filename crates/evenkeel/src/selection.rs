@@ -1,6 +1,8 @@
 //! What a user wants set, as every command that plans takes it: settings, a plan's file, or all that is advised; here, or for
 //! good.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use evenkeel_change::persist::Ground;
@@ -36,6 +38,8 @@ pub(crate) struct Selected {
     pub(crate) plan: PlanFile,
     /// Why the plan's file is none for this machine as it is now, where one was given.
     pub(crate) stale: Option<PlanFileError>,
+    /// What the plan's file says, where one was given.
+    pub(crate) given: Option<PlanFile>,
 }
 
 /// For how long a change is meant.
@@ -61,17 +65,21 @@ impl Selection {
         let unit = read.keep.as_ref().and_then(|lasting| lasting.unit.clone()).or_else(|| self.unit.clone());
         let selected = self.make(root, facts, log, Wanted { settings, title: read.title.clone(), term, unit })?;
         let stale = read.agrees_with(&selected.plan).err();
-        Ok(Selected { stale, ..selected })
+        Ok(Selected { stale, given: Some(read), ..selected })
     }
 
     fn make(&self, root: &Root, facts: &Facts, log: &Log, wanted: Wanted) -> Result<Selected, Failure> {
         let Wanted { settings, title, term, unit } = wanted;
         let program = program(root);
+        let entries = if root.kind() == RootKind::Mounted { entries(root) } else { Vec::new() };
+        let own_arguments = log.own_arguments();
         let ground = Ground {
             facts,
             unit: unit.as_deref(),
             program: program.as_deref(),
             is_image: root.kind() == RootKind::Mounted,
+            entries: &entries,
+            own_arguments: &own_arguments,
         };
         let before = log.lasting_settings(ground.unit);
         let plan = if ground.is_image {
@@ -82,10 +90,7 @@ impl Selection {
                 .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?
         };
         refuse_twice(&plan)?;
-        if !self.advised {
-            refuse_what_can_not_be(&plan)?;
-        }
-        Ok(Selected { plan, stale: None })
+        Ok(Selected { plan, stale: None, given: None })
     }
 
     /// The plan's file, where one was named: settings have a `=`, or are no setting.
@@ -135,15 +140,28 @@ fn setting_of(advice: Advice) -> Option<Result<Setting, SettingError>> {
 
 fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
     let tried = || format!("read the plan {}", file.display());
-    let length = std::fs::metadata(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?.len();
-    if length > MAX_PLAN_BYTES as u64 {
-        return Err(Failure::text(exit::WRONG_USE, tried(), format!("it has more than {MAX_PLAN_BYTES} bytes")));
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    let unreadable = |error: std::io::Error| Failure::io(exit::WRONG_USE, tried(), &error);
+    let mut text = String::new();
+    // One byte more than a plan may have, so that a longer one is seen as such.
+    let limit = MAX_PLAN_BYTES as u64 + 1;
+    File::open(file).and_then(|file| file.take(limit).read_to_string(&mut text)).map_err(unreadable)?;
     PlanFile::parse(&text).map_err(|error| {
         Failure::text(exit::WRONG_USE, file.display(), error)
             .hint("`evenkeel plan --output FILE KNOB=VALUE` writes a plan")
     })
+}
+
+/// The files of an image that hold kernel arguments and that no program of its own can be asked to change.
+fn entries(root: &Root) -> Vec<String> {
+    const ENTRIES: &str = "/boot/loader/entries";
+    const CMDLINE: &str = "/etc/kernel/cmdline";
+    let names = root.entries(ENTRIES).unwrap_or_default().into_iter();
+    let mut files: Vec<String> =
+        names.filter(|name| name.ends_with(".conf")).map(|name| format!("{ENTRIES}/{name}")).collect();
+    if root.text(CMDLINE).is_ok() {
+        files.push(CMDLINE.to_owned());
+    }
+    files
 }
 
 /// Where this program stands, for units that call it: only where it stays when we are gone, and not in somebody's build.
@@ -170,7 +188,14 @@ fn refuse_twice(plan: &PlanFile) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Among advised settings they are passed over; but who asks for one by name should not be told that all is well.
+impl Selection {
+    /// Refuses what no change to this machine brings about. Among advised settings it is passed over; but who asks for one by name
+    /// should not be told that all is well.
+    pub(crate) fn refuse_what_can_not_be(&self, plan: &PlanFile) -> Result<(), Failure> {
+        if self.advised { Ok(()) } else { refuse_what_can_not_be(plan) }
+    }
+}
+
 fn refuse_what_can_not_be(plan: &PlanFile) -> Result<(), Failure> {
     if let Some(lasting) = &plan.keep {
         let is_ours = |cannot: &&Cannot| plan.settings.contains(&cannot.setting);

@@ -5,7 +5,7 @@ use std::fmt;
 use evenkeel_sys::CpuSet;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Facts, Nic, Queue, ThpSize};
+use crate::facts::{Facts, Irq, Nic, Queue, ThpSize};
 use crate::knob::{Device, Knob, Place, Since};
 use crate::probe::chosen_word;
 use crate::setting::Setting;
@@ -44,6 +44,9 @@ pub enum Action {
         /// The file that tells what is in force, where the written one only tells what was asked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         in_force: Option<String>,
+        /// The interrupt's name, which stays over a boot while its number, and with it the path, may not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interrupt: Option<String>,
         /// Files that the kernel changes along with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<String>,
@@ -158,6 +161,7 @@ fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
     let knob = setting.knob;
     let step = |place: String, action| Step { knob: knob.id.to_owned(), place, wanted: setting.value.clone(), action };
     let write = |path: String, reading, in_force| Action::Write {
+        interrupt: None,
         side_effects: side_effects(knob, path.strip_suffix(file_of(knob)).unwrap_or_default()),
         path,
         reading,
@@ -174,10 +178,15 @@ fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
             .map(|(place, folder)| step(place, write(format!("{folder}/{file}"), reading, None)))
             .collect(),
         Place::EachNetworkIrq => network_irqs(facts)
-            .map(|irq| {
-                let path = irq_file(irq);
-                let in_force = format!("/proc/irq/{irq}/effective_affinity_list");
-                step(irq.to_string(), write(path, Reading::CpuList, Some(in_force)))
+            .map(|Irq { number, name, .. }| {
+                let action = Action::Write {
+                    path: irq_file(*number),
+                    reading: Reading::CpuList,
+                    in_force: Some(format!("/proc/irq/{number}/effective_affinity_list")),
+                    interrupt: Some(name.clone()),
+                    side_effects: Vec::new(),
+                };
+                step(number.to_string(), action)
             })
             .collect(),
         Place::KernelArgument { name } => {
@@ -211,7 +220,7 @@ pub fn files_of(knob: &Knob, facts: &Facts) -> Vec<String> {
             };
             return devices(facts, device).into_iter().flat_map(of_one).collect();
         }
-        Place::EachNetworkIrq => network_irqs(facts).map(irq_file).collect(),
+        Place::EachNetworkIrq => network_irqs(facts).map(|irq| irq_file(irq.number)).collect(),
         Place::KernelArgument { .. }
         | Place::Held { .. }
         | Place::Process
@@ -290,8 +299,8 @@ pub(crate) fn file_in(facts: &Facts, files: &[Since]) -> Option<&'static str> {
 }
 
 /// The interrupts of the interfaces that have hardware behind them.
-pub(crate) fn network_irqs(facts: &Facts) -> impl Iterator<Item = u32> + '_ {
-    facts.network.hardware().flat_map(|nic| nic.irqs.iter().map(|irq| irq.number))
+pub(crate) fn network_irqs(facts: &Facts) -> impl Iterator<Item = &Irq> + '_ {
+    facts.network.hardware().flat_map(|nic| &nic.irqs)
 }
 
 #[cfg(test)]
@@ -356,10 +365,10 @@ mod tests {
         check(
             &["irq.affinity=1"],
             expect![[r#"
-            {"knob":"irq.affinity","place":"24","wanted":"1","action":"write","path":"/proc/irq/24/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/24/effective_affinity_list"}
-            {"knob":"irq.affinity","place":"40","wanted":"1","action":"write","path":"/proc/irq/40/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/40/effective_affinity_list"}
-            {"knob":"irq.affinity","place":"41","wanted":"1","action":"write","path":"/proc/irq/41/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/41/effective_affinity_list"}
-        "#]],
+                {"knob":"irq.affinity","place":"24","wanted":"1","action":"write","path":"/proc/irq/24/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/24/effective_affinity_list","interrupt":"eth0-Tx-Rx-0"}
+                {"knob":"irq.affinity","place":"40","wanted":"1","action":"write","path":"/proc/irq/40/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/40/effective_affinity_list","interrupt":"ens6-Tx-Rx-0"}
+                {"knob":"irq.affinity","place":"41","wanted":"1","action":"write","path":"/proc/irq/41/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/41/effective_affinity_list","interrupt":"ens6-Tx-Rx-1"}
+            "#]],
         );
     }
 
@@ -368,9 +377,9 @@ mod tests {
         check(
             &["net.rps_cpus@ens6/rx-1=", "irq.affinity@40=3"],
             expect![[r#"
-            {"knob":"net.rps_cpus","place":"ens6/rx-1","wanted":"","action":"write","path":"/sys/class/net/ens6/queues/rx-1/rps_cpus","reading":"cpu-mask"}
-            {"knob":"irq.affinity","place":"40","wanted":"3","action":"write","path":"/proc/irq/40/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/40/effective_affinity_list"}
-        "#]],
+                {"knob":"net.rps_cpus","place":"ens6/rx-1","wanted":"","action":"write","path":"/sys/class/net/ens6/queues/rx-1/rps_cpus","reading":"cpu-mask"}
+                {"knob":"irq.affinity","place":"40","wanted":"3","action":"write","path":"/proc/irq/40/smp_affinity_list","reading":"cpu-list","in_force":"/proc/irq/40/effective_affinity_list","interrupt":"ens6-Tx-Rx-0"}
+            "#]],
         );
     }
 

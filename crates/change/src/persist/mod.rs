@@ -1,12 +1,28 @@
 //! How settings outlive a boot: one recipe a file. Each takes the settings that are its own and gives files and commands;
 //! all of them are pure. A recipe writes drop-ins of ours wherever programs read such, and edits a file of somebody else only
 //! where there is no other way.
+//!
+//! None writes `/etc/modprobe.d`: of all knobs only `haltpoll.guest_halt_poll_ns` is a parameter of a module, and that one is the
+//! idle governor, which Linux only ever builds in (`bool` in `drivers/cpuidle/Kconfig`). Nothing loads it, so nothing would read
+//! `options haltpoll`; the script at boot writes the parameter instead.
 
+mod boot_irqs;
+mod boot_script;
+mod hold;
+mod irqbalance;
+mod kernel_line;
+mod link;
+mod server_unit;
 mod sysctl_d;
+mod units;
+mod verify_unit;
+
+#[cfg(test)]
+mod tests;
 
 use evenkeel_host::{Facts, Place, Setting};
 
-use crate::keep::{Cannot, Keep};
+use crate::keep::{Cannot, Keep, KeptCommand};
 
 /// What a recipe needs to know beside the settings.
 #[derive(Clone, Copy, Debug)]
@@ -19,12 +35,23 @@ pub struct Ground<'a> {
     pub program: Option<&'a str>,
     /// Whether the root is not running: then programs of it can't be told anything.
     pub is_image: bool,
+    /// The files of this root that hold kernel arguments and that no program of an image can be asked to change:
+    /// `/boot/loader/entries/*.conf`, and `/etc/kernel/cmdline` where it is there. Only needed for an image.
+    pub entries: &'a [String],
+    /// The kernel arguments that earlier transactions of ours added and that still stand, as `NAME=VALUE`: what else the kernel was
+    /// started with is somebody else's, and is neither replaced nor removed.
+    pub own_arguments: &'a [String],
 }
 
 /// What makes `settings` outlive a boot. Of two settings of one knob and place, the later one counts.
 pub fn keep(ground: &Ground<'_>, settings: &[Setting]) -> Keep {
-    let settings = newest(settings);
     let mut keep = Keep::default();
+    let (settings, odd): (Vec<&Setting>, Vec<&Setting>) =
+        newest(settings).into_iter().partition(|setting| is_plain(setting));
+    keep.cannot.extend(odd.into_iter().map(|setting| {
+        let why = "its value or its place has characters that could end a line of a file";
+        refuse(setting, why, "give it without control characters")
+    }));
     for recipe in RECIPES {
         let own: Vec<&Setting> = settings.iter().copied().filter(|setting| (recipe.takes)(setting)).collect();
         if !own.is_empty() {
@@ -33,7 +60,32 @@ pub fn keep(ground: &Ground<'_>, settings: &[Setting]) -> Keep {
     }
     let orphans = settings.iter().filter(|setting| !RECIPES.iter().any(|recipe| (recipe.takes)(setting)));
     keep.cannot.extend(orphans.map(|setting| cannot(setting)));
+    keep.add(verify_unit::keep(ground, &keep));
+    keep.commands = merged(keep.commands);
     keep
+}
+
+/// Values were checked when somebody typed them. Here they become lines of files that root's programs read, so they are checked again.
+fn is_plain(setting: &Setting) -> bool {
+    let plain = |text: &str| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    plain(&setting.value) && setting.place.as_deref().is_none_or(plain)
+}
+
+/// Equal commands once, where the first of them stands, after all files that any of them runs after.
+fn merged(commands: Vec<KeptCommand>) -> Vec<KeptCommand> {
+    let mut once: Vec<KeptCommand> = Vec::new();
+    for command in commands {
+        match once.iter_mut().find(|other| other.argv == command.argv && other.undo == command.undo) {
+            // It runs always, whatever was changed.
+            Some(first) if first.after.is_empty() || command.after.is_empty() => first.after.clear(),
+            Some(first) => {
+                let new: Vec<String> = command.after.into_iter().filter(|file| !first.after.contains(file)).collect();
+                first.after.extend(new);
+            }
+            None => once.push(command),
+        }
+    }
+    once
 }
 
 /// One way in which settings outlive a boot.
@@ -45,7 +97,15 @@ struct Recipe {
 }
 
 /// Every recipe, in the order in which their files are written.
-const RECIPES: &[Recipe] = &[sysctl_d::RECIPE];
+const RECIPES: &[Recipe] = &[
+    sysctl_d::RECIPE,
+    kernel_line::RECIPE,
+    boot_script::RECIPE,
+    link::RECIPE,
+    irqbalance::RECIPE,
+    server_unit::RECIPE,
+    hold::RECIPE,
+];
 
 fn newest(settings: &[Setting]) -> Vec<&Setting> {
     let same = |one: &Setting, other: &Setting| one.knob.id == other.knob.id && one.place == other.place;
@@ -61,6 +121,11 @@ fn cannot(setting: &Setting) -> Cannot {
         _ => ("no recipe is known".to_owned(), format!("set it after each boot: evenkeel apply {setting}")),
     };
     Cannot { setting: setting.to_string(), why, todo }
+}
+
+/// A recipe's own word that it can't.
+fn refuse(setting: &Setting, why: impl Into<String>, todo: impl Into<String>) -> Cannot {
+    Cannot { setting: setting.to_string(), why: why.into(), todo: todo.into() }
 }
 
 /// The first lines of every file of ours: who wrote it, and how it goes away again.

@@ -11,6 +11,13 @@ use crate::keep::{Cannot, Carried, Content, Keep, KeptFile};
 
 const PATH: &str = "/etc/sysctl.d/90-evenkeel.conf";
 
+/// Keys that are not there until a module is, which may be loaded after the files were read: udev reads them again then, by the rule
+/// that `sysctl.d(5)` gives for it.
+const OF_MODULE: &str = "net/netfilter/";
+const MODULE_RULE_PATH: &str = "/etc/udev/rules.d/90-evenkeel-sysctl.rules";
+const MODULE_RULE: &str = "ACTION==\"add\", SUBSYSTEM==\"module\", KERNEL==\"nf_conntrack\", \
+    RUN+=\"/usr/lib/systemd/systemd-sysctl --prefix=/net/netfilter\"\n";
+
 pub(super) const RECIPE: Recipe = Recipe { takes: |setting| key(setting).is_some(), keep };
 
 /// The setting's name in such a file. With slashes: an interface's name may have dots.
@@ -44,7 +51,13 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
         });
     }
     if !keep.carried.is_empty() {
+        let has_module = text.lines().any(|line| line.starts_with(OF_MODULE));
         keep.files.push(KeptFile { path: PATH.to_owned(), content: Content::Whole { text, mode: 0o644 } });
+        if has_module {
+            let text = format!("{HEAD}{MODULE_RULE}");
+            keep.files
+                .push(KeptFile { path: MODULE_RULE_PATH.to_owned(), content: Content::Whole { text, mode: 0o644 } });
+        }
     }
     keep
 }

@@ -67,7 +67,14 @@ fn what_is_done_is_what_was_planned() {
     for (name, text) in hosts() {
         let root = Root::captured(Capture::parse(&text).unwrap());
         let facts = Facts::probe(&root);
-        let ground = Ground { facts: &facts, unit: Some("game.service"), program: None, is_image: false };
+        let ground = Ground {
+            facts: &facts,
+            unit: Some("game.service"),
+            program: None,
+            is_image: false,
+            entries: &[],
+            own_arguments: &[],
+        };
         // Not every machine has every place.
         let has_place =
             |setting: &Setting| PlanFile::of(&root, &facts, std::slice::from_ref(setting), "t", None).is_ok();

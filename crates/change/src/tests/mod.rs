@@ -6,6 +6,7 @@ mod crash;
 mod exact;
 mod journal;
 mod lasting;
+mod render;
 mod revert;
 mod session;
 mod verify;
@@ -94,6 +95,7 @@ pub(crate) fn plan(settings: &[&str]) -> Plan {
 pub(crate) fn step(setting: &str) -> Step {
     let (knob, wanted) = setting.split_once('=').unwrap();
     let write = |path: &str, reading| Action::Write {
+        interrupt: None,
         path: path.to_owned(),
         reading,
         in_force: None,
@@ -105,6 +107,7 @@ pub(crate) fn step(setting: &str) -> Step {
         },
     };
     let irq = |number| Action::Write {
+        interrupt: None,
         path: format!("/proc/irq/{number}/smp_affinity_list"),
         reading: Reading::CpuList,
         in_force: Some(format!("/proc/irq/{number}/effective_affinity_list")),

@@ -81,6 +81,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         out.answer(&Answer { plan: &plan, transaction: None }, || show::plan::page(&plan))?;
         return Ok(exit::WELL);
     }
+    args.selection.refuse_what_can_not_be(&plan)?;
     let is_done = plan.is_done(&root).map_err(|error| Failure::new(exit_of(error.errno, exit::NOT_POSSIBLE), error))?;
     if is_done {
         let text = "Nothing to do: it is all so already.\n".to_owned();

@@ -59,6 +59,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let facts = Facts::probe(&root);
     let log = Log::read(&dir).map_err(state::failure)?;
     let selected = args.selection.selection.plan(&root, &facts, &log, Term::Lasting)?;
+    args.selection.selection.refuse_what_can_not_be(&selected.plan)?;
     let mut state = State::open(&dir).map_err(state::failure)?;
     let plan = selected.plan.plan();
     let job = Job {

@@ -15,6 +15,7 @@ mod man;
 mod plan;
 mod prove;
 mod revert;
+mod script;
 mod verify;
 mod watchdog;
 
@@ -53,6 +54,7 @@ commands! {
     Diff => diff,
     Apply => apply,
     Confirm => confirm,
+    Script => script,
     Verify => verify,
     Revert => revert,
     History => history,

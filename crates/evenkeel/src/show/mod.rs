@@ -47,6 +47,11 @@ impl Out {
         self.text(&text)
     }
 
+    /// Whether answers are JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.looks.json
+    }
+
     /// Prints an answer in a form that was asked for by an argument of its own.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         self.print(text).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))

@@ -118,6 +118,7 @@ pub(crate) fn image(done: &Transaction, commands: &[String], image: &Path) -> St
         let rest = format!("inside the image: chroot {} {command}", image.display());
         entry(&mut page, (WARN, "to run"), command, &rest);
     }
-    page.line(PLAIN, &format!("\nUndo: evenkeel image --undo {}", image.display()));
+    page.line(PLAIN, "");
+    page.line(PLAIN, &format!("Undo: evenkeel image --undo {}", image.display()));
     page.finish()
 }

@@ -29,7 +29,8 @@ fn examples_are_excerpts_of_real_answers() {
         }
         commands.insert(line.split_whitespace().next().unwrap());
     }
-    let all = ["apply", "audit", "capture", "diff", "explain", "history", "inspect", "plan", "revert", "verify"];
+    let all =
+        ["apply", "audit", "capture", "diff", "explain", "history", "inspect", "plan", "revert", "script", "verify"];
     assert_eq!(commands, BTreeSet::from(all));
 }
 

@@ -10,5 +10,6 @@ mod formats;
 mod live;
 mod output;
 mod pages;
+mod script;
 mod support;
 mod topology;

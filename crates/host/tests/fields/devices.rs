@@ -1,5 +1,7 @@
 //! What tells of cards, interrupts, disks and swap: ip, ethtool, lsblk, swapon, and files that we do not read ourselves.
 
+use std::collections::BTreeSet;
+
 use evenkeel_sys::CpuSet;
 use serde_json::Value;
 
@@ -7,6 +9,10 @@ use super::{Row, after, each, row};
 
 fn nics(facts: &Value) -> &[Value] {
     each(&facts["network"]["nics"])
+}
+
+fn known(value: &Value) -> Option<Value> {
+    (!value.is_null()).then(|| value.clone())
 }
 
 pub(crate) fn ip(facts: &Value, text: &str) -> Vec<Row> {
@@ -23,12 +29,31 @@ pub(crate) fn ip(facts: &Value, text: &str) -> Vec<Row> {
     for nic in nics(facts) {
         let name = nic["name"].as_str().unwrap();
         let Some(link) = links.iter().find(|link| link["ifname"] == name) else { continue };
-        let kind = match (link["link_type"].as_str(), link["linkinfo"]["info_kind"].as_str()) {
+        let info = &link["linkinfo"];
+        let kind = match (link["link_type"].as_str(), info["info_kind"].as_str()) {
             (Some("loopback"), _) => "loopback",
+            (_, Some(kind @ ("bond" | "vlan" | "bridge"))) => kind,
             (_, Some(_)) => "virtual",
             _ => "hardware",
         };
-        rows.push(row(format!("{name}.kind"), &nic["kind"], Some(kind.into())));
+        // To ip a virtual function is hardware like any other.
+        let ours = if nic["kind"] == "vf" { "hardware".into() } else { nic["kind"].clone() };
+        rows.push(row(format!("{name}.kind"), &ours, Some(kind.into())));
+        // Of software we do not look at it.
+        if kind == "hardware" {
+            rows.push(row(format!("{name}.master"), &nic["master"], known(&link["master"])));
+        }
+        if kind == "vlan" {
+            rows.push(row(format!("{name}.vlan_id"), &nic["vlan_id"], known(&info["info_data"]["id"])));
+            rows.push(row(format!("{name}.lower"), &nic["lower"][0], known(&link["link"])));
+        }
+        if kind == "bond" {
+            rows.push(row(format!("{name}.bond_mode"), &nic["bond_mode"], known(&info["info_data"]["mode"])));
+            let lower = names(&mut each(&nic["lower"]).iter().filter_map(Value::as_str));
+            let mut below =
+                links.iter().filter(|link| link["master"] == name).filter_map(|link| link["ifname"].as_str());
+            rows.push(row(format!("{name}.lower"), &lower, Some(names(&mut below))));
+        }
         rows.push(row(format!("{name}.mtu_bytes"), &nic["mtu_bytes"], Some(link["mtu"].clone())));
         let state = link["operstate"].as_str().map(|state| state.to_lowercase().into());
         rows.push(row(format!("{name}.state"), &nic["state"], state));
@@ -183,18 +208,81 @@ pub(crate) fn ethtool_coalesce(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// Offloads by ethtool's own names, where the facts have them; else skipped aloud.
+/// The kernel's name of an offload as ethtool prints it: some go by the names that they had before the kernel named them.
+fn ethtools_name(name: &str) -> &str {
+    match name {
+        "rx-checksum" => "rx-checksumming",
+        "rx-gro" => "generic-receive-offload",
+        "rx-hashing" => "receive-hashing",
+        "rx-lro" => "large-receive-offload",
+        "rx-ntuple-filter" => "ntuple-filters",
+        "tx-generic-segmentation" => "generic-segmentation-offload",
+        name => name,
+    }
+}
+
 pub(crate) fn ethtool_offloads(facts: &Value, text: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, nic, said) in of_cards(facts, text) {
-        let Some(offloads) = nic.get("offloads") else {
-            rows.push(row(format!("{name}.offloads"), &"the facts have none yet".into(), None));
+        if nic["offloads"].get("unknown").is_some() {
+            rows.push(row(format!("{name}.offloads"), &nic["offloads"], None));
             continue;
-        };
-        for (field, ours) in offloads.as_object().into_iter().flatten().filter(|(_, ours)| ours.is_boolean()) {
-            let theirs = after(said, &field.replace('_', "-")).map(|state| state.starts_with("on").into());
-            rows.push(row(format!("{name}.offloads.{field}"), ours, theirs));
+        }
+        for (field, ours) in nic["offloads"].as_object().into_iter().flatten() {
+            // `off [fixed]`, `on`, `off [requested on]`
+            let theirs = after(said, ethtools_name(field));
+            let field = format!("{name}.offloads.{field}");
+            let first = theirs.and_then(|state| state.split_whitespace().next());
+            rows.push(row(format!("{field}.on"), &ours["on"], first.map(|state| (state == "on").into())));
+            let is_fixed = theirs.map(|state| state.contains("[fixed]").into());
+            rows.push(row(format!("{field}.fixed"), &ours["fixed"], is_fixed));
         }
     }
     rows
+}
+
+/// What is between a heading and the next.
+fn beneath<'a>(said: &'a str, heading: &str) -> Option<Vec<&'a str>> {
+    let lines = said.lines().skip_while(|line| !line.starts_with(heading)).skip(1);
+    let lines: Vec<&str> = lines.take_while(|line| !line.starts_with("RSS ")).map(str::trim).collect();
+    (!lines.is_empty()).then_some(lines)
+}
+
+/// The table, the key and the function, of which ethtool says each that a driver does not have.
+pub(crate) fn ethtool_rss(facts: &Value, text: &str) -> Vec<Row> {
+    const NONE: &str = "Operation not supported";
+    let mut rows = Vec::new();
+    for (name, nic, said) in of_cards(facts, text) {
+        let ours = |field: &str| nic["rss"].get(field).unwrap_or(&nic["rss"]);
+        let table = beneath(said, "RX flow hash").map(|lines| {
+            let numbers = lines.iter().filter_map(|line| line.split_once(':'));
+            let numbers = numbers.flat_map(|(_, line)| line.split_whitespace());
+            numbers.filter_map(|word| word.parse::<u32>().ok()).collect::<Vec<_>>()
+        });
+        rows.push(row(format!("{name}.rss.table"), ours("table"), table.as_ref().map(|table| table.len().into())));
+        let queues = table.filter(|table| !table.is_empty()).map(|table| BTreeSet::from_iter(table).len().into());
+        rows.push(row(format!("{name}.rss.queues"), ours("queues"), queues));
+        let key = beneath(said, "RSS hash key").and_then(|lines| lines.first().copied());
+        let bytes = key.map(|key| if key == NONE { 0 } else { key.split(':').count() });
+        rows.push(row(format!("{name}.rss.key_bytes"), ours("key_bytes"), bytes.map(Value::from)));
+        let functions = beneath(said, "RSS hash function").unwrap_or_default();
+        let on = functions.iter().find_map(|line| line.strip_suffix(": on"));
+        rows.push(row(format!("{name}.rss.function"), ours("function"), on.map(Value::from)));
+    }
+    rows
+}
+
+/// The fields in words, where we have ethtool's letters.
+pub(crate) fn ethtool_hash_fields(facts: &Value, text: &str) -> Vec<Row> {
+    const WORDS: [(&str, char); 4] = [("IP SA", 's'), ("IP DA", 'd'), ("L4 bytes 0 & 1", 'f'), ("L4 bytes 2 & 3", 'n')];
+    let rows = of_cards(facts, text).map(|(name, nic, said)| {
+        let letters = said.contains("use these fields").then(|| {
+            let has = |words: &str| said.lines().any(|line| line.starts_with(words));
+            let letters: String = WORDS.iter().filter(|(words, _)| has(words)).map(|(_, letter)| *letter).collect();
+            if letters.is_empty() { "none".to_owned() } else { letters }
+        });
+        let ours = nic["rss"].get("udp4").unwrap_or(&nic["rss"]);
+        row(format!("{name}.rss.udp4"), ours, letters.map(Value::from))
+    });
+    rows.collect()
 }

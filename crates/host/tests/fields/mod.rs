@@ -1,5 +1,6 @@
 //! The table of tools: what each is asked, and which fields of ours its answer tells.
 
+pub(crate) mod counters;
 mod devices;
 mod processors;
 
@@ -75,6 +76,16 @@ pub(crate) const TOOLS: &[Tool] = &[
         "ethtool",
         r#"for nic in /sys/class/net/*; do echo "nic ${nic##*/}"; ethtool -k ${nic##*/} 2>&1; done; true"#,
         devices::ethtool_offloads,
+    ),
+    tool(
+        "ethtool",
+        r#"for nic in /sys/class/net/*; do echo "nic ${nic##*/}"; ethtool -x ${nic##*/} 2>&1; done; true"#,
+        devices::ethtool_rss,
+    ),
+    tool(
+        "ethtool",
+        r#"for nic in /sys/class/net/*; do echo "nic ${nic##*/}"; ethtool -n ${nic##*/} rx-flow-hash udp4 2>&1; done; true"#,
+        devices::ethtool_hash_fields,
     ),
 ];
 

@@ -1,0 +1,70 @@
+//! Devices that limit something for as long as a process holds them open: a small service that does nothing else.
+
+use evenkeel_host::{Place, Setting, TakesEffect};
+
+use super::{Ground, HEAD, Recipe, refuse, units};
+use crate::keep::{Carried, Keep, KeptCommand};
+
+const DEVICE: &str = "/dev/cpu_dma_latency";
+const UNIT: &str = "evenkeel-hold.service";
+
+pub(super) const RECIPE: Recipe =
+    Recipe { takes: |setting| matches!(setting.knob.place, Place::Held { path: DEVICE }), keep };
+
+fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+    let mut keep = Keep::default();
+    // There is one place, so that the last setting is the one that counts.
+    let Some((setting, _)) = settings.split_last() else { return keep };
+    if let Some(init) = units::other_init(ground) {
+        let todo = format!("start at boot: sh -c '{}'", shell(0).replace("0x00000000", "VALUE"));
+        keep.cannot.push(refuse(
+            setting,
+            format!("{init} starts this system, and only units of systemd are known"),
+            todo,
+        ));
+        return keep;
+    }
+    let Ok(value_us) = setting.value.parse::<i32>() else {
+        keep.cannot.push(refuse(setting, format!("{DEVICE} takes a whole number of us"), "give it one"));
+        return keep;
+    };
+    keep.files.extend(units::files(UNIT, unit(ground, value_us)));
+    let path = format!("{}/{UNIT}", units::UNITS);
+    keep.commands.push(units::daemon_reload(&path));
+    let systemctl = |verb: &str| ["systemctl", verb, UNIT].map(str::to_owned).to_vec();
+    keep.commands.push(KeptCommand {
+        argv: systemctl("restart"),
+        undo: systemctl("stop"),
+        after: vec![path.clone()],
+        why: format!("the service holds {DEVICE} open from now on"),
+        only_booted: true,
+    });
+    keep.carried.push(Carried { setting: setting.to_string(), by: path, takes_effect: TakesEffect::AtOnce });
+    keep
+}
+
+/// The kernel takes four bytes, or a hexadecimal number in ten characters (`pm_qos_interface.rst`). The number has no byte order,
+/// and no bytes that a shell or systemd would read as something else. It has to be one write, which `echo` makes of so short a text.
+fn shell(value_us: i32) -> String {
+    format!("exec 3>{DEVICE} && echo 0x{value_us:08x} >&3 && exec sleep infinity")
+}
+
+/// Without the condition the shell would make a plain file of that name where the kernel has no such device.
+fn unit(ground: &Ground<'_>, value_us: i32) -> String {
+    format!(
+        "{HEAD}[Unit]
+Description=Holds {DEVICE} at {value_us} us
+ConditionPathExists={DEVICE}
+{}
+[Service]
+Type=exec
+ExecStart=/bin/sh -c '{}'
+Restart=always
+
+[Install]
+WantedBy=multi-user.target
+",
+        units::before(ground),
+        shell(value_us)
+    )
+}

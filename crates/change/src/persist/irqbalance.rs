@@ -1,0 +1,83 @@
+//! CPUs that irqbalance keeps interrupts off: a variable in the file that its unit reads.
+//!
+//! The file is a package's own, and irqbalance has no folder of drop-ins, so that ours is a block at its end: of several assignments
+//! in a file of `EnvironmentFile=` the last one counts.
+
+use evenkeel_host::{Fact, Setting, TakesEffect};
+use evenkeel_sys::CpuSet;
+
+use super::{Ground, Recipe, refuse};
+use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
+
+const KNOB: &str = "irqbalance.banned_cpus";
+const DEBIAN: &str = "/etc/default/irqbalance";
+const RED_HAT: &str = "/etc/sysconfig/irqbalance";
+
+pub(super) const RECIPE: Recipe = Recipe { takes: |setting| setting.knob.id == KNOB, keep };
+
+fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+    let mut keep = Keep::default();
+    let Some((setting, _)) = settings.split_last() else { return keep };
+    let Some(path) = file(ground) else {
+        let why = "where irqbalance of this distribution reads its variables is not known";
+        keep.cannot.push(refuse(
+            setting,
+            why,
+            "add --bancpu or the variable to its unit: systemctl edit irqbalance.service",
+        ));
+        return keep;
+    };
+    if let Fact::Absent { .. } = ground.facts.owners.irqbalance_options {
+        let why = format!("{path} is not there: irqbalance is not installed, so that nothing moves interrupts");
+        keep.cannot.push(refuse(setting, why, "nothing, unless irqbalance is installed later"));
+        return keep;
+    }
+    let Some(cpus) = CpuSet::parse_list(&setting.value) else {
+        keep.cannot.push(refuse(setting, "the value is no list of CPUs", "give one, such as 2-3"));
+        return keep;
+    };
+    let mut lines = format!("IRQBALANCE_BANNED_CPULIST={cpus}\n");
+    if reads_the_mask(ground) {
+        lines = format!("IRQBALANCE_BANNED_CPUS={}\n{lines}", cpus.to_mask(1));
+    }
+    let argv = ["systemctl", "try-restart", "irqbalance.service"].map(str::to_owned).to_vec();
+    keep.commands.push(KeptCommand {
+        undo: argv.clone(),
+        argv,
+        after: vec![path.to_owned()],
+        why: "irqbalance reads its variables when it starts".to_owned(),
+        only_booted: true,
+    });
+    keep.files.push(KeptFile { path: path.to_owned(), content: Content::Block { lines } });
+    keep.carried.push(Carried { setting: setting.to_string(), by: path.to_owned(), takes_effect: TakesEffect::AtOnce });
+    keep
+}
+
+fn file(ground: &Ground<'_>) -> Option<&'static str> {
+    let owners = &ground.facts.owners;
+    match owners.irqbalance_options.known().map(|options| options.file.as_str()) {
+        Some(DEBIAN) => return Some(DEBIAN),
+        Some(RED_HAT) => return Some(RED_HAT),
+        _ => {}
+    }
+    match ground.facts.machine.distribution.known()?.id.as_str() {
+        "debian" | "ubuntu" => Some(DEBIAN),
+        "rhel" | "centos" | "fedora" | "rocky" | "almalinux" | "ol" | "amzn" => Some(RED_HAT),
+        _ => None,
+    }
+}
+
+/// Before 1.8.0 irqbalance knew the mask alone; from then on it warns of it and reads the list. A release whose updates went past
+/// that version gets both.
+fn reads_the_mask(ground: &Ground<'_>) -> bool {
+    let Some(distribution) = ground.facts.machine.distribution.known() else { return false };
+    let major = |version: &String| version.split('.').next().unwrap_or_default().parse::<u32>().ok();
+    let Some(major) = distribution.version.as_ref().and_then(major) else { return false };
+    match distribution.id.as_str() {
+        "debian" => major < 12,
+        "ubuntu" => major < 22,
+        "rhel" | "centos" | "rocky" | "almalinux" | "ol" => major < 9,
+        "amzn" => major == 2,
+        _ => false,
+    }
+}

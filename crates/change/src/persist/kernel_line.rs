@@ -1,0 +1,204 @@
+//! Arguments of the kernel's command line: where each boot loader keeps them.
+//!
+//! We add arguments and change none. An argument of the same name that somebody else gave stays, and ours is then no help: some
+//! arguments add up, of others the last one wins, and nobody would remember what each boot entry had. That is said instead.
+
+use std::fmt::Write;
+
+use evenkeel_host::facts::BootLoader;
+use evenkeel_host::{Place, Setting, TakesEffect};
+
+use super::{Ground, HEAD, Recipe, refuse};
+use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
+
+/// Read after `/etc/default/grub` and after the cloud image's `50-cloudimg-settings.cfg`.
+const GRUB_DROP_IN: &str = "/etc/default/grub.d/90-evenkeel.cfg";
+
+pub(super) const RECIPE: Recipe = Recipe { takes: |setting| name(setting).is_some(), keep };
+
+fn name(setting: &Setting) -> Option<&'static str> {
+    match setting.knob.place {
+        Place::KernelArgument { name } => Some(name),
+        _ => None,
+    }
+}
+
+fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+    let mut keep = Keep::default();
+    let mut arguments: Vec<(&Setting, String)> = Vec::new();
+    for (at, setting) in settings.iter().enumerate() {
+        let Some(name) = name(setting) else { continue };
+        if settings[at + 1..].iter().any(|later| self::name(later) == Some(name)) {
+            continue;
+        }
+        let argument = format!("{name}={}", setting.value);
+        if !is_plain(&argument) {
+            let why = "its value has characters that boot loaders and shells read as their own";
+            keep.cannot.push(refuse(setting, why, format!("add {argument:?} to the kernel's command line by hand")));
+        } else if let Some(other) = others(ground, name, &argument) {
+            keep.cannot.push(refuse(
+                setting,
+                format!("this kernel was started with {other}, which is not from a setting that is kept"),
+                format!("take {other} out of the boot loader's configuration, or reboot if it is out already; then apply {setting} again"),
+            ));
+        } else {
+            arguments.push((setting, argument));
+        }
+    }
+    if !arguments.is_empty() {
+        by_loader(ground, &arguments, &mut keep);
+    }
+    keep
+}
+
+fn by_loader(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
+    match ground.facts.boot.loader.known() {
+        Some(BootLoader::GrubDropIns) => grub_drop_in(arguments, keep),
+        Some(BootLoader::Grubby) if ground.is_image => entries(ground, arguments, keep),
+        Some(BootLoader::Grubby) => grubby(ground, arguments, keep),
+        loader => {
+            for (setting, argument) in arguments {
+                let (why, todo) = by_hand(ground, loader, argument);
+                keep.cannot.push(refuse(setting, why, todo));
+            }
+        }
+    }
+}
+
+/// What stands in no quotes of a shell, of GRUB or of systemd as anything but itself.
+fn is_plain(argument: &str) -> bool {
+    argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-=,:+/@".contains(&byte))
+}
+
+/// What somebody else gave the running kernel under the same name; the same value does no harm.
+fn others<'a>(ground: &Ground<'a>, name: &str, argument: &str) -> Option<&'a str> {
+    // As the kernel compares them: `-` and `_` are one character, and what follows `--` is for the first program.
+    let dashed = |text: &str| text.replace('_', "-");
+    // Below an image that is mounted may be the /proc of the machine that builds it.
+    let booted = ground.facts.kernel.command_line.known().filter(|_| !ground.is_image)?;
+    booted
+        .iter()
+        .take_while(|other| *other != "--")
+        .filter(|other| dashed(other.split('=').next().unwrap_or_default()) == dashed(name))
+        .find(|other| *other != argument && !ground.own_arguments.contains(other))
+        .map(String::as_str)
+}
+
+/// `update-grub` sources these files as shell: a line an argument, each of which adds to what the lines before gave.
+///
+/// `GRUB_CMDLINE_LINUX` and not `…_DEFAULT`, which entries for recovery do not have: a kernel that needs an argument to run well needs
+/// it there too, and a rescue that boots otherwise than the system it is to rescue helps nobody.
+fn grub_drop_in(arguments: &[(&Setting, String)], keep: &mut Keep) {
+    let mut text = HEAD.to_owned();
+    for (setting, argument) in arguments {
+        // A String takes every write.
+        let _ = writeln!(text, "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {argument}\"");
+        keep.carried.push(carried(setting, GRUB_DROP_IN));
+    }
+    keep.files.push(KeptFile { path: GRUB_DROP_IN.to_owned(), content: Content::Whole { text, mode: 0o644 } });
+    keep.commands.push(KeptCommand {
+        argv: vec!["update-grub".to_owned()],
+        undo: vec!["update-grub".to_owned()],
+        after: vec![GRUB_DROP_IN.to_owned()],
+        why: "GRUB's menu is written anew, with the arguments in each entry".to_owned(),
+        only_booted: false,
+    });
+}
+
+/// `grubby` changes every entry, and where kernels to come take their arguments from. It has no file of ours, so that each argument
+/// is a command. One that the kernel has already, and not from us, gets none: to undo it would take away what was there before.
+fn grubby(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
+    let booted = ground.facts.kernel.command_line.known().map(Vec::as_slice).unwrap_or_default();
+    for (setting, argument) in arguments {
+        if booted.contains(argument) && !ground.own_arguments.contains(argument) {
+            keep.carried.push(Carried {
+                setting: setting.to_string(),
+                by: "the boot loader, which gives it already".to_owned(),
+                takes_effect: TakesEffect::AtOnce,
+            });
+            continue;
+        }
+        let argv = |option: &str| {
+            vec!["grubby".to_owned(), "--update-kernel=ALL".to_owned(), format!("--{option}={argument}")]
+        };
+        keep.carried.push(carried(setting, &argv("args").join(" ")));
+        keep.commands.push(KeptCommand {
+            argv: argv("args"),
+            undo: argv("remove-args"),
+            after: Vec::new(),
+            why: format!("every boot entry gets {argument}"),
+            only_booted: true,
+        });
+    }
+}
+
+/// In an image nobody runs `grubby`: the entries are edited, and what the entries of kernels to come are made from.
+fn entries(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
+    let paths: Vec<&String> = ground.entries.iter().filter(|path| is_entry(path)).collect();
+    if paths.is_empty() {
+        for (setting, argument) in arguments {
+            let why = "the image has no boot entries yet: its first boot makes them, or the tool that builds it";
+            let todo = format!(
+                "give {argument} to that tool, or run on the machine: grubby --update-kernel=ALL --args={argument}"
+            );
+            keep.cannot.push(refuse(setting, why, todo));
+        }
+        return;
+    }
+    let words: Vec<String> = arguments.iter().map(|(_, argument)| argument.clone()).collect();
+    for path in &paths {
+        let content = Content::KernelArguments { arguments: words.clone() };
+        keep.files.push(KeptFile { path: (*path).clone(), content });
+    }
+    keep.carried.extend(arguments.iter().map(|(setting, _)| carried(setting, paths[0])));
+}
+
+/// A path from outside of this crate, so that it is looked at: these are files, never folders up.
+fn is_entry(path: &str) -> bool {
+    let is_name = |name: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+~@".contains(&byte);
+        name.len() > ".conf".len() && name.ends_with(".conf") && name.bytes().all(plain)
+    };
+    path == "/etc/kernel/cmdline" || path.strip_prefix("/boot/loader/entries/").is_some_and(is_name)
+}
+
+fn carried(setting: &Setting, by: &str) -> Carried {
+    Carried { setting: setting.to_string(), by: by.to_owned(), takes_effect: TakesEffect::Reboot }
+}
+
+fn by_hand(ground: &Ground<'_>, loader: Option<&BootLoader>, argument: &str) -> (String, String) {
+    let (why, todo) = match loader {
+        Some(BootLoader::Grub) => (
+            "GRUB reads /etc/default/grub alone here, which is somebody else's shell script",
+            format!("add {argument} to GRUB_CMDLINE_LINUX in it, then run: grub-mkconfig -o /boot/grub/grub.cfg"),
+        ),
+        Some(BootLoader::GrubLegacy) => (
+            "a GRUB before 2 starts this machine, whose grub.conf is not edited",
+            format!("add {argument} to the kernel lines of /boot/grub/grub.conf"),
+        ),
+        Some(BootLoader::SystemdBoot) => (
+            "systemd-boot starts this machine, and what makes its entries differs from one distribution to the next",
+            format!(
+                "kernelstub --add-options {argument} where there is kernelstub; else add it to /etc/kernel/cmdline and run: \
+                 kernel-install add \"$(uname -r)\" \"/lib/modules/$(uname -r)/vmlinuz\""
+            ),
+        ),
+        Some(BootLoader::Uki) => (
+            "the arguments are part of a unified kernel image, which may be signed",
+            format!(
+                "add {argument} to /etc/kernel/cmdline, build the image anew with ukify or kernel-install, and sign it"
+            ),
+        ),
+        Some(BootLoader::Ostree) => ("ostree makes the boot entries", format!("rpm-ostree kargs --append={argument}")),
+        Some(BootLoader::None) => (
+            "no boot loader is in this root: who starts the machine gives the kernel its arguments",
+            format!("add {argument} where the machine is defined: the microVM's boot_args, or QEMU's -append"),
+        ),
+        _ => {
+            let why = ground.facts.boot.loader.unknown_why().unwrap_or("nothing tells");
+            let why = format!("which boot loader starts this machine is not known: {why}");
+            return (why, format!("as root it may be; else add {argument} to the kernel's command line by hand"));
+        }
+    };
+    (why.to_owned(), todo)
+}

@@ -1,0 +1,231 @@
+//! What drivers are told by ethtool (queues, rings, coalescing): `.link` files, which udev applies to an interface when it appears.
+//!
+//! No `nmcli` on Red Hat: NetworkManager keeps such settings in a connection, which may be named anyhow, be made by cloud-init, or
+//! be for no interface in particular. udev applies `.link` files there as everywhere.
+//!
+//! The first `.link` file that matches an interface is the only one that counts. That has two ends: ours must say what the
+//! distribution's `99-default.link` says beside, or interfaces lose their names; and where netplan wrote one for an interface, ours
+//! must not come before it, and goes into that file's folder of drop-ins as well.
+
+use std::fmt::Write;
+
+use evenkeel_host::facts::Nic;
+use evenkeel_host::{Setting, TakesEffect};
+
+use super::{Ground, HEAD, Recipe, refuse};
+use crate::keep::{Carried, Content, Keep, KeptFile};
+
+const FOLDER: &str = "/etc/systemd/network";
+
+/// A knob that a `.link` file carries.
+struct Row {
+    id: &'static str,
+    /// The keys, with `{}` where the value goes.
+    keys: &'static str,
+    /// The first systemd that has them (`systemd.link(5)`).
+    since: u32,
+}
+
+const ROWS: &[Row] = &[
+    Row { id: "net.coalesce_rx_us", keys: "UseAdaptiveRxCoalesce=no\nRxCoalesceSec={}us\n", since: 250 },
+    Row { id: "net.rings", keys: "RxBufferSize={}\n", since: 244 },
+    Row { id: "net.channels", keys: "CombinedChannels={}\n", since: 239 },
+];
+
+pub(super) const RECIPE: Recipe = Recipe { takes: |setting| row(setting).is_some(), keep };
+
+fn row(setting: &Setting) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.id == setting.knob.id)
+}
+
+fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+    let mut keep = Keep::default();
+    let nics: Vec<&Nic> = ground.facts.network.hardware().collect();
+    let (settings, refused): (Vec<&Setting>, Vec<&Setting>) =
+        settings.iter().copied().partition(|setting| why_not(ground, &nics, setting).is_none());
+    for setting in refused {
+        let (why, todo) = why_not(ground, &nics, setting).unwrap_or_default();
+        keep.cannot.push(refuse(setting, why, todo));
+    }
+    // Interfaces with settings of their own first: their files must match before those of the driver.
+    let alone = |nic: &Nic| settings.iter().any(|setting| setting.place.as_ref() == Some(&nic.name));
+    for nic in nics.iter().filter(|nic| alone(nic)) {
+        if let Some(name) = name_match(nic) {
+            let path = format!("{FOLDER}/90-evenkeel-1-{}.link", nic.name);
+            add(ground, &mut keep, &path, &name, &keys(&settings, Some(nic)));
+        }
+    }
+    let is_for_all = settings.iter().any(|setting| setting.place.is_none());
+    for (name, matching) in drivers(ground, &nics).filter(|_| is_for_all) {
+        let path = format!("{FOLDER}/90-evenkeel-2-{name}.link");
+        add(ground, &mut keep, &path, &format!("Driver={matching}"), &keys(&settings, None));
+    }
+    for nic in nics.iter().filter(|nic| is_for_all || alone(nic)) {
+        netplan(ground, &mut keep, nic, &keys(&settings, Some(nic)));
+    }
+    let by = |setting: &Setting| {
+        let of_place = setting.place.as_ref().map(|place| format!("{FOLDER}/90-evenkeel-1-{place}.link"));
+        of_place
+            .or_else(|| keep.files.iter().find(|file| file.path.contains("evenkeel-2-")).map(|file| file.path.clone()))
+    };
+    let carried = settings.iter().map(|setting| Carried {
+        setting: setting.to_string(),
+        by: by(setting).unwrap_or_default(),
+        takes_effect: TakesEffect::Reboot,
+    });
+    keep.carried = carried.collect();
+    keep
+}
+
+/// What names a file for a driver, and what matches it. An image does not know yet which interfaces it will have: there it is any
+/// driver of a cloud, and none of software, whose interfaces have no rings to set.
+fn drivers<'a>(ground: &Ground<'_>, nics: &[&'a Nic]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let mut drivers: Vec<(&str, &str)> = nics.iter().filter_map(|nic| driver(nic)).map(|name| (name, name)).collect();
+    drivers.sort_unstable();
+    drivers.dedup();
+    if drivers.is_empty() && ground.is_image {
+        drivers.push(("clouds", "ena gve hv_netvsc iavf ixgbevf mana mlx5_core virtio_net vmxnet3"));
+    }
+    drivers.into_iter()
+}
+
+/// Why a setting has no `.link` file here, and what to do.
+fn why_not(ground: &Ground<'_>, nics: &[&Nic], setting: &Setting) -> Option<(String, String)> {
+    let row = row(setting)?;
+    let by_rule = || {
+        let how = match setting.knob.place {
+            evenkeel_host::Place::ByHandEach { how, .. } => how,
+            _ => "set it",
+        };
+        let command =
+            how.replace("{device}", setting.place.as_deref().unwrap_or("DEVICE")).replace("{}", &setting.value);
+        format!("run at each boot, as a udev rule or a unit of yours: {command}")
+    };
+    if let Some(version) = systemd_version(ground).filter(|version| *version < row.since) {
+        let why =
+            format!("systemd {version} of this distribution does not know it in .link files, which {} does", row.since);
+        return Some((why, by_rule()));
+    }
+    match &setting.place {
+        Some(place) => match nics.iter().find(|nic| nic.name == *place) {
+            None => Some((format!("no interface {place:?} with hardware behind it is known"), by_rule())),
+            Some(nic) if name_match(nic).is_none() => Some((
+                format!("nothing that lasts tells {place} from other interfaces: its name is somebody's choice"),
+                by_rule(),
+            )),
+            Some(_) => None,
+        },
+        None if drivers(ground, nics).next().is_none() => {
+            Some(("no driver of an interface is known to match by".to_owned(), by_rule()))
+        }
+        None => None,
+    }
+}
+
+/// The keys for one interface, or for all of a driver: of several settings of one knob the last that is meant for it.
+fn keys(settings: &[&Setting], nic: Option<&Nic>) -> String {
+    let is_meant = |setting: &&&Setting| match (&setting.place, nic) {
+        (None, _) => true,
+        (Some(place), Some(nic)) => nic.name == *place,
+        (Some(_), None) => false,
+    };
+    let of_row = |row: &Row| {
+        let last = settings.iter().rev().filter(|setting| setting.knob.id == row.id).find(is_meant);
+        last.map(|setting| row.keys.replace("{}", &setting.value))
+    };
+    ROWS.iter().filter_map(of_row).collect()
+}
+
+fn add(ground: &Ground<'_>, keep: &mut Keep, path: &str, matching: &str, keys: &str) {
+    if keys.is_empty() {
+        return;
+    }
+    let text = format!("{HEAD}[Match]\n{matching}\n\n[Link]\n{}{keys}", defaults(ground));
+    keep.files.push(KeptFile { path: path.to_owned(), content: Content::Whole { text, mode: 0o644 } });
+}
+
+/// Netplan's file for an interface (cloud-init has it write one on Debian and Ubuntu) comes before ours and is made anew at each boot.
+/// What is in its folder of drop-ins adds to it; where it has no such file, nothing reads the folder.
+fn netplan(ground: &Ground<'_>, keep: &mut Keep, nic: &Nic, keys: &str) {
+    let id = ground.facts.machine.distribution.known().map(|distribution| distribution.id.as_str());
+    if keys.is_empty() || !matches!(id, Some("debian" | "ubuntu")) || !is_name(&nic.name) {
+        return;
+    }
+    let path = format!("{FOLDER}/10-netplan-{}.link.d/90-evenkeel.conf", nic.name);
+    let text = format!("{HEAD}[Link]\n{keys}");
+    keep.files.push(KeptFile { path, content: Content::Whole { text, mode: 0o644 } });
+}
+
+/// What `99-default.link` of the distribution says. An address that hardware brings stays under either policy.
+fn defaults(ground: &Ground<'_>) -> String {
+    let mut text =
+        "NamePolicy=keep kernel database onboard slot path\nAlternativeNamesPolicy=database onboard slot path"
+            .to_owned();
+    // systemd 255 and newer, from memory; who lacks the name under which it also went may not find an interface.
+    if systemd_version(ground).is_some_and(|version| version >= 255) {
+        text.push_str(" mac");
+    }
+    let _ = writeln!(text, "\nMACAddressPolicy=persistent");
+    text
+}
+
+/// A capture holds no addresses, so that an interface is told by its place in the machine: that is what its predictable name was
+/// made from, and udev knows it before it applies `.link` files. A name from the kernel is the one that it has from the start.
+fn name_match(nic: &Nic) -> Option<String> {
+    let name = nic.name.as_str();
+    if !is_name(name) {
+        return None;
+    }
+    let numbered = |prefix: &str| {
+        let rest = name.strip_prefix(prefix);
+        rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    if numbered("eth") {
+        return Some(format!("OriginalName={name}"));
+    }
+    // `ens5`, `enp0s31f6`, `enP2s1`, `eno1`, `enx…`, as systemd.net-naming-scheme(7) builds them.
+    let rest = name.strip_prefix("en")?;
+    let rest = match rest.strip_prefix('P') {
+        Some(domain) => domain.trim_start_matches(|digit: char| digit.is_ascii_digit()),
+        None => rest,
+    };
+    let property = match rest.bytes().next()? {
+        b'o' => "ONBOARD",
+        b's' => "SLOT",
+        b'p' => "PATH",
+        b'x' => "MAC",
+        _ => return None,
+    };
+    Some(format!("Property=ID_NET_NAME_{property}={name}"))
+}
+
+/// Names become parts of paths and lines.
+fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=15).contains(&name.len()) && name.bytes().all(plain)
+}
+
+fn driver(nic: &Nic) -> Option<&str> {
+    let driver = nic.driver.known()?.as_str();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    ((1..=64).contains(&driver.len()) && driver.bytes().all(plain)).then_some(driver)
+}
+
+/// The systemd that a release has, from memory of their package lists; none for a release that is not listed.
+fn systemd_version(ground: &Ground<'_>) -> Option<u32> {
+    let distribution = ground.facts.machine.distribution.known()?;
+    let major: u32 = distribution.version.as_ref()?.split('.').next()?.parse().ok()?;
+    match (distribution.id.as_str(), major) {
+        ("debian", 11) => Some(247),
+        ("debian", 12) => Some(252),
+        ("debian", 13) => Some(257),
+        ("ubuntu", 20) => Some(245),
+        ("ubuntu", 22) => Some(249),
+        ("ubuntu", 24) => Some(255),
+        ("rhel" | "centos" | "rocky" | "almalinux" | "ol", 8) => Some(239),
+        ("rhel" | "centos" | "rocky" | "almalinux" | "ol", 9) | ("amzn", 2023) => Some(252),
+        ("rhel" | "centos" | "rocky" | "almalinux" | "ol", 10) => Some(257),
+        ("amzn", 2) => Some(219),
+        _ => None,
+    }
+}

@@ -1,0 +1,241 @@
+//! Our drop-in beside whatever other people wrote: `update-grub` sources all of it as shell, so that a small evaluator of the shell's
+//! assignments tries many cases, and a real shell holds the evaluator to account in some.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::edit::tests::cases;
+
+type Variables = BTreeMap<String, String>;
+
+/// What a file of assignments does to variables, as a shell does it. None for what it does not know.
+fn source(text: &str, variables: &mut Variables) -> Option<()> {
+    for line in text.lines() {
+        let line = line.trim_start();
+        if line.is_empty() || line.starts_with('#') || line.starts_with("export ") {
+            continue;
+        }
+        let (name, value) = line.split_once('=')?;
+        let value = expand(value, variables)?;
+        variables.insert(name.to_owned(), value);
+    }
+    Some(())
+}
+
+/// One word with its quotes taken off and its variables put in.
+fn expand(word: &str, variables: &Variables) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = word.chars().peekable();
+    let mut is_double = false;
+    while let Some(next) = rest.next() {
+        match next {
+            '"' => is_double = !is_double,
+            '\'' if !is_double => loop {
+                match rest.next()? {
+                    '\'' => break,
+                    inner => out.push(inner),
+                }
+            },
+            '\\' => match rest.next()? {
+                escaped if !is_double || "\"\\$`".contains(escaped) => out.push(escaped),
+                other => out.extend(['\\', other]),
+            },
+            '$' => {
+                let is_braced = rest.next_if_eq(&'{').is_some();
+                let mut name = String::new();
+                while let Some(letter) = rest.next_if(|next| next.is_ascii_alphanumeric() || *next == '_') {
+                    name.push(letter);
+                }
+                if is_braced && rest.next()? != '}' {
+                    return None;
+                }
+                match (name.is_empty(), is_braced) {
+                    (true, true) => return None,
+                    (true, false) => out.push('$'),
+                    _ => out.push_str(variables.get(&name).map(String::as_str).unwrap_or_default()),
+                }
+            }
+            // The word ends here, and a comment or nothing follows.
+            ' ' | '\t' if !is_double => {
+                return rest.find(|next| !next.is_whitespace()).is_none_or(|next| next == '#').then_some(out);
+            }
+            '`' | ';' | '&' | '|' | '(' | ')' | '<' | '>' if !is_double || next == '`' => return None,
+            other => out.push(other),
+        }
+    }
+    (!is_double).then_some(out)
+}
+
+/// As `grub-mkconfig` of Debian sources them: `/etc/default/grub`, then the drop-ins by name.
+fn evaluate(files: &BTreeMap<String, String>) -> Option<Variables> {
+    let mut variables = Variables::new();
+    source(files.get("grub")?, &mut variables)?;
+    for (_, text) in files.iter().filter(|(name, _)| *name != "grub") {
+        source(text, &mut variables)?;
+    }
+    Some(variables)
+}
+
+/// The same by a real shell.
+fn by_sh(files: &BTreeMap<String, String>) -> Variables {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let names = ["GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_TIMEOUT"];
+    let prints = names.map(|name| format!("printf '%s\\0' \"${{{name}-}}\"\n")).concat();
+    let script = format!(
+        "set -e\ncd '{}'\n. ./grub\nfor x in *.cfg; do if [ -e \"$x\" ]; then . \"./$x\"; fi; done\n{prints}",
+        dir.path().display()
+    );
+    let output = Command::new("sh").env_clear().env("LC_ALL", "C").args(["-c", &script]).output().unwrap();
+    assert!(output.status.success(), "{files:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    names.iter().map(|name| (*name).to_owned()).zip(text.split('\0').map(str::to_owned)).collect()
+}
+
+/// A line that people and packages write.
+fn line() -> impl Strategy<Value = String> {
+    const WORDS: &[&str] = &[
+        "quiet",
+        "console=tty0",
+        "console=ttyS0,115200n8",
+        "rd.lvm.lv=vg/root",
+        "rd.lvm.lv=vg/swap",
+        "isolcpus=1",
+        "a==b=c",
+        "dyndbg=\\\"file x +p\\\"",
+        "\\$vt_handoff",
+        "crashkernel=384M-:128M",
+        "ro",
+        "",
+    ];
+    let words = proptest::collection::vec(proptest::sample::select(WORDS), 0..5).prop_map(|words| words.join(" "));
+    let name = || proptest::sample::select(&["GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT"][..]);
+    prop_oneof![
+        3 => (name(), words.clone()).prop_map(|(name, words)| format!("{name}=\"{words}\"")),
+        3 => (name(), words.clone()).prop_map(|(name, words)| format!("{name}=\"${name} {words}\"")),
+        2 => (name(), words.clone()).prop_map(|(name, words)| format!("{name}=\"{words} ${{{name}}}\"  # by hand")),
+        1 => (name(), words.clone()).prop_map(|(name, words)| format!("{name}='{words}'")),
+        1 => (name(), words).prop_map(|(name, words)| format!("# {name}=\"{words}\"")),
+        1 => Just("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX_DEFAULT\"".to_owned()),
+        1 => Just("GRUB_CMDLINE_LINUX=net.ifnames=0".to_owned()),
+        1 => Just("GRUB_TIMEOUT=5".to_owned()),
+        1 => Just("export GRUB_CMDLINE_LINUX".to_owned()),
+        1 => Just(String::new()),
+    ]
+}
+
+/// `/etc/default/grub`, and drop-ins of others, some of which are read after ours.
+fn grub_files() -> impl Strategy<Value = BTreeMap<String, String>> {
+    const NAMES: &[&str] =
+        &["50-cloudimg-settings.cfg", "40-force-partuuid.cfg", "init-select.cfg", "README", "a.cfg.dpkg-old"];
+    let text = || {
+        let end = proptest::sample::select(&["\n", ""][..]);
+        (proptest::collection::vec(line(), 0..6), end).prop_map(|(lines, end)| lines.join("\n") + end)
+    };
+    let drop_ins = proptest::collection::btree_map(proptest::sample::select(NAMES), text(), 0..4);
+    (text(), drop_ins).prop_map(|(grub, drop_ins)| {
+        let drop_ins = drop_ins.into_iter().filter(|(name, _)| name.ends_with(".cfg"));
+        let mut files: BTreeMap<String, String> = drop_ins.map(|(name, text)| (name.to_owned(), text)).collect();
+        files.insert("grub".to_owned(), grub);
+        files
+    })
+}
+
+fn our_settings() -> impl Strategy<Value = Vec<&'static str>> {
+    const TEXTS: &[&str] = &[
+        "cmdline.isolcpus=2-3,8",
+        "kernel.preempt=full",
+        "cmdline.idle=poll",
+        "cmdline.nohz_full=2-3,8",
+        "cmdline.tsc=nowatchdog",
+    ];
+    proptest::sample::subsequence(TEXTS, 1..=3)
+        .prop_filter("that knobs take", |texts| texts.iter().all(|text| Setting::parse(text).is_ok()))
+}
+
+/// Our drop-in, and its arguments in their order.
+fn ours(texts: &[&str]) -> (String, String) {
+    let facts = host_with("debian-12", "/proc/cmdline = ro\n");
+    let keep = keep(&ground(&facts), &settings(texts));
+    let drop_in = match &file(&keep, "/etc/default/grub.d/90-evenkeel.cfg").unwrap().content {
+        Content::Whole { text, .. } => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    let arguments = texts.iter().map(|text| {
+        let setting = Setting::parse(text).unwrap();
+        match setting.knob.place {
+            Place::KernelArgument { name } => format!("{name}={}", setting.value),
+            _ => panic!("{text}"),
+        }
+    });
+    (drop_in, arguments.collect::<Vec<_>>().join(" "))
+}
+
+/// With ours, the line is what it was where ours is read, then ours, then what later files add.
+fn check(before: &Variables, after: &Variables, arguments: &str) -> Result<(), TestCaseError> {
+    let of = |variables: &Variables, name: &str| variables.get(name).cloned().unwrap_or_default();
+    for name in ["GRUB_CMDLINE_LINUX_DEFAULT", "GRUB_TIMEOUT"] {
+        prop_assert_eq!(of(before, name), of(after, name));
+    }
+    prop_assert_eq!(format!("{} {arguments}", of(before, "GRUB_CMDLINE_LINUX")), of(after, "GRUB_CMDLINE_LINUX"));
+    Ok(())
+}
+
+/// Files that are read before ours alone: what a later file does to our line is its own doing.
+fn until_ours(files: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    files.into_iter().filter(|(name, _)| name == "grub" || name.as_str() < "90-evenkeel.cfg").collect()
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn the_line_is_what_it_was_and_then_ours(files in grub_files(), texts in our_settings()) {
+        let (drop_in, arguments) = ours_of(&texts);
+        let mut files = until_ours(files);
+        let before = evaluate(&files).unwrap();
+        files.insert("90-evenkeel.cfg".to_owned(), drop_in);
+        check(&before, &evaluate(&files).unwrap(), &arguments)?;
+    }
+}
+
+/// Probing facts for each of 100,000 cases would take longer than the rest.
+fn ours_of(texts: &[&'static str]) -> (String, String) {
+    use std::sync::Mutex;
+    type Known = Vec<(Vec<&'static str>, (String, String))>;
+    static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+    let mut known = KNOWN.lock().unwrap();
+    if let Some((_, found)) = known.iter().find(|(other, _)| other == texts) {
+        return found.clone();
+    }
+    let made = ours(texts);
+    known.push((texts.to_vec(), made.clone()));
+    made
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_real_shell_says_the_same(files in grub_files(), texts in our_settings()) {
+        let (drop_in, arguments) = ours_of(&texts);
+        let told = |files: &BTreeMap<String, String>| {
+            let (by_sh, ours) = (by_sh(files), evaluate(files).unwrap());
+            for (name, value) in &by_sh {
+                assert_eq!(ours.get(name).map(String::as_str).unwrap_or_default(), value, "{name} of {files:?}");
+            }
+            by_sh
+        };
+        // The evaluator is held to account with all files, and our drop-in with those that are read before it.
+        told(&files);
+        let mut files = until_ours(files);
+        let before = told(&files);
+        files.insert("90-evenkeel.cfg".to_owned(), drop_in);
+        check(&before, &told(&files), &arguments)?;
+    }
+}

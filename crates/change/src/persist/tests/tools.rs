@@ -1,0 +1,173 @@
+//! The programs that read what the recipes write, where they are installed: systemd, udev, shellcheck, procps. Each test says aloud
+//! what it skips.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::*;
+
+/// What a program says and its exit code; none, told aloud, where it is not installed.
+fn run(program: &str, arguments: &[&str], env: &[(&str, &Path)]) -> Option<Output> {
+    match Command::new(program).args(arguments).envs(env.iter().copied()).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            eprintln!("SKIPPED: {program} did not start: {error}");
+            None
+        }
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Every file that all recipes write for a machine with everything.
+fn everything(name: &str) -> Keep {
+    let facts = host(name);
+    let ground = Ground { program: Some("/bin/true"), ..ground(&facts) };
+    let mut settings: Vec<Setting> =
+        knobs::ALL.iter().map(|knob| Setting { knob, place: None, value: some_value(&knob.values) }).collect();
+    let placed =
+        ["irq.affinity@29=1", "net.rps_cpus@ens5/rx-1=0-1", "net.channels@ens5=1", "process.sched_policy=fifo"];
+    settings.extend(placed.iter().map(|text| Setting::parse(text).unwrap()));
+    keep(&ground, &settings)
+}
+
+/// Writes the files of a keep below a folder.
+fn write(keep: &Keep, root: &Path) {
+    for file in &keep.files {
+        let path = root.join(file.path.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match &file.content {
+            Content::Whole { text, .. } => std::fs::write(path, text).unwrap(),
+            Content::Link { target } => std::os::unix::fs::symlink(target, path).unwrap(),
+            Content::Block { lines } => std::fs::write(path, lines).unwrap(),
+            Content::KernelArguments { .. } => {}
+        }
+    }
+}
+
+#[test]
+fn shells_and_shellcheck_take_the_script() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = everything("debian-12");
+    let texts = [told_script(&all).to_owned()].into_iter().chain(
+        [&["thp.enabled=never"][..], &["irq.affinity=0"], &["disk.scheduler=none"]].map(|texts| {
+            let facts = host("debian-12");
+            told_script(&keep(&ground(&facts), &settings(texts))).to_owned()
+        }),
+    );
+    for text in texts {
+        let path = dir.path().join("settings.sh");
+        std::fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap();
+        for shell in ["sh", "dash", "bash"] {
+            if let Some(output) = run(shell, &["-n", path], &[]) {
+                assert!(output.status.success(), "{shell}: {}", said(&output));
+            }
+        }
+        if let Some(output) = run("shellcheck", &["--shell=sh", "--severity=style", path], &[]) {
+            assert!(output.status.success(), "{}", said(&output));
+        }
+    }
+}
+
+#[test]
+fn systemd_takes_the_units() {
+    let dir = tempfile::tempdir().unwrap();
+    let keep = everything("debian-12");
+    write(&keep, dir.path());
+    let units = dir.path().join("etc/systemd/system");
+    std::fs::write(units.join("game.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
+    let names: Vec<String> = keep
+        .files
+        .iter()
+        .filter(|file| matches!(file.content, Content::Whole { .. }))
+        .filter_map(|file| file.path.strip_prefix("/etc/systemd/system/"))
+        .filter(|name| !name.contains('/'))
+        .map(|name| units.join(name).to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    // Where the units are looked for; the last colon adds the folders of the system, which have the targets.
+    let path = format!("{}:", units.display());
+    let game = units.join("game.service");
+    let mut arguments = vec!["verify", "--man=no", game.to_str().unwrap()];
+    arguments.extend(names.iter().map(String::as_str));
+    let Some(output) = run("systemd-analyze", &arguments, &[("SYSTEMD_UNIT_PATH", Path::new(&path))]) else { return };
+    // What it finds in other units of this machine is not ours.
+    let own = |line: &&str| line.contains("evenkeel") || line.contains("game");
+    let told = said(&output);
+    let told: Vec<&str> = told.lines().filter(own).collect();
+    assert!(told.is_empty(), "{told:#?}");
+    // The tool does find what is wrong: else the silence above says nothing.
+    let drop_in = units.join("game.service.d/90-evenkeel.conf");
+    let text = std::fs::read_to_string(&drop_in).unwrap();
+    std::fs::write(&drop_in, text.replace("TimerSlackNSec=", "TimerSlackNSex=")).unwrap();
+    let Some(output) = run("systemd-analyze", &arguments, &[("SYSTEMD_UNIT_PATH", Path::new(&path))]) else { return };
+    assert!(said(&output).contains("TimerSlackNSex"), "{}", said(&output));
+}
+
+/// No `sysctl --dry-run`: procps opens the kernel's files for writing all the same. The reader of facts is held to systemd's rules.
+#[test]
+fn what_reads_sysctl_files_reads_the_drop_in() {
+    let keep = everything("debian-12");
+    let Some(Content::Whole { text, .. }) = file(&keep, "/etc/sysctl.d/90-evenkeel.conf").map(|file| &file.content)
+    else {
+        panic!("{}", told(&keep));
+    };
+    let lines: String = text.lines().map(|line| format!("| {line}\n")).collect();
+    let dirs = ["/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
+    let dirs = dirs.map(|dir| format!("{dir}/ :! ENOENT\n")).concat();
+    let more = format!("{dirs}/etc/sysctl.d/ : 90-evenkeel.conf\n/etc/sysctl.d/90-evenkeel.conf =\n{lines}");
+    let facts = host_with("debian-12", &more);
+    let read = &facts.owners.sysctl_files.known().unwrap().read[0];
+    let told: Vec<(String, Option<String>)> =
+        read.settings.known().unwrap().iter().map(|setting| (setting.key.clone(), setting.value.clone())).collect();
+    let wanted: Vec<(String, Option<String>)> = knobs::ALL
+        .iter()
+        .filter_map(|knob| match knob.place {
+            Place::File { path, .. } => {
+                Some((path.strip_prefix("/proc/sys/")?.to_owned(), Some(some_value(&knob.values))))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, wanted);
+    assert!(told.len() > 20);
+}
+
+/// udev reads `.link` files when it sets up an interface; its test of that builtin reads them all, and warns of what it does not know.
+#[test]
+fn udev_takes_the_link_files() {
+    let mut keys: Vec<String> = Vec::new();
+    for name in DISTRIBUTIONS {
+        for file in everything(name).files.iter().filter(|file| file.path.contains("/systemd/network/")) {
+            let Content::Whole { text, .. } = &file.content else { continue };
+            keys.extend(text.lines().filter_map(|line| line.split_once('=')).map(|(key, _)| format!("{key}=")));
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    let known = [
+        "AlternativeNamesPolicy=",
+        "CombinedChannels=",
+        "Driver=",
+        "MACAddressPolicy=",
+        "NamePolicy=",
+        "Property=",
+        "RxBufferSize=",
+        "RxCoalesceSec=",
+        "UseAdaptiveRxCoalesce=",
+    ];
+    assert_eq!(keys, known);
+    // The manual page of the systemd at hand names each.
+    let Some(output) = run("man", &["--pager=cat", "5", "systemd.link"], &[]) else { return };
+    if !output.status.success() {
+        eprintln!("SKIPPED: systemd.link(5) is not installed");
+        return;
+    }
+    let page = said(&output);
+    for key in keys {
+        assert!(page.contains(&key), "{key} is not in systemd.link(5)");
+    }
+}

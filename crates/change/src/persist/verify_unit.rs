@@ -1,0 +1,44 @@
+//! A service that runs `evenkeel verify` after each boot: what did not take shows in `systemctl --failed` and in the journal, before
+//! players tell it.
+
+use super::{Ground, HEAD, units};
+use crate::keep::{Cannot, Keep};
+
+const UNIT: &str = "evenkeel-verify.service";
+
+/// The unit, if there is something to verify and a program that does.
+pub(super) fn keep(ground: &Ground<'_>, kept: &Keep) -> Keep {
+    let mut keep = Keep::default();
+    let Some(program) = ground.program.filter(|_| !kept.is_empty() && units::other_init(ground).is_none()) else {
+        return keep;
+    };
+    // systemd splits and expands what stands in ExecStart=: a path with anything else in it is left to people.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
+    if !program.starts_with('/') || !program.bytes().all(plain) {
+        keep.cannot.push(Cannot {
+            setting: "evenkeel verify, after a boot".to_owned(),
+            why: format!(
+                "the program's path {program:?} is not absolute or has characters that systemd reads as its own"
+            ),
+            todo: "install the program as /usr/local/bin/evenkeel".to_owned(),
+        });
+        return keep;
+    }
+    let text = format!(
+        "{HEAD}[Unit]
+Description=Tells which settings of evenkeel do not hold after a boot
+After=evenkeel-settings.service evenkeel-hold.service{}
+
+[Service]
+Type=oneshot
+ExecStart={program} verify
+
+[Install]
+WantedBy=multi-user.target
+",
+        ground.unit.filter(|unit| units::is_service(unit)).map(|unit| format!(" {unit}")).unwrap_or_default()
+    );
+    keep.files.extend(units::files(UNIT, text));
+    keep.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));
+    keep
+}

@@ -1,0 +1,261 @@
+//! The script: fixed functions, of which only those are printed that it needs, then a line of data for each step.
+
+use std::fmt::Write;
+
+use evenkeel_host::{Action, Reading};
+use evenkeel_sys::CpuSet;
+
+use super::undo::{self, Needs};
+use super::{RenderError, carried, comment, config_path, kernel_path, line, lines, name, refused, todo};
+use crate::keep::{Content, Keep, KeptCommand, KeptFile};
+use crate::plan_file::{PlanFile, PlannedStep};
+use crate::shell::{quoted, word};
+
+/// The script that does what `apply` does with the plan, on the machine that it is run on.
+///
+/// # Errors
+/// If a text of the plan must not get into a script.
+pub fn script(plan: &PlanFile) -> Result<String, RenderError> {
+    let keep = plan.keep.as_ref().map(|lasting| &lasting.keep);
+    let mut text = head(plan);
+    push(
+        &mut text,
+        "\n# What it does. Nothing of it runs before the last lines of this file, so half a file does nothing.\nplan() {\n",
+    );
+    for planned in &plan.steps {
+        step(&mut text, planned, keep)?;
+    }
+    for file in keep.into_iter().flat_map(|keep| &keep.files) {
+        self::file(&mut text, file)?;
+    }
+    for command in keep.into_iter().flat_map(|keep| &keep.commands) {
+        self::command(&mut text, command)?;
+    }
+    let left = todo(plan);
+    let left: String = left.iter().map(|todo| comment(&format!("  {}: {}", todo.setting, todo.todo)) + "\n").collect();
+    if !left.is_empty() {
+        push(&mut text, &format!("\n# What no script does.\ncat <<'END'\nTo do by hand:\n{left}END\n"));
+    }
+    if !does_something(plan) && left.is_empty() {
+        push(&mut text, ":\n");
+    }
+    push(&mut text, "}\n\n");
+    functions(&mut text, &Needs::of(plan));
+    push(&mut text, include_str!("sh/end.sh"));
+    Ok(text)
+}
+
+fn push(text: &mut String, more: &str) {
+    text.push_str(more);
+}
+
+fn head(plan: &PlanFile) -> String {
+    let name = name(plan);
+    let settings: String = plan.settings.iter().map(|setting| format!("#   {}\n", comment(setting))).collect();
+    format!(
+        r#"#!/bin/sh
+# evenkeel {version}: {title}
+#
+# Brings about, on the machine that it is run on as root:
+{settings}#
+# What is so already is left alone, so it may run twice. What undoes a change is on disk before the change; if a step fails,
+# all is put back. To undo it later:
+#   sh /var/lib/evenkeel/script/{name}/undo.sh
+#
+# EVENKEEL_ROOT=DIR works on the root at DIR, and only prints the commands that would run there.
+# EVENKEEL_UNDO=DIR keeps the undo script below DIR.
+# Exit codes: 3 not root, 4 failed before anything was changed, 5 failed and all put back, 6 failed and not all put back.
+# shellcheck disable=SC2016 # single quotes are meant: nothing in them is to be expanded
+set -eu
+export LC_ALL=C
+umask 077
+
+root=${{EVENKEEL_ROOT-}}
+root=${{root%/}}
+case $root in '' | /*) ;; *) root=$PWD/$root ;; esac
+dir=${{EVENKEEL_UNDO:-$root/var/lib/evenkeel/script}}/{name}
+case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
+{boot}title={quoted}
+"#,
+        version = comment(&plan.evenkeel),
+        title = comment(&plan.title),
+        boot = undo::BOOT,
+        quoted = quoted(&comment(&plan.title)),
+    )
+}
+
+/// The functions that a plan needs, and those that its undo script will.
+fn functions(text: &mut String, needs: &Needs) {
+    push(text, include_str!("sh/look.sh"));
+    push(text, "\n");
+    push(text, include_str!("sh/own_root.sh"));
+    push(text, "\n");
+    push(text, include_str!("sh/run.sh"));
+    push(text, "\n# What every undo script begins and ends with.\nundo_head() {\n");
+    push(
+        text,
+        r#"    printf '#!/bin/sh\n# Undoes %s\n# shellcheck disable=SC2016 # single quotes are meant\n' "$title"
+    printf 'set -u\nexport LC_ALL=C\numask 077\nroot=%s\ndir=%s\n' "$(quoted "$root")" "$(quoted "$dir")"
+    cat <<'EVENKEEL_UNDO'
+"#,
+    );
+    push(text, undo::BOOT);
+    push(text, "\n");
+    undo::functions(text, needs);
+    push(text, "\n# The last change first:\nEVENKEEL_UNDO\n}\n\nundo_end() {\n    cat <<'EVENKEEL_UNDO'\n");
+    push(text, include_str!("sh/undo_end.sh"));
+    push(text, "EVENKEEL_UNDO\n}\n");
+    let parts = [
+        (needs.values, include_str!("sh/values.sh")),
+        (needs.files, include_str!("sh/take_place.sh")),
+        (needs.files, include_str!("sh/files.sh")),
+        (needs.links, include_str!("sh/link.sh")),
+        (needs.blocks, &undo::marks()),
+        (needs.blocks || needs.arguments, include_str!("sh/edits.sh")),
+        (needs.blocks || needs.arguments, include_str!("sh/current.sh")),
+        (needs.blocks, include_str!("sh/block.sh")),
+        (needs.arguments, include_str!("sh/arguments.sh")),
+        (needs.commands, include_str!("sh/commands.sh")),
+    ];
+    for (_, part) in parts.into_iter().filter(|(is_needed, _)| *is_needed) {
+        push(text, "\n");
+        push(text, part);
+    }
+    push(
+        text,
+        r#"
+if [ -z "$root" ] && [ "$(id -u)" -ne 0 ]; then
+    printf 'evenkeel: failed to start: only root may change this machine; try sudo sh %s\n' "$0" >&2
+    exit 3
+fi
+
+"#,
+    );
+}
+
+fn step(text: &mut String, planned: &PlannedStep, keep: Option<&Keep>) -> Result<(), RenderError> {
+    let step = &planned.step;
+    line("the knob", &step.knob)?;
+    line("the place", &step.place)?;
+    line("the value", &step.wanted)?;
+    let setting = format!("{}={}", step.knob, step.wanted);
+    let at = if step.place.starts_with('/') { String::new() } else { format!(" at {}", step.place) };
+    // A String takes every write, here and below.
+    let _ = writeln!(text, "\n# {}", comment(&format!("{setting}{at}")));
+    if let Action::Write { path, reading, in_force, side_effects, .. } = &step.action {
+        push(text, &write_line(path, *reading, &step.wanted)?);
+        if in_force.is_some() || !side_effects.is_empty() {
+            let _ = write!(text, " {}", word(in_force.as_deref().map_or(Ok(""), kernel_path)?));
+        }
+        for path in side_effects {
+            let _ = write!(text, " {}", word(kernel_path(path)?));
+        }
+        push(text, "\n");
+        return Ok(());
+    }
+    let what = match (&step.action, carried(keep, &setting)) {
+        _ if planned.already_so => "so already".to_owned(),
+        (_, Some(by)) => format!("comes about by {by}: see below"),
+        (Action::KernelArgument { argument }, None) => format!("by hand: add {argument} to the kernel's command line"),
+        (Action::Hold { path }, None) => format!("lasts while a process holds {path} open: no script does"),
+        (Action::ByHand { todo }, None) => format!("by hand: {todo}"),
+        (Action::Process | Action::Write { .. }, None) => "the server itself sets it when it starts".to_owned(),
+    };
+    let _ = writeln!(text, "# {}", comment(&what));
+    Ok(())
+}
+
+/// `set_value READING PATH TEXT`, with the text that the executor would write.
+fn write_line(path: &str, reading: Reading, wanted: &str) -> Result<String, RenderError> {
+    let is_cpus = matches!(reading, Reading::CpuList | Reading::CpuMask);
+    if is_cpus && CpuSet::parse_list(wanted).is_none() {
+        return Err(refused("the value", wanted, "it must be a list of CPUs such as 0-3,8"));
+    }
+    let value = reading.text(wanted);
+    Ok(format!("set_value {} {} {}", reading_name(reading), word(kernel_path(path)?), word(line("the value", &value)?)))
+}
+
+/// What `text_of` and `spelled` know a reading by.
+pub(super) fn reading_name(reading: Reading) -> &'static str {
+    match reading {
+        Reading::Plain => "plain",
+        Reading::Words => "words",
+        Reading::ChosenWord => "chosen-word",
+        Reading::CpuList => "cpu-list",
+        Reading::CpuMask => "cpu-mask",
+    }
+}
+
+fn file(text: &mut String, file: &KeptFile) -> Result<(), RenderError> {
+    let path = word(config_path(&file.path)?);
+    let call = match &file.content {
+        Content::Whole { text, mode } => {
+            if mode & !0o777 != 0 {
+                return Err(refused("the mode", &format!("{mode:o}"), "it must have permission bits alone"));
+            }
+            let cut = if text.ends_with('\n') { "" } else { " cut" };
+            format!("place {mode:o} {path}{cut} {}", here_document(lines("the file", text)?))
+        }
+        Content::Link { target } => format!("link {} {path}\n", word(line("the link", target)?)),
+        Content::Block { lines: block } => {
+            if !block.ends_with('\n') {
+                return Err(refused("the block", block, "its last line must end with a newline"));
+            }
+            format!("block {path} {}", here_document(lines("the block", block)?))
+        }
+        Content::KernelArguments { arguments } => {
+            format!("kernel_arguments {path} {}\n", words(arguments, argument)?)
+        }
+    };
+    push(text, "\n");
+    push(text, &call);
+    Ok(())
+}
+
+/// A word of the kernel's command line, which parts them at white space.
+pub(super) fn argument(text: &str) -> Result<&str, RenderError> {
+    if text.is_empty() || text.contains(char::is_whitespace) {
+        return Err(refused("the kernel argument", text, "it must be one word"));
+    }
+    line("the kernel argument", text)
+}
+
+pub(super) fn words(texts: &[String], check: fn(&str) -> Result<&str, RenderError>) -> Result<String, RenderError> {
+    let words: Vec<String> = texts.iter().map(|text| Ok(word(check(text)?))).collect::<Result<_, _>>()?;
+    Ok(words.join(" "))
+}
+
+/// `text` as it is, up to a word that it does not have.
+fn here_document(text: &str) -> String {
+    let mut end = "END".to_owned();
+    while text.contains(&end) {
+        end.push('_');
+    }
+    let gap = if text.ends_with('\n') { "" } else { "\n" };
+    format!("<<'{end}'\n{text}{gap}{end}\n")
+}
+
+fn command(text: &mut String, command: &KeptCommand) -> Result<(), RenderError> {
+    let all = |argv: &[String]| words(argv, |text| line("the command", text));
+    if command.argv.first().is_none_or(|program| program.is_empty() || program.starts_with('-')) {
+        return Err(refused("the command", &command.argv.join(" "), "it must begin with a program"));
+    }
+    let (run, undo) = (all(&command.argv)?, all(&command.undo)?);
+    let mut calls = vec![format!("run {run}")];
+    if !command.undo.is_empty() {
+        calls.insert(0, format!("undone_by {undo}"));
+    }
+    let _ = writeln!(text, "\n# {}", comment(&command.why));
+    let when = match command.after.is_empty() {
+        true => format!("not_run {run}"),
+        false => format!("after {}", words(&command.after, config_path)?),
+    };
+    let _ = writeln!(text, "if {when}; then\n    {}\nfi", calls.join("\n    "));
+    Ok(())
+}
+
+/// Whether there is a line of sh in it that is no comment.
+fn does_something(plan: &PlanFile) -> bool {
+    let needs = Needs::of(plan);
+    needs.values || needs.files || needs.commands
+}

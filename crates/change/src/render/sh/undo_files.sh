@@ -1,0 +1,49 @@
+# old_file PATH KIND [MORE]...: what was there. KIND is absent, text (a copy lies beside this script), link TARGET, folder for one
+# that was made, or ours where nobody looked. After `edited`: how to take ours out of what somebody else changed since.
+old_file() {
+    path=$1 kind=$2
+    shift 2
+    file=$root$path
+    draft=${file%/*}/.${file##*/}.evenkeel-draft
+    kept=$dir/$(printf '%s' "$path" | tr / %)
+    if [ "$kind" = folder ]; then
+        if rmdir "$file" 2>/dev/null; then say "removed the empty folder: $path"; fi
+        return 0
+    fi
+    if [ -d "${file%/*}" ] && ! at_home "${file%/*}"; then
+        failed=1
+        printf 'evenkeel: NOT put back: %s: a link leads out of the root\n' "$path" >&2
+        return 0
+    fi
+    rm -f "$draft"
+    if put_file "$kind" "$@"; then
+        say "put back: $path"
+    else
+        failed=1
+        printf 'evenkeel: NOT put back: %s\n' "$path" >&2
+    fi
+}
+
+put_file() {
+    kind=$1
+    shift
+    target=
+    if [ "$kind" = link ]; then
+        target=$1
+        shift
+    fi
+    if [ "${1-}" = edited ] && [ -f "$file" ] && { [ "$kind" = ours ] || ! cmp -s "$file" "$kept.ours"; }; then
+        shift
+        text=$(cat "$file"; printf x)
+        text=${text%x}
+        without_ours "$@"
+        cp -p "$file" "$draft" && printf '%s' "$text" >"$draft" && take_place "$draft" "$file"
+        return
+    fi
+    case $kind in
+    absent) rm -f "$file" ;;
+    ours) [ "${1-}" = edited ] || rm -f "$file" ;;
+    text) cp -p "$kept.before" "$draft" && take_place "$draft" "$file" ;;
+    link) ln -s "$target" "$draft" && take_place "$draft" "$file" ;;
+    esac
+}

@@ -1,0 +1,153 @@
+//! What undoes a plan: the functions that every undo script has, and the one that is made from what a plan saw.
+
+use std::fmt::Write;
+
+use evenkeel_host::Action;
+use evenkeel_sys::Entry;
+
+use super::sh::{argument, reading_name, words};
+use super::{RenderError, comment, config_path, kernel_path, line};
+use crate::edit;
+use crate::keep::Content;
+use crate::plan_file::PlanFile;
+use crate::shell::{quoted, word};
+
+/// Which boot this is, so that values of an earlier one are not put back: the kernel has forgotten what we wrote, and the
+/// numbers of interrupts may be others.
+pub(super) const BOOT: &str = r#"boot=$(cat "$root/proc/sys/kernel/random/boot_id" 2>/dev/null) || boot=none
+case $boot in '' | *[!0-9a-z-]*) boot=none ;; esac
+"#;
+
+/// The marks around a block: those of [`edit`](crate::edit), since they are cut out of what it makes.
+pub(super) fn marks() -> String {
+    // No line of a file has this.
+    const HERE: &str = "\0";
+    let around = |before: &str| {
+        let before = Entry::File { text: before.to_owned(), mode: 0o644 };
+        match edit::with(&before, &Content::Block { lines: HERE.to_owned() }) {
+            Ok(Entry::File { text, .. }) => text,
+            _ => String::new(),
+        }
+    };
+    let (empty, open) = (around(""), around("x"));
+    let (begin, end) = empty.split_once(HERE).unwrap_or_default();
+    let (begin_open, _) = open.strip_prefix('x').unwrap_or_default().split_once(HERE).unwrap_or_default();
+    format!("begin={}\nbegin_open={}\nend={}\n", quoted(begin), quoted(begin_open), quoted(end))
+}
+
+/// Which functions a script needs.
+pub(super) struct Needs {
+    pub(super) values: bool,
+    pub(super) files: bool,
+    pub(super) links: bool,
+    pub(super) blocks: bool,
+    pub(super) arguments: bool,
+    pub(super) commands: bool,
+}
+
+impl Needs {
+    pub(super) fn of(plan: &PlanFile) -> Needs {
+        let keep = plan.keep.as_ref().map(|lasting| &lasting.keep);
+        let has = |is: fn(&Content) -> bool| keep.is_some_and(|keep| keep.files.iter().any(|file| is(&file.content)));
+        Needs {
+            values: plan.steps.iter().any(|planned| matches!(planned.step.action, Action::Write { .. })),
+            files: has(|_| true),
+            links: has(|content| matches!(content, Content::Link { .. })),
+            blocks: has(|content| matches!(content, Content::Block { .. })),
+            arguments: has(|content| matches!(content, Content::KernelArguments { .. })),
+            commands: keep.is_some_and(|keep| !keep.commands.is_empty()),
+        }
+    }
+}
+
+/// The functions of an undo script.
+pub(super) fn functions(text: &mut String, needs: &Needs) {
+    let edits = needs.blocks || needs.arguments;
+    let parts = [
+        (true, "failed=0\n\n"),
+        (true, include_str!("sh/look.sh")),
+        (needs.files, "\n"),
+        (needs.files, include_str!("sh/own_root.sh")),
+        (needs.values, "\n"),
+        (needs.values, include_str!("sh/undo_values.sh")),
+        (needs.files, "\n"),
+        (needs.files, include_str!("sh/take_place.sh")),
+        (needs.blocks, "\n"),
+        (needs.blocks, &marks()),
+        (edits, "\n"),
+        (edits, include_str!("sh/edits.sh")),
+        (needs.files, "\n"),
+        (needs.files, include_str!("sh/undo_files.sh")),
+        (needs.commands, "\n"),
+        (needs.commands, include_str!("sh/undo_commands.sh")),
+    ];
+    text.extend(parts.iter().filter(|(is_needed, _)| *is_needed).map(|(_, part)| *part));
+}
+
+/// The script that undoes a plan by what the plan saw, for who has not run its script, or has lost what that noted.
+///
+/// A plan does not know what was in its files before. Those that were to be ours whole are removed, and from the others ours
+/// is taken out.
+///
+/// # Errors
+/// If a text of the plan must not get into a script.
+pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
+    let keep = plan.keep.as_ref().map(|lasting| &lasting.keep);
+    let mut text = format!(
+        "#!/bin/sh\n\
+         # evenkeel {}: undoes {}\n\
+         #\n\
+         # Puts back the values that were seen when the plan was made, the last change first. Files of the plan are removed, and\n\
+         # ours is taken out of those that belong to somebody else: run it on the machine of the plan, as root.\n\
+         # EVENKEEL_ROOT=DIR works on the root at DIR, and only prints the commands that would run there.\n\
+         # shellcheck disable=SC2016 # single quotes are meant: nothing in them is to be expanded\n\
+         set -u\n\
+         export LC_ALL=C\n\
+         umask 077\n\
+         root=${{EVENKEEL_ROOT-}}\n\
+         root=${{root%/}}\n\
+         case $root in '' | /*) ;; *) root=$PWD/$root ;; esac\n\
+         dir=''\n",
+        comment(&plan.evenkeel),
+        comment(&plan.title),
+    );
+    text.push_str(BOOT);
+    functions(&mut text, &Needs::of(plan));
+    text.push_str("\n# The last change first:\n");
+    for file in keep.into_iter().flat_map(|keep| &keep.files).rev() {
+        let how = match &file.content {
+            Content::Whole { .. } | Content::Link { .. } => String::new(),
+            Content::Block { .. } => " edited block".to_owned(),
+            Content::KernelArguments { arguments } => format!(" edited arguments {}", words(arguments, argument)?),
+        };
+        // A String takes every write, here and below.
+        let _ = writeln!(text, "old_file {} ours{how}", word(config_path(&file.path)?));
+    }
+    for command in keep.into_iter().flat_map(|keep| &keep.commands).filter(|command| !command.undo.is_empty()) {
+        let _ = writeln!(text, "old_command {}", words(&command.undo, |text| line("the command", text))?);
+    }
+    for planned in plan.steps.iter().rev() {
+        values(&mut text, planned)?;
+    }
+    text.push('\n');
+    text.push_str(include_str!("sh/undo_end.sh"));
+    Ok(text)
+}
+
+fn values(text: &mut String, planned: &crate::plan_file::PlannedStep) -> Result<(), RenderError> {
+    let (Action::Write { path, reading, .. }, false) = (&planned.step.action, planned.already_so) else {
+        return Ok(());
+    };
+    let path = word(kernel_path(path)?);
+    let Some(seen) = &planned.seen else {
+        let _ = writeln!(text, "# {path} was not read when the plan was made");
+        return Ok(());
+    };
+    let old = reading.text(seen);
+    let _ = write!(text, "old_value any {} {path} {}", reading_name(*reading), word(line("the value", &old)?));
+    for side in &planned.along {
+        let _ = write!(text, " {} {}", word(kernel_path(&side.path)?), word(line("the value", &side.before)?));
+    }
+    text.push('\n');
+    Ok(())
+}

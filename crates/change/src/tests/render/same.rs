@@ -1,0 +1,351 @@
+//! The script and the executor: the same writes, the same files, the same way back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use evenkeel_host::{Action, Reading, Setting};
+use evenkeel_sys::{Capture, Entry, Errno, Hand, Root, WriteError};
+
+use super::{At, Place, THEIRS, applied, every_content, every_setting, hosts, name_of, planned, well};
+use crate::edit;
+use crate::keep::Content;
+use crate::outside::Outside;
+use crate::plan_file::PlanFile;
+use crate::render::{script, undo_script};
+use crate::{State, apply};
+
+/// Hosts whose scripts are run: old and new kernels, one CPU and many, each hypervisor. Those that are left out have the same
+/// files with other values, and their scripts are checked all the same.
+const RUN: [&str; 7] = [
+    "aws-c4.8xlarge-xen-3.14",
+    "aws-c5n.xlarge-nitro-6.1",
+    "azure-a1-hyperv-1vcpu",
+    "firecracker-2vcpu-6.18",
+    "gcp-n2-kvm-swap-5.14",
+    "qemu-4-queues-6.1",
+    "qemu-4cpu-6.12",
+];
+
+/// Which of the kernel's files the script need not have as the executor left them, because no kernel is behind them.
+fn set_aside(plan: &PlanFile) -> BTreeSet<String> {
+    let steps = plan.steps.iter().filter_map(|planned| match &planned.step.action {
+        Action::Write { side_effects, .. } => Some(side_effects.clone()),
+        _ => None,
+    });
+    steps.flatten().collect()
+}
+
+fn readings(plan: &PlanFile) -> BTreeMap<&str, Reading> {
+    let steps = plan.steps.iter().filter_map(|planned| match &planned.step.action {
+        Action::Write { path, reading, .. } => Some((path.as_str(), *reading)),
+        _ => None,
+    });
+    steps.collect()
+}
+
+/// What a text tells: of a plain file that stands for words with brackets, all of it.
+fn told(reading: Option<&Reading>, text: &str) -> String {
+    match reading {
+        Some(reading) => reading.value(text).unwrap_or_else(|| text.trim().to_owned()),
+        None => text.to_owned(),
+    }
+}
+
+#[test]
+fn it_leaves_a_host_as_apply_does_and_its_undo_leaves_it_as_before() {
+    let mut settings_seen = BTreeSet::new();
+    for path in hosts().iter().filter(|path| RUN.contains(&name_of(path).as_str())) {
+        let capture = Capture::load(path).unwrap();
+        let settings = every_setting(&capture);
+        settings_seen.extend(settings.iter().map(|setting| setting.knob.id));
+        it_does_what_apply_does(&name_of(path), &capture, &settings);
+    }
+    assert!(settings_seen.len() > 50, "{settings_seen:?}");
+}
+
+fn it_does_what_apply_does(name: &str, capture: &Capture, settings: &[Setting]) {
+    let root = Root::captured(capture.clone());
+    let plan = planned(&root, settings);
+    applied(&root, &plan).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let place = Place::of(capture);
+    let before = place.tree();
+    let said = well(&place.run(&script(&plan).unwrap()));
+    let (aside, readings) = (set_aside(&plan), readings(&plan));
+    for (path, at) in &place.tree() {
+        let (At::File(text, _), Ok(expected)) = (at, root.text(path)) else { continue };
+        // What is below /etc is compared with what the plan makes of it, further down.
+        let is_kernels = path.starts_with("/proc/") || path.starts_with("/sys/");
+        let is_shadow = path.starts_with("/proc/irq/") && !readings.contains_key(path.as_str());
+        if is_kernels && !aside.contains(path) && !is_shadow {
+            let reading = readings.get(path.as_str());
+            assert_eq!(told(reading, text), told(reading, &expected), "{name}: {path}\n{said}");
+        }
+    }
+    for file in &plan.keep.as_ref().unwrap().keep.files {
+        assert_eq!(
+            entry(&place.tree(), &file.path),
+            with(&before, &file.path, &file.content).unwrap(),
+            "{}",
+            file.path
+        );
+    }
+    let again = well(&place.run(&script(&plan).unwrap()));
+    assert!(again.ends_with("evenkeel: nothing to change\n"), "{name}: {again}");
+    well(&place.sh(&place.undo_script().unwrap()));
+    assert_is_as(&place, &before, &readings);
+}
+
+fn assert_is_as(place: &Place, before: &BTreeMap<String, At>, readings: &BTreeMap<&str, Reading>) {
+    let now = place.tree();
+    assert_eq!(now.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    for (path, at) in &now {
+        match (readings.get(path.as_str()), at, &before[path]) {
+            (Some(Reading::ChosenWord), At::File(now, _), At::File(before, _)) => {
+                let reading = Some(&Reading::ChosenWord);
+                assert_eq!(told(reading, now), told(reading, before), "{path}");
+            }
+            (_, now, before) => assert_eq!(now, before, "{path}"),
+        }
+    }
+    assert_eq!(place.undo_script(), None, "what was undone is forgotten");
+}
+
+fn entry(tree: &BTreeMap<String, At>, path: &str) -> Entry {
+    match tree.get(path) {
+        None | Some(At::Folder) => Entry::Absent,
+        Some(At::File(text, mode)) => Entry::File { text: text.clone(), mode: *mode },
+        Some(At::Link(target)) => Entry::Link { target: target.to_str().unwrap().to_owned() },
+    }
+}
+
+fn with(before: &BTreeMap<String, At>, path: &str, content: &Content) -> Result<Entry, String> {
+    edit::with(&entry(before, path), content)
+}
+
+fn theirs() -> Place {
+    let place = Place::new();
+    for (path, text) in THEIRS {
+        place.write(path, text);
+    }
+    std::os::unix::fs::symlink("nowhere", place.at("/etc/there.link")).unwrap();
+    place
+}
+
+#[test]
+fn each_kind_of_content_is_what_the_executor_makes_of_it() {
+    let place = theirs();
+    let before = place.tree();
+    let plan = every_content();
+    let said = well(&place.run(&script(&plan).unwrap()));
+    assert!(said.contains("echo it's $HOME\n"), "commands are told, not run, on a root that does not run: {said}");
+    let after = place.tree();
+    for file in &plan.keep.as_ref().unwrap().keep.files {
+        match with(&before, &file.path, &file.content) {
+            Ok(expected) => assert_eq!(entry(&after, &file.path), expected, "{}", file.path),
+            Err(why) => eprintln!("SKIPPED: what the executor does not do: {}: {why}", file.path),
+        }
+    }
+    assert!(well(&place.run(&script(&plan).unwrap())).ends_with("evenkeel: nothing to change\n"));
+    assert_eq!(place.tree(), after);
+    well(&place.sh(&place.undo_script().unwrap()));
+    assert_is_as(&place, &before, &BTreeMap::new());
+}
+
+#[test]
+fn what_somebody_else_changed_since_stays_theirs() {
+    let place = theirs();
+    let plan = every_content();
+    well(&place.run(&script(&plan).unwrap()));
+    let edited =
+        ["/etc/default/irqbalance", "/etc/default/not-there", "/boot/loader/entries/a.conf", "/etc/kernel/cmdline"];
+    for path in edited {
+        place.write(path, &format!("# somebody else\n{}Z=9 now\n", place.text(path)));
+    }
+    let changed = place.tree();
+    well(&place.sh(&place.undo_script().unwrap()));
+    for file in plan.keep.unwrap().keep.files.iter().filter(|file| edited.contains(&file.path.as_str())) {
+        let expected = edit::without(&entry(&changed, &file.path), &file.content);
+        if matches!(file.content, Content::KernelArguments { .. }) && !knows_arguments() {
+            eprintln!("SKIPPED: {}: the executor does not know kernel arguments yet", file.path);
+        } else {
+            assert_eq!(entry(&place.tree(), &file.path), expected, "{}", file.path);
+        }
+    }
+}
+
+/// Whether the executor can add kernel arguments.
+fn knows_arguments() -> bool {
+    let line = Entry::File { text: "root=/dev/sda1\n".into(), mode: 0o644 };
+    edit::with(&line, &Content::KernelArguments { arguments: vec!["quiet".into()] }).is_ok()
+}
+
+#[test]
+fn kernel_arguments_go_where_the_executor_puts_them() {
+    if !knows_arguments() {
+        eprintln!("SKIPPED: the executor does not know kernel arguments yet");
+        return;
+    }
+    let texts = [
+        "title a\noptions root=/dev/sda1\noptions console=tty0 console=ttyS0\nlinux /v\n",
+        "title a\nlinux /v\n",
+        "title a\nlinux /v",
+        "title a\noptions\n",
+        "title a\n  options\troot=/dev/sda1   quiet \n",
+        "title a\r\noptions root=/dev/sda1\r\n",
+        "root=/dev/sda1 dyndbg=\"file x +p\" a==b\n",
+        "root=/dev/sda1 ro",
+        "# made by hand\nroot=/dev/sda1\n# not this\n\n",
+        "root=/dev/sda1 isolcpus=2-3 idle=poll ro\n",
+        "root=/dev/sda1  idle=poll isolcpus=2-3 ro\n",
+        "root=/dev/sda1 dyndbg=\"file x\n",
+        "# root=/dev/sda1\n",
+        "",
+    ];
+    let mut plan = every_content();
+    let keep = &mut plan.keep.as_mut().unwrap().keep;
+    keep.commands.clear();
+    keep.files.retain(|file| file.path == "/etc/kernel/cmdline");
+    for text in texts {
+        let place = Place::new();
+        place.write("/etc/kernel/cmdline", text);
+        let before = place.tree();
+        let content = &plan.keep.as_ref().unwrap().keep.files[0].content;
+        let output = place.run(&script(&plan).unwrap());
+        match with(&before, "/etc/kernel/cmdline", content) {
+            Ok(expected) => {
+                let now = entry(&place.tree(), "/etc/kernel/cmdline");
+                assert_eq!(now, expected, "{text:?}: {}", String::from_utf8_lossy(&output.stderr));
+                // Without what it noted, the undo of the plan takes ours out again.
+                well(&place.run(&undo_script(&plan).unwrap()));
+                assert_eq!(entry(&place.tree(), "/etc/kernel/cmdline"), edit::without(&expected, content), "{text:?}");
+            }
+            Err(why) => assert!(output.status.code() == Some(4) && place.tree() == before, "{text:?}: {why}"),
+        }
+    }
+}
+
+/// Notes what is written to the host.
+struct Watch(Arc<Mutex<Vec<(String, String)>>>);
+
+impl Outside for Watch {
+    fn sync(&mut self, _: &std::fs::File) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
+        self.0.lock().unwrap().push((path.to_owned(), value.to_owned()));
+        hand.write(path, value)
+    }
+}
+
+/// What the script's lines of data say, byte for byte, told by sh itself: its functions are such that print their arguments.
+fn said(script: &str) -> Vec<Vec<String>> {
+    let data = script.split_once("\nplan() {\n").unwrap().1.split_once("\n}\n").unwrap().0;
+    let functions = r#"
+        set_value() { printf 'set_value\0%s\0%s\0\001' "$2" "$3"; }
+        place() { printf 'place\0%s\0%s\0' "$1" "$2"; if [ "${3-}" = cut ]; then t=$(command cat; printf x); t=${t%x}; printf %s "${t%?}"; else command cat; fi; printf '\0\001'; }
+        link() { printf 'link\0%s\0%s\0\001' "$2" "$1"; }
+        block() { printf 'block\0%s\0' "$1"; command cat; printf '\0\001'; }
+        kernel_arguments() { printf kernel_arguments; printf '\0%s' "$@"; printf '\0\001'; }
+        after() { :; } ; not_run() { :; } ; cat() { :; }
+        undone_by() { printf undone_by; printf '\0%s' "$@"; printf '\0\001'; }
+        run() { printf run; printf '\0%s' "$@"; printf '\0\001'; }
+    "#;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("said.sh");
+    std::fs::write(&path, format!("{functions}\n{data}\n")).unwrap();
+    let text = well(&std::process::Command::new("sh").arg(path).output().unwrap());
+    let calls = text.split('\u{1}').filter(|call| !call.is_empty());
+    calls.map(|call| call.trim_end_matches('\0').split('\0').map(str::to_owned).collect()).collect()
+}
+
+#[test]
+fn every_byte_of_the_plan_is_in_the_script() {
+    for path in hosts() {
+        let capture = Capture::load(&path).unwrap();
+        let root = Root::captured(capture.clone());
+        let plan = planned(&root, &every_setting(&capture));
+        let writes = Arc::new(Mutex::new(Vec::new()));
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = State::open_on(dir.path(), Box::new(Watch(writes.clone()))).unwrap();
+        apply(&root, &root.hand().unwrap(), &mut state, &plan.plan(), "").unwrap();
+        let said = said(&script(&plan).unwrap());
+        let values: Vec<(String, String)> = said
+            .iter()
+            .filter(|call| call[0] == "set_value")
+            .map(|call| (call[1].clone(), call.get(2).cloned().unwrap_or_default()))
+            .collect();
+        // The executor passes over what is so already; the script looks when it runs.
+        let already: Vec<&str> =
+            plan.steps.iter().filter(|step| step.already_so).map(|step| step.step.knob.as_str()).collect();
+        let writes = writes.lock().unwrap().clone();
+        let mut left = values.iter();
+        for write in &writes {
+            assert!(left.any(|value| value == write), "{}: {write:?} in its place of {values:?}", name_of(&path));
+        }
+        assert!(values.len() >= writes.len() && values.len() <= writes.len() + already.len() + 4, "{}", name_of(&path));
+    }
+    let plan = every_content();
+    assert_eq!(said(&script(&plan).unwrap()), expected(&plan));
+}
+
+fn expected(plan: &PlanFile) -> Vec<Vec<String>> {
+    let keep = &plan.keep.as_ref().unwrap().keep;
+    let files = keep.files.iter().map(|file| match &file.content {
+        Content::Whole { text, mode } => vec!["place".into(), format!("{mode:o}"), file.path.clone(), text.clone()],
+        Content::Link { target } => vec!["link".into(), file.path.clone(), target.clone()],
+        Content::Block { lines } => vec!["block".into(), file.path.clone(), lines.clone()],
+        Content::KernelArguments { arguments } => {
+            [vec!["kernel_arguments".to_owned(), file.path.clone()], arguments.clone()].concat()
+        }
+    });
+    let word = |word: &str, argv: &[String]| [vec![word.to_owned()], argv.to_vec()].concat();
+    let commands =
+        keep.commands.iter().flat_map(|command| [word("undone_by", &command.undo), word("run", &command.argv)]);
+    let mut calls: Vec<Vec<String>> = files.chain(commands).collect();
+    // What is empty at the end of a call is not told from what is not there.
+    for call in &mut calls {
+        while call.last().is_some_and(String::is_empty) {
+            call.pop();
+        }
+    }
+    calls
+}
+
+#[test]
+fn the_undo_of_a_plan_puts_back_what_it_saw() {
+    for path in hosts().iter().filter(|path| RUN[1..4].contains(&name_of(path).as_str())) {
+        let capture = Capture::load(path).unwrap();
+        let root = Root::captured(capture.clone());
+        let plan = planned(&root, &every_setting(&capture));
+        let place = Place::of(&capture);
+        let before = place.tree();
+        well(&place.run(&script(&plan).unwrap()));
+        let folders_of_ours: BTreeSet<String> = place
+            .tree()
+            .into_iter()
+            .filter(|(path, at)| *at == At::Folder && !before.contains_key(path))
+            .map(|(path, _)| path)
+            .collect();
+        std::fs::remove_dir_all(place.path("undo")).unwrap();
+        well(&place.run(&undo_script(&plan).unwrap()));
+        for folder in folders_of_ours.iter().rev() {
+            std::fs::remove_dir(place.at(folder)).unwrap();
+        }
+        assert_eq_but_spelling(&place, &before, &readings(&plan));
+    }
+}
+
+/// A mask comes back without leading zeros, as the executor writes it; the kernel spells both the same.
+fn assert_eq_but_spelling(place: &Place, before: &BTreeMap<String, At>, readings: &BTreeMap<&str, Reading>) {
+    let now = place.tree();
+    assert_eq!(now.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    for (path, at) in &now {
+        match (readings.get(path.as_str()), at, &before[path]) {
+            (reading @ Some(_), At::File(now, _), At::File(before, _)) => {
+                assert_eq!(told(reading, now), told(reading, before), "{path}");
+            }
+            (_, now, before) => assert_eq!(now, before, "{path}"),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The tools that read what is made of a plan: shellcheck, cloud-init and Ansible, each of which says aloud when it is not here.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use evenkeel_sys::{Capture, Root};
+
+use super::{Place, every_content, every_setting, hosts, name_of, planned, well};
+use crate::render::{cloud_init, role, script, undo_script};
+
+/// The tool's answer; none where it is not installed.
+fn tool(program: &str, package: &str, arguments: &[&str], folder: &Path) -> Option<Output> {
+    match Command::new(program).args(arguments).current_dir(folder).env("HOME", folder).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            eprintln!("SKIPPED: {program}: {error}; apt-get install {package}");
+            None
+        }
+    }
+}
+
+#[test]
+fn shellcheck_has_nothing_to_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let mut names = Vec::new();
+    for path in hosts() {
+        let capture = Capture::load(&path).unwrap();
+        let plan = planned(&Root::captured(capture.clone()), &every_setting(&capture));
+        for (end, text) in [("", script(&plan).unwrap()), ("-undo", undo_script(&plan).unwrap())] {
+            let name = format!("{}{end}.sh", name_of(&path));
+            write(&name, &text);
+            names.push(name);
+        }
+    }
+    let place = Place::new();
+    for (path, text) in super::THEIRS {
+        place.write(path, text);
+    }
+    well(&place.run(&script(&every_content()).unwrap()));
+    write("left-undo.sh", &std::fs::read_to_string(place.undo_script().unwrap()).unwrap());
+    write("content.sh", &script(&every_content()).unwrap());
+    write("content-undo.sh", &undo_script(&every_content()).unwrap());
+    names.extend(["left-undo.sh", "content.sh", "content-undo.sh"].map(str::to_owned));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for shell in ["dash", "bash", "busybox"] {
+        let sh = if shell == "busybox" { vec!["sh", "-n"] } else { vec!["-n"] };
+        for name in &names {
+            if let Some(output) = tool(shell, shell, &[sh.clone(), vec![*name]].concat(), dir.path()) {
+                well(&output);
+            }
+        }
+    }
+    if let Some(output) = tool("shellcheck", "shellcheck", &names, dir.path()) {
+        assert_eq!(well(&output), "");
+    }
+}
+
+#[test]
+fn cloud_init_takes_the_user_data_and_the_script_in_it_is_the_script() {
+    let place = Place::new();
+    let reader = "import json, sys, yaml\ndata = yaml.safe_load(open(sys.argv[1]))\njson.dump(data, sys.stdout)";
+    for path in hosts() {
+        let capture = Capture::load(&path).unwrap();
+        let plan = planned(&Root::captured(capture.clone()), &every_setting(&capture));
+        assert_is_read(&place, &cloud_init(&plan).unwrap(), &script(&plan).unwrap(), reader);
+    }
+    let user_data = cloud_init(&every_content()).unwrap();
+    assert_is_read(&place, &user_data, &script(&every_content()).unwrap(), reader);
+    if let Some(output) = tool("cloud-init", "cloud-init", &["schema", "--config-file", "user-data"], &place.path("")) {
+        assert!(String::from_utf8_lossy(&output.stdout).contains("Valid"), "{output:?}");
+        assert!(output.status.success());
+    }
+}
+
+/// By Python's YAML, as cloud-init reads it.
+fn assert_is_read(place: &Place, user_data: &str, script: &str, reader: &str) {
+    std::fs::write(place.path("user-data"), user_data).unwrap();
+    let has_yaml = tool("/usr/bin/python3", "python3-yaml", &["-c", "import yaml"], &place.path(""));
+    if !has_yaml.is_some_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: what YAML makes of user data; apt-get install python3-yaml");
+        return;
+    }
+    let output = tool("/usr/bin/python3", "python3", &["-c", reader, "user-data"], &place.path("")).unwrap();
+    let data: serde_json::Value = serde_json::from_str(&well(&output)).unwrap();
+    let file = &data["write_files"][0];
+    assert_eq!(file["content"].as_str(), Some(script));
+    assert_eq!((&file["permissions"], &file["owner"]), (&"0700".into(), &"root:root".into()));
+    assert_eq!(data["runcmd"], serde_json::json!([["sh", file["path"]]]));
+}
+
+#[test]
+fn ansible_runs_the_role_as_sh_runs_the_script() {
+    let capture =
+        Capture::load(&hosts().into_iter().find(|path| name_of(path) == "qemu-4-queues-6.1").unwrap()).unwrap();
+    let mut plan = planned(&Root::captured(capture.clone()), &every_setting(&capture)[..20]);
+    let keep = plan.keep.as_mut().unwrap();
+    keep.keep.files.extend(every_content().keep.unwrap().keep.files.into_iter().skip(1).take(3));
+    let (by_hand, by_ansible) = (Place::of(&capture), Place::of(&capture));
+    well(&by_hand.run(&script(&plan).unwrap()));
+    let before = by_ansible.tree();
+    for file in role(&plan).unwrap() {
+        let path = by_ansible.path("roles/evenkeel").join(file.path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, file.text).unwrap();
+    }
+    let play = |name: &str, tasks: &str| {
+        let text = format!(
+            "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks:\n    - ansible.builtin.include_role:\n        name: evenkeel\n        tasks_from: {tasks}\n      vars:\n        evenkeel_root: {}\n        evenkeel_folder: {}\n",
+            by_ansible.at("").display(),
+            by_ansible.path("undo").display(),
+        );
+        std::fs::write(by_ansible.path(name), text).unwrap();
+    };
+    play("site.yml", "main");
+    play("undo.yml", "undo");
+    let run = |arguments: &[&str]| {
+        let arguments = [&["-i", "localhost,"], arguments].concat();
+        let output = tool("ansible-playbook", "ansible-core", &arguments, &by_ansible.path(""))?;
+        assert!(
+            output.status.success(),
+            "{}\n{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    if run(&["--syntax-check", "site.yml"]).is_none() {
+        return;
+    }
+    run(&["--check", "site.yml"]);
+    assert_eq!(by_ansible.tree(), before, "a check changes nothing");
+    run(&["site.yml"]);
+    assert_eq!(by_ansible.tree(), by_hand.tree());
+    let again = run(&["site.yml"]).unwrap();
+    assert!(again.contains(" changed=0 "), "{again}");
+    run(&["undo.yml"]);
+    well(&by_hand.sh(&by_hand.undo_script().unwrap()));
+    assert_eq!(by_ansible.tree(), by_hand.tree());
+    let again = run(&["undo.yml"]).unwrap();
+    assert!(again.contains(" changed=0 "), "{again}");
+}

@@ -1,0 +1,214 @@
+//! What goes wrong half-way: all is put back, by the script itself or, if it was killed, by what it left on disk.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use evenkeel_host::{Action, Reading};
+
+use super::{At, Place, every_content, one_step, well};
+use crate::keep::{Content, KeptFile};
+use crate::plan_file::PlanFile;
+use crate::render::script;
+
+const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+
+/// Two values and, after them, a file that is a folder here.
+fn fails_at_its_end() -> (Place, PlanFile) {
+    let place = Place::new();
+    place.write(SWAPPINESS, "60\n");
+    place.write("/sys/mm/enabled", "always [madvise] never\n");
+    place.write("/etc/is-a-folder/x", "");
+    let mut plan = one_step(SWAPPINESS, Reading::Plain, "10");
+    plan.steps.extend(one_step("/sys/mm/enabled", Reading::ChosenWord, "never").steps);
+    let mut keep = every_content().keep.unwrap();
+    keep.keep.commands.clear();
+    keep.keep.files.truncate(1);
+    let content = Content::Whole { text: "x\n".into(), mode: 0o644 };
+    keep.keep.files.push(KeptFile { path: "/etc/is-a-folder".into(), content });
+    plan.keep = Some(keep);
+    (place, plan)
+}
+
+#[test]
+fn a_step_that_fails_takes_all_with_it() {
+    let (place, plan) = fails_at_its_end();
+    let before = place.tree();
+    let output = place.run(&script(&plan).unwrap());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("failed to write /etc/is-a-folder: it is neither a file nor a link"), "{said}");
+    assert!(said.contains("put back: /proc/sys/vm/swappiness = 60 (was 10)"), "{said}");
+    place.write("/sys/mm/enabled", "always [madvise] never\n");
+    assert_eq!(place.tree(), before);
+}
+
+#[test]
+fn a_signal_takes_all_with_it() {
+    for (signal, ends) in [("TERM", 5), ("INT", 5), ("HUP", 5)] {
+        let (place, mut plan) = fails_at_its_end();
+        plan.keep.as_mut().unwrap().keep.files.truncate(1);
+        let text = script(&plan).unwrap().replace("\nplace 644", &format!("\nkill -{signal} $$\nplace 644"));
+        let output = place.run(&text);
+        assert_eq!(output.status.code(), Some(ends), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!((place.text(SWAPPINESS), place.undo_script()), ("60\n".to_owned(), None));
+    }
+}
+
+#[test]
+fn what_is_not_here_changes_nothing() {
+    let place = Place::new();
+    let output = place.run(&script(&one_step(SWAPPINESS, Reading::Plain, "10")).unwrap());
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "evenkeel: failed to set /proc/sys/vm/swappiness: it is not here\n"
+    );
+    assert!(place.tree().is_empty() && place.undo_script().is_none());
+}
+
+#[test]
+fn what_was_there_first_is_what_comes_back() {
+    let place = Place::new();
+    place.write(SWAPPINESS, "60\n");
+    let script = script(&one_step(SWAPPINESS, Reading::Plain, "10")).unwrap();
+    well(&place.run(&script));
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let undo = place.undo_script().unwrap();
+    assert_eq!((mode(undo.parent().unwrap()), mode(&undo)), (0o700, 0o600));
+    place.write(SWAPPINESS, "30\n");
+    well(&place.run(&script));
+    assert_eq!(place.text(SWAPPINESS), "10\n");
+    well(&place.sh(&undo));
+    assert_eq!(place.text(SWAPPINESS), "60\n", "not the 30 of a run in between, nor a 10 of our own");
+}
+
+#[test]
+fn values_of_another_boot_are_not_put_back() {
+    let place = Place::new();
+    place.write(SWAPPINESS, "60\n");
+    place.write("/proc/sys/kernel/random/boot_id", "aaaa-1\n");
+    let script = script(&one_step(SWAPPINESS, Reading::Plain, "10")).unwrap();
+    well(&place.run(&script));
+    place.write("/proc/sys/kernel/random/boot_id", "bbbb-2\n");
+    place.write(SWAPPINESS, "61\n");
+    well(&place.run(&script));
+    let undo = place.undo_script().unwrap();
+    let text = std::fs::read_to_string(&undo).unwrap();
+    assert_eq!(text.lines().filter(|line| line.starts_with("old_value ")).count(), 1, "{text}");
+    well(&place.sh(&undo));
+    assert_eq!(place.text(SWAPPINESS), "61\n");
+}
+
+/// Killed before each command that it runs: the undo script that is there then brings all back.
+#[test]
+fn killed_anywhere_it_can_be_undone() {
+    let (_, mut plan) = fails_at_its_end();
+    plan.keep.as_mut().unwrap().keep.files.truncate(1);
+    let text = script(&plan).unwrap();
+    // The shell counts the lines of the functions that it goes through, and dies at one of them. It dies without its traps.
+    let lines: Vec<&str> = text.lines().collect();
+    let is_whole = |line: &str| {
+        let line = line.trim();
+        ["mv ", "mkdir ", "flush ", "printf ", "cp ", "remember ", "changed=", "rm "]
+            .iter()
+            .any(|start| line.starts_with(start))
+    };
+    let end = lines.iter().position(|line| *line == "undo_head() {").unwrap();
+    let rest = lines.iter().position(|line| line.starts_with("# records KIND")).unwrap();
+    let at: Vec<usize> =
+        (rest..lines.len()).filter(|at| is_whole(lines[*at]) && !(end..end + 3).contains(at)).collect();
+    let heredoc = |at: usize| {
+        let opened = lines[..at].iter().filter(|line| line.ends_with("<<'EVENKEEL_UNDO'")).count();
+        let closed = lines[..at].iter().filter(|line| **line == "EVENKEEL_UNDO").count();
+        opened > closed
+    };
+    let mut killed = 0;
+    for at in at.into_iter().filter(|at| !heredoc(*at)) {
+        for count in 1..=2 {
+            let (place, _) = fails_at_its_end();
+            let before = place.tree();
+            let kill = format!("deaths=$((${{deaths:-0}} + 1)); if [ \"$deaths\" -eq {count} ]; then kill -9 $$; fi");
+            let mut fatal = lines.clone();
+            fatal.insert(at, &kill);
+            let output = place.run(&fatal.join("\n"));
+            killed += usize::from(output.status.code().is_none());
+            if let Some(undo) = place.undo_script() {
+                well(&place.sh(&undo));
+            }
+            if place.text("/sys/mm/enabled") == "madvise\n" {
+                place.write("/sys/mm/enabled", "always [madvise] never\n");
+            }
+            let drafts = |path: &String| path.ends_with(".evenkeel-draft");
+            let now: Vec<(String, At)> = place.tree().into_iter().filter(|(path, _)| !drafts(path)).collect();
+            assert_eq!(now, before.into_iter().collect::<Vec<_>>(), "killed at line {at}: {}", lines[at]);
+        }
+    }
+    assert!(killed > 20, "{killed}");
+}
+
+#[test]
+fn no_link_leads_out_of_the_root() {
+    let outside = Place::new();
+    outside.write("/victim", "60\n");
+    let (file, folder) = (outside.at("/victim"), outside.at("/"));
+    let place = Place::new();
+    std::fs::create_dir_all(place.at("/proc/sys/vm")).unwrap();
+    symlink(&file, place.at(SWAPPINESS)).unwrap();
+    symlink(&folder, place.at("/etc")).unwrap();
+    symlink(&folder, place.at("/sys")).unwrap();
+    let before = outside.tree();
+    let mut keep = one_step(SWAPPINESS, Reading::Plain, "10");
+    keep.steps.clear();
+    keep.keep = every_content().keep;
+    for plan in [one_step(SWAPPINESS, Reading::Plain, "10"), one_step("/sys/victim", Reading::Plain, "10"), keep] {
+        let output = place.run(&script(&plan).unwrap());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("leads out of"), "{said}");
+        assert_eq!(outside.tree(), before);
+    }
+}
+
+#[test]
+fn an_interrupt_is_served_by_some_that_may() {
+    for (effective, code) in [("2\n", 0), ("2-3\n", 0), ("\n", 0), ("0\n", 5), ("1-2\n", 5)] {
+        let place = Place::new();
+        place.write("/proc/irq/9/smp_affinity_list", "0-7\n");
+        place.write("/proc/irq/9/effective_affinity_list", effective);
+        let mut plan = one_step("/proc/irq/9/smp_affinity_list", Reading::CpuList, "2-3");
+        let Action::Write { in_force, .. } = &mut plan.steps[0].step.action else { unreachable!() };
+        *in_force = Some("/proc/irq/9/effective_affinity_list".into());
+        let output = place.run(&script(&plan).unwrap());
+        assert_eq!(output.status.code(), Some(code), "{effective}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(place.text("/proc/irq/9/smp_affinity_list"), if code == 0 { "2-3\n" } else { "0-7\n" });
+    }
+}
+
+/// As `twins` has it for the executor: the one in use comes back first, and nothing writes 0 to bytes.
+#[test]
+fn both_spellings_of_a_limit_come_back() {
+    let (ratio, bytes) = ("/proc/sys/vm/dirty_ratio", "/proc/sys/vm/dirty_bytes");
+    for (before, own, wanted) in
+        [(("20", "0"), bytes, "8192"), (("0", "8192"), ratio, "10"), (("20", "0"), ratio, "10")]
+    {
+        let place = Place::new();
+        place.write(ratio, &format!("{}\n", before.0));
+        place.write(bytes, &format!("{}\n", before.1));
+        let tree = place.tree();
+        let other = if own == ratio { bytes } else { ratio };
+        let mut plan = one_step(own, Reading::Plain, wanted);
+        let Action::Write { side_effects, .. } = &mut plan.steps[0].step.action else { unreachable!() };
+        side_effects.push(other.to_owned());
+        well(&place.run(&script(&plan).unwrap()));
+        // What the kernel does along.
+        place.write(other, "0\n");
+        let said = well(&place.sh(&place.undo_script().unwrap()));
+        let used = if before.0 == "0" { bytes } else { ratio };
+        let first = said.lines().next().unwrap();
+        assert!(first.contains(used), "{before:?}: {said}");
+        if own == bytes {
+            // The kernel would have zeroed it when its share was written; here nobody did, so it was zeroed by hand.
+            assert!(said.contains("dirty_bytes"), "{said}");
+        }
+        assert_eq!(place.text(used), if used == ratio { "20\n" } else { "8192\n" });
+        drop(tree);
+    }
+}

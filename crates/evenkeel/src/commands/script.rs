@@ -1,0 +1,156 @@
+//! `script`: what `apply` would do, as something to review and to run elsewhere: a shell script, user data, an Ansible role.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use evenkeel_change::render::{self, RenderError, RenderedFile, ToDo};
+use evenkeel_change::{Log, PlanFile};
+use evenkeel_host::{Action, Facts};
+use evenkeel_sys::Root;
+use serde::Serialize;
+
+use crate::args::HostArgs;
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::selection::{Selected, Selection, Term};
+use crate::show::Out;
+
+/// Write what `apply` would do as a script to review, and run it where this program is not
+///
+/// The script is one of POSIX sh. It leaves alone what is so already, keeps on disk what undoes a change before the change, reads
+/// every value back, and puts all back if one did not take. As user data of cloud-init and as an Ansible role it is the same
+/// script, laid down and run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    /// What to write
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Write the script that puts back what was seen when the plan was made
+    #[arg(long)]
+    undo: bool,
+    /// Write to FILE instead of standard output; for ansible, make the role in the folder of this name
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Make the settings outlive a boot too
+    #[arg(long)]
+    persist: bool,
+    #[command(flatten)]
+    host: HostArgs,
+}
+
+/// What a plan is written as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Format {
+    /// A POSIX shell script.
+    #[default]
+    Sh,
+    /// User data for cloud-init, which runs the script at the first boot.
+    CloudInit,
+    /// A role for Ansible, which runs the script on the machines of an inventory.
+    Ansible,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    kind: Format,
+    undoes: bool,
+    settings: Vec<String>,
+    files: Vec<RenderedFile>,
+    todo: Vec<ToDo>,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    if args.undo && args.format != Format::Sh {
+        return Err(wrong_use("--undo is written as a shell script alone")
+            .hint("a role has it as a task: include_role with tasks_from: undo"));
+    }
+    let root = args.host.open()?;
+    let facts = Facts::probe(&root);
+    let plan = plan(args, &root, &facts)?;
+    let files = render(args, &plan).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    let todo = if args.undo { Vec::new() } else { render::todo(&plan) };
+    let answer = Answer { kind: args.format, undoes: args.undo, settings: plan.settings, files, todo };
+    match (&args.output, &answer.files[..]) {
+        (None, [file]) => out.answer(&answer, || file.text.clone())?,
+        (None, _) => match args.format {
+            Format::Ansible if !out.is_json() => {
+                return Err(wrong_use("a role is a folder of files").hint("name it with --output DIR"));
+            }
+            _ => out.answer(&answer, String::new)?,
+        },
+        (Some(path), files) => {
+            write(path, args.format, files)?;
+            out.answer(&answer, || format!("Written: {}\n{}", path.display(), how_to_use(args.format, path)))?;
+        }
+    }
+    Ok(exit::WELL)
+}
+
+fn wrong_use(cause: &str) -> Failure {
+    Failure::text(exit::WRONG_USE, "write the plan as a script", cause)
+}
+
+fn render(args: &Args, plan: &PlanFile) -> Result<Vec<RenderedFile>, RenderError> {
+    let one = |end: &str, mode, text| vec![RenderedFile { path: format!("{}{end}", render::name(plan)), mode, text }];
+    match args.format {
+        Format::Sh if args.undo => Ok(one("-undo.sh", 0o755, render::undo_script(plan)?)),
+        Format::Sh => Ok(one(".sh", 0o755, render::script(plan)?)),
+        Format::CloudInit => Ok(one(".yaml", 0o644, render::cloud_init(plan)?)),
+        Format::Ansible => render::role(plan),
+    }
+}
+
+/// What is to be rendered. A plan's file is not taken for itself: its settings are planned anew, and must come to the same. Only what
+/// undoes it is its own: the values that were seen when it was made.
+fn plan(args: &Args, root: &Root, facts: &Facts) -> Result<PlanFile, Failure> {
+    let term = if args.persist { Term::Lasting } else { Term::Runtime };
+    // No journal: the script may run on another machine than this one.
+    let Selected { mut plan, stale, given } = args.selection.plan(root, facts, &Log::default(), term)?;
+    let stale = match given {
+        Some(given) if args.undo => {
+            take_what_was_seen(&mut plan, &given);
+            given.agrees_with(&plan).err()
+        }
+        _ => stale,
+    };
+    stale.map_or(Ok(plan), |stale| Err(Failure::new(exit::NOT_POSSIBLE, stale)))
+}
+
+fn take_what_was_seen(now: &mut PlanFile, given: &PlanFile) {
+    for (now, given) in now.steps.iter_mut().zip(&given.steps) {
+        let is_along = |path: &String| given.along.iter().find(|along| along.path == *path).cloned();
+        if let Action::Write { side_effects, .. } = &now.step.action {
+            now.along = side_effects.iter().filter_map(is_along).collect();
+        }
+        now.seen.clone_from(&given.seen);
+        now.already_so = given.already_so;
+    }
+}
+
+fn write(path: &Path, format: Format, files: &[RenderedFile]) -> Result<(), Failure> {
+    use std::os::unix::fs::PermissionsExt;
+    for file in files {
+        let path = if format == Format::Ansible { path.join(&file.path) } else { path.to_owned() };
+        let written = (|| {
+            if let (Format::Ansible, Some(folder)) = (format, path.parent()) {
+                std::fs::create_dir_all(folder)?;
+            }
+            std::fs::write(&path, &file.text)?;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(file.mode))
+        })();
+        written.map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", path.display()), &error))?;
+    }
+    Ok(())
+}
+
+fn how_to_use(format: Format, path: &Path) -> String {
+    let path = path.display();
+    match format {
+        Format::Sh => format!("Run as root: sh {path}\n"),
+        Format::CloudInit => format!("Check: cloud-init schema --config-file {path}\n"),
+        Format::Ansible => format!("Use: ansible.builtin.include_role with name: {path}\n"),
+    }
+}

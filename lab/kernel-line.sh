@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# The short form of lab/reboot.sh, for CI: whether `evenkeel image` and Debian's grub scripts get kernel arguments to a kernel, and away
+# again. A folder with Debian is the image, update-grub runs in it at native speed, and its own kernel boots by the line that is in
+# grub.cfg then, with a small system behind it that captures itself. Seconds, once the folder is there.
+#
+# usage: lab/kernel-line.sh [-p PROGRAM]
+#
+#   -p  the evenkeel to try, which needs no libraries; built here unless told
+set -euo pipefail
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
+
+evenkeel=''
+while getopts p: option; do
+    case $option in
+    p) evenkeel=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+
+[ "$(id -u)" -eq 0 ] || die "kernel lines are skipped: not root, and a folder with Debian in it takes that"
+need debootstrap debootstrap
+need qemu-system-x86_64 qemu-system-x86
+grep -qw overlay /proc/filesystems || modprobe -q overlay || die "kernel lines are skipped: the kernel has no overlay file system"
+
+debian=$("$LAB/disk.sh" root)
+[ -n "$evenkeel" ] || evenkeel=$("$LAB/guest-program.sh")
+mapfile -t accelerator < <("$LAB/accelerator.sh")
+work=$WORK/kernel-line
+root=$work/root
+mkdir -p "$work"
+# tmpfs under the overlay, so that this is also at home where target/ lies on an overlay itself.
+clean_up() {
+    for place in "$root" "$work/changes"; do
+        if mountpoint -q "$place"; then
+            umount -l "$place"
+        fi
+    done
+}
+trap clean_up EXIT
+clean_up
+rm -rf "$work"
+mkdir -p "$work/changes" "$root"
+mount -t tmpfs -o size=64M evenkeel-lab "$work/changes" || die "kernel lines are skipped: this root may not mount"
+mkdir "$work/changes"/{upper,work}
+mount -t overlay -o "lowerdir=$debian,upperdir=$work/changes/upper,workdir=$work/changes/work" evenkeel-lab "$root"
+
+wrong=0
+complain() {
+    say "WRONG: $*"
+    wrong=$((wrong + 1))
+}
+
+# line: the arguments of what grub boots unless told.
+line() { sed -n 's/^[[:space:]]*linux[[:space:]]*[^ ]* //p' "$root/boot/grub/grub.cfg" | head -n 1; }
+
+# update: grub.cfg anew, as the machine itself would have it done.
+update() { "$LAB/update-grub.sh" "$root" "$(sed -n 's/^UUID=\([^ ]*\) .*/\1/p' "$root/etc/fstab")"; }
+
+# boot LINE: boots Debian's kernel by it; the capture is in $work/captured then.
+boot() {
+    local status=0
+    rm -f "$work/captured"
+    timeout 120 qemu-system-x86_64 "${accelerator[@]}" -m 1024 -smp '4,sockets=1,cores=2,threads=2' -kernel "$debian"/boot/vmlinuz-* \
+        -initrd "$work/initramfs" -append "$1 settle=0 panic=-1" -nodefaults -display none -no-reboot \
+        -serial "file:$work/console.log" -serial "file:$work/captured" </dev/null || status=$?
+    if [ "$status" -ne 0 ] || [ "$(tail -n 1 "$work/captured")" != end ]; then
+        tail -n 20 "$work/console.log" >&2
+        complain "QEMU ended with $status, and there is no whole capture, after booting by: $1"
+    fi
+}
+
+# reads PATH TEXT: whether the guest's file did.
+reads() {
+    local found
+    found=$(sed -n "s|^$1 = ||p" "$work/captured")
+    [ "$found" = "$2" ] || complain "$1 reads '$found', not '$2'"
+}
+
+cp "$root/boot/grub/grub.cfg" "$work/grub.cfg.before"
+before=$(line)
+"$LAB/initramfs.sh" "$debian" "$("$LAB/busybox.sh" x86_64)" "$evenkeel" "$work/initramfs"
+
+# left: what the image has that Debian had not, or had otherwise. The journal may stay, and grub.cfg is looked at on its own.
+left() {
+    local changes=$work/changes/upper file
+    find "$changes" ! -type d | while read -r file; do
+        case ${file#"$changes"} in
+        /var/lib/evenkeel/* | /boot/grub/grub.cfg) ;;
+        *) cmp -s "$file" "$debian${file#"$changes"}" || echo "${file#"$changes"}" ;;
+        esac
+    done
+}
+
+began=$SECONDS
+"$evenkeel" image "$root" --unit memcached.service cmdline.processor.max_cstate=1 cmdline.isolcpus=3 cmdline.mitigations=off \
+    cmdline.maxcpus=3 net.core.busy_read=50 clocksource=hpet irqbalance.banned_cpus=2 process.cpu_affinity=0 >"$work/image.out" ||
+    complain "evenkeel image ended with $?: $(cat "$work/image.out")"
+update
+boot "$(line)"
+reads /sys/module/processor/parameters/max_cstate 1
+reads /sys/devices/system/cpu/isolated 3
+reads /sys/devices/system/cpu/vulnerabilities/spec_store_bypass Vulnerable
+reads /sys/devices/system/cpu/online 0-2
+
+"$evenkeel" image --undo "$root" >"$work/undo.out" || complain "evenkeel image --undo ended with $?: $(cat "$work/undo.out")"
+update
+[ -z "$(left)" ] || complain "the image is not as before: $(left | tr '\n' ' ')"
+difference=$(diff "$work/grub.cfg.before" "$root/boot/grub/grub.cfg") || complain "grub.cfg is not as before: $difference"
+[ "$(line)" = "$before" ] || complain "the kernel's line is '$(line)', and was '$before'"
+
+[ "$wrong" -eq 0 ] || exit 1
+say "kernel arguments reached the kernel by an image and grub's scripts, and are gone again, in $((SECONDS - began)) s"

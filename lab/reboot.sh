@@ -1,0 +1,199 @@
+#!/usr/bin/env bash
+# Whether changes outlive a reboot, and go away without a trace, on a Debian with systemd and grub: applied, rebooted, looked at from
+# outside of evenkeel, reverted, rebooted, looked at again. Then the power is cut in the middle of an apply, and of a revert.
+#
+# usage: lab/reboot.sh [-c CUTS] [-s SEED] [-p PROGRAM] [KNOB=VALUE…]
+#
+#   -c  how often the power is cut; 4 unless told
+#   -s  what chooses the moments of it; the clock unless told
+#   -p  the evenkeel to try, which needs no libraries; built here unless told
+#
+# Without settings, one of each kind that outlives a reboot in a way of its own; `settings` below has those that can be asked for.
+# A round takes two to four minutes, of which grub takes most. Exit code 1: something was not as promised, and it says what.
+set -euo pipefail
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
+
+cuts=4 seed=$(($(date +%s) % 32768)) evenkeel=''
+while getopts c:s:p: option; do
+    case $option in
+    c) cuts=$OPTARG ;;
+    s) seed=$OPTARG ;;
+    p) evenkeel=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+RANDOM=$seed
+
+[ "$(id -u)" -eq 0 ] || die "reboots are skipped: not root, and a disk with Debian on it takes that"
+need debootstrap debootstrap
+need qemu-system-x86_64 qemu-system-x86
+
+export EVENKEEL_LAB_MACHINE=reboot
+machine=$LAB/machine.sh
+work=$WORK/reboot
+rm -rf "$work"
+mkdir -p "$work"
+trap '"$machine" stop' EXIT
+
+# What guest/values says of each after a reboot. The machine has two cores of two threads.
+declare -A shows=(
+    [cmdline.processor.max_cstate=1]='max_cstate 1'
+    [clocksource=hpet]='clocksource hpet'
+    [smt.control=off]=$'smt off\nonline 0,2'
+    [thp.enabled=never]='thp always madvise [never]'
+    [net.core.rmem_max=16777216]='rmem_max 16777216'
+    [net.core.busy_read=50]='busy_read 50'
+    [irqbalance.banned_cpus=2]='irqbalance-banned 2'
+    [process.cpu_affinity=0]=$'memcached-unit-CPUAffinity 0\nmemcached-cpus 0'
+    [process.timer_slack_ns=1000]=$'memcached-unit-TimerSlackNSec 1000\nmemcached-slack-ns 1000'
+)
+settings=("$@")
+[ $# -gt 0 ] || mapfile -t settings < <(printf '%s\n' "${!shows[@]}" | sort)
+wanted=('irqbalance active' 'memcached active' 'failed-units ')
+for setting in "${settings[@]}"; do
+    [ -n "${shows[$setting]:-}" ] || die "guest/values does not show $setting; it does: ${!shows[*]}"
+    mapfile -t -O "${#wanted[@]}" wanted <<<"${shows[$setting]}"
+done
+
+program=/usr/local/bin/evenkeel
+apply=("$program" apply --persist --unit memcached.service "${settings[@]}")
+revert=("$program" revert)
+
+wrong=0 timings=() took=0
+complain() {
+    say "WRONG: $*"
+    wrong=$((wrong + 1))
+}
+
+# timed WHAT COMMAND…: its time goes to `timings`, and in whole seconds to `took`.
+timed() {
+    local what=$1 began=$SECONDS status=0
+    shift
+    "$@" || status=$?
+    took=$((SECONDS - began))
+    timings+=("$(printf '%4d s  %s' "$took" "$what")")
+    return "$status"
+}
+
+guest() { "$machine" run "$@"; }
+look() { guest "/root/$1" >"$work/$2"; }
+
+# same WHAT BEFORE AFTER: complains of each line that differs.
+same() {
+    local difference
+    if difference=$(diff "$work/$2" "$work/$3"); then
+        say "  as before: $1"
+    else
+        complain "$1: < before, > now"
+        grep '^[<>]' <<<"$difference" | head -n 40 | sed 's/^/    /' >&2
+    fi
+}
+
+# in_force FILE: whether guest/values said what is wanted.
+in_force() {
+    local line found=0
+    for line in "${wanted[@]}"; do
+        if grep -qxF "$line" "$work/$1"; then
+            found=$((found + 1))
+        else
+            complain "not '$line' but '$(grep "^${line%% *} " "$work/$1")'"
+        fi
+    done
+    say "  $found of ${#wanted[@]} values are what was asked for, by the kernel's and systemd's word"
+}
+
+# verified CODE…: whether evenkeel finds nothing that is otherwise than it was applied. Code 7: something waits for the reboot.
+verified() {
+    local status=0
+    guest "$program" verify --json >"$work/verify.json" || status=$?
+    if [[ " $* " != *" $status "* ]] || ! tr -d ' \n' <"$work/verify.json" | grep -qF '"drift":[]'; then
+        complain "evenkeel verify ends with $status and says: $(cat "$work/verify.json")"
+    else
+        say "  evenkeel verify: no drift (exit code $status)"
+    fi
+}
+
+prepare() {
+    [ -n "$evenkeel" ] || evenkeel=$("$LAB/guest-program.sh")
+    "$LAB/disk.sh" >/dev/null
+    timed 'first boot' "$machine" start
+    "$machine" push "$evenkeel" "$program"
+    for file in photograph values until-records; do
+        "$machine" push "$LAB/guest/$file" "/root/$file"
+    done
+    look photograph files.before
+    look values values.before
+    "$machine" snapshot before
+}
+
+records() { guest bash -c 'wc -l </var/lib/evenkeel/journal || echo 0' 2>/dev/null; }
+
+# outlives_reboot: the main story.
+outlives_reboot() {
+    say "${apply[*]}"
+    timed 'apply' guest "${apply[@]}" >"$work/apply.out" || complain "apply ended with $?: $(tail -n 5 "$work/apply.out")"
+    apply_seconds=$took
+    apply_records=$(records)
+    verified 0 7
+    "$machine" snapshot applied
+    timed 'reboot' "$machine" reboot
+    look values values.applied
+    in_force values.applied
+    verified 0
+
+    timed 'revert' guest "${revert[@]}" >"$work/revert.out" || complain "revert ended with $?: $(tail -n 5 "$work/revert.out")"
+    timed 'reboot' "$machine" reboot
+    look photograph files.reverted
+    look values values.reverted
+    same 'everything under /etc, /usr/local and /boot' files.before files.reverted
+    same 'values, and the kernel line' values.before values.reverted
+    verified 0
+}
+
+# cut_in SNAPSHOT COUNT DELAY COMMAND…: cuts the power so many records and seconds into a command, boots, reverts, compares.
+cut_in() {
+    local snapshot=$1 count=$2 delay=$3 status=0 reached
+    shift 3
+    "$machine" restore "$snapshot"
+    reached=$(guest /root/until-records "$count" "$@")
+    sleep "$delay"
+    "$machine" cut
+    say "power cut in $(basename "$1") $2, at $reached and $delay s"
+    timed "boot after a power cut at $reached" "$machine" boot || {
+        complain "it does not boot after a power cut at $reached and $delay s of: $*"
+        return
+    }
+    guest "$program" history >"$work/history.cut" 2>&1 || complain "history ended with $? after the power cut"
+    timed 'revert after it' guest "${revert[@]}" >"$work/revert.cut" 2>&1 || status=$?
+    [ "$status" -eq 0 ] || complain "revert ended with $status after the power cut: $(tail -n 5 "$work/revert.cut")"
+    look photograph files.cut
+    same 'everything under /etc, /usr/local and /boot' files.before files.cut
+}
+
+survives_power_cuts() {
+    local round
+    say "cutting the power $cuts times (-s $seed)"
+    for ((round = 0; round < cuts; round++)); do
+        case $((round % 4)) in
+        # Some record of the journal is on the disk, and the next is not.
+        0) cut_in before $((1 + RANDOM % apply_records)) 0 "${apply[@]}" ;;
+        # Any moment; most of the time grub's scripts are at work.
+        1) cut_in before 1 $((RANDOM % (apply_seconds + 1))) "${apply[@]}" ;;
+        2) cut_in applied 1 $((RANDOM % (apply_seconds + 1))) "${revert[@]}" ;;
+        3) cut_in before "$apply_records" 0 "${apply[@]}" ;;
+        esac
+    done
+}
+
+prepare
+outlives_reboot
+survives_power_cuts
+say "how long it took, by $("$LAB/accelerator.sh" | sed -n 2p):"
+printf 'lab:   %s\n' "${timings[@]}" >&2
+[ "$wrong" -eq 0 ] || {
+    say "$wrong things were not as promised; $work has what was seen"
+    exit 1
+}
+say "changes outlive a reboot, a revert leaves nothing behind, $cuts power cuts included"
