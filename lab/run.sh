@@ -27,6 +27,11 @@ mutations() {
     EVENKEEL_MUTATIONS=100000 cargo test --release --locked -p evenkeel-host -p evenkeel --test mutations -- --nocapture
 }
 
+crashes() {
+    cargo build --release --locked -p evenkeel || return 1
+    "$LAB/crash.sh"
+}
+
 edits() {
     EVENKEEL_CASES=100000 cargo test --release --locked -p evenkeel-change --lib -- edit:: persist::tests::grub --nocapture
 }
@@ -37,6 +42,7 @@ part 'facts against independent tools, field by field' "$LAB/agree.sh"
 part 'kernel arguments, by an image and by grub' "$LAB/kernel-line.sh"
 part 'reboots and power cuts' "$LAB/reboot.sh"
 part '100,000 mutated captures' mutations
+part 'killed at every system call' crashes
 part '100,000 edited files of kernel arguments' edits
 part 'fuzz targets' "$LAB/fuzz.sh" -t "${EVENKEEL_FUZZ_SECONDS:-10}"
 

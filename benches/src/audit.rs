@@ -30,14 +30,14 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
     let ours = beside_us("evenkeel")?;
     let version =
         version(&ours, "--version").with_context(|| format!("{ours} does not run: 'make bench' builds it"))?;
-    let mut contenders = vec![Contender { program: ours, arguments: &["audit", "--json"] }];
+    let mut contenders = vec![Contender::of(ours, &["audit", "--json"])];
     let mut names = vec![("evenkeel audit --json".to_owned(), version)];
     let mut skipped = BTreeMap::new();
     for peer in PEERS {
         let name = format!("{} {}", peer.program, peer.arguments.join(" ")).trim_end().to_owned();
         match self::version(peer.program, peer.version) {
             Some(version) => {
-                contenders.push(Contender { program: peer.program.to_owned(), arguments: peer.arguments });
+                contenders.push(Contender::of(peer.program, peer.arguments));
                 names.push((name, version));
             }
             None => {
@@ -54,14 +54,14 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
 }
 
 /// The program of ours that was built beside this one.
-fn beside_us(name: &str) -> anyhow::Result<String> {
+pub(crate) fn beside_us(name: &str) -> anyhow::Result<String> {
     let us = std::env::current_exe().context("find this program")?;
     let path = us.with_file_name(name);
     Ok(path.to_str().context("the path of this program is not text")?.to_owned())
 }
 
 /// The first line that a program says of its version; `None` where it does not run.
-fn version(program: &str, argument: &str) -> Option<String> {
+pub(crate) fn version(program: &str, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).output().ok().filter(|output| output.status.success())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Some(text.lines().next().unwrap_or_default().trim().to_owned())

@@ -5,13 +5,15 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 mod audit;
+mod change;
 mod row;
 mod turns;
 
 type Measure = fn() -> anyhow::Result<row::Row>;
 
 /// Every row: its name, and what measures it.
-const ROWS: &[(&str, Measure)] = &[("audit", audit::measure)];
+const ROWS: &[(&str, Measure)] =
+    &[("audit", audit::measure), ("apply", change::measure_apply), ("verify", change::measure_verify)];
 
 fn main() -> anyhow::Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).collect();

@@ -12,14 +12,34 @@ use rand_chacha::ChaCha8Rng;
 /// A program and what it is asked.
 pub(crate) struct Contender {
     pub(crate) program: String,
-    pub(crate) arguments: &'static [&'static str],
+    pub(crate) arguments: Vec<String>,
+    /// What puts the machine as it is to find it, before each run; its time does not count.
+    pub(crate) before: Option<Box<Contender>>,
 }
 
 impl Contender {
+    pub(crate) fn of(program: impl Into<String>, arguments: &[&str]) -> Contender {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Contender { program: program.into(), arguments, before: None }
+    }
+
+    pub(crate) fn after(self, before: Contender) -> Contender {
+        Contender { before: Some(Box::new(before)), ..self }
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
+    }
+
+    /// Runs it to its end; gives how long that took, in milliseconds.
+    pub(crate) fn run(&self) -> anyhow::Result<f64> {
+        let before_ns = monotonic_ns();
+        let status = self.command().status().with_context(|| format!("start {}", self.program))?;
+        let ms = (monotonic_ns() - before_ns) as f64 / 1e6;
+        ensure!(status.success(), "{} {} ended with {status}", self.program, self.arguments.join(" "));
+        Ok(ms)
     }
 }
 
@@ -43,10 +63,8 @@ pub(crate) fn wall_ms(contenders: &[Contender], rounds: Rounds) -> anyhow::Resul
         order.shuffle(&mut chance);
         for &at in &order {
             let contender = &contenders[at];
-            let before_ns = monotonic_ns();
-            let status = contender.command().status().with_context(|| format!("start {}", contender.program))?;
-            let ms = (monotonic_ns() - before_ns) as f64 / 1e6;
-            ensure!(status.success(), "{} {} ended with {status}", contender.program, contender.arguments.join(" "));
+            contender.before.as_deref().map_or(Ok(0.0), Contender::run)?;
+            let ms = contender.run()?;
             if round > 0 {
                 measured[at].push(ms);
             }
@@ -60,13 +78,20 @@ mod tests {
     use super::*;
 
     fn contender(program: &str) -> Contender {
-        Contender { program: program.to_owned(), arguments: &[] }
+        Contender::of(program, &[])
     }
 
     #[test]
     fn each_has_a_number_for_each_round() {
         let measured = wall_ms(&[contender("true"), contender("true")], Rounds { count: 3, seed: 1 }).unwrap();
         assert!(measured.iter().all(|rounds| rounds.len() == 3 && rounds.iter().all(|ms| *ms > 0.0)), "{measured:?}");
+    }
+
+    #[test]
+    fn what_goes_before_must_not_fail_either() {
+        let after = |before| contender("true").after(contender(before));
+        assert!(wall_ms(&[after("true")], Rounds { count: 1, seed: 1 }).is_ok());
+        assert!(wall_ms(&[after("false")], Rounds { count: 1, seed: 1 }).is_err());
     }
 
     #[test]

@@ -210,13 +210,20 @@ pub(crate) fn put_kept_back(effects: &mut Effects<'_>, txn: u64, back: &mut PutB
     if effects.root.kind() == RootKind::Mounted && !files.is_empty() {
         back.kept.extend(to_run(effects, txn));
     }
-    // Once for all files: what reads them must see them all as before.
+    // Once for all files: what reads them must see them all as before. Where one is not, the command stays owed, and runs once more when
+    // that file is back.
+    let all_back = back.kept.iter().all(KeptUndo::is_undone);
     for command in &commands {
         let undo = match effects.root.kind() {
             RootKind::Mounted => KeptOutcome::ToRun,
             _ => effects.run(&command.undo_argv).map_or_else(|why| KeptOutcome::Failed { why }, |()| KeptOutcome::Ran),
         };
-        back.settle(effects, txn, command.step, KeptUndo { what: shell_words(&command.undo_argv), undo });
+        let undone = KeptUndo { what: shell_words(&command.undo_argv), undo };
+        if all_back {
+            back.settle(effects, txn, command.step, undone);
+        } else {
+            back.kept.push(undone);
+        }
     }
 }
 

@@ -124,8 +124,12 @@ fn still_ours(effects: &Effects<'_>, txn: u64, mut owed: Owed) -> Option<Owed> {
         owed.intent.path = Target::of(&step)?.path.to_owned();
         owed.intent.place = step.place;
     }
-    let now = look(effects.root, &owed.intent.path, owed.intent.reading).ok()?;
-    owed.done.as_ref().is_some_and(|done| same(&now, &done.found)).then_some(owed)
+    let is_ours = match look(effects.root, &owed.intent.path, owed.intent.reading) {
+        Ok(now) => owed.done.as_ref().is_some_and(|done| same(&now, &done.found)),
+        // To pass over what can't be read would call it undone.
+        Err(blind) => matches!(blind, Blind::Refused(_)) && !blind.is_gone(),
+    };
+    is_ours.then_some(owed)
 }
 
 impl PutBack {
@@ -206,10 +210,11 @@ impl Sheet<'_> {
             Err(blind) if blind.is_gone() => return Undo::Gone { why: blind.why() },
             Err(blind) => return Undo::Failed { why: blind.why() },
         };
-        let now = look(effects.root, self.path, self.reading);
         let was_before = same(&found, self.before);
-        if now.is_ok_and(|now| same(&now, self.before)) {
-            return if was_before { Undo::AsBefore } else { self.restored(found) };
+        match is_back(look(effects.root, self.path, self.reading), self.before) {
+            Ok(true) => return if was_before { Undo::AsBefore } else { self.restored(found) },
+            Ok(false) => {}
+            Err(why) => return Undo::Failed { why },
         }
         if let Err(error) = self.write(effects) {
             return if error.errno.is_absence() {
@@ -236,5 +241,42 @@ impl Sheet<'_> {
     fn restored(&self, found: String) -> Undo {
         let theirs = !same(&found, self.before) && self.ours.is_some_and(|ours| !same(&found, ours));
         if theirs { Undo::Foreign { found } } else { Undo::Restored { found } }
+    }
+}
+
+/// Whether a file reads as before by what it reads `now`. One that can't be read at this moment must not be written: it may be back by
+/// what was written to its twin, and writing it would zero that one again.
+fn is_back(now: Result<String, Blind>, before: &str) -> Result<bool, String> {
+    match now {
+        Ok(now) => Ok(same(&now, before)),
+        Err(blind @ Blind::Refused(_)) if !blind.is_gone() => Err(blind.why()),
+        Err(_) => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::{Errno, Refusal, Why};
+
+    use super::*;
+
+    /// `revert` met an I/O error on reading `vm.dirty_background_bytes` after it had written the share back: it wrote the share anew to make
+    /// the bytes 0, which left the share at 0, and called all of it undone.
+    #[test]
+    fn what_can_not_be_read_is_not_written() {
+        let refused = |errno| Blind::Refused(Refusal { path: "/proc/x".to_owned(), why: Why::Errno(errno) });
+        let odd = Blind::Odd { text: "?".to_owned(), why: "odd".to_owned() };
+        let table = [
+            (Ok("0".to_owned()), Ok(true)),
+            (Ok("5".to_owned()), Ok(false)),
+            (Err(odd), Ok(false)),
+            (Err(refused(Errno::NOENT)), Ok(false)),
+            (Err(refused(Errno::IO)), Err(())),
+            (Err(refused(Errno::ACCESS)), Err(())),
+        ];
+        for (now, expected) in table {
+            let shown = format!("{now:?}");
+            assert_eq!(is_back(now, "0").map_err(drop), expected, "{shown}");
+        }
     }
 }

@@ -54,6 +54,11 @@ impl Failure {
         self
     }
 
+    /// Of an answer that could not be printed after the machine was changed: the exit code must not say that nothing was.
+    pub(crate) fn after_a_change(self, undo: impl Display) -> Failure {
+        Failure { exit: exit::NOT_UNDONE, ..self }.hint(format!("the change is made all the same; undo it: {undo}"))
+    }
+
     /// The whole message, from "failed to" on, on one line.
     pub(crate) fn message(&self) -> String {
         format!("failed to {:#}", self.error)

@@ -1,7 +1,7 @@
 //! What outlives a boot: files and commands of a transaction, their undoing, and what `verify` says after the boot.
 
 use evenkeel_host::{Facts, Plan};
-use evenkeel_sys::{Capture, Entry, Root};
+use evenkeel_sys::{Capture, Entry, Errno, Root, Tree, TreeError};
 
 use super::{HOST, SWAPPINESS, Stage, plan};
 use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
@@ -207,6 +207,36 @@ fn a_command_that_fails_puts_all_back() {
     // What undoes it fails as well: that is left to do, and `revert` does it once the program is there.
     assert!(!half_way.put_back.all_undone && stage.is_as(&before));
     assert!(revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap().all_undone);
+}
+
+/// A world in which one configuration file can't be written.
+struct Stuck;
+
+impl Outside for Stuck {
+    fn put(&mut self, tree: &Tree, path: &str, entry: &Entry) -> Result<(), TreeError> {
+        if path == GRUB {
+            return Err(TreeError { doing: "write", path: path.into(), errno: Errno::IO, why: "EIO".into() });
+        }
+        tree.put(path, entry)
+    }
+
+    fn rehearse(&mut self, _: &[String]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// `update-grub` ran while the file was still there and counted as undone: the next revert took the file away, and the boot loader kept
+/// the argument.
+#[test]
+fn a_command_is_owed_until_the_files_that_it_reads_are_back() {
+    let stage = Stage::on(&host());
+    keep_it(&stage, &mut stage.state(), "10").unwrap();
+    let first = revert(&stage.root, &stage.hand, &mut stage.state_on(Stuck), Which::All).unwrap();
+    assert!(!first.all_undone, "{first:?}");
+    let second = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    let undone: Vec<&str> = second.transactions[0].kept.iter().map(|kept| kept.what.as_str()).collect();
+    assert_eq!(undone, [GRUB, "update-grub"]);
+    assert!(second.all_undone, "{second:?}");
 }
 
 #[test]

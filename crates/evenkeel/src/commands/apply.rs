@@ -103,6 +103,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             .iter()
             .map(|done| show::change::transaction(done) + &epilogue(args, done, rehearsal))
             .collect()
+    })
+    .map_err(|failure| match root.kind() {
+        RootKind::Captured => failure,
+        _ => failure.after_a_change(format_args!("evenkeel revert{}", args.state.again())),
     })?;
     let missed = answer.transaction.iter().flat_map(|done| &done.steps);
     let all_came = !missed.into_iter().any(|step| matches!(step.outcome, StepOutcome::Missed(_)));

@@ -76,7 +76,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let commands = selected.plan.keep.iter().flat_map(|lasting| &lasting.keep.commands);
     let commands = commands.filter(|command| !command.only_booted).map(|command| command.argv.join(" ")).collect();
     let answer = Answer { plan: &selected.plan, transaction, commands };
-    out.answer(&answer, || show::plan::image(&answer.transaction, &answer.commands, &args.image))?;
+    out.answer(&answer, || show::plan::image(&answer.transaction, &answer.commands, &args.image))
+        .map_err(|failure| failure.after_a_change(format_args!("evenkeel image --undo {}", args.image.display())))?;
     Ok(exit::WELL)
 }
 

@@ -33,6 +33,21 @@ fn an_answer_that_can_not_be_written_is_an_error() {
     }
 }
 
+/// It said "not possible here", with everything changed.
+#[test]
+fn a_change_whose_answer_can_not_be_written_says_that_it_is_made() {
+    let scene = Scene::new();
+    std::fs::create_dir_all(scene.path("root/etc/sysctl.d")).unwrap();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = scene.command("image root vm.swappiness=10");
+    let seen: Seen = command.stdout(full).stderr(Stdio::piped()).output().unwrap().into();
+    assert_eq!(seen.code, 6, "{seen}");
+    assert!(seen.stderr.contains("the change is made all the same; undo it: evenkeel image --undo root"), "{seen}");
+    assert!(scene.path("root/etc/sysctl.d/90-evenkeel.conf").exists());
+    assert_eq!(scene.run("image --undo root").code, 0);
+    assert!(!scene.path("root/etc/sysctl.d/90-evenkeel.conf").exists());
+}
+
 #[test]
 fn closed_streams_harm_nothing() {
     let scene = Scene::new();

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2034 # the parts share variables
+# evenkeel promises to put everything back. This kills it at every system call, gives it broken disks and damaged journals, and
+# looks whether it does: on the running kernel, with copies of /etc and /boot.
+#
+# usage: lab/crash.sh [--quick] [PART…]     parts: kills children signals errors disks journals tries
+#
+# Needs root and strace. Everything happens in mount and process namespaces of its own; the kernel's values are the machine's real
+# ones, and are put back by a guard whatever happens. --quick takes a sample that is spread over all of it, in about two minutes.
+set -uo pipefail
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
+for name in stage kill fault try; do
+    # shellcheck source=/dev/null
+    . "$LAB/crash/$name.sh"
+done
+
+PARTS=(kills children signals errors disks journals tries)
+# The tests of `prove` switch the same values, be it from another checkout: they and we take turns by this lock.
+HOST_LOCK=${TMPDIR:-/tmp}/evenkeel-tests-of-this-host.lock
+
+hold_host() { flock 9; }
+free_host() { flock -u 9; }
+
+outside() {
+    [ "$(id -u)" = 0 ] || die 'skipped: to kill evenkeel at every system call needs root'
+    need strace strace
+    need unshare util-linux
+    local program=${EVENKEEL_PROGRAM:-${CARGO_TARGET_DIR:-$TOP/target}/release/evenkeel} status=0 before inner=
+    [ -x "$program" ] || die "$program is missing: cargo build --release -p evenkeel"
+    # Dies with us: --kill-child ends the whole process namespace, watchdogs included.
+    exec 9>"$HOST_LOCK"
+    hold_host
+    before=$(values)
+    free_host
+    # They share our lock: they have to be gone before the values are put back and the lock is given away.
+    trap 'if [ -n "${inner:-}" ]; then kill -KILL "$inner" && wait "$inner"; fi 2>/dev/null; hold_host; put_values_back "$before"; free_host' EXIT
+    trap 'exit 130' INT TERM HUP
+    unshare --mount --pid --fork --mount-proc --kill-child --propagation private \
+        "$BASH" "$LAB/crash.sh" --inside "$program" "$@" &
+    inner=$!
+    wait "$inner" || status=$?
+    inner=
+    hold_host
+    if [ "$(values)" != "$before" ]; then
+        say "FAILED: the machine's values are not as before; they are put back now:"
+        diff <(echo "$before") <(values) >&2
+        status=1
+    fi
+    free_host
+    exit "$status"
+}
+
+inside() {
+    local program=$1 part
+    shift
+    if [ "${1:-}" = --quick ]; then QUICK=1 && shift; fi
+    [ $# -gt 0 ] || set -- "${PARTS[@]}"
+    build_stage "$program"
+    choose WANTED
+    choose LASTING --persist
+    IMAGED=("${LASTING[@]}")
+    # A value that the kernel refuses, after all that it takes: what was done before is rolled back.
+    REFUSED=(clocksource=none)
+    REVERT=("$EVENKEEL" revert)
+    : >"$T/figures"
+    for part in "$@"; do
+        case $part in
+        kills) kills ;;
+        children) child_kills ;;
+        signals) signals ;;
+        errors) errors ;;
+        disks) disks ;;
+        journals) journals ;;
+        tries) tries ;;
+        *) die "no part is called $part: ${PARTS[*]} are" ;;
+        esac
+    done
+    say "tried $TRIED crash points in ${SECONDS} s${QUICK:+, a sample}; $FAILED failed:"
+    cat "$T/figures"
+    [ "$FAILED" -eq 0 ]
+}
+
+if [ "${1:-}" = --inside ]; then
+    shift
+    inside "$@"
+else
+    outside "$@"
+fi

@@ -1,0 +1,273 @@
+# shellcheck shell=bash disable=SC2034 # the parts share variables
+# What may go wrong without a crash: calls that fail, disks that are full or read only, journals that are torn or damaged, signals.
+
+# Calls on files; memory that runs out is not what is promised.
+FALLIBLE='^(open|openat|openat2|read|pread64|write|pwrite64|fsync|fdatasync|rename.*|unlink.*|mkdir.*|rmdir|ftruncate|fchmod|fchown|flock|fstat|newfstatat|statx|getdents64|symlink.*|readlink.*|lseek|fcntl|access)$'
+
+# judge WHAT STATUS: whether an exit code of a change told the truth about what is now.
+judge() {
+    local what=$1 status=$2
+    case $status in
+    0 | 7) "$EVENKEEL" verify >"$T/verify" 2>&1 || [ $? -eq 7 ] || fail "$what: exit code $status, but verify: $(head -n 4 "$T/verify")" ;;
+    3 | 4 | 5) is_as_before || fail "$what: exit code $status says that nothing is changed, but it is: $(tail -n 3 "$T/said")
+$(diff <(echo "$VALUES_BEFORE") <(values))" ;;
+    6) grep -Eq 'not put back|the change is made all the same' "$T/said" || fail "$what: exit code 6, but not what is left: $(tail -n 3 "$T/said")" ;;
+    # The dynamic loader's own, before our first line.
+    127) is_as_before || fail "$what: exit code 127, but something is changed" ;;
+    *) fail "$what: exit code $status: $(tail -n 3 "$T/said")" ;;
+    esac
+}
+
+# judge_undo WHAT STATUS: the same for a revert of what PREPARE had applied.
+judge_undo() {
+    local what=$1 status=$2
+    case $status in
+    0) is_as_before || fail "$what: exit code 0, but not all is as before: $(tail -n 3 "$T/said")" ;;
+    3 | 4 | 6 | 127) ;;
+    *) fail "$what: exit code $status: $(tail -n 3 "$T/said")" ;;
+    esac
+}
+
+# fail_everywhere NAME ERROR PREPARE JUDGE COMMAND…: each call on a file fails once.
+fail_everywhere() {
+    local name=$1 error=$2 prepare=$3 judge=$4 tried=0 back=0 call number side status started=$SECONDS
+    shift 4
+    hold_host
+    remember
+    fresh
+    "$prepare"
+    calls "$@" | grep -v ' after$' | awk -v fallible="$FALLIBLE" '$1 ~ fallible' >"$T/list"
+    undo_all "$name, undisturbed"
+    sample "$T/list" "${READS:-15}" >"$T/chosen"
+    while read -r call number side <&4; do
+        fresh
+        "$prepare"
+        strace -o /dev/null -e "trace=$call" -e "inject=$call:error=$error:when=$number" "$@" >"$T/said" 2>&1
+        status=$?
+        tried=$((tried + 1))
+        "$judge" "$name with $error from $call $number" "$status"
+        undo_all "$name with $error from $call $number (exit code $status)" && back=$((back + 1))
+        breathe "$tried"
+    done 4<"$T/chosen"
+    free_host
+    report "$name, $error from each call" "$tried" "$back" "of $(wc -l <"$T/list")" $((SECONDS - started))
+}
+
+errors() {
+    fail_everywhere 'apply' EIO nothing judge "$EVENKEEL" apply "${WANTED[@]}"
+    fail_everywhere 'apply --persist' EIO nothing judge "$EVENKEEL" apply --persist "${LASTING[@]}"
+    fail_everywhere 'apply --persist' ENOSPC nothing judge "$EVENKEEL" apply --persist "${LASTING[@]}"
+    fail_everywhere 'revert' EIO applied_to_last judge_undo "$EVENKEEL" revert
+    REVERT=("$EVENKEEL" image --undo "$IMAGE")
+    fail_everywhere 'image' EIO nothing judge_image "$EVENKEEL" image "$IMAGE" "${IMAGED[@]}"
+    REVERT=("$EVENKEEL" revert)
+}
+
+# No kernel runs in an image that could be asked: whether it is whole is told by what `revert` finds there.
+judge_image() {
+    case $2 in
+    0 | 6) ;;
+    # Its root is an argument: one that can't be opened is wrong use.
+    2) is_as_before || fail "$1: exit code 2, but something is changed" ;;
+    *) judge "$@" ;;
+    esac
+}
+
+# SIGTERM and SIGHUP where something is being changed. (What a shell starts in the background ignores SIGINT.)
+signals() {
+    local signal started=$SECONDS call number side tried back
+    for signal in TERM HUP; do
+        tried=0 back=0
+        hold_host
+        remember
+        fresh
+        calls "$EVENKEEL" apply --persist "${LASTING[@]}" | grep ' before$' >"$T/list"
+        undo_all "$signal, undisturbed"
+        sample "$T/list" 10 >"$T/chosen"
+        while read -r call number side <&4; do
+            fresh
+            SIGNAL=$signal kill_at "$call" "$number" "$side" "$EVENKEEL" apply --persist "${LASTING[@]}" && tried=$((tried + 1))
+            undo_all "SIG$signal at $call $number" && back=$((back + 1))
+        done 4<"$T/chosen"
+        free_host
+        report "apply --persist, SIG$signal" "$tried" "$back" 'where it changes something' $((SECONDS - started))
+    done
+}
+
+# told WHAT STATUS EXPECTED WORDS: the last command's exit code and words.
+told() {
+    local what=$1 status=$2 expected=$3 words=$4
+    [[ " $expected " == *" $status "* ]] || fail "$what: exit code $status, not $expected: $(tail -n 3 "$T/said")"
+    tr -s '\n ' ' ' <"$T/said" | grep -q -- "$words" || fail "$what: does not say '$words': $(tail -n 3 "$T/said")"
+}
+
+full_journal() {
+    local room status tried=0 back=0 started=$SECONDS
+    # The kernel counts in pages of 4 kB: each room lets the journal come a page further.
+    for room in 4 8 12 16 20 24 32; do
+        fresh
+        mkdir -p "$STATE" && mount -t tmpfs -o "mode=700,size=${room}k" none "$STATE"
+        "$EVENKEEL" apply --persist "${LASTING[@]}" >"$T/said" 2>&1
+        status=$?
+        judge "apply with ${room} kB for the journal" $status
+        [ $status -eq 0 ] || told "apply with ${room} kB for the journal" $status '4 5' 'ENOSPC'
+        # Nobody has made room meanwhile: what undoes the rest is on disk already.
+        undo_all_full "apply with ${room} kB for the journal" && back=$((back + 1))
+        tried=$((tried + 1))
+        umount "$STATE"
+    done
+    # Room for the change, and none for what tells that it is undone.
+    fresh
+    mkdir -p "$STATE" && mount -t tmpfs -o mode=700,size=256k none "$STATE"
+    "$EVENKEEL" apply "${WANTED[@]}" >"$T/said" 2>&1
+    cat /dev/zero >"$STATE/filler" 2>/dev/null
+    undo_all_full 'revert with a journal that has no room' && back=$((back + 1))
+    rm "$STATE/filler"
+    undo_all 'revert once there is room' && back=$((back + 1))
+    umount "$STATE"
+    report 'journal on a full disk' $((tried + 2)) "$back" 'rooms of 4 to 32 kB, and none' $((SECONDS - started))
+}
+
+# On a full disk the values are back, and the journal can't be told of it: that is said, and a later revert looks again.
+undo_all_full() {
+    "$EVENKEEL" revert >"$T/revert" 2>&1 || [ $? -eq 4 ] || fail "$1: revert: $(tail -n 2 "$T/revert")"
+    as_before "$1"
+}
+
+full_etc() {
+    local left status tried=0 back=0 started=$SECONDS
+    for left in 0 1 2 3 4 6; do
+        fresh
+        cat /dev/zero >/etc/filler 2>/dev/null
+        truncate -s -$((left * 4096)) /etc/filler
+        "$EVENKEEL" apply --persist "${LASTING[@]}" >"$T/said" 2>&1
+        status=$?
+        mv /etc/filler "$T/filler" 2>/dev/null || rm -f /etc/filler
+        rm -f "$T/filler"
+        judge "apply --persist with $left pages left in /etc" $status
+        tried=$((tried + 1))
+        undo_all "apply --persist with $left pages left in /etc" && back=$((back + 1))
+    done
+    # To put a file back needs room for its draft.
+    fresh
+    applied_to_last
+    cat /dev/zero >/etc/filler 2>/dev/null
+    "$EVENKEEL" revert >"$T/said" 2>&1
+    status=$?
+    rm -f /etc/filler
+    judge_undo 'revert with /etc full' $status
+    undo_all 'revert with /etc full, and then with room' && back=$((back + 1))
+    report '/etc on a full disk' $((tried + 1)) "$back" '0 to 6 pages left' $((SECONDS - started))
+}
+
+# read_only NAME PREPARE PATH…: what PREPARE applies, and its revert, while PATHs are read only, and after.
+read_only() {
+    local name=$1 prepare=$2 path status command=("$EVENKEEL" apply "${WANTED[@]}")
+    shift 2
+    [ "$prepare" = applied ] || command=("$EVENKEEL" apply --persist "${LASTING[@]}")
+    fresh
+    for path in "$@"; do ro "$path"; done
+    "${command[@]}" >"$T/said" 2>&1
+    status=$?
+    judge "apply with $name read only" $status
+    [ $status -eq 0 ] && fail "apply with $name read only: exit code 0"
+    for path in "$@"; do rw "$path"; done
+    undo_all "apply with $name read only" || return
+    fresh
+    "$prepare"
+    for path in "$@"; do ro "$path"; done
+    "$EVENKEEL" revert >"$T/said" 2>&1
+    status=$?
+    for path in "$@"; do rw "$path"; done
+    judge_undo "revert with $name read only" $status
+    [ $status -eq 0 ] && fail "revert with $name read only: exit code 0"
+    undo_all "revert with $name read only, and then writable"
+    report "$name read only" 2 2 'apply, revert' 0
+}
+
+# Journal's folder and /etc are file systems of their own here; of /proc and /sys only our view becomes read only.
+ro() { mountpoint -q "$1" || mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; }
+rw() { mount -o remount,bind,rw "$1"; }
+
+disks() {
+    hold_host
+    remember
+    full_journal
+    full_etc
+    read_only /etc applied_to_last /etc
+    read_only /sys applied /sys
+    read_only /proc/sys applied /proc/sys
+    read_only '/proc/sys and /sys' applied_to_last /proc/sys /sys
+    free_host
+}
+
+journals() {
+    hold_host
+    remember
+    torn_journals
+    damaged_journals
+    two_at_once
+    free_host
+}
+
+# A crash in the middle of a write leaves a part of the last record, and no other.
+torn_journals() {
+    local last length cut tried=0 back=0 started=$SECONDS
+    fresh
+    applied_to_last
+    last=$(tail -n 1 "$STATE/journal")
+    undo_all 'an untorn journal'
+    length=${#last}
+    for ((cut = 0; cut < length; cut += ${QUICK:+$((length / 8 + 1))} + 0)); do
+        fresh
+        applied_to_last
+        printf %s "${last:0:cut}" >>"$STATE/journal"
+        tried=$((tried + 1))
+        undo_all "a record torn after $cut of $length bytes" && back=$((back + 1))
+        [ -n "${QUICK:-}" ] || cut=$((cut + 3))
+    done
+    report 'last record torn' "$tried" "$back" "of $length lengths" $((SECONDS - started))
+}
+
+# A journal that is damaged before its end is refused whole; but each line of it tells a shell how to undo it.
+damaged_journals() {
+    local size at status tried=0 back=0 started=$SECONDS line
+    for at in 10 200 45% 70%; do
+        fresh
+        applied_to_last
+        size=$(stat -c %s "$STATE/journal")
+        [[ $at == *% ]] && at=$((size * ${at%\%} / 100))
+        printf '\377' | dd of="$STATE/journal" bs=1 seek="$at" conv=notrunc status=none
+        for command in 'apply vm.swappiness=30' revert confirm; do
+            # shellcheck disable=SC2086 # words
+            "$EVENKEEL" $command >"$T/said" 2>&1
+            told "$command with byte $at of the journal damaged" $? 4 'undo'
+        done
+        tried=$((tried + 1))
+        # What a person does who has only the journal and a shell.
+        tac "$STATE/journal" | LC_ALL=C sed -nE 's/.*"undo":"((\\.|[^"\])*)".*/\1/p' | while read -r line; do printf '%b\n' "$line"; done >"$T/undo.sh"
+        sh "$T/undo.sh" >"$T/said" 2>&1
+        # The damaged line may be the very one that would have told.
+        if is_as_before; then back=$((back + 1)); else say "byte $at of $size: $(tail -n 1 "$T/said") $(diff <(echo "$VALUES_BEFORE") <(values)) $(cut -c1-90 "$T/undo.sh")"; fi
+        put_values_back "$VALUES_BEFORE"
+        tree_back
+    done
+    report 'journal damaged' "$tried" "$back" 'by its own undo lines alone; the damaged line is lost' $((SECONDS - started))
+}
+
+# A second evenkeel while the first is at work.
+two_at_once() {
+    local first command
+    fresh
+    { strace -o /dev/null -e trace=fdatasync -e inject=fdatasync:delay_enter=1500000:when=2 "$EVENKEEL" apply "${WANTED[@]}" >"$T/first" 2>&1 & } 2>/dev/null
+    first=$!
+    until [ -s "$STATE/journal" ]; do sleep 0.02; done
+    for command in 'apply vm.swappiness=30' revert confirm; do
+        # shellcheck disable=SC2086 # words
+        "$EVENKEEL" $command >"$T/said" 2>&1
+        told "$command beside another" $? 4 'another evenkeel (process'
+    done
+    "$EVENKEEL" history >"$T/said" 2>&1 || fail "history beside another: $(tail -n 2 "$T/said")"
+    wait $first || fail "the first of two: $(tail -n 2 "$T/first")"
+    undo_all 'two at once' && report 'a second evenkeel' 3 3 'refused with exit code 4' 0
+}

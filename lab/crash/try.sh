@@ -1,0 +1,85 @@
+# shellcheck shell=bash
+# `apply --try`: the change goes away by itself, whoever dies meanwhile: the program, its terminal, or the watchdog.
+
+# How long a watchdog that has 1 s may take on a machine that does other things too, in tenths of a second.
+PATIENCE=200
+
+# heals WHAT: whether all is as before after the time, by nobody's doing but the watchdog's.
+heals() {
+    local turn
+    for ((turn = 0; turn < PATIENCE; turn++)); do
+        # Values first: a tree that is half-way back has no drafts once its transaction is closed.
+        [ "$(values)" = "$VALUES_BEFORE" ] && "$EVENKEEL" verify >"$T/verify" 2>&1 && break
+        sleep 0.1
+    done
+    as_before "$1"
+}
+
+# watchdogs: the process of each that is at work here. The process namespace holds none but ours.
+watchdogs() {
+    local words folder
+    for folder in /proc/[0-9]*; do
+        mapfile -d '' -t words <"$folder/cmdline" 2>/dev/null || continue
+        if [ "${words[1]:-}" = watchdog ]; then echo "${folder#/proc/}"; fi
+    done
+}
+
+tries() {
+    hold_host
+    remember
+    parent_killed
+    line_cut
+    watchdog_killed
+    free_host
+}
+
+parent_killed() {
+    local tried=0 back=0 call number side first started=$SECONDS
+    fresh
+    calls "$EVENKEEL" apply --try 600 "${WANTED[@]}" >"$T/all"
+    undo_all 'apply --try, not killed'
+    # From the fork on; a few of the calls before there is nobody who watches.
+    first=$(grep -nE '^(clone3?|fork|vfork) 1 after' "$T/all" | cut -d: -f1)
+    [ -n "$first" ] || { fail 'apply --try starts no watchdog'; return; }
+    tail -n "+$first" "$T/all" >"$T/list"
+    sample "$T/list" "${TRY_READS:-3}" >"$T/chosen"
+    while read -r call number side <&4; do
+        fresh
+        kill_at "$call" "$number" "$side" "$EVENKEEL" apply --try 1 "${WANTED[@]}" && tried=$((tried + 1))
+        # Killed before the watchdog said a word, there may be none; but then nothing was changed either.
+        heals "apply --try killed $side $call $number" && back=$((back + 1))
+        undo_all "apply --try killed $side $call $number, and reverted"
+        breathe "$tried"
+    done 4<"$T/chosen"
+    report 'apply --try, parent killed' "$tried" "$back" "of $(wc -l <"$T/list"), back by itself" $((SECONDS - started))
+}
+
+# A line that dies: the terminal goes, and all that it serves gets SIGHUP.
+line_cut() {
+    local shell started=$SECONDS turn
+    command -v script >/dev/null || { say 'skipped the terminal that goes: script is missing: apt-get install --no-install-recommends bsdutils'; return; }
+    fresh
+    setsid script -qfc "$EVENKEEL apply --try 2 ${WANTED[*]}; sleep 60" /dev/null </dev/null >"$T/said" 2>&1 &
+    shell=$!
+    for ((turn = 0; turn < PATIENCE; turn++)); do
+        [ "$(values)" != "$VALUES_BEFORE" ] && grep -q 'undoes itself' "$T/said" && break
+        sleep 0.1
+    done
+    [ "$(values)" != "$VALUES_BEFORE" ] || fail "apply --try in a terminal changed nothing: $(tail -n 3 "$T/said")"
+    [ -n "$(watchdogs)" ] || fail 'apply --try in a terminal left no watchdog'
+    # Its terminal's other end closes with it, and the kernel hangs up on all that it serves.
+    { kill -KILL "$shell" && wait "$shell"; } 2>/dev/null
+    heals 'apply --try, the terminal gone' && undo_all 'apply --try, the terminal gone' &&
+        report 'apply --try, terminal gone' 1 1 'back by itself' $((SECONDS - started))
+}
+
+watchdog_killed() {
+    local started=$SECONDS pid
+    fresh
+    on_trial
+    for pid in $(watchdogs); do kill -KILL "$pid"; done
+    "$EVENKEEL" verify --json >"$T/said" 2>&1
+    told 'verify with the watchdog killed' $? '0 1' '"unconfirmed"'
+    is_as_before && fail 'the values are as before though nobody put them back'
+    undo_all 'the watchdog killed' && report 'watchdog killed' 1 1 'verify tells of it, revert puts back' $((SECONDS - started))
+}
