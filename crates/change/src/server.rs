@@ -37,6 +37,14 @@ pub(crate) fn has(root: &Root, pid: u32, knob: &str, wanted: &str) -> Option<boo
                 variable.strip_prefix("GLIBC_TUNABLES=").is_some_and(|all| all.split(':').any(|one| one == tunable))
             }))
         }
+        "irqbalance.banned_cpus" => {
+            let wanted = CpuSet::parse_list(wanted)?;
+            let environ = read("environ")?;
+            let value = |name: &str| environ.split('\0').filter_map(|variable| variable.strip_prefix(name)).next_back();
+            let list = value("IRQBALANCE_BANNED_CPULIST=").and_then(CpuSet::parse_list);
+            let mask = || value("IRQBALANCE_BANNED_CPUS=").and_then(CpuSet::parse_mask);
+            Some(list.or_else(mask).is_some_and(|banned| banned == wanted))
+        }
         "process.sched_policy" => {
             // The name, in brackets, may hold anything; the policy is the 39th field after it (proc(5)).
             let stat = read("stat")?;
@@ -65,7 +73,7 @@ mod tests {
             "evenkeel-capture 1\n/sys/fs/cgroup/systemd/system.slice/m.service/cgroup.procs =\n| 41\n| 42\n\
              /proc/41/timerslack_ns = 1\n/proc/41/status =\n| Name:\tm\n| Cpus_allowed_list:\t1-2\n\
              /proc/41/limits =\n| Max locked memory         unlimited            unlimited            bytes\n\
-             /proc/41/numa_maps = 5600 bind:1 file=/usr/bin/m\n/proc/41/stat = 41 (a ) b) {fields}1 0 0\nend\n"
+             /proc/41/environ = A=1\\x00IRQBALANCE_BANNED_CPULIST=2-3\\x00\n/proc/41/numa_maps = 5600 bind:1 file=/usr/bin/m\n/proc/41/stat = 41 (a ) b) {fields}1 0 0\nend\n"
         );
         let root = Root::captured(Capture::parse(&text).unwrap());
         assert_eq!(main_process(&root, "m.service"), Some(41));
@@ -80,7 +88,9 @@ mod tests {
             ("process.numa_policy", "0", Some(false)),
             ("process.sched_policy", "fifo", Some(true)),
             ("process.sched_policy", "rr", Some(false)),
-            ("process.glibc_hugetlb", "1", None),
+            ("irqbalance.banned_cpus", "2-3", Some(true)),
+            ("irqbalance.banned_cpus", "2", Some(false)),
+            ("process.glibc_hugetlb", "1", Some(false)),
             ("process.sched_slice_ns", "100000", None),
         ];
         for (knob, wanted, expected) in table {

@@ -161,6 +161,7 @@ impl Judge<'_> {
             Action::Process => self.process(step),
             Action::Hold { .. } => self.hold(step),
             Action::ByHand { .. } if step.knob.starts_with("process.") => self.process(step),
+            Action::ByHand { .. } if step.knob.starts_with("irqbalance.") => self.has(step, IRQBALANCE),
             Action::ByHand { .. } => self.told(step),
         };
         match found {
@@ -242,6 +243,11 @@ impl Judge<'_> {
             let todo = format!("start the server with {}={}", step.knob, step.wanted);
             return Found::Pending(pending(step, WaitsFor::Hand, todo));
         };
+        self.has(step, unit)
+    }
+
+    /// Whether the process of a unit has it, or was started before the unit said so.
+    fn has(&self, step: &Step, unit: &str) -> Found {
         let Some(pid) = server::main_process(self.root, unit) else {
             return Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {unit}")));
         };
@@ -295,6 +301,8 @@ impl Judge<'_> {
         Drift { mend: format!("evenkeel apply {persist}{}", shell::word(&setting)), knob, place, wanted, found, why }
     }
 }
+
+const IRQBALANCE: &str = "irqbalance.service";
 
 enum Found {
     Holds,
