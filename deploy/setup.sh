@@ -1,7 +1,49 @@
 #!/bin/sh
 # Makes sure that a fresh Debian or Ubuntu machine can build evenkeel: a Rust toolchain, and a C linker for it.
 # Installs nothing that is there already, and nothing at all without root.
+#
+# usage: deploy/setup.sh [lab]
+#
+#   lab  the programs that lab/ and some of the tests use, too: each says aloud what it skips without them
 set -eu
+
+if [ "${1:-}" = lab ]; then
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        echo "the lab's programs are not installed: that takes root and apt-get" >&2
+        exit 4
+    fi
+    missing=
+    # The program that stands for each package.
+    while read -r program package; do
+        command -v "$program" >/dev/null 2>&1 || missing="$missing $package"
+    done <<LIST
+qemu-system-x86_64 qemu-system-x86
+qemu-system-aarch64 qemu-system-arm
+qemu-img qemu-utils
+busybox busybox-static
+iasl acpica-tools
+depmod kmod
+cpio cpio
+xz xz-utils
+debootstrap debootstrap
+mkfs.ext4 e2fsprogs
+sfdisk fdisk
+strace strace
+shellcheck shellcheck
+cloud-init cloud-init
+ansible-playbook ansible-core
+lstopo-no-graphics hwloc-nox
+numactl numactl
+ethtool ethtool
+ip iproute2
+LIST
+    [ -z "$missing" ] && exit 0
+    echo "installing for the lab:$missing" >&2
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+    exit 0
+fi
 
 if ! command -v "${CARGO:-cargo}" >/dev/null 2>&1; then
     echo "evenkeel needs a Rust toolchain, 1.89 or later: see rustup.rs, or run 'apt-get install rustup && rustup default stable' (Debian 13, Ubuntu 24.04)" >&2
