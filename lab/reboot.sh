@@ -33,6 +33,9 @@ need qemu-system-x86_64 qemu-system-x86
 export EVENKEEL_LAB_MACHINE=reboot
 machine=$LAB/machine.sh
 work=$WORK/reboot
+# One machine, one story: a second one would push its own program into the first one's guest.
+exec {alone}>"$WORK/reboot.lock"
+flock -n "$alone" || die "another lab/reboot.sh is at work in $WORK"
 rm -rf "$work"
 mkdir -p "$work"
 trap '"$machine" stop' EXIT

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::Errno;
+use evenkeel_sys::{Errno, clock};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::journal::{Journal, MAX_JOURNAL_BYTES, scan};
@@ -14,6 +14,10 @@ use crate::record::{Event, MAX_RECORD_BYTES};
 
 const JOURNAL: &str = "journal";
 const LOCK: &str = "lock";
+
+/// Half a second in all.
+const LOCK_TRIES: u32 = 25;
+const LOCK_PAUSE_NS: u64 = 20_000_000;
 
 /// The state directory, locked for as long as this lives. Reading alone needs no lock: [`Log::read`].
 pub struct State {
@@ -206,7 +210,7 @@ impl StateDir {
     fn lock(&self) -> Result<Lock, StateError> {
         let path = self.path.join(LOCK);
         let mut lock = self.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        match lock_patiently(&lock) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
@@ -221,6 +225,18 @@ impl StateDir {
         let _ = lock.set_len(0).and_then(|()| writeln!(lock, "process {}", std::process::id()));
         Ok(Lock(lock))
     }
+}
+
+/// Whoever kills an evenkeel that is starting a command leaves the child holding the lock until it calls exec, or ends: that is no
+/// other evenkeel, and is over in a moment.
+fn lock_patiently(lock: &File) -> Result<(), rustix::io::Errno> {
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => clock::sleep_until_ns(clock::monotonic_ns() + LOCK_PAUSE_NS),
+            done => return done,
+        }
+    }
+    rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive)
 }
 
 /// Unlocks by itself rather than by closing: a child that was forked and has not called exec yet holds the file open too.
