@@ -33,6 +33,7 @@ need qemu-system-x86_64 qemu-system-x86
 export EVENKEEL_LAB_MACHINE=reboot
 machine=$LAB/machine.sh
 work=$WORK/reboot
+mkdir -p "$WORK"
 # One machine, one story: a second one would push its own program into the first one's guest.
 exec {alone}>"$WORK/reboot.lock"
 flock -n "$alone" || die "another lab/reboot.sh is at work in $WORK"
