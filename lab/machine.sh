@@ -56,8 +56,23 @@ power_on() {
     for path in "$folder"/{agent,monitor}.{in,out}; do
         mkfifo "$path"
     done
-    local machine
+    local machine turn
     mapfile -t machine < <("$LAB/accelerator.sh")
+    # One that was killed holds its locks, on the file of its number and on the disk, until its memory is given back, which takes
+    # longest with the most of it: its number is free before that.
+    for turn in {1..50}; do
+        if try_power_on "$@" 2>"$folder/said"; then
+            break
+        fi
+        grep -q 'lock' "$folder/said" && [ "$turn" -lt 50 ] || { cat "$folder/said" >&2; fail "QEMU did not start"; }
+        sleep 0.2
+    done
+    open_channels
+    monitor qmp_capabilities '{}' >/dev/null
+}
+
+# try_power_on QEMU-OPTION…: uses `machine`.
+try_power_on() {
     # Not cache=unsafe: that keeps the overlay's own tables in QEMU's memory, where a power cut would lose even what the guest flushed.
     qemu-system-x86_64 "${machine[@]}" -m 1024 -smp '4,sockets=1,cores=2,threads=2' \
         -drive "file=$overlay,format=qcow2,if=virtio,cache=writeback" -nodefaults -display none -no-user-config \
@@ -65,9 +80,7 @@ power_on() {
         -chardev "pipe,id=agent,path=$folder/agent" -device virtio-serial-pci \
         -device virtserialport,chardev=agent,name=evenkeel.lab \
         -chardev "pipe,id=monitor,path=$folder/monitor" -mon chardev=monitor,mode=control \
-        -daemonize -pidfile "$folder/pid" "$@" 8>&- || fail "QEMU did not start"
-    open_channels
-    monitor qmp_capabilities '{}' >/dev/null
+        -daemonize -pidfile "$folder/pid" "$@" 8>&-
 }
 
 # monitor COMMAND ARGUMENTS: one order to QEMU, and the line that it answers with.
