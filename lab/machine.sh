@@ -64,7 +64,10 @@ power_on() {
         if try_power_on "$@" 2>"$folder/said"; then
             break
         fi
-        grep -q 'lock' "$folder/said" && [ "$turn" -lt 50 ] || { cat "$folder/said" >&2; fail "QEMU did not start"; }
+        if ! grep -q 'lock' "$folder/said" || [ "$turn" -eq 50 ]; then
+            cat "$folder/said" >&2
+            fail "QEMU did not start"
+        fi
         sleep 0.2
     done
     open_channels
