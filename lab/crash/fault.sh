@@ -255,11 +255,11 @@ damaged_journals() {
     report 'journal damaged' "$tried" "$back" 'by its own undo lines alone; the damaged line is lost' $((SECONDS - started))
 }
 
-# A second evenkeel while the first is at work.
+# A second evenkeel while the first is at work: longer than three of them wait for the lock.
 two_at_once() {
     local first command
     fresh
-    { strace -o /dev/null -e trace=fdatasync -e inject=fdatasync:delay_enter=1500000:when=2 "$EVENKEEL" apply "${WANTED[@]}" >"$T/first" 2>&1 & } 2>/dev/null
+    { strace -o /dev/null -e trace=fdatasync -e inject=fdatasync:delay_enter=6000000:when=2 "$EVENKEEL" apply "${WANTED[@]}" >"$T/first" 2>&1 & } 2>/dev/null
     first=$!
     until [ -s "$STATE/journal" ]; do sleep 0.02; done
     for command in 'apply vm.swappiness=30' revert confirm; do

@@ -63,7 +63,11 @@ pub(crate) fn take_kept(effects: &mut Effects<'_>, txn: u64, first: usize, keep:
     let mut already_so = Vec::new();
     let mut changed: Vec<&str> = Vec::new();
     for (index, file) in (first..).zip(&keep.files) {
-        if take_file(effects, &tree, Kept { txn, index }, file)? {
+        // A person undoes the newest record first, and a command must not run before the file that it reads is back: so each file's
+        // line ends with the commands that read it.
+        let readers = keep.commands.iter().filter(|command| command.after.contains(&file.path));
+        let readers: String = readers.map(|command| format!("; {}", shell_words(&command.undo))).collect();
+        if take_file(effects, &tree, Kept { txn, index }, file, &readers)? {
             changed.push(&file.path);
         } else {
             already_so.push(index);
@@ -130,7 +134,13 @@ struct Kept {
 }
 
 /// Gives whether anything had to be written.
-fn take_file(effects: &mut Effects<'_>, tree: &Tree, kept: Kept, file: &KeptFile) -> Result<bool, Failure> {
+fn take_file(
+    effects: &mut Effects<'_>,
+    tree: &Tree,
+    kept: Kept,
+    file: &KeptFile,
+    readers: &str,
+) -> Result<bool, Failure> {
     let KeptFile { path, content } = file;
     let before = tree.look(path)?;
     let after = edit::with(&before, content).map_err(|why| Failure::File { path: path.clone(), why })?;
@@ -138,7 +148,7 @@ fn take_file(effects: &mut Effects<'_>, tree: &Tree, kept: Kept, file: &KeptFile
         return Ok(false);
     }
     let folders = tree.missing_folders(path)?;
-    let undo = undo_line(path, &before, &folders);
+    let undo = undo_line(path, &before, &folders) + readers;
     effects.record(Event::File(FileIntent {
         txn: kept.txn,
         step: kept.index,

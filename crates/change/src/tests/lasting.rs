@@ -96,6 +96,9 @@ fn files_come_and_go_with_their_transaction() {
         stage.text(BALANCE)
     );
 
+    // By hand, the newest record first: the boot loader is told after its file is gone.
+    assert!(stage.journal().contains(&format!("\"undo\":\"rm -f '{GRUB}'; update-grub\"")), "{}", stage.journal());
+
     let again = keep_it(&stage, &mut stage.state(), "10").unwrap();
     assert!(again.kept.iter().all(|kept| !kept.changed), "{again:?}");
 
