@@ -5,7 +5,7 @@ use evenkeel_sys::{Hand, Root, RootKind};
 
 use crate::effects::{Effects, Intended};
 use crate::history::{Transaction, summary};
-use crate::kept::{first_index, take_kept};
+use crate::kept::take_kept;
 use crate::outcome::{Kind, Miss, SideEffect, StepFailure};
 use crate::place::{Standing, Target, look};
 use crate::plan_file::Lasting;
@@ -189,7 +189,7 @@ fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken,
         }
     }
     if let Some(lasting) = job.lasting {
-        taken.already_so.extend(take_kept(effects, txn, first_index(steps.len()), &lasting.keep)?);
+        taken.already_so.extend(take_kept(effects, txn, steps.len(), &lasting.keep)?);
     }
     Ok(taken)
 }

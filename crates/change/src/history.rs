@@ -4,9 +4,9 @@ use evenkeel_host::{Action, Step};
 use evenkeel_sys::Root;
 use serde::Serialize;
 
-use crate::kept::first_index;
 use crate::log::{End, Log, Logged, boot_id};
 use crate::outcome::{Kind, Outcome};
+use crate::persist::HOLDER;
 use crate::plan_file::Lasting;
 
 /// One transaction.
@@ -102,7 +102,7 @@ fn kept(logged: &Logged) -> Vec<KeptReport> {
     let files = keep.files.iter().map(|file| file.path.clone());
     // In an image no command runs: it is told beside the report that it has to.
     let commands = keep.commands.iter().filter(|_| !logged.is_of_image()).map(|command| command.argv.join(" "));
-    let first = first_index(logged.steps.len());
+    let first = logged.steps.len();
     let has = |index: usize| logged.files.contains_key(&index) || logged.commands.contains_key(&index);
     files.chain(commands).zip(first..).map(|(what, index)| KeptReport { what, changed: has(index) }).collect()
 }
@@ -172,9 +172,6 @@ fn unwritten(logged: &Logged, index: usize, step: &Step) -> Outcome {
         },
     }
 }
-
-/// The unit that holds `/dev/cpu_dma_latency`.
-pub(crate) const HOLDER: &str = "evenkeel-hold.service";
 
 pub(crate) fn add_argument(argument: &str) -> String {
     format!("add {argument} to the kernel's command line in the boot loader's configuration, and restart the machine")

@@ -49,12 +49,7 @@ impl KeptUndo {
     }
 }
 
-/// Where the files and commands of a transaction count on from its steps.
-pub(crate) fn first_index(steps: usize) -> usize {
-    steps
-}
-
-/// Gives the indices of those that were so already.
+/// Gives the indices of those that were so already: files and commands count on from `first`, behind the steps.
 pub(crate) fn take_kept(effects: &mut Effects<'_>, txn: u64, first: usize, keep: &Keep) -> Result<Vec<usize>, Failure> {
     if keep.is_empty() {
         return Ok(Vec::new());

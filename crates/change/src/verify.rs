@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use crate::apply::is_booted_with;
 use crate::edit;
-use crate::history::{HOLDER, add_argument};
+use crate::history::add_argument;
 use crate::keep::KeptFile;
 use crate::log::{End, Log, Logged, boot_id};
+use crate::persist::HOLDER;
 use crate::place::{Blind, Standing, Target, same};
 use crate::renumber::renumbered;
 use crate::server;
@@ -190,19 +191,13 @@ impl Judge<'_> {
         let (found, why) = match target.standing(self.root, &step.wanted) {
             Ok(Standing::Holds) => return Found::Holds,
             Ok(Standing::Other { found, read_from }) => {
-                let what = if self.is_this_boot {
-                    if target.path == read_from {
-                        format!("somebody changed {read_from}")
-                    } else {
-                        format!("{read_from} does not follow what was set")
+                let mut why = match target.path == read_from {
+                    _ if !self.is_this_boot => {
+                        format!("the boot did not bring {read_from} back to what was set in transaction {id}")
                     }
-                } else {
-                    format!("the boot did not bring {read_from} back to what was set")
+                    true => format!("somebody changed {read_from} after transaction {id}"),
+                    false => format!("{read_from} does not follow what was set after transaction {id}"),
                 };
-                let mut why = format!("{what} after transaction {id}");
-                if !self.is_this_boot {
-                    why = format!("{what} in transaction {id}");
-                }
                 if let Some(culprit) = culprit(self.facts, step, &found) {
                     why += &format!("; {culprit}");
                 }

@@ -6,7 +6,7 @@ use super::{Ground, HEAD, Recipe, refuse, units};
 use crate::keep::{Carried, Keep, KeptCommand};
 
 const DEVICE: &str = "/dev/cpu_dma_latency";
-const UNIT: &str = "evenkeel-hold.service";
+pub(crate) const UNIT: &str = "evenkeel-hold.service";
 
 pub(super) const RECIPE: Recipe =
     Recipe { takes: |setting| matches!(setting.knob.place, Place::Held { path: DEVICE }), keep };

@@ -20,6 +20,8 @@ mod verify_unit;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use hold::UNIT as HOLDER;
+
 use evenkeel_host::{Facts, Place, Setting};
 
 use crate::keep::{Cannot, Keep, KeptCommand};

@@ -1,7 +1,7 @@
 //! A service that runs `evenkeel verify` after each boot: what did not take shows in `systemctl --failed` and in the journal, before
 //! players tell it.
 
-use super::{Ground, HEAD, units};
+use super::{Ground, HEAD, HOLDER, units};
 use crate::keep::{Cannot, Keep};
 
 const UNIT: &str = "evenkeel-verify.service";
@@ -27,7 +27,7 @@ pub(super) fn keep(ground: &Ground<'_>, kept: &Keep) -> Keep {
     let text = format!(
         "{HEAD}[Unit]
 Description=Tells which settings of evenkeel do not hold after a boot
-After=evenkeel-settings.service evenkeel-hold.service{}
+After=evenkeel-settings.service {HOLDER}{}
 
 [Service]
 Type=oneshot

@@ -28,17 +28,10 @@ pub(crate) struct Args {
     #[arg(value_name = "ROOT")]
     image: PathBuf,
     #[command(flatten)]
-    selection: ImageSelection,
+    selection: Selection,
     /// Take out again what was written
     #[arg(long)]
     undo: bool,
-}
-
-/// The same arguments, none of which is needed to undo.
-#[derive(Debug, clap::Args)]
-struct ImageSelection {
-    #[command(flatten)]
-    selection: Selection,
 }
 
 #[derive(Serialize)]
@@ -58,8 +51,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
     let facts = Facts::probe(&root);
     let log = Log::read(&dir).map_err(state::failure)?;
-    let selected = args.selection.selection.plan(&root, &facts, &log, Term::Lasting)?;
-    args.selection.selection.refuse_what_can_not_be(&selected.plan)?;
+    let selected = args.selection.plan(&root, &facts, &log, Term::Lasting)?;
+    args.selection.refuse_what_can_not_be(&selected.plan)?;
     let mut state = State::open(&dir).map_err(state::failure)?;
     let plan = selected.plan.plan();
     let job = Job {
