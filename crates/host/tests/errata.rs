@@ -295,3 +295,14 @@ fn what_was_never_looked_at_is_unknown() {
         assert_eq!(fact["unknown"], "absent", "the meaning in JSON stays");
     }
 }
+
+/// Commands that a guide misspells (`sysctrl`, one dash before `physcpubind`, `--mempbind`) fail when they are pasted; ours are pasted too.
+#[test]
+fn commands_are_spelled_as_their_programs_take_them() {
+    // What `explain` says, which a test holds to the knobs.
+    let page = include_str!("../../../docs/knobs.md");
+    for wrong in ["sysctrl", " -physcpubind", " -cpunodebind", "mempbind", " -membind"] {
+        assert!(!page.contains(wrong), "{wrong:?}");
+    }
+    assert!(page.contains("numactl --"), "the page has commands of numactl to be held against this");
+}
