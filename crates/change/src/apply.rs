@@ -9,7 +9,7 @@ use crate::kept::take_kept;
 use crate::outcome::{Kind, Miss, SideEffect, StepFailure};
 use crate::place::{Standing, Target, look};
 use crate::plan_file::Lasting;
-use crate::record::{Event, FailedStep, Until};
+use crate::record::{Event, FailedStep, OwnedStep, Until};
 use crate::state::{State, StateError};
 use crate::undo::{PutBack, put_back, restore};
 
@@ -100,6 +100,9 @@ pub struct Job<'a> {
     pub until: Option<Until>,
     /// Whether a step that does not come about stops the rest.
     pub on_failure: OnFailure,
+    /// The steps whose places belong to somebody else, who will set them again. They are taken, since they were asked for; what is told
+    /// of them afterwards is this, and not that they are in force.
+    pub owned: &'a [OwnedStep],
 }
 
 /// What a step that does not come about means for the others.
@@ -115,7 +118,7 @@ pub enum OnFailure {
 impl<'a> Job<'a> {
     /// Steps on the running machine alone, all of them or none.
     pub fn of(plan: &'a Plan, title: &'a str) -> Job<'a> {
-        Job { plan, title, settings: &[], lasting: None, until: None, on_failure: OnFailure::PutBack }
+        Job { plan, title, settings: &[], lasting: None, until: None, on_failure: OnFailure::PutBack, owned: &[] }
     }
 }
 
@@ -145,9 +148,9 @@ pub fn carry_out(
     let mut effects = Effects { root, hand, state };
     let txn = effects.begin(Kind::Apply, job)?;
     let done = arm(txn).map_err(Failure::Arm).and_then(|()| take_all(&mut effects, txn, job));
-    let failure = match done
-        .and_then(|Taken { already_so, missed }| Ok(effects.record(Event::Commit { txn, already_so, missed })?))
-    {
+    let failure = match done.and_then(|Taken { already_so, missed }| {
+        Ok(effects.record(Event::Commit { txn, already_so, missed, owned: job.owned.to_vec() })?)
+    }) {
         Ok(()) => return Ok(summary_of(&effects, txn)),
         Err(failure) => failure,
     };

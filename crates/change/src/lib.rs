@@ -50,7 +50,7 @@ pub use kept::{KeptOutcome, KeptUndo, before_and_after, is_in_place};
 pub use log::Log;
 pub use outcome::{Kind, Miss, Outcome, SideEffect, StepFailure};
 pub use plan_file::{Lasting, MAX_PLAN_BYTES, PlanFile, PlanFileError, PlannedStep};
-pub use record::Until;
+pub use record::{OwnedStep, Until};
 pub use revert::{RevertError, RevertReport, Which, revert};
 pub use session::{Session, SessionError};
 pub use state::{State, StateError};

@@ -7,7 +7,7 @@ use evenkeel_sys::{Root, RootKind};
 
 use crate::outcome::{Kind, SideEffect};
 use crate::plan_file::Lasting;
-use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, Until};
+use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, OwnedStep, Until};
 
 /// In the place of a boot's id where the root is no running machine.
 const IMAGE: &str = "image";
@@ -42,6 +42,7 @@ pub(crate) struct Logged {
     pub(crate) undone: BTreeSet<usize>,
     pub(crate) already_so: Vec<usize>,
     pub(crate) missed: Vec<FailedStep>,
+    pub(crate) owned: Vec<OwnedStep>,
     pub(crate) end: Option<End>,
 }
 
@@ -161,6 +162,7 @@ impl Log {
                 undone: BTreeSet::new(),
                 already_so: Vec::new(),
                 missed: Vec::new(),
+                owned: Vec::new(),
                 end: None,
             };
             let newest = self.transactions.last_key_value().is_none_or(|(last, _)| *last < id);
@@ -208,9 +210,10 @@ impl Logged {
             Event::Done { step, found, side_effects, .. } => {
                 self.done.insert(step, Done { found, side_effects });
             }
-            Event::Commit { already_so, missed, .. } => {
+            Event::Commit { already_so, missed, owned, .. } => {
                 self.already_so = already_so;
                 self.missed = missed;
+                self.owned = owned;
                 self.end = Some(End::Committed);
             }
             Event::Undone { step, .. } => {

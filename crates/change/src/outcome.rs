@@ -43,6 +43,17 @@ pub enum Outcome {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<SideEffect>,
     },
+    /// Written, and read back in force; but somebody else sets it too, and will again.
+    #[serde(rename = "owned-by")]
+    Owned {
+        /// The value before.
+        before: String,
+        /// What the kernel changed along with it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        side_effects: Vec<SideEffect>,
+        /// Who, and what to do there.
+        by: String,
+    },
     /// The value was in force already; nothing was written.
     AlreadySo,
     /// It takes effect with the next boot.

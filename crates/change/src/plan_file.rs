@@ -12,6 +12,7 @@ use crate::kept::is_in_place;
 use crate::outcome::{Miss, SideEffect};
 use crate::persist::{Ground, keep};
 use crate::place::{Standing, Target};
+use crate::record::OwnedStep;
 use crate::undo_text::undo_commands;
 
 /// The number in the file's `format`.
@@ -63,9 +64,12 @@ pub struct PlannedStep {
     pub unseen: Option<String>,
     /// Whether the value was in force already.
     pub already_so: bool,
-    /// Why it will be refused, or changed again by somebody else, where the machine tells.
+    /// Why it will be refused, where the machine tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
+    /// Who else sets it and will set it again, and what to do about it there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owned: Option<String>,
     /// When it takes effect.
     pub takes_effect: TakesEffect,
     /// What the kernel changes along with it, as it was.
@@ -234,6 +238,12 @@ impl PlanFile {
         Ok(())
     }
 
+    /// The steps whose places belong to others.
+    pub fn owned(&self) -> Vec<OwnedStep> {
+        let steps = self.steps.iter().enumerate();
+        steps.filter_map(|(step, planned)| Some(OwnedStep { step, by: planned.owned.clone()? })).collect()
+    }
+
     /// The steps alone.
     pub fn plan(&self) -> Plan {
         Plan { steps: self.steps.iter().map(|planned| planned.step.clone()).collect() }
@@ -247,7 +257,8 @@ impl PlannedStep {
             seen: None,
             unseen: None,
             already_so: false,
-            doubt: doubt(advice, &step),
+            doubt: reason_of(State::Blocked, advice, &step),
+            owned: reason_of(State::OwnedBy, advice, &step),
             takes_effect,
             along: Vec::new(),
             undo: None,
@@ -275,9 +286,8 @@ impl PlannedStep {
     }
 }
 
-/// What the advice for the place says against it: that the kernel blocks it, or that somebody else owns it.
-fn doubt(advice: &[Advice], step: &Step) -> Option<String> {
+/// What the advice for the step's place says, where it is that the place is `state`.
+fn reason_of(state: State, advice: &[Advice], step: &Step) -> Option<String> {
     let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
-    let found = advice.iter().find(at_place)?;
-    matches!(found.state, State::Blocked | State::OwnedBy).then(|| found.reason.clone())
+    advice.iter().find(at_place).filter(|found| found.state == state).map(|found| found.reason.clone())
 }

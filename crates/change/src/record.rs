@@ -71,6 +71,9 @@ pub(crate) enum Event {
         /// The steps that did not come about, where it was asked to go on all the same.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         missed: Vec<FailedStep>,
+        /// The steps whose places somebody else sets too.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        owned: Vec<OwnedStep>,
     },
     /// Somebody said that it may stay.
     Confirmed { txn: u64 },
@@ -88,6 +91,15 @@ pub(crate) enum Event {
     Reverted { txn: u64 },
     /// The machine was restarted since: the kernel has forgotten all of it.
     EndedByReboot { txn: u64 },
+}
+
+/// A step whose place somebody else sets too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnedStep {
+    /// The step's index in its plan, from 0.
+    pub step: usize,
+    /// Who, and what to do there, in words.
+    pub by: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -305,7 +317,7 @@ mod tests {
                 undo_argv: vec!["update-grub".into()],
                 undo: "update-grub".into(),
             }),
-            Event::Commit { txn: 1, already_so: vec![], missed },
+            Event::Commit { txn: 1, already_so: vec![], missed, owned: vec![OwnedStep { step: 0, by: "o".into() }] },
             Event::Confirmed { txn: 1 },
         ]
     }
@@ -317,7 +329,7 @@ mod tests {
             begin(None),
             Event::Intent(intent()),
             Event::Done { txn: 1, step: 0, found: "never".into(), side_effects: vec![side] },
-            Event::Commit { txn: 1, already_so: vec![2], missed: vec![] },
+            Event::Commit { txn: 1, already_so: vec![2], missed: vec![], owned: vec![] },
             Event::Undone { txn: 1, step: 0 },
             Event::RolledBack { txn: 1, why: "w".into(), failed },
             Event::Reverted { txn: 1 },
@@ -354,7 +366,7 @@ mod tests {
             e5d589fc {"format":2,"at_ns":7,"record":"begin","txn":1,"kind":"apply","title":"t","boot_id":"b","steps":[],"until":{"boottime_ns":5,"seconds":60}}
             3320dca5 {"format":2,"at_ns":7,"record":"file","txn":1,"step":1,"path":"/etc/x","content":"whole","text":"vm.swappiness = 1\n","mode":420,"before":{"entry":"file","text":"was\n","mode":384},"folders":["/etc/y"],"undo":"u"}
             dd366580 {"format":2,"at_ns":7,"record":"command","txn":1,"step":2,"argv":["update-grub"],"undo_argv":["update-grub"],"undo":"update-grub"}
-            cd86d868 {"format":2,"at_ns":7,"record":"commit","txn":1,"already_so":[],"missed":[{"step":1,"outcome":"refused","errno":"EINVAL"}]}
+            cc3e5837 {"format":2,"at_ns":7,"record":"commit","txn":1,"already_so":[],"missed":[{"step":1,"outcome":"refused","errno":"EINVAL"}],"owned":[{"step":0,"by":"o"}]}
             9d5c79e9 {"format":2,"at_ns":7,"record":"confirmed","txn":1}
         "#]].assert_eq(&lines);
     }

@@ -8,8 +8,8 @@ use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
 use crate::outside::Outside;
 use crate::plan_file::Lasting;
 use crate::{
-    Failure, Job, KeptOutcome, OnFailure, State, Transaction, Until, Verification, WaitsFor, Which, carry_out, confirm,
-    expire, revert, unconfirmed, verify,
+    Failure, Job, KeptOutcome, OnFailure, Outcome, OwnedStep, State, Transaction, Until, Verification, WaitsFor, Which,
+    carry_out, confirm, expire, revert, unconfirmed, verify,
 };
 
 pub(super) const SYSCTL: &str = "/etc/sysctl.d/90-evenkeel.conf";
@@ -320,6 +320,23 @@ fn going_on_puts_back_only_what_failed() {
     assert_eq!((stage.text(SWAPPINESS), stage.text("/proc/irq/26/smp_affinity_list")), ("10".into(), "0-1".into()));
     let found = check(&stage);
     assert_eq!((found.holds, found.drift.len()), (2, 0), "what was missed is no drift: {found:?}");
+}
+
+#[test]
+fn what_somebody_else_sets_too_is_told_as_theirs() {
+    let stage = Stage::new();
+    let plan = plan(&["vm.swappiness=10", "clocksource=tsc", "net.core.busy_poll=50"]);
+    let owned = [0, 1].map(|step| OwnedStep { step, by: "TuneD's profile network-latency sets it".to_owned() });
+    let job = Job { owned: &owned, ..Job::of(&plan, "t") };
+    let done = carry_out(&stage.root, &stage.hand, &mut stage.state(), &job, |_| Ok(())).unwrap();
+    let by = owned[0].by.clone();
+    let theirs = Outcome::Owned { before: "60".into(), side_effects: vec![], by };
+    let outcomes: Vec<&Outcome> = done.steps.iter().map(|step| &step.outcome).collect();
+    let ours = Outcome::Applied { before: "0".into(), side_effects: vec![] };
+    assert_eq!(outcomes, [&theirs, &Outcome::AlreadySo, &ours], "only what was written can be theirs");
+    assert_eq!(stage.text(SWAPPINESS), "10");
+    let again = crate::history(&stage.root, stage.state().log());
+    assert_eq!(again[0].steps[0].outcome, theirs, "it is in the journal");
 }
 
 #[test]

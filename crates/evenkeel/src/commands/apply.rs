@@ -122,11 +122,12 @@ fn change(args: &Args, root: &Root, plan: &PlanFile) -> Result<Transaction, Fail
         boottime_ns: clock::boottime_ns().saturating_add(seconds.saturating_mul(1_000_000_000)),
         seconds,
     });
-    let steps = plan.plan();
+    let (steps, owned) = (plan.plan(), plan.owned());
     let job = Job {
         settings: &plan.settings,
         lasting: plan.keep.as_ref(),
         until,
+        owned: &owned,
         on_failure: if args.keep_going { OnFailure::GoOn } else { OnFailure::PutBack },
         ..Job::of(&steps, &plan.title)
     };

@@ -66,7 +66,7 @@ pub(crate) fn steps(page: &mut Page, transaction: &Transaction) {
     for step in &transaction.steps {
         let (style, word, rest) = outcome(step);
         entry(page, (style, word), &format!("{} = {}", name(&step.knob, &step.place), value(&step.wanted)), &rest);
-        if let Outcome::Applied { side_effects, .. } = &step.outcome {
+        if let Outcome::Applied { side_effects, .. } | Outcome::Owned { side_effects, .. } = &step.outcome {
             for SideEffect { path, before, after } in side_effects {
                 let after = after.as_deref().unwrap_or("?");
                 page.paragraph(Indent::all(TEXT_COLUMN), DIM, &format!("with it: {path}: {before} -> {after}"));
@@ -86,6 +86,7 @@ fn kept(page: &mut Page, transaction: &Transaction) {
 fn outcome(step: &StepReport) -> (Style, &'static str, String) {
     match &step.outcome {
         Outcome::Applied { before, .. } => (GOOD, "applied", was(before)),
+        Outcome::Owned { before, by, .. } => (WARN, "owned by", format!("{}, and may change again: {by}", was(before))),
         Outcome::AlreadySo => (GOOD, "already so", String::new()),
         Outcome::PendingReboot { todo } => (WARN, "to do", todo.clone()),
         Outcome::PendingStart { todo } => (WARN, "to start", todo.clone()),

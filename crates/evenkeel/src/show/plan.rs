@@ -39,7 +39,7 @@ fn step(page: &mut Page, planned: &PlannedStep, is_kept: bool) {
         (None, Some(why)) => page.paragraph(Indent::all(2), BAD, why),
         (None, None) => {}
     }
-    if let Some(doubt) = &planned.doubt {
+    for doubt in planned.doubt.iter().chain(&planned.owned) {
         page.paragraph(Indent::all(2), WARN, doubt);
     }
     if planned.takes_effect != TakesEffect::AtOnce {

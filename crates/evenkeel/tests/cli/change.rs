@@ -168,6 +168,20 @@ fn a_rehearsal_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_irqbalance_owns_is_told_as_its() {
+    let scene = Scene::new();
+    let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts/gcp-n2-kvm-swap-5.14.txt");
+    let (code, planned) = scene.json(&format!("plan irq.affinity@24=3 vm.swappiness=10 --host {host}"));
+    assert_eq!((code, &planned["steps"][1]["owned"]), (0, &Value::Null));
+    let by = planned["steps"][0]["owned"].as_str().unwrap();
+    assert!(by.contains("irqbalance runs"), "{by}");
+    let (code, applied) = scene.json(&format!("apply irq.affinity@24=3 vm.swappiness=10 --host {host}"));
+    let steps = &applied["transaction"]["steps"];
+    assert_eq!((code, &steps[0]["outcome"], &steps[0]["by"]), (0, &"owned-by".into(), &by.into()), "{steps}");
+    assert_eq!(steps[1]["outcome"], "applied");
+}
+
+#[test]
 fn what_audit_advises_is_what_is_planned() {
     let scene = Scene::new();
     let settings = |steps: &Value| -> Vec<(Value, Value, Value)> {
