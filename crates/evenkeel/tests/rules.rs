@@ -11,14 +11,15 @@ use std::process::Command;
 const LINES_MAX: usize = 560;
 
 /// Which of our crates each of our crates may use.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("sys", &[]),
     ("stats", &[]),
     ("host", &["sys"]),
     ("change", &["host", "sys"]),
+    ("measure", &["stats", "sys"]),
     ("trial", &["host", "change", "stats", "sys"]),
     ("arena", &[]),
-    ("evenkeel", &["host", "change", "trial", "stats", "sys"]),
+    ("evenkeel", &["host", "change", "measure", "trial", "stats", "sys"]),
 ];
 
 fn project() -> PathBuf {
@@ -113,7 +114,7 @@ fn reading_a_host_starts_no_child_process() {
 
 #[test]
 fn only_the_program_prints_and_exits() {
-    for crate_name in ["sys", "stats", "host", "change", "trial"] {
+    for crate_name in ["sys", "stats", "host", "change", "measure", "trial"] {
         for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
             if path.components().any(|part| part.as_os_str() == "tests") {
                 continue;

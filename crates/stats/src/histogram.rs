@@ -112,6 +112,31 @@ impl Histogram {
         (self.count() > 0).then(|| self.sum as f64 / self.count() as f64)
     }
 
+    /// The values in bars whose ends are 1, 2, 5, 10, 20, 50 and so on, from the smallest value's to the largest's, empty ones between
+    /// included. None when nothing was recorded.
+    #[must_use]
+    pub fn bars(&self) -> Vec<Bar> {
+        let (Some(min), Some(max)) = (self.min(), self.max()) else { return Vec::new() };
+        let ends = (0..13).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+        let mut bars: Vec<Bar> = Vec::new();
+        for upper in ends {
+            let is_first = bars.is_empty();
+            if (is_first && upper < min) || bars.last().is_some_and(|bar| bar.upper >= max) {
+                continue;
+            }
+            bars.push(Bar { upper, count: 0 });
+        }
+        for bucket in self.buckets.iter_recorded() {
+            // A bucket's upper end is up to a thousandth over what was recorded, and never beyond the largest.
+            let value = bucket.value_iterated_to().clamp(min, max);
+            let at = bars.partition_point(|bar| bar.upper < value);
+            if let Some(bar) = bars.get_mut(at) {
+                bar.count += bucket.count_since_last_iteration();
+            }
+        }
+        bars
+    }
+
     /// The usual quantiles; `None` when nothing was recorded.
     #[must_use]
     pub fn summary(&self) -> Option<Summary> {
@@ -151,6 +176,15 @@ pub struct Summary {
     pub p999: u64,
     /// The largest, exact.
     pub max: u64,
+}
+
+/// How many values lie above the bar before and up to `upper`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Bar {
+    /// The upper end.
+    pub upper: u64,
+    /// How many.
+    pub count: u64,
 }
 
 #[cfg(test)]
@@ -196,6 +230,18 @@ mod tests {
     }
 
     #[test]
+    fn bars_hold_every_value() {
+        let bars = |values: &[u64]| -> Vec<(u64, u64)> {
+            of(values.iter().copied()).bars().iter().map(|bar| (bar.upper, bar.count)).collect()
+        };
+        assert_eq!(bars(&[]), []);
+        assert_eq!(bars(&[1]), [(1, 1)]);
+        assert_eq!(bars(&[3, 5, 40]), [(5, 2), (10, 0), (20, 0), (50, 1)]);
+        let longest = bars(&[u64::MAX]);
+        assert_eq!(longest, [(5_000_000_000_000, 1)], "an hour is 3.6e12 ns");
+    }
+
+    #[test]
     fn a_share_that_is_none_has_no_quantile() {
         let histogram = of([1, 2, 3]);
         for q in [-0.01, 1.01, f64::NAN, f64::INFINITY] {
@@ -229,6 +275,9 @@ mod tests {
             let both = of(left.into_iter().chain(right));
             prop_assert_eq!(merged.summary(), both.summary());
             prop_assert_eq!((merged.mean(), merged.clamped()), (both.mean(), both.clamped()));
+            let bars = both.bars();
+            prop_assert_eq!(bars.iter().map(|bar| bar.count).sum::<u64>(), both.count());
+            prop_assert!(bars.first().is_some_and(|bar| bar.count > 0) && bars.last().is_some_and(|bar| bar.count > 0));
         }
     }
 }

@@ -44,7 +44,7 @@ mod walsh;
 
 pub use compare::{Comparison, MAX_PAIRS, Options, Pair, VALUE_RANGE, compare};
 pub use error::StatsError;
-pub use histogram::{Histogram, Summary};
+pub use histogram::{Bar, Histogram, Summary};
 pub use pairs::{Order, PairDesign};
 pub use quantile::{median, median_absolute_deviation, quantile};
 pub use verdict::{Direction, Verdict};

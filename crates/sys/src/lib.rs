@@ -21,8 +21,11 @@ mod pretend;
 pub mod process;
 mod pseudo;
 mod root;
+pub mod sched;
+pub mod schedstat;
 pub mod thread;
 mod tree;
+pub mod tsc;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};

@@ -12,6 +12,7 @@ mod history;
 mod image;
 mod inspect;
 mod man;
+mod measure;
 mod plan;
 mod prove;
 mod revert;
@@ -49,6 +50,7 @@ commands! {
     Capture => capture,
     Audit => audit,
     Explain => explain,
+    Measure => measure,
     Prove => prove,
     Plan => plan,
     Diff => diff,

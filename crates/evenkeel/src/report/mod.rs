@@ -10,6 +10,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::show::json;
 
+pub(crate) mod blocks;
 mod chart;
 mod html;
 

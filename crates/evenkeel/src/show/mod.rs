@@ -1,11 +1,13 @@
 //! Showing: the one place that prints. An answer is one JSON object or text for people; both from the same data.
 
 pub(crate) mod advice;
+pub(crate) mod blocks;
 pub(crate) mod change;
 pub(crate) mod facts;
 pub(crate) mod json;
 pub(crate) mod knob;
 pub(crate) mod markdown;
+pub(crate) mod meters;
 pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod sarif;

@@ -1,0 +1,56 @@
+//! `evenkeel measure METER`: one file a meter here, its pages in `show/meters/`, the measuring in the crate `measure`.
+
+mod clock;
+mod context;
+
+pub(crate) use context::Context;
+
+use std::path::PathBuf;
+
+use crate::failure::Outcome;
+use crate::show::Out;
+
+/// Measure what this machine does to a server
+///
+/// Each meter says what it saw, under which conditions, and what it lost. `measure all` makes the machine's card in about two minutes;
+/// `measure compare` puts two cards side by side.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Args {
+    /// Write the page as self-contained HTML to FILE too
+    #[arg(long, global = true, value_name = "FILE", display_order = 80)]
+    report: Option<PathBuf>,
+    /// A captured machine: refused with the reason, since time does not pass in a capture
+    #[arg(long, global = true, value_name = "FILE", hide = true)]
+    host: Option<PathBuf>,
+    #[command(subcommand)]
+    meter: Meter,
+}
+
+/// One enum of the meters and its dispatch. A module has `Args`, whose documentation is the meter's help, and `run`.
+macro_rules! meters {
+    ($($(#[$attribute:meta])* $name:ident => $module:ident),* $(,)?) => {
+        #[derive(Debug, clap::Subcommand)]
+        enum Meter {
+            $($(#[$attribute])* $name($module::Args)),*
+        }
+
+        impl Meter {
+            fn run(&self, context: &Context<'_>) -> Outcome {
+                match self {
+                    $(Meter::$name(args) => $module::run(args, context)),*
+                }
+            }
+        }
+    };
+}
+
+// In the order of `--help`: time first, then the network, memory, and what is counted; then all of them.
+meters! {
+    Clock => clock,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let context = Context::new(out, args.report.as_deref(), args.host.as_deref())?;
+    args.meter.run(&context)
+}

@@ -1,0 +1,210 @@
+//! `Block`: what a measurement's page is made of. The terminal and the HTML page show the same blocks, so that neither can say what the
+//! other does not.
+
+use evenkeel_measure::{Samples, Unit};
+
+use crate::show::page::{BAD, DIM, Indent, PLAIN, Page, WARN};
+
+/// The longest bar, in columns.
+const BAR_COLUMNS: usize = 40;
+/// What a timeline's column can look like, from nothing to full.
+const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const TIMELINE_COLUMNS: usize = 72;
+
+/// A part of a page.
+#[allow(dead_code)]
+#[derive(Clone, Debug)]
+pub(crate) enum Block {
+    /// What follows is about this.
+    Heading(String),
+    /// A label and its value.
+    Row(String, String),
+    /// Columns with their titles.
+    Table { header: Vec<String>, rows: Vec<Vec<String>> },
+    /// What is to be read along with the numbers.
+    Note(String),
+    /// What was lost, or spoils the numbers.
+    Warning(String),
+    /// How the samples are spread.
+    Histogram(Samples),
+    /// What happened when: points of time with a length.
+    Timeline(Timeline),
+}
+
+/// Lengths over time.
+#[derive(Clone, Debug)]
+pub(crate) struct Timeline {
+    /// What it shows.
+    pub(crate) title: String,
+    /// How long the whole was, in nanoseconds.
+    pub(crate) total_ns: u64,
+    /// When, since the start, and how long; in nanoseconds.
+    pub(crate) points: Vec<(u64, u64)>,
+}
+
+#[allow(dead_code)]
+impl Block {
+    pub(crate) fn row(label: &str, value: impl Into<String>) -> Block {
+        Block::Row(label.to_owned(), value.into())
+    }
+
+    pub(crate) fn heading(title: impl Into<String>) -> Block {
+        Block::Heading(title.into())
+    }
+
+    pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Block {
+        Block::Table { header: header.map(str::to_owned).to_vec(), rows: rows.into_iter().map(Vec::from).collect() }
+    }
+}
+
+/// The blocks as text for a terminal.
+pub(crate) fn text(blocks: &[Block]) -> String {
+    let mut page = Page::default();
+    for block in blocks {
+        match block {
+            Block::Heading(title) => page.heading(title),
+            Block::Row(label, value) => page.row(label, PLAIN, value),
+            Block::Table { header, rows } => page.table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows),
+            Block::Note(words) => page.paragraph(Indent::all(2), DIM, words),
+            Block::Warning(words) => page.paragraph(Indent::all(2), WARN, words),
+            Block::Histogram(samples) => histogram(&mut page, samples),
+            Block::Timeline(shown) => timeline(&mut page, shown),
+        }
+    }
+    page.finish()
+}
+
+fn histogram(page: &mut Page, samples: &Samples) {
+    let conditions = samples.conditions.iter().map(|(name, value)| format!("{name} {value}"));
+    let conditions = conditions.collect::<Vec<_>>().join(", ");
+    page.paragraph(Indent::all(2), PLAIN, &format!("{}  {conditions}", samples.name));
+    let bars = samples.histogram.bars();
+    let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
+    for bar in &bars {
+        // A single one must be seen beside a million.
+        let columns =
+            if bar.count == 0 { 0 } else { ((bar.count as f64 / most as f64) * BAR_COLUMNS as f64).ceil() as usize };
+        page.line(
+            PLAIN,
+            &format!("  <= {:>9}  {:>9}  {}", quantity(bar.upper, samples.unit), bar.count, "█".repeat(columns)),
+        );
+    }
+    if samples.lost.count > 0 {
+        let why = samples.lost.why.as_deref().unwrap_or("unknown why");
+        page.paragraph(Indent::all(2), BAD, &format!("lost: {} ({why})", samples.lost.count));
+    }
+}
+
+/// The longest of each column's points, on a logarithmic scale between the shortest and the longest.
+fn timeline(page: &mut Page, shown: &Timeline) {
+    let mut longest = [0_u64; TIMELINE_COLUMNS];
+    for (at_ns, length_ns) in &shown.points {
+        let share = *at_ns as f64 / shown.total_ns.max(1) as f64;
+        let column = ((share * TIMELINE_COLUMNS as f64) as usize).min(TIMELINE_COLUMNS - 1);
+        longest[column] = longest[column].max(*length_ns);
+    }
+    let lengths = shown.points.iter().map(|(_, length)| (*length).max(1) as f64);
+    let (low, high) = lengths.fold((f64::MAX, 1.0_f64), |(low, high), length| (low.min(length), high.max(length)));
+    let level = |length: u64| -> char {
+        if length == 0 {
+            return LEVELS[0];
+        }
+        let spread = (high / low).ln();
+        let share = if spread > 0.0 { (length as f64 / low).ln() / spread } else { 1.0 };
+        LEVELS[1 + ((share * 7.0).round() as usize).min(7)]
+    };
+    page.paragraph(Indent::all(2), PLAIN, &shown.title);
+    page.line(PLAIN, &format!("  {}", longest.map(level).iter().collect::<String>()));
+    page.line(DIM, &format!("  0{:>width$}", quantity(shown.total_ns, Unit::Ns), width = TIMELINE_COLUMNS - 1));
+}
+
+/// `38.2 us`: three digits, in the unit that people would say it in.
+pub(crate) fn quantity(value: u64, unit: Unit) -> String {
+    real_quantity(value as f64, unit)
+}
+
+/// The same for what is no whole number.
+pub(crate) fn real_quantity(value: f64, unit: Unit) -> String {
+    let steps: &[(&str, f64)] = match unit {
+        Unit::Ns => &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)],
+        Unit::Ps => &[("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("ms", 1e9)],
+        Unit::BytesPerS => &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)],
+        Unit::PerS => &[("/s", 1.0), ("k/s", 1e3), ("M/s", 1e6), ("G/s", 1e9)],
+        Unit::Khz => &[("kHz", 1.0), ("MHz", 1e3), ("GHz", 1e6)],
+    };
+    let (name, size) = steps.iter().rev().find(|(_, size)| value.abs() >= *size).unwrap_or(&steps[0]);
+    let scaled = value / size;
+    let digits = if scaled.abs() >= 100.0 || (scaled.fract() == 0.0 && *size == 1.0) {
+        0
+    } else if scaled.abs() >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{scaled:.digits$} {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn quantities_read_as_people_say_them() {
+        let table = [
+            (0.0, Unit::Ns, "0 ns"),
+            (999.0, Unit::Ns, "999 ns"),
+            (38_210.0, Unit::Ns, "38.2 us"),
+            (6_050_000.0, Unit::Ns, "6.05 ms"),
+            (612.4, Unit::Ps, "612 ps"),
+            (17.93, Unit::Ns, "17.9 ns"),
+            (1.5e9, Unit::BytesPerS, "1.50 GB/s"),
+            (250_123.0, Unit::PerS, "250 k/s"),
+            (2_600_000.0, Unit::Khz, "2.60 GHz"),
+        ];
+        for (value, unit, expected) in table {
+            assert_eq!(real_quantity(value, unit), expected);
+        }
+    }
+
+    #[test]
+    fn a_page_of_every_block() {
+        let mut samples = Samples::new("wake_latency_ns", Unit::Ns, [("cpu", "1".to_owned())]);
+        (0..50).for_each(|_| samples.record(30_000));
+        samples.record(3_000_000);
+        samples.lose(3, "the ring was full");
+        let points = vec![(0, 1000), (500, 1_000_000), (999, 30_000)];
+        let blocks = [
+            Block::heading("Wake latency"),
+            Block::row("CPU", "1"),
+            Block::table(["gap", "p50"], vec![["100 us".to_owned(), "38.2 us".to_owned()]]),
+            Block::Note("A note.".to_owned()),
+            Block::Warning("A warning.".to_owned()),
+            Block::Histogram(samples),
+            Block::Timeline(Timeline { title: "gaps".to_owned(), total_ns: 1000, points }),
+        ];
+        let plain = anstream::adapter::strip_str(&text(&blocks)).to_string();
+        expect![[r#"
+            Wake latency
+              CPU               1
+              gap     p50
+              100 us  38.2 us
+              A note.
+              A warning.
+              wake_latency_ns cpu 1
+              <=   50.0 us         50  ████████████████████████████████████████
+              <=    100 us          0
+              <=    200 us          0
+              <=    500 us          0
+              <=   1.00 ms          0
+              <=   2.00 ms          0
+              <=   5.00 ms          1  █
+              lost: 3 (the ring was full)
+              gaps
+              ▁                                   █                                  ▄
+              0                                                                1.00 us
+        "#]]
+        .assert_eq(&plain);
+    }
+}

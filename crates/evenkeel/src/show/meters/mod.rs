@@ -1,0 +1,3 @@
+//! The pages of the meters, one file each: blocks made of a report.
+
+pub(crate) mod clock;

@@ -1,0 +1,171 @@
+//! `Thief`: a real-time thread that takes one CPU away at known times. To a thread of the ordinary class on that CPU it looks just as
+//! a hypervisor does that runs somebody else in its turn, and the thief keeps a record of what it took.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use evenkeel_sys::{CpuSet, clock, sched, thread};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::error::MeterError;
+
+/// How many stretches are kept in its record: at a period of 1 ms, a quarter of an hour.
+const TAKEN_MAX: usize = 1 << 20;
+
+/// When it takes the CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    /// The first moment, on the monotonic clock.
+    pub start_ns: u64,
+    /// From one beginning to the next.
+    pub period_ns: u64,
+    /// How long it takes the CPU each time.
+    pub busy_ns: u64,
+    /// Each beginning is off by up to so much either way, evenly spread.
+    pub jitter_ns: u64,
+    /// The period grows by so many millionths of itself: its clock is not ours.
+    pub drift_ppm: f64,
+    /// Of the jitter.
+    pub seed: u64,
+}
+
+impl Schedule {
+    /// The beginning number `turn` without its jitter.
+    pub fn beginning_ns(&self, turn: u64) -> u64 {
+        let period_ns = self.period_ns as f64 * (1.0 + self.drift_ppm / 1e6);
+        self.start_ns + (turn as f64 * period_ns).round() as u64
+    }
+}
+
+/// One stretch that it took, by its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// When it began to run.
+    pub start_ns: u64,
+    /// When it gave the CPU back.
+    pub end_ns: u64,
+}
+
+/// A running thief. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Thief {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Vec<Taken>>>,
+}
+
+impl Thief {
+    /// Takes `cpu` away by `schedule`, with this real-time priority, until it is stopped or the monotonic clock reads `until_ns`.
+    ///
+    /// # Errors
+    /// If the thread may not be real-time, may not run there, or the schedule would leave nothing to anybody.
+    pub fn start(cpu: usize, priority: u8, schedule: Schedule, until_ns: u64) -> Result<Thief, MeterError> {
+        if schedule.busy_ns >= schedule.period_ns {
+            let why = format!("{} ns of every {} ns leave nothing", schedule.busy_ns, schedule.period_ns);
+            return Err(MeterError::wrong_use("take a CPU away", why));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let stopped = Arc::clone(&stop);
+        let body = move || {
+            let set: CpuSet = [cpu].into_iter().collect();
+            let made = thread::set_affinity(&set)
+                .map_err(|errno| MeterError::refused(format!("run the thief on CPU {cpu}"), errno))
+                .and_then(|()| {
+                    sched::set_fifo(priority).map_err(|errno| MeterError::refused("make the thief real-time", errno))
+                });
+            let is_made = made.is_ok();
+            let _ = ready.send(made);
+            if is_made { take(&schedule, until_ns, &stopped) } else { Vec::new() }
+        };
+        let thread = std::thread::Builder::new().name("evenkeel-thief".into()).spawn(body);
+        let thread = thread.map_err(|error| MeterError::refused("start the thief", &error))?;
+        let thief = Thief { stop, thread: Some(thread) };
+        match is_ready.recv() {
+            Ok(made) => made.map(|()| thief),
+            Err(_) => Err(MeterError::not_possible("start the thief", "its thread ended at once")),
+        }
+    }
+
+    /// Ends it, and gives what it took.
+    pub fn stop(mut self) -> Vec<Taken> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<Taken> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Thief {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn take(schedule: &Schedule, until_ns: u64, stop: &AtomicBool) -> Vec<Taken> {
+    let mut chance = ChaCha8Rng::seed_from_u64(schedule.seed);
+    let mut taken = Vec::with_capacity(4096);
+    for turn in 0.. {
+        let jitter_ns = chance.random_range(0..=schedule.jitter_ns * 2);
+        let at_ns = (schedule.beginning_ns(turn) + jitter_ns).saturating_sub(schedule.jitter_ns);
+        if at_ns >= until_ns || stop.load(Ordering::Relaxed) {
+            break;
+        }
+        clock::sleep_until_ns(at_ns);
+        let start_ns = clock::monotonic_ns();
+        // What it is late by is not made up for: a beginning that was missed would otherwise take the CPU for two turns at once.
+        let end_ns = at_ns + schedule.busy_ns;
+        while clock::monotonic_ns() < end_ns {
+            std::hint::spin_loop();
+        }
+        if taken.len() < TAKEN_MAX && start_ns < end_ns {
+            taken.push(Taken { start_ns, end_ns: clock::monotonic_ns() });
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beginnings_drift_as_told() {
+        let schedule =
+            Schedule { start_ns: 5, period_ns: 10_000_000, busy_ns: 1, jitter_ns: 0, drift_ppm: 100.0, seed: 1 };
+        assert_eq!(schedule.beginning_ns(0), 5);
+        assert_eq!(schedule.beginning_ns(1000), 10_001_000_005);
+    }
+
+    #[test]
+    fn one_that_leaves_nothing_is_refused() {
+        let schedule = Schedule { start_ns: 0, period_ns: 10, busy_ns: 10, jitter_ns: 0, drift_ppm: 0.0, seed: 1 };
+        let refused = Thief::start(0, 50, schedule, u64::MAX).unwrap_err();
+        assert_eq!(refused.to_string(), "take a CPU away: 10 ns of every 10 ns leave nothing");
+    }
+
+    #[test]
+    fn it_takes_what_it_says() {
+        let start_ns = clock::monotonic_ns() + 2_000_000;
+        let schedule =
+            Schedule { start_ns, period_ns: 5_000_000, busy_ns: 200_000, jitter_ns: 100_000, drift_ppm: 0.0, seed: 7 };
+        let cpu = thread::affinity().unwrap().first().unwrap();
+        let thief = match Thief::start(cpu, 50, schedule, start_ns + 100_000_000) {
+            Ok(thief) => thief,
+            Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
+                println!("skipped: this user may not have real-time threads");
+                return;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        clock::sleep_until_ns(start_ns + 110_000_000);
+        let taken = thief.stop();
+        assert!(!taken.is_empty() && taken.len() <= 21, "{taken:?}");
+        for (one, next) in taken.iter().zip(&taken[1..]) {
+            assert!(one.start_ns < one.end_ns && one.end_ns <= next.start_ns, "{taken:?}");
+        }
+    }
+}

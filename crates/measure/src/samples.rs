@@ -1,0 +1,126 @@
+//! `Samples`: what a meter saw of one thing, with its unit, the conditions it was seen under, and what was lost on the way.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::{Histogram, Summary};
+use serde::{Serialize, Serializer};
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Nanoseconds.
+    Ns,
+    /// Picoseconds: for what takes less than a nanosecond.
+    Ps,
+    /// Bytes in a second.
+    BytesPerS,
+    /// Times in a second.
+    PerS,
+    /// Kilohertz.
+    Khz,
+}
+
+/// What a measurement was taken under, as `cpu: 1`, `policy: fifo`: names with their unit last.
+pub type Conditions = BTreeMap<String, String>;
+
+/// What was there to be seen, and was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// How many.
+    pub count: u64,
+    /// Why, in words; none where nothing was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// Many numbers of one kind.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// What it is, the unit last: `wake_latency_ns`.
+    pub name: String,
+    /// The unit.
+    pub unit: Unit,
+    /// What it was taken under.
+    pub conditions: Conditions,
+    /// The numbers.
+    pub histogram: Histogram,
+    /// What is missing among them.
+    pub lost: Lost,
+}
+
+impl Samples {
+    /// None yet.
+    pub fn new<const N: usize>(name: &str, unit: Unit, conditions: [(&str, String); N]) -> Samples {
+        let conditions = conditions.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Samples { name: name.to_owned(), unit, conditions, histogram: Histogram::new(), lost: Lost::default() }
+    }
+
+    /// Adds one.
+    pub fn record(&mut self, value: u64) {
+        self.histogram.record(value);
+    }
+
+    /// Counts some that were not seen.
+    pub fn lose(&mut self, count: u64, why: &str) {
+        if count > 0 {
+            self.lost.count += count;
+            self.lost.why.get_or_insert_with(|| why.to_owned());
+        }
+    }
+}
+
+impl Lost {
+    /// Some that were not seen, and why.
+    pub fn of(count: u64, why: &str) -> Lost {
+        Lost { count, why: (count > 0).then(|| why.to_owned()) }
+    }
+}
+
+impl Serialize for Samples {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            name: &'a str,
+            unit: Unit,
+            conditions: &'a Conditions,
+            summary: Option<Summary>,
+            mean: Option<f64>,
+            clamped: u64,
+            lost: &'a Lost,
+            /// `[upper end of a bar, how many]`.
+            bars: Vec<(u64, u64)>,
+        }
+        let Samples { name, unit, conditions, histogram, lost } = self;
+        let bars = histogram.bars().into_iter().map(|bar| (bar.upper, bar.count)).collect();
+        let shown = Shown {
+            name,
+            unit: *unit,
+            conditions,
+            summary: histogram.summary(),
+            mean: histogram.mean(),
+            clamped: histogram.clamped(),
+            lost,
+            bars,
+        };
+        shown.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_is_told_with_the_rest() {
+        let mut samples = Samples::new("wake_latency_ns", Unit::Ns, [("cpu", 1.to_string())]);
+        samples.lose(0, "nothing");
+        assert_eq!(samples.lost, Lost::default());
+        for value in [3, 40, 50] {
+            samples.record(value);
+        }
+        samples.lose(2, "the ring was full");
+        expect_test::expect![[r#"{"name":"wake_latency_ns","unit":"ns","conditions":{"cpu":"1"},"summary":{"count":3,"min":3,"p50":40,"p90":50,"p99":50,"p999":50,"max":50},"mean":31.0,"clamped":0,"lost":{"count":2,"why":"the ring was full"},"bars":[[5,1],[10,0],[20,0],[50,2]]}"#]]
+            .assert_eq(&serde_json::to_string(&samples).unwrap());
+    }
+}

@@ -1,0 +1,62 @@
+//! `Watch`: how a meter tells how far it is, and learns that it is to stop. Meters run from seconds to hours.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Who looks at a running meter. Cheap to ask; shared by the meter's threads.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    stop: &'a AtomicBool,
+    tell: &'a (dyn Fn(f64, &str) + Sync),
+}
+
+impl<'a> Watch<'a> {
+    /// `stop` becomes true when the measurement is to end with what it has; `tell` gets the share that is done, from 0 to 1, and what
+    /// is being done.
+    pub fn new(stop: &'a AtomicBool, tell: &'a (dyn Fn(f64, &str) + Sync)) -> Watch<'a> {
+        Watch { stop, tell }
+    }
+
+    /// Whether to end at once, with what there is.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Tells how far it is.
+    pub fn progress(&self, share: f64, doing: &str) {
+        (self.tell)(share.clamp(0.0, 1.0), doing);
+    }
+
+    /// A watch that sees only a part of the whole: its progress goes from `from` to `to`.
+    pub fn part<T>(&self, from: f64, to: f64, run: impl FnOnce(&Watch<'_>) -> T) -> T {
+        let tell = |share: f64, doing: &str| self.progress(from + share * (to - from), doing);
+        run(&Watch { stop: self.stop, tell: &tell })
+    }
+}
+
+impl std::fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("stopped", &self.stopped()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn a_part_fills_its_share() {
+        let (stop, told) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+        let tell = |share: f64, doing: &str| told.lock().unwrap().push(format!("{share} {doing}"));
+        let watch = Watch::new(&stop, &tell);
+        let seen = watch.part(0.5, 1.0, |part| {
+            part.progress(0.5, "half of it");
+            part.progress(7.0, "all");
+            stop.store(true, Ordering::Relaxed);
+            part.stopped()
+        });
+        assert!(seen);
+        assert_eq!(*told.lock().unwrap(), ["0.75 half of it", "1 all"]);
+    }
+}

@@ -1,0 +1,89 @@
+//! `RunDelay`: how long the calling thread was ready to run and did not, as the kernel counts it, for as little as a read of a file that
+//! is kept open (0.3 us). It counts other threads' turns and limits of control groups, and not what a hypervisor takes.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::clock;
+use crate::errno::Errno;
+
+/// What the kernel counts of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The monotonic clock.
+    pub wall_ns: u64,
+    /// The time that it ran. A hypervisor's pauses are taken out where the kernel knows of them.
+    pub cpu_ns: u64,
+    /// The time that it waited for a CPU.
+    pub run_delay_ns: u64,
+    /// How often it was given a CPU.
+    pub turns: u64,
+}
+
+/// Counts of the thread that made it.
+#[derive(Debug)]
+pub struct RunDelay {
+    file: File,
+}
+
+impl RunDelay {
+    /// Of the calling thread.
+    ///
+    /// # Errors
+    /// What the kernel said; `ENOENT` where it was built without such counts.
+    pub fn of_this_thread() -> Result<RunDelay, Errno> {
+        File::open("/proc/thread-self/schedstat").map(|file| RunDelay { file }).map_err(|error| Errno::from(&error))
+    }
+
+    /// The counts now. To be called by the thread that it is of: the CPU time is the caller's.
+    ///
+    /// # Errors
+    /// What the kernel said; `EINVAL` if the file has other than three numbers.
+    pub fn read(&self) -> Result<Counted, Errno> {
+        let mut bytes = [0; 96];
+        let length = self.file.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
+        let (_, run_delay_ns, turns) = parse_schedstat(&bytes[..length]).ok_or(Errno::INVAL)?;
+        // The file's own time of running is brought up to date only at the scheduler's tick; the clock's is exact.
+        Ok(Counted { wall_ns: clock::monotonic_ns(), cpu_ns: clock::thread_cpu_ns(), run_delay_ns, turns })
+    }
+}
+
+/// `RAN_NS WAITED_NS TURNS`.
+pub fn parse_schedstat(text: &[u8]) -> Option<(u64, u64, u64)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut numbers = text.split_ascii_whitespace().map(str::parse);
+    let mut next = || numbers.next()?.ok();
+    Some((next()?, next()?, next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn three_numbers_are_read() {
+        assert_eq!(parse_schedstat(b"12 34 5\n"), Some((12, 34, 5)));
+        for odd in ["", "1 2", "1 x 3", "1 -2 3", "99999999999999999999 1 1"] {
+            assert_eq!(parse_schedstat(odd.as_bytes()), None, "{odd}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in prop::collection::vec(any::<u8>(), 0..120)) {
+            let _ = parse_schedstat(&text);
+        }
+    }
+
+    #[test]
+    fn ours_never_goes_back() {
+        let ours = RunDelay::of_this_thread().unwrap();
+        let first = ours.read().unwrap();
+        std::thread::yield_now();
+        let second = ours.read().unwrap();
+        assert!(second.wall_ns > first.wall_ns && second.cpu_ns > first.cpu_ns, "{first:?} {second:?}");
+        assert!(second.run_delay_ns >= first.run_delay_ns && second.turns >= first.turns);
+    }
+}
