@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Robs a guest's virtual CPU from outside, by a real-time thread on the host that takes its turn at known times, and looks whether the
+# meter inside finds the period and the share. Inside, nothing tells of it: no steal, no run delay. The original loop's answers
+# (`--method siege`) stand beside ours.
+#
+# usage: lab/quantum.sh [ROUNDS]     rounds of each period and share; 5 unless told
+#
+# Needs root and two CPUs. What it can't check: the phase, since the guest's clock starts when the guest does.
+set -euo pipefail
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
+
+rounds=${1:-5}
+[ "$(id -u)" = 0 ] || die 'skipped: a real-time thread needs root'
+[ "$(nproc)" -ge 2 ] || die 'skipped: with one CPU the thief would rob itself'
+need qemu-system-x86_64 qemu-system-x86
+need python3 python3
+need taskset util-linux
+unpacked=$("$LAB/kernel.sh" 6.1-cloud)
+evenkeel=$("$LAB/guest-program.sh" x86_64)
+mkdir -p "$WORK/guests"
+initramfs=$WORK/guests/quantum.cpio.gz
+"$LAB/initramfs.sh" "$unpacked" "$("$LAB/busybox.sh" x86_64)" "$evenkeel" "$initramfs"
+
+pipes=$(mktemp -d)
+mkfifo "$pipes/s.in" "$pipes/s.out"
+guest=
+trap 'if [ -n "$guest" ]; then kill "$guest" 2>/dev/null || true; fi; rm -rf "$pipes"' EXIT
+qemu-system-x86_64 -accel 'tcg,thread=multi' -cpu 'max,-monitor' -m 768 -smp 1 -kernel "$unpacked"/boot/vmlinuz-* -initrd "$initramfs" \
+    -append 'console=ttyS0 panic=-1 setup=serve tsc=reliable clocksource=tsc' -nodefaults -display none -no-reboot \
+    -serial "file:$WORK/guests/quantum.log" -serial "pipe:$pipes/s" </dev/null &
+guest=$!
+exec 5>"$pipes/s.in" 4<"$pipes/s.out"
+
+# answer SECONDS: what the guest says until its line with a status.
+answer() {
+    local line
+    while IFS= read -r -t "$1" line <&4; do
+        line=${line%$'\r'}
+        case $line in '==== 0') return 0 ;; '==== '*) say "the guest's command ended with ${line#==== }" && return 1 ;; esac
+        printf '%s\n' "$line"
+    done
+    die "the guest said nothing for $1 s; $WORK/guests/quantum.log has its last words"
+}
+ask() {
+    echo "$1" >&5
+    answer 60
+}
+answer 60 >/dev/null
+
+# Its virtual CPU alone on the last CPU; what else QEMU does, on the others.
+last=$(($(nproc) - 1))
+for task in /proc/"$guest"/task/*; do
+    case $(cat "$task/comm") in
+    'CPU 0/'*) taskset -pc "$last" "${task##*/}" >/dev/null ;;
+    *) taskset -pc "0-$((last - 1))" "${task##*/}" >/dev/null ;;
+    esac
+done
+
+results=$WORK/quantum.jsonl
+: >"$results"
+# one PERIOD_MS SHARE: robs the guest so, or with `-` not at all, and asks it.
+one() {
+    local thief='' method ours='' siege=''
+    if [ "$1" != - ]; then
+        "${EVENKEEL_PROGRAM:-$evenkeel}" disturb quantum --cpus "$last" --period-ms "$1" --share "$2" --seconds 30 >/dev/null &
+        thief=$!
+        sleep 0.3
+    fi
+    for method in fold siege; do
+        local said
+        said=$(ask "evenkeel measure quantum --cpus 0 --seconds 2 --method $method --json")
+        if [ "$method" = fold ]; then ours=$said; else siege=$said; fi
+    done
+    if [ -n "$thief" ]; then
+        kill "$thief" || true
+        wait "$thief" || true
+    fi
+    python3 -c '
+import json, sys
+period, share, ours, siege = sys.argv[1:]
+print(json.dumps({"period_ms": period, "share": share, "ours": json.loads(ours)["cpus"][0], "siege": json.loads(siege)["cpus"][0]}))
+' "$1" "$2" "$ours" "$siege" >>"$results"
+}
+for _ in $(seq "$rounds"); do
+    one - -
+    for pair in '5 0.5' '10 0.4' '10 0.8' '20 0.3' '30 0.9'; do
+        # shellcheck disable=SC2086 # two words
+        one $pair
+    done
+done
+echo end >&5
+wait "$guest" || true
+guest=
+
+python3 - "$results" <<'P'
+import json, statistics, sys
+rows = {}
+for line in open(sys.argv[1]):
+    row = json.loads(line)
+    rows.setdefault((row["period_ms"], row["share"]), []).append(row)
+right = total = 0
+print(f"{'robbed':>14}  {'model':>12}  {'period_ms':>10}  {'share':>6}  {'right':>7}  siege")
+for (period, share), found in rows.items():
+    ok = 0
+    for row in found:
+        ours = row["ours"]
+        if period == "-":
+            ok += ours["model"] in ("none", "irregular")
+        else:
+            ok += (ours["model"] == "fixed-slot" and abs(ours["period_ms"] / float(period) - 1) <= 0.01
+                   and abs(ours["share"] - float(share)) <= 0.03)
+    right, total = right + ok, total + len(found)
+    middle = lambda key: [row["ours"][key] for row in found if row["ours"].get(key) is not None]
+    shown = lambda key: f"{statistics.median(middle(key)):.3f}" if middle(key) else "-"
+    models = statistics.mode(row["ours"]["model"] for row in found)
+    siege = [row["siege"].get("period_ms") for row in found]
+    siege = [f"{value:.2f}" if value is not None else "-" for value in siege]
+    print(f"{period + ' ms ' + share:>14}  {models:>12}  {shown('period_ms'):>10}  {shown('share'):>6}  {ok:>3}/{len(found)}  {' '.join(siege)}")
+print(f"right in {right} of {total}")
+sys.exit(0 if right >= 0.95 * total else 1)
+P
