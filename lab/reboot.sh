@@ -127,6 +127,8 @@ prepare() {
     for file in photograph values until-records; do
         "$machine" push "$LAB/guest/$file" "/root/$file"
     done
+    # What we put there is to be on the disk: a power cut right after the snapshot would take it, and look like a fault of evenkeel's.
+    guest sync
     look photograph files.before
     look values values.before
     "$machine" snapshot before
