@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 
 mod audit;
 mod change;
+mod locks;
 mod row;
 mod tick;
 mod turns;
@@ -20,6 +21,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("tick-idle", tick::measure_idle),
     ("tick-neighbour", tick::measure_neighbour),
     ("tick-quota", tick::measure_quota),
+    ("locks", locks::measure),
 ];
 
 fn main() -> anyhow::Result<()> {

@@ -21,6 +21,8 @@
 //! assert_eq!(report.ticks, 3);
 //! ```
 //!
+//! [`Mutex`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
+//!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
 mod limit;
@@ -29,6 +31,7 @@ mod schedule;
 mod thread;
 mod tick;
 
+pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
 pub use tick::{Report, Spinning, Tick, TickClock, TickSettings};
