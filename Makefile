@@ -2,7 +2,7 @@
 # Each does the set-up that it needs on a fresh Debian or Ubuntu machine that has a Rust toolchain.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lab bench build setup fmt clean
+.PHONY: help demo test check model lab bench build setup fmt clean
 
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
@@ -23,6 +23,9 @@ check: setup $(DENY) ## formatting, lints, documentation, licences and duplicate
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(DENY) --locked check bans licenses sources
+
+model: setup ## every order of steps that the locks can take, by the model checker
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib lock::
 
 lab: setup ## capture guests under QEMU anew (hosts/qemu-*), compare facts with other tools, try 100,000 mutated captures and edited files, fuzz; says what it skipped
 	lab/run.sh

@@ -6,14 +6,23 @@ use anyhow::{Context, bail};
 
 mod audit;
 mod change;
+mod locks;
 mod row;
+mod tick;
 mod turns;
 
 type Measure = fn() -> anyhow::Result<row::Row>;
 
 /// Every row: its name, and what measures it.
-const ROWS: &[(&str, Measure)] =
-    &[("audit", audit::measure), ("apply", change::measure_apply), ("verify", change::measure_verify)];
+const ROWS: &[(&str, Measure)] = &[
+    ("audit", audit::measure),
+    ("apply", change::measure_apply),
+    ("verify", change::measure_verify),
+    ("tick-idle", tick::measure_idle),
+    ("tick-neighbour", tick::measure_neighbour),
+    ("tick-quota", tick::measure_quota),
+    ("locks", locks::measure),
+];
 
 fn main() -> anyhow::Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).collect();

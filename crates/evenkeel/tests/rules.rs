@@ -11,13 +11,14 @@ use std::process::Command;
 const LINES_MAX: usize = 560;
 
 /// Which of our crates each of our crates may use.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("sys", &[]),
     ("stats", &[]),
     ("host", &["sys"]),
     ("change", &["host", "sys"]),
     ("measure", &["stats", "sys"]),
     ("trial", &["host", "change", "stats", "sys"]),
+    ("rt", &["stats", "sys"]),
     ("arena", &[]),
     ("evenkeel", &["host", "change", "measure", "trial", "stats", "sys"]),
 ];

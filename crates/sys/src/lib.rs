@@ -14,6 +14,7 @@ mod ethtool;
 mod hand;
 mod kernel_config;
 mod kernel_log;
+pub mod lock;
 mod metadata;
 mod mounted;
 mod package;

@@ -14,6 +14,16 @@ pub fn affinity() -> Result<CpuSet, Errno> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
+/// How many CPUs the process was given: those that its control group's cpuset allows, of which the calling thread may have fewer.
+///
+/// # Errors
+/// What the kernel said.
+pub fn allowed_cpus() -> Result<usize, Errno> {
+    // A thread that pinned itself says nothing of the process: the first thread is asked, whose number is the process's.
+    let set = rustix::thread::sched_getaffinity(Some(rustix::process::getpid()))?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).count())
+}
+
 /// Lets the calling thread run on `cpus` only.
 ///
 /// # Errors

@@ -1,0 +1,37 @@
+//! For people who write a server loop: a tick that keeps time on a machine that is not always there.
+//!
+//! A rented CPU is taken away without a word: by a neighbour, by a limit, by the hypervisor. A loop that sleeps for "the rest of the
+//! tick" drifts; one that yields gives a whole turn of the scheduler away; one that spins burns what it has of the CPU. [`TickClock`]
+//! sleeps to absolute deadlines, wakes a learned margin early and waits that out where a CPU is to spare, and says what it did:
+//! lateness, and the time from due to done, since the interval between ticks hides a tick that is always late.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use evenkeel_rt::{Overrun, TickClock, TickSettings, TickThread, ThreadWishes};
+//!
+//! let thread = TickThread::set_up(&ThreadWishes::default()); // what was refused is in thread.report()
+//! let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(10), ..TickSettings::default() });
+//! for _ in 0..3 {
+//!     let tick = clock.wait();
+//!     // … move the world by (1 + tick.missed) periods …
+//!     clock.done();
+//! }
+//! let report = clock.report();
+//! assert_eq!(report.ticks, 3);
+//! ```
+//!
+//! [`Mutex`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
+//!
+//! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
+
+mod limit;
+mod margin;
+mod schedule;
+mod thread;
+mod tick;
+
+pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
+pub use schedule::Overrun;
+pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
+pub use tick::{Report, Spinning, Tick, TickClock, TickSettings};

@@ -1,0 +1,138 @@
+//! `TickThread`: what a thread that keeps time should ask of the kernel, in one call. Most of it needs no right; what is refused is
+//! told, and the thread runs on without it.
+
+use std::num::NonZeroU64;
+
+use evenkeel_sys::{CpuSet, Errno, HeldLatency, Root, sched, thread};
+
+/// What to ask for. The default is what helps everywhere and needs no right.
+#[derive(Clone, Debug)]
+pub struct ThreadWishes {
+    /// Run on these CPUs only.
+    pub cpus: Option<CpuSet>,
+    /// The scheduler gives the thread the CPU for so long at a time, in nanoseconds: the shorter, the sooner it gets it after a sleep
+    /// beside a busy neighbour. Linux 6.12 and later; 100 us unless told.
+    pub slice_ns: Option<u64>,
+    /// How much later than asked for the kernel may end a sleep, in nanoseconds. Ordinary threads have 50 us.
+    pub timer_slack_ns: Option<NonZeroU64>,
+    /// Real-time (`SCHED_FIFO`) with this priority, 1 to 99: nothing ordinary runs before the tick. Needs CAP_SYS_NICE.
+    pub fifo: Option<u8>,
+    /// No CPU goes to sleep so deeply that waking takes longer than this, in microseconds, as long as the thread's set-up lives.
+    /// Costs power, and sometimes clock speed. Needs a right to /dev/cpu_dma_latency.
+    pub dma_latency_us: Option<i32>,
+}
+
+impl Default for ThreadWishes {
+    fn default() -> ThreadWishes {
+        ThreadWishes {
+            cpus: None,
+            slice_ns: Some(100_000),
+            timer_slack_ns: NonZeroU64::new(1),
+            fifo: None,
+            dma_latency_us: None,
+        }
+    }
+}
+
+/// What became of a wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Got {
+    /// It was not wished.
+    NotAsked,
+    /// It is in force: read back where the kernel tells.
+    InForce,
+    /// The kernel refused.
+    Refused(Errno),
+    /// The kernel took it and does nothing with it: it is too old, or a later call undid it.
+    NoEffect,
+}
+
+/// What became of each wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadReport {
+    /// [`ThreadWishes::cpus`].
+    pub cpus: Got,
+    /// [`ThreadWishes::slice_ns`]; a real-time thread has none.
+    pub slice: Got,
+    /// [`ThreadWishes::timer_slack_ns`].
+    pub timer_slack: Got,
+    /// [`ThreadWishes::fifo`].
+    pub fifo: Got,
+    /// [`ThreadWishes::dma_latency_us`].
+    pub dma_latency: Got,
+}
+
+/// A thread that was set up. Some of what it holds ends when this is dropped.
+#[derive(Debug)]
+pub struct TickThread {
+    report: ThreadReport,
+    _latency: Option<HeldLatency>,
+}
+
+impl TickThread {
+    /// Sets the calling thread up.
+    pub fn set_up(wishes: &ThreadWishes) -> TickThread {
+        let cpus = asked(wishes.cpus.as_ref(), |cpus| {
+            thread::set_affinity(cpus)?;
+            Ok(thread::affinity()? == *cpus)
+        });
+        let timer_slack = asked(wishes.timer_slack_ns, |ns| {
+            thread::set_timer_slack_ns(Some(ns))?;
+            Ok(thread::timer_slack_ns()? == ns.get())
+        });
+        let fifo = asked(wishes.fifo, |priority| {
+            sched::set_fifo(priority)?;
+            Ok(sched::policy()? == sched::Policy::Fifo)
+        });
+        // A thread has a slice or a real-time priority, not both; the slice is what is left where real-time was refused.
+        let slice = asked(wishes.slice_ns.filter(|_| fifo != Got::InForce), |ns| {
+            sched::set_ordinary(Some(ns))?;
+            Ok(sched::slice_ns()? == Some(ns))
+        });
+        let mut latency = None;
+        let dma_latency = asked(wishes.dma_latency_us, |us| {
+            let hand = Root::live().hand().map_err(|_| Errno::ROFS)?;
+            let mut held = hand.hold_dma_latency_us(us).map_err(|error| error.errno)?;
+            let in_force = held.in_force_us()? <= us;
+            latency = Some(held);
+            Ok(in_force)
+        });
+        TickThread { report: ThreadReport { cpus, slice, timer_slack, fifo, dma_latency }, _latency: latency }
+    }
+
+    /// What became of each wish.
+    pub fn report(&self) -> ThreadReport {
+        self.report
+    }
+}
+
+fn asked<T>(wish: Option<T>, set: impl FnOnce(T) -> Result<bool, Errno>) -> Got {
+    match wish.map(set) {
+        None => Got::NotAsked,
+        Some(Ok(true)) => Got::InForce,
+        Some(Ok(false)) => Got::NoEffect,
+        Some(Err(errno)) => Got::Refused(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_got_is_told() {
+        let report = |wishes: ThreadWishes| std::thread::spawn(move || TickThread::set_up(&wishes).report()).join();
+        let plain = report(ThreadWishes::default()).unwrap();
+        assert_eq!(plain.timer_slack, Got::InForce);
+        assert!(matches!(plain.slice, Got::InForce | Got::NoEffect), "{plain:?}");
+        assert_eq!((plain.cpus, plain.fifo, plain.dma_latency), (Got::NotAsked, Got::NotAsked, Got::NotAsked));
+        let nowhere = ThreadWishes { cpus: Some(CpuSet::default()), ..ThreadWishes::default() };
+        assert_eq!(report(nowhere).unwrap().cpus, Got::Refused(Errno::INVAL));
+        let real_time = report(ThreadWishes { fifo: Some(1), ..ThreadWishes::default() }).unwrap();
+        match real_time.fifo {
+            Got::InForce => assert_eq!(real_time.slice, Got::NotAsked),
+            Got::Refused(errno) => assert!(errno.is_denial() && real_time.slice != Got::NotAsked),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! `TickClock`: waits for the next tick, and keeps account of how well that went.
+
+use std::time::Duration;
+
+use evenkeel_stats::{Histogram, Summary};
+use evenkeel_sys::{Root, clock, thread};
+
+use crate::limit;
+use crate::margin::{MOST_NS, Margin};
+use crate::schedule::{Overrun, Schedule};
+
+/// How a clock ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct TickSettings {
+    /// From one tick to the next.
+    pub period: Duration,
+    /// What becomes of ticks that could not be in time.
+    pub overrun: Overrun,
+    /// Whether the last of the wait is spent awake.
+    pub spinning: Spinning,
+}
+
+/// Whether the last microseconds before a tick, at most 100, are waited out awake. It never yields: under the kernel's present scheduler
+/// that gives a whole turn away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spinning {
+    /// Where the process has more than one CPU; under a limit on its CPU time, for a fortieth of what it is given in a period at the most.
+    #[default]
+    WhereThereIsRoom,
+    /// Never.
+    Never,
+    /// Always: for a CPU that is known to be the server's own.
+    Always,
+}
+
+impl Default for TickSettings {
+    /// 50 ticks a second.
+    fn default() -> TickSettings {
+        TickSettings { period: Duration::from_millis(20), overrun: Overrun::default(), spinning: Spinning::default() }
+    }
+}
+
+/// A tick that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// How many came before it, those that were missed included.
+    pub number: u64,
+    /// When it was due, in nanoseconds of the monotonic clock.
+    pub due_ns: u64,
+    /// When it began.
+    pub began_ns: u64,
+    /// How many ticks right before it were missed.
+    pub missed: u64,
+}
+
+/// How well the ticks kept time so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// Ticks that began.
+    pub ticks: u64,
+    /// Ticks that were missed.
+    pub missed: u64,
+    /// From due to begun, in nanoseconds.
+    pub lateness_ns: Option<Summary>,
+    /// From due to done, in nanoseconds: what players feel.
+    pub due_to_done_ns: Option<Summary>,
+    /// From begun to done, in nanoseconds.
+    pub work_ns: Option<Summary>,
+    /// How long before a tick the clock wakes, in nanoseconds; 0 where it does not wait awake.
+    pub margin_ns: u64,
+}
+
+/// Ticks at absolute times. Use it from one thread, best one that [`TickThread`](crate::TickThread) has set up.
+#[derive(Debug)]
+pub struct TickClock {
+    schedule: Schedule,
+    margin: Option<Margin>,
+    current: Option<Tick>,
+    next_number: u64,
+    missed: u64,
+    lateness: Histogram,
+    due_to_done: Histogram,
+    work: Histogram,
+}
+
+impl TickClock {
+    /// Starts now: the first tick is due a period from here. All memory is taken here.
+    pub fn start(settings: TickSettings) -> TickClock {
+        let period_ns = u64::try_from(settings.period.as_nanos()).unwrap_or(u64::MAX);
+        let most_ns = match settings.spinning {
+            Spinning::Always => MOST_NS,
+            Spinning::Never => 0,
+            Spinning::WhereThereIsRoom => room_ns(&Root::live(), period_ns),
+        };
+        TickClock {
+            schedule: Schedule::new(clock::monotonic_ns().saturating_add(period_ns), period_ns, settings.overrun),
+            margin: Margin::up_to(most_ns),
+            current: None,
+            next_number: 0,
+            missed: 0,
+            lateness: Histogram::new(),
+            due_to_done: Histogram::new(),
+            work: Histogram::new(),
+        }
+    }
+
+    /// When the next tick is due, in nanoseconds of the monotonic clock: for engines that own their loop.
+    pub fn next_due_ns(&self) -> u64 {
+        self.schedule.due_ns()
+    }
+
+    /// Waits until the next tick is due, and begins it. A tick that is not said to be [`done`](TickClock::done) ends here.
+    pub fn wait(&mut self) -> Tick {
+        if self.current.is_some() {
+            self.done();
+        }
+        let due = self.schedule.next(clock::monotonic_ns());
+        self.sleep_until(due.due_ns);
+        let began_ns = clock::monotonic_ns();
+        let tick = Tick { number: self.next_number + due.missed, due_ns: due.due_ns, began_ns, missed: due.missed };
+        self.next_number = tick.number + 1;
+        self.missed += due.missed;
+        self.lateness.record(began_ns.saturating_sub(due.due_ns));
+        self.current = Some(tick);
+        tick
+    }
+
+    /// The tick's work is done.
+    pub fn done(&mut self) {
+        if let Some(tick) = self.current.take() {
+            let now_ns = clock::monotonic_ns();
+            self.due_to_done.record(now_ns.saturating_sub(tick.due_ns));
+            self.work.record(now_ns.saturating_sub(tick.began_ns));
+        }
+    }
+
+    /// From the next tick on, another period.
+    pub fn set_period(&mut self, period: Duration) {
+        self.schedule.set_period_ns(u64::try_from(period.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// The time from one tick to the next.
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(self.schedule.period_ns())
+    }
+
+    /// Moves all ticks to come by so much, later or earlier: to where the CPU is ours.
+    pub fn shift_ns(&mut self, by_ns: i64) {
+        self.schedule.shift(by_ns, clock::monotonic_ns());
+    }
+
+    /// How well it went so far.
+    pub fn report(&self) -> Report {
+        Report {
+            ticks: self.lateness.count(),
+            missed: self.missed,
+            lateness_ns: self.lateness.summary(),
+            due_to_done_ns: self.due_to_done.summary(),
+            work_ns: self.work.summary(),
+            margin_ns: self.margin.map_or(0, |margin| margin.ns()),
+        }
+    }
+
+    fn sleep_until(&mut self, due_ns: u64) {
+        let Some(margin) = &mut self.margin else {
+            return clock::sleep_until_ns(due_ns);
+        };
+        let wake_ns = due_ns.saturating_sub(margin.ns());
+        let mut now_ns = clock::monotonic_ns();
+        if now_ns < wake_ns {
+            clock::sleep_until_ns(wake_ns);
+            now_ns = clock::monotonic_ns();
+            margin.learn(now_ns.saturating_sub(wake_ns));
+        }
+        // By the bound on the margin, never longer than that.
+        debug_assert!(due_ns.saturating_sub(now_ns) <= MOST_NS);
+        while now_ns < due_ns {
+            std::hint::spin_loop();
+            now_ns = clock::monotonic_ns();
+        }
+    }
+}
+
+/// The longest that may be waited out awake. With one CPU it would be the rest of the server that waits; under a limit it is paid for
+/// out of the tick's own time, of which a fortieth is little enough.
+fn room_ns(root: &Root, period_ns: u64) -> u64 {
+    if thread::allowed_cpus().map_or(1, |cpus| cpus) <= 1 {
+        return 0;
+    }
+    let share = limit::cpu_share(root);
+    let given_ns = share.map_or(u64::MAX, |share| (share * period_ns as f64) as u64);
+    (given_ns / 40).min(MOST_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_where_they_are_due() {
+        for spinning in [Spinning::Always, Spinning::Never] {
+            let settings = TickSettings { period: Duration::from_millis(2), overrun: Overrun::Skip, spinning };
+            let mut clock = TickClock::start(settings);
+            let first_ns = clock.next_due_ns();
+            let mut last = None;
+            for _ in 0..50 {
+                let tick = clock.wait();
+                assert!(tick.began_ns >= tick.due_ns, "a tick never begins early: {tick:?}");
+                assert_eq!(tick.due_ns, first_ns + tick.number * 2_000_000, "no drift");
+                assert_eq!(tick.number, last.map_or(0, |last: u64| last + 1) + tick.missed);
+                last = Some(tick.number);
+            }
+            let report = clock.report();
+            assert_eq!(report.ticks, 50);
+            assert_eq!(report.due_to_done_ns.unwrap().count, 49, "the last one is not done");
+            assert_eq!(report.margin_ns > 0, spinning == Spinning::Always);
+        }
+    }
+
+    #[test]
+    fn a_tick_that_took_too_long_costs_those_it_ran_over() {
+        let settings = TickSettings { period: Duration::from_millis(1), ..TickSettings::default() };
+        let mut clock = TickClock::start(settings);
+        clock.wait();
+        std::thread::sleep(Duration::from_millis(5));
+        let tick = clock.wait();
+        assert!(tick.missed >= 3, "{tick:?}");
+        assert!(clock.report().missed >= 3 && clock.report().work_ns.unwrap().max >= 5_000_000);
+        clock.set_period(Duration::from_millis(3));
+        assert_eq!(clock.period(), Duration::from_millis(3));
+        let due_ns = clock.next_due_ns();
+        clock.shift_ns(500_000_000);
+        assert_eq!(clock.next_due_ns(), due_ns + 500_000_000);
+    }
+}
