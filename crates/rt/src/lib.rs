@@ -10,8 +10,9 @@
 //!
 //! use evenkeel_rt::{Overrun, TickClock, TickSettings, TickThread, ThreadWishes};
 //!
-//! let thread = TickThread::set_up(&ThreadWishes::default()); // what was refused is in thread.report()
-//! let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(10), ..TickSettings::default() });
+//! let thread = TickThread::set_up(&ThreadWishes::default()); // what was refused is in its report
+//! let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
+//! let mut clock = TickClock::start(settings).on(thread);
 //! for _ in 0..3 {
 //!     let tick = clock.wait();
 //!     // … move the world by (1 + tick.missed) periods …
@@ -25,6 +26,7 @@
 //!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
+mod guard;
 mod limit;
 mod margin;
 mod schedule;

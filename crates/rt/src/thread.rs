@@ -3,6 +3,7 @@
 
 use std::num::NonZeroU64;
 
+use crate::guard::Turn;
 use evenkeel_sys::{CpuSet, Errno, HeldLatency, Root, sched, thread};
 
 /// What to ask for. The default is what helps everywhere and needs no right.
@@ -43,6 +44,8 @@ pub enum Got {
     InForce,
     /// The kernel refused.
     Refused(Errno),
+    /// It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
+    Relieved,
     /// The kernel took it and does nothing with it: it is too old, or a later call undid it.
     NoEffect,
 }
@@ -66,6 +69,8 @@ pub struct ThreadReport {
 #[derive(Debug)]
 pub struct TickThread {
     report: ThreadReport,
+    slice_ns: Option<u64>,
+    fifo: Option<u8>,
     _latency: Option<HeldLatency>,
 }
 
@@ -97,7 +102,35 @@ impl TickThread {
             latency = Some(held);
             Ok(in_force)
         });
-        TickThread { report: ThreadReport { cpus, slice, timer_slack, fifo, dma_latency }, _latency: latency }
+        TickThread {
+            report: ThreadReport { cpus, slice, timer_slack, fifo, dma_latency },
+            slice_ns: wishes.slice_ns,
+            fifo: wishes.fifo,
+            _latency: latency,
+        }
+    }
+
+    /// Whether it is real-time, and so in need of a guard.
+    pub(crate) fn is_real_time(&self) -> bool {
+        self.report.fifo == Got::InForce
+    }
+
+    /// Makes the calling thread ordinary, or real-time again, as its guard says. A refusal is told in the report.
+    pub(crate) fn turn(&mut self, turn: Turn) {
+        match (turn, self.fifo) {
+            (Turn::Ordinary, _) => {
+                if sched::set_ordinary(self.slice_ns).is_ok() {
+                    self.report.fifo = Got::Relieved;
+                }
+            }
+            (Turn::RealTime, Some(priority)) => {
+                self.report.fifo = match sched::set_fifo(priority) {
+                    Ok(()) => Got::InForce,
+                    Err(errno) => Got::Refused(errno),
+                };
+            }
+            (Turn::RealTime, None) => {}
+        }
     }
 
     /// What became of each wish.

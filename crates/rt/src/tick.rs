@@ -5,9 +5,11 @@ use std::time::Duration;
 use evenkeel_stats::{Histogram, Summary};
 use evenkeel_sys::{Root, clock, thread};
 
+use crate::guard::Guard;
 use crate::limit;
 use crate::margin::{MOST_NS, Margin};
 use crate::schedule::{Overrun, Schedule};
+use crate::thread::{Got, ThreadReport, TickThread};
 
 /// How a clock ticks.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,7 @@ pub struct TickClock {
     lateness: Histogram,
     due_to_done: Histogram,
     work: Histogram,
+    thread: Option<(TickThread, Guard)>,
 }
 
 impl TickClock {
@@ -101,7 +104,20 @@ impl TickClock {
             lateness: Histogram::new(),
             due_to_done: Histogram::new(),
             work: Histogram::new(),
+            thread: None,
         }
+    }
+
+    /// Takes the thread's set-up into its care: where that is real-time, the thread becomes an ordinary one for as long as its ticks take
+    /// more than nine tenths of the time, so that somebody can still log in and stop the server.
+    #[must_use]
+    pub fn on(self, thread: TickThread) -> TickClock {
+        TickClock { thread: Some((thread, Guard::new(clock::monotonic_ns()))), ..self }
+    }
+
+    /// What the thread that it cares for has of its wishes now.
+    pub fn thread(&self) -> Option<ThreadReport> {
+        self.thread.as_ref().map(|(thread, _)| thread.report())
     }
 
     /// When the next tick is due, in nanoseconds of the monotonic clock: for engines that own their loop.
@@ -130,7 +146,14 @@ impl TickClock {
         if let Some(tick) = self.current.take() {
             let now_ns = clock::monotonic_ns();
             self.due_to_done.record(now_ns.saturating_sub(tick.due_ns));
-            self.work.record(now_ns.saturating_sub(tick.began_ns));
+            let work_ns = now_ns.saturating_sub(tick.began_ns);
+            self.work.record(work_ns);
+            if let Some((thread, guard)) = &mut self.thread
+                && (thread.is_real_time() || thread.report().fifo == Got::Relieved)
+                && let Some(turn) = guard.after_tick(now_ns, work_ns)
+            {
+                thread.turn(turn);
+            }
         }
     }
 
@@ -195,6 +218,7 @@ fn room_ns(root: &Root, period_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ThreadWishes;
 
     #[test]
     fn ticks_are_where_they_are_due() {
@@ -215,6 +239,31 @@ mod tests {
             assert_eq!(report.due_to_done_ns.unwrap().count, 49, "the last one is not done");
             assert_eq!(report.margin_ns > 0, spinning == Spinning::Always);
         }
+    }
+
+    #[test]
+    fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
+        let body = || {
+            let thread = TickThread::set_up(&ThreadWishes { fifo: Some(1), ..ThreadWishes::default() });
+            if !thread.is_real_time() {
+                println!("skipped: this user may not have real-time threads");
+                return;
+            }
+            let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
+            let mut clock = TickClock::start(settings).on(thread);
+            let give_up_ns = clock::monotonic_ns() + 20_000_000_000;
+            while clock.thread().unwrap().fifo == Got::InForce && clock::monotonic_ns() < give_up_ns {
+                let tick = clock.wait();
+                while clock::monotonic_ns() < tick.due_ns + 9_900_000 {}
+            }
+            assert_eq!(clock.thread().unwrap().fifo, Got::Relieved);
+            assert_eq!(evenkeel_sys::sched::policy(), Ok(evenkeel_sys::sched::Policy::Other));
+            while clock.thread().unwrap().fifo == Got::Relieved && clock::monotonic_ns() < give_up_ns {
+                clock.wait();
+            }
+            assert_eq!(evenkeel_sys::sched::policy(), Ok(evenkeel_sys::sched::Policy::Fifo));
+        };
+        std::thread::spawn(body).join().unwrap();
     }
 
     #[test]

@@ -1,0 +1,84 @@
+//! `Guard`: keeps a real-time tick from starving the rest of the machine. A server that can't keep up would otherwise leave no time to
+//! the shell that somebody would stop it with. Pure: times come in.
+
+/// Over so long it is judged, at least.
+const WINDOW_NS: u64 = 1_000_000_000;
+/// From this share of the time on, the tick's thread is made an ordinary one: the kernel's own limit comes at 0.95, and
+/// stops the thread for 50 ms at a time.
+const TOO_BUSY: f64 = 0.9;
+/// Below this share it may be real-time again.
+const CALM: f64 = 0.7;
+/// So many calm windows in a row: a server that is over its limit every other second is not to change its class every second.
+const CALM_WINDOWS: u32 = 5;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Make the thread an ordinary one.
+    Ordinary,
+    /// Make it real-time again.
+    RealTime,
+}
+
+/// How busy the tick's thread is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guard {
+    window_start_ns: u64,
+    busy_ns: u64,
+    is_relieved: bool,
+    calm_windows: u32,
+}
+
+impl Guard {
+    pub(crate) fn new(now_ns: u64) -> Guard {
+        Guard { window_start_ns: now_ns, busy_ns: 0, is_relieved: false, calm_windows: 0 }
+    }
+
+    /// A tick is done at `now_ns` that took `busy_ns`.
+    pub(crate) fn after_tick(&mut self, now_ns: u64, busy_ns: u64) -> Option<Turn> {
+        self.busy_ns = self.busy_ns.saturating_add(busy_ns);
+        let window_ns = now_ns.saturating_sub(self.window_start_ns);
+        if window_ns < WINDOW_NS {
+            return None;
+        }
+        let share = self.busy_ns as f64 / window_ns as f64;
+        (self.window_start_ns, self.busy_ns) = (now_ns, 0);
+        if !self.is_relieved {
+            self.is_relieved = share > TOO_BUSY;
+            self.calm_windows = 0;
+            return self.is_relieved.then_some(Turn::Ordinary);
+        }
+        self.calm_windows = if share < CALM { self.calm_windows + 1 } else { 0 };
+        self.is_relieved = self.calm_windows < CALM_WINDOWS;
+        (!self.is_relieved).then_some(Turn::RealTime)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds of ticks of 10 ms, each busy for a share of it; gives at which second it turned, and how.
+    fn turns(shares: &[f64]) -> Vec<(usize, Turn)> {
+        let mut guard = Guard::new(0);
+        let mut turned = Vec::new();
+        for (second, share) in shares.iter().enumerate() {
+            for tick in 1..=100 {
+                let now_ns = (second as u64 * 100 + tick) * 10_000_000;
+                turned.extend(guard.after_tick(now_ns, (share * 1e7) as u64).map(|turn| (second, turn)));
+            }
+        }
+        turned
+    }
+
+    #[test]
+    fn it_turns_when_it_must_and_back_when_it_may() {
+        assert_eq!(turns(&[0.5; 20]), []);
+        assert_eq!(turns(&[0.89; 20]), [], "the kernel's own limit is not near");
+        let busy = [vec![0.5; 3], vec![0.99; 4], vec![0.5; 8]].concat();
+        assert_eq!(turns(&busy), [(3, Turn::Ordinary), (11, Turn::RealTime)]);
+        let uneasy = [vec![0.99; 1], [0.5, 0.8].repeat(10)].concat();
+        assert_eq!(turns(&uneasy), [(0, Turn::Ordinary)], "it does not turn back and forth");
+        assert_eq!(turns(&[10.0; 2]), [(0, Turn::Ordinary)], "a tick longer than its period");
+    }
+}
