@@ -8,6 +8,7 @@ mod audit;
 mod change;
 mod locks;
 mod row;
+mod scope;
 mod tick;
 mod turns;
 
@@ -22,6 +23,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("tick-neighbour", tick::measure_neighbour),
     ("tick-quota", tick::measure_quota),
     ("locks", locks::measure),
+    ("scope", scope::measure),
 ];
 
 fn main() -> anyhow::Result<()> {

@@ -30,6 +30,7 @@ mod guard;
 mod limit;
 mod margin;
 mod schedule;
+pub mod scope;
 mod thread;
 mod tick;
 

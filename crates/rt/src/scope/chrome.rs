@@ -1,0 +1,63 @@
+//! A recording in Chrome's trace event format, which Perfetto reads too.
+
+use serde::Serialize;
+
+use super::Recording;
+
+/// One event: <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>, "Complete Events" and "Metadata Events".
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Event<'a> {
+    Span { name: &'a str, ph: &'a str, ts: f64, dur: f64, pid: u32, tid: usize },
+    Thread { name: &'a str, ph: &'a str, pid: u32, tid: usize, args: Named<'a> },
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Trace<'a> {
+    display_time_unit: &'a str,
+    trace_events: Vec<Event<'a>>,
+}
+
+impl Recording {
+    /// The recording as JSON that opens in Perfetto and in chrome://tracing. Times are microseconds of the monotonic clock.
+    pub fn chrome_json(&self) -> String {
+        let pid = std::process::id();
+        let mut events = Vec::new();
+        for (tid, thread) in self.threads.iter().enumerate() {
+            let args = Named { name: &thread.name };
+            events.push(Event::Thread { name: "thread_name", ph: "M", pid, tid, args });
+            events.extend(thread.spans.iter().map(|span| Event::Span {
+                name: span.name,
+                ph: "X",
+                ts: span.start_ns as f64 / 1e3,
+                dur: span.length_ns as f64 / 1e3,
+                pid,
+                tid,
+            }));
+        }
+        // Names and numbers always become JSON.
+        serde_json::to_string(&Trace { display_time_unit: "ns", trace_events: events }).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Recorded, Span};
+    use super::*;
+
+    #[test]
+    fn a_recording_opens_elsewhere() {
+        let spans = vec![Span { name: "move \"x\"", start_ns: 1_500, length_ns: 250 }];
+        let thread = Recorded { name: "tick".into(), spans, overwritten: 0, unnamed: 0 };
+        let json = Recording { threads: vec![thread] }.chrome_json();
+        let plain = json.replace(&format!("\"pid\":{}", std::process::id()), "\"pid\":1");
+        expect_test::expect![[r#"{"displayTimeUnit":"ns","traceEvents":[{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"tick"}},{"name":"move \"x\"","ph":"X","ts":1.5,"dur":0.25,"pid":1,"tid":0}]}"#]]
+            .assert_eq(&plain);
+    }
+}

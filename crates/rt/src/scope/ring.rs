@@ -1,0 +1,122 @@
+//! `Ring`: what one thread writes and any other may read, without a lock. The writer never waits; a reader leaves out what was
+//! overwritten under its eyes.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// One scope: its number, and when it began and ended on the cycle counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) id: u32,
+    pub(super) start_ticks: u64,
+    pub(super) end_ticks: u64,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    id: AtomicU64,
+    start: AtomicU64,
+    end: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(super) struct Ring {
+    slots: Box<[Slot]>,
+    /// Entries that the writer has begun to write.
+    begun: AtomicU64,
+    /// Entries that are whole.
+    done: AtomicU64,
+}
+
+/// What a reader found.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) entries: Vec<Entry>,
+    pub(super) overwritten: u64,
+}
+
+impl Ring {
+    pub(super) fn new(entries: usize) -> Ring {
+        let slots = (0..entries.next_power_of_two()).map(|_| Slot::default()).collect();
+        Ring { slots, begun: AtomicU64::new(0), done: AtomicU64::new(0) }
+    }
+
+    /// To be called by one thread alone.
+    #[inline]
+    pub(super) fn push(&self, id: u32, start_ticks: u64, end_ticks: u64) {
+        // Only we write these two, so what we read of them is what we wrote.
+        let number = self.begun.load(Ordering::Relaxed);
+        self.begun.store(number + 1, Ordering::Relaxed);
+        // A reader that sees any of what follows sees that this slot was begun anew.
+        fence(Ordering::Release);
+        let slot = &self.slots[number as usize & (self.slots.len() - 1)];
+        slot.id.store(id.into(), Ordering::Relaxed);
+        slot.start.store(start_ticks, Ordering::Relaxed);
+        slot.end.store(end_ticks, Ordering::Relaxed);
+        // Release: a reader that sees this number sees the entry.
+        self.done.store(number + 1, Ordering::Release);
+    }
+
+    pub(super) fn read(&self) -> Read {
+        let length = self.slots.len() as u64;
+        let done = self.done.load(Ordering::Acquire);
+        let oldest = done.saturating_sub(length);
+        let entries: Vec<Entry> = (oldest..done).map(|number| self.entry(number)).collect();
+        // What was begun while we read may have torn the entries in its slots: those are as old as the ring is long.
+        fence(Ordering::Acquire);
+        let torn = self.begun.load(Ordering::Relaxed).saturating_sub(length).saturating_sub(oldest);
+        let torn = usize::try_from(torn).unwrap_or(usize::MAX).min(entries.len());
+        Read { overwritten: oldest + torn as u64, entries: entries[torn..].to_vec() }
+    }
+
+    fn entry(&self, number: u64) -> Entry {
+        let slot = &self.slots[number as usize & (self.slots.len() - 1)];
+        Entry {
+            id: slot.id.load(Ordering::Relaxed) as u32,
+            start_ticks: slot.start.load(Ordering::Relaxed),
+            end_ticks: slot.end.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn the_last_ones_are_kept() {
+        let ring = Ring::new(3);
+        assert!(ring.read().entries.is_empty());
+        (0..6).for_each(|at| ring.push(at, at.into(), u64::from(at) + 1));
+        let read = ring.read();
+        assert_eq!(read.entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [2, 3, 4, 5]);
+        assert_eq!(read.overwritten, 2);
+    }
+
+    #[test]
+    fn nothing_torn_is_ever_read() {
+        let (ring, stop) = (Ring::new(8), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut at = 0_u64;
+                while !stop.load(Ordering::Relaxed) {
+                    // All three words tell the number.
+                    ring.push(at as u32, at, at);
+                    at += 1;
+                }
+            });
+            let mut seen = 0;
+            for _ in 0..20_000 {
+                let read = ring.read();
+                for (at, entry) in read.entries.iter().enumerate() {
+                    assert_eq!(entry.start_ticks, read.overwritten + at as u64, "{read:?}");
+                    assert!(entry.start_ticks == entry.end_ticks && entry.start_ticks as u32 == entry.id, "{read:?}");
+                    seen += 1;
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(seen > 0);
+        });
+    }
+}
