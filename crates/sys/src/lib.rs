@@ -6,6 +6,7 @@
 //!
 //! This crate is the one home of `unsafe` (beside the C interface of the runtime library); every block says why it is sound.
 
+pub mod asking;
 mod capture;
 pub mod clock;
 mod cpuset;

@@ -8,6 +8,7 @@ mod confirm;
 mod demo;
 mod diff;
 mod explain;
+mod guard;
 mod history;
 mod image;
 mod inspect;
@@ -23,6 +24,7 @@ mod watchdog;
 use crate::failure::Outcome;
 use crate::show::Out;
 pub(crate) use diff::Difference;
+pub(crate) use guard::program as guard_program;
 
 /// One enum of the commands and its dispatch. A module has `Args`, whose documentation is the command's help, and `run`.
 macro_rules! commands {
@@ -65,6 +67,8 @@ commands! {
     Completions => completions,
     #[command(hide = true)]
     Man => man,
+    #[command(hide = true)]
+    Guard => guard,
     #[command(hide = true)]
     Watchdog => watchdog,
 }
