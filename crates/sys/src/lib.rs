@@ -27,6 +27,7 @@ pub mod schedstat;
 pub mod thread;
 mod tree;
 pub mod tsc;
+pub mod waking;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};
