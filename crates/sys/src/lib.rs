@@ -7,6 +7,7 @@
 //! This crate is the one home of `unsafe` (beside the C interface of the runtime library); every block says why it is sound.
 
 mod capture;
+pub mod cgroup;
 pub mod clock;
 mod cpuset;
 mod errno;
