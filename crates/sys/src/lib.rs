@@ -8,6 +8,7 @@
 
 pub mod asking;
 mod capture;
+pub mod cgroup;
 pub mod clock;
 mod cpuset;
 mod errno;

@@ -24,7 +24,6 @@ mod watchdog;
 use crate::failure::Outcome;
 use crate::show::Out;
 pub(crate) use diff::Difference;
-pub(crate) use guard::program as guard_program;
 
 /// One enum of the commands and its dispatch. A module has `Args`, whose documentation is the command's help, and `run`.
 macro_rules! commands {
@@ -68,7 +67,7 @@ commands! {
     #[command(hide = true)]
     Man => man,
     #[command(hide = true)]
-    Guard => guard,
-    #[command(hide = true)]
     Watchdog => watchdog,
+    #[command(hide = true)]
+    Guard => guard,
 }

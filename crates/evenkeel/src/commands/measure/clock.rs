@@ -1,11 +1,9 @@
 //! `evenkeel measure clock`.
 
-use evenkeel_measure::Guard;
 use evenkeel_measure::meters::clock::{self, Sources};
 
 use super::Context;
-use super::context::failure;
-use crate::commands::guard_program;
+use crate::commands::guard::Guard;
 use crate::failure::Outcome;
 use crate::show::meters;
 
@@ -28,7 +26,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let sources = match args.each_source {
-        true => Sources::Each(Guard::start(guard_program()?).map_err(failure)?),
+        true => Sources::Each(Box::new(Guard::start()?)),
         false => Sources::Current,
     };
     let settings = clock::Settings { calls: args.calls, sources, cpus_max: args.cpus.into() };

@@ -9,7 +9,7 @@ use evenkeel_sys::asking::{self, Call};
 use evenkeel_sys::{Errno, Root, tsc};
 use serde::Serialize;
 
-use crate::{Guard, MeterError, Samples, Watch};
+use crate::{Keeper, MeterError, Samples, Watch};
 pub use across::{Across, Apart, Counter};
 use sources::Switching;
 
@@ -29,8 +29,9 @@ pub struct Settings {
 pub enum Sources {
     /// The one that is in use.
     Current,
-    /// Every one on offer: the machine is switched from one to the other in turns, and put back. The guard sees to that.
-    Each(Guard),
+    /// Every one on offer: the machine is switched from one to the other in turns, and put back, which the keeper
+    /// sees to.
+    Each(Box<dyn Keeper>),
 }
 
 /// What was seen.
@@ -63,7 +64,7 @@ pub struct Source {
     pub gettimeofday: Way,
     /// What one call costs, by kind, in picoseconds.
     pub costs: Vec<Samples>,
-    /// What 100 million calls of `gettimeofday` in a row take, by the mean cost.
+    /// What 100 million calls of `gettimeofday` in a row take, by the median cost, in seconds.
     pub loop_100m_s: Option<f64>,
     /// The same as a multiple of the source in use.
     pub loop_ratio: Option<f64>,

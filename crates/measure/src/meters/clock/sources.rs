@@ -7,7 +7,7 @@ use evenkeel_sys::{Hand, Root, clock};
 
 use super::costs::Kinds;
 use super::{Report, Skipped, Source, Sources, Way, way};
-use crate::{Guard, MeterError, Watch};
+use crate::{Keeper, MeterError, Watch};
 
 pub(super) const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 pub(super) const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
@@ -55,16 +55,16 @@ impl<'a> Switching<'a> {
         let Switching { root, sources, before, offered } = self;
         let first = Turn::of(before.clone());
         match (sources, before) {
-            (Sources::Each(mut guard), Some(before)) => {
+            (Sources::Each(mut keeper), Some(before)) => {
                 let others = offered.iter().filter(|name| **name != before);
                 let mut turns = vec![first];
                 turns.extend(others.map(|name| Turn::of(Some(name.clone()))));
-                guard.keep(CURRENT, &before)?;
+                keeper.keep(CURRENT, &before)?;
                 let hand =
                     root.hand().map_err(|error| MeterError::not_possible("set the clock source", error.to_string()))?;
-                let taken = in_turns(&mut turns, calls, (root, &hand, scale), &mut guard, report, watch);
+                let taken = in_turns(&mut turns, calls, (root, &hand, scale), keeper.as_mut(), report, watch);
                 // Put back before anything is told.
-                guard.end()?;
+                keeper.end()?;
                 report.fill(turns, calls);
                 taken
             }
@@ -90,7 +90,7 @@ fn in_turns(
     turns: &mut Vec<Turn>,
     calls: u64,
     (root, hand, scale): (&Root, &Hand, &Scale),
-    guard: &mut Guard,
+    keeper: &mut dyn Keeper,
     report: &mut Report,
     watch: &Watch<'_>,
 ) -> Result<(), MeterError> {
@@ -105,7 +105,7 @@ fn in_turns(
             watch.progress((round - 1) as f64 / ROUNDS as f64, &name);
             if let Some(words) = changed(root, last.as_deref()) {
                 report.disturbed.push(words);
-                return guard.forget(CURRENT);
+                return keeper.forget(CURRENT);
             }
             hand.write(CURRENT, &name)
                 .map_err(|error| MeterError::refused(format!("set the clock source to {name}"), error.errno))?;
@@ -120,7 +120,7 @@ fn in_turns(
             turn.call(calls * round / ROUNDS, scale, watch);
             if let Some(words) = changed(root, Some(&name)) {
                 report.disturbed.push(words);
-                return guard.forget(CURRENT);
+                return keeper.forget(CURRENT);
             }
         }
         turns.retain(|turn| !turn.name.as_ref().is_some_and(|name| refused.contains(name)));
@@ -153,7 +153,8 @@ impl Report {
             let of_seed =
                 costs.iter().find(|samples| samples.conditions.get("call").is_some_and(|call| call == "gettimeofday"));
             // 1e8 calls at so many picoseconds.
-            let loop_100m_s = of_seed.and_then(|samples| samples.histogram.mean()).map(|ps| ps * 1e8 / 1e12);
+            let loop_100m_s =
+                of_seed.and_then(|samples| samples.histogram.quantile(0.5)).map(|ps| ps as f64 * 1e8 / 1e12);
             let first_s = self.sources.first().map_or(loop_100m_s, |first| first.loop_100m_s);
             let loop_ratio =
                 loop_100m_s.zip(first_s).filter(|(_, first)| *first > 0.0).map(|(ours, first)| ours / first);
