@@ -13,6 +13,8 @@ const BATCH_CALLS_MAX: u64 = 4096;
 const TRIED: u64 = 16;
 /// However slow a source is, one kind is called for so long at the most.
 const LIMIT_NS: u64 = 2_000_000_000;
+/// From one look at who else changes things to the next.
+const LOOK_EVERY_NS: u64 = 50_000_000;
 
 /// The kinds, with what is called.
 pub(super) struct Kinds {
@@ -61,8 +63,10 @@ impl Kinds {
         Kinds { kinds: kinds.collect(), in_order }
     }
 
-    /// Calls each kind until it was called so often in all. Ends sooner when it is to stop or takes too long.
-    pub(super) fn call(&mut self, calls: u64, scale: &Scale, watch: &Watch<'_>) {
+    /// Calls each kind until it was called so often in all. Ends sooner when it is to stop, takes too long, or `is_as_set` says no.
+    pub(super) fn call(&mut self, calls: u64, scale: &Scale, watch: &Watch<'_>, is_as_set: impl Fn() -> bool) {
+        let look_ticks = scale.ticks(LOOK_EVERY_NS);
+        let mut looked = tsc::ticks();
         let limit_ticks = scale.ticks(LIMIT_NS);
         for kind in &mut self.kinds {
             kind.spent_ticks = 0;
@@ -77,6 +81,12 @@ impl Kinds {
             }
             if is_done || watch.stopped() {
                 return;
+            }
+            if tsc::ticks().saturating_sub(looked) > look_ticks {
+                if !is_as_set() {
+                    return;
+                }
+                looked = tsc::ticks();
             }
         }
     }

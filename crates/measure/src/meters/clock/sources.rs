@@ -16,7 +16,7 @@ pub(super) const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/a
 const ROUNDS: u64 = 4;
 /// More sources than any machine has.
 const SOURCES_MAX: usize = 16;
-/// The kernel takes a moment to change over (it stops all CPUs for it).
+/// The kernel stops all CPUs to change over; they are left to catch up.
 const SETTLE_NS: u64 = 2_000_000;
 
 /// The sources of this machine.
@@ -74,7 +74,7 @@ impl<'a> Switching<'a> {
             }
             (Sources::Current, before) => {
                 let mut turns = vec![first];
-                turns[0].call(calls, scale, watch);
+                turns[0].call(calls, (root, scale), watch);
                 if let Some(words) = changed(root, before.as_deref()) {
                     report.disturbed.push(words);
                 }
@@ -109,7 +109,6 @@ fn in_turns(
             }
             hand.write(CURRENT, &name)
                 .map_err(|error| MeterError::refused(format!("set the clock source to {name}"), error.errno))?;
-            clock::sleep_until_ns(clock::monotonic_ns() + SETTLE_NS);
             if current(root).as_deref() != Some(&name) {
                 // The kernel takes the word and does nothing where it will not have that source.
                 last = current(root);
@@ -117,7 +116,8 @@ fn in_turns(
                 continue;
             }
             last = Some(name.clone());
-            turn.call(calls * round / ROUNDS, scale, watch);
+            clock::sleep_until_ns(clock::monotonic_ns() + SETTLE_NS);
+            turn.call(calls * round / ROUNDS, (root, scale), watch);
             if let Some(words) = changed(root, Some(&name)) {
                 report.disturbed.push(words);
                 return keeper.forget(CURRENT);
@@ -135,9 +135,10 @@ impl Turn {
         Turn { kinds: Kinds::new(name.as_deref()), name, ways: None }
     }
 
-    fn call(&mut self, calls: u64, scale: &Scale, watch: &Watch<'_>) {
+    fn call(&mut self, calls: u64, (root, scale): (&Root, &Scale), watch: &Watch<'_>) {
         self.ways.get_or_insert_with(|| (way(Call::ClockGettime), way(Call::Gettimeofday)));
-        self.kinds.call(calls, scale, watch);
+        let name = &self.name;
+        self.kinds.call(calls, scale, watch, || current(root) == *name);
     }
 }
 
