@@ -29,6 +29,9 @@ debootstrap debootstrap
 mkfs.ext4 e2fsprogs
 sfdisk fdisk
 strace strace
+cyclictest rt-tests
+perf linux-perf
+jq jq
 shellcheck shellcheck
 cloud-init cloud-init
 ansible-playbook ansible-core

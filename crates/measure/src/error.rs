@@ -2,7 +2,7 @@
 
 use evenkeel_sys::Errno;
 
-/// Why a meter or a disturber did not do its work. Nothing is left changed.
+/// Why a meter or a disturber did not do its work. Nothing is left changed, unless it says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeterError {
     /// The kernel refused something that the measurement rests on.
@@ -27,6 +27,14 @@ pub enum MeterError {
         /// The argument.
         what: String,
         /// Why, and what would do.
+        why: String,
+    },
+    /// Something that was changed could not be put back.
+    #[error("{what}: {why}")]
+    NotUndone {
+        /// What was tried.
+        what: String,
+        /// What is left changed, and why.
         why: String,
     },
 }

@@ -9,16 +9,19 @@
 //! | [`Samples`], [`Unit`], [`Lost`] | what a meter saw |
 //! | [`Watch`] | how it tells how far it is, and learns that it is to stop |
 //! | [`Spin`] | time that our own thread saw missing: the loop that several meters rest on |
+//! | [`Keeper`] | puts back what a meter changes, after SIGKILL too |
 //! | [`disturb::Thief`] | takes a CPU away at known times |
 
 pub mod disturb;
 mod error;
+mod keeper;
 pub mod meters;
 mod samples;
 mod spin;
 mod watch;
 
 pub use error::MeterError;
+pub use keeper::Keeper;
 pub use samples::{Conditions, Lost, Samples, Unit};
 pub use spin::{Missing, Spin};
 pub use watch::Watch;

@@ -6,7 +6,9 @@
 //!
 //! This crate is the one home of `unsafe` (beside the C interface of the runtime library); every block says why it is sound.
 
+pub mod asking;
 mod capture;
+pub mod cgroup;
 pub mod clock;
 mod cpuset;
 mod errno;
@@ -27,6 +29,7 @@ pub mod schedstat;
 pub mod thread;
 mod tree;
 pub mod tsc;
+pub mod waking;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};

@@ -10,6 +10,8 @@ pub enum Policy {
     Other,
     /// Real-time: runs until it sleeps, before all of lower priority.
     Fifo,
+    /// Runs only where nobody else would.
+    Idle,
     /// Another one, by its number.
     Unnamed(u32),
 }
@@ -49,6 +51,15 @@ pub fn set_ordinary(slice_ns: Option<u64>) -> Result<(), Errno> {
     set(&Attributes { size: SIZE, policy: libc::SCHED_OTHER as u32, nice, runtime_ns, ..Attributes::default() })
 }
 
+/// Makes the calling thread one that runs only where nobody else would (`SCHED_IDLE`): it keeps a CPU from going idle, and gives it up to
+/// whoever wakes. It can't always be taken back.
+///
+/// # Errors
+/// What the kernel said.
+pub fn set_idle() -> Result<(), Errno> {
+    set(&Attributes { size: SIZE, policy: libc::SCHED_IDLE as u32, ..Attributes::default() })
+}
+
 /// The calling thread's class.
 ///
 /// # Errors
@@ -57,6 +68,7 @@ pub fn policy() -> Result<Policy, Errno> {
     Ok(match current()?.policy {
         policy if policy == libc::SCHED_OTHER as u32 => Policy::Other,
         policy if policy == libc::SCHED_FIFO as u32 => Policy::Fifo,
+        policy if policy == libc::SCHED_IDLE as u32 => Policy::Idle,
         other => Policy::Unnamed(other),
     })
 }
@@ -97,6 +109,8 @@ mod tests {
             set_fifo(200).unwrap_err()
         });
         assert_eq!(ours.join().unwrap(), Errno::INVAL);
+        let idle = std::thread::spawn(|| set_idle().map(|()| policy().unwrap()));
+        assert_eq!(idle.join().unwrap(), Ok(Policy::Idle));
         let fifo = std::thread::spawn(|| set_fifo(1).map(|()| policy().unwrap()));
         match fifo.join().unwrap() {
             Ok(policy) => assert_eq!(policy, Policy::Fifo),

@@ -8,6 +8,7 @@ mod confirm;
 mod demo;
 mod diff;
 mod explain;
+mod guard;
 mod history;
 mod image;
 mod inspect;
@@ -67,4 +68,6 @@ commands! {
     Man => man,
     #[command(hide = true)]
     Watchdog => watchdog,
+    #[command(hide = true)]
+    Guard => guard,
 }

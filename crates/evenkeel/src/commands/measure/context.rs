@@ -72,5 +72,6 @@ pub(crate) fn failure(error: MeterError) -> Failure {
         }
         MeterError::Refused { .. } | MeterError::NotPossible { .. } => Failure::new(exit::NOT_POSSIBLE, error),
         MeterError::WrongUse { .. } => Failure::new(exit::WRONG_USE, error),
+        MeterError::NotUndone { .. } => Failure::new(exit::NOT_UNDONE, error),
     }
 }

@@ -1,0 +1,329 @@
+//! `guard`: the process that puts back what a command changes for as long as it runs, however that command ends. It holds the other end of
+//! a pipe: when the pipe closes, because the command is done or because it was killed, the guard undoes what it was told to.
+//!
+//! One line each on its standard input, `restore PATH VALUE` or `remove-cgroup PATH`; it answers `ok`, or `no` and why. The change
+//! itself is made by the command, and only after the guard has said `ok`. `forget PATH` takes a `restore` back: somebody else has set
+//! the value meanwhile, and theirs is the last word.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use evenkeel_measure::{Keeper, MeterError};
+use evenkeel_sys::{Errno, cgroup, clock, process};
+
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::Out;
+
+/// The longest line, and how many lines it takes.
+const LINE_BYTES_MAX: u64 = 4096;
+const LINES_MAX: usize = 1024;
+
+/// How long its parent waits for an answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long what runs in a control group may take to end after SIGKILL.
+const EMPTY_LIMIT: Duration = Duration::from_secs(20);
+
+/// How often a value is written that the kernel takes and does not keep, and how long lies between.
+const RESTORE_TRIES: u32 = 20;
+const RESTORE_PAUSE_NS: u64 = 50_000_000;
+
+const YES: &[u8] = b"ok\n";
+
+/// Put back what a command changes while it runs; started by it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+/// How one change is undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Undo {
+    /// Write the value that a file of the kernel's had.
+    Restore { path: PathBuf, value: String },
+    /// Kill what is left in a control group of ours, and remove it.
+    RemoveGroup(PathBuf),
+}
+
+impl Undo {
+    /// The line that tells the guard.
+    fn line(&self) -> String {
+        match self {
+            Undo::Restore { path, value } => format!("restore {} {value}\n", path.display()),
+            Undo::RemoveGroup(path) => format!("remove-cgroup {}\n", path.display()),
+        }
+    }
+
+    /// Reads a line; what it says must be something that a guard may do.
+    fn parse(line: &str) -> Result<Undo, &'static str> {
+        let (verb, rest) = line.split_once(' ').ok_or("a verb and a path are wanted")?;
+        match verb {
+            "restore" => {
+                let (path, value) = rest.split_once(' ').ok_or("a path and a value are wanted")?;
+                let path = Path::new(path);
+                let plain = path.components().all(|part| part != std::path::Component::ParentDir);
+                if !plain || !(path.starts_with("/proc") || path.starts_with("/sys")) {
+                    return Err("only files below /proc and /sys are restored");
+                }
+                Ok(Undo::Restore { path: path.to_owned(), value: value.to_owned() })
+            }
+            "remove-cgroup" => match cgroup::is_ours(Path::new(rest)) {
+                true => Ok(Undo::RemoveGroup(PathBuf::from(rest))),
+                false => Err("only control groups that evenkeel made are removed"),
+            },
+            _ => Err("unknown verb"),
+        }
+    }
+
+    /// Undoes it.
+    fn run(&self) -> Result<(), Failure> {
+        match self {
+            Undo::Restore { path, value } => restore(path, value),
+            Undo::RemoveGroup(path) => cgroup::remove(path, EMPTY_LIMIT)
+                .map_err(|errno| not_undone(format!("remove the control group {}", path.display()), errno)),
+        }
+    }
+}
+
+fn restore(path: &Path, value: &str) -> Result<(), Failure> {
+    let tried = || format!("write {value:?} back to {}", path.display());
+    let mut why = "it was taken, and reads back otherwise".to_owned();
+    for turn in 0..RESTORE_TRIES {
+        if turn > 0 {
+            clock::sleep_until_ns(clock::monotonic_ns() + RESTORE_PAUSE_NS);
+        }
+        // Opened without making it: a file that is gone, as with a CPU that was taken away, is not to be replaced by a plain one.
+        let written =
+            std::fs::OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(value.as_bytes()));
+        match written {
+            Ok(()) if reads(path, value) => return Ok(()),
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(not_undone(tried(), Errno::from(&error)));
+            }
+            Err(error) => why = Errno::from(&error).to_string(),
+        }
+    }
+    Err(Failure::text(exit::NOT_UNDONE, tried(), why))
+}
+
+/// Whether the file has the value: alone, as the bracketed one of several words, or with other space between the same words. A file that
+/// can't be read has what was written.
+fn reads(path: &Path, value: &str) -> bool {
+    let mut text = String::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(LINE_BYTES_MAX).read_to_string(&mut text));
+    let bracketed = format!("[{value}]");
+    read.is_err()
+        || text.split_whitespace().eq(value.split_whitespace())
+        || text.split_whitespace().any(|word| word == bracketed)
+}
+
+fn not_undone(tried: String, errno: Errno) -> Failure {
+    Failure::text(exit::NOT_UNDONE, tried, errno)
+}
+
+pub(crate) fn run(_: &Args, out: &Out) -> Outcome {
+    process::leave_session_group();
+    let undos = listen(std::io::stdin().lock(), std::io::stdout());
+    let mut outcome = exit::WELL;
+    for undo in undos.iter().rev() {
+        if let Err(failure) = undo.run() {
+            outcome = out.failure(&failure);
+        }
+    }
+    Ok(outcome)
+}
+
+/// Takes what is to be undone until its parent has no more to say, or is no more.
+fn listen(input: impl BufRead, mut answers: impl Write) -> Vec<Undo> {
+    let mut undos = Vec::new();
+    let mut input = input;
+    loop {
+        let mut line = String::new();
+        match input.by_ref().take(LINE_BYTES_MAX).read_line(&mut line) {
+            // A half line is from a parent that was killed while it spoke: it had no answer, so it has changed nothing.
+            Ok(_) if !line.ends_with('\n') => return undos,
+            Err(_) => return undos,
+            Ok(_) => {}
+        }
+        let answer = match take(line.trim_end_matches('\n'), &mut undos) {
+            Ok(()) => String::from_utf8_lossy(YES).into_owned(),
+            Err(why) => format!("no: {why}\n"),
+        };
+        // A parent that does not read any more is about to end, which the next read tells.
+        let _ = answers.write_all(answer.as_bytes()).and_then(|()| answers.flush());
+    }
+}
+
+/// One line: something more to undo, or something that is not to be undone any more.
+fn take(line: &str, undos: &mut Vec<Undo>) -> Result<(), &'static str> {
+    if let Some(forgotten) = line.strip_prefix("forget ") {
+        undos.retain(|undo| !matches!(undo, Undo::Restore { path, .. } if path == Path::new(forgotten)));
+        return Ok(());
+    }
+    if undos.len() >= LINES_MAX {
+        return Err("too many");
+    }
+    undos.push(Undo::parse(line)?);
+    Ok(())
+}
+
+/// A guard at its post, seen from the command that it guards. What it was told is undone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    child: Child,
+    line: Option<ChildStdin>,
+    answers: ChildStdout,
+}
+
+impl Guard {
+    /// Starts one.
+    pub(crate) fn start() -> Result<Guard, Failure> {
+        let failed = |why: String| Failure::text(exit::NOT_POSSIBLE, "start the process that puts things back", why);
+        let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let mut command = Command::new(program);
+        command.arg("guard").current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = process::detach(&mut command).spawn().map_err(|error| failed(error.to_string()))?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(line), Some(answers)) => Ok(Guard { child, line: Some(line), answers }),
+            _ => Err(failed("it has no voice".to_owned())),
+        }
+    }
+
+    /// Has it hold what is about to be changed. Only after this may the change be made.
+    pub(crate) fn hold(&mut self, undo: &Undo) -> Result<(), Failure> {
+        self.tell(&undo.line())
+    }
+
+    fn tell(&mut self, line: &str) -> Result<(), Failure> {
+        let failed =
+            |why: String| Failure::text(exit::NOT_POSSIBLE, format!("guard a change ({})", line.trim_end()), why);
+        let Some(pipe) = self.line.as_mut() else { return Err(failed("the guard has ended".to_owned())) };
+        pipe.write_all(line.as_bytes()).map_err(|error| failed(error.to_string()))?;
+        match process::read_within(&mut self.answers, YES.len(), ANSWER_LIMIT) {
+            Ok(answer) if answer == YES => Ok(()),
+            Ok(answer) if answer.is_empty() => Err(failed("the guard has ended".to_owned())),
+            Ok(answer) => {
+                let mut why = String::from_utf8_lossy(&answer).into_owned();
+                let _ = BufReader::new(&mut self.answers).read_line(&mut why);
+                Err(failed(why.trim_end().to_owned()))
+            }
+            Err(errno) => Err(failed(errno.to_string())),
+        }
+    }
+
+    /// Everything is put back when this returns.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
+        match self.finish() {
+            Some(true) | None => Ok(()),
+            Some(false) => {
+                let error = anyhow::anyhow!("put everything back: its guard says above what is left");
+                Err(Failure::new(exit::NOT_UNDONE, error))
+            }
+        }
+    }
+
+    /// Whether all was undone; none if it was asked before.
+    fn finish(&mut self) -> Option<bool> {
+        drop(self.line.take()?);
+        Some(self.child.wait().is_ok_and(|status| status.success()))
+    }
+}
+
+/// What a meter asks of it.
+impl Keeper for Guard {
+    fn keep(&mut self, path: &str, value: &str) -> Result<(), MeterError> {
+        let undo = Undo::Restore { path: path.into(), value: value.to_owned() };
+        self.hold(&undo)
+            .map_err(|failure| MeterError::not_possible("have a value kept", format!("{:#}", failure.error)))
+    }
+
+    fn forget(&mut self, path: &str) -> Result<(), MeterError> {
+        let told = self.tell(&format!("forget {path}\n"));
+        told.map_err(|failure| MeterError::not_possible("leave a value to others", format!("{:#}", failure.error)))
+    }
+
+    fn end(self: Box<Self>) -> Result<(), MeterError> {
+        let left = |failure: Failure| format!("{:#}", failure.error);
+        Guard::end(*self)
+            .map_err(|failure| MeterError::NotUndone { what: "undo what was changed".to_owned(), why: left(failure) })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_are_written() {
+        let undos = [
+            Undo::Restore {
+                path: "/sys/devices/system/clocksource/clocksource0/current_clocksource".into(),
+                value: "tsc".into(),
+            },
+            Undo::Restore { path: "/proc/sys/net/ipv4/udp_mem".into(), value: "1 2 3".into() },
+            Undo::RemoveGroup("/sys/fs/cgroup/cpu/evenkeel-7".into()),
+        ];
+        for undo in undos {
+            assert_eq!(Undo::parse(undo.line().trim_end()), Ok(undo));
+        }
+    }
+
+    #[test]
+    fn what_a_guard_may_not_do_is_refused() {
+        let table = [
+            "",
+            "restore",
+            "restore /proc/sys/vm/swappiness",
+            "restore /etc/passwd root",
+            "restore /proc/../etc/passwd root",
+            "remove-cgroup /sys/fs/cgroup/cpu/docker",
+            "remove-cgroup /home",
+            "frobnicate /sys/x y",
+        ];
+        for line in table {
+            assert!(Undo::parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_put_back() {
+        let said = "restore /proc/sys/a 1\nrestore /proc/sys/b 2\nforget /proc/sys/a\n";
+        let mut answers = Vec::new();
+        let undos = listen(said.as_bytes(), &mut answers);
+        assert_eq!(undos, [Undo::Restore { path: "/proc/sys/b".into(), value: "2".into() }]);
+        assert_eq!(String::from_utf8(answers).unwrap(), "ok\nok\nok\n");
+    }
+
+    #[test]
+    fn a_value_is_put_back_only_when_it_reads_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("value");
+        std::fs::write(&file, "always [madvise] never\n").unwrap();
+        assert!(reads(&file, "madvise") && !reads(&file, "never"));
+        std::fs::write(&file, "1\t2  3\n").unwrap();
+        assert!(reads(&file, "1 2 3") && !reads(&file, "1 2"));
+        std::fs::write(&file, "old\n").unwrap();
+        restore(&file, "tsc").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "tsc\n");
+        assert!(restore(&dir.path().join("gone"), "tsc").is_err());
+    }
+
+    #[test]
+    fn each_line_has_its_answer_and_half_a_line_none() {
+        let mut answers = Vec::new();
+        let said =
+            "restore /proc/sys/a 1\nrestore /etc/b 2\nremove-cgroup /sys/fs/cgroup/evenkeel-1\nrestore /proc/sys/c 3";
+        let undos = listen(said.as_bytes(), &mut answers);
+        assert_eq!(undos.len(), 2, "{undos:?}");
+        let answers = String::from_utf8(answers).unwrap();
+        assert_eq!(answers, "ok\nno: only files below /proc and /sys are restored\nok\n");
+    }
+}

@@ -1,0 +1,189 @@
+//! The clock sources: measures the one in use, or every one on offer in turns, and puts back what was in use. Whoever else changes the
+//! source meanwhile is noticed, because it is read before and after each turn, and keeps the last word.
+
+use evenkeel_sys::asking::Call;
+use evenkeel_sys::tsc::Scale;
+use evenkeel_sys::{Hand, Root, clock};
+
+use super::costs::Kinds;
+use super::{Report, Skipped, Source, Sources, Way, way};
+use crate::{Keeper, MeterError, Watch};
+
+pub(super) const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+pub(super) const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+
+/// Turns of each source: they are interleaved, so that a slow while of the machine does not fall on one of them.
+const ROUNDS: u64 = 4;
+/// More sources than any machine has.
+const SOURCES_MAX: usize = 16;
+/// The kernel stops all CPUs to change over; they are left to catch up.
+const SETTLE_NS: u64 = 2_000_000;
+
+/// The sources of this machine.
+pub(super) struct Switching<'a> {
+    root: &'a Root,
+    sources: Sources,
+    pub(super) before: Option<String>,
+    pub(super) offered: Vec<String>,
+}
+
+/// One source under measurement.
+struct Turn {
+    name: Option<String>,
+    kinds: Kinds,
+    ways: Option<(Way, Way)>,
+}
+
+impl<'a> Switching<'a> {
+    pub(super) fn begin(root: &'a Root, sources: Sources) -> Switching<'a> {
+        let offered = root.text(OFFERED).unwrap_or_default();
+        let offered = offered.split_ascii_whitespace().take(SOURCES_MAX).map(str::to_owned).collect();
+        Switching { root, sources, before: current(root), offered }
+    }
+
+    /// Measures into `report`.
+    ///
+    /// # Errors
+    /// If a source can't be set, or the one from before can't be put back.
+    pub(super) fn measure(
+        self,
+        calls: u64,
+        scale: &Scale,
+        report: &mut Report,
+        watch: &Watch<'_>,
+    ) -> Result<(), MeterError> {
+        let Switching { root, sources, before, offered } = self;
+        let first = Turn::of(before.clone());
+        match (sources, before) {
+            (Sources::Each(mut keeper), Some(before)) => {
+                let others = offered.iter().filter(|name| **name != before);
+                let mut turns = vec![first];
+                turns.extend(others.map(|name| Turn::of(Some(name.clone()))));
+                keeper.keep(CURRENT, &before)?;
+                let hand =
+                    root.hand().map_err(|error| MeterError::not_possible("set the clock source", error.to_string()))?;
+                let taken = in_turns(&mut turns, calls, (root, &hand, scale), keeper.as_mut(), report, watch);
+                // Put back before anything is told.
+                keeper.end()?;
+                report.fill(turns, calls);
+                taken
+            }
+            (Sources::Each(_), None) => {
+                let why = format!("{CURRENT} can't be read");
+                Err(MeterError::not_possible("set the clock source", why))
+            }
+            (Sources::Current, before) => {
+                let mut turns = vec![first];
+                turns[0].call(calls, (root, scale), watch);
+                if let Some(words) = changed(root, before.as_deref()) {
+                    report.disturbed.push(words);
+                }
+                report.fill(turns, calls);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Each source in turn, `ROUNDS` times. Ends when somebody else sets a source: theirs is then left.
+fn in_turns(
+    turns: &mut Vec<Turn>,
+    calls: u64,
+    (root, hand, scale): (&Root, &Hand, &Scale),
+    keeper: &mut dyn Keeper,
+    report: &mut Report,
+    watch: &Watch<'_>,
+) -> Result<(), MeterError> {
+    let mut last = turns.first().and_then(|turn| turn.name.clone());
+    for round in 1..=ROUNDS {
+        let mut refused = Vec::new();
+        for turn in turns.iter_mut() {
+            if watch.stopped() {
+                return Ok(());
+            }
+            let name = turn.name.clone().unwrap_or_default();
+            watch.progress((round - 1) as f64 / ROUNDS as f64, &name);
+            if let Some(words) = changed(root, last.as_deref()) {
+                report.disturbed.push(words);
+                return keeper.forget(CURRENT);
+            }
+            hand.write(CURRENT, &name)
+                .map_err(|error| MeterError::refused(format!("set the clock source to {name}"), error.errno))?;
+            if current(root).as_deref() != Some(&name) {
+                // The kernel takes the word and does nothing where it will not have that source.
+                last = current(root);
+                refused.push(name);
+                continue;
+            }
+            last = Some(name.clone());
+            clock::sleep_until_ns(clock::monotonic_ns() + SETTLE_NS);
+            turn.call(calls * round / ROUNDS, (root, scale), watch);
+            if let Some(words) = changed(root, Some(&name)) {
+                report.disturbed.push(words);
+                return keeper.forget(CURRENT);
+            }
+        }
+        turns.retain(|turn| !turn.name.as_ref().is_some_and(|name| refused.contains(name)));
+        let why = "it is on offer, and the kernel did not change over to it";
+        report.skipped.extend(refused.into_iter().map(|what| Skipped { what, why: why.to_owned() }));
+    }
+    Ok(())
+}
+
+impl Turn {
+    fn of(name: Option<String>) -> Turn {
+        Turn { kinds: Kinds::new(name.as_deref()), name, ways: None }
+    }
+
+    fn call(&mut self, calls: u64, (root, scale): (&Root, &Scale), watch: &Watch<'_>) {
+        self.ways.get_or_insert_with(|| (way(Call::ClockGettime), way(Call::Gettimeofday)));
+        let name = &self.name;
+        self.kinds.call(calls, scale, watch, || current(root) == *name);
+    }
+}
+
+impl Report {
+    fn fill(&mut self, turns: Vec<Turn>, calls: u64) {
+        for turn in turns {
+            let Some((clock_gettime, gettimeofday)) = turn.ways else {
+                let what = turn.name.unwrap_or_default();
+                self.skipped.push(Skipped { what, why: "the run ended before its turn".to_owned() });
+                continue;
+            };
+            let costs = turn.kinds.finish(calls);
+            let of_seed =
+                costs.iter().find(|samples| samples.conditions.get("call").is_some_and(|call| call == "gettimeofday"));
+            // 1e8 calls at so many picoseconds.
+            let loop_100m_s =
+                of_seed.and_then(|samples| samples.histogram.quantile(0.5)).map(|ps| ps as f64 * 1e8 / 1e12);
+            let first_s = self.sources.first().map_or(loop_100m_s, |first| first.loop_100m_s);
+            let loop_ratio =
+                loop_100m_s.zip(first_s).filter(|(_, first)| *first > 0.0).map(|(ours, first)| ours / first);
+            self.sources.push(Source {
+                source: turn.name,
+                clock_gettime,
+                gettimeofday,
+                costs,
+                loop_100m_s,
+                loop_ratio,
+            });
+        }
+    }
+}
+
+fn current(root: &Root) -> Option<String> {
+    Some(root.text(CURRENT).ok()?.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+fn changed(root: &Root, ours: Option<&str>) -> Option<String> {
+    let now = current(root);
+    if now.as_deref() == ours {
+        return None;
+    }
+    let told = |name: Option<&str>| name.unwrap_or("unknown").to_owned();
+    Some(format!(
+        "somebody else changed the clock source from {} to {} meanwhile; it is left so",
+        told(ours),
+        told(now.as_deref())
+    ))
+}

@@ -1,0 +1,55 @@
+//! `Cell`: all wakes of one kind, place, idle gap and variant.
+
+use serde::Serialize;
+
+use super::idle::Idle;
+use super::turn::Seen;
+use super::{Kind, Place, Variant};
+use crate::{Samples, Unit};
+
+/// What was seen of one way to be woken.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// What wakes.
+    pub kind: Kind,
+    /// Where.
+    #[serde(flatten)]
+    pub place: Place,
+    /// How long the waiter had slept, in nanoseconds.
+    pub gap_ns: u64,
+    /// How it waited.
+    pub variant: Variant,
+    /// From the moment that was due, or that the waker began in, until the waiter ran, in nanoseconds.
+    pub latency: Samples,
+    /// What the waiter's CPU did meanwhile.
+    pub idle: Idle,
+    /// The p50 of each round; none where a round lost all.
+    #[serde(skip)]
+    pub(super) p50_ns_by_round: Vec<Option<u64>>,
+}
+
+impl Cell {
+    pub(super) fn new(kind: Kind, place: Place, gap_ns: u64, variant: Variant) -> Cell {
+        let waker = place.waker_cpu.map_or("the timer".to_owned(), |cpu| format!("CPU {cpu}"));
+        let conditions = [
+            ("kind", kind.name().to_owned()),
+            ("variant", variant.name().to_owned()),
+            ("gap_us", (gap_ns as f64 / 1000.0).to_string()),
+            ("waker", waker),
+            ("waiter", format!("CPU {}", place.waiter_cpu)),
+        ];
+        let latency = Samples::new("wake_latency_ns", Unit::Ns, conditions);
+        Cell { kind, place, gap_ns, variant, latency, idle: Idle::default(), p50_ns_by_round: Vec::new() }
+    }
+
+    /// Adds a turn.
+    pub(super) fn add(&mut self, mut seen: Seen) {
+        // The histogram knows nothing under a nanosecond, and a clock that both read in the same one is no loss.
+        seen.latencies_ns.iter().for_each(|ns| self.latency.record((*ns).max(1)));
+        if let Some(why) = &seen.why {
+            self.latency.lose(seen.lost, why);
+        }
+        seen.latencies_ns.sort_unstable();
+        self.p50_ns_by_round.push(seen.latencies_ns.get(seen.latencies_ns.len() / 2).copied());
+    }
+}

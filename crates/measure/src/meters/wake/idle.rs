@@ -1,0 +1,158 @@
+//! Whether the CPU of the one who waits went idle at all, and how it was called back: without that, "no effect" could as well mean
+//! "not tried".
+
+use std::collections::BTreeMap;
+
+use evenkeel_sys::Root;
+use serde::Serialize;
+
+/// More idle states than any driver has.
+const STATES_MAX: usize = 16;
+/// The kernel's `USER_HZ`: what /proc/stat counts in.
+const TICK_NS: u64 = 10_000_000;
+
+/// What was counted of one CPU while it was waited on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Idle {
+    /// Share of the time that the CPU was idle, from 0 to 1, to some hundredths; none where /proc/stat does not tell.
+    pub idle_share: Option<f64>,
+    /// How often it entered each idle state, by the driver's name for it. Empty where no driver keeps states.
+    pub entered: BTreeMap<String, u64>,
+    /// Interrupts by other CPUs (rescheduling, function call) for each wake; none where /proc/interrupts does not tell. A CPU that is
+    /// asleep or busy is called by one; one that idles with open eyes needs none.
+    pub calls_per_wake: Option<f64>,
+    #[serde(skip)]
+    sums: Sums,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sums {
+    idle_ns: Option<u64>,
+    wall_ns: u64,
+    calls: Option<u64>,
+    wakes: u64,
+}
+
+/// The counters of one CPU at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    idle_ns: Option<u64>,
+    calls: Option<u64>,
+    entered: BTreeMap<String, u64>,
+}
+
+impl Counters {
+    pub(super) fn of(root: &Root, cpu: usize) -> Counters {
+        let idle_ticks = root.text("/proc/stat").ok().and_then(|text| parse_idle_ticks(&text, cpu));
+        let calls = root.text("/proc/interrupts").ok().and_then(|text| parse_calls(&text, cpu));
+        let mut entered = BTreeMap::new();
+        for state in 0..STATES_MAX {
+            let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}");
+            let (Ok(name), Ok(usage)) = (root.text(&format!("{folder}/name")), root.text(&format!("{folder}/usage")))
+            else {
+                break;
+            };
+            if let Ok(usage) = usage.trim().parse() {
+                entered.insert(name.trim().to_owned(), usage);
+            }
+        }
+        Counters { idle_ns: idle_ticks.map(|ticks| ticks.saturating_mul(TICK_NS)), calls, entered }
+    }
+}
+
+impl Idle {
+    /// Adds what was counted over `wall_ns`, in which there were so many wakes.
+    pub(super) fn add(&mut self, before: &Counters, after: &Counters, wall_ns: u64, wakes: u64) {
+        let grown = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
+        let sum = |sum: Option<u64>, more: Option<u64>| more.map(|more| sum.unwrap_or(0) + more).or(sum);
+        self.sums.idle_ns = sum(self.sums.idle_ns, grown(before.idle_ns, after.idle_ns));
+        self.sums.calls = sum(self.sums.calls, grown(before.calls, after.calls));
+        self.sums.wall_ns += wall_ns;
+        self.sums.wakes += wakes;
+        for (state, usage) in &after.entered {
+            let more = usage.saturating_sub(before.entered.get(state).copied().unwrap_or(*usage));
+            *self.entered.entry(state.clone()).or_default() += more;
+        }
+        let Sums { idle_ns, wall_ns, calls, wakes } = self.sums;
+        // Two counters that are read one after the other can differ by a tick.
+        self.idle_share = idle_ns.filter(|_| wall_ns > 0).map(|ns| (ns as f64 / wall_ns as f64).min(1.0));
+        self.calls_per_wake = calls.filter(|_| wakes > 0).map(|calls| calls as f64 / wakes as f64);
+    }
+}
+
+/// Idle time of a CPU in /proc/stat: the fourth number; the wait for disks, the fifth, is idle time too.
+fn parse_idle_ticks(text: &str, cpu: usize) -> Option<u64> {
+    let name = format!("cpu{cpu}");
+    let line = text.lines().find(|line| line.split_ascii_whitespace().next() == Some(&name))?;
+    let mut numbers = line.split_ascii_whitespace().skip(4).map(|number| number.parse::<u64>().ok());
+    let (idle, disks) = (numbers.next()??, numbers.next()??);
+    idle.checked_add(disks)
+}
+
+/// Interrupts that other CPUs sent to one: rescheduling, and calls of a function, which wakes ride on, too. On x86 `RES` and `CAL`, on
+/// ARM `IPI0` and `IPI1` (in either order).
+fn parse_calls(text: &str, cpu: usize) -> Option<u64> {
+    let mut lines = text.lines();
+    let name = format!("CPU{cpu}");
+    let column = lines.next()?.split_ascii_whitespace().position(|word| word == name)?;
+    let mut sum = None;
+    for line in lines {
+        let mut words = line.split_ascii_whitespace();
+        if matches!(words.next(), Some("RES:" | "CAL:" | "IPI0:" | "IPI1:")) {
+            let count = words.nth(column)?.parse::<u64>().ok()?;
+            sum = Some(sum.unwrap_or(0_u64).checked_add(count)?);
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STAT: &str = "cpu  10 20 30 40 50 0 0 0 0 0\ncpu0 1 2 3 4 5 0 0 0 0 0\ncpu1 5 4 3 2 1 0\nintr 5\n";
+    const INTERRUPTS: &str = "           CPU0       CPU2\n 24:  1  0  IO-APIC ACPI:Ged\nNMI:  9  9  Non\nRES:  10  20  Rescheduling\nCAL:  1  2  Function\n";
+
+    #[test]
+    fn each_cpu_has_its_own_counts() {
+        assert_eq!(
+            (parse_idle_ticks(STAT, 0), parse_idle_ticks(STAT, 1), parse_idle_ticks(STAT, 2)),
+            (Some(9), Some(3), None)
+        );
+        assert_eq!(
+            (parse_calls(INTERRUPTS, 0), parse_calls(INTERRUPTS, 2), parse_calls(INTERRUPTS, 1)),
+            (Some(11), Some(22), None)
+        );
+        assert_eq!(parse_calls("  CPU0\nLOC: 5 timer\n", 0), None, "none told is not none sent");
+    }
+
+    #[test]
+    fn turns_add_up() {
+        let counters = |idle_ns, calls, c1: u64| Counters {
+            idle_ns,
+            calls,
+            entered: [("C1".to_owned(), c1)].into_iter().collect(),
+        };
+        let mut idle = Idle::default();
+        idle.add(&counters(Some(0), Some(5), 10), &counters(Some(10_000_000), Some(25), 30), 20_000_000, 10);
+        idle.add(&counters(Some(0), Some(5), 30), &counters(Some(20_000_000), Some(5), 40), 20_000_000, 10);
+        assert_eq!((idle.idle_share, idle.calls_per_wake, idle.entered["C1"]), (Some(0.75), Some(1.0), 30));
+        let mut unknown = Idle::default();
+        unknown.add(&Counters::default(), &Counters::default(), 5, 5);
+        assert_eq!((unknown.idle_share, unknown.calls_per_wake), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in any::<String>(), cpu in 0_usize..300) {
+            let _ = (parse_idle_ticks(&text, cpu), parse_calls(&text, cpu));
+        }
+
+        #[test]
+        fn no_table_is_a_panic(text in "( CPU0)?\n((RES|CAL|cpu0):?( [0-9]{1,22}){0,6}\n){0,4}") {
+            let _ = (parse_idle_ticks(&text, 0), parse_calls(&text, 0));
+        }
+    }
+}

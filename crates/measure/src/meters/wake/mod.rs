@@ -1,0 +1,306 @@
+//! How late one is woken: by a timer, by another CPU through a word in memory or a UDP packet on the loopback; by how long one had
+//! slept, and told apart into the parts that different settings govern (timer slack, scheduling class, leaving idle).
+
+mod cell;
+mod idle;
+mod parts;
+mod round_trip;
+mod turn;
+mod variant;
+
+use std::num::NonZeroU64;
+
+use evenkeel_sys::{Root, clock, thread};
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+use super::clock::Skipped;
+use crate::{MeterError, Samples, Watch};
+pub use cell::Cell;
+use idle::Counters;
+pub use idle::Idle;
+use parts::IdleDriver;
+pub use parts::{Part, Parts};
+use turn::Turn;
+pub use variant::Variant;
+
+/// More cells than that would be a report that nobody reads, and 150 MB.
+pub const CELLS_MAX: usize = 512;
+/// The longest idle gap.
+pub const GAP_NS_MAX: u64 = 100_000_000;
+/// Turns of each cell that are aimed at.
+const ROUNDS_AIMED: u64 = 8;
+const ROUNDS_MAX: u64 = 1000;
+const WAKES_A_TURN_MAX: u64 = 400;
+/// What a turn costs beside its wakes: threads, counters.
+const TURN_OVERHEAD_NS: u64 = 1_000_000;
+/// Share of the time that goes into round trips.
+const ROUND_TRIPS_SHARE: f64 = 0.05;
+
+/// What wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// `clock_nanosleep` to an absolute time of the monotonic clock.
+    Timer,
+    /// A timer that is a file, read.
+    Timerfd,
+    /// Another CPU, by `FUTEX_WAKE`.
+    Futex,
+    /// Another CPU, by a UDP packet on the loopback.
+    Udp,
+}
+
+impl Kind {
+    /// All, with their names.
+    pub const ALL: [(Kind, &'static str); 4] =
+        [(Kind::Timer, "timer"), (Kind::Timerfd, "timerfd"), (Kind::Futex, "futex"), (Kind::Udp, "udp")];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Kind::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+
+    /// By its name.
+    pub fn of(name: &str) -> Option<Kind> {
+        Kind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+    }
+
+    fn takes(self, variant: Variant) -> bool {
+        // Only timers of a thread have slack: with the others it would be the plain wait once more.
+        self == Kind::Timer || variant != Variant::Slack1
+    }
+
+    fn is_by_another_cpu(self) -> bool {
+        matches!(self, Kind::Futex | Kind::Udp)
+    }
+}
+
+/// Where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Place {
+    /// The CPU that wakes; none for a timer.
+    pub waker_cpu: Option<usize>,
+    /// The CPU that is slept on.
+    pub waiter_cpu: usize,
+}
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long in all, in nanoseconds; the round that is under way then is not begun anew.
+    pub duration_ns: u64,
+    /// How long the waiter sleeps before it is woken, in nanoseconds.
+    pub gaps_ns: Vec<u64>,
+    /// What wakes.
+    pub kinds: Vec<Kind>,
+    /// How the waiter waits.
+    pub variants: Vec<Variant>,
+    /// The CPUs: each has timers, and each is woken by each other. None takes the first that we may use to wake the last.
+    pub cpus: Option<Vec<usize>>,
+    /// Timer slack of the plain wait; none leaves the one that the thread was started with.
+    pub plain_slack_ns: Option<NonZeroU64>,
+    /// For calibration: the waker does something else for so long once it has begun.
+    pub waker_delay_ns: u64,
+    /// Of the order of turns.
+    pub seed: u64,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The timer slack of the plain wait, in nanoseconds.
+    pub plain_slack_ns: Option<u64>,
+    /// The kernel's idle driver; none where it has none, or does not tell.
+    pub idle_driver: Option<String>,
+    /// How long an idle CPU of this guest looks for work before it halts, in nanoseconds; none where it can't.
+    pub guest_halt_poll_ns: Option<u64>,
+    /// Turns that each cell had, unless it was left out.
+    pub rounds: u64,
+    /// How long it took, in nanoseconds.
+    pub wall_ns: u64,
+    /// What the wakes are made of.
+    pub parts: Vec<Parts>,
+    /// Two threads that hand a byte to and fro through pipes, as a context switch is often told.
+    pub round_trips: Vec<Samples>,
+    /// Everything that was seen.
+    pub cells: Vec<Cell>,
+    /// What was left out.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Measures.
+///
+/// # Errors
+/// If what was asked for can't be meant, or no cell could be measured.
+pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
+    let root = Root::live();
+    let start_ns = clock::monotonic_ns();
+    let mut skipped = Vec::new();
+    let places = places(settings, &mut skipped)?;
+    let mut cells = cells(settings, &places)?;
+    let read = |path: &str| Some(root.text(path).ok()?.trim().to_owned()).filter(|text| !text.is_empty());
+    let idle_driver = read("/sys/devices/system/cpu/cpuidle/current_driver").filter(|driver| driver != "none");
+    let plain_slack_ns = settings.plain_slack_ns.map(NonZeroU64::get).or_else(|| thread::timer_slack_ns().ok());
+    let trips_ns = (settings.duration_ns as f64 * ROUND_TRIPS_SHARE) as u64;
+    let round_trips = round_trip::measure(&places, trips_ns, &mut skipped, watch);
+    let until_ns = start_ns + settings.duration_ns;
+    let rounds = watch
+        .part(ROUND_TRIPS_SHARE, 1.0, |watch| all_rounds(&root, settings, &mut cells, until_ns, &mut skipped, watch));
+    cells.retain(|cell| !cell.p50_ns_by_round.is_empty());
+    if cells.is_empty() && !watch.stopped() {
+        let why = skipped.first().map_or("nothing is left to measure".to_owned(), |first| first.why.clone());
+        return Err(MeterError::not_possible("measure how late one is woken", why));
+    }
+    let driver = if idle_driver.is_some() { IdleDriver::There } else { IdleDriver::None };
+    Ok(Report {
+        plain_slack_ns,
+        guest_halt_poll_ns: read("/sys/module/haltpoll/parameters/guest_halt_poll_ns").and_then(|ns| ns.parse().ok()),
+        idle_driver,
+        rounds,
+        wall_ns: clock::monotonic_ns() - start_ns,
+        parts: parts::of(&cells, driver),
+        round_trips,
+        cells,
+        skipped,
+    })
+}
+
+/// The places that are measured: timers at each CPU, wakes from each to each other.
+fn places(settings: &Settings, skipped: &mut Vec<Skipped>) -> Result<Vec<Place>, MeterError> {
+    let ours = thread::affinity().map_err(|errno| MeterError::refused("tell which CPUs are ours", errno))?;
+    let (wakers, waiters) = match &settings.cpus {
+        Some(cpus) => {
+            if let Some(cpu) = cpus.iter().find(|cpu| !ours.contains(**cpu)) {
+                let why = format!("we may run on {ours}");
+                return Err(MeterError::wrong_use(format!("measure CPU {cpu}"), why));
+            }
+            (cpus.clone(), cpus.clone())
+        }
+        None => (ours.first().into_iter().collect(), ours.iter().last().into_iter().collect()),
+    };
+    let alone = waiters.iter().map(|cpu| Place { waker_cpu: None, waiter_cpu: *cpu });
+    let pairs = waiters.iter().flat_map(|waiter_cpu| {
+        let others = wakers.iter().filter(move |waker| *waker != waiter_cpu);
+        others.map(|waker| Place { waker_cpu: Some(*waker), waiter_cpu: *waiter_cpu })
+    });
+    let places: Vec<Place> = alone.chain(pairs).collect();
+    if places.iter().all(|place| place.waker_cpu.is_none()) {
+        let why = "it takes two CPUs: one that sleeps and one that wakes".to_owned();
+        skipped.push(Skipped { what: "wakes by another CPU".to_owned(), why });
+    }
+    Ok(places)
+}
+
+fn cells(settings: &Settings, places: &[Place]) -> Result<Vec<Cell>, MeterError> {
+    if let Some(gap_ns) = settings.gaps_ns.iter().find(|gap_ns| !(1000..=GAP_NS_MAX).contains(*gap_ns)) {
+        return Err(MeterError::wrong_use(format!("sleep for {gap_ns} ns"), "an idle gap is from 1 us to 100 ms"));
+    }
+    let mut all = Vec::new();
+    for kind in &settings.kinds {
+        for place in places.iter().filter(|place| place.waker_cpu.is_some() == kind.is_by_another_cpu()) {
+            for gap_ns in &settings.gaps_ns {
+                let variants = settings.variants.iter().filter(|variant| kind.takes(**variant));
+                all.extend(variants.map(|variant| (*kind, *place, *gap_ns, *variant)));
+            }
+        }
+    }
+    if all.len() > CELLS_MAX {
+        let why = format!(
+            "that makes {} combinations, of {CELLS_MAX} at the most; name fewer CPUs, gaps or variants",
+            all.len()
+        );
+        return Err(MeterError::wrong_use("measure them all", why));
+    }
+    Ok(all.into_iter().map(|(kind, place, gap_ns, variant)| Cell::new(kind, place, gap_ns, variant)).collect())
+}
+
+/// Round after round until the time is over; gives how many were full.
+fn all_rounds(
+    root: &Root,
+    settings: &Settings,
+    cells: &mut [Cell],
+    until_ns: u64,
+    skipped: &mut Vec<Skipped>,
+    watch: &Watch<'_>,
+) -> u64 {
+    let mut chance = ChaCha8Rng::seed_from_u64(settings.seed);
+    let begin_ns = clock::monotonic_ns();
+    let turn_ns = until_ns.saturating_sub(begin_ns) / ROUNDS_AIMED / (cells.len() as u64).max(1);
+    let mut out = vec![false; cells.len()];
+    for round in 0..ROUNDS_MAX {
+        for at in in_turns(cells, &mut chance) {
+            let now_ns = clock::monotonic_ns();
+            if watch.stopped() || now_ns >= until_ns {
+                return round;
+            }
+            if out[at] {
+                continue;
+            }
+            let share = (now_ns - begin_ns) as f64 / until_ns.saturating_sub(begin_ns).max(1) as f64;
+            let cell = &mut cells[at];
+            watch.progress(share, &format!("{} {}", cell.kind.name(), cell.variant.name()));
+            if let Err(error) = one_turn(root, settings, cell, turn_ns, watch) {
+                out[at] = true;
+                let skip = Skipped {
+                    what: format!("{} as {}", cell.kind.name(), cell.variant.name()),
+                    why: error.to_string(),
+                };
+                if !skipped.contains(&skip) {
+                    skipped.push(skip);
+                }
+            }
+        }
+    }
+    ROUNDS_MAX
+}
+
+/// The order of one round: kinds, places and gaps shuffled; the variants that are compared with each other one after the other,
+/// shuffled too.
+fn in_turns(cells: &[Cell], chance: &mut ChaCha8Rng) -> Vec<usize> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (at, cell) in cells.iter().enumerate() {
+        let is_same = |other: &Cell| (other.kind, other.place, other.gap_ns) == (cell.kind, cell.place, cell.gap_ns);
+        match groups.last_mut().filter(|group| group.first().is_some_and(|first| is_same(&cells[*first]))) {
+            Some(group) => group.push(at),
+            None => groups.push(vec![at]),
+        }
+    }
+    groups.iter_mut().for_each(|group| group.shuffle(chance));
+    groups.shuffle(chance);
+    groups.concat()
+}
+
+fn one_turn(
+    root: &Root,
+    settings: &Settings,
+    cell: &mut Cell,
+    turn_ns: u64,
+    watch: &Watch<'_>,
+) -> Result<(), MeterError> {
+    let wakes = (turn_ns.saturating_sub(TURN_OVERHEAD_NS) / cell.gap_ns).clamp(1, WAKES_A_TURN_MAX);
+    let turn = Turn {
+        kind: cell.kind,
+        place: cell.place,
+        gap_ns: cell.gap_ns,
+        variant: cell.variant,
+        wakes: wakes as u32,
+        plain_slack_ns: settings.plain_slack_ns,
+        waker_delay_ns: settings.waker_delay_ns,
+    };
+    let before = Counters::of(root, cell.place.waiter_cpu);
+    let start_ns = clock::monotonic_ns();
+    let seen = turn.take(watch)?;
+    let wall_ns = clock::monotonic_ns() - start_ns;
+    let after = Counters::of(root, cell.place.waiter_cpu);
+    cell.idle.add(&before, &after, wall_ns, seen.latencies_ns.len() as u64);
+    cell.add(seen);
+    Ok(())
+}
+
+/// A seed for those who did not choose one.
+pub fn any_seed() -> u64 {
+    ChaCha8Rng::seed_from_u64(clock::monotonic_ns()).random()
+}

@@ -1,0 +1,134 @@
+//! What a wake is made of: differences between variants, each taken within one round, where both saw the same machine.
+
+use evenkeel_stats::{median, quantile};
+use serde::Serialize;
+
+use super::cell::Cell;
+use super::{Kind, Place, Variant};
+
+/// What one part of a wake takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// The median over the rounds of one variant's p50 less another's, in nanoseconds. Below 0 where the variant was slower.
+    pub ns: f64,
+    /// A quarter of the rounds had less.
+    pub low_ns: f64,
+    /// A quarter of the rounds had more.
+    pub high_ns: f64,
+    /// Rounds that had both.
+    pub rounds: usize,
+}
+
+/// A wake of one kind, at one place, after one idle gap.
+#[derive(Clone, Debug, Serialize)]
+pub struct Parts {
+    /// What wakes.
+    pub kind: Kind,
+    /// Where.
+    #[serde(flatten)]
+    pub place: Place,
+    /// How long the waiter had slept, in nanoseconds.
+    pub gap_ns: u64,
+    /// The p50 of a program that sets nothing.
+    pub plain_ns: Option<u64>,
+    /// Of that, the slack that the kernel may add to a timer: plain less slack of 1 ns. Timers only.
+    pub slack: Option<Part>,
+    /// The scheduling class: ordinary less real-time.
+    pub class: Option<Part>,
+    /// Leaving idle, by holding /dev/cpu_dma_latency at 0. None without an idle driver: there is nothing that it could hold.
+    pub idle_exit: Option<Part>,
+    /// Leaving idle, by not letting the CPU idle at all.
+    pub idle_exit_kept_awake: Option<Part>,
+    /// What is left when the waiter does not sleep: the p50 of one that spins.
+    pub floor_ns: Option<u64>,
+}
+
+/// Whether this machine has idle states that /dev/cpu_dma_latency chooses among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdleDriver {
+    There,
+    None,
+}
+
+/// All cells of one kind, place and gap become one `Parts`.
+pub(super) fn of(cells: &[Cell], driver: IdleDriver) -> Vec<Parts> {
+    let mut all: Vec<Parts> = Vec::new();
+    for cell in cells {
+        let is_there = |parts: &Parts| (parts.kind, parts.place, parts.gap_ns) == (cell.kind, cell.place, cell.gap_ns);
+        if all.iter().any(is_there) {
+            continue;
+        }
+        let same: Vec<&Cell> = cells
+            .iter()
+            .filter(|other| (other.kind, other.place, other.gap_ns) == (cell.kind, cell.place, cell.gap_ns))
+            .collect();
+        all.push(one(cell, &same, driver));
+    }
+    all
+}
+
+fn one(cell: &Cell, same: &[&Cell], driver: IdleDriver) -> Parts {
+    let of = |variant| same.iter().find(|cell| cell.variant == variant).copied();
+    let less = |whole, without| Some(part(of(whole)?, of(without)?)).flatten();
+    // A timer's slack is a part of its own: the others are told from a wait without it.
+    let base = if cell.kind == Kind::Timer && of(Variant::Slack1).is_some() { Variant::Slack1 } else { Variant::Plain };
+    let p50 = |variant| of(variant)?.latency.histogram.quantile(0.5);
+    let slack = if cell.kind == Kind::Timer { less(Variant::Plain, Variant::Slack1) } else { None };
+    Parts {
+        kind: cell.kind,
+        place: cell.place,
+        gap_ns: cell.gap_ns,
+        plain_ns: p50(Variant::Plain),
+        slack,
+        class: less(base, Variant::Fifo),
+        idle_exit: if driver == IdleDriver::There { less(base, Variant::DmaLatency0) } else { None },
+        idle_exit_kept_awake: less(base, Variant::KeptAwake),
+        floor_ns: p50(Variant::Spinning),
+    }
+}
+
+fn part(whole: &Cell, without: &Cell) -> Option<Part> {
+    let both = whole.p50_ns_by_round.iter().zip(&without.p50_ns_by_round);
+    let differences: Vec<f64> =
+        both.filter_map(|(whole, without)| Some((*whole)? as f64 - (*without)? as f64)).collect();
+    let [ns, low_ns, high_ns] = [median(&differences)?, quantile(&differences, 0.25)?, quantile(&differences, 0.75)?];
+    Some(Part { ns, low_ns, high_ns, rounds: differences.len() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place { waker_cpu: None, waiter_cpu: 1 };
+
+    fn cell(variant: Variant, rounds: &[Option<u64>]) -> Cell {
+        let mut cell = Cell::new(Kind::Timer, PLACE, 1_000_000, variant);
+        cell.p50_ns_by_round = rounds.to_vec();
+        rounds.iter().flatten().for_each(|ns| cell.latency.record(*ns));
+        cell
+    }
+
+    #[test]
+    fn parts_are_told_within_their_rounds() {
+        // The second round was slow for all, the third lost one of the two: neither makes the part larger.
+        let cells = [
+            cell(Variant::Plain, &[Some(70), Some(1070), Some(70)]),
+            cell(Variant::Slack1, &[Some(20), Some(1020), None]),
+            cell(Variant::Fifo, &[Some(16), Some(1016), Some(16)]),
+            cell(Variant::KeptAwake, &[Some(3), Some(1003), Some(3)]),
+            cell(Variant::DmaLatency0, &[Some(4), Some(1004), Some(4)]),
+        ];
+        let parts = of(&cells, IdleDriver::There);
+        let [parts] = parts.as_slice() else { panic!("{parts:?}") };
+        let ns = |part: Option<Part>| part.map(|part| (part.ns, part.rounds));
+        assert_eq!((ns(parts.slack), ns(parts.class)), (Some((50.0, 2)), Some((4.0, 2))));
+        assert_eq!((ns(parts.idle_exit), ns(parts.idle_exit_kept_awake)), (Some((16.0, 2)), Some((17.0, 2))));
+        assert_eq!((parts.plain_ns, parts.floor_ns), (Some(70), None));
+    }
+
+    #[test]
+    fn without_an_idle_driver_nothing_was_held() {
+        let cells = [cell(Variant::Slack1, &[Some(20)]), cell(Variant::DmaLatency0, &[Some(4)])];
+        assert_eq!(of(&cells, IdleDriver::None)[0].idle_exit, None);
+    }
+}

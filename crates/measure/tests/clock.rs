@@ -1,0 +1,120 @@
+//! The meter of clock reads, read back: what is known of a call's cost must come out of it, also when the CPU is taken away meanwhile.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test says that it can't go on")]
+
+use std::fs::File;
+use std::sync::atomic::AtomicBool;
+
+use evenkeel_measure::disturb::{Schedule, Thief};
+use evenkeel_measure::meters::clock::{self, Report, Sources, Way};
+use evenkeel_measure::{MeterError, Samples, Watch};
+use evenkeel_sys::{clock as time, thread};
+
+fn alone() -> File {
+    let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
+    host.lock().unwrap();
+    host
+}
+
+fn measure(calls: u64, cpus_max: usize) -> Report {
+    let stop = AtomicBool::new(false);
+    let settings = clock::Settings { calls, sources: Sources::Current, cpus_max };
+    clock::run(settings, &Watch::new(&stop, &|_, _| {})).unwrap()
+}
+
+/// On one CPU, as one that a thief may rob.
+fn measure_on(cpu: usize) -> Report {
+    let body = move || {
+        thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
+        measure(200_000, 0)
+    };
+    std::thread::spawn(body).join().unwrap()
+}
+
+fn cost<'a>(report: &'a Report, call: &str) -> &'a Samples {
+    let of_call = |samples: &&Samples| samples.conditions["call"] == call;
+    report.sources[0].costs.iter().find(of_call).unwrap()
+}
+
+fn p50_ps(report: &Report, call: &str) -> f64 {
+    cost(report, call).histogram.quantile(0.5).unwrap() as f64
+}
+
+#[test]
+fn what_enters_the_kernel_costs_what_entering_the_kernel_costs() {
+    let _alone = alone();
+    let report = measure(100_000, 0);
+    let source = &report.sources[0];
+    let entered = p50_ps(&report, "empty_system_call");
+    assert!(p50_ps(&report, "clock_gettime_by_system_call") > entered * 0.8);
+    // Two ways to know, and they agree: a thread that may not make the call, and what the call costs.
+    for (call, way) in [("clock_gettime", &source.clock_gettime), ("gettimeofday", &source.gettimeofday)] {
+        match way {
+            Way::UserSpace => {
+                assert!(p50_ps(&report, call) < p50_ps(&report, "clock_gettime_by_system_call"), "{call}")
+            }
+            Way::SystemCall => assert!(p50_ps(&report, call) > entered * 0.8, "{call}"),
+            Way::Unknown(why) => println!("skipped: {call}: {why}"),
+        }
+    }
+    assert_eq!(report.disturbed, Vec::<String>::new());
+    assert!(source.loop_ratio == Some(1.0) && source.loop_100m_s.unwrap() > 0.0);
+}
+
+#[test]
+fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
+    let _alone = alone();
+    let cpu = thread::affinity().unwrap().iter().last().unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let quiet = measure_on(cpu);
+        let start_ns = time::monotonic_ns() + 1_000_000;
+        let schedule = Schedule {
+            start_ns,
+            period_ns: 4_000_000,
+            busy_ns: 2_000_000,
+            jitter_ns: 500_000,
+            drift_ppm: 0.0,
+            seed: 5,
+        };
+        let thief = match Thief::start(cpu, 50, schedule, start_ns + 20_000_000_000) {
+            Ok(thief) => thief,
+            Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
+                println!("skipped: this user may not have real-time threads");
+                return;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let robbed = measure_on(cpu);
+        assert!(!thief.stop().is_empty());
+        let ratio = |call: &str| p50_ps(&robbed, call) / p50_ps(&quiet, call);
+        let ratios = ["clock_gettime", "gettimeofday", "clock_gettime_by_system_call"].map(ratio);
+        // It was there: a batch that it fell into took far longer.
+        let longest = cost(&robbed, "clock_gettime_by_system_call").histogram.max().unwrap() as f64;
+        let robbed_p50 = p50_ps(&robbed, "clock_gettime_by_system_call");
+        if ratios.iter().all(|ratio| (ratio - 1.0).abs() < 0.1) && longest > robbed_p50 * 5.0 {
+            return;
+        }
+        seen.push((ratios, longest / robbed_p50));
+    }
+    panic!("{seen:?}");
+}
+
+#[test]
+fn the_clocks_of_this_machine_are_bounded_from_both_sides() {
+    let _alone = alone();
+    let across = measure(1000, 8).across;
+    let Some(first) = across.first_cpu else {
+        println!("skipped: {:?}", across.skipped);
+        return;
+    };
+    for apart in &across.apart {
+        assert_ne!(apart.cpu, first);
+        assert!(apart.throws > 0 && apart.round_trip_ns_min > 0.0, "{apart:?}");
+        if let Some(offset_ns) = apart.offset_ns {
+            assert!(apart.bound_ns <= apart.round_trip_ns_min / 2.0 + 1.0, "{apart:?}");
+            // A clock that never went back is one that may be in step.
+            assert!(apart.steps_back > 0 || offset_ns.abs() <= apart.bound_ns + 1.0, "{apart:?}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What threads sleep on and are woken by: a word in memory (futex), and a timer that is a file.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU32;
+
+use rustix::thread::futex;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+use crate::errno::Errno;
+
+const NS: u64 = 1_000_000_000;
+
+/// How a wait on a word ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// By a wake, or for no reason at all: look at the word.
+    Woken,
+    /// The word had another value already.
+    NotAsleep,
+    /// By its time limit.
+    TimedOut,
+}
+
+/// Sleeps while `word` has the value `while_is`, for `limit_ns` at the most.
+///
+/// # Errors
+/// What the kernel said; an interrupt by a signal counts as a wake.
+pub fn wait(word: &AtomicU32, while_is: u32, limit_ns: u64) -> Result<Waited, Errno> {
+    match futex::wait(word, futex::Flags::PRIVATE, while_is, Some(&timespec(limit_ns))) {
+        Ok(()) | Err(rustix::io::Errno::INTR) => Ok(Waited::Woken),
+        Err(rustix::io::Errno::AGAIN) => Ok(Waited::NotAsleep),
+        Err(rustix::io::Errno::TIMEDOUT) => Ok(Waited::TimedOut),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Wakes a thread that sleeps on `word`. Gives whether there was one.
+///
+/// # Errors
+/// What the kernel said.
+pub fn wake(word: &AtomicU32) -> Result<bool, Errno> {
+    Ok(futex::wake(word, futex::Flags::PRIVATE, 1)? > 0)
+}
+
+/// A timer of the monotonic clock that is waited for by reading a file (timerfd_create(2)). The kernel gives it no slack.
+#[derive(Debug)]
+pub struct TimerFd(OwnedFd);
+
+impl TimerFd {
+    /// One that is not set.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn new() -> Result<TimerFd, Errno> {
+        Ok(TimerFd(rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?))
+    }
+
+    /// Sleeps until the monotonic clock reads `deadline_ns`.
+    ///
+    /// # Errors
+    /// What the kernel said; `EINVAL` for 0, which would unset it.
+    pub fn sleep_until_ns(&self, deadline_ns: u64) -> Result<(), Errno> {
+        if deadline_ns == 0 {
+            return Err(Errno::INVAL);
+        }
+        let when = Itimerspec { it_interval: timespec(0), it_value: timespec(deadline_ns) };
+        rustix::time::timerfd_settime(&self.0, TimerfdTimerFlags::ABSTIME, &when)?;
+        loop {
+            match rustix::io::read(&self.0, &mut [0; 8]) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => return other.map(|_| ()).map_err(Errno::from),
+            }
+        }
+    }
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / NS).cast_signed(), tv_nsec: (ns % NS).cast_signed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn a_sleeper_is_woken_and_one_that_does_not_sleep_is_told() {
+        let word = AtomicU32::new(0);
+        assert_eq!(wait(&word, 1, NS), Ok(Waited::NotAsleep));
+        assert_eq!(wait(&word, 0, 1_000_000), Ok(Waited::TimedOut));
+        assert_eq!(wake(&word), Ok(false));
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                while word.load(Ordering::Acquire) == 0 {
+                    wait(&word, 0, NS).unwrap();
+                }
+            });
+            clock::sleep_until_ns(clock::monotonic_ns() + 5_000_000);
+            word.store(1, Ordering::Release);
+            wake(&word).unwrap();
+            sleeper.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_timer_that_is_a_file_never_ends_early() {
+        let timer = TimerFd::new().unwrap();
+        let deadline_ns = clock::monotonic_ns() + 2_000_000;
+        timer.sleep_until_ns(deadline_ns).unwrap();
+        assert!(clock::monotonic_ns() >= deadline_ns);
+        // One that has passed ends at once.
+        timer.sleep_until_ns(1).unwrap();
+        assert_eq!(timer.sleep_until_ns(0), Err(Errno::INVAL));
+    }
+}
