@@ -26,6 +26,7 @@ pub mod schedstat;
 pub mod thread;
 mod tree;
 pub mod tsc;
+pub mod udp;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};
