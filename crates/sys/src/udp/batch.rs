@@ -209,8 +209,7 @@ impl Outbox {
             let rest = &mut headers[said.sent + said.refused..count];
             // SAFETY: each header points to a part, and perhaps a name, of its own with their true lengths; all live and stay where they
             // are until the call returns.
-            let done =
-                unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as libc::c_uint, 0) };
+            let done = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as libc::c_uint, 0) };
             match usize::try_from(done) {
                 Ok(taken) if taken > 0 => said.sent += taken,
                 _ if last() == Errno::INTR => {}

@@ -38,20 +38,23 @@ pub fn set_receive_buffer_bytes(socket: &UdpSocket, bytes: u32) -> Result<(), Er
 /// How many packets the socket has dropped since it was made, most for want of room in its receive buffer; none where the kernel does
 /// not tell. The number wraps at 2^32.
 pub fn dropped(socket: &UdpSocket) -> Option<u32> {
+    meminfo(socket).map(|numbers| numbers[MEMINFO_DROPS])
+}
+
+/// What the socket holds that nobody has read yet, in bytes as the kernel counts them; none where it does not tell.
+pub fn held_bytes(socket: &UdpSocket) -> Option<u32> {
+    meminfo(socket).map(|numbers| numbers[0])
+}
+
+fn meminfo(socket: &UdpSocket) -> Option<[u32; MEMINFO_NUMBERS]> {
     let mut numbers = [0_u32; MEMINFO_NUMBERS];
     let mut length = size_of_val(&numbers) as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes, which is the array's size, and the length that it wrote.
     let done = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_MEMINFO,
-            numbers.as_mut_ptr().cast(),
-            &raw mut length,
-        )
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, numbers.as_mut_ptr().cast(), &raw mut length)
     };
     let is_whole = length as usize == size_of_val(&numbers);
-    (done == 0 && is_whole).then_some(numbers[MEMINFO_DROPS])
+    (done == 0 && is_whole).then_some(numbers)
 }
 
 /// Sets a socket option that is one number.
@@ -167,6 +170,7 @@ mod tests {
             out.push(None, 1000);
         }
         assert_eq!(out.send(&one).sent, BATCH);
+        assert!(held_bytes(&two).is_none_or(|bytes| u64::from(bytes) >= 1000), "{:?}", held_bytes(&two));
         assert!(dropped(&two).is_none_or(|count| count > 0 && count < BATCH as u32), "{:?}", dropped(&two));
     }
 }

@@ -134,6 +134,7 @@ fn each_control(header: &libc::msghdr, mut tell: impl FnMut(i32, i32, &[u8])) {
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(one) = message.as_ref() {
+            #[allow(clippy::unnecessary_cast, reason = "musl has fewer bits for it than glibc")]
             let length = (one.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
             tell(one.cmsg_level, one.cmsg_type, std::slice::from_raw_parts(libc::CMSG_DATA(message), length));
             message = libc::CMSG_NXTHDR(header, message);
