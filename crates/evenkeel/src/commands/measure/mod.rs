@@ -1,5 +1,6 @@
 //! `evenkeel measure METER`: one file a meter here, its pages in `show/meters/`, the measuring in the crate `measure`.
 
+mod bandwidth;
 mod clock;
 mod context;
 mod udp;
@@ -50,6 +51,7 @@ macro_rules! meters {
 meters! {
     Clock => clock,
     Udp => udp,
+    Bandwidth => bandwidth,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

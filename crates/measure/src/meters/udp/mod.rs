@@ -20,6 +20,7 @@ use serde::Serialize;
 
 pub use burst::{Burst, Fit};
 pub use ceiling::{Ceiling, Rate};
+pub(crate) use ceiling::{Limit, flood, settled};
 pub(crate) use client::Session;
 pub use gate::{Act, Arrival, Counted, Gate};
 pub use order::{Counts, Order, Place};
