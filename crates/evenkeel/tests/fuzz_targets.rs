@@ -64,6 +64,8 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("host/src/facts/sysctl_files.rs", "parse", "sysctl-files"),
     ("host/src/knobs/net_driver.rs", "parse_version", "ethtool"),
     ("host/src/setting.rs", "parse", "setting"),
+    ("measure/src/meters/bandwidth/wire.rs", "parse", "udp-packets"),
+    ("measure/src/meters/udp/wire.rs", "parse", "udp-packets"),
     ("sys/src/capture.rs", "parse", "capture"),
     ("sys/src/cpuset.rs", "parse_list", "cpuset"),
     ("sys/src/cpuset.rs", "parse_mask", "cpuset"),
@@ -162,7 +164,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
-    for dir in ["sys", "host", "change", "evenkeel"] {
+    for dir in ["sys", "host", "change", "measure", "evenkeel"] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();

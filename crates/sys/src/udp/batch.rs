@@ -15,9 +15,9 @@ pub(super) const CONTROL_WORDS: usize = 24;
 /// What to do while there is no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Sleep until there is one, or the socket's read timeout has passed.
+    /// Sleep until there is one, or the socket's read timeout has passed. Gives that one at once; more may wait behind it.
     Sleep,
-    /// Come back at once.
+    /// Come back at once, with all that there are.
     Not,
 }
 
@@ -66,20 +66,26 @@ impl Inbox {
         }
     }
 
-    /// Receives what there is, at least one packet, and says how many. The packets of the call before are gone.
+    /// Receives at least one packet, and says how many. The packets of the call before are gone.
     ///
     /// # Errors
     /// `EAGAIN` if there was none within the wait; `EINTR` after a signal; `ECONNREFUSED` if a packet of ours found nobody; what else the
     /// kernel said.
     pub fn receive(&mut self, socket: &UdpSocket, wait: Wait) -> Result<usize, Errno> {
+        match wait {
+            // A call for more looks for a second packet before it gives the first.
+            Wait::Sleep => self.receive_up_to::<1>(socket, 0),
+            Wait::Not => self.receive_up_to::<BATCH>(socket, libc::MSG_DONTWAIT),
+        }
+    }
+
+    fn receive_up_to<const N: usize>(&mut self, socket: &UdpSocket, flags: libc::c_int) -> Result<usize, Errno> {
         self.got.clear();
-        let buffers = self.bytes.chunks_exact_mut(self.bytes_each);
-        let mut parts: [libc::iovec; BATCH] =
-            [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; BATCH];
-        for (part, buffer) in parts.iter_mut().zip(buffers) {
+        let mut parts = [NO_PART; N];
+        for (part, buffer) in parts.iter_mut().zip(self.bytes.chunks_exact_mut(self.bytes_each)) {
             *part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         }
-        let mut headers: [libc::mmsghdr; BATCH] = [NO_MESSAGE; BATCH];
+        let mut headers = [NO_MESSAGE; N];
         let rooms = self.names.iter_mut().zip(&mut self.controls).zip(&mut parts);
         for (header, ((name, control), part)) in headers.iter_mut().zip(rooms) {
             header.msg_hdr.msg_name = (&raw mut *name).cast();
@@ -89,17 +95,13 @@ impl Inbox {
             header.msg_hdr.msg_iov = part;
             header.msg_hdr.msg_iovlen = 1;
         }
-        let flags = match wait {
-            Wait::Sleep => libc::MSG_WAITFORONE,
-            Wait::Not => libc::MSG_DONTWAIT,
-        };
         // SAFETY: each header points to a name, a control buffer and a part of its own with their true lengths; all live and stay where
         // they are until the call returns, and nothing else reads them meanwhile.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
-                BATCH as libc::c_uint,
+                N as libc::c_uint,
                 flags as _,
                 std::ptr::null_mut(),
             )
@@ -188,10 +190,14 @@ impl Outbox {
 
     /// Sends all, one after another. What the kernel refuses is counted, and the next is tried.
     pub fn send(&mut self, socket: &UdpSocket) -> Sent {
-        let mut parts: [libc::iovec; BATCH] =
-            [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; BATCH];
-        let mut names: [Name; BATCH] = [const { Name { none: () } }; BATCH];
-        let mut headers: [libc::mmsghdr; BATCH] = [NO_MESSAGE; BATCH];
+        // Headers for 64 are 7 KB to write, which a single packet would wait for.
+        if self.packets.len() <= 1 { self.send_up_to::<1>(socket) } else { self.send_up_to::<BATCH>(socket) }
+    }
+
+    fn send_up_to<const N: usize>(&mut self, socket: &UdpSocket) -> Sent {
+        let mut parts = [NO_PART; N];
+        let mut names = [const { Name { none: () } }; N];
+        let mut headers = [NO_MESSAGE; N];
         let buffers = self.bytes.chunks_exact_mut(self.bytes_each).zip(&self.packets);
         let rooms = parts.iter_mut().zip(&mut names).zip(&mut headers);
         for ((buffer, (length, to)), ((part, name), header)) in buffers.zip(rooms) {
@@ -203,7 +209,7 @@ impl Outbox {
                 header.msg_hdr.msg_name = (&raw mut *name).cast();
             }
         }
-        let count = self.packets.len();
+        let count = self.packets.len().min(N);
         let mut said = Sent::default();
         while said.sent + said.refused < count {
             let rest = &mut headers[said.sent + said.refused..count];
@@ -223,6 +229,8 @@ impl Outbox {
         said
     }
 }
+
+const NO_PART: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
 const NO_MESSAGE: libc::mmsghdr = {
     // SAFETY: null pointers and lengths of nothing are a message header.

@@ -20,6 +20,9 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// How long a stream may last beyond what it asked for, for what is still on its way.
 const GRACE_NS: u64 = 2_000_000_000;
 
+/// How often a sender tells how far it is.
+const TELL_NS: u64 = 100_000_000;
+
 /// What a server's streams amounted to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Served {
@@ -128,7 +131,7 @@ pub(super) fn send(
     stream.write_all(&Request { ms }.bytes()).map_err(refused)?;
     let block = vec![0_u8; piece_bytes.unwrap_or(BLOCK_BYTES)];
     let (cpu_start_ns, start_ns) = (clock::thread_cpu_ns(), clock::monotonic_ns());
-    let (mut bytes, mut past_ns) = (0_u64, 0);
+    let (mut bytes, mut past_ns, mut told_ns) = (0_u64, 0, 0);
     while past_ns < duration_ns && !watch.stopped() {
         match stream.write(&block) {
             Ok(0) => break,
@@ -138,7 +141,10 @@ pub(super) fn send(
             Err(_) => break,
         }
         past_ns = clock::monotonic_ns() - start_ns;
-        watch.progress(past_ns as f64 / duration_ns as f64, "bandwidth");
+        if past_ns >= told_ns + TELL_NS {
+            told_ns = past_ns;
+            watch.progress(past_ns as f64 / duration_ns as f64, "bandwidth");
+        }
     }
     let cpu_ns = clock::thread_cpu_ns() - cpu_start_ns;
     let _ = stream.shutdown(std::net::Shutdown::Write);

@@ -17,6 +17,9 @@ const AWAKE_NS: u64 = 50_000;
 /// How long answers may take once the last packet is sent.
 const GRACE_NS: u64 = 1_000_000_000;
 
+/// How often it tells how far it is.
+const TELL_NS: u64 = 100_000_000;
+
 /// What to send, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
@@ -134,11 +137,14 @@ fn send(session: &Session, plan: &Plan, beat: Beat, shared: &Shared, watch: &Wat
     settle(plan.cpu)?;
     let mut out = Outbox::new(plan.bytes);
     let mut done = Done::default();
-    let mut next = 0;
+    let (mut next, mut told_ns) = (0, 0);
     while next < plan.packets && !watch.stopped() {
         let due_ns = beat.due_ns(next);
-        if plan.pace == Pace::Sleep && due_ns > clock::monotonic_ns() + AWAKE_NS {
+        if due_ns >= told_ns + TELL_NS {
+            told_ns = due_ns;
             watch.progress(next as f64 / plan.packets as f64, "echo");
+        }
+        if plan.pace == Pace::Sleep && due_ns > clock::monotonic_ns() + AWAKE_NS {
             clock::sleep_until_ns(due_ns - AWAKE_NS);
         }
         let mut now_ns = clock::monotonic_ns();

@@ -14,6 +14,9 @@ use crate::{MeterError, Watch};
 /// How long it sleeps for a packet before it looks whether it is to end.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
+/// How often it tells how far it is.
+const TELL_NS: u64 = 100_000_000;
+
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -95,14 +98,23 @@ impl Server {
         let until_ns = start_ns.saturating_add((self.settings.seconds * 1e9) as u64);
         let mut serving = Serving::new(self);
         let mut inbox = Inbox::new(PACKET_BYTES_MAX + 1);
-        loop {
+        let mut told_ns = 0;
+        while !watch.stopped() {
             let now_ns = clock::monotonic_ns();
-            if now_ns >= until_ns || watch.stopped() {
+            if now_ns >= until_ns {
                 break;
             }
-            let done = (now_ns - start_ns) as f64 / (until_ns - start_ns).max(1) as f64;
-            watch.progress(done, &format!("serving {} at {}", serving.gate.sessions(), self.at));
-            match inbox.receive(&self.socket, Wait::Sleep) {
+            if now_ns >= told_ns + TELL_NS {
+                told_ns = now_ns;
+                let done = (now_ns - start_ns) as f64 / (until_ns - start_ns).max(1) as f64;
+                watch.progress(done, &format!("serving {} at {}", serving.gate.sessions(), self.at));
+            }
+            // What lies there is taken in batches; a packet that is waited for is given at once.
+            let got = match inbox.receive(&self.socket, Wait::Not) {
+                Err(Errno::AGAIN) => inbox.receive(&self.socket, Wait::Sleep),
+                got => got,
+            };
+            match got {
                 Ok(_) => serving.answer(&inbox),
                 // A port of a client that has gone says so by way of our own socket.
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
