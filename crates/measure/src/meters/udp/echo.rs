@@ -17,6 +17,8 @@ const AWAKE_NS: u64 = 50_000;
 /// How long answers may take once the last packet is sent.
 const GRACE_NS: u64 = 1_000_000_000;
 
+/// How long it must be quiet once all have their answers.
+const QUIET_NS: u64 = 30_000_000;
 /// How often it tells how far it is.
 const TELL_NS: u64 = 100_000_000;
 
@@ -197,12 +199,14 @@ fn receive(
     settle(plan.cpu)?;
     let mut inbox = Inbox::new(PACKET_BYTES_MAX);
     let (mut back, mut seen) = (Order::default(), Order::default());
-    let mut ended_ns = None;
+    let (mut ended_ns, mut last_ns) = (None, 0);
     loop {
         if shared.ended.load(Ordering::Acquire) {
             let now_ns = clock::monotonic_ns();
             let is_over = now_ns > *ended_ns.get_or_insert(now_ns) + GRACE_NS;
-            if is_over || seen.counts().arrived >= shared.sent.load(Ordering::Acquire) {
+            // What was doubled on its way has a second answer, which comes after all are in.
+            let is_quiet = now_ns > last_ns + QUIET_NS;
+            if is_over || (is_quiet && seen.counts().arrived >= shared.sent.load(Ordering::Acquire)) {
                 break;
             }
         }
@@ -217,6 +221,7 @@ fn receive(
             Err(errno) => return Err(MeterError::refused("receive answers", errno)),
         }
         let (read_ns, wall_ns) = (clock::monotonic_ns(), clock::realtime_ns());
+        last_ns = read_ns;
         for packet in inbox.packets() {
             let Ok(FromServer::Answer(answer)) = FromServer::parse(packet.bytes) else { continue };
             let Numbered { session: of, sequence, sent_ns } = answer.to;
