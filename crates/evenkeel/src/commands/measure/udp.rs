@@ -15,8 +15,7 @@ use crate::show::meters;
 /// Without ADDRESS a server is started here and packets go over loopback between two CPUs. Between two hosts: `measure udp --serve
 /// 0.0.0.0:7007` on one, `measure udp HOST:7007` on the other. Packets are sent on an open loop, and a round trip counts from the
 /// time at which its packet was due: a stall can't hide by keeping the meter from sending. sockperf's times are half of a round trip,
-/// counted from the send: `from_send_ns` halved compares with `sockperf ping-pong --mps`, and with `under-load --reply-every 1` when
-/// the pace is spin.
+/// counted from the send: `from_send_ns` halved compares with them, with `--pace spin`, since its sender spins too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server, as HOST:PORT
