@@ -39,6 +39,9 @@ lstopo-no-graphics hwloc-nox
 numactl numactl
 ethtool ethtool
 ip iproute2
+jq jq
+sockperf sockperf
+iperf3 iperf3
 LIST
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2

@@ -6,6 +6,9 @@ use std::sync::LazyLock;
 
 use evenkeel_change::{Log, PlanFile, history};
 use evenkeel_host::{Facts, Goal, Server, Setting, advise};
+use evenkeel_measure::meters::bandwidth::wire as stream;
+use evenkeel_measure::meters::udp::wire::{FromClient, FromServer};
+use evenkeel_measure::meters::udp::{Act, Arrival, Gate};
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
 use tempfile::TempDir;
 
@@ -219,6 +222,7 @@ pub(crate) const TARGETS: &[Target] = &[
             ],
         ),
     ),
+    target("udp-packets", Whole(udp_packets)),
     target("uname", Paths(FOUR_CPUS, &["@uname"])),
     target("vlans", Whole(vlans)),
     target("waivers", Program),
@@ -330,6 +334,44 @@ fn vlans(text: &str) {
     capture.saw_text("/sys/class/net/bond0.7/uevent", Ok("DEVTYPE=vlan".to_owned()));
     capture.saw_text("/proc/self/net/vlan/config", Ok(text.to_owned()));
     answered(capture);
+}
+
+/// Packets that somebody sends to either end of the UDP meter, and the head of a stream: each character is a byte, and one that is none
+/// begins the next packet. Some come from an address that is proved, with its session's secret where they say `S`.
+fn udp_packets(text: &str) {
+    let mut gate = Gate::new(1000);
+    let (known, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut admit = |from: [u8; 4], bytes: &[u8]| {
+        let act = gate.admit(Arrival { from: (from, 7).into(), now_ns: 7, bytes });
+        if let Ok(Act::Say(answer)) = act {
+            assert!(answer.bytes_min() < bytes.len(), "{answer:?}");
+        }
+        act
+    };
+    let mut say = |message: FromClient| {
+        let mut packet = vec![0; message.bytes_min()];
+        message.write(&mut packet);
+        admit(known, &packet)
+    };
+    let Ok(Act::Say(FromServer::Challenge { cookie, .. })) = say(FromClient::Hello { nonce: 1 }) else { panic!() };
+    let opened = say(FromClient::Open { nonce: 1, cookie });
+    let Ok(Act::Say(FromServer::Welcome { session, .. })) = opened else { panic!() };
+    for packet in text.split(|c: char| u8::try_from(c).is_err()) {
+        let mut bytes: Vec<u8> = packet.chars().map(|c| c as u8).collect();
+        let _ = FromServer::parse(&bytes);
+        if let Some(head) = bytes.first_chunk() {
+            let _ = stream::Request::parse(head);
+        }
+        if let Some(result) = bytes.first_chunk() {
+            let _ = stream::Result::parse(result);
+        }
+        assert!(matches!(admit(stranger, &bytes), Err(_) | Ok(Act::Say(_))));
+        if bytes.get(8..16) == Some(b"SSSSSSSS") {
+            bytes[8..16].copy_from_slice(&session.to_be_bytes());
+        }
+        let _ = admit(known, &bytes);
+    }
+    assert!(gate.sessions() <= 1);
 }
 
 /// A setting as `apply` and `prove` take it: what is one is written so that it reads the same.

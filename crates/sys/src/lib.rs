@@ -30,6 +30,7 @@ pub mod thread;
 mod tree;
 pub mod tsc;
 pub mod waking;
+pub mod udp;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};

@@ -1,4 +1,6 @@
 //! The meters, one file (or folder) each. Each has `Settings` for how to measure, a `Report` of what was seen, and `run`.
 
+pub mod bandwidth;
 pub mod clock;
 pub mod wake;
+pub mod udp;

@@ -1,8 +1,10 @@
 //! `evenkeel measure METER`: one file a meter here, its pages in `show/meters/`, the measuring in the crate `measure`.
 
+mod bandwidth;
 mod clock;
 mod context;
 mod wake;
+mod udp;
 
 pub(crate) use context::Context;
 
@@ -50,6 +52,8 @@ macro_rules! meters {
 meters! {
     Clock => clock,
     Wake => wake,
+    Udp => udp,
+    Bandwidth => bandwidth,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

@@ -1,4 +1,6 @@
 //! The pages of the meters, one file each: blocks made of a report.
 
+pub(crate) mod bandwidth;
 pub(crate) mod clock;
 pub(crate) mod wake;
+pub(crate) mod udp;

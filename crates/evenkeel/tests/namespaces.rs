@@ -1,0 +1,141 @@
+//! `measure udp` and `measure bandwidth` between two hosts that are none: two network namespaces with a veth pair, whose speed is set on
+//! purpose and read back. Needs root; the namespaces are removed however the test ends.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+const SERVER: &str = "10.78.0.2:7007";
+const TRIES: u32 = 3;
+
+/// Two namespaces, `evk-c-PID` and `evk-s-PID`.
+struct Namespaces {
+    client: String,
+    server: String,
+}
+
+fn ip(arguments: &str) -> bool {
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+impl Namespaces {
+    /// None where they may not be had.
+    fn new() -> Option<Namespaces> {
+        // What a test left that was killed: nobody else names them so.
+        for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap_or_default();
+            let of = name.strip_prefix("evk-c-").or(name.strip_prefix("evk-s-")).and_then(|pid| pid.parse::<u32>().ok());
+            if of.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
+                ip(&format!("netns delete {name}"));
+            }
+        }
+        let pid = std::process::id();
+        let made = Namespaces { client: format!("evk-c-{pid}"), server: format!("evk-s-{pid}") };
+        let Namespaces { client, server } = &made;
+        let is_made = ip(&format!("netns add {client}"))
+            && ip(&format!("netns add {server}"))
+            && ip(&format!("link add evk0 netns {client} type veth peer name evk0 netns {server}"))
+            && ip(&format!("-n {client} address add 10.78.0.1/24 dev evk0"))
+            && ip(&format!("-n {server} address add 10.78.0.2/24 dev evk0"))
+            && ip(&format!("-n {client} link set evk0 up"))
+            && ip(&format!("-n {server} link set evk0 up"));
+        is_made.then_some(made)
+    }
+
+    fn command(namespace: &str, program: &str, arguments: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, program]).args(arguments.split(' '));
+        command
+    }
+
+    /// A server that ends when this is dropped.
+    fn serve(&self, meter: &str) -> Served {
+        let arguments = format!("measure {meter} --serve {SERVER} --seconds 120");
+        let mut command = Namespaces::command(&self.server, env!("CARGO_BIN_EXE_evenkeel"), &arguments);
+        Served(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    fn measure(&self, arguments: &str) -> Value {
+        let arguments = format!("measure {arguments} --json");
+        let mut command = Namespaces::command(&self.client, env!("CARGO_BIN_EXE_evenkeel"), &arguments);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        ip(&format!("netns delete {}", self.client));
+        ip(&format!("netns delete {}", self.server));
+    }
+}
+
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // `ip netns exec` becomes the program, so this is the server itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn two_hosts_that_are_namespaces() {
+    let lock = std::fs::File::create("/tmp/evenkeel-tests-of-this-host.lock").unwrap();
+    lock.lock().unwrap();
+    let Some(namespaces) = Namespaces::new() else {
+        println!("skipped: this user may not make network namespaces, or there is no `ip`");
+        return;
+    };
+    packets(&namespaces);
+    let limit = "qdisc add dev evk0 root tbf rate 20mbit burst 16kb latency 30ms";
+    let mut tc = Namespaces::command(&namespaces.client, "tc", limit);
+    if tc.output().is_ok_and(|output| output.status.success()) {
+        limited(&namespaces);
+    } else {
+        println!("skipped: this kernel has no token bucket to limit the pair with, or there is no `tc`");
+    }
+}
+
+fn packets(namespaces: &Namespaces) {
+    let _serving = namespaces.serve("udp");
+    let report = namespaces.measure(&format!("udp {SERVER} --seconds 1"));
+    assert_eq!(report["between"], "network");
+    let (there, back) = (&report["echo"]["there"], &report["echo"]["back"]);
+    assert_eq!(there["sent"], 1000, "{there}");
+    // A pair loses nothing by itself; a machine that stops may overflow a socket, which is told apart.
+    assert_eq!(there["lost"], there["dropped_at_socket"], "{there}");
+    assert_eq!(back["lost"], back["dropped_at_socket"], "{back}");
+    assert_eq!((&there["reordered"], &back["reordered"]), (&0.into(), &0.into()));
+    assert!(report["split"]["network_ns"]["summary"]["count"].as_u64().unwrap() > 500, "{}", report["split"]);
+    assert!(report["ceiling"]["receive"]["packets"].as_u64().unwrap() > 1000);
+    for fit in report["burst"]["fits"].as_array().unwrap() {
+        assert!(fit["full"] == true && fit["fit"].as_u64().unwrap() > 0, "{fit}");
+    }
+}
+
+/// The pair carries 20 Mbit/s of whole frames.
+fn limited(namespaces: &Namespaces) {
+    let _serving = namespaces.serve("bandwidth");
+    let is_near = |share: f64| (share - 1.0).abs() < 0.1;
+    let told = (0..TRIES).any(|_| {
+        let tcp = namespaces.measure(&format!("bandwidth {SERVER} --seconds 2"));
+        let share = tcp["arrived_bits_per_s"].as_f64().unwrap() / (20e6 * 1448.0 / 1514.0);
+        println!("TCP: {share} of what the pair carries");
+        is_near(share)
+    });
+    assert!(told, "TCP was not within a tenth of what the pair carries in {TRIES} runs");
+    let told = (0..TRIES).any(|_| {
+        let udp = namespaces.measure(&format!("bandwidth {SERVER} --by udp --rate 40 --seconds 2"));
+        let share = udp["arrived_bits_per_s"].as_f64().unwrap() / (20e6 * 1400.0 / 1442.0);
+        let lost = udp["lost_share"].as_f64().unwrap();
+        println!("UDP: {share} of what the pair carries, {lost} lost of twice that");
+        is_near(share) && (0.4..0.6).contains(&lost)
+    });
+    assert!(told, "UDP was not within a tenth of what the pair carries in {TRIES} runs");
+}

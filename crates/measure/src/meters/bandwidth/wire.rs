@@ -1,0 +1,100 @@
+//! What the ends of a TCP stream say to each other: a request before it, and what the server counted after it. Numbers are big-endian.
+
+use super::SECONDS_MAX;
+
+/// Bytes of a request.
+pub const REQUEST_BYTES: usize = 16;
+/// Bytes of a result.
+pub const RESULT_BYTES: usize = 32;
+
+const REQUEST: [u8; 8] = *b"EKB1send";
+const RESULT: [u8; 8] = *b"EKB1came";
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// For how long, in milliseconds.
+    pub ms: u32,
+}
+
+/// What came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Result {
+    /// In bytes.
+    pub bytes: u64,
+    /// From the request to the last of them, in nanoseconds.
+    pub ns: u64,
+    /// CPU time of the thread that took them, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+impl Request {
+    /// Reads it; none if it is not one, or asks for more than may be had.
+    pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
+        let (name, rest) = bytes.split_first_chunk::<8>()?;
+        let (ms, rest) = rest.split_first_chunk::<4>()?;
+        let ms = u32::from_be_bytes(*ms);
+        let is_one = *name == REQUEST && rest.iter().all(|byte| *byte == 0) && f64::from(ms) <= SECONDS_MAX * 1000.0;
+        is_one.then_some(Request { ms })
+    }
+
+    /// Writes it.
+    pub fn bytes(&self) -> [u8; REQUEST_BYTES] {
+        let mut bytes = [0; REQUEST_BYTES];
+        bytes[..8].copy_from_slice(&REQUEST);
+        bytes[8..12].copy_from_slice(&self.ms.to_be_bytes());
+        bytes
+    }
+}
+
+impl Result {
+    /// Reads it; none if it is not one.
+    pub fn parse(bytes: &[u8; RESULT_BYTES]) -> Option<Result> {
+        let (name, rest) = bytes.split_first_chunk::<8>()?;
+        let number = |at: usize| Some(u64::from_be_bytes(rest.get(at..at + 8)?.try_into().ok()?));
+        (*name == RESULT).then_some(())?;
+        Some(Result { bytes: number(0)?, ns: number(8)?, cpu_ns: number(16)? })
+    }
+
+    /// Writes it.
+    pub fn bytes(&self) -> [u8; RESULT_BYTES] {
+        let mut bytes = [0; RESULT_BYTES];
+        bytes[..8].copy_from_slice(&RESULT);
+        for (at, number) in [self.bytes, self.ns, self.cpu_ns].into_iter().enumerate() {
+            bytes[8 + at * 8..16 + at * 8].copy_from_slice(&number.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(ms in 0_u32..60_000, numbers: (u64, u64, u64), bytes: [u8; RESULT_BYTES]) {
+            prop_assert_eq!(Request::parse(&Request { ms }.bytes()), Some(Request { ms }));
+            let result = Result { bytes: numbers.0, ns: numbers.1, cpu_ns: numbers.2 };
+            prop_assert_eq!(Result::parse(&result.bytes()), Some(result));
+            prop_assert_eq!(Result::parse(&bytes), None, "chance does not make one");
+        }
+
+        #[test]
+        fn a_changed_request_is_none(at in 0_usize..8, by in 1_u8..) {
+            let mut bytes = Request { ms: 1000 }.bytes();
+            bytes[at] ^= by;
+            prop_assert_eq!(Request::parse(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn a_request_for_too_long_is_none() {
+        assert_eq!(Request::parse(&Request { ms: u32::MAX }.bytes()), None);
+        let mut tail = Request { ms: 1 }.bytes();
+        tail[15] = 1;
+        assert_eq!(Request::parse(&tail), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! How many packets a second a core can send, and how many it can take: as fast as batches of 64 go, to a server that only counts them.
+
+use std::net::SocketAddr;
+
+use evenkeel_sys::clock;
+use evenkeel_sys::udp::Outbox;
+use serde::Serialize;
+
+use super::client::Session;
+use super::wire::{FILLER_BYTES_MIN, FromClient, Numbered, Tally};
+use super::{Settings, echo};
+use crate::{MeterError, Watch};
+
+/// How long it sends.
+const FLOOD_NS: u64 = 800_000_000;
+
+/// How often it tells how far it is.
+const TELL_NS: u64 = 100_000_000;
+
+/// What a core can do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ceiling {
+    /// How long a packet is, in bytes without headers.
+    pub bytes: usize,
+    /// What our thread sent. Over loopback or a veth pair the same call also carries the packet up to the other socket.
+    pub send: Rate,
+    /// What the server's thread took; none if it did not tell.
+    pub receive: Option<Rate>,
+    /// Packets that the kernel here did not take.
+    pub not_sent: u64,
+    /// Packets that were sent and not taken; none if the server did not tell.
+    pub lost: Option<u64>,
+    /// Of these, those that the server's socket had no room for.
+    pub dropped_at_socket: Option<u64>,
+}
+
+/// Packets in time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rate {
+    /// How many.
+    pub packets: u64,
+    /// A second of time.
+    pub per_s: f64,
+    /// A second of CPU time of the thread: what a core would do that does nothing else.
+    pub per_cpu_s: f64,
+}
+
+impl Rate {
+    /// Of so many packets in so much time and CPU time, both in nanoseconds.
+    pub fn of(packets: u64, ns: u64, cpu_ns: u64) -> Rate {
+        let per = |ns: u64| packets as f64 * 1e9 / ns.max(1) as f64;
+        Rate { packets, per_s: per(ns), per_cpu_s: per(cpu_ns) }
+    }
+}
+
+/// What a flood sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flood {
+    pub(crate) sent: u64,
+    pub(crate) not_sent: u64,
+    pub(crate) ns: u64,
+    pub(crate) cpu_ns: u64,
+}
+
+pub(super) fn run(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Ceiling, MeterError> {
+    let session = Session::open(to, None)?;
+    let before = session.tally()?;
+    let flood = || {
+        echo::settle(settings.cpu)?;
+        Ok(flood(&session, settings.bytes, Limit { ns: FLOOD_NS, packets_per_s: None }, watch))
+    };
+    let flooded: Result<Flood, MeterError> = match std::thread::scope(|scope| scope.spawn(flood).join()) {
+        Ok(flooded) => flooded,
+        Err(_) => Err(MeterError::not_possible("send packets", "the thread died")),
+    };
+    let flooded = flooded?;
+    let after = settled(&session)?;
+    let both = before.zip(after);
+    Ok(Ceiling {
+        bytes: settings.bytes,
+        not_sent: flooded.not_sent,
+        send: Rate::of(flooded.sent, flooded.ns, flooded.cpu_ns),
+        receive: both
+            .map(|(before, after)| Rate::of(after.arrived, after.span_ns, after.cpu_ns.saturating_sub(before.cpu_ns))),
+        lost: after.map(|after| flooded.sent.saturating_sub(after.arrived)),
+        dropped_at_socket: both.and_then(|(before, after)| Some(after.dropped?.wrapping_sub(before.dropped?).into())),
+    })
+}
+
+/// The tally once nothing more arrives.
+pub(crate) fn settled(session: &Session) -> Result<Option<Tally>, MeterError> {
+    let mut last = session.tally()?;
+    for _ in 0..20 {
+        clock::sleep_until_ns(clock::monotonic_ns() + 20_000_000);
+        let next = session.tally()?;
+        let (was, is) = (last.map(|tally| tally.arrived), next.map(|tally| tally.arrived));
+        last = next;
+        if was == is {
+            break;
+        }
+    }
+    Ok(last)
+}
+
+/// How much to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// For how long.
+    pub(crate) ns: u64,
+    /// How fast; none is as fast as it goes.
+    pub(crate) packets_per_s: Option<f64>,
+}
+
+/// Sends packets that want no answer.
+pub(crate) fn flood(session: &Session, bytes: usize, limit: Limit, watch: &Watch<'_>) -> Flood {
+    let bytes = bytes.max(FILLER_BYTES_MIN);
+    let mut out = Outbox::new(bytes);
+    let (cpu_start_ns, start_ns) = (clock::thread_cpu_ns(), clock::monotonic_ns());
+    let (mut sequence, mut sent, mut not_sent, mut told_ns) = (0_u64, 0, 0, 0);
+    loop {
+        let past_ns = clock::monotonic_ns() - start_ns;
+        if past_ns >= limit.ns || watch.stopped() {
+            return Flood { sent, not_sent, ns: past_ns, cpu_ns: clock::thread_cpu_ns() - cpu_start_ns };
+        }
+        if past_ns >= told_ns + TELL_NS {
+            told_ns = past_ns;
+            watch.progress(past_ns as f64 / limit.ns as f64, "packets a second");
+        }
+        let due = limit.packets_per_s.map_or(u64::MAX, |per_s| (past_ns as f64 * per_s / 1e9) as u64 + 1);
+        if due <= sequence {
+            // A millisecond's worth goes at once, as any sender does that is bound to a rate and sleeps.
+            clock::sleep_until_ns(start_ns + past_ns + 1_000_000);
+            continue;
+        }
+        while sequence < due {
+            let Some(packet) = out.push(None, bytes) else { break };
+            FromClient::Sink(Numbered { session: session.secret(), sequence, sent_ns: 0 }).write(packet);
+            sequence += 1;
+        }
+        let said = out.send(session.socket());
+        sent += said.sent as u64;
+        not_sent += said.refused as u64;
+    }
+}

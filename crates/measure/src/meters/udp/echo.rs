@@ -1,0 +1,262 @@
+//! Packets there and back, on an open loop: each is due at a time fixed beforehand and goes out then whether or not the ones before it have
+//! come back, and its time counts from when it was due. A stall can't hide by keeping us from asking.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use evenkeel_sys::udp::{self, Inbox, Outbox, SentStamp, Wait};
+use evenkeel_sys::{CpuSet, Errno, clock, thread};
+
+use super::client::Session;
+use super::order::{Order, Place};
+use super::wire::{FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
+use super::{Pace, Receive};
+use crate::{MeterError, Watch};
+
+/// A sender that sleeps wakes so long before a packet is due and spins for the rest: a wake-up from idle takes some tens of microseconds.
+const AWAKE_NS: u64 = 50_000;
+/// How long answers may take once the last packet is sent.
+const GRACE_NS: u64 = 1_000_000_000;
+
+/// How long it must be quiet once all have their answers.
+const QUIET_NS: u64 = 30_000_000;
+/// How often it tells how far it is.
+const TELL_NS: u64 = 100_000_000;
+
+/// What to send, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) rate_hz: f64,
+    pub(super) bytes: usize,
+    pub(super) packets: u64,
+    pub(super) pace: Pace,
+    pub(super) receive: Receive,
+    pub(super) cpu: Option<usize>,
+    pub(super) stamps: Stamps,
+}
+
+/// Which of the kernel's times to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stamps {
+    /// Of packets that come.
+    Received,
+    /// Of those that go too. They wake whoever sleeps for a packet, so they have a run of their own.
+    Both,
+}
+
+/// One answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) sequence: u64,
+    /// When it was due, was sent, and was read; on the monotonic clock.
+    pub(super) due_ns: u64,
+    pub(super) sent_ns: u64,
+    pub(super) read_ns: u64,
+    /// From the kernel having the answer to our thread having read it.
+    pub(super) held_ns: Option<u64>,
+    /// Our thread slept when it came.
+    pub(super) woken: bool,
+    /// At the server: from its kernel having the packet to its thread having read it, and from there to the answer.
+    pub(super) waited_ns: Option<u32>,
+    pub(super) turn_ns: Option<u32>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Packets that were sent.
+    pub(super) sent: u64,
+    /// Packets that the kernel did not take.
+    pub(super) not_sent: u64,
+    /// How late each was sent, in nanoseconds.
+    pub(super) late_ns: evenkeel_stats::Histogram,
+    /// The answers' numbers as they came.
+    pub(super) back: Order,
+    /// From the first packet's due time until the last was sent.
+    pub(super) lasted_ns: u64,
+    /// CPU time of both threads.
+    pub(super) cpu_ns: u64,
+    /// Times of sent packets, if they were asked for.
+    pub(super) stamps: Vec<SentStamp>,
+}
+
+/// When packets are due.
+#[derive(Clone, Copy, Debug)]
+struct Beat {
+    start_ns: u64,
+    rate_hz: f64,
+}
+
+impl Beat {
+    fn due_ns(&self, sequence: u64) -> u64 {
+        self.start_ns + (sequence as f64 * 1e9 / self.rate_hz) as u64
+    }
+}
+
+/// What the two threads share.
+#[derive(Debug, Default)]
+struct Shared {
+    sent: AtomicU64,
+    ended: AtomicBool,
+}
+
+/// Sends by the plan and gives each answer to `see`, in the order that they come.
+pub(super) fn run(
+    session: &Session,
+    plan: &Plan,
+    watch: &Watch<'_>,
+    see: impl FnMut(&Seen) + Send,
+) -> Result<Done, MeterError> {
+    if plan.stamps == Stamps::Both {
+        udp::stamp_sent(session.socket()).map_err(|errno| MeterError::refused("have sent packets stamped", errno))?;
+    }
+    let beat = Beat { start_ns: clock::monotonic_ns() + 5_000_000, rate_hz: plan.rate_hz };
+    let shared = Shared::default();
+    let (sent, received) = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| receive(session, plan, beat, &shared, see));
+        let sender = scope.spawn(|| {
+            let sent = send(session, plan, beat, &shared, watch);
+            shared.ended.store(true, Ordering::Release);
+            sent
+        });
+        (sender.join(), receiver.join())
+    });
+    let died = |_| MeterError::not_possible("measure the round trip", "a thread of it died");
+    let (sent, (back, receiver_cpu_ns)) = (sent.map_err(died)??, received.map_err(died)??);
+    Ok(Done { back, cpu_ns: sent.cpu_ns + receiver_cpu_ns, ..sent })
+}
+
+/// What both threads begin with: their CPU, and sleeps that end when they should.
+pub(super) fn settle(cpu: Option<usize>) -> Result<(), MeterError> {
+    if let Some(cpu) = cpu {
+        let set: CpuSet = [cpu].into_iter().collect();
+        thread::set_affinity(&set).map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))?;
+    }
+    thread::set_timer_slack_ns(std::num::NonZeroU64::new(1))
+        .map_err(|errno| MeterError::refused("set the timer slack", errno))
+}
+
+fn send(session: &Session, plan: &Plan, beat: Beat, shared: &Shared, watch: &Watch<'_>) -> Result<Done, MeterError> {
+    settle(plan.cpu)?;
+    let mut out = Outbox::new(plan.bytes);
+    let mut done = Done::default();
+    let (mut next, mut told_ns) = (0, 0);
+    while next < plan.packets && !watch.stopped() {
+        let due_ns = beat.due_ns(next);
+        if due_ns >= told_ns + TELL_NS {
+            told_ns = due_ns;
+            watch.progress(next as f64 / plan.packets as f64, "echo");
+        }
+        if plan.pace == Pace::Sleep && due_ns > clock::monotonic_ns() + AWAKE_NS {
+            clock::sleep_until_ns(due_ns - AWAKE_NS);
+        }
+        let mut now_ns = clock::monotonic_ns();
+        while now_ns < due_ns {
+            std::hint::spin_loop();
+            now_ns = clock::monotonic_ns();
+        }
+        // All that are due by now go at once: what was late is not thinned out.
+        while next < plan.packets && beat.due_ns(next) <= now_ns {
+            let Some(packet) = out.push(None, plan.bytes) else { break };
+            FromClient::Echo(Numbered { session: session.secret(), sequence: next, sent_ns: now_ns }).write(packet);
+            done.late_ns.record(now_ns - beat.due_ns(next));
+            next += 1;
+        }
+        shared.sent.store(next, Ordering::Release);
+        let said = out.send(session.socket());
+        done.sent += said.sent as u64;
+        done.not_sent += said.refused as u64;
+        if plan.stamps == Stamps::Both {
+            fetch(session, &mut done.stamps);
+        }
+    }
+    done.lasted_ns = clock::monotonic_ns().saturating_sub(beat.start_ns);
+    if plan.stamps == Stamps::Both {
+        clock::sleep_until_ns(clock::monotonic_ns() + 20_000_000);
+        fetch(session, &mut done.stamps);
+    }
+    done.cpu_ns = clock::thread_cpu_ns();
+    Ok(done)
+}
+
+/// Three times a packet are the most there can be.
+const STAMPS_MAX: usize = 100_000;
+
+fn fetch(session: &Session, stamps: &mut Vec<SentStamp>) {
+    while let Ok(Some(stamp)) = udp::sent_stamp(session.socket()) {
+        if stamps.len() < STAMPS_MAX {
+            stamps.push(stamp);
+        }
+    }
+}
+
+fn receive(
+    session: &Session,
+    plan: &Plan,
+    beat: Beat,
+    shared: &Shared,
+    mut see: impl FnMut(&Seen),
+) -> Result<(Order, u64), MeterError> {
+    settle(plan.cpu)?;
+    let mut inbox = Inbox::new(PACKET_BYTES_MAX);
+    let (mut back, mut seen) = (Order::default(), Order::default());
+    let (mut ended_ns, mut last_ns) = (None, 0);
+    loop {
+        if shared.ended.load(Ordering::Acquire) {
+            let now_ns = clock::monotonic_ns();
+            let is_over = now_ns > *ended_ns.get_or_insert(now_ns) + GRACE_NS;
+            // What was doubled on its way has a second answer, which comes after all are in.
+            let is_quiet = now_ns > last_ns + QUIET_NS;
+            if is_over || (is_quiet && seen.counts().arrived >= shared.sent.load(Ordering::Acquire)) {
+                break;
+            }
+        }
+        // Whether it would have slept is part of what a packet's wait was made of.
+        let (mut woken, mut got) = (false, inbox.receive(session.socket(), Wait::Not));
+        if got == Err(Errno::AGAIN) && plan.receive == Receive::Sleep {
+            (woken, got) = (true, inbox.receive(session.socket(), Wait::Sleep));
+        }
+        match got {
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => continue,
+            Err(errno) => return Err(MeterError::refused("receive answers", errno)),
+        }
+        let (read_ns, wall_ns) = (clock::monotonic_ns(), clock::realtime_ns());
+        last_ns = read_ns;
+        for packet in inbox.packets() {
+            let Ok(FromServer::Answer(answer)) = FromServer::parse(packet.bytes) else { continue };
+            let Numbered { session: of, sequence, sent_ns } = answer.to;
+            // Answers to what was never asked, or of another session, are somebody's play.
+            if of != session.secret() || sequence >= shared.sent.load(Ordering::Acquire) || sent_ns > read_ns {
+                continue;
+            }
+            // What the network or the server doubled is counted, and timed once.
+            back.see(answer.number);
+            if matches!(seen.see(sequence), Place::Again | Place::TooOld) {
+                continue;
+            }
+            see(&Seen {
+                sequence,
+                due_ns: beat.due_ns(sequence),
+                sent_ns,
+                read_ns,
+                held_ns: packet.stamp_ns.and_then(|stamp_ns| wall_ns.checked_sub(stamp_ns)),
+                woken,
+                waited_ns: answer.waited_ns,
+                turn_ns: answer.turn_ns,
+            });
+        }
+    }
+    Ok((back, clock::thread_cpu_ns()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_due_by_the_clock_and_not_by_each_other() {
+        let beat = Beat { start_ns: 1000, rate_hz: 3.0 };
+        let due: Vec<u64> = (0..4).map(|at| beat.due_ns(at)).collect();
+        assert_eq!(due, [1000, 333_334_333, 666_667_666, 1_000_001_000]);
+    }
+}

@@ -1,0 +1,297 @@
+//! `Gate`: what a server does with a packet, whoever sent it. No sockets here, and time is given to it, so that every rule is a test: an
+//! address that has not sent back a cookie costs no memory, and gets no answer longer than its question.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use super::limit::{Allowance, Bucket, Cookies, Strangers};
+use super::order::Order;
+use super::wire::{FromClient, FromServer, Numbered, Tally};
+
+/// A session that has not been heard of for this long is gone. Longer than a cookie is good: an opening that somebody saw on its way can't
+/// be used again.
+pub(super) const SILENCE_NS: u64 = 5_000_000_000;
+
+/// The most sessions at a time.
+pub(super) const SESSIONS_MAX: usize = 64;
+
+/// Handshakes of one host.
+const STRANGER: Allowance = Allowance { per_s: 200, burst: 200 };
+/// Bursts of one session.
+const BURSTS: Allowance = Allowance { per_s: 10, burst: 10 };
+/// Questions for the tally of one session.
+const COUNTS: Allowance = Allowance { per_s: 100, burst: 100 };
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Say this.
+    Say(FromServer),
+    /// Give the packet back, as the session's answer of this number.
+    Echo(Numbered, u64),
+    /// Nothing: it was counted.
+    Counted,
+    /// Tell what was counted, with what only the socket's owner knows.
+    Tell {
+        /// The session's secret.
+        session: u64,
+        /// As in the question.
+        ask: u64,
+        /// As far as it is known here.
+        tally: Tally,
+    },
+    /// Send so many packets of so many bytes.
+    Burst {
+        /// The session's secret.
+        session: u64,
+        /// How many.
+        packets: u32,
+        /// How long.
+        bytes: u16,
+    },
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is none of ours.
+    Malformed,
+    /// No session of this address and secret, or no good cookie.
+    Unproven,
+    /// More than the sender may.
+    TooMany,
+}
+
+/// Packets by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counted {
+    /// Answered, or counted for a session.
+    pub taken: u64,
+    /// None of ours.
+    pub malformed: u64,
+    /// Without a session or a good cookie.
+    pub unproven: u64,
+    /// More than the sender may.
+    pub too_many: u64,
+    /// Sessions that were opened.
+    pub sessions: u64,
+}
+
+/// The sessions, and who may open one.
+#[derive(Debug)]
+pub struct Gate {
+    echoes: Allowance,
+    cookies: Cookies,
+    secrets: RandomState,
+    strangers: Strangers,
+    sessions: HashMap<SocketAddr, Session>,
+    counted: Counted,
+}
+
+#[derive(Debug)]
+struct Session {
+    nonce: u64,
+    secret: u64,
+    heard_ns: u64,
+    first_ns: u64,
+    last_ns: u64,
+    bytes: u64,
+    answered: u64,
+    refused: u64,
+    order: Order,
+    echoes: Bucket,
+    bursts: Bucket,
+    counts: Bucket,
+}
+
+/// A packet as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The address that it says it is from.
+    pub from: SocketAddr,
+    /// When, on a clock that does not go back.
+    pub now_ns: u64,
+    /// What it says.
+    pub bytes: &'a [u8],
+}
+
+impl Gate {
+    /// No sessions yet. A session gets so many echoes a second.
+    pub fn new(echoes_per_s_max: u64) -> Gate {
+        Gate {
+            // A tenth of a second may come at once: somebody who was kept from sending makes up for it.
+            echoes: Allowance { per_s: echoes_per_s_max, burst: (echoes_per_s_max / 10).max(64) },
+            cookies: Cookies::default(),
+            secrets: RandomState::new(),
+            strangers: Strangers::new(STRANGER),
+            sessions: HashMap::with_capacity(SESSIONS_MAX),
+            counted: Counted::default(),
+        }
+    }
+
+    /// What became of all packets.
+    pub fn counted(&self) -> Counted {
+        self.counted
+    }
+
+    /// Sessions that are open.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Says what is to be done with a packet.
+    ///
+    /// # Errors
+    /// If it is to be dropped without an answer.
+    pub fn admit(&mut self, arrival: Arrival<'_>) -> Result<Act, Refusal> {
+        let decided = self.decide(arrival);
+        match decided {
+            Ok(_) => self.counted.taken += 1,
+            Err(Refusal::Malformed) => self.counted.malformed += 1,
+            Err(Refusal::Unproven) => self.counted.unproven += 1,
+            Err(Refusal::TooMany) => self.counted.too_many += 1,
+        }
+        decided
+    }
+
+    fn decide(&mut self, arrival: Arrival<'_>) -> Result<Act, Refusal> {
+        let Arrival { from, now_ns, bytes } = arrival;
+        match FromClient::parse(bytes).map_err(|_| Refusal::Malformed)? {
+            FromClient::Hello { nonce } => {
+                self.limit(arrival)?;
+                Ok(Act::Say(FromServer::Challenge { nonce, cookie: self.cookies.bake(from, nonce, now_ns) }))
+            }
+            FromClient::Open { nonce, cookie } => {
+                self.limit(arrival)?;
+                if !self.cookies.accepts(from, nonce, now_ns, cookie) {
+                    return Err(Refusal::Unproven);
+                }
+                self.open(from, nonce, now_ns).map(Act::Say)
+            }
+            FromClient::Echo(numbered) => {
+                let echoes = self.echoes;
+                let session = self.prove(from, numbered.session, now_ns)?;
+                session.count(numbered.sequence, &arrival);
+                if !session.echoes.take(echoes, now_ns) {
+                    session.refused += 1;
+                    return Err(Refusal::TooMany);
+                }
+                session.answered += 1;
+                Ok(Act::Echo(numbered, session.answered - 1))
+            }
+            FromClient::Sink(numbered) => {
+                self.prove(from, numbered.session, now_ns)?.count(numbered.sequence, &arrival);
+                Ok(Act::Counted)
+            }
+            FromClient::Count { session: secret, ask } => {
+                let sessions = self.sessions.len() as u32;
+                let session = self.prove(from, secret, now_ns)?;
+                if !session.counts.take(COUNTS, now_ns) {
+                    return Err(Refusal::TooMany);
+                }
+                Ok(Act::Tell { session: secret, ask, tally: Tally { sessions, ..session.tally() } })
+            }
+            FromClient::Burst { session: secret, packets, bytes } => {
+                let session = self.prove(from, secret, now_ns)?;
+                if !session.bursts.take(BURSTS, now_ns) {
+                    return Err(Refusal::TooMany);
+                }
+                Ok(Act::Burst { session: secret, packets, bytes })
+            }
+            FromClient::Bye { session } => {
+                self.prove(from, session, now_ns)?;
+                self.sessions.remove(&from);
+                Ok(Act::Counted)
+            }
+        }
+    }
+
+    /// Counts fillers that were sent.
+    pub fn filled(&mut self, to: SocketAddr, packets: u64) {
+        if let Some(session) = self.sessions.get_mut(&to) {
+            session.answered += packets;
+        }
+    }
+
+    /// The cookie was good: a new session, or its welcome again if the first was lost.
+    fn open(&mut self, from: SocketAddr, nonce: u64, now_ns: u64) -> Result<FromServer, Refusal> {
+        self.sessions.retain(|_, session| now_ns.saturating_sub(session.heard_ns) < SILENCE_NS);
+        if let Some(session) = self.sessions.get(&from) {
+            // Another attempt from an address that is still held waits until it is silent: an opening from the past must not end a session.
+            let is_same = session.nonce == nonce;
+            return is_same.then_some(FromServer::Welcome { nonce, session: session.secret }).ok_or(Refusal::Unproven);
+        }
+        if self.sessions.len() >= SESSIONS_MAX {
+            return Ok(FromServer::Full { nonce });
+        }
+        self.counted.sessions += 1;
+        let secret = self.secrets.hash_one((from, nonce, self.counted.sessions));
+        self.sessions.insert(from, Session::new(nonce, secret, now_ns));
+        Ok(FromServer::Welcome { nonce, session: secret })
+    }
+
+    fn limit(&mut self, arrival: Arrival<'_>) -> Result<(), Refusal> {
+        self.strangers.take(arrival.from.ip(), arrival.now_ns).then_some(()).ok_or(Refusal::TooMany)
+    }
+
+    /// The session at this address, if the sender knows its secret.
+    fn prove(&mut self, from: SocketAddr, secret: u64, now_ns: u64) -> Result<&mut Session, Refusal> {
+        let session = self.sessions.get_mut(&from).filter(|session| session.secret == secret);
+        let session = session.ok_or(Refusal::Unproven)?;
+        session.heard_ns = now_ns;
+        Ok(session)
+    }
+}
+
+impl Session {
+    fn new(nonce: u64, secret: u64, now_ns: u64) -> Session {
+        Session {
+            nonce,
+            secret,
+            heard_ns: now_ns,
+            first_ns: 0,
+            last_ns: 0,
+            bytes: 0,
+            answered: 0,
+            refused: 0,
+            order: Order::default(),
+            echoes: Bucket::default(),
+            bursts: Bucket::default(),
+            counts: Bucket::default(),
+        }
+    }
+
+    fn count(&mut self, sequence: u64, arrival: &Arrival<'_>) {
+        if self.bytes == 0 {
+            self.first_ns = arrival.now_ns;
+        }
+        self.last_ns = arrival.now_ns;
+        self.bytes += arrival.bytes.len() as u64;
+        self.order.see(sequence);
+    }
+
+    fn tally(&self) -> Tally {
+        let counts = self.order.counts();
+        Tally {
+            arrived: counts.arrived,
+            duplicates: counts.duplicates,
+            reordered: counts.reordered,
+            extent_max: counts.extent_max,
+            too_old: counts.too_old,
+            bytes: self.bytes,
+            span_ns: self.last_ns.saturating_sub(self.first_ns),
+            answered: self.answered,
+            refused: self.refused,
+            dropped: None,
+            cpu_ns: 0,
+            sessions: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

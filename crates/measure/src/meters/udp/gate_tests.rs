@@ -1,0 +1,135 @@
+//! The gate's rules: who gets an answer, how long it is, and how much may be asked for.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::meters::udp::wire::{COUNT_BYTES, ECHO_BYTES_MIN, STRANGER_BYTES};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], port))
+}
+
+fn packet(message: FromClient) -> Vec<u8> {
+    let mut bytes = vec![0; message.bytes_min()];
+    message.write(&mut bytes);
+    bytes
+}
+
+fn ask(gate: &mut Gate, port: u16, now_ns: u64, message: FromClient) -> Result<Act, Refusal> {
+    gate.admit(Arrival { from: address(port), now_ns, bytes: &packet(message) })
+}
+
+/// Opens a session and gives its secret.
+fn join(gate: &mut Gate, port: u16, now_ns: u64) -> Option<u64> {
+    let nonce = u64::from(port);
+    let Ok(Act::Say(FromServer::Challenge { cookie, .. })) = ask(gate, port, now_ns, FromClient::Hello { nonce })
+    else {
+        return None;
+    };
+    match ask(gate, port, now_ns, FromClient::Open { nonce, cookie }) {
+        Ok(Act::Say(FromServer::Welcome { session, .. })) => Some(session),
+        _ => None,
+    }
+}
+
+fn echo(session: u64, sequence: u64) -> FromClient {
+    FromClient::Echo(Numbered { session, sequence, sent_ns: 9 })
+}
+
+#[test]
+fn a_session_echoes_counts_and_ends() {
+    let mut gate = Gate::new(1000);
+    let session = join(&mut gate, 1, 5).unwrap();
+    for sequence in [0, 2, 1, 1] {
+        assert!(matches!(ask(&mut gate, 1, 10, echo(session, sequence)), Ok(Act::Echo(..))));
+    }
+    let sink = FromClient::Sink(Numbered { session, sequence: 5, sent_ns: 0 });
+    assert_eq!(ask(&mut gate, 1, 20, sink), Ok(Act::Counted));
+    let Ok(Act::Tell { tally, .. }) = ask(&mut gate, 1, 30, FromClient::Count { session, ask: 1 }) else { panic!() };
+    assert_eq!((tally.arrived, tally.duplicates, tally.reordered, tally.answered), (4, 1, 1, 4));
+    assert_eq!((tally.span_ns, tally.bytes, tally.sessions), (10, 4 * ECHO_BYTES_MIN as u64 + 24, 1));
+    assert_eq!(ask(&mut gate, 1, 40, FromClient::Bye { session }), Ok(Act::Counted));
+    assert_eq!(ask(&mut gate, 1, 50, echo(session, 6)), Err(Refusal::Unproven));
+}
+
+#[test]
+fn strangers_get_no_echo_and_no_burst() {
+    let mut gate = Gate::new(1000);
+    let session = join(&mut gate, 1, 5).unwrap();
+    let burst = FromClient::Burst { session, packets: 100, bytes: 1000 };
+    for message in [echo(session, 0), burst, FromClient::Count { session, ask: 1 }, FromClient::Bye { session }] {
+        assert_eq!(ask(&mut gate, 2, 10, message), Err(Refusal::Unproven), "another address, {message:?}");
+    }
+    assert_eq!(ask(&mut gate, 1, 10, echo(session ^ 1, 0)), Err(Refusal::Unproven), "another secret");
+    let forged = FromClient::Open { nonce: 2, cookie: 12345 };
+    assert_eq!(ask(&mut gate, 2, 10, forged), Err(Refusal::Unproven), "a guessed cookie");
+    assert_eq!(gate.sessions(), 1, "they cost no memory");
+    assert_eq!(gate.counted().unproven, 6);
+}
+
+#[test]
+fn an_opening_seen_before_ends_nobodys_session() {
+    let mut gate = Gate::new(1000);
+    let session = join(&mut gate, 1, 5).unwrap();
+    let cookie = gate.cookies.bake(address(1), 99, 5);
+    assert_eq!(ask(&mut gate, 1, 5, FromClient::Open { nonce: 99, cookie }), Err(Refusal::Unproven));
+    let cookie = gate.cookies.bake(address(1), 1, 5);
+    let again = ask(&mut gate, 1, 5, FromClient::Open { nonce: 1, cookie });
+    assert_eq!(again, Ok(Act::Say(FromServer::Welcome { nonce: 1, session })), "the first welcome was lost");
+}
+
+#[test]
+fn places_are_bounded_and_come_free_by_silence() {
+    let mut gate = Gate::new(1000);
+    for port in 0..SESSIONS_MAX as u16 {
+        // The handshakes of one host are bounded too: a second for each hundred.
+        assert!(join(&mut gate, port, u64::from(port) * SECOND_NS / 50).is_some(), "{port}");
+    }
+    let (full_ns, later_ns) = (2 * SECOND_NS, 2 * SECOND_NS + SILENCE_NS);
+    let cookie = gate.cookies.bake(address(999), 1, full_ns);
+    let full = ask(&mut gate, 999, full_ns, FromClient::Open { nonce: 1, cookie });
+    assert_eq!(full, Ok(Act::Say(FromServer::Full { nonce: 1 })));
+    assert!(join(&mut gate, 999, later_ns).is_some());
+    assert!(gate.sessions() < SESSIONS_MAX);
+}
+
+#[test]
+fn rates_are_bounded() {
+    let mut gate = Gate::new(1000);
+    let session = join(&mut gate, 1, 5).unwrap();
+    let answered = (0..5000).filter(|at| ask(&mut gate, 1, SECOND_NS, echo(session, *at)).is_ok()).count();
+    assert_eq!(answered, 100, "a tenth of a second at once");
+    let burst = FromClient::Burst { session, packets: 100, bytes: 1000 };
+    assert_eq!((0..100).filter(|_| ask(&mut gate, 1, SECOND_NS, burst).is_ok()).count(), 10);
+    let hellos = (0..1000).filter(|nonce| ask(&mut gate, 7, SECOND_NS, FromClient::Hello { nonce: *nonce }).is_ok());
+    assert!(hellos.count() <= 200);
+    let Ok(Act::Tell { tally, .. }) = ask(&mut gate, 1, SECOND_NS, FromClient::Count { session, ask: 1 }) else {
+        panic!()
+    };
+    assert_eq!((tally.arrived, tally.answered, tally.refused), (5000, 100, 4900), "what is not answered is told");
+}
+
+proptest! {
+    /// Whatever strangers send, they get no more back than they sent, and leave nothing behind.
+    #[test]
+    fn strangers_gain_nothing(
+        packets in proptest::collection::vec((0_u16..4, proptest::collection::vec(any::<u8>(), 0..150), 0_u8..9), 1..50)
+    ) {
+        let mut gate = Gate::new(1000);
+        for (port, mut bytes, kind) in packets {
+            if kind < 8 && bytes.len() >= STRANGER_BYTES {
+                // Most are nearly ours: the header right, the length often too.
+                bytes[..8].copy_from_slice(&[b'E', b'K', b'U', b'1', kind, 0, 0, 0]);
+                bytes.truncate(if kind == 5 { COUNT_BYTES } else { STRANGER_BYTES });
+            }
+            match gate.admit(Arrival { from: address(port), now_ns: 7, bytes: &bytes }) {
+                Ok(Act::Say(answer)) => prop_assert!(answer.bytes_min() < bytes.len()),
+                Ok(other) => prop_assert!(false, "{:?}", other),
+                Err(_) => {}
+            }
+            prop_assert_eq!(gate.sessions(), 0);
+        }
+    }
+}

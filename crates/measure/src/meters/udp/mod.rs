@@ -1,0 +1,333 @@
+//! What the network and the two hosts do to packets on their way there and back: round trips on an open loop, loss and disorder each way,
+//! where the time went, how many packets a core can send and take, and how many fit into a receive buffer while nobody reads.
+
+mod burst;
+mod ceiling;
+mod client;
+mod echo;
+mod gate;
+mod limit;
+mod order;
+pub mod server;
+mod split;
+pub mod wire;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evenkeel_sys::{thread, udp};
+use serde::Serialize;
+
+pub use burst::{Burst, Fit};
+pub use ceiling::{Ceiling, Rate};
+pub(crate) use ceiling::{Limit, flood, settled};
+pub(crate) use client::Session;
+pub use gate::{Act, Arrival, Counted, Gate};
+pub use order::{Counts, Order, Place};
+pub use split::Split;
+
+use crate::{Lost, MeterError, Samples, Unit, Watch};
+use wire::Tally;
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where a server runs; none starts one here, for as long as the measurement takes, and goes over loopback.
+    pub to: Option<SocketAddr>,
+    /// Packets a second.
+    pub rate_hz: f64,
+    /// How long a packet is, in bytes without headers: [`wire::ECHO_BYTES_MIN`] to [`wire::PACKET_BYTES_MAX`].
+    pub bytes: usize,
+    /// How long to send echoes, in seconds.
+    pub seconds: f64,
+    /// How the sender waits for a packet's time.
+    pub pace: Pace,
+    /// How the receiver waits for a packet.
+    pub receive: Receive,
+    /// The CPU to run on; none leaves it to the kernel, or over loopback takes the last that is allowed.
+    pub cpu: Option<usize>,
+    /// The receive buffer to ask for, in bytes; none leaves the kernel's own.
+    pub receive_buffer_bytes: Option<u32>,
+    /// What to measure.
+    pub parts: Vec<Part>,
+}
+
+/// How the sender waits until a packet is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// It sleeps, as a server does between ticks, and spins for the last 50 us. The CPU goes idle between packets.
+    Sleep,
+    /// It spins all the time: the CPU that it runs on is never idle.
+    Spin,
+}
+
+/// How the receiver waits for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Receive {
+    /// It sleeps.
+    Sleep,
+    /// It asks again and again.
+    Spin,
+}
+
+/// A part of the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Round trips, loss and order.
+    Echo,
+    /// Where the time of a round trip goes.
+    Split,
+    /// Packets a second.
+    Ceiling,
+    /// Packets that fit while nobody reads.
+    Burst,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The server.
+    pub to: SocketAddr,
+    /// What lies between.
+    pub between: Between,
+    /// Round trips, loss and order.
+    pub echo: Option<Echo>,
+    /// Where the time of a round trip goes.
+    pub split: Option<Split>,
+    /// Packets a second.
+    pub ceiling: Option<Ceiling>,
+    /// Packets that fit while nobody reads.
+    pub burst: Option<Burst>,
+}
+
+/// What lies between the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Between {
+    /// Nothing: two threads of this host.
+    Loopback,
+    /// A network, real or not.
+    Network,
+}
+
+/// Round trips on an open loop.
+#[derive(Clone, Debug, Serialize)]
+pub struct Echo {
+    /// Packets a second that were asked for.
+    pub rate_hz: f64,
+    /// Packets a second that were sent.
+    pub sent_hz: f64,
+    /// How long each was, in bytes without headers.
+    pub bytes: usize,
+    /// For how long they were sent, in seconds.
+    pub seconds: f64,
+    /// From when a packet was due until its answer was read: what a client of a server feels. Free of coordinated omission.
+    pub from_due_ns: Samples,
+    /// From when it was sent.
+    pub from_send_ns: Samples,
+    /// How late it was sent: by our own wake-up, or by a stall of this host.
+    pub late_ns: Samples,
+    /// The way there; none if the server did not tell.
+    pub there: Option<Way>,
+    /// The way back; none if the server did not tell.
+    pub back: Option<Way>,
+    /// Packets that this host's kernel did not take.
+    pub not_sent: u64,
+    /// Other sessions that the server had at the same time; none if it did not tell.
+    pub others: Option<u32>,
+    /// CPU time of the two threads here, as a share of one CPU.
+    pub cpu_share: f64,
+    /// CPU time of the server's thread, as a share of one CPU; none if it did not tell.
+    pub server_cpu_share: Option<f64>,
+}
+
+/// One direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Way {
+    /// Packets that set out.
+    pub sent: u64,
+    /// Those that never came.
+    pub lost: u64,
+    /// What came.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Packets that the receiving socket had no room for, of whoever sent to it; none where its kernel does not tell.
+    pub dropped_at_socket: Option<u64>,
+}
+
+/// Measures.
+///
+/// # Errors
+/// If the settings make no sense, nobody answers, or the kernel refuses what it rests on.
+pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
+    check(settings)?;
+    match settings.to {
+        Some(to) => measure(settings, to, watch),
+        None => {
+            let (server_cpu, cpu) = two_cpus()?;
+            let settings = Settings { cpu: Some(settings.cpu.unwrap_or(cpu)), ..settings.clone() };
+            beside_server(server_cpu, settings.receive_buffer_bytes, |to| measure(&settings, to, watch))
+        }
+    }
+}
+
+fn check(settings: &Settings) -> Result<(), MeterError> {
+    let wrong = |what: &str, why: String| Err(MeterError::wrong_use(what, why));
+    let sizes = wire::ECHO_BYTES_MIN..=wire::PACKET_BYTES_MAX;
+    if !sizes.contains(&settings.bytes) {
+        return wrong("size", format!("{} bytes; it takes {} to {}", settings.bytes, sizes.start(), sizes.end()));
+    }
+    if !(1.0..=1e7).contains(&settings.rate_hz) {
+        return wrong("rate", format!("{} packets a second; it takes 1 to 10,000,000", settings.rate_hz));
+    }
+    if !(0.01..=86_400.0).contains(&settings.seconds) {
+        return wrong("seconds", format!("{}; it takes 0.01 to 86,400", settings.seconds));
+    }
+    Ok(())
+}
+
+/// The first and the last CPU that we may run on: the same where there is only one.
+pub(crate) fn two_cpus() -> Result<(usize, usize), MeterError> {
+    let allowed = thread::affinity().map_err(|errno| MeterError::refused("ask for our CPUs", errno))?;
+    let (first, last) = (allowed.iter().next(), allowed.iter().last());
+    first.zip(last).ok_or_else(|| MeterError::not_possible("choose two CPUs", "the kernel names none"))
+}
+
+/// Does something while a server runs on loopback.
+pub(crate) fn beside_server<T>(
+    cpu: usize,
+    receive_buffer_bytes: Option<u32>,
+    run: impl FnOnce(SocketAddr) -> Result<T, MeterError>,
+) -> Result<T, MeterError> {
+    let settings = server::Settings {
+        at: SocketAddr::from(([127, 0, 0, 1], 0)),
+        seconds: 1e6,
+        cpu: Some(cpu),
+        echoes_per_s_max: 10_000_000,
+        receive_buffer_bytes,
+    };
+    let server = server::Server::bind(&settings)?;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| server.run(&Watch::new(&stop, &|_, _| {})));
+        let measured = run(server.address());
+        stop.store(true, Ordering::Relaxed);
+        match serving.join() {
+            Ok(served) => served.and(measured),
+            Err(_) => Err(MeterError::not_possible("serve on loopback", "the server's thread died")),
+        }
+    })
+}
+
+fn measure(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Report, MeterError> {
+    let between = if to.ip().is_loopback() { Between::Loopback } else { Between::Network };
+    let mut report = Report { to, between, echo: None, split: None, ceiling: None, burst: None };
+    let lengths = [(Part::Echo, settings.seconds), (Part::Split, 1.5), (Part::Ceiling, 1.0), (Part::Burst, 0.7)];
+    let wanted = || lengths.iter().filter(|(part, _)| settings.parts.contains(part));
+    let total: f64 = wanted().map(|(_, seconds)| seconds).sum();
+    let mut from = 0.0;
+    for (part, seconds) in wanted() {
+        let upto = from + seconds / total.max(0.001);
+        watch.part(from, upto, |watch| -> Result<(), MeterError> {
+            match part {
+                Part::Echo => report.echo = Some(echo_part(settings, to, watch)?),
+                Part::Split => report.split = Some(split::run(settings, to, watch)?),
+                Part::Ceiling => report.ceiling = Some(ceiling::run(settings, to, watch)?),
+                Part::Burst => report.burst = Some(burst::run(settings, to, watch)?),
+            }
+            Ok(())
+        })?;
+        from = upto;
+    }
+    Ok(report)
+}
+
+impl Settings {
+    fn plan(&self, packets: u64, stamps: echo::Stamps) -> echo::Plan {
+        echo::Plan {
+            rate_hz: self.rate_hz,
+            bytes: self.bytes,
+            packets,
+            pace: self.pace,
+            receive: self.receive,
+            cpu: self.cpu,
+            stamps,
+        }
+    }
+
+    /// Samples under our conditions.
+    fn samples(&self, name: &str) -> Samples {
+        let word = |spins: bool| if spins { "spin" } else { "sleep" }.to_owned();
+        let mut conditions = vec![
+            ("rate_hz", self.rate_hz.to_string()),
+            ("bytes", self.bytes.to_string()),
+            ("pace", word(self.pace == Pace::Spin)),
+            ("receive", word(self.receive == Receive::Spin)),
+        ];
+        conditions.extend(self.cpu.map(|cpu| ("cpu", cpu.to_string())));
+        let mut samples = Samples::new(name, Unit::Ns, []);
+        samples.conditions = conditions.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        samples
+    }
+}
+
+fn echo_part(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Echo, MeterError> {
+    let session = Session::open(to, settings.receive_buffer_bytes)?;
+    let before = session.tally()?;
+    let packets = ((settings.rate_hz * settings.seconds) as u64).max(1);
+    let (mut from_due_ns, mut from_send_ns) = (settings.samples("from_due_ns"), settings.samples("from_send_ns"));
+    let done = echo::run(&session, &settings.plan(packets, echo::Stamps::Received), watch, |seen| {
+        from_due_ns.record(seen.read_ns.saturating_sub(seen.due_ns));
+        from_send_ns.record(seen.read_ns.saturating_sub(seen.sent_ns));
+    })?;
+    let after = session.tally()?;
+    let missing = done.sent.saturating_sub(from_due_ns.histogram.count());
+    for samples in [&mut from_due_ns, &mut from_send_ns] {
+        samples.lost = Lost::of(missing, "no answer came within a second of the last packet");
+    }
+    let mut late_ns = settings.samples("late_ns");
+    late_ns.histogram = done.late_ns.clone();
+    let seconds = done.lasted_ns as f64 / 1e9;
+    let ways = before.zip(after).map(|(before, after)| ways(&session, &done, &before, &after));
+    Ok(Echo {
+        rate_hz: settings.rate_hz,
+        sent_hz: done.sent as f64 / seconds.max(1e-9),
+        bytes: settings.bytes,
+        seconds,
+        from_due_ns,
+        from_send_ns,
+        late_ns,
+        there: ways.map(|(there, _)| there),
+        back: ways.map(|(_, back)| back),
+        not_sent: done.not_sent,
+        others: after.map(|tally| tally.sessions.saturating_sub(1)),
+        cpu_share: done.cpu_ns as f64 / done.lasted_ns.max(1) as f64,
+        server_cpu_share: before
+            .zip(after)
+            .map(|(before, after)| after.cpu_ns.saturating_sub(before.cpu_ns) as f64 / done.lasted_ns.max(1) as f64),
+    })
+}
+
+/// What both ends counted, put together.
+fn ways(session: &Session, done: &echo::Done, before: &Tally, after: &Tally) -> (Way, Way) {
+    let dropped = before.dropped.zip(after.dropped).map(|(before, after)| u64::from(after.wrapping_sub(before)));
+    let there = Counts {
+        arrived: after.arrived,
+        duplicates: after.duplicates,
+        reordered: after.reordered,
+        extent_max: after.extent_max,
+        too_old: after.too_old,
+    };
+    let back = done.back.counts();
+    let way = |sent: u64, counts: Counts, dropped_at_socket| Way {
+        sent,
+        lost: sent.saturating_sub(counts.arrived),
+        counts,
+        dropped_at_socket,
+    };
+    let dropped_here = udp::dropped(session.socket()).map(u64::from);
+    (way(done.sent, there, dropped), way(after.answered, back, dropped_here))
+}

@@ -1,0 +1,222 @@
+//! The end that answers: one socket, one thread, bounded in time, sessions and rates. What is to be done with a packet is the gate's.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
+use evenkeel_sys::{CpuSet, Errno, clock, thread};
+use serde::Serialize;
+
+use super::gate::{Act, Arrival, Counted, Gate};
+use super::wire::{Answer, FromServer, PACKET_BYTES_MAX, Tally};
+use crate::{MeterError, Watch};
+
+/// How long it sleeps for a packet before it looks whether it is to end.
+const LOOK_AROUND: Duration = Duration::from_millis(50);
+
+/// How often it tells how far it is.
+const TELL_NS: u64 = 100_000_000;
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to listen; port 0 has the kernel choose.
+    pub at: SocketAddr,
+    /// How long, in seconds.
+    pub seconds: f64,
+    /// The CPU to run on; none leaves it to the kernel.
+    pub cpu: Option<usize>,
+    /// The most echoes of one session in a second.
+    pub echoes_per_s_max: u64,
+    /// The receive buffer to ask for, in bytes; none leaves the kernel's own.
+    pub receive_buffer_bytes: Option<u32>,
+}
+
+/// What was served.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Where.
+    pub at: SocketAddr,
+    /// For how long, in seconds.
+    pub seconds: f64,
+    /// Packets that came, by what became of them, and sessions.
+    pub packets: Counted,
+    /// What came, in bytes without headers.
+    pub bytes_in: u64,
+    /// What was sent, in bytes without headers.
+    pub bytes_out: u64,
+    /// Packets that the socket had no room for; none where the kernel does not tell.
+    pub dropped_at_socket: Option<u64>,
+    /// CPU time of the thread, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    socket: UdpSocket,
+    at: SocketAddr,
+    settings: Settings,
+}
+
+impl Server {
+    /// Listens; packets wait until it runs.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn bind(settings: &Settings) -> Result<Server, MeterError> {
+        let refused = |error: &std::io::Error| MeterError::refused(format!("listen at {}", settings.at), error);
+        let socket = UdpSocket::bind(settings.at).map_err(|error| refused(&error))?;
+        socket.set_read_timeout(Some(LOOK_AROUND)).map_err(|error| refused(&error))?;
+        socket.set_write_timeout(Some(LOOK_AROUND)).map_err(|error| refused(&error))?;
+        if let Some(bytes) = settings.receive_buffer_bytes {
+            udp::set_receive_buffer_bytes(&socket, bytes)
+                .map_err(|errno| MeterError::refused("set the receive buffer", errno))?;
+        }
+        // Without stamps there is no telling what the wait was; everything else goes on.
+        let _ = udp::stamp_received(&socket);
+        let at = socket.local_addr().map_err(|error| refused(&error))?;
+        Ok(Server { socket, at, settings: settings.clone() })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.at
+    }
+
+    /// Serves until its time is over or the watch says so.
+    ///
+    /// # Errors
+    /// If the thread may not run where it is told to, or the socket fails.
+    pub fn run(&self, watch: &Watch<'_>) -> Result<Report, MeterError> {
+        if let Some(cpu) = self.settings.cpu {
+            let set: CpuSet = [cpu].into_iter().collect();
+            thread::set_affinity(&set)
+                .map_err(|errno| MeterError::refused(format!("run the server on CPU {cpu}"), errno))?;
+        }
+        let start_ns = clock::monotonic_ns();
+        let until_ns = start_ns.saturating_add((self.settings.seconds * 1e9) as u64);
+        let mut serving = Serving::new(self);
+        let mut inbox = Inbox::new(PACKET_BYTES_MAX + 1);
+        let mut told_ns = 0;
+        while !watch.stopped() {
+            let now_ns = clock::monotonic_ns();
+            if now_ns >= until_ns {
+                break;
+            }
+            if now_ns >= told_ns + TELL_NS {
+                told_ns = now_ns;
+                let done = (now_ns - start_ns) as f64 / (until_ns - start_ns).max(1) as f64;
+                watch.progress(done, &format!("serving {} at {}", serving.gate.sessions(), self.at));
+            }
+            // What lies there is taken in batches; a packet that is waited for is given at once.
+            let got = match inbox.receive(&self.socket, Wait::Not) {
+                Err(Errno::AGAIN) => inbox.receive(&self.socket, Wait::Sleep),
+                got => got,
+            };
+            match got {
+                Ok(_) => serving.answer(&inbox),
+                // A port of a client that has gone says so by way of our own socket.
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
+                Err(errno) => return Err(MeterError::refused(format!("receive at {}", self.at), errno)),
+            }
+        }
+        Ok(Report {
+            at: self.at,
+            seconds: (clock::monotonic_ns() - start_ns) as f64 / 1e9,
+            packets: serving.gate.counted(),
+            bytes_in: serving.bytes_in,
+            bytes_out: serving.bytes_out,
+            dropped_at_socket: udp::dropped(&self.socket).map(u64::from),
+            cpu_ns: serving.cpu_ns(),
+        })
+    }
+}
+
+/// The state of a running server.
+struct Serving<'a> {
+    server: &'a Server,
+    gate: Gate,
+    out: Outbox,
+    cpu_start_ns: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Serving<'_> {
+    fn new(server: &Server) -> Serving<'_> {
+        Serving {
+            server,
+            gate: Gate::new(server.settings.echoes_per_s_max),
+            out: Outbox::new(PACKET_BYTES_MAX),
+            cpu_start_ns: clock::thread_cpu_ns(),
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        clock::thread_cpu_ns().saturating_sub(self.cpu_start_ns)
+    }
+
+    /// Deals with all packets of one call, and sends all answers in another.
+    fn answer(&mut self, inbox: &Inbox) {
+        let (now_ns, wall_ns) = (clock::monotonic_ns(), clock::realtime_ns());
+        for packet in inbox.packets() {
+            let Some(from) = packet.from.filter(|_| !packet.truncated) else { continue };
+            self.bytes_in += packet.bytes.len() as u64;
+            let act = self.gate.admit(Arrival { from, now_ns, bytes: packet.bytes });
+            match act {
+                Err(_) | Ok(Act::Counted) => {}
+                Ok(Act::Say(answer)) => self.say(from, answer, answer.bytes_min()),
+                Ok(Act::Echo(to, number)) => {
+                    let waited_ns = packet.stamp_ns.and_then(|stamp_ns| short(wall_ns.checked_sub(stamp_ns)?));
+                    // The last thing before it goes: what is answered in one batch takes its turn together.
+                    let turn_ns = short(clock::monotonic_ns().saturating_sub(now_ns));
+                    let answer = FromServer::Answer(Answer { to, number, waited_ns, turn_ns });
+                    self.say(from, answer, packet.bytes.len());
+                }
+                Ok(Act::Tell { session, ask, tally }) => {
+                    let tally = Tally { dropped: udp::dropped(&self.server.socket), cpu_ns: self.cpu_ns(), ..tally };
+                    self.say(from, FromServer::Tally { session, ask, tally }, 0);
+                }
+                Ok(Act::Burst { session, packets, bytes }) => self.burst(from, session, packets, bytes),
+            }
+        }
+        self.flush();
+    }
+
+    /// Puts an answer of at least so many bytes into the batch.
+    fn say(&mut self, to: SocketAddr, answer: FromServer, bytes: usize) {
+        if self.out.len() == udp::BATCH {
+            self.flush();
+        }
+        let bytes = bytes.max(answer.bytes_min());
+        if let Some(packet) = self.out.push(Some(to), bytes) {
+            answer.write(packet);
+            self.bytes_out += bytes as u64;
+        }
+    }
+
+    fn burst(&mut self, to: SocketAddr, session: u64, packets: u32, bytes: u16) {
+        let mut sent = 0;
+        for at in 0..packets {
+            if self.out.len() == udp::BATCH {
+                sent += self.flush();
+            }
+            self.say(to, FromServer::Filler { session, at, of: packets }, bytes.into());
+        }
+        sent += self.flush();
+        self.gate.filled(to, sent);
+    }
+
+    /// Sends the batch, and gives how many packets the kernel took.
+    fn flush(&mut self) -> u64 {
+        if self.out.is_empty() { 0 } else { self.out.send(&self.server.socket).sent as u64 }
+    }
+}
+
+/// Up to four seconds.
+fn short(ns: u64) -> Option<u32> {
+    u32::try_from(ns).ok().filter(|ns| *ns < u32::MAX)
+}

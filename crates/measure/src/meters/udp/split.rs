@@ -1,0 +1,225 @@
+//! Where the time of a round trip goes: what our own wake-up took, the way to the driver, the network, the server's wait and turn, and the
+//! wait of the answer here. A run of its own, since the kernel's times of sent packets wake the thread that waits for answers.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use evenkeel_sys::udp::{Inbox, Moment, Outbox, Wait};
+use evenkeel_sys::{Errno, clock};
+use serde::Serialize;
+
+use super::client::Session;
+use super::echo::{self, Seen, Stamps};
+use super::wire::{FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
+use super::{Receive, Settings};
+use crate::{MeterError, Samples, Watch};
+
+/// Packets of the split: enough for a p99.
+const PACKETS_MIN: f64 = 200.0;
+const PACKETS_MAX: f64 = 20_000.0;
+/// Packets of the run without any sleep, and how long it may take.
+const SPIN_PACKETS: u64 = 1000;
+const SPIN_NS: u64 = 500_000_000;
+/// A clock that was set by more than this while we ran spoils the split.
+const CLOCK_SET_NS: i64 = 1_000_000;
+
+/// The parts of round trips. For each packet they add up to its time from when it was due.
+#[derive(Clone, Debug, Serialize)]
+pub struct Split {
+    /// From when it was due until it was given to the kernel.
+    pub late_ns: Samples,
+    /// From there until the driver had it: the kernel's sending half, and queues for the device.
+    pub send_path_ns: Samples,
+    /// From the driver to the other kernel and the same way back: the network, both ways, with the server's sending half.
+    pub network_ns: Samples,
+    /// At the server, from its kernel having the packet to its thread having read it: softirq, socket queue and wake.
+    pub server_wait_ns: Samples,
+    /// At the server, from there until the answer was sent.
+    pub server_turn_ns: Samples,
+    /// Here, from the kernel having the answer to our thread having read it, where the thread slept: softirq and wake.
+    pub woken_ns: Samples,
+    /// The same where the thread was awake: softirq and the wait for its turn.
+    pub queued_ns: Samples,
+    /// The same of a thread that does nothing but look, one packet at a time: softirq alone. What `woken_ns` is more than this, is the wake.
+    pub softirq_ns: Samples,
+    /// All of it, from when it was due.
+    pub from_due_ns: Samples,
+}
+
+pub(super) fn run(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Split, MeterError> {
+    let mut split = Split {
+        late_ns: settings.samples("late_ns"),
+        send_path_ns: settings.samples("send_path_ns"),
+        network_ns: settings.samples("network_ns"),
+        server_wait_ns: settings.samples("server_wait_ns"),
+        server_turn_ns: settings.samples("server_turn_ns"),
+        woken_ns: settings.samples("woken_ns"),
+        queued_ns: settings.samples("queued_ns"),
+        softirq_ns: settings.samples("softirq_ns"),
+        from_due_ns: settings.samples("from_due_ns"),
+    };
+    let session = Session::open(to, settings.receive_buffer_bytes)?;
+    let packets = settings.rate_hz.clamp(PACKETS_MIN, PACKETS_MAX) as u64;
+    let mut all = Vec::with_capacity(packets as usize);
+    let offset_ns = wall_offset_ns();
+    let done = watch.part(0.0, 0.7, |watch| {
+        echo::run(&session, &settings.plan(packets, Stamps::Both), watch, |seen| all.push(*seen))
+    })?;
+    if (wall_offset_ns() - offset_ns).abs() > CLOCK_SET_NS {
+        split.network_ns.lose(packets, "the clock was set meanwhile");
+        return Ok(split);
+    }
+    let to_driver = done.stamps.iter().filter(|stamp| stamp.moment == Moment::ToDriver);
+    let to_driver_ns: HashMap<u64, u64> =
+        to_driver.map(|stamp| (u64::from(stamp.id), stamp.ns.saturating_add_signed(-offset_ns))).collect();
+    for seen in &all {
+        match parts(seen, to_driver_ns.get(&seen.sequence).copied()) {
+            Some(parts) => split.record(seen, &parts),
+            None => split.network_ns.lose(1, "a stamp of the kernel or of the server was missing, or out of order"),
+        }
+    }
+    split.network_ns.lose(done.sent.saturating_sub(all.len() as u64), "no answer came");
+    drop(session);
+    watch.part(0.7, 1.0, |watch| softirq(settings, to, watch, &mut split.softirq_ns))?;
+    Ok(split)
+}
+
+/// One round trip in parts, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Parts {
+    late_ns: u64,
+    send_path_ns: u64,
+    network_ns: u64,
+    server_wait_ns: u64,
+    server_turn_ns: u64,
+    held_ns: u64,
+}
+
+/// None if one is unknown, or the clocks contradict each other.
+fn parts(seen: &Seen, to_driver_ns: Option<u64>) -> Option<Parts> {
+    let (held_ns, to_driver_ns) = (seen.held_ns?, to_driver_ns?);
+    let (server_wait_ns, server_turn_ns) = (u64::from(seen.waited_ns?), u64::from(seen.turn_ns?));
+    let came_ns = seen.read_ns.checked_sub(held_ns)?;
+    let between_ns = came_ns.checked_sub(to_driver_ns)?;
+    Some(Parts {
+        late_ns: seen.sent_ns.checked_sub(seen.due_ns)?,
+        send_path_ns: to_driver_ns.checked_sub(seen.sent_ns)?,
+        network_ns: between_ns.checked_sub(server_wait_ns + server_turn_ns)?,
+        server_wait_ns,
+        server_turn_ns,
+        held_ns,
+    })
+}
+
+impl Split {
+    fn record(&mut self, seen: &Seen, parts: &Parts) {
+        self.late_ns.record(parts.late_ns);
+        self.send_path_ns.record(parts.send_path_ns);
+        self.network_ns.record(parts.network_ns);
+        self.server_wait_ns.record(parts.server_wait_ns);
+        self.server_turn_ns.record(parts.server_turn_ns);
+        let held = if seen.woken { &mut self.woken_ns } else { &mut self.queued_ns };
+        held.record(parts.held_ns);
+        self.from_due_ns.record(seen.read_ns.saturating_sub(seen.due_ns));
+    }
+}
+
+/// How far the wall clock is ahead of the monotonic one.
+fn wall_offset_ns() -> i64 {
+    let one = || {
+        let before_ns = clock::monotonic_ns();
+        let wall_ns = clock::realtime_ns();
+        let after_ns = clock::monotonic_ns();
+        let middle_ns = before_ns + (after_ns - before_ns) / 2;
+        (after_ns - before_ns, wall_ns.wrapping_sub(middle_ns).cast_signed())
+    };
+    (0..20).map(|_| one()).min_by_key(|(apart_ns, _)| *apart_ns).map_or(0, |(_, offset_ns)| offset_ns)
+}
+
+/// One packet at a time, looked for without a sleep: what is left between the kernel having it and our having it is no wake.
+fn softirq(settings: &Settings, to: SocketAddr, watch: &Watch<'_>, samples: &mut Samples) -> Result<(), MeterError> {
+    if settings.receive == Receive::Sleep && std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        samples.lose(SPIN_PACKETS, "there is one CPU: who spins on it keeps the kernel from what is measured");
+        return Ok(());
+    }
+    let session = Session::open(to, settings.receive_buffer_bytes)?;
+    let body = || -> Result<(), MeterError> {
+        echo::settle(settings.cpu)?;
+        let (mut out, mut inbox) = (Outbox::new(settings.bytes), Inbox::new(PACKET_BYTES_MAX));
+        let until_ns = clock::monotonic_ns() + SPIN_NS;
+        for sequence in 0..SPIN_PACKETS {
+            let sent_ns = clock::monotonic_ns();
+            if sent_ns >= until_ns || watch.stopped() {
+                break;
+            }
+            watch.progress(sequence as f64 / SPIN_PACKETS as f64, "softirq");
+            if let Some(packet) = out.push(None, settings.bytes) {
+                FromClient::Echo(Numbered { session: session.secret(), sequence, sent_ns }).write(packet);
+            }
+            out.send(session.socket());
+            match spin(&session, &mut inbox, sequence, sent_ns + SPIN_NS / 10)? {
+                Some(held_ns) => samples.record(held_ns),
+                None => samples.lose(1, "no answer with a stamp came"),
+            }
+        }
+        Ok(())
+    };
+    // A thread of its own, whose CPU and timer slack end with it.
+    match std::thread::scope(|scope| scope.spawn(body).join()) {
+        Ok(done) => done,
+        Err(_) => Err(MeterError::not_possible("measure the softirq", "its thread died")),
+    }
+}
+
+/// Looks for the answer, and says how long the kernel had it.
+fn spin(session: &Session, inbox: &mut Inbox, sequence: u64, until_ns: u64) -> Result<Option<u64>, MeterError> {
+    while clock::monotonic_ns() < until_ns {
+        match inbox.receive(session.socket(), Wait::Not) {
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => continue,
+            Err(errno) => return Err(MeterError::refused("receive answers", errno)),
+        }
+        let wall_ns = clock::realtime_ns();
+        for packet in inbox.packets() {
+            let answer = FromServer::parse(packet.bytes);
+            if matches!(answer, Ok(FromServer::Answer(answer)) if answer.to.sequence == sequence) {
+                return Ok(packet.stamp_ns.and_then(|stamp_ns| wall_ns.checked_sub(stamp_ns)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn parts_add_up(times in proptest::array::uniform5(0_u64..5_000_000_000), held_ns in 0_u64..1000, waited: u32, turn: u32) {
+            let mut times = times;
+            times.sort_unstable();
+            let [due_ns, sent_ns, to_driver_ns, came_ns, read_ns] = times;
+            let _ = came_ns;
+            let seen = Seen {
+                sequence: 0,
+                due_ns,
+                sent_ns,
+                read_ns,
+                held_ns: Some(held_ns),
+                woken: true,
+                waited_ns: Some(waited),
+                turn_ns: Some(turn),
+            };
+            if let Some(parts) = parts(&seen, Some(to_driver_ns)) {
+                let Parts { late_ns, send_path_ns, network_ns, server_wait_ns, server_turn_ns, held_ns } = parts;
+                let sum = late_ns + send_path_ns + network_ns + server_wait_ns + server_turn_ns + held_ns;
+                prop_assert_eq!(sum, read_ns - due_ns);
+            }
+            prop_assert_eq!(parts(&seen, None), None);
+            prop_assert_eq!(parts(&Seen { held_ns: None, ..seen }, Some(to_driver_ns)), None);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The UDP meters with a disturber under them: what a relay drops, swaps, doubles and delays on purpose is read back, what fits into a
+//! receive buffer moves with it, and strangers get nothing out of the server.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
+
+mod relay;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_measure::meters::bandwidth;
+use evenkeel_measure::meters::udp::wire::{FromClient, FromServer, STRANGER_BYTES};
+use evenkeel_measure::meters::udp::{self, Counted, Pace, Part, Receive, Report, Settings, server};
+use evenkeel_measure::{MeterError, Watch};
+use relay::{Did, Play, Relay};
+
+/// How often a test may find the machine too busy to tell.
+const TRIES: u32 = 4;
+
+/// One at a time on this host: who measures must not be measured by another test.
+fn alone() -> std::fs::File {
+    let lock = std::fs::File::create("/tmp/evenkeel-tests-of-this-host.lock").unwrap();
+    lock.lock().unwrap();
+    lock
+}
+
+fn settings(to: Option<SocketAddr>, parts: &[Part]) -> Settings {
+    Settings {
+        to,
+        rate_hz: 1000.0,
+        bytes: 100,
+        seconds: 0.5,
+        pace: Pace::Sleep,
+        receive: Receive::Sleep,
+        cpu: None,
+        receive_buffer_bytes: None,
+        parts: parts.to_vec(),
+    }
+}
+
+fn run(settings: &Settings) -> Result<Report, MeterError> {
+    udp::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {}))
+}
+
+/// Does something while a server runs, and gives what that served.
+fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
+    let at = "127.0.0.1:0".parse().unwrap();
+    let settings =
+        server::Settings { at, seconds: 60.0, cpu: None, echoes_per_s_max: 100_000, receive_buffer_bytes: None };
+    let server = server::Server::bind(&settings).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| server.run(&Watch::new(&stop, &|_, _| {})).unwrap());
+        let done = run(server.address());
+        stop.store(true, Ordering::Relaxed);
+        (done, serving.join().unwrap())
+    })
+}
+
+/// Echoes through a relay. Comes back only with a run in which nothing but the relay lost anything: a machine that stops for long
+/// enough overflows somebody's receive buffer.
+fn through(there: Play, back: Play, settings: &Settings) -> (udp::Echo, Did, Did) {
+    for _ in 0..TRIES {
+        let ((report, (did_there, did_back)), _) = with_server(|at| {
+            let relay = Relay::start(at, there, back);
+            let report = run(&Settings { to: Some(relay.address()), ..settings.clone() });
+            (report.unwrap(), relay.end())
+        });
+        let echo = report.echo.unwrap();
+        let is_whole = echo.there.is_some_and(|way| way.dropped_at_socket.is_none_or(|count| count == 0))
+            && did_there.came == echo.there.unwrap().sent;
+        if is_whole {
+            return (echo, did_there, did_back);
+        }
+    }
+    panic!("in {TRIES} runs somebody else lost packets too");
+}
+
+#[test]
+fn what_is_dropped_each_way_is_read_back() {
+    let _alone = alone();
+    let (echo, there, back) = through(Play::Drop(10), Play::Drop(7), &settings(None, &[Part::Echo]));
+    let (way_there, way_back) = (echo.there.unwrap(), echo.back.unwrap());
+    assert_eq!((way_there.sent, there.spoiled), (500, 50));
+    assert_eq!(way_there.lost, there.spoiled);
+    assert_eq!((way_back.sent, way_back.lost), (450, back.spoiled));
+    assert_eq!((way_there.counts.reordered, way_back.counts.reordered), (0, 0));
+    assert_eq!(echo.from_due_ns.lost.count, there.spoiled + back.spoiled, "every lost round trip is told");
+    assert_eq!(echo.from_due_ns.histogram.count(), 500 - there.spoiled - back.spoiled);
+}
+
+#[test]
+fn what_is_swapped_and_doubled_is_read_back() {
+    let _alone = alone();
+    let (echo, there, back) = through(Play::Swap(9), Play::Swap(5), &settings(None, &[Part::Echo]));
+    // The last packet of all is held with none behind it where the count divides: it is lost then.
+    let (way_there, way_back) = (echo.there.unwrap(), echo.back.unwrap());
+    assert_eq!((way_there.counts.reordered, way_there.counts.extent_max, way_there.lost), (there.spoiled, 1, 0));
+    assert_eq!((way_back.counts.reordered, way_back.lost), (back.spoiled - 1, 1));
+    let (echo, there, back) = through(Play::Double(4), Play::Double(10), &settings(None, &[Part::Echo]));
+    let (way_there, way_back) = (echo.there.unwrap(), echo.back.unwrap());
+    assert_eq!((way_there.counts.duplicates, way_there.lost), (there.spoiled, 0));
+    assert_eq!((way_back.counts.duplicates, way_back.lost), (back.spoiled, 0));
+    assert_eq!(way_back.sent, 625, "a doubled question is answered twice");
+    assert_eq!(echo.from_due_ns.histogram.count(), 500, "and timed once");
+}
+
+#[test]
+fn a_delay_is_read_back() {
+    let _alone = alone();
+    let slow = Settings { rate_hz: 100.0, seconds: 0.6, ..settings(None, &[Part::Echo]) };
+    let told = (0..TRIES).any(|_| {
+        let (plain, ..) = through(Play::Pass, Play::Pass, &slow);
+        let (delayed, there, _) = through(Play::Delay(Duration::from_millis(4)), Play::Pass, &slow);
+        let mut kept_ns = there.kept_ns;
+        kept_ns.sort_unstable();
+        let kept_ns = kept_ns[kept_ns.len() / 2];
+        let p50_ns = |echo: &udp::Echo| echo.from_send_ns.histogram.quantile(0.5).unwrap();
+        let read_ns = p50_ns(&delayed).saturating_sub(p50_ns(&plain));
+        assert!(delayed.from_send_ns.histogram.min() >= Some(4_000_000), "nothing was faster than it could be");
+        println!("kept for {kept_ns} ns, read back as {read_ns} ns");
+        read_ns.abs_diff(kept_ns) * 10 < kept_ns
+    });
+    assert!(told, "a delay was not read back within a tenth in {TRIES} runs");
+}
+
+#[test]
+fn a_stall_is_felt_by_all_that_were_due_in_it() {
+    let _alone = alone();
+    let stall = Duration::from_millis(200);
+    let (echo, ..) = through(Play::Stall(100, stall), Play::Pass, &settings(None, &[Part::Echo]));
+    // Who waits for an answer before the next question would have one long time among short ones. Of those that were due while the relay
+    // stood still, at a thousand a second, 150 waited for 50 ms or more.
+    let over = |ns: u64| {
+        let share = (0..=1000).map(|at| f64::from(at) / 1000.0);
+        let short =
+            share.filter(|share| echo.from_due_ns.histogram.quantile(*share).unwrap() < ns).last().unwrap_or(0.0);
+        ((1.0 - short) * echo.from_due_ns.histogram.count() as f64).round() as u64
+    };
+    assert!(over(50_000_000) >= 140, "{}", over(50_000_000));
+    assert_eq!(echo.there.unwrap().lost, 0);
+}
+
+#[test]
+fn the_parts_of_a_round_trip_are_told() {
+    let _alone = alone();
+    let split = run(&settings(None, &[Part::Split])).unwrap().split.unwrap();
+    let count = split.from_due_ns.histogram.count();
+    assert!(count > 900, "{count} of 1000, {:?}", split.network_ns.lost);
+    let held = split.woken_ns.histogram.count() + split.queued_ns.histogram.count();
+    assert_eq!((held, split.network_ns.histogram.count() + split.network_ns.lost.count), (count, 1000));
+    let sum = |samples: &[&evenkeel_measure::Samples]| -> f64 {
+        samples.iter().map(|samples| samples.histogram.mean().unwrap_or(0.0) * samples.histogram.count() as f64).sum()
+    };
+    let parts = sum(&[
+        &split.late_ns,
+        &split.send_path_ns,
+        &split.network_ns,
+        &split.server_wait_ns,
+        &split.server_turn_ns,
+        &split.woken_ns,
+        &split.queued_ns,
+    ]);
+    // A histogram takes a part of nothing for one nanosecond.
+    assert!((parts - sum(&[&split.from_due_ns])).abs() <= 7.0 * count as f64, "the parts make the whole");
+    // A relay's delay is the network's.
+    let ((delayed, (there, _)), _) = with_server(|at| {
+        let relay = Relay::start(at, Play::Delay(Duration::from_millis(3)), Play::Pass);
+        let slow = Settings { to: Some(relay.address()), rate_hz: 100.0, ..settings(None, &[Part::Split]) };
+        (run(&slow).unwrap(), relay.end())
+    });
+    let delayed = delayed.split.unwrap();
+    assert!(!there.kept_ns.is_empty() && delayed.network_ns.histogram.min() >= Some(3_000_000));
+}
+
+#[test]
+fn what_fits_moves_with_the_receive_buffer() {
+    let _alone = alone();
+    let fits = |bytes: u32| {
+        let settings = Settings { receive_buffer_bytes: Some(bytes), ..settings(None, &[Part::Burst]) };
+        run(&settings).unwrap().burst.unwrap()
+    };
+    let (small, large) = (fits(16 * 1024), fits(64 * 1024));
+    assert_eq!(small.receive_buffer_bytes * 4, large.receive_buffer_bytes);
+    for (small, large) in small.fits.iter().zip(&large.fits) {
+        assert!(small.full && large.full, "{small:?} {large:?}");
+        for fit in [small, large] {
+            assert_eq!(fit.sent, Some(fit.fit + fit.dropped_at_socket.unwrap() + fit.lost_before.unwrap()), "{fit:?}");
+        }
+        // One packet more is taken as long as there is any room, so small buffers hold a little more than their share.
+        let ratio = large.fit as f64 / small.fit as f64;
+        assert!((2.8..=4.4).contains(&ratio), "{ratio}: {small:?} {large:?}");
+    }
+    assert!(large.fits.windows(2).all(|pair| pair[0].fit >= pair[1].fit), "{large:?}");
+    let default = run(&settings(None, &[Part::Burst])).unwrap().burst.unwrap();
+    assert!(default.fits[0].fit > large.fits[0].fit || default.receive_buffer_bytes <= large.receive_buffer_bytes);
+}
+
+#[test]
+fn packets_a_second_are_counted_at_both_ends() {
+    let _alone = alone();
+    let ceiling = run(&settings(None, &[Part::Ceiling])).unwrap().ceiling.unwrap();
+    let receive = ceiling.receive.unwrap();
+    assert_eq!(ceiling.send.packets, receive.packets + ceiling.lost.unwrap());
+    assert_eq!(ceiling.lost, ceiling.dropped_at_socket, "over loopback there is no other place to lose one");
+    assert!(ceiling.send.per_cpu_s >= ceiling.send.per_s * 0.99 && receive.packets > 1000, "{ceiling:?}");
+}
+
+#[test]
+fn strangers_get_nothing() {
+    let _alone = alone();
+    let ((answers, hello), served) = with_server(|at| {
+        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        stranger.connect(at).unwrap();
+        stranger.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let mut bytes = [0; 2000];
+        let mut hostile = vec![vec![], vec![0], b"hello".to_vec(), vec![0xff; 1500], b"EKU1".to_vec()];
+        for kind in 0..=255_u8 {
+            // Of every kind and several lengths, with a session and a cookie that nobody gave.
+            for length in [8, 24, 31, 32, 64, 65, 128, 1400] {
+                let mut packet = vec![kind; length];
+                packet[..8].copy_from_slice(&[b'E', b'K', b'U', b'1', kind, 0, 0, 0]);
+                if !(kind == 1 && length == STRANGER_BYTES) {
+                    hostile.push(packet);
+                }
+            }
+        }
+        // In small lots: what finds no room is not looked at.
+        for lot in hostile.chunks(50) {
+            lot.iter().for_each(|packet| drop(stranger.send(packet)));
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        let answers = std::iter::from_fn(|| stranger.recv(&mut bytes).ok()).count();
+        let mut hello = [0; STRANGER_BYTES];
+        FromClient::Hello { nonce: 3 }.write(&mut hello);
+        stranger.send(&hello).unwrap();
+        let length = stranger.recv(&mut bytes).unwrap();
+        (answers, (length, FromServer::parse(&bytes[..length])))
+    });
+    assert_eq!(answers, 0);
+    assert!(hello.0 < STRANGER_BYTES && matches!(hello.1, Ok(FromServer::Challenge { nonce: 3, .. })), "{hello:?}");
+    assert!(served.bytes_out < served.bytes_in, "{served:?}");
+    let Counted { taken, malformed, unproven, sessions, .. } = served.packets;
+    assert_eq!((taken, sessions), (1, 0));
+    assert!(malformed > 500 && unproven > 2, "{served:?}");
+}
+
+#[test]
+fn a_server_ends_by_its_time_and_a_client_without_one_says_so() {
+    let at = "127.0.0.1:0".parse().unwrap();
+    let settings_of =
+        server::Settings { at, seconds: 0.1, cpu: None, echoes_per_s_max: 10, receive_buffer_bytes: None };
+    let server = server::Server::bind(&settings_of).unwrap();
+    let address = server.address();
+    let report = server.run(&Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap();
+    assert!(report.seconds >= 0.1);
+    drop(server);
+    let nobody = run(&settings(Some(address), &[Part::Echo])).unwrap_err();
+    assert!(nobody.to_string().starts_with(&format!("reach {address}: nobody answers")), "{nobody}");
+    let wrong = run(&Settings { bytes: 20, ..settings(None, &[]) }).unwrap_err();
+    assert_eq!(wrong.to_string(), "size: 20 bytes; it takes 48 to 8972");
+}
+
+fn stream(by: bandwidth::By) -> bandwidth::Settings {
+    bandwidth::Settings { to: None, by, streams: 2, seconds: 0.4, bytes: None, bits_per_s: None, cpu: None }
+}
+
+#[test]
+fn bandwidth_is_what_arrived() {
+    let _alone = alone();
+    let run = |settings: &bandwidth::Settings| {
+        bandwidth::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap()
+    };
+    let tcp = run(&stream(bandwidth::By::Tcp));
+    assert_eq!((tcp.streams.len(), tcp.untold, tcp.lost_share), (2, 0, None));
+    for stream in &tcp.streams {
+        assert_eq!(stream.arrived.unwrap().bytes, stream.sent_bytes);
+        assert!(stream.sent_bytes > 0);
+    }
+    let rate = 20e6;
+    let told = (0..TRIES).any(|_| {
+        let udp = run(&bandwidth::Settings { bits_per_s: Some(rate), ..stream(bandwidth::By::Udp) });
+        let arrived = udp.arrived_bits_per_s.unwrap();
+        println!("asked for {rate}, arrived {arrived}");
+        udp.lost_share == Some(0.0) && (arrived / rate - 1.0).abs() < 0.05
+    });
+    assert!(told, "a rate was not read back within 5 % in {TRIES} runs");
+    let told = (0..TRIES).any(|_| {
+        let ((lossy, (there, _)), _) = with_server(|at| {
+            let relay = Relay::start(at, Play::Drop(10), Play::Pass);
+            let one = bandwidth::Settings { to: Some(relay.address()), streams: 1, ..stream(bandwidth::By::Udp) };
+            (run(&bandwidth::Settings { bits_per_s: Some(rate), ..one }), relay.end())
+        });
+        let arrived = lossy.streams[0].arrived.unwrap();
+        arrived.lost == Some(there.spoiled) && arrived.packets == Some(there.came - there.spoiled)
+    });
+    assert!(told, "what a relay dropped was not read back");
+}
+
+#[test]
+fn a_stream_of_a_stranger_costs_nothing() {
+    use std::io::{Read, Write};
+    let at = "127.0.0.1:0".parse().unwrap();
+    let server = bandwidth::Server::bind(&bandwidth::ServeSettings { at, seconds: 60.0, cpu: None }).unwrap();
+    let stop = AtomicBool::new(false);
+    let served = std::thread::scope(|scope| {
+        let serving = scope.spawn(|| server.run(&Watch::new(&stop, &|_, _| {})).unwrap());
+        let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut said = Vec::new();
+        // The server closes with our words unread, which resets the connection: either way nothing is said.
+        let _ = stream.read_to_end(&mut said);
+        assert_eq!(said, b"");
+        stop.store(true, Ordering::Relaxed);
+        serving.join().unwrap()
+    });
+    assert_eq!((served.streams, served.refused, served.bytes), (0, 1, 0));
+}

@@ -1,0 +1,168 @@
+//! The kernel's own times of a packet (`SO_TIMESTAMPING`, Documentation/networking/timestamping.rst): when it first saw one that came, and
+//! when it handed one that goes to the queue and to the driver. They tell what the network took from what our own thread took.
+
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+use super::batch::CONTROL_WORDS;
+use super::{last, set_option};
+use crate::errno::Errno;
+
+/// `SO_EE_ORIGIN_TIMESTAMPING`: what stands in the error queue is no error.
+const ORIGIN_TIMESTAMPING: u8 = 4;
+const STAMP_TO_DRIVER: u32 = 0;
+const STAMP_TO_QUEUE: u32 = 1;
+
+/// What happened to a packet that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// It was about to be queued for the network device.
+    ToQueue,
+    /// The device's driver got it.
+    ToDriver,
+    /// Something else, by the kernel's number.
+    Other(u32),
+}
+
+/// One time of a packet that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentStamp {
+    /// The packet: how many were sent through the socket since [`stamp_sent`] and before it. Wraps at 2^32.
+    pub id: u32,
+    /// What happened.
+    pub moment: Moment,
+    /// When, on the wall clock, in nanoseconds.
+    pub ns: u64,
+}
+
+/// Has the kernel stamp each packet that comes in, as early as it sees it. The kernel needs some milliseconds to begin.
+///
+/// # Errors
+/// What the kernel said.
+pub fn stamp_received(socket: &UdpSocket) -> Result<(), Errno> {
+    set_option(socket, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE)
+}
+
+/// Has the kernel stamp packets that come in, and each that goes out from now on: on its way to the queue, and when the driver gets it.
+/// [`sent_stamp`] gives those of sent packets; a socket whose stamps nobody fetches fills up with them.
+///
+/// # Errors
+/// What the kernel said.
+pub fn stamp_sent(socket: &UdpSocket) -> Result<(), Errno> {
+    let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_TX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_TX_SCHED
+        | libc::SOF_TIMESTAMPING_OPT_ID
+        | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+    set_option(socket, libc::SO_TIMESTAMPING, flags)
+}
+
+/// The next time of a packet that was sent; none if there is none yet. What else stands in the error queue is passed over.
+///
+/// # Errors
+/// What the kernel said.
+pub fn sent_stamp(socket: &UdpSocket) -> Result<Option<SentStamp>, Errno> {
+    let mut control = [0_u64; CONTROL_WORDS];
+    loop {
+        // SAFETY: a message header of nothing is one.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = size_of_val(&control) as _;
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        // SAFETY: the header points to a control buffer with its true length, which outlives the call.
+        let done = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
+        if done < 0 {
+            return match last() {
+                Errno::AGAIN => Ok(None),
+                Errno::INTR => continue,
+                errno => Err(errno),
+            };
+        }
+        if let Some(stamp) = stamp_of(&header) {
+            return Ok(Some(stamp));
+        }
+    }
+}
+
+fn stamp_of(header: &libc::msghdr) -> Option<SentStamp> {
+    let (mut ns, mut what) = (None, None);
+    each_control(header, |level, kind, data| match (level, kind) {
+        (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => ns = software_ns(data),
+        (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => what = extended_error(data),
+        _ => {}
+    });
+    let (info, id) = what?;
+    let moment = match info {
+        STAMP_TO_DRIVER => Moment::ToDriver,
+        STAMP_TO_QUEUE => Moment::ToQueue,
+        other => Moment::Other(other),
+    };
+    Some(SentStamp { id, moment, ns: ns? })
+}
+
+/// When the kernel first had a packet that came in.
+pub(super) fn received_ns(header: &libc::msghdr) -> Option<u64> {
+    let mut ns = None;
+    each_control(header, |level, kind, data| {
+        if (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) {
+            ns = software_ns(data);
+        }
+    });
+    ns
+}
+
+/// The first of three times: the other two are a device's. Zeros stand for none.
+fn software_ns(data: &[u8]) -> Option<u64> {
+    let seconds = i64::from_ne_bytes(data.get(..8)?.try_into().ok()?);
+    let ns = i64::from_ne_bytes(data.get(8..16)?.try_into().ok()?);
+    let (seconds, ns) = (u64::try_from(seconds).ok()?, u64::try_from(ns).ok()?);
+    (seconds > 0).then(|| seconds.saturating_mul(1_000_000_000).saturating_add(ns))
+}
+
+/// `struct sock_extended_err`, of a stamp: what happened, and to which packet.
+fn extended_error(data: &[u8]) -> Option<(u32, u32)> {
+    let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
+    (*data.get(4)? == ORIGIN_TIMESTAMPING).then_some(())?;
+    Some((word(8)?, word(12)?))
+}
+
+/// Gives each control message's level, type and bytes.
+fn each_control(header: &libc::msghdr, mut tell: impl FnMut(i32, i32, &[u8])) {
+    // SAFETY: the header is one that the kernel has filled in: its control buffer holds `msg_controllen` bytes of whole messages, lives
+    // as long as the header's owner does not write to it, and the macros stay within that length.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while let Some(one) = message.as_ref() {
+            #[allow(clippy::unnecessary_cast, reason = "musl has fewer bits for it than glibc")]
+            let length = (one.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+            tell(one.cmsg_level, one.cmsg_type, std::slice::from_raw_parts(libc::CMSG_DATA(message), length));
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_nothing_are_none() {
+        let time = |seconds: i64, ns: i64| [seconds.to_ne_bytes(), ns.to_ne_bytes()].concat();
+        assert_eq!(software_ns(&time(2, 5)), Some(2_000_000_005));
+        for data in [time(0, 0), time(-1, 5), time(1, -5), vec![1; 15], Vec::new()] {
+            assert_eq!(software_ns(&data), None, "{data:?}");
+        }
+    }
+
+    #[test]
+    fn errors_are_no_stamps() {
+        let mut error = [0_u8; 16];
+        error[8..12].copy_from_slice(&1_u32.to_ne_bytes());
+        error[12..16].copy_from_slice(&77_u32.to_ne_bytes());
+        assert_eq!(extended_error(&error), None, "an error of the network");
+        error[4] = ORIGIN_TIMESTAMPING;
+        assert_eq!(extended_error(&error), Some((1, 77)));
+        assert_eq!(extended_error(&error[..15]), None);
+    }
+}
