@@ -18,6 +18,7 @@ mod kernel_log;
 mod metadata;
 mod mounted;
 mod package;
+pub mod pages;
 mod pretend;
 pub mod process;
 mod pseudo;

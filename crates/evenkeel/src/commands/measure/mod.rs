@@ -3,7 +3,7 @@
 mod clock;
 mod context;
 
-pub(crate) use context::Context;
+pub(crate) use context::{Context, failure};
 
 use std::path::PathBuf;
 
