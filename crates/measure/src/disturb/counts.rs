@@ -11,10 +11,10 @@ pub(super) fn of(table: &str, label: &str, cpu: usize) -> Option<u64> {
     row.split_ascii_whitespace().nth(column)?.parse().ok()
 }
 
-/// The row now, for each of these CPUs.
-pub(super) fn now(file: &str, label: &str, cpus: &[usize]) -> Vec<Option<u64>> {
+/// The sum of the rows now, for each of these CPUs; none where one of them is missing.
+pub(super) fn now(file: &str, labels: &[&str], cpus: &[usize]) -> Vec<Option<u64>> {
     let text = Root::live().text(file).unwrap_or_default();
-    cpus.iter().map(|cpu| of(&text, label, *cpu)).collect()
+    cpus.iter().map(|cpu| labels.iter().map(|label| of(&text, label, *cpu)).sum()).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! by a process of its own, which is this program again without the command.
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -20,8 +19,9 @@ use crate::show::disturbers;
 /// The sign of the process beside a command that it holds what it is to hold.
 const FILLED: &[u8] = b"filled\n";
 
-/// The longest answer that is taken from it.
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// The longest answer that is taken from it, and how long it may take.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 const LOOK_EVERY_NS: u64 = 2_000_000;
 
@@ -149,10 +149,9 @@ impl Disturbance for Beside {
 
     fn stop(mut self) -> Result<pressure::Report, Failure> {
         process::ask_to_end(self.child.id());
-        let mut text = String::new();
-        let read = (&mut self.answer).take(ANSWER_BYTES_MAX).read_to_string(&mut text);
-        read.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "read what was taken", &error))?;
-        let answer = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default();
+        // One that hangs is ended when this is dropped.
+        let said = process::read_within(&mut self.answer, ANSWER_BYTES_MAX, ANSWER_LIMIT).unwrap_or_default();
+        let answer = serde_json::from_slice::<serde_json::Value>(&said).unwrap_or_default();
         let report = serde_json::from_value(answer["did"].clone());
         Ok(report.unwrap_or_else(|_| pressure::Report {
             ended_because: Some(

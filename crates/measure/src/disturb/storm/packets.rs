@@ -19,7 +19,7 @@ pub const SIZE_BYTES: std::ops::RangeInclusive<usize> = 1..=1472;
 /// Packets come in bursts at this rate at most: a timer a packet would be a storm of timers.
 const BURSTS_PER_S_MAX: u64 = 2_000;
 
-const ROW: &str = "NET_RX";
+const ROWS: &[&str] = &["NET_RX"];
 const TABLE: &str = "/proc/softirqs";
 
 /// How to disturb.
@@ -99,7 +99,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     };
     let cpus: Vec<usize> = settings.cpus.iter().collect();
     let senders = cpus.iter().map(|_| sender(to)).collect::<Result<Vec<UdpSocket>, MeterError>>()?;
-    let before = counts::now(TABLE, ROW, &cpus);
+    let before = counts::now(TABLE, ROWS, &cpus);
     let class = Class::Ordinary { nice: 0 };
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
     let theirs = cpus.clone();
@@ -114,7 +114,7 @@ impl Running {
     /// Ends it, and tells what was done.
     pub fn stop(self) -> Report {
         let mut cpus = self.crew.stop();
-        let after = counts::now(TABLE, ROW, &self.cpus);
+        let after = counts::now(TABLE, ROWS, &self.cpus);
         for ((cpu, before), after) in cpus.iter_mut().zip(self.before).zip(after) {
             cpu.softirqs = moved(before, after);
         }

@@ -20,7 +20,7 @@ pub const RATE_PER_S_MAX: u64 = 50_000;
 const PRIORITY: u8 = 10;
 
 /// The kernel's row of local timer interrupts.
-const ROW: &str = "LOC";
+const ROWS: &[&str] = &["LOC"];
 const TABLE: &str = "/proc/interrupts";
 
 /// How to disturb.
@@ -77,7 +77,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     refuse_rate(settings.rate_per_s, RATE_PER_S_MAX)?;
     check_cpus(&settings.cpus)?;
     let cpus: Vec<usize> = settings.cpus.iter().collect();
-    let before = counts::now(TABLE, ROW, &cpus);
+    let before = counts::now(TABLE, ROWS, &cpus);
     let class = Class::FifoIfAllowed { priority: PRIORITY };
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
     let (rate_per_s, theirs) = (settings.rate_per_s, cpus.clone());
@@ -89,7 +89,7 @@ impl Running {
     /// Ends it, and tells what was done.
     pub fn stop(self) -> Report {
         let mut cpus = self.crew.stop();
-        let after = counts::now(TABLE, ROW, &self.cpus);
+        let after = counts::now(TABLE, ROWS, &self.cpus);
         for ((cpu, before), after) in cpus.iter_mut().zip(self.before).zip(after) {
             cpu.interrupts = moved(before, after);
         }

@@ -18,8 +18,8 @@ pub const RATE_PER_S_MAX: u64 = 50_000;
 
 const PRIORITY: u8 = 10;
 
-/// The kernel's row of rescheduling interrupts.
-const ROW: &str = "RES";
+/// The kernel's rows of interrupts between processors: to reschedule, and to call a function, which wakes a thread too.
+const ROWS: &[&str] = &["RES", "CAL"];
 const TABLE: &str = "/proc/interrupts";
 
 /// How long a sleeper waits for a waker that has ended.
@@ -59,8 +59,8 @@ pub struct Cpu {
     pub elapsed_ns: u64,
     /// CPU time of the sleeper, in nanoseconds.
     pub taken_ns: u64,
-    /// Rescheduling interrupts of this CPU in that time as the kernel counts them, those of others among them; none where it does not
-    /// tell.
+    /// Interrupts of this CPU by others in that time as the kernel counts them, those of other programs among them; none where it does
+    /// not tell.
     pub interrupts: Option<u64>,
     /// Whether the CPU went offline in the middle, which ends it.
     pub went_offline: bool,
@@ -90,7 +90,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     check_cpus(&settings.cpus)?;
     let pairs = pairs(&settings.cpus, &all_cpus()?)?;
     let targets: Vec<usize> = pairs.iter().map(|(target, _)| *target).collect();
-    let before = counts::now(TABLE, ROW, &targets);
+    let before = counts::now(TABLE, ROWS, &targets);
     let post = |cpu: usize, class| Post { cpus: [cpu].into_iter().collect(), class };
     let posts: Vec<Post> = pairs
         .iter()
@@ -123,7 +123,7 @@ impl Running {
     pub fn stop(self) -> Report {
         let halves = self.crew.stop();
         let targets: Vec<usize> = self.pairs.iter().map(|(target, _)| *target).collect();
-        let after = counts::now(TABLE, ROW, &targets);
+        let after = counts::now(TABLE, ROWS, &targets);
         let told = self.pairs.into_iter().zip(halves.chunks_exact(2)).zip(self.before.into_iter().zip(after));
         let cpus = told.filter_map(|(((cpu, from_cpu), halves), (before, after))| match *halves {
             [Half::Sleeper { woken, taken_ns, went_offline }, Half::Waker { sent, missed, elapsed_ns }] => {
