@@ -24,7 +24,8 @@ pub(crate) struct Args {
     /// How to take it
     #[arg(long, value_enum, default_value_t)]
     by: By,
-    /// The CPUs; with a quota the command runs on them alone [default: all that evenkeel may run on]
+    /// The CPUs [default: all that evenkeel may run on]; with a quota the command runs on them alone, and the share is of them all
+    /// [default: anywhere, and of one CPU]
     #[arg(long, value_name = "LIST", value_parser = values::cpus)]
     cpus: Option<CpuSet>,
     /// From one slot's beginning to the next
@@ -97,8 +98,8 @@ fn by_quota(args: &Args, context: &Context<'_>) -> Outcome {
     if let Some(cpus) = &args.cpus {
         disturb::check_cpus(cpus).map_err(failure)?;
     }
-    let all = disturb::all_cpus().map_err(failure)?;
-    let cpus = args.cpus.as_ref().unwrap_or(&all).len();
+    // As container engines count: 0.4 is four tenths of one CPU, wherever it runs.
+    let cpus = args.cpus.as_ref().map_or(1, CpuSet::len);
     let settings = quota::Settings { period_ns: args.period_ms, share_left: args.share, cpus };
     let what = What { kind: "quantum", by: "quota", asked: &settings, run: &args.run };
     context.disturb(what, |_| Limit::start(&settings, args.cpus.clone()), disturbers::quota)

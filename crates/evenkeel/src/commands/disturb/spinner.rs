@@ -28,8 +28,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MS", default_value = "10", value_parser = values::ms)]
     period_ms: u64,
     /// Be busy and idle by turns of random lengths with these means, as BUSY,IDLE
-    #[arg(long, value_name = "MS,MS", value_parser = values::ms, value_delimiter = ',', num_args = 2)]
-    random_ms: Option<Vec<u64>>,
+    #[arg(long, value_name = "MS,MS", value_parser = values::two_ms)]
+    random_ms: Option<(u64, u64)>,
     /// Of the random lengths; chosen and told without one
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -39,11 +39,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
-    let duty = match (args.busy, args.random_ms.as_deref()) {
+    let duty = match (args.busy, args.random_ms) {
         (Some(share_busy), _) => Duty::Share { share_busy, period_ns: args.period_ms },
-        (None, Some([busy_ns_mean, idle_ns_mean])) => {
-            Duty::Random { busy_ns_mean: *busy_ns_mean, idle_ns_mean: *idle_ns_mean, seed }
-        }
+        (None, Some((busy_ns_mean, idle_ns_mean))) => Duty::Random { busy_ns_mean, idle_ns_mean, seed },
         _ => Duty::Always,
     };
     let cpus = args.cpus.clone().unwrap_or_default();

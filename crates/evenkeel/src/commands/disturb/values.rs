@@ -29,6 +29,13 @@ pub(super) fn ms(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Two lengths in milliseconds, as `1,3`.
+pub(super) fn two_ms(text: &str) -> Result<(u64, u64), String> {
+    let (first, second) =
+        text.split_once(',').ok_or_else(|| "two numbers of milliseconds are wanted, as 1,3".to_owned())?;
+    Ok((ms(first)?, ms(second)?))
+}
+
 /// How long a run may last.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted".to_owned())?;
@@ -59,6 +66,8 @@ mod tests {
     #[test]
     fn numbers_have_bounds() {
         assert_eq!(ms("6.05"), Ok(6_050_000));
+        assert_eq!(two_ms("1,0.5"), Ok((1_000_000, 500_000)));
+        assert!(two_ms("1").is_err() && two_ms("1,2,3").is_err());
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(mib("64"), Ok(64 << 20));
         assert_eq!(cpus("0,2-3").unwrap().len(), 3);
