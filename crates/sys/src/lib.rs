@@ -20,6 +20,7 @@ pub mod lock;
 mod metadata;
 mod mounted;
 mod package;
+pub mod pages;
 mod pretend;
 pub mod process;
 mod pseudo;

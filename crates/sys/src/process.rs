@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -38,6 +39,46 @@ pub fn run_on<'a>(command: &'a mut Command, cpus: &CpuSet) -> Result<&'a mut Com
     let set = thread::kernel_set(cpus)?;
     // SAFETY: as above: one system call on a set that was made before the fork.
     Ok(unsafe { command.pre_exec(move || Ok(rustix::thread::sched_setaffinity(None, &set)?)) })
+}
+
+/// Makes the child enter the control group at `group`, from its first instruction, so that all it starts is in there too.
+///
+/// # Errors
+/// What the kernel said to opening the group; what it says to entering comes from starting the child.
+pub fn enter_group<'a>(command: &'a mut Command, group: &Path) -> Result<&'a mut Command, Errno> {
+    let list = std::fs::OpenOptions::new().write(true).open(group.join("cgroup.procs"));
+    let list = list.map_err(|error| Errno::from(&error))?;
+    // SAFETY: as above: one system call on a file that was opened before the fork. Zero is who writes.
+    Ok(unsafe { command.pre_exec(move || Ok(rustix::io::write(&list, b"0").map(|_| ())?)) })
+}
+
+/// How a child is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It runs still.
+    Runs,
+    /// It has ended, so that waiting for it returns at once.
+    Ended,
+}
+
+/// Waits until a child that was not waited for yet ends, a signal comes, or the monotonic clock reads `until_ns`: without a turn of the
+/// CPU in between, which would disturb what is measured.
+///
+/// # Errors
+/// What the kernel said.
+pub fn await_end(child: &std::process::Child, until_ns: u64) -> Result<Doing, Errno> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
+    let held = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    let left_ns = until_ns.saturating_sub(clock::monotonic_ns());
+    let left = rustix::time::Timespec {
+        tv_sec: (left_ns / 1_000_000_000).cast_signed(),
+        tv_nsec: (left_ns % 1_000_000_000).cast_signed(),
+    };
+    match rustix::event::poll(&mut [PollFd::new(&held, PollFlags::IN)], Some(&left)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => Ok(Doing::Runs),
+        Ok(_) => Ok(Doing::Ended),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// Makes the child lead a session of its own, and ignore the end of a terminal: it outlives whoever starts it.
@@ -148,6 +189,16 @@ mod tests {
         let session =
             "read -r pid name state parent group session rest </proc/self/stat; test $session = $$ && printf yes";
         assert_eq!(say(session, long), Ok(b"yes".to_vec()), "it leads a session of its own");
+    }
+
+    #[test]
+    fn a_child_is_awaited_until_it_ends_or_the_time_is_over() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        assert_eq!(await_end(&child, clock::monotonic_ns() + 1_000_000), Ok(Doing::Runs));
+        ask_to_end(child.id());
+        while await_end(&child, clock::monotonic_ns() + 60_000_000_000).unwrap() == Doing::Runs {}
+        assert!(!child.wait().unwrap().success());
+        assert!(enter_group(&mut Command::new("true"), Path::new("/nowhere")).is_err());
     }
 
     #[test]

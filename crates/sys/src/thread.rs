@@ -44,6 +44,20 @@ pub(crate) fn kernel_set(cpus: &CpuSet) -> Result<rustix::thread::CpuSet, Errno>
     Ok(set)
 }
 
+/// The CPU that the calling thread runs on. Unless it is held there, it may be on another by the time that this returns.
+pub fn current_cpu() -> usize {
+    rustix::thread::sched_getcpu()
+}
+
+/// Sets the calling thread's nice value, -20 to 19; threads of the same process keep theirs.
+///
+/// # Errors
+/// `EACCES` for a lower one than it has, without CAP_SYS_NICE.
+pub fn set_nice(nice: i32) -> Result<(), Errno> {
+    // Without a process the kernel takes the calling thread, whatever the standard says.
+    Ok(rustix::process::setpriority_process(None, nice)?)
+}
+
 /// How much later than asked the kernel may end a sleep of the calling thread, in nanoseconds (`PR_GET_TIMERSLACK`).
 ///
 /// # Errors
@@ -70,11 +84,14 @@ mod tests {
             let first: CpuSet = affinity().unwrap().first().into_iter().collect();
             set_affinity(&first).unwrap();
             assert_eq!(affinity().unwrap(), first);
+            assert_eq!(Some(current_cpu()), first.first());
+            set_nice(3).unwrap();
             set_timer_slack_ns(NonZeroU64::new(1)).unwrap();
             timer_slack_ns().unwrap()
         });
         assert_eq!(set.join().unwrap(), 1);
         assert_ne!(timer_slack_ns().unwrap(), 1);
+        assert_ne!(rustix::process::getpriority_process(None).unwrap(), 3);
     }
 
     #[test]

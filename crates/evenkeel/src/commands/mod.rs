@@ -7,6 +7,7 @@ mod completions;
 mod confirm;
 mod demo;
 mod diff;
+mod disturb;
 mod explain;
 mod guard;
 mod history;
@@ -52,6 +53,7 @@ commands! {
     Audit => audit,
     Explain => explain,
     Measure => measure,
+    Disturb => disturb,
     Prove => prove,
     Plan => plan,
     Diff => diff,

@@ -3,6 +3,7 @@
 pub(crate) mod advice;
 pub(crate) mod blocks;
 pub(crate) mod change;
+pub(crate) mod disturbers;
 pub(crate) mod facts;
 pub(crate) mod json;
 pub(crate) mod knob;
@@ -65,6 +66,11 @@ impl Out {
             // What can't be told now is in the answer.
             let _ = self.print(&format!("{text}\n"));
         }
+    }
+
+    /// Tells something beside the answer, or beside what another program says: on standard error.
+    pub(crate) fn aside(&self, text: &str) {
+        self.complain(text);
     }
 
     /// Whether somebody watches who wants to see progress.

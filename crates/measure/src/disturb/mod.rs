@@ -1,5 +1,26 @@
-//! The disturbers, one file each: noise of a known shape. All are bounded in time, and leave nothing behind however they end.
+//! The disturbers, one file each: noise of a known shape. All are bounded in time, keep an account of what they really did, and leave
+//! nothing behind however they end: they are threads, which go with their process, and what is no thread has a guard.
+//!
+//! Each has `Settings`, `start(&Settings, until_ns)`, which gives a `Running`, and `Running::stop`, which gives the `Report`.
 
+mod counts;
+mod crew;
+mod group;
+pub mod memory;
+pub mod quantum;
+pub mod quota;
+pub mod sibling;
+pub mod spinner;
+pub mod storm;
 mod thief;
 
-pub use thief::{Schedule, Taken, Thief};
+pub use crew::{all_cpus, check_cpus};
+pub use thief::{Account, Schedule, Taken, Thief};
+
+use evenkeel_sys::CpuSet;
+use serde::Serializer;
+
+/// A set of CPUs as the kernel's list: `0-3,8`.
+fn as_list<S: Serializer>(cpus: &CpuSet, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(cpus)
+}

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use evenkeel_stats::Histogram;
 use evenkeel_sys::{CpuSet, clock, sched, thread};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::crew::is_off;
 use crate::error::MeterError;
 
 /// How many stretches are kept in its record: at a period of 1 ms, a quarter of an hour.
@@ -48,11 +50,36 @@ pub struct Taken {
     pub end_ns: u64,
 }
 
+/// What a thief did in all.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    /// Each stretch, up to a million of them.
+    pub taken: Vec<Taken>,
+    /// How many stretches there were.
+    pub turns: u64,
+    /// How many it missed whole, because something else had the CPU.
+    pub missed: u64,
+    /// How many of those were before the last stretch that it took.
+    pub missed_between: u64,
+    /// How much later than it was due each stretch began, in nanoseconds.
+    pub late_ns: Histogram,
+    /// CPU time that it used, by the kernel's clock of its thread.
+    pub cpu_ns: u64,
+    /// When its first stretch began.
+    pub first_start_ns: u64,
+    /// When its last stretch began.
+    pub last_start_ns: u64,
+    /// How long the periods were, whose stretches it took or missed.
+    pub covered_ns: u64,
+    /// Whether it ended because its CPU went offline.
+    pub was_moved: bool,
+}
+
 /// A running thief. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Thief {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<Taken>>>,
+    thread: Option<JoinHandle<Account>>,
 }
 
 impl Thief {
@@ -77,7 +104,7 @@ impl Thief {
                 });
             let is_made = made.is_ok();
             let _ = ready.send(made);
-            if is_made { take(&schedule, until_ns, &stopped) } else { Vec::new() }
+            if is_made { take(cpu, &schedule, until_ns, &stopped) } else { Account::default() }
         };
         let thread = std::thread::Builder::new().name("evenkeel-thief".into()).spawn(body);
         let thread = thread.map_err(|error| MeterError::refused("start the thief", &error))?;
@@ -89,12 +116,22 @@ impl Thief {
     }
 
     /// Ends it, and gives what it took.
-    pub fn stop(mut self) -> Vec<Taken> {
+    pub fn stop(self) -> Vec<Taken> {
+        self.finish().taken
+    }
+
+    /// Ends it, and gives all that is known of what it did.
+    pub fn finish(mut self) -> Account {
         self.end()
     }
 
-    fn end(&mut self) -> Vec<Taken> {
+    /// Has it end with its next turn, without waiting for that: for several that are to end together.
+    pub fn ask_to_end(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn end(&mut self) -> Account {
+        self.ask_to_end();
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 }
@@ -105,27 +142,51 @@ impl Drop for Thief {
     }
 }
 
-fn take(schedule: &Schedule, until_ns: u64, stop: &AtomicBool) -> Vec<Taken> {
+fn take(cpu: usize, schedule: &Schedule, until_ns: u64, stop: &AtomicBool) -> Account {
     let mut chance = ChaCha8Rng::seed_from_u64(schedule.seed);
-    let mut taken = Vec::with_capacity(4096);
+    let mut account = Account { taken: Vec::with_capacity(4096), ..Account::default() };
+    let cpu_before_ns = clock::thread_cpu_ns();
     for turn in 0.. {
         let jitter_ns = chance.random_range(0..=schedule.jitter_ns * 2);
         let at_ns = (schedule.beginning_ns(turn) + jitter_ns).saturating_sub(schedule.jitter_ns);
+        account.covered_ns = schedule.beginning_ns(turn) - schedule.start_ns;
         if at_ns >= until_ns || stop.load(Ordering::Relaxed) {
             break;
         }
         clock::sleep_until_ns(at_ns);
+        account.was_moved = is_off(cpu);
+        if stop.load(Ordering::Relaxed) || account.was_moved {
+            break;
+        }
         let start_ns = clock::monotonic_ns();
         // What it is late by is not made up for: a beginning that was missed would otherwise take the CPU for two turns at once.
-        let end_ns = at_ns + schedule.busy_ns;
+        let end_ns = (at_ns + schedule.busy_ns).min(until_ns);
         while clock::monotonic_ns() < end_ns {
             std::hint::spin_loop();
         }
-        if taken.len() < TAKEN_MAX && start_ns < end_ns {
-            taken.push(Taken { start_ns, end_ns: clock::monotonic_ns() });
+        if start_ns < end_ns {
+            account.note(Taken { start_ns, end_ns: clock::monotonic_ns() }, start_ns - at_ns.min(start_ns));
+        } else {
+            account.missed += 1;
         }
     }
-    taken
+    account.cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
+    account
+}
+
+impl Account {
+    fn note(&mut self, taken: Taken, late_ns: u64) {
+        if self.turns == 0 {
+            self.first_start_ns = taken.start_ns;
+        }
+        self.turns += 1;
+        self.missed_between = self.missed;
+        self.last_start_ns = taken.start_ns;
+        self.late_ns.record(late_ns);
+        if self.taken.len() < TAKEN_MAX {
+            self.taken.push(taken);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod context;
 mod wake;
 mod udp;
 
-pub(crate) use context::Context;
+pub(crate) use context::{Context, failure};
 
 use std::path::PathBuf;
 

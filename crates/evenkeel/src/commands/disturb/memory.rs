@@ -1,0 +1,164 @@
+//! `evenkeel disturb memory`. Pressure makes its process the first that the kernel kills when memory runs out; so beside a command it is made
+//! by a process of its own, which is this program again without the command.
+
+use std::ffi::OsString;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use evenkeel_measure::disturb::all_cpus;
+use evenkeel_measure::disturb::memory::{bandwidth, pressure};
+use evenkeel_sys::{CpuSet, clock, process};
+
+use super::context::{Context, Disturbance, RunArgs, What, failure};
+use super::values;
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::disturbers;
+
+/// The sign of the process beside a command that it holds what it is to hold.
+const FILLED: &[u8] = b"filled\n";
+
+/// The longest answer that is taken from it, and how long it may take.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+
+const LOOK_EVERY_NS: u64 = 2_000_000;
+
+/// Take memory, or move it as fast as it goes
+///
+/// `--by pressure` takes memory and touches it, and always leaves a reserve: it gives back as soon as somebody else needs more, and is the
+/// first that the kernel would kill. `--by bandwidth` copies memory with a thread on each CPU.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to do
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    /// How much: in all by pressure [default: 1024], for each CPU by bandwidth [default: 256]
+    #[arg(long, value_name = "MIB", value_parser = values::mib)]
+    mib: Option<u64>,
+    /// How much pressure leaves of what is available, 128 at least
+    #[arg(long, value_name = "MIB", default_value = "1024", value_parser = values::mib)]
+    leave_mib: u64,
+    /// The CPUs of the bandwidth [default: all that evenkeel may run on]
+    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    cpus: Option<CpuSet>,
+    /// Say when it is filled; for the process beside a command
+    #[arg(long, hide = true)]
+    say_filled: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// What to do to memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Take it
+    #[default]
+    Pressure,
+    /// Copy it
+    Bandwidth,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
+    if args.by == By::Bandwidth {
+        let cpus = args.cpus.clone().map_or_else(all_cpus, Ok).map_err(failure)?;
+        let settings = bandwidth::Settings { cpus, working_set_bytes: args.mib.unwrap_or(256 << 20) };
+        let what = What { kind: "memory", by: "bandwidth", asked: &settings, run: &args.run };
+        return context.disturb(
+            what,
+            |until_ns| bandwidth::start(&settings, until_ns).map_err(failure),
+            disturbers::bandwidth,
+        );
+    }
+    if args.cpus.is_some() {
+        return Err(Failure::text(exit::WRONG_USE, "take memory on chosen CPUs", "only bandwidth has CPUs"));
+    }
+    let settings = pressure::Settings { amount_bytes: args.mib.unwrap_or(1024 << 20), reserve_bytes: args.leave_mib };
+    let what = What { kind: "memory", by: "pressure", asked: &settings, run: &args.run };
+    if args.run.command.is_empty() {
+        return context.disturb(
+            what,
+            |until_ns| fill(&settings, args.say_filled, until_ns, context),
+            disturbers::pressure,
+        );
+    }
+    context.disturb(what, |until_ns| Beside::start(&settings, until_ns), disturbers::pressure)
+}
+
+/// Starts, and waits until it holds what it is to hold.
+fn fill(
+    settings: &pressure::Settings,
+    say: bool,
+    until_ns: u64,
+    context: &Context<'_>,
+) -> Result<pressure::Running, Failure> {
+    let running = pressure::start(settings, until_ns).map_err(failure)?;
+    while !running.is_filled() && !context.stopped() && clock::monotonic_ns() < until_ns {
+        clock::sleep_until_ns(clock::monotonic_ns() + LOOK_EVERY_NS);
+    }
+    if say {
+        context.out().text(&String::from_utf8_lossy(FILLED))?;
+    }
+    Ok(running)
+}
+
+/// The process that takes the memory, seen from the one that runs the command.
+#[derive(Debug)]
+struct Beside {
+    child: Child,
+    answer: ChildStdout,
+}
+
+impl Beside {
+    fn start(settings: &pressure::Settings, until_ns: u64) -> Result<Beside, Failure> {
+        let failed = |why: String| Failure::text(exit::NOT_POSSIBLE, "start the process that takes memory", why);
+        // What can be refused is refused here, in the words of the refusal.
+        pressure::check(settings).map_err(failure)?;
+        let left_ns = until_ns.saturating_sub(clock::monotonic_ns());
+        let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let arguments = [
+            ("--mib", (settings.amount_bytes >> 20).to_string()),
+            ("--leave-mib", (settings.reserve_bytes >> 20).to_string()),
+            ("--seconds", (left_ns as f64 / 1e9).max(0.01).to_string()),
+        ];
+        let words = arguments.into_iter().flat_map(|(name, value)| [OsString::from(name), OsString::from(value)]);
+        let mut command = Command::new(program);
+        command.args(["--json", "disturb", "memory", "--say-filled"]).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = process::die_with_parent(&mut command).spawn().map_err(|error| failed(error.to_string()))?;
+        let Some(answer) = child.stdout.take() else { return Err(failed("it has no voice".to_owned())) };
+        let mut beside = Beside { child, answer };
+        match process::read_within(&mut beside.answer, FILLED.len(), Duration::from_nanos(left_ns)) {
+            Ok(said) if said == FILLED => Ok(beside),
+            Ok(_) => Err(failed("it ended before it held anything".to_owned())),
+            Err(errno) => Err(failed(errno.to_string())),
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Disturbance for Beside {
+    type Report = pressure::Report;
+
+    fn stop(mut self) -> Result<pressure::Report, Failure> {
+        process::ask_to_end(self.child.id());
+        // One that hangs is ended when this is dropped.
+        let said = process::read_within(&mut self.answer, ANSWER_BYTES_MAX, ANSWER_LIMIT).unwrap_or_default();
+        let answer = serde_json::from_slice::<serde_json::Value>(&said).unwrap_or_default();
+        let report = serde_json::from_value(answer["did"].clone());
+        Ok(report.unwrap_or_else(|_| pressure::Report {
+            ended_because: Some(
+                "its process was killed before it could tell: the kernel needed the memory, or somebody did it"
+                    .to_owned(),
+            ),
+            ..pressure::Report::default()
+        }))
+    }
+}

@@ -1,0 +1,146 @@
+//! `evenkeel disturb quantum`: by a thief, which takes whole CPUs from everybody, or by a quota, which limits the command alone.
+
+use std::process::Command;
+
+use clap::ValueEnum;
+use evenkeel_measure::disturb::{self, quantum, quota};
+use evenkeel_sys::{CpuSet, Root, process};
+
+use super::context::{Context, Disturbance, RunArgs, What, failure};
+use super::values;
+use crate::commands::guard::{Guard, Undo};
+use crate::exit;
+use crate::experiment;
+use crate::failure::{Failure, Outcome};
+use crate::show::disturbers;
+
+/// Take CPUs away for a share of each period, as a hypervisor or a CPU limit does
+///
+/// `--by thief` runs a real-time thread on each CPU at fixed times: to everybody else there it looks like a hypervisor that runs another
+/// machine in its turn. It takes the right to be real-time. `--by quota` puts the command into a control group of its own with a CPU
+/// limit: a token bucket, which stops it as soon as it has used its share of a period. It takes the right to make control groups.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How to take it
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    /// The CPUs [default: all that evenkeel may run on]; with a quota the command runs on them alone, and the share is of them all
+    /// [default: anywhere, and of one CPU]
+    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    cpus: Option<CpuSet>,
+    /// From one slot's beginning to the next
+    #[arg(long, value_name = "MS", default_value = "10", value_parser = values::ms)]
+    period_ms: u64,
+    /// The share of each period that is left, over 0 and under 1: 0.4 leaves 4 of 10 ms
+    #[arg(long, value_name = "SHARE", default_value_t = 0.4)]
+    share: f64,
+    /// How much later than on the CPU before it the slots of each CPU begin (thief)
+    #[arg(long, value_name = "MS", value_parser = values::ms)]
+    phase_ms: Option<u64>,
+    /// How far each slot's beginning may be off, either way (thief)
+    #[arg(long, value_name = "MS", value_parser = values::ms)]
+    jitter_ms: Option<u64>,
+    /// How much longer the period is than asked for, in millionths (thief)
+    #[arg(long, value_name = "PPM", allow_negative_numbers = true)]
+    drift_ppm: Option<f64>,
+    /// The thief's real-time priority, 1 to 99 [default: 50]
+    #[arg(long, value_name = "N")]
+    priority: Option<u8>,
+    /// Of the jitter; chosen and told without one
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// How to take a share away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// A real-time thread on each CPU, in fixed slots
+    #[default]
+    Thief,
+    /// A CPU limit on the command's own control group
+    Quota,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
+    match args.by {
+        By::Thief => by_thief(args, context),
+        By::Quota => by_quota(args, context),
+    }
+}
+
+fn by_thief(args: &Args, context: &Context<'_>) -> Outcome {
+    let settings = quantum::Settings {
+        cpus: args.cpus.clone().map_or_else(disturb::all_cpus, Ok).map_err(failure)?,
+        period_ns: args.period_ms,
+        share_left: args.share,
+        phase_ns: args.phase_ms.unwrap_or(0),
+        jitter_ns: args.jitter_ms.unwrap_or(0),
+        drift_ppm: args.drift_ppm.unwrap_or(0.0),
+        priority: args.priority.unwrap_or(50),
+        seed: args.seed.unwrap_or_else(experiment::fresh_seed),
+    };
+    let what = What { kind: "quantum", by: "thief", asked: &settings, run: &args.run };
+    context.disturb(what, |until_ns| quantum::start(&settings, until_ns).map_err(failure), disturbers::quantum)
+}
+
+fn by_quota(args: &Args, context: &Context<'_>) -> Outcome {
+    let refused = |why: &str| Err(Failure::text(exit::WRONG_USE, "limit a command by a quota", why));
+    if args.run.command.is_empty() {
+        return refused("it needs the command to limit: disturb quantum --by quota -- CMD");
+    }
+    let of_thief =
+        args.phase_ms.is_some() || args.jitter_ms.is_some() || args.drift_ppm.is_some() || args.priority.is_some();
+    if of_thief {
+        return refused("phase, jitter, drift and priority are a thief's: a bucket is filled when the kernel does it");
+    }
+    if let Some(cpus) = &args.cpus {
+        disturb::check_cpus(cpus).map_err(failure)?;
+    }
+    // As container engines count: 0.4 is four tenths of one CPU, wherever it runs.
+    let cpus = args.cpus.as_ref().map_or(1, CpuSet::len);
+    let settings = quota::Settings { period_ns: args.period_ms, share_left: args.share, cpus };
+    let what = What { kind: "quantum", by: "quota", asked: &settings, run: &args.run };
+    context.disturb(what, |_| Limit::start(&settings, args.cpus.clone()), disturbers::quota)
+}
+
+/// A group with a limit, and who removes it.
+#[derive(Debug)]
+struct Limit {
+    group: quota::Group,
+    cpus: Option<CpuSet>,
+    guard: Guard,
+}
+
+impl Limit {
+    fn start(settings: &quota::Settings, cpus: Option<CpuSet>) -> Result<Limit, Failure> {
+        let group = quota::Group::plan(settings, &Root::live()).map_err(failure)?;
+        let mut guard = Guard::start()?;
+        guard.hold(&Undo::RemoveGroup(group.path().to_owned()))?;
+        group.make().map_err(failure)?;
+        Ok(Limit { group, cpus, guard })
+    }
+}
+
+impl Disturbance for Limit {
+    type Report = quota::Report;
+
+    fn prepare(&self, command: &mut Command) -> Result<(), Failure> {
+        let failed = |errno| Failure::text(exit::NOT_POSSIBLE, "start the command in its control group", errno);
+        if let Some(cpus) = &self.cpus {
+            process::run_on(command, cpus).map_err(failed)?;
+        }
+        process::enter_group(command, self.group.path()).map(|_| ()).map_err(failed)
+    }
+
+    fn time_is_over(&mut self) -> Result<(), Failure> {
+        self.group.lift().map_err(failure)
+    }
+
+    fn stop(self) -> Result<quota::Report, Failure> {
+        let report = self.group.report();
+        self.guard.end()?;
+        Ok(report)
+    }
+}

@@ -1,0 +1,57 @@
+//! `evenkeel disturb spinner`.
+
+use evenkeel_measure::disturb::spinner::{self, Duty};
+use evenkeel_sys::CpuSet;
+
+use super::context::{Context, RunArgs, What, failure};
+use super::values;
+use crate::experiment;
+use crate::failure::Outcome;
+use crate::show::disturbers;
+
+/// Keep CPUs busy with ordinary threads, as another program does
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Hold the threads on these CPUs, in turn [default: wherever the scheduler puts them]
+    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    cpus: Option<CpuSet>,
+    /// How many [default: one for each of the CPUs, else one]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Their nice value; below 0 takes rights
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    nice: i32,
+    /// Be busy for this share of each period only
+    #[arg(long, value_name = "SHARE", conflicts_with = "random_ms")]
+    busy: Option<f64>,
+    /// The period of --busy
+    #[arg(long, value_name = "MS", default_value = "10", value_parser = values::ms)]
+    period_ms: u64,
+    /// Be busy and idle by turns of random lengths with these means, as BUSY,IDLE
+    #[arg(long, value_name = "MS,MS", value_parser = values::two_ms)]
+    random_ms: Option<(u64, u64)>,
+    /// Of the random lengths; chosen and told without one
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
+    let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
+    let duty = match (args.busy, args.random_ms) {
+        (Some(share_busy), _) => Duty::Share { share_busy, period_ns: args.period_ms },
+        (None, Some((busy_ns_mean, idle_ns_mean))) => Duty::Random { busy_ns_mean, idle_ns_mean, seed },
+        _ => Duty::Always,
+    };
+    let cpus = args.cpus.clone().unwrap_or_default();
+    let threads = args.threads.unwrap_or_else(|| cpus.len().max(1));
+    let settings = spinner::Settings { cpus, threads, nice: args.nice, duty };
+    let by = match duty {
+        Duty::Always => "always",
+        Duty::Share { .. } => "share",
+        Duty::Random { .. } => "random",
+    };
+    let what = What { kind: "spinner", by, asked: &settings, run: &args.run };
+    context.disturb(what, |until_ns| spinner::start(&settings, until_ns).map_err(failure), disturbers::spinner)
+}

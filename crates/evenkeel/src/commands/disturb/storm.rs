@@ -1,0 +1,79 @@
+//! `evenkeel disturb storm`: one kind of interruption at a set rate.
+
+use std::net::SocketAddr;
+
+use clap::ValueEnum;
+use evenkeel_measure::disturb::all_cpus;
+use evenkeel_measure::disturb::storm::{packets, timers, wakes};
+use evenkeel_sys::CpuSet;
+
+use super::context::{Context, RunArgs, What, failure};
+use super::values;
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::disturbers;
+
+/// Interrupt CPUs at a set rate: by packets and their softirqs, by timers, or by wakes from another CPU
+///
+/// Packets go over the loopback device, and nowhere else.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to make
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    /// The CPUs: that send the packets, or that are interrupted [default: the last that evenkeel may run on]
+    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    cpus: Option<CpuSet>,
+    /// How many a second: packets in all, timers or wakes for each CPU
+    #[arg(long, value_name = "PER_S", default_value_t = 10_000)]
+    rate: u64,
+    /// Where packets go: 127.0.0.0/8 or ::1 [default: a port of its own that nobody reads]
+    #[arg(long, value_name = "IP:PORT")]
+    to: Option<SocketAddr>,
+    /// Bytes in a packet, 1 to 1472 [default: 100]
+    #[arg(long, value_name = "N")]
+    size: Option<usize>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// What interrupts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// UDP packets on the loopback device, which come with softirqs
+    #[default]
+    Packets,
+    /// Timer interrupts
+    Timers,
+    /// Interrupts from another CPU, by waking a thread
+    Wakes,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
+    let cpus = match &args.cpus {
+        Some(cpus) => cpus.clone(),
+        None => all_cpus().map_err(failure)?.iter().last().into_iter().collect(),
+    };
+    let rate_per_s = args.rate;
+    if args.by != By::Packets && (args.to.is_some() || args.size.is_some()) {
+        let why = "only packets have an address and a size";
+        return Err(Failure::text(exit::WRONG_USE, "make a storm", why));
+    }
+    match args.by {
+        By::Packets => {
+            let settings = packets::Settings { cpus, to: args.to, rate_per_s, size_bytes: args.size.unwrap_or(100) };
+            let what = What { kind: "storm", by: "packets", asked: &settings, run: &args.run };
+            context.disturb(what, |until_ns| packets::start(&settings, until_ns).map_err(failure), disturbers::packets)
+        }
+        By::Timers => {
+            let settings = timers::Settings { cpus, rate_per_s };
+            let what = What { kind: "storm", by: "timers", asked: &settings, run: &args.run };
+            context.disturb(what, |until_ns| timers::start(&settings, until_ns).map_err(failure), disturbers::timers)
+        }
+        By::Wakes => {
+            let settings = wakes::Settings { cpus, rate_per_s };
+            let what = What { kind: "storm", by: "wakes", asked: &settings, run: &args.run };
+            context.disturb(what, |until_ns| wakes::start(&settings, until_ns).map_err(failure), disturbers::wakes)
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What the kinds' arguments have in common: CPUs, lengths of time, amounts of memory.
+
+use std::time::Duration;
+
+use evenkeel_sys::CpuSet;
+
+/// An hour and more: no value of a length is meant longer.
+const MS_MAX: f64 = 4_000_000.0;
+
+/// The most that a run may last, in seconds: whoever forgets it must not find it the next day.
+const SECONDS_MAX: f64 = 14_400.0;
+
+/// The most memory that can be named: 16 TiB.
+const MIB_MAX: u64 = 1 << 24;
+
+/// `0-3,8`.
+pub(super) fn cpus(text: &str) -> Result<CpuSet, String> {
+    CpuSet::parse_list(text)
+        .filter(|cpus| !cpus.is_empty())
+        .ok_or_else(|| "a list of CPUs is wanted, such as 0-3,8".to_owned())
+}
+
+/// Milliseconds, as nanoseconds.
+pub(super) fn ms(text: &str) -> Result<u64, String> {
+    let ms: f64 = text.parse().map_err(|_| "a number of milliseconds is wanted".to_owned())?;
+    match (0.0..=MS_MAX).contains(&ms) {
+        true => Ok((ms * 1e6).round() as u64),
+        false => Err(format!("0 to {MS_MAX} ms are wanted")),
+    }
+}
+
+/// Two lengths in milliseconds, as `1,3`.
+pub(super) fn two_ms(text: &str) -> Result<(u64, u64), String> {
+    let (first, second) =
+        text.split_once(',').ok_or_else(|| "two numbers of milliseconds are wanted, as 1,3".to_owned())?;
+    Ok((ms(first)?, ms(second)?))
+}
+
+/// How long a run may last.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted".to_owned())?;
+    match (0.01..=SECONDS_MAX).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(format!("0.01 to {SECONDS_MAX} s are wanted")),
+    }
+}
+
+/// The longest run.
+pub(super) fn longest() -> Duration {
+    Duration::from_secs_f64(SECONDS_MAX)
+}
+
+/// MiB, as bytes.
+pub(super) fn mib(text: &str) -> Result<u64, String> {
+    let mib: u64 = text.parse().map_err(|_| "a whole number of MiB is wanted".to_owned())?;
+    match (1..=MIB_MAX).contains(&mib) {
+        true => Ok(mib << 20),
+        false => Err(format!("1 to {MIB_MAX} MiB are wanted")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_bounds() {
+        assert_eq!(ms("6.05"), Ok(6_050_000));
+        assert_eq!(two_ms("1,0.5"), Ok((1_000_000, 500_000)));
+        assert!(two_ms("1").is_err() && two_ms("1,2,3").is_err());
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(mib("64"), Ok(64 << 20));
+        assert_eq!(cpus("0,2-3").unwrap().len(), 3);
+        for odd in ["", "x", "-1", "NaN", "inf", "1e300"] {
+            assert!(ms(odd).is_err() && seconds(odd).is_err() && mib(odd).is_err(), "{odd}");
+        }
+        assert!(seconds("0").is_err() && seconds("90000").is_err() && cpus("").is_err() && cpus("a").is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! Streaming threads: each copies from one half of its working set to the other, again and again.
+
+use evenkeel_sys::{CpuSet, Root, clock};
+use serde::Serialize;
+
+use super::headroom;
+use crate::disturb::crew::{Class, Crew, End, Post, check_cpus, is_off};
+use crate::disturb::sibling::refuse_size;
+use crate::error::MeterError;
+
+/// From one look at the clock to the next: some 50 us.
+const BLOCK_BYTES: usize = 256 * 1024;
+
+/// How to disturb.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// One thread on each of these.
+    #[serde(serialize_with = "crate::disturb::as_list")]
+    pub cpus: CpuSet,
+    /// What each goes through, in bytes: larger than the caches, or it is they that are measured.
+    pub working_set_bytes: u64,
+}
+
+/// What was really done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Each CPU.
+    pub cpus: Vec<Cpu>,
+}
+
+/// What was done on one CPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: usize,
+    /// Bytes that were copied: each was read once and written once.
+    pub copied_bytes: u64,
+    /// That over the time.
+    pub copied_bytes_per_s: f64,
+    /// How long it worked, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// CPU time that it had, in nanoseconds.
+    pub taken_ns: u64,
+    /// Whether the CPU went offline in the middle, which ends it.
+    pub went_offline: bool,
+}
+
+/// At work. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    crew: Crew<Cpu>,
+}
+
+/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+///
+/// # Errors
+/// If a CPU is not there or not ours, or the working sets are more than half of what memory is free.
+pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
+    check_cpus(&settings.cpus)?;
+    let words = refuse_size(settings.working_set_bytes, settings.cpus.len(), headroom(&Root::live()))?;
+    let cpus: Vec<usize> = settings.cpus.iter().collect();
+    let class = Class::Ordinary { nice: 0 };
+    let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
+    let half_bytes = words * size_of::<u32>() / 2;
+    let crew = Crew::start("bandwidth", &posts, &End::new(until_ns), move |at, end| stream(cpus[at], half_bytes, end))?;
+    Ok(Running { crew })
+}
+
+impl Running {
+    /// Ends it, and tells what was done.
+    pub fn stop(self) -> Report {
+        Report { cpus: self.crew.stop() }
+    }
+}
+
+fn stream(cpu: usize, half_bytes: usize, end: &End) -> Cpu {
+    let mut memory = vec![1_u8; half_bytes * 2];
+    let (from, to) = memory.split_at_mut(half_bytes);
+    let (start_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
+    let (mut copied_bytes, mut at, mut went_offline) = (0_u64, 0_usize, false);
+    while !end.is_now() && !went_offline {
+        let upto = (at + BLOCK_BYTES).min(half_bytes);
+        to[at..upto].copy_from_slice(&from[at..upto]);
+        std::hint::black_box(&to[at..upto]);
+        copied_bytes += (upto - at) as u64;
+        at = if upto == half_bytes { 0 } else { upto };
+        went_offline = is_off(cpu);
+    }
+    let elapsed_ns = clock::monotonic_ns() - start_ns;
+    let taken_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
+    let copied_bytes_per_s = copied_bytes as f64 * 1e9 / elapsed_ns.max(1) as f64;
+    Cpu { cpu, copied_bytes, copied_bytes_per_s, elapsed_ns, taken_ns, went_offline }
+}

@@ -1,0 +1,228 @@
+//! Pressure: takes memory and touches it, up to an amount, and never more than leaves a reserve. It watches what is left all the time, and
+//! gives back as soon as somebody else wants more, so that it is not what a machine runs out of memory by. To be on the safe side its
+//! process is the first that the kernel would kill; so it is to be a process of its own where there is a command beside it.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evenkeel_sys::pages::Pages;
+use evenkeel_sys::{CpuSet, Root, clock};
+use serde::{Deserialize, Serialize};
+
+use super::headroom;
+use crate::disturb::crew::{Class, Crew, End, Post};
+use crate::error::MeterError;
+
+/// What is taken and given back at once.
+const CHUNK_BYTES: u64 = 4 << 20;
+
+/// Pages may be larger: touching more often than once a page costs little beside the first touch.
+const TOUCH_BYTES: usize = 4096;
+
+/// How often it looks what is left.
+const LOOK_EVERY_NS: u64 = 5_000_000;
+
+/// The least reserve.
+pub const RESERVE_BYTES_MIN: u64 = 128 << 20;
+
+/// Who the kernel kills first.
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// How to disturb.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Settings {
+    /// How much to take at most, in bytes.
+    pub amount_bytes: u64,
+    /// How much to leave, in bytes, of what the kernel calls available and of what limits of control groups leave.
+    pub reserve_bytes: u64,
+}
+
+/// What was really taken.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// The most that was held at once, in bytes.
+    pub held_bytes_max: u64,
+    /// What was held at the end, in bytes.
+    pub held_bytes_at_end: u64,
+    /// The least that was left, in bytes; none if it was never told.
+    pub left_bytes_min: Option<u64>,
+    /// How much was given back to others in between, in bytes.
+    pub given_back_bytes: u64,
+    /// Whether the reserve kept it from taking the whole amount at any time.
+    pub held_back: bool,
+    /// How long it took to hold what it held at most, in nanoseconds.
+    pub filled_ns: u64,
+    /// Why it ended before its time: the kernel no longer told what is left, or gave no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_because: Option<String>,
+}
+
+/// At work. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    crew: Crew<Report>,
+    filled: Arc<AtomicBool>,
+    _first: KilledFirst,
+}
+
+/// Whether it can begin.
+///
+/// # Errors
+/// As of [`start`].
+pub fn check(settings: &Settings) -> Result<(), MeterError> {
+    refuse(settings, headroom(&Root::live()))
+}
+
+/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+///
+/// # Errors
+/// If the reserve is too small, less than it is left already, or the kernel does not tell what is left.
+pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
+    check(settings)?;
+    let first = KilledFirst::begin()?;
+    let post = Post { cpus: CpuSet::default(), class: Class::Ordinary { nice: 0 } };
+    let (settings, filled) = (*settings, Arc::<AtomicBool>::default());
+    let full = Arc::clone(&filled);
+    let crew = Crew::start("memory", &[post], &End::new(until_ns), move |_, end| press(settings, &full, end))?;
+    Ok(Running { crew, filled, _first: first })
+}
+
+impl Running {
+    /// Whether it holds what it was to hold, or what the reserve lets it.
+    pub fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Relaxed)
+    }
+
+    /// Ends it, and tells what was taken.
+    pub fn stop(self) -> Report {
+        self.crew.stop().pop().unwrap_or_default()
+    }
+}
+
+fn refuse(settings: &Settings, left: Option<u64>) -> Result<(), MeterError> {
+    let Settings { amount_bytes, reserve_bytes } = *settings;
+    let tried = format!("take {amount_bytes} bytes of memory and leave {reserve_bytes}");
+    if amount_bytes < CHUNK_BYTES {
+        return Err(MeterError::wrong_use(tried, format!("it takes {CHUNK_BYTES} at a time")));
+    }
+    if reserve_bytes < RESERVE_BYTES_MIN {
+        let why = format!("others need {RESERVE_BYTES_MIN} at least, or the machine may run out of memory");
+        return Err(MeterError::wrong_use(tried, why));
+    }
+    match left {
+        None => Err(not_told()),
+        Some(left) if left < reserve_bytes.saturating_add(CHUNK_BYTES) => {
+            Err(MeterError::not_possible(tried, format!("only {left} are left already")))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn not_told() -> MeterError {
+    MeterError::not_possible("take memory", "the kernel does not tell how much is left (MemAvailable in /proc/meminfo)")
+}
+
+/// While it lives, this process is the first that the kernel kills when memory runs out.
+#[derive(Debug)]
+struct KilledFirst {
+    before: String,
+}
+
+impl KilledFirst {
+    fn begin() -> Result<KilledFirst, MeterError> {
+        let refused = |error: std::io::Error| MeterError::refused(format!("write 1000 to {OOM_SCORE}"), &error);
+        let before = fs::read_to_string(OOM_SCORE).map_err(refused)?;
+        fs::write(OOM_SCORE, "1000").map_err(refused)?;
+        Ok(KilledFirst { before })
+    }
+}
+
+impl Drop for KilledFirst {
+    fn drop(&mut self) {
+        // To be less likely killed than at the start takes rights; to be as likely as then takes none.
+        let _ = fs::write(OOM_SCORE, self.before.trim());
+    }
+}
+
+fn press(settings: Settings, filled: &AtomicBool, end: &End) -> Report {
+    let root = Root::live();
+    let (start_ns, mut report, mut held) = (clock::monotonic_ns(), Report::default(), Vec::new());
+    let mut touched = 0;
+    while !end.is_now() {
+        let Some(left) = headroom(&root) else {
+            report.ended_because = Some("the kernel no longer told how much is left".to_owned());
+            break;
+        };
+        report.left_bytes_min = Some(report.left_bytes_min.map_or(left, |least: u64| least.min(left)));
+        if left < settings.reserve_bytes {
+            let too_much = (settings.reserve_bytes - left).div_ceil(CHUNK_BYTES);
+            let kept = held.len().saturating_sub(usize::try_from(too_much).unwrap_or(usize::MAX));
+            report.given_back_bytes += (held.len() - kept) as u64 * CHUNK_BYTES;
+            report.held_back = true;
+            held.truncate(kept);
+        } else if (held.len() as u64 + 1) * CHUNK_BYTES <= settings.amount_bytes {
+            if left >= settings.reserve_bytes + CHUNK_BYTES {
+                match take_chunk() {
+                    Ok(chunk) => held.push(chunk),
+                    Err(errno) => {
+                        report.ended_because = Some(format!("the kernel gave no more: {errno}"));
+                        break;
+                    }
+                }
+                let bytes = held.len() as u64 * CHUNK_BYTES;
+                if bytes > report.held_bytes_max {
+                    report.held_bytes_max = bytes;
+                    report.filled_ns = clock::monotonic_ns() - start_ns;
+                }
+                continue;
+            }
+            report.held_back = true;
+        }
+        filled.store(true, Ordering::Relaxed);
+        // What is not used would be swapped out, and then press on nobody.
+        if let Some(at) = (touched as usize).checked_rem(held.len()) {
+            touch(&mut held[at]);
+            touched += 1;
+        }
+        end.sleep_until_ns(clock::monotonic_ns() + LOOK_EVERY_NS);
+    }
+    report.held_bytes_at_end = held.len() as u64 * CHUNK_BYTES;
+    report
+}
+
+fn take_chunk() -> Result<Pages, evenkeel_sys::Errno> {
+    let mut chunk = Pages::new(CHUNK_BYTES as usize)?;
+    touch(&mut chunk);
+    Ok(chunk)
+}
+
+fn touch(chunk: &mut Pages) {
+    for byte in chunk.bytes().iter_mut().step_by(TOUCH_BYTES) {
+        *byte = byte.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_machine_is_never_left_with_nothing() {
+        let with = |amount, reserve| Settings { amount_bytes: amount * MIB, reserve_bytes: reserve * MIB };
+        let table = [
+            (with(64, 256), Some(1024), "well"),
+            (with(64, 1), Some(1024), "others need 134217728 at least, or the machine may run out of memory"),
+            (with(1, 256), Some(1024), "it takes 4194304 at a time"),
+            (with(64, 256), Some(258), "only 270532608 are left already"),
+            (with(64, 256), None, "the kernel does not tell how much is left (MemAvailable in /proc/meminfo)"),
+        ];
+        for (settings, left, expected) in table {
+            let refused = refuse(&settings, left.map(|mib| mib * MIB));
+            let said = refused.map_or_else(|error| error.to_string(), |()| "well".to_owned());
+            assert!(said.ends_with(expected), "{said}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! `quantum`: takes CPUs away in fixed slots, as a hypervisor does that runs somebody else in its turn: one [`Thief`] a CPU, all on one
+//! grid, each a phase after the one before.
+
+use evenkeel_sys::{CpuSet, Root, clock};
+use serde::Serialize;
+
+use super::crew::{check_cpus, no_real_time};
+use super::thief::{Account, Schedule, Thief};
+use crate::error::MeterError;
+use crate::{Lost, Samples, Unit};
+
+/// From the start to the first slot: time for every thief to be at its post.
+const LEAD_NS: u64 = 20_000_000;
+
+/// Bounds of a period: below, the slots would be lost in the scheduler's own work; above, it could not be stopped soon.
+pub const PERIOD_NS: std::ops::RangeInclusive<u64> = 200_000..=1_000_000_000;
+
+/// How to disturb.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// The CPUs that are taken away.
+    #[serde(serialize_with = "super::as_list")]
+    pub cpus: CpuSet,
+    /// From one slot's beginning to the next, in nanoseconds.
+    pub period_ns: u64,
+    /// How much of each period is left to others, over 0 and under 1: what a meter of the quantum reads as its share.
+    pub share_left: f64,
+    /// Each CPU's slots begin so much after those of the CPU before it, in nanoseconds.
+    pub phase_ns: u64,
+    /// Each beginning is off by up to so much either way, in nanoseconds.
+    pub jitter_ns: u64,
+    /// The period is longer by so many millionths.
+    pub drift_ppm: f64,
+    /// Of the thief among the real-time threads, 1 to 99.
+    pub priority: u8,
+    /// Of the jitter.
+    pub seed: u64,
+}
+
+/// What was really taken.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Each CPU.
+    pub cpus: Vec<Cpu>,
+}
+
+/// What was taken of one CPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: usize,
+    /// Slots that were taken.
+    pub turns: u64,
+    /// Slots that it missed whole, because something else had the CPU.
+    pub missed_turns: u64,
+    /// CPU time of the thief, by the kernel's clock of its thread, in nanoseconds.
+    pub taken_ns: u64,
+    /// That over the whole of the periods.
+    pub share_taken: f64,
+    /// The rest.
+    pub share_left: f64,
+    /// From one beginning to the next, the mean, in nanoseconds; none with fewer than two turns.
+    pub period_ns_mean: Option<f64>,
+    /// The first slot, on the monotonic clock, in nanoseconds.
+    pub start_ns: u64,
+    /// How much later than it was due each slot began.
+    pub late: Samples,
+    /// Whether the CPU went offline in the middle, which ends it.
+    pub went_offline: bool,
+}
+
+/// At work. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    settings: Settings,
+    start_ns: u64,
+    thieves: Vec<(usize, Thief)>,
+}
+
+/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+///
+/// # Errors
+/// If a CPU is not there or not ours, if the thief may not be real-time, or for settings that leave nothing or take nothing.
+pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
+    refuse(settings, real_time_limit())?;
+    check_cpus(&settings.cpus)?;
+    let start_ns = clock::monotonic_ns() + LEAD_NS;
+    let mut running = Running { settings: settings.clone(), start_ns, thieves: Vec::new() };
+    for (at, cpu) in settings.cpus.iter().enumerate() {
+        let schedule = Schedule {
+            start_ns: start_ns + settings.phase_ns * at as u64 % settings.period_ns,
+            period_ns: settings.period_ns,
+            busy_ns: busy_ns(settings),
+            jitter_ns: settings.jitter_ns,
+            drift_ppm: settings.drift_ppm,
+            seed: settings.seed.wrapping_add(at as u64),
+        };
+        let thief = Thief::start(cpu, settings.priority, schedule, until_ns).map_err(|error| match error {
+            MeterError::Refused { what, errno } => no_real_time(&what, errno),
+            other => other,
+        })?;
+        running.thieves.push((cpu, thief));
+    }
+    Ok(running)
+}
+
+impl Running {
+    /// Ends it, and tells what was taken.
+    pub fn stop(self) -> Report {
+        for (_, thief) in &self.thieves {
+            thief.ask_to_end();
+        }
+        let (phase_ns, period_ns) = (self.settings.phase_ns, self.settings.period_ns);
+        let cpus = self.thieves.into_iter().enumerate().map(|(at, (cpu, thief))| {
+            let start_ns = self.start_ns + phase_ns * at as u64 % period_ns;
+            told(cpu, start_ns, &thief.finish())
+        });
+        Report { cpus: cpus.collect() }
+    }
+}
+
+fn told(cpu: usize, start_ns: u64, account: &Account) -> Cpu {
+    let mut late = Samples::new("slot_late_ns", Unit::Ns, [("cpu", cpu.to_string())]);
+    late.histogram = account.late_ns.clone();
+    late.lost = Lost::of(account.missed, "something else had the CPU for the whole slot");
+    let turns = account.turns;
+    let span_ns = account.last_start_ns.saturating_sub(account.first_start_ns);
+    // Missed ones are between two that were seen, so they count as steps of the grid.
+    let steps = (turns + account.missed_between).saturating_sub(1);
+    let share_taken = account.cpu_ns as f64 / account.covered_ns.max(1) as f64;
+    Cpu {
+        cpu,
+        turns,
+        missed_turns: account.missed,
+        taken_ns: account.cpu_ns,
+        share_taken,
+        share_left: 1.0 - share_taken,
+        period_ns_mean: (turns > 1 && steps > 0).then(|| span_ns as f64 / steps as f64),
+        start_ns,
+        late,
+        went_offline: account.was_moved,
+    }
+}
+
+fn busy_ns(settings: &Settings) -> u64 {
+    (settings.period_ns as f64 * (1.0 - settings.share_left)).round() as u64
+}
+
+fn refuse(settings: &Settings, limit: Option<f64>) -> Result<(), MeterError> {
+    let left = settings.share_left;
+    let tried = format!("leave {left} of each period");
+    if !(left > 0.0 && left < 1.0) {
+        let why = "a share over 0 and under 1 is wanted: 0 would leave nothing to anybody, 1 would take nothing";
+        return Err(MeterError::wrong_use(tried, why));
+    }
+    if let Some(limit) = limit.filter(|limit| 1.0 - left > *limit) {
+        let why = format!("the kernel stops real-time threads at {limit} (kernel.sched_rt_runtime_us); leave more");
+        return Err(MeterError::wrong_use(tried, why));
+    }
+    if !PERIOD_NS.contains(&settings.period_ns) {
+        let why = format!("{} ns is not between 0.2 ms and 1 s", settings.period_ns);
+        return Err(MeterError::wrong_use("choose a period", why));
+    }
+    if settings.jitter_ns.saturating_mul(2) >= settings.period_ns {
+        let why = format!("{} ns either way are more than the period", settings.jitter_ns);
+        return Err(MeterError::wrong_use("choose a jitter", why));
+    }
+    if !settings.drift_ppm.is_finite() || settings.drift_ppm.abs() > 100_000.0 {
+        return Err(MeterError::wrong_use("choose a drift", "up to 100000 ppm either way are wanted"));
+    }
+    if !(1..=99).contains(&settings.priority) {
+        return Err(MeterError::wrong_use("choose a real-time priority", "1 to 99 are wanted"));
+    }
+    Ok(())
+}
+
+/// How much of a second real-time threads may have; none where there is no limit or it can't be read.
+fn real_time_limit() -> Option<f64> {
+    let root = Root::live();
+    let read = |name: &str| root.text(&format!("/proc/sys/kernel/{name}")).ok()?.trim().parse::<f64>().ok();
+    let (runtime, period) = (read("sched_rt_runtime_us")?, read("sched_rt_period_us")?);
+    (runtime >= 0.0 && period > 0.0).then(|| runtime / period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(share_left: f64) -> Settings {
+        Settings {
+            cpus: [0].into_iter().collect(),
+            period_ns: 10_000_000,
+            share_left,
+            phase_ns: 0,
+            jitter_ns: 0,
+            drift_ppm: 0.0,
+            priority: 50,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_meant_is_refused() {
+        let well = settings(0.4);
+        let wanted = "a share over 0 and under 1 is wanted: 0 would leave nothing to anybody, 1 would take nothing";
+        let [one, none, odd] = [1.0, 0.0, f64::NAN].map(|share| format!("leave {share} of each period: {wanted}"));
+        let table = [
+            (well.clone(), "well"),
+            (settings(1.0), &one),
+            (settings(0.0), &none),
+            (settings(f64::NAN), &odd),
+            (
+                settings(0.03),
+                "leave 0.03 of each period: the kernel stops real-time threads at 0.95 (kernel.sched_rt_runtime_us); leave more",
+            ),
+            (Settings { period_ns: 5, ..well.clone() }, "choose a period: 5 ns is not between 0.2 ms and 1 s"),
+            (
+                Settings { jitter_ns: 5_000_000, ..well.clone() },
+                "choose a jitter: 5000000 ns either way are more than the period",
+            ),
+            (Settings { priority: 0, ..well }, "choose a real-time priority: 1 to 99 are wanted"),
+        ];
+        for (settings, expected) in table {
+            let refused = refuse(&settings, Some(0.95));
+            assert_eq!(refused.map_or_else(|error| error.to_string(), |()| "well".to_owned()), expected);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! `quantum --by quota`: a limit on the CPU time of a command's own control group, as container engines set it: a token bucket that is
+//! filled once a period. The kernel counts in steps of its tick, so short periods come out coarser than they were asked for.
+//!
+//! The group is made by [`Group::make`]; who makes it first has a guard hold [`Group::path`], which removes it however things end.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_sys::{Root, cgroup};
+use serde::Serialize;
+
+use super::group::Place;
+use crate::error::MeterError;
+
+/// What the kernel takes as a period.
+const PERIOD_US: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
+
+/// The least quota that the kernel takes, in microseconds.
+const QUOTA_US_MIN: u64 = 1_000;
+
+/// How to limit.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Settings {
+    /// How often the bucket is filled, in nanoseconds.
+    pub period_ns: u64,
+    /// How much of the time of [`Settings::cpus`] CPUs the command keeps, over 0 and under 1.
+    pub share_left: f64,
+    /// How many CPUs the limit is counted of.
+    pub cpus: usize,
+}
+
+/// What the kernel counted in the group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// The group, while it was there.
+    pub group: PathBuf,
+    /// What was put into the bucket each time, in microseconds.
+    pub quota_us: u64,
+    /// How often, in microseconds.
+    pub period_us: u64,
+    /// Periods in which the command ran; none where the kernel did not tell.
+    pub periods: Option<u64>,
+    /// Those in which it was stopped.
+    pub throttled_periods: Option<u64>,
+    /// How long its CPUs' queues were stopped in all, in nanoseconds.
+    pub throttled_ns: Option<u64>,
+}
+
+/// A group to be made, and then one that is there.
+#[derive(Clone, Debug)]
+pub struct Group {
+    path: PathBuf,
+    is_v2: bool,
+    quota_us: u64,
+    period_us: u64,
+}
+
+impl Group {
+    /// Where it would be. Nothing is changed yet.
+    ///
+    /// # Errors
+    /// For settings that leave nothing or take nothing; if this machine has no such limits, or not for us.
+    pub fn plan(settings: &Settings, root: &Root) -> Result<Group, MeterError> {
+        let (quota_us, period_us) = refuse(settings)?;
+        let tried = "find a control group to limit the command in";
+        let read = |path: &str| root.text(path).map_err(|refusal| MeterError::not_possible(tried, refusal.to_string()));
+        let place = Place::find("cpu", &read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?);
+        let place = place.ok_or_else(|| MeterError::not_possible(tried, "no control groups are mounted here"))?;
+        let parent = parent(&place, |path| root.text(path).ok());
+        let parent = parent.ok_or_else(|| {
+            let why = "no group from ours up hands the cpu controller on (cgroup.subtree_control); run it as root outside of a container";
+            MeterError::not_possible(tried, why)
+        })?;
+        let path = Path::new(&parent).join(format!("{}{}", cgroup::PREFIX, std::process::id()));
+        if !cgroup::is_ours(&path) {
+            let why = format!("control groups are mounted at {}, which is not below /sys/fs/cgroup", place.mount);
+            return Err(MeterError::not_possible(tried, why));
+        }
+        Ok(Group { path, is_v2: place.is_v2, quota_us, period_us })
+    }
+
+    /// Its folder: what a guard has to remove.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes it, with its limit. The command then enters it by writing `0` to its `cgroup.procs`.
+    ///
+    /// # Errors
+    /// What the kernel said. A folder that was made by then is left to the guard.
+    pub fn make(&self) -> Result<(), MeterError> {
+        let tried = || format!("make the control group {}", self.path.display());
+        std::fs::create_dir(&self.path).map_err(|error| MeterError::refused(tried(), &error))?;
+        let (quota, period) = (self.quota_us, self.period_us);
+        if self.is_v2 {
+            return self.write("cpu.max", &format!("{quota} {period}"));
+        }
+        self.write("cpu.cfs_period_us", &period.to_string())?;
+        self.write("cpu.cfs_quota_us", &quota.to_string())
+    }
+
+    /// Takes the limit away again, for the rest of the command's time.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn lift(&self) -> Result<(), MeterError> {
+        if self.is_v2 { self.write("cpu.max", "max") } else { self.write("cpu.cfs_quota_us", "-1") }
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), MeterError> {
+        let path = self.path.join(file);
+        let tried = format!("write {value:?} to {}", path.display());
+        let written = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|mut file| std::io::Write::write_all(&mut file, value.as_bytes()));
+        written.map_err(|error| MeterError::refused(tried, &error))
+    }
+
+    /// What the kernel has counted by now. To be asked before the group is removed.
+    pub fn report(&self) -> Report {
+        let text = std::fs::read_to_string(self.path.join("cpu.stat")).unwrap_or_default();
+        let counted = |name: &str| counted(&text, name);
+        let throttled_ns = counted("throttled_time").or_else(|| counted("throttled_usec")?.checked_mul(1000));
+        Report {
+            group: self.path.clone(),
+            quota_us: self.quota_us,
+            period_us: self.period_us,
+            periods: counted("nr_periods"),
+            throttled_periods: counted("nr_throttled"),
+            throttled_ns,
+        }
+    }
+}
+
+/// A number of cpu.stat.
+fn counted(stat: &str, name: &str) -> Option<u64> {
+    stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// The group to make ours in. In the second generation a group that has processes can't have groups with controllers, so that it is
+/// the nearest that hands the controller on; in the first it is our own.
+fn parent(place: &Place, read: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let mut upwards = place.upwards().into_iter();
+    if !place.is_v2 {
+        return upwards.next();
+    }
+    upwards.find(|group| {
+        let handed = read(&format!("{group}/cgroup.subtree_control")).unwrap_or_default();
+        handed.split_ascii_whitespace().any(|controller| controller == "cpu")
+    })
+}
+
+/// The quota and the period, in microseconds.
+fn refuse(settings: &Settings) -> Result<(u64, u64), MeterError> {
+    let left = settings.share_left;
+    let tried = format!("leave {left} of each period");
+    if !(left > 0.0 && left < 1.0) {
+        let why = "a share over 0 and under 1 is wanted: 0 would leave nothing to the command, 1 would take nothing";
+        return Err(MeterError::wrong_use(tried, why));
+    }
+    let period_us = settings.period_ns / 1000;
+    if !PERIOD_US.contains(&period_us) {
+        return Err(MeterError::wrong_use("choose a period", format!("{period_us} us is not between 1 ms and 1 s")));
+    }
+    let quota_us = (period_us as f64 * left * settings.cpus.max(1) as f64).round() as u64;
+    if quota_us < QUOTA_US_MIN {
+        let why =
+            format!("{quota_us} us would be left, and the kernel takes no quota under 1 ms; choose a longer period");
+        return Err(MeterError::wrong_use(tried, why));
+    }
+    Ok((quota_us, period_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn shares_become_quotas_or_are_refused() {
+        let table = [
+            (10_000_000, 0.4, 1, "4000 of 10000 us"),
+            (100_000_000, 0.75, 2, "150000 of 100000 us"),
+            (
+                10_000_000,
+                1.0,
+                1,
+                "leave 1 of each period: a share over 0 and under 1 is wanted: 0 would leave nothing to the command, 1 would take nothing",
+            ),
+            (
+                10_000_000,
+                0.05,
+                1,
+                "leave 0.05 of each period: 500 us would be left, and the kernel takes no quota under 1 ms; choose a longer period",
+            ),
+            (500_000, 0.5, 1, "choose a period: 500 us is not between 1 ms and 1 s"),
+        ];
+        for (period_ns, share_left, cpus, expected) in table {
+            let made = refuse(&Settings { period_ns, share_left, cpus });
+            let made = made.map_or_else(|error| error.to_string(), |(quota, period)| format!("{quota} of {period} us"));
+            assert_eq!(made, expected);
+        }
+    }
+
+    #[test]
+    fn the_second_generation_wants_a_group_that_hands_the_controller_on() {
+        let place = |is_v2| Place { mount: "/m".into(), below: "/a/b".into(), is_v2 };
+        let handing = |group: &'static str| {
+            move |path: &str| (path == format!("{group}/cgroup.subtree_control")).then(|| "cpuset cpu io".to_owned())
+        };
+        assert_eq!(parent(&place(true), handing("/m/a")).as_deref(), Some("/m/a"));
+        assert_eq!(parent(&place(true), handing("/m")).as_deref(), Some("/m"));
+        assert_eq!(parent(&place(true), |_| Some("memory pids".to_owned())), None);
+        assert_eq!(parent(&place(false), |_| None).as_deref(), Some("/m/a/b"));
+    }
+
+    #[test]
+    fn both_spellings_of_the_counts_are_read() {
+        let v1 = "nr_periods 12\nnr_throttled 7\nthrottled_time 41000000\n";
+        assert_eq!((counted(v1, "nr_periods"), counted(v1, "throttled_time")), (Some(12), Some(41_000_000)));
+        assert_eq!((counted(v1, "throttled_usec"), counted("nr_periods x", "nr_periods")), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in ".{0,100}") {
+            let _ = counted(&text, "nr_periods");
+        }
+    }
+}

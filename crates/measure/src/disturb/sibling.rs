@@ -1,0 +1,172 @@
+//! `sibling`: what a neighbour on the other hyperthread of a core does: walks through more memory than the caches hold, and keeps the
+//! floating-point units busy, scalar and vector.
+
+use evenkeel_sys::{CpuSet, Root, clock};
+use serde::Serialize;
+
+use super::crew::{Class, Crew, End, Post, check_cpus, is_off};
+use super::memory::headroom;
+use crate::error::MeterError;
+
+/// The bytes that go together through a cache.
+const LINE_BYTES: usize = 64;
+const WORDS: usize = LINE_BYTES / size_of::<u32>();
+
+/// Lines from one look at the clock to the next: some 50 us.
+const LINES_A_LOOK: usize = 4096;
+
+/// How to disturb.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// One thread on each of these.
+    #[serde(serialize_with = "super::as_list")]
+    pub cpus: CpuSet,
+    /// What each walks through, in bytes: larger than the cache that is to be emptied.
+    pub working_set_bytes: u64,
+}
+
+/// What was really done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Each CPU.
+    pub cpus: Vec<Cpu>,
+}
+
+/// What was done on one CPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: usize,
+    /// Lines of 64 bytes that were read and written.
+    pub lines: u64,
+    /// How often the whole working set was walked through.
+    pub passes: f64,
+    /// How long it worked, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// CPU time that it had, in nanoseconds.
+    pub taken_ns: u64,
+    /// That over the time.
+    pub share_taken: f64,
+    /// Whether the CPU went offline in the middle, which ends it.
+    pub went_offline: bool,
+}
+
+/// At work. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    crew: Crew<Cpu>,
+}
+
+/// The other hyperthreads of the core that `cpu` is on.
+///
+/// # Errors
+/// If it has none, or this machine does not tell.
+pub fn siblings_of(cpu: usize) -> Result<CpuSet, MeterError> {
+    let tried = format!("find the sibling of CPU {cpu}");
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let text = Root::live().text(&path);
+    let text = text.map_err(|refusal| MeterError::not_possible(&tried, refusal.to_string()))?;
+    let all = CpuSet::parse_list(&text).unwrap_or_default();
+    let others: CpuSet = all.iter().filter(|other| *other != cpu).collect();
+    if others.is_empty() {
+        let why = "its core has no other thread here; choose CPUs with --cpus";
+        return Err(MeterError::not_possible(tried, why));
+    }
+    Ok(others)
+}
+
+/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+///
+/// # Errors
+/// If a CPU is not there or not ours, or the working sets are more than half of what memory is free.
+pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
+    check_cpus(&settings.cpus)?;
+    let words = refuse_size(settings.working_set_bytes, settings.cpus.len(), headroom(&Root::live()))?;
+    let cpus: Vec<usize> = settings.cpus.iter().collect();
+    let class = Class::Ordinary { nice: 0 };
+    let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
+    let crew = Crew::start("sibling", &posts, &End::new(until_ns), move |at, end| thrash(cpus[at], words, end))?;
+    Ok(Running { crew })
+}
+
+impl Running {
+    /// Ends it, and tells what was done.
+    pub fn stop(self) -> Report {
+        Report { cpus: self.crew.stop() }
+    }
+}
+
+/// How many words each thread walks through.
+pub(super) fn refuse_size(each_bytes: u64, threads: usize, free_bytes: Option<u64>) -> Result<usize, MeterError> {
+    let tried = format!("take {each_bytes} bytes for each of {threads} threads");
+    let all_bytes = each_bytes.saturating_mul(threads as u64);
+    if each_bytes < 4096 {
+        return Err(MeterError::wrong_use(tried, "at least 4096 are wanted"));
+    }
+    match free_bytes {
+        Some(free) if all_bytes > free / 2 => {
+            let why = format!("{free} are free, of which half may be taken");
+            Err(MeterError::not_possible(tried, why))
+        }
+        None => Err(MeterError::not_possible(tried, "this machine does not tell how much memory is free")),
+        Some(_) => Ok(usize::try_from(each_bytes).unwrap_or(usize::MAX) / size_of::<u32>()),
+    }
+}
+
+fn thrash(cpu: usize, words: usize, end: &End) -> Cpu {
+    let mut memory = vec![1_u32; words];
+    let (start_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
+    let (mut lines, mut at, mut scalar, mut vector) = (0_u64, 0_usize, 0.5_f32, [0.5_f32; 8]);
+    let mut went_offline = false;
+    while !end.is_now() && !went_offline {
+        for _ in 0..LINES_A_LOOK {
+            memory[at] = memory[at].wrapping_add(1);
+            at += WORDS;
+            if at >= words {
+                at = 0;
+            }
+            scalar = scalar * 0.999 + 0.001;
+            for lane in &mut vector {
+                *lane = *lane * 0.999 + scalar;
+            }
+        }
+        lines += LINES_A_LOOK as u64;
+        std::hint::black_box((&memory, scalar, vector));
+        went_offline = is_off(cpu);
+    }
+    let elapsed_ns = clock::monotonic_ns() - start_ns;
+    let taken_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
+    let passes = lines as f64 / words.div_ceil(WORDS) as f64;
+    let share_taken = taken_ns as f64 / elapsed_ns.max(1) as f64;
+    Cpu { cpu, lines, passes, elapsed_ns, taken_ns, share_taken, went_offline }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_half_of_what_is_free_is_taken() {
+        let table = [
+            (8192, 2, Some(32768), "2048 words"),
+            (8192, 3, Some(32768), "take 8192 bytes for each of 3 threads: 32768 are free, of which half may be taken"),
+            (64, 1, Some(32768), "take 64 bytes for each of 1 threads: at least 4096 are wanted"),
+            (
+                u64::MAX,
+                9,
+                Some(1),
+                "take 18446744073709551615 bytes for each of 9 threads: 1 are free, of which half may be taken",
+            ),
+            (
+                8192,
+                1,
+                None,
+                "take 8192 bytes for each of 1 threads: this machine does not tell how much memory is free",
+            ),
+        ];
+        for (each, threads, free, expected) in table {
+            let taken = refuse_size(each, threads, free);
+            assert_eq!(taken.map_or_else(|error| error.to_string(), |words| format!("{words} words")), expected);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! `spinner`: ordinary threads that keep CPUs busy, all the time, a part of it, or on and off by chance as a neighbour does. They get what
+//! the scheduler gives them, which the report tells beside what they wanted.
+
+use evenkeel_sys::{CpuSet, clock};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+use super::crew::{Class, Crew, End, Post, THREADS_MAX, check_cpus};
+use crate::error::MeterError;
+
+/// Bounds of a stretch of work or rest.
+const STRETCH_NS: std::ops::RangeInclusive<u64> = 10_000..=60_000_000_000;
+
+/// When a thread is busy.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "mode")]
+pub enum Duty {
+    /// All the time.
+    Always,
+    /// The first part of every period.
+    Share {
+        /// The part, over 0 and under 1.
+        share_busy: f64,
+        /// The period, in nanoseconds.
+        period_ns: u64,
+    },
+    /// For a time and then not, each of a random length (exponential).
+    Random {
+        /// The mean of the busy times, in nanoseconds.
+        busy_ns_mean: u64,
+        /// The mean of the times between, in nanoseconds.
+        idle_ns_mean: u64,
+        /// Of the lengths.
+        seed: u64,
+    },
+}
+
+/// How to disturb.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Thread number n runs on the n-th of these, from the first again after the last; where the scheduler puts it if there is none.
+    #[serde(serialize_with = "super::as_list")]
+    pub cpus: CpuSet,
+    /// How many threads.
+    pub threads: usize,
+    /// -20 to 19; below 0 takes rights.
+    pub nice: i32,
+    /// When they are busy.
+    pub duty: Duty,
+}
+
+/// What they really did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Each thread.
+    pub threads: Vec<Thread>,
+}
+
+/// What one thread did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Thread {
+    /// The CPU that it was held on; none if it was free.
+    pub cpu: Option<usize>,
+    /// How long it was at work or at rest, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// How long it wanted to be busy, in nanoseconds.
+    pub wanted_ns: u64,
+    /// CPU time that it had, in nanoseconds.
+    pub taken_ns: u64,
+    /// That over the time.
+    pub share_taken: f64,
+    /// How often it became busy.
+    pub turns: u64,
+}
+
+/// At work. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    crew: Crew<Thread>,
+}
+
+/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+///
+/// # Errors
+/// If a CPU is not there, a nice value is refused, or a duty can't be meant.
+pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
+    refuse(settings)?;
+    let held: Vec<usize> = settings.cpus.iter().collect();
+    if !held.is_empty() {
+        check_cpus(&settings.cpus)?;
+    }
+    let cpu_of = move |at: usize| if held.is_empty() { None } else { Some(held[at % held.len()]) };
+    let class = Class::Ordinary { nice: settings.nice };
+    let posts: Vec<Post> =
+        (0..settings.threads).map(|at| Post { cpus: cpu_of(at).into_iter().collect(), class }).collect();
+    let duty = settings.duty;
+    let crew = Crew::start("spinner", &posts, &End::new(until_ns), move |at, end| spin(at, cpu_of(at), duty, end))?;
+    Ok(Running { crew })
+}
+
+impl Running {
+    /// Ends it, and tells what was done.
+    pub fn stop(self) -> Report {
+        Report { threads: self.crew.stop() }
+    }
+}
+
+fn refuse(settings: &Settings) -> Result<(), MeterError> {
+    if !(1..=THREADS_MAX).contains(&settings.threads) {
+        let why = format!("{} are not between 1 and {THREADS_MAX}", settings.threads);
+        return Err(MeterError::wrong_use("choose how many threads", why));
+    }
+    if !(-20..=19).contains(&settings.nice) {
+        return Err(MeterError::wrong_use(
+            "choose a nice value",
+            format!("{} is not between -20 and 19", settings.nice),
+        ));
+    }
+    match settings.duty {
+        Duty::Share { share_busy, .. } if !(share_busy > 0.0 && share_busy < 1.0) => {
+            let why = "a share over 0 and under 1 is wanted; without one it is busy all the time";
+            Err(MeterError::wrong_use(format!("be busy for {share_busy} of each period"), why))
+        }
+        Duty::Share { period_ns: length, .. } if !STRETCH_NS.contains(&length) => Err(not_a_length(length)),
+        Duty::Random { busy_ns_mean, idle_ns_mean, .. } => {
+            let odd = [busy_ns_mean, idle_ns_mean].into_iter().find(|length| !STRETCH_NS.contains(length));
+            odd.map_or(Ok(()), |length| Err(not_a_length(length)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn not_a_length(length_ns: u64) -> MeterError {
+    MeterError::wrong_use("choose a length of time", format!("{length_ns} ns is not between 10 us and 60 s"))
+}
+
+fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
+    let (start_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
+    let seed = if let Duty::Random { seed, .. } = duty { seed.wrapping_add(at as u64) } else { 0 };
+    let mut chance = ChaCha8Rng::seed_from_u64(seed);
+    let (mut turns, mut wanted_ns, mut from_ns) = (0_u64, 0_u64, start_ns);
+    while !end.is_now() {
+        let (busy_ns, whole_ns) = match duty {
+            Duty::Always => (u64::MAX, u64::MAX),
+            Duty::Share { share_busy, period_ns } => ((period_ns as f64 * share_busy) as u64, period_ns),
+            Duty::Random { busy_ns_mean, idle_ns_mean, .. } => {
+                let busy_ns = exponential_ns(busy_ns_mean, &mut chance);
+                (busy_ns, busy_ns.saturating_add(exponential_ns(idle_ns_mean, &mut chance)))
+            }
+        };
+        turns += 1;
+        let (busy_until_ns, mut now_ns) = (from_ns.saturating_add(busy_ns), clock::monotonic_ns());
+        while now_ns < busy_until_ns && !end.is_at(now_ns) {
+            std::hint::spin_loop();
+            now_ns = clock::monotonic_ns();
+        }
+        wanted_ns += busy_until_ns.min(now_ns.max(from_ns)) - from_ns;
+        // What it was late by is dropped: a neighbour whose work was put off does not do it twice at once.
+        from_ns = from_ns.saturating_add(whole_ns).max(now_ns);
+        end.sleep_until_ns(from_ns);
+    }
+    let elapsed_ns = clock::monotonic_ns() - start_ns;
+    let taken_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
+    Thread { cpu, elapsed_ns, wanted_ns, taken_ns, share_taken: taken_ns as f64 / elapsed_ns.max(1) as f64, turns }
+}
+
+/// A random length with this mean; at most ten times as long, so that no draw outlasts the run.
+fn exponential_ns(mean_ns: u64, chance: &mut ChaCha8Rng) -> u64 {
+    let uniform: f64 = chance.random_range(f64::EPSILON..1.0);
+    (-uniform.ln() * mean_ns as f64).min(mean_ns as f64 * 10.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_meant_is_refused() {
+        let with = |duty, threads, nice| Settings { cpus: CpuSet::default(), threads, nice, duty };
+        let share = |share_busy, period_ns| Duty::Share { share_busy, period_ns };
+        let random = |busy_ns_mean, idle_ns_mean| Duty::Random { busy_ns_mean, idle_ns_mean, seed: 1 };
+        let table = [
+            (with(Duty::Always, 2, 5), "well"),
+            (with(share(0.5, 10_000_000), 1, 0), "well"),
+            (with(random(1_000_000, 2_000_000), 1, 0), "well"),
+            (with(Duty::Always, 0, 0), "choose how many threads: 0 are not between 1 and 1024"),
+            (with(Duty::Always, 1, 20), "choose a nice value: 20 is not between -20 and 19"),
+            (
+                with(share(1.0, 10_000_000), 1, 0),
+                "be busy for 1 of each period: a share over 0 and under 1 is wanted; without one it is busy all the time",
+            ),
+            (with(share(0.5, 5), 1, 0), "choose a length of time: 5 ns is not between 10 us and 60 s"),
+            (with(random(0, 2_000_000), 1, 0), "choose a length of time: 0 ns is not between 10 us and 60 s"),
+        ];
+        for (settings, expected) in table {
+            let refused = refuse(&settings);
+            assert_eq!(refused.map_or_else(|error| error.to_string(), |()| "well".to_owned()), expected);
+        }
+    }
+
+    #[test]
+    fn random_lengths_have_their_mean_and_their_seed() {
+        let lengths = |seed| {
+            let mut chance = ChaCha8Rng::seed_from_u64(seed);
+            (0..20_000).map(|_| exponential_ns(1_000_000, &mut chance)).collect::<Vec<_>>()
+        };
+        let mean_ns = lengths(3).iter().sum::<u64>() as f64 / 20_000.0;
+        assert!((mean_ns / 1e6 - 1.0).abs() < 0.03, "{mean_ns}");
+        assert_eq!(lengths(3), lengths(3));
+        assert_ne!(lengths(3), lengths(4));
+    }
+}

@@ -1,0 +1,234 @@
+//! Packets to a port of the loopback device: each is a system call, and a softirq on the CPU that sends it. Nothing leaves the machine:
+//! other addresses are refused.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use evenkeel_sys::{CpuSet, Errno, clock};
+use serde::Serialize;
+
+use super::{Beats, SECOND_NS, moved, refuse_rate};
+use crate::disturb::counts;
+use crate::disturb::crew::{Class, Crew, End, Post, check_cpus, is_off};
+use crate::error::MeterError;
+
+/// A sender makes some 800,000 a second here.
+pub const RATE_PER_S_MAX: u64 = 2_000_000;
+/// What fits into a packet of Ethernet's usual length, as from outside.
+pub const SIZE_BYTES: std::ops::RangeInclusive<usize> = 1..=1472;
+
+/// Packets come in bursts at this rate at most: a timer a packet would be a storm of timers.
+const BURSTS_PER_S_MAX: u64 = 2_000;
+
+const ROWS: &[&str] = &["NET_RX"];
+const TABLE: &str = "/proc/softirqs";
+
+/// How to disturb.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// One sender on each of these.
+    #[serde(serialize_with = "crate::disturb::as_list")]
+    pub cpus: CpuSet,
+    /// Where to; none is a port of our own that nobody reads from, so that all but the first are dropped after the kernel's work on them.
+    pub to: Option<SocketAddr>,
+    /// Of all senders, a second.
+    pub rate_per_s: u64,
+    /// What each carries, in bytes.
+    pub size_bytes: usize,
+}
+
+/// What was really done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Where they went.
+    pub to: SocketAddr,
+    /// Packets that the kernel took, of all senders.
+    pub sent: u64,
+    /// Each sender.
+    pub cpus: Vec<Cpu>,
+}
+
+/// What one sender did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cpu {
+    /// Its CPU.
+    pub cpu: usize,
+    /// Packets that the kernel took.
+    pub sent: u64,
+    /// How often the port said that nobody listens; such a packet was sent all the same.
+    pub unheard: u64,
+    /// Packets that the kernel did not take.
+    pub refused: u64,
+    /// What it said to the first of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_because: Option<String>,
+    /// Packets that were left out, because the sender had no CPU when they were due.
+    pub missed: u64,
+    /// How long it worked, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// CPU time that it had, in nanoseconds: the softirqs run in it.
+    pub taken_ns: u64,
+    /// Packets sent over the time.
+    pub sent_per_s: f64,
+    /// Receive softirqs of this CPU in that time as the kernel counts them (one handles many packets), those of others among them; none
+    /// where it does not tell.
+    pub softirqs: Option<u64>,
+    /// Whether the CPU went offline in the middle, which ends it.
+    pub went_offline: bool,
+}
+
+/// At work. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    cpus: Vec<usize>,
+    before: Vec<Option<u64>>,
+    to: SocketAddr,
+    crew: Crew<Cpu>,
+    _sink: Option<UdpSocket>,
+}
+
+/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+///
+/// # Errors
+/// If the address is not a loopback one, a CPU is not there or not ours, or the rate or size is out of bounds.
+pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
+    refuse(settings)?;
+    check_cpus(&settings.cpus)?;
+    let (to, sink) = match settings.to {
+        Some(to) => (to, None),
+        None => sink()?,
+    };
+    let cpus: Vec<usize> = settings.cpus.iter().collect();
+    let senders = cpus.iter().map(|_| sender(to)).collect::<Result<Vec<UdpSocket>, MeterError>>()?;
+    let before = counts::now(TABLE, ROWS, &cpus);
+    let class = Class::Ordinary { nice: 0 };
+    let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
+    let theirs = cpus.clone();
+    let (rate_per_s, size_bytes) = ((settings.rate_per_s / cpus.len() as u64).max(1), settings.size_bytes);
+    let crew = Crew::start("packets", &posts, &End::new(until_ns), move |at, end| {
+        send(theirs[at], &senders[at], rate_per_s, size_bytes, end)
+    })?;
+    Ok(Running { cpus, before, to, crew, _sink: sink })
+}
+
+impl Running {
+    /// Ends it, and tells what was done.
+    pub fn stop(self) -> Report {
+        let mut cpus = self.crew.stop();
+        let after = counts::now(TABLE, ROWS, &self.cpus);
+        for ((cpu, before), after) in cpus.iter_mut().zip(self.before).zip(after) {
+            cpu.softirqs = moved(before, after);
+        }
+        Report { to: self.to, sent: cpus.iter().map(|cpu| cpu.sent).sum(), cpus }
+    }
+}
+
+fn refuse(settings: &Settings) -> Result<(), MeterError> {
+    refuse_rate(settings.rate_per_s, RATE_PER_S_MAX)?;
+    if !SIZE_BYTES.contains(&settings.size_bytes) {
+        let why = format!("{} bytes are not between 1 and 1472", settings.size_bytes);
+        return Err(MeterError::wrong_use("choose a size", why));
+    }
+    match settings.to {
+        Some(to) if !to.ip().is_loopback() => {
+            let why = "a storm stays on this machine: only 127.0.0.0/8 and ::1 are allowed";
+            Err(MeterError::wrong_use(format!("send packets to {to}"), why))
+        }
+        Some(to) if to.port() == 0 => Err(MeterError::wrong_use(format!("send packets to {to}"), "it needs a port")),
+        _ => Ok(()),
+    }
+}
+
+/// A port of our own, on whichever loopback address this machine has.
+fn sink() -> Result<(SocketAddr, Option<UdpSocket>), MeterError> {
+    let made = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)));
+    let refused = |error: std::io::Error| MeterError::refused("open a port on the loopback device", &error);
+    let sink = made.map_err(refused)?;
+    Ok((sink.local_addr().map_err(refused)?, Some(sink)))
+}
+
+fn sender(to: SocketAddr) -> Result<UdpSocket, MeterError> {
+    let refused = |error: std::io::Error| MeterError::refused(format!("send packets to {to}"), &error);
+    let from: IpAddr = if to.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    let socket = UdpSocket::bind((from, 0)).map_err(refused)?;
+    socket.connect(to).map_err(refused)?;
+    socket.set_nonblocking(true).map_err(refused)?;
+    Ok(socket)
+}
+
+fn send(cpu: usize, socket: &UdpSocket, rate_per_s: u64, size_bytes: usize, end: &End) -> Cpu {
+    let payload = vec![0_u8; size_bytes];
+    let (start_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
+    let mut beats = Beats::new(start_ns + 1, rate_per_s.min(BURSTS_PER_S_MAX));
+    let (mut sent, mut unheard, mut refused, mut missed, mut went_offline) = (0_u64, 0_u64, 0_u64, 0_u64, false);
+    let (mut refused_because, mut before) = (None, 0_u64);
+    while let Some(due_ns) = beats.wait(end) {
+        went_offline = is_off(cpu);
+        if went_offline {
+            break;
+        }
+        // Due by the end of this burst, of which those of beats that were missed are left out.
+        let burst_ns = due_ns - start_ns - 1 + SECOND_NS / beats.rate_per_s;
+        let due = (u128::from(burst_ns) * u128::from(rate_per_s) / u128::from(SECOND_NS)) as u64;
+        let most = rate_per_s.div_ceil(beats.rate_per_s) + 1;
+        missed += (due - before).saturating_sub(most);
+        for _ in 0..(due - before).min(most) {
+            match socket.send(&payload) {
+                Ok(_) => sent += 1,
+                // It is the answer to a packet before: this one was not sent, but that one counts as heard by nobody.
+                Err(error) if Errno::from(&error) == Errno::CONNREFUSED => unheard += 1,
+                Err(error) => {
+                    refused += 1;
+                    refused_because.get_or_insert_with(|| Errno::from(&error).to_string());
+                }
+            }
+        }
+        before = due;
+    }
+    let elapsed_ns = clock::monotonic_ns() - start_ns;
+    let taken_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
+    let sent_per_s = sent as f64 * 1e9 / elapsed_ns.max(1) as f64;
+    let softirqs = None;
+    Cpu {
+        cpu,
+        sent,
+        unheard,
+        refused,
+        refused_because,
+        missed,
+        elapsed_ns,
+        taken_ns,
+        sent_per_s,
+        softirqs,
+        went_offline,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_leaves_the_machine() {
+        let to = |address: &str| Settings {
+            cpus: [0].into_iter().collect(),
+            to: Some(address.parse().unwrap()),
+            rate_per_s: 1000,
+            size_bytes: 100,
+        };
+        for well in ["127.0.0.1:9", "127.3.4.5:9999", "[::1]:5"] {
+            assert_eq!(refuse(&to(well)), Ok(()), "{well}");
+        }
+        for out in
+            ["10.0.0.1:9", "192.168.1.1:9", "[fe80::1]:5", "0.0.0.0:9", "[::]:9", "224.0.0.1:9", "255.255.255.255:9"]
+        {
+            let refused = refuse(&to(out)).unwrap_err().to_string();
+            assert!(
+                refused.ends_with("a storm stays on this machine: only 127.0.0.0/8 and ::1 are allowed"),
+                "{refused}"
+            );
+        }
+        assert!(refuse(&to("127.0.0.1:0")).is_err());
+        assert!(refuse(&Settings { size_bytes: 1473, ..to("127.0.0.1:9") }).is_err());
+        assert!(refuse(&Settings { rate_per_s: 2_000_001, ..to("127.0.0.1:9") }).is_err());
+    }
+}
