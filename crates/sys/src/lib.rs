@@ -17,6 +17,7 @@ mod kernel_log;
 mod metadata;
 mod mounted;
 mod package;
+pub mod perf_switch;
 mod pretend;
 pub mod process;
 mod pseudo;
@@ -24,8 +25,10 @@ mod root;
 pub mod sched;
 pub mod schedstat;
 pub mod thread;
+pub mod timer_fd;
 mod tree;
 pub mod tsc;
+pub mod usage;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};
