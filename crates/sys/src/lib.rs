@@ -11,6 +11,7 @@ pub mod clock;
 mod cpuset;
 mod errno;
 mod ethtool;
+pub mod faults;
 mod hand;
 mod kernel_config;
 mod kernel_log;
@@ -28,7 +29,6 @@ pub mod thread;
 pub mod timer_fd;
 mod tree;
 pub mod tsc;
-pub mod usage;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};

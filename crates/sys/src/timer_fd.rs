@@ -1,5 +1,6 @@
-//! `Interrupts`: timer interrupts on purpose, on the CPU of the thread that asks for them, without waking anybody. This is how a meter of
-//! interrupts gets some at known times.
+//! Timers as files. [`Alarm`] is set before there is time to sleep, so that going to sleep costs no more than a switch. [`Interrupts`] are
+//! timer interrupts on purpose, on the CPU of the thread that asks for them, which wake nobody: this is how a meter of interrupts gets some
+//! at known times.
 
 use std::os::fd::OwnedFd;
 
@@ -8,6 +9,51 @@ use rustix::time::{
 };
 
 use crate::errno::Errno;
+
+/// A timer to sleep for.
+#[derive(Debug)]
+pub struct Alarm {
+    timer: OwnedFd,
+}
+
+impl Alarm {
+    /// One that is not set.
+    ///
+    /// # Errors
+    /// `EMFILE` if the process may not have more files.
+    pub fn new() -> Result<Alarm, Errno> {
+        Ok(Alarm { timer: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)? })
+    }
+
+    /// Sets it to a time of the monotonic clock, 1 or more; what it was set to before is forgotten.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn set(&self, at_ns: u64) -> Result<(), Errno> {
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once(at_ns.max(1)))?;
+        Ok(())
+    }
+
+    /// Sleeps until the time it was set to; returns at once if that has passed. One that is not set is waited for until a signal ends it.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn wait(&self) -> Result<(), Errno> {
+        let mut fired = [0; 8];
+        loop {
+            match rustix::io::read(&self.timer, &mut fired) {
+                Err(rustix::io::Errno::INTR) => {}
+                read => return Ok(read.map(|_| ())?),
+            }
+        }
+    }
+}
+
+fn once(at_ns: u64) -> Itimerspec {
+    let it_value =
+        Timespec { tv_sec: (at_ns / 1_000_000_000).cast_signed(), tv_nsec: (at_ns % 1_000_000_000).cast_signed() };
+    Itimerspec { it_value, it_interval: Timespec { tv_sec: 0, tv_nsec: 0 } }
+}
 
 /// Timers that fire together. They end when this is dropped, or with the process.
 #[derive(Debug)]
@@ -24,12 +70,8 @@ impl Interrupts {
     pub fn arm(times_ns: &[u64], together: usize) -> Result<Interrupts, Errno> {
         let mut timers = Vec::with_capacity(times_ns.len() * together);
         for at_ns in times_ns {
-            let it_value = Timespec {
-                tv_sec: (at_ns / 1_000_000_000).cast_signed(),
-                tv_nsec: (at_ns % 1_000_000_000).cast_signed(),
-            };
             // One that repeats would fire once: the kernel arms it anew only when somebody reads it.
-            let when = Itimerspec { it_value, it_interval: Timespec { tv_sec: 0, tv_nsec: 0 } };
+            let when = once(*at_ns);
             for _ in 0..together {
                 let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
                 timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &when)?;
@@ -53,6 +95,18 @@ impl Interrupts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_alarm_ends_a_sleep() {
+        let alarm = Alarm::new().unwrap();
+        let at_ns = crate::clock::monotonic_ns() + 2_000_000;
+        alarm.set(u64::MAX / 4).unwrap();
+        alarm.set(at_ns).unwrap();
+        alarm.wait().unwrap();
+        assert!(crate::clock::monotonic_ns() >= at_ns);
+        alarm.set(0).unwrap();
+        alarm.wait().unwrap();
+    }
 
     #[test]
     fn timers_fire() {

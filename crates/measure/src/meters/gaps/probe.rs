@@ -5,9 +5,9 @@
 
 use evenkeel_sys::schedstat::{Counted, RunDelay};
 use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, Errno, sched, thread, usage};
+use evenkeel_sys::{CpuSet, Errno, faults, sched, thread};
 
-use super::cause::{Class, Evidence, Interrupts, Taker, classify};
+use super::cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 use super::interrupts::{Counts, Files, Source, between};
 use super::limits::{Limit, Taken};
 use super::takers::Takers;
@@ -206,7 +206,7 @@ impl<'a> Probe<'a> {
     }
 
     fn own(&self) -> Own {
-        let faults = usage::of_this_thread();
+        let faults = faults::of_this_thread();
         // It was readable when the probe began, and is a file of the thread itself.
         let counted = self.run_delay.read().unwrap_or(self.last.counted);
         Own { counted, faults: faults.minor_faults + faults.major_faults }
@@ -383,7 +383,16 @@ impl<'a> Probe<'a> {
             None => format!("{UNNAMED} ({})", who.tid),
         });
         let (run_delay_ns, steal_ns) = (raw.run_delay_ns.min(length_ns), raw.steal_ns.min(length_ns));
-        self.seen.tally.add(Gap { start_ns, length_ns, cause, by, run_delay_ns, steal_ns });
+        let mut gap = Gap { start_ns, length_ns, around_ns: 0, cause, by, run_delay_ns, steal_ns };
+        if matches!(cause, Cause::Preemption | Cause::Throttle | Cause::OwnRealTimeThrottle)
+            && let Ok(takers) = &self.seen.takers
+            && let Some((from_ns, until_ns)) = takers.away(start_ns, start_ns + length_ns)
+        {
+            // The interrupt that let the other in, and the switches, were missing too, and are nobody's turn.
+            (gap.start_ns, gap.length_ns) = (from_ns, until_ns - from_ns);
+            gap.around_ns = length_ns.saturating_sub(gap.length_ns);
+        }
+        self.seen.tally.add(gap);
     }
 
     /// What it saw.

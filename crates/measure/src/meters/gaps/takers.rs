@@ -120,6 +120,15 @@ impl Takers {
         within.into_iter().find(|switch| switch.tid != self.own).map(|switch| switch.at_ns)
     }
 
+    /// The stretch of a gap in which others had the CPU, from the first switch to one of them to the switch back.
+    pub(super) fn away(&self, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
+        let from_ns = self.first_other(start_ns, end_ns)?;
+        let from = self.switches.partition_point(|switch| switch.at_ns < from_ns);
+        let back = self.switches.iter().skip(from).take_while(|switch| switch.at_ns < end_ns);
+        let back_ns = back.filter(|switch| switch.tid == self.own).map(|switch| switch.at_ns).last();
+        Some((from_ns, back_ns.unwrap_or(end_ns)))
+    }
+
     /// Forgets what was before; the newest is kept, since it says who runs now.
     pub(super) fn forget(&mut self) {
         let newest = self.switches.pop_back();

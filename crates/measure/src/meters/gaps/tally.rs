@@ -28,10 +28,12 @@ pub enum Keep {
 /// One gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
-    /// When it began, on the monotonic clock.
+    /// When it began, on the monotonic clock. Where the kernel tells, the switch to whoever ran instead.
     pub start_ns: u64,
     /// How long it was.
     pub length_ns: u64,
+    /// What was missing right before and after it as well: the interrupt that let another thread in, and the switches. Sums have it.
+    pub around_ns: u64,
     /// Who took the time.
     pub cause: Cause,
     /// The thread that ran instead, as `NAME (NUMBER)`, where the kernel tells; the meter's own as `evenkeel itself`.
@@ -123,9 +125,10 @@ impl Tally {
 
     /// Adds one.
     pub(super) fn add(&mut self, gap: Gap) {
-        self.all.add(gap.length_ns);
-        self.lengths.record(gap.length_ns);
-        self.causes.entry(gap.cause).or_default().add(gap.length_ns);
+        let missing_ns = gap.length_ns + gap.around_ns;
+        self.all.add(missing_ns);
+        self.lengths.record(missing_ns);
+        self.causes.entry(gap.cause).or_default().add(missing_ns);
         if let Some(by) = &gap.by {
             // Programs of one name count together: a build starts hundreds.
             let name = by.rsplit_once(" (").map_or(by.as_str(), |(name, _)| name);
@@ -254,7 +257,7 @@ mod tests {
     use super::*;
 
     fn gap(start_ns: u64, length_ns: u64) -> Gap {
-        Gap { start_ns, length_ns, cause: Cause::Hypervisor, by: None, run_delay_ns: 0, steal_ns: 0 }
+        Gap { start_ns, length_ns, around_ns: 0, cause: Cause::Hypervisor, by: None, run_delay_ns: 0, steal_ns: 0 }
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What the kernel counts of the calling thread beside its time: page faults, and how often it gave its CPU up (getrusage(2), 0.2 us).
+//! `Faults`: what the kernel counts of the calling thread beside its time: page faults, and how often it gave its CPU up (getrusage(2)).
 
 /// Counts since the thread began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct Faults {
     /// Page faults that found their page in memory.
     pub minor_faults: u64,
     /// Page faults that had to read.
@@ -14,15 +14,15 @@ pub struct Usage {
 }
 
 /// Of the calling thread. All 0 where the kernel does not tell, which no Linux since 2.6.26 does.
-pub fn of_this_thread() -> Usage {
+pub fn of_this_thread() -> Faults {
     // SAFETY: every bit pattern of the struct, which is numbers, is a value of it.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes one struct at this address, and keeps no pointer.
     if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) } != 0 {
-        return Usage::default();
+        return Faults::default();
     }
     let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
-    Usage {
+    Faults {
         minor_faults: count(usage.ru_minflt),
         major_faults: count(usage.ru_majflt),
         slept: count(usage.ru_nvcsw),
