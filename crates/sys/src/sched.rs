@@ -65,7 +65,15 @@ pub fn set_idle() -> Result<(), Errno> {
 /// # Errors
 /// What the kernel said.
 pub fn policy() -> Result<Policy, Errno> {
-    Ok(match current()?.policy {
+    policy_of(0)
+}
+
+/// The class of any thread by its number, 0 for the calling one.
+///
+/// # Errors
+/// `ESRCH` if there is none.
+pub fn policy_of(tid: u32) -> Result<Policy, Errno> {
+    Ok(match attributes_of(tid)?.policy {
         policy if policy == libc::SCHED_OTHER as u32 => Policy::Other,
         policy if policy == libc::SCHED_FIFO as u32 => Policy::Fifo,
         policy if policy == libc::SCHED_IDLE as u32 => Policy::Idle,
@@ -88,9 +96,13 @@ fn set(attributes: &Attributes) -> Result<(), Errno> {
 }
 
 fn current() -> Result<Attributes, Errno> {
+    attributes_of(0)
+}
+
+fn attributes_of(tid: u32) -> Result<Attributes, Errno> {
     let mut attributes = Attributes::default();
     // SAFETY: the kernel writes at most `SIZE` bytes, which is the struct's length; every bit pattern of it is a value.
-    let done = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &mut attributes as *mut Attributes, SIZE, 0) };
+    let done = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &mut attributes as *mut Attributes, SIZE, 0) };
     if done == 0 { Ok(attributes) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
 }
 

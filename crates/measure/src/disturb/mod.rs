@@ -24,3 +24,8 @@ use serde::Serializer;
 fn as_list<S: Serializer>(cpus: &CpuSet, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(cpus)
 }
+mod planted;
+mod thief;
+
+pub use planted::{Planted, Stretch};
+pub use thief::{Schedule, Taken, Thief};

@@ -4,3 +4,4 @@ pub mod bandwidth;
 pub mod clock;
 pub mod wake;
 pub mod udp;
+pub mod gaps;

@@ -5,6 +5,7 @@ mod clock;
 mod context;
 mod wake;
 mod udp;
+mod gaps;
 
 pub(crate) use context::{Context, failure};
 
@@ -54,6 +55,7 @@ meters! {
     Wake => wake,
     Udp => udp,
     Bandwidth => bandwidth,
+    Gaps => gaps,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

@@ -4,3 +4,4 @@ pub(crate) mod bandwidth;
 pub(crate) mod clock;
 pub(crate) mod wake;
 pub(crate) mod udp;
+pub(crate) mod gaps;

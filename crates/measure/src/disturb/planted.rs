@@ -1,0 +1,138 @@
+//! `Planted`: a real-time thread that takes one CPU away at listed times, for as long as the list says. A meter of gaps is held to its record,
+//! so it does all its own work inside the stretches that it records.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use evenkeel_sys::timer_fd::Alarm;
+use evenkeel_sys::{CpuSet, clock, sched, thread};
+
+use super::Taken;
+use crate::error::MeterError;
+
+/// One stretch that is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// When, on the monotonic clock.
+    pub at_ns: u64,
+    /// For how long.
+    pub busy_ns: u64,
+}
+
+/// The running thread. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Planted {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Vec<Taken>>>,
+}
+
+impl Planted {
+    /// Takes `cpu` for each stretch in turn, with this real-time priority.
+    ///
+    /// # Errors
+    /// If the thread may not be real-time or run there, or one stretch begins before the last has ended.
+    pub fn start(cpu: usize, priority: u8, stretches: Vec<Stretch>) -> Result<Planted, MeterError> {
+        if let Some(pair) = stretches.windows(2).find(|pair| pair[0].at_ns + pair[0].busy_ns >= pair[1].at_ns) {
+            let why =
+                format!("{} ns from {} on leave nothing before {}", pair[0].busy_ns, pair[0].at_ns, pair[1].at_ns);
+            return Err(MeterError::wrong_use("take a CPU away", why));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let stopped = Arc::clone(&stop);
+        let body = move || match get_ready(cpu, priority) {
+            Ok(alarm) => {
+                let _ = ready.send(Ok(()));
+                take(&stretches, &alarm, &stopped)
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                Vec::new()
+            }
+        };
+        let thread = std::thread::Builder::new().name("evenkeel-thief".into()).spawn(body);
+        let thread = thread.map_err(|error| MeterError::refused("start the thief", &error))?;
+        let planted = Planted { stop, thread: Some(thread) };
+        match is_ready.recv() {
+            Ok(made) => made.map(|()| planted),
+            Err(_) => Err(MeterError::not_possible("start the thief", "its thread ended at once")),
+        }
+    }
+
+    /// Ends it at its next stretch, and gives what it took.
+    pub fn stop(mut self) -> Vec<Taken> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<Taken> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn get_ready(cpu: usize, priority: u8) -> Result<Alarm, MeterError> {
+    let only: CpuSet = [cpu].into_iter().collect();
+    thread::set_affinity(&only).map_err(|errno| MeterError::refused(format!("run the thief on CPU {cpu}"), errno))?;
+    sched::set_fifo(priority).map_err(|errno| MeterError::refused("make the thief real-time", errno))?;
+    Alarm::new().map_err(|errno| MeterError::refused("make the thief's timer", errno))
+}
+
+fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Taken> {
+    let mut taken = Vec::with_capacity(stretches.len());
+    let Some(first) = stretches.first() else { return taken };
+    let mut is_set = alarm.set(first.at_ns);
+    for (at, stretch) in stretches.iter().enumerate() {
+        if is_set.and_then(|()| alarm.wait()).is_err() || stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let start_ns = clock::monotonic_ns();
+        // Set while the CPU is taken anyhow: afterwards it would take some microseconds more than the record says.
+        is_set = stretches.get(at + 1).map_or(Ok(()), |next| alarm.set(next.at_ns));
+        let end_ns = stretch.at_ns + stretch.busy_ns;
+        while clock::monotonic_ns() < end_ns {
+            std::hint::spin_loop();
+        }
+        if start_ns < end_ns {
+            taken.push(Taken { start_ns, end_ns: clock::monotonic_ns() });
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_that_overlap_are_refused() {
+        let stretches = vec![Stretch { at_ns: 5, busy_ns: 10 }, Stretch { at_ns: 15, busy_ns: 1 }];
+        let refused = Planted::start(0, 50, stretches).unwrap_err();
+        assert_eq!(refused.to_string(), "take a CPU away: 10 ns from 5 on leave nothing before 15");
+    }
+
+    #[test]
+    fn it_takes_what_is_listed() {
+        let cpu = thread::affinity().unwrap().first().unwrap();
+        let at_ns = clock::monotonic_ns() + 2_000_000;
+        let stretches =
+            vec![Stretch { at_ns, busy_ns: 300_000 }, Stretch { at_ns: at_ns + 2_000_000, busy_ns: 200_000 }];
+        match Planted::start(cpu, 50, stretches) {
+            Ok(planted) => {
+                clock::sleep_until_ns(at_ns + 10_000_000);
+                let taken = planted.stop();
+                assert!(taken.len() <= 2 && taken.iter().all(|taken| taken.start_ns >= at_ns), "{taken:?}");
+            }
+            Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
+                println!("skipped: this user may not have real-time threads");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

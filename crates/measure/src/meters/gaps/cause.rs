@@ -1,0 +1,238 @@
+//! Whose a gap is: numbers in, a cause out. No tracer is asked; what the kernel counts of our own thread is enough for most of it.
+
+use serde::Serialize;
+
+/// Who took the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Another thread of this machine ran.
+    Preemption,
+    /// A control group's limit on CPU time.
+    Throttle,
+    /// The kernel's limit on real-time threads, which the meter's own `fifo` runs into: no fault of the machine.
+    OwnRealTimeThrottle,
+    /// The hypervisor ran somebody else, and told the kernel so.
+    Steal,
+    /// Everything stopped at once, and no counter knows of it: the whole virtual machine stood still.
+    Pause,
+    /// An interrupt, with the work that follows it.
+    Interrupt,
+    /// A page of ours had to be found or read.
+    PageFault,
+    /// No counter knows of it, and it is too long for an interrupt: the hypervisor, untold.
+    Hypervisor,
+    /// No counter knows of it, and which interrupts there were was not looked at.
+    InterruptOrHypervisor,
+}
+
+impl Cause {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Cause; 9] = [
+        Cause::Preemption,
+        Cause::Throttle,
+        Cause::OwnRealTimeThrottle,
+        Cause::Steal,
+        Cause::Pause,
+        Cause::Hypervisor,
+        Cause::Interrupt,
+        Cause::InterruptOrHypervisor,
+        Cause::PageFault,
+    ];
+
+    /// As it is written in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Preemption => "preemption",
+            Cause::Throttle => "throttle",
+            Cause::OwnRealTimeThrottle => "own-real-time-throttle",
+            Cause::Steal => "steal",
+            Cause::Pause => "pause",
+            Cause::Interrupt => "interrupt",
+            Cause::PageFault => "page-fault",
+            Cause::Hypervisor => "hypervisor",
+            Cause::InterruptOrHypervisor => "interrupt-or-hypervisor",
+        }
+    }
+
+    /// Whether a stop of all CPUs at once would look so on each of them.
+    pub fn may_be_pause(self) -> bool {
+        matches!(self, Cause::Interrupt | Cause::InterruptOrHypervisor | Cause::Hypervisor | Cause::PageFault)
+    }
+}
+
+/// Who had the CPU while our thread waited for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taker {
+    /// The kernel does not let us see.
+    Unknown,
+    /// Nobody: we were ready to run, and were not let.
+    Nobody,
+    /// A thread of the ordinary class.
+    Ordinary,
+    /// A thread of a class before it.
+    RealTime,
+}
+
+/// How our own thread is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// As most threads are.
+    Ordinary,
+    /// Before all ordinary ones.
+    Fifo,
+}
+
+/// What is known of the interrupts around a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interrupts {
+    /// Nobody looked.
+    NotLooked,
+    /// So many on this CPU in the stretch that holds the gap.
+    Counted(u64),
+}
+
+/// What the counters say of a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// How long it was.
+    pub length_ns: u64,
+    /// Time that passed without our thread's running or waiting for a CPU.
+    pub steal_ns: u64,
+    /// Time that our thread waited for a CPU.
+    pub run_delay_ns: u64,
+    /// Time that the limits of our control groups say they held threads back.
+    pub throttled_ns: u64,
+    /// Who had the CPU for most of the wait.
+    pub taker: Taker,
+    /// Our own class.
+    pub class: Class,
+    /// Page faults of our thread.
+    pub faults: u64,
+    /// Interrupts.
+    pub interrupts: Interrupts,
+}
+
+/// An interrupt's handler, and the deferred work after it, which the kernel ends after 2 ms (`MAX_SOFTIRQ_TIME`), take no longer.
+const INTERRUPT_MAX_NS: u64 = 3_000_000;
+/// Counters are read one after the other: less than this between them is no steal.
+const STEAL_MIN_NS: u64 = 2_000;
+
+/// Whose the greatest part of a gap is.
+pub fn classify(seen: &Evidence) -> Cause {
+    let run_delay_ns = seen.run_delay_ns.min(seen.length_ns);
+    let steal_ns = seen.steal_ns.min(seen.length_ns - run_delay_ns);
+    let rest_ns = seen.length_ns - run_delay_ns - steal_ns;
+    if run_delay_ns > 0 && run_delay_ns >= steal_ns && run_delay_ns >= rest_ns {
+        return waited(seen);
+    }
+    if steal_ns >= STEAL_MIN_NS && steal_ns >= rest_ns {
+        return Cause::Steal;
+    }
+    if seen.faults > 0 {
+        return Cause::PageFault;
+    }
+    match seen.interrupts {
+        Interrupts::Counted(0) => Cause::Hypervisor,
+        _ if rest_ns > INTERRUPT_MAX_NS => Cause::Hypervisor,
+        Interrupts::Counted(_) => Cause::Interrupt,
+        Interrupts::NotLooked => Cause::InterruptOrHypervisor,
+    }
+}
+
+/// Whose a gap is in which our thread waited for a CPU.
+fn waited(seen: &Evidence) -> Cause {
+    let is_limited = seen.throttled_ns >= seen.run_delay_ns / 2 && seen.throttled_ns > 0;
+    match (seen.class, seen.taker) {
+        // Nothing but its limit lets an ordinary thread run before a real-time one, and nothing else leaves the CPU idle beside one.
+        (Class::Fifo, Taker::Ordinary | Taker::Nobody) => Cause::OwnRealTimeThrottle,
+        // Most of a second's reserve at one time: an ordinary thread would need to be seen to say more.
+        (Class::Fifo, Taker::Unknown) if seen.run_delay_ns > 10_000_000 => Cause::OwnRealTimeThrottle,
+        (Class::Fifo, _) => Cause::Preemption,
+        _ if is_limited => Cause::Throttle,
+        (Class::Ordinary, Taker::Nobody) => Cause::Throttle,
+        (Class::Ordinary, _) => Cause::Preemption,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NONE: Evidence = Evidence {
+        length_ns: 100_000,
+        steal_ns: 0,
+        run_delay_ns: 0,
+        throttled_ns: 0,
+        taker: Taker::Unknown,
+        class: Class::Ordinary,
+        faults: 0,
+        interrupts: Interrupts::Counted(4),
+    };
+
+    #[test]
+    fn numbers_tell_whose_it_is() {
+        let waited = Evidence { run_delay_ns: 95_000, ..NONE };
+        let long = Evidence { length_ns: 50_000_000, run_delay_ns: 49_900_000, ..NONE };
+        let fifo = Evidence { class: Class::Fifo, ..long };
+        let table = [
+            ("nothing but an interrupt", NONE, Cause::Interrupt),
+            ("nobody looked", Evidence { interrupts: Interrupts::NotLooked, ..NONE }, Cause::InterruptOrHypervisor),
+            ("no interrupt at all", Evidence { interrupts: Interrupts::Counted(0), ..NONE }, Cause::Hypervisor),
+            ("too long for one", Evidence { length_ns: 17_100_000, ..NONE }, Cause::Hypervisor),
+            ("a fault", Evidence { faults: 1, ..NONE }, Cause::PageFault),
+            ("another thread, unseen", waited, Cause::Preemption),
+            ("another thread", Evidence { taker: Taker::RealTime, ..waited }, Cause::Preemption),
+            (
+                "a wait and a longer steal",
+                Evidence { steal_ns: 7_110_000, run_delay_ns: 3_025_000, length_ns: 10_170_000, ..NONE },
+                Cause::Steal,
+            ),
+            ("readings that are apart", Evidence { steal_ns: 900, length_ns: 1_500, ..NONE }, Cause::Interrupt),
+            ("steal", Evidence { steal_ns: 90_000, ..NONE }, Cause::Steal),
+            ("a limit that counted", Evidence { throttled_ns: 49_000_000, ..long }, Cause::Throttle),
+            ("a limit's turn of a moment", Evidence { throttled_ns: 1_000, ..long }, Cause::Preemption),
+            ("ready, and nobody ran", Evidence { taker: Taker::Nobody, ..long }, Cause::Throttle),
+            ("fifo, and nobody ran", Evidence { taker: Taker::Nobody, ..fifo }, Cause::OwnRealTimeThrottle),
+            ("fifo, and an ordinary one ran", Evidence { taker: Taker::Ordinary, ..fifo }, Cause::OwnRealTimeThrottle),
+            ("fifo, and who is unknown", fifo, Cause::OwnRealTimeThrottle),
+            ("fifo, shortly", Evidence { class: Class::Fifo, ..waited }, Cause::Preemption),
+            ("fifo, and a higher one ran", Evidence { taker: Taker::RealTime, ..fifo }, Cause::Preemption),
+            ("nothing", Evidence { length_ns: 0, ..NONE }, Cause::Interrupt),
+        ];
+        for (what, seen, cause) in table {
+            assert_eq!(classify(&seen), cause, "{what}");
+        }
+    }
+
+    #[test]
+    fn every_cause_is_shown_under_the_name_that_answers_have() {
+        for cause in Cause::ALL {
+            assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{}\"", cause.name()));
+        }
+        let mut all = Cause::ALL.to_vec();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), Cause::ALL.len());
+    }
+
+    proptest! {
+        #[test]
+        fn any_numbers_have_a_cause(length_ns: u64, steal_ns: u64, run_delay_ns: u64, throttled_ns: u64, faults: u64, count: u64) {
+            for taker in [Taker::Unknown, Taker::Nobody, Taker::Ordinary, Taker::RealTime] {
+                for class in [Class::Ordinary, Class::Fifo] {
+                    let interrupts = Interrupts::Counted(count);
+                    let seen = Evidence { length_ns, steal_ns, run_delay_ns, throttled_ns, taker, class, faults, interrupts };
+                    let cause = classify(&seen);
+                    // Nobody waited: nobody was preempted.
+                    if run_delay_ns == 0 {
+                        prop_assert!(!matches!(cause, Cause::Preemption | Cause::Throttle | Cause::OwnRealTimeThrottle));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Time that a thread of ours saw missing on each CPU, how long, and who took it. This is what a server's tick loses, seen by the
+//! server's own means: no tracer, and no right is needed but to learn names.
+
+mod cause;
+mod interrupts;
+mod limits;
+mod probe;
+mod takers;
+mod tally;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evenkeel_sys::tsc::{self, Scale};
+use evenkeel_sys::{CpuSet, Root, clock, thread};
+use serde::Serialize;
+
+pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
+pub use interrupts::Source;
+pub use limits::Limit;
+use probe::{Looks, Plan, Probe, Seen};
+pub use tally::{Gap, Keep, Sum};
+
+use crate::{Lost, MeterError, Samples, Unit, Watch};
+
+/// From one look at interrupts, switch records and the clocks to the next.
+const WINDOW_NS: u64 = 500_000_000;
+/// What the threads get to start before the first of them spins.
+const START_NS: u64 = 20_000_000;
+/// One spin of [`Mode::Sample`].
+const BURST_NS: u64 = 200_000;
+/// What a wake and the work around a burst cost, before it is known.
+const AROUND_BURST_NS: u64 = 40_000;
+/// What [`Mode::Sample`] aims at, as a share of one CPU; it may not be over a hundredth.
+const SAMPLE_SHARE: f64 = 0.006;
+/// The longest measurement: ten days.
+const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
+
+/// How to watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// All the time: it takes the whole of each CPU.
+    Spin,
+    /// A short while now and then, for less than a hundredth of one CPU in all.
+    Sample,
+}
+
+/// Which CPUs are watched at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// All: only so a pause of the whole machine can be told.
+    AllAtOnce,
+    /// One after the other, each for its share of the time.
+    OneAtATime,
+}
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The CPUs; none are all that this process may use.
+    pub cpus: Option<CpuSet>,
+    /// How long in all, in nanoseconds: up to ten days.
+    pub length_ns: u64,
+    /// The shortest gap that is told of, in nanoseconds: 500 or more.
+    pub threshold_ns: u64,
+    /// How to watch.
+    pub mode: Mode,
+    /// Which at a time.
+    pub order: Order,
+    /// How the probes are scheduled.
+    pub class: Class,
+    /// Which gaps are listed one by one.
+    pub keep: Keep,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: usize,
+    /// How long it was watched, in nanoseconds.
+    pub watched_ns: u64,
+    /// How long the meter was at other work meanwhile and did not watch.
+    pub blind_ns: u64,
+    /// All gaps.
+    pub all: Sum,
+    /// The share of the time that was watched and missing.
+    pub share: f64,
+    /// By cause.
+    pub causes: BTreeMap<&'static str, Sum>,
+    /// By the thread that ran instead.
+    pub takers: BTreeMap<String, Sum>,
+    /// Interrupts and deferred work meanwhile, the most frequent first.
+    pub interrupts: Vec<Source>,
+    /// Gaps one by one, in the order of time.
+    pub gaps: Vec<Gap>,
+    /// What is not listed, or was not seen.
+    pub lost: Lost,
+    /// How long the gaps were.
+    pub lengths: Samples,
+    /// How late the probe woke from its sleeps; only when it slept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake_late: Option<Samples>,
+    /// Switch records that came faster than they were read: who ran instead may be unknown there.
+    pub switch_records_lost: u64,
+    /// Why it was not watched to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// How it was watched.
+    pub mode: Mode,
+    /// How the probes were scheduled.
+    pub class: Class,
+    /// The shortest gap that is told of.
+    pub threshold_ns: u64,
+    /// When it began, on the monotonic clock.
+    pub start_ns: u64,
+    /// How long it took.
+    pub length_ns: u64,
+    /// All CPUs together.
+    pub all: Sum,
+    /// By cause.
+    pub causes: BTreeMap<&'static str, Sum>,
+    /// Each CPU.
+    pub cpus: Vec<Cpu>,
+    /// What is not listed one by one, or was not seen.
+    pub lost: Lost,
+    /// The limits on CPU time that hold for the meter.
+    pub limits: Vec<Limit>,
+    /// What the meter itself used: 1 is the whole of one CPU.
+    pub observer_cpu_share: f64,
+    /// What is to be read along with it.
+    pub doubts: Vec<String>,
+}
+
+/// Measures.
+///
+/// # Errors
+/// If a CPU can't be run on, or the settings can't be meant.
+pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
+    let cpus = check(settings)?;
+    let root = Root::live();
+    let limits = limits::of_this_process(&root);
+    let plan = Plan {
+        scale: Scale::measured(),
+        threshold_ns: settings.threshold_ns,
+        class: settings.class,
+        keep: settings.keep,
+        limits: &limits,
+        meter_tid: thread::id(),
+        looks: match settings.mode {
+            Mode::Spin => Looks::All,
+            Mode::Sample => Looks::OwnCounts,
+        },
+    };
+    let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::process_cpu_ns());
+    let seen = match settings.order {
+        Order::AllAtOnce => together(&cpus, settings.length_ns, settings.mode, &plan, watch)?,
+        Order::OneAtATime => {
+            let (mut seen, count) = (Vec::new(), cpus.len() as u64);
+            for (at, cpu) in cpus.iter().enumerate() {
+                let (from, to) = (at as f64 / count as f64, (at + 1) as f64 / count as f64);
+                let length_ns = settings.length_ns / count;
+                let one = watch.part(from, to, |part| together(&[*cpu], length_ns, settings.mode, &plan, part))?;
+                seen.extend(one);
+            }
+            seen
+        }
+    };
+    let length_ns = clock::monotonic_ns() - start_ns;
+    let used_ns = clock::process_cpu_ns() - start_cpu_ns;
+    let mut report = report(settings, seen, limits);
+    (report.start_ns, report.length_ns) = (start_ns, length_ns);
+    report.observer_cpu_share = used_ns as f64 / length_ns.max(1) as f64;
+    Ok(report)
+}
+
+/// The CPUs to watch, if the settings can be meant.
+fn check(settings: &Settings) -> Result<Vec<usize>, MeterError> {
+    if settings.threshold_ns < 500 {
+        let why =
+            format!("{} ns are less than two readings of the counter may take; use 500 or more", settings.threshold_ns);
+        return Err(MeterError::wrong_use("the shortest gap", why));
+    }
+    if settings.length_ns > LENGTH_MAX_NS {
+        return Err(MeterError::wrong_use("the length", "more than ten days"));
+    }
+    let allowed = thread::affinity().map_err(|errno| MeterError::refused("read which CPUs may be used", errno))?;
+    let cpus = settings.cpus.clone().unwrap_or_else(|| allowed.clone());
+    if cpus.is_empty() {
+        return Err(MeterError::wrong_use("the CPUs", "none are given"));
+    }
+    let absent = cpus.without(&allowed);
+    if !absent.is_empty() {
+        let why = format!("this process may use CPUs {allowed}; another is offline, or outside its cpuset or affinity");
+        return Err(MeterError::not_possible(format!("measure CPUs {absent}"), why));
+    }
+    if settings.class == Class::Fifo && settings.mode == Mode::Sample {
+        return Err(MeterError::wrong_use("fifo with sample", "a sample is to disturb nobody; leave one of them out"));
+    }
+    if settings.class == Class::Fifo && settings.mode == Mode::Spin {
+        let runtime = Root::live().text("/proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
+        if runtime.trim() == "-1" {
+            let why = "kernel.sched_rt_runtime_us is -1, so a real-time thread that spins would freeze this machine; measure without fifo";
+            return Err(MeterError::not_possible("spin in real time", why));
+        }
+    }
+    Ok(cpus.iter().collect())
+}
+
+/// One thread on each of `cpus`, all from one moment on.
+fn together(
+    cpus: &[usize],
+    length_ns: u64,
+    mode: Mode,
+    plan: &Plan<'_>,
+    watch: &Watch<'_>,
+) -> Result<Vec<(usize, Seen)>, MeterError> {
+    let failed = AtomicBool::new(false);
+    let begin_ns = clock::monotonic_ns() + START_NS + 500_000 * cpus.len() as u64;
+    let span = (begin_ns, begin_ns + length_ns);
+    let stop = || watch.stopped() || failed.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (at, cpu) in cpus.iter().copied().enumerate() {
+            let (failed, stop) = (&failed, &stop);
+            let body = move || {
+                let seen = Probe::here(cpu, plan).map(|probe| match mode {
+                    Mode::Spin => spin(probe, span, plan, stop),
+                    Mode::Sample => sample(probe, span, plan, (at, cpus.len()), stop),
+                });
+                if seen.is_err() {
+                    failed.store(true, Ordering::Relaxed);
+                }
+                seen.map(|seen| (cpu, seen))
+            };
+            let thread = std::thread::Builder::new().name(format!("gaps-{cpu}")).spawn_scoped(scope, body);
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    failed.store(true, Ordering::Relaxed);
+                    return Err(MeterError::refused(format!("start the probe of CPU {cpu}"), &error));
+                }
+            }
+        }
+        // This thread takes time from the probes: it wakes seldom.
+        let pace_ns = if mode == Mode::Sample { 5 * WINDOW_NS } else { WINDOW_NS };
+        while clock::monotonic_ns() < span.1 && !stop() && !threads.iter().all(|thread| thread.is_finished()) {
+            clock::sleep_until_ns((clock::monotonic_ns() + pace_ns).min(span.1));
+            let done = clock::monotonic_ns().saturating_sub(span.0) as f64 / length_ns.max(1) as f64;
+            watch.progress(done, "watching for gaps");
+        }
+        let ended = || MeterError::not_possible("watch for gaps", "a probe's thread ended by itself");
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(ended()))).collect()
+    })
+}
+
+fn spin(mut probe: Probe<'_>, (begin_ns, end_ns): (u64, u64), plan: &Plan<'_>, stop: &dyn Fn() -> bool) -> Seen {
+    clock::sleep_until_ns(begin_ns);
+    probe.start();
+    loop {
+        let now_ns = clock::monotonic_ns();
+        if now_ns >= end_ns {
+            break;
+        }
+        let window_ns = WINDOW_NS.min(end_ns - now_ns);
+        if !probe.window(tsc::ticks() + plan.scale.ticks(window_ns), stop) {
+            break;
+        }
+    }
+    probe.finish()
+}
+
+/// Spins now and then, each CPU at its turn; the time between grows with what it turns out to cost.
+fn sample(
+    mut probe: Probe<'_>,
+    (begin_ns, end_ns): (u64, u64),
+    plan: &Plan<'_>,
+    (turn, of): (usize, usize),
+    stop: &dyn Fn() -> bool,
+) -> Seen {
+    let between_ns = |cost_ns: f64| (cost_ns * of as f64 / SAMPLE_SHARE) as u64;
+    let mut period_ns = between_ns((BURST_NS + AROUND_BURST_NS) as f64);
+    let mut at_ns = begin_ns + period_ns * turn as u64 / of as u64;
+    let (mut bursts, before_ns) = (0_u64, clock::thread_cpu_ns());
+    while at_ns < end_ns && !stop() {
+        // In short steps, so that a stop is heard within the second.
+        let now_ns = clock::monotonic_ns();
+        if at_ns > now_ns + 1_000_000_000 {
+            clock::sleep_until_ns(now_ns + 1_000_000_000);
+            continue;
+        }
+        clock::sleep_until_ns(at_ns);
+        probe.woke(clock::monotonic_ns().saturating_sub(at_ns));
+        if !probe.window(tsc::ticks() + plan.scale.ticks(BURST_NS), stop) {
+            break;
+        }
+        bursts += 1;
+        let cost_ns = (clock::thread_cpu_ns() - before_ns) as f64 / bursts as f64;
+        period_ns = between_ns(cost_ns.max(BURST_NS as f64));
+        at_ns = clock::monotonic_ns() + period_ns;
+    }
+    probe.finish()
+}
+
+fn report(settings: &Settings, mut seen: Vec<(usize, Seen)>, limits: Vec<Limit>) -> Report {
+    let all_at_once = settings.order == Order::AllAtOnce && settings.mode == Mode::Spin;
+    if all_at_once {
+        let suspects: Vec<_> = seen.iter().map(|(_, seen)| &seen.tally.suspects).collect();
+        let stretches = tally::everywhere(&suspects);
+        for (_, seen) in &mut seen {
+            seen.tally.settle_pauses(&stretches);
+        }
+    }
+    let doubts = doubts(settings, &seen, &limits, all_at_once);
+    let mut report = Report {
+        mode: settings.mode,
+        class: settings.class,
+        threshold_ns: settings.threshold_ns,
+        start_ns: 0,
+        length_ns: 0,
+        all: Sum::default(),
+        causes: BTreeMap::new(),
+        cpus: Vec::new(),
+        lost: Lost::default(),
+        limits,
+        observer_cpu_share: 0.0,
+        doubts,
+    };
+    for (cpu, seen) in seen {
+        let cpu = of_cpu(cpu, seen, settings.mode);
+        report.all.merge(&cpu.all);
+        for (cause, sum) in &cpu.causes {
+            report.causes.entry(cause).or_default().merge(sum);
+        }
+        report.lost.count += cpu.lost.count;
+        if report.lost.why.is_none() {
+            report.lost.why.clone_from(&cpu.lost.why);
+        }
+        report.cpus.push(cpu);
+    }
+    report
+}
+
+fn of_cpu(cpu: usize, seen: Seen, mode: Mode) -> Cpu {
+    let Seen { mut tally, watched_ns, blind_ns, ended, takers, sources, late, .. } = seen;
+    let (all, takers_seen) = (tally.all, std::mem::take(&mut tally.takers));
+    let causes = std::mem::take(&mut tally.causes).into_iter().map(|(cause, sum)| (cause.name(), sum)).collect();
+    let lengths = std::mem::replace(&mut tally.lengths, Samples::new("gap_ns", Unit::Ns, []));
+    let (gaps, lost) = tally.into_kept();
+    Cpu {
+        cpu,
+        watched_ns,
+        blind_ns,
+        all,
+        share: all.total_ns as f64 / watched_ns.max(1) as f64,
+        causes,
+        takers: takers_seen,
+        interrupts: sources,
+        gaps,
+        lost,
+        lengths,
+        wake_late: (mode == Mode::Sample).then_some(late),
+        switch_records_lost: takers.map_or(0, |takers| takers.lost),
+        ended,
+    }
+}
+
+fn doubts(settings: &Settings, seen: &[(usize, Seen)], limits: &[Limit], all_at_once: bool) -> Vec<String> {
+    let mut doubts: Vec<String> = seen.iter().filter_map(|(_, seen)| seen.ended.clone()).collect();
+    let unseen = seen.iter().find_map(|(_, seen)| seen.takers.as_ref().err());
+    if let (Some(errno), Mode::Spin) = (unseen, settings.mode) {
+        doubts.push(format!(
+            "who ran instead is not known: the kernel's switch records were refused ({errno}); run it as root"
+        ));
+    }
+    for (cpu, seen) in seen.iter().filter(|(_, seen)| seen.moved > 0 && seen.ended.is_none()) {
+        doubts.push(format!("CPU {cpu}: the probe was moved to another CPU {} times, and went back", seen.moved));
+    }
+    for (cpu, _) in seen.iter().filter(|(_, seen)| seen.watched_ns == 0 && seen.ended.is_none()) {
+        doubts.push(format!(
+            "CPU {cpu}: the probe never ran: {}",
+            match limits.is_empty() {
+                true => "stopped before its time, or others had the CPU all along",
+                false => "the control group's limit left it no time",
+            }
+        ));
+    }
+    for limit in limits {
+        let words = "a limit on CPU time holds for the meter itself";
+        doubts.push(format!("{words}: {} may use {:.2} CPUs (period {} us)", limit.group, limit.cpus, limit.period_us));
+    }
+    if settings.mode == Mode::Spin && (!all_at_once || seen.len() < 2) {
+        doubts.push("one CPU at a time can't tell a pause of the whole machine from one CPU's".to_owned());
+    }
+    if settings.class == Class::Fifo {
+        doubts.push("the probes were real-time: own-real-time-throttle is the kernel's limit on them, and no fault of the machine".to_owned());
+    }
+    doubts
+}

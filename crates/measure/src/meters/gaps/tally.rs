@@ -1,0 +1,304 @@
+//! What is kept of the gaps of one CPU: a sum for each cause, a histogram of all, and the longest or the newest one by one, in memory that
+//! does not grow with the time measured.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use serde::Serialize;
+
+use super::cause::Cause;
+use crate::samples::{Lost, Samples, Unit};
+
+/// How many takers are told apart; the rest are summed up.
+const TAKERS_MAX: usize = 256;
+/// How many gaps that may be a pause of the whole machine are kept until the other CPUs' are known.
+const SUSPECTS_MAX: usize = 1 << 14;
+/// Shorter ones are no pause: a hypervisor that moves or copies a machine takes longer.
+const SUSPECT_MIN_NS: u64 = 500_000;
+
+/// Which gaps are kept one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The longest so many of each CPU.
+    Longest(usize),
+    /// The newest so many of each CPU.
+    Newest(usize),
+}
+
+/// One gap.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gap {
+    /// When it began, on the monotonic clock. Where the kernel tells, the switch to whoever ran instead.
+    pub start_ns: u64,
+    /// How long it was.
+    pub length_ns: u64,
+    /// What was missing right before and after it as well: the interrupt that let another thread in, and the switches. Sums have it.
+    pub around_ns: u64,
+    /// Who took the time.
+    pub cause: Cause,
+    /// The thread that ran instead, as `NAME (NUMBER)`, where the kernel tells; the meter's own as `evenkeel itself`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The part that was waited for a CPU.
+    pub run_delay_ns: u64,
+    /// The part that neither ran nor waited.
+    pub steal_ns: u64,
+}
+
+/// A number of gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sum {
+    /// How many.
+    pub count: u64,
+    /// Their time together.
+    pub total_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+}
+
+impl Sum {
+    /// Adds one.
+    pub fn add(&mut self, length_ns: u64) {
+        self.count += 1;
+        self.total_ns += length_ns;
+        self.longest_ns = self.longest_ns.max(length_ns);
+    }
+
+    /// Adds others.
+    pub fn merge(&mut self, other: &Sum) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+    }
+}
+
+/// A gap as the heap orders it: by length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ByLength(Gap);
+
+impl Ord for ByLength {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0.length_ns, self.0.start_ns).cmp(&(other.0.length_ns, other.0.start_ns))
+    }
+}
+
+impl PartialOrd for ByLength {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What is kept.
+#[derive(Debug)]
+pub(super) struct Tally {
+    keep: Keep,
+    longest: BinaryHeap<Reverse<ByLength>>,
+    newest: VecDeque<Gap>,
+    /// Of all.
+    pub all: Sum,
+    /// By cause.
+    pub causes: BTreeMap<Cause, Sum>,
+    /// By thread that ran instead.
+    pub takers: BTreeMap<String, Sum>,
+    /// The lengths of all.
+    pub lengths: Samples,
+    /// Those that may turn out to be a pause of the whole machine: start and length.
+    pub suspects: VecDeque<(u64, u64, Cause)>,
+    dropped: u64,
+}
+
+impl Tally {
+    /// Of this CPU.
+    pub(super) fn new(cpu: usize, keep: Keep) -> Tally {
+        Tally {
+            keep,
+            longest: BinaryHeap::new(),
+            newest: VecDeque::new(),
+            all: Sum::default(),
+            causes: BTreeMap::new(),
+            takers: BTreeMap::new(),
+            lengths: Samples::new("gap_ns", Unit::Ns, [("cpu", cpu.to_string())]),
+            suspects: VecDeque::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Adds one.
+    pub(super) fn add(&mut self, gap: Gap) {
+        let missing_ns = gap.length_ns + gap.around_ns;
+        self.all.add(missing_ns);
+        self.lengths.record(missing_ns);
+        self.causes.entry(gap.cause).or_default().add(missing_ns);
+        if let Some(by) = &gap.by {
+            // Programs of one name count together: a build starts hundreds.
+            let name = by.rsplit_once(" (").map_or(by.as_str(), |(name, _)| name);
+            let is_new = !self.takers.contains_key(name);
+            let name = if is_new && self.takers.len() >= TAKERS_MAX { "others" } else { name };
+            self.takers.entry(name.to_owned()).or_default().add(gap.length_ns);
+        }
+        if gap.cause.may_be_pause() && gap.length_ns >= SUSPECT_MIN_NS {
+            if self.suspects.len() >= SUSPECTS_MAX {
+                self.suspects.pop_front();
+            }
+            self.suspects.push_back((gap.start_ns, gap.length_ns, gap.cause));
+        }
+        self.keep_one(gap);
+    }
+
+    fn keep_one(&mut self, gap: Gap) {
+        match self.keep {
+            Keep::Longest(most) => {
+                self.longest.push(Reverse(ByLength(gap)));
+                if self.longest.len() > most {
+                    self.longest.pop();
+                    self.dropped += 1;
+                }
+            }
+            Keep::Newest(most) => {
+                self.newest.push_back(gap);
+                if self.newest.len() > most {
+                    self.newest.pop_front();
+                    self.dropped += 1;
+                }
+            }
+        }
+    }
+
+    /// Calls the gaps that lie in these stretches what they turned out to be: a pause of the whole machine.
+    pub(super) fn settle_pauses(&mut self, stretches: &[(u64, u64)]) {
+        let mut moved: BTreeMap<Cause, Vec<u64>> = BTreeMap::new();
+        for (start_ns, length_ns, cause) in &self.suspects {
+            if is_within(stretches, *start_ns, *length_ns) {
+                moved.entry(*cause).or_default().push(*length_ns);
+            }
+        }
+        for (cause, lengths) in moved {
+            let pause = self.causes.entry(Cause::Pause).or_default();
+            lengths.iter().for_each(|length_ns| pause.add(*length_ns));
+            let emptied = self.causes.entry(cause).or_default();
+            emptied.count = emptied.count.saturating_sub(lengths.len() as u64);
+            emptied.total_ns = emptied.total_ns.saturating_sub(lengths.iter().sum());
+            // The longest of the rest is at hand only among the suspects; below their least length any may be it.
+            let rest = self
+                .suspects
+                .iter()
+                .filter(|(start, length, of)| *of == cause && !is_within(stretches, *start, *length));
+            let longest = rest.map(|(_, length, _)| *length).max();
+            emptied.longest_ns = longest.unwrap_or(emptied.longest_ns.min(SUSPECT_MIN_NS));
+            if emptied.count == 0 {
+                self.causes.remove(&cause);
+            }
+        }
+        let settle = |gap: &mut Gap| {
+            if gap.cause.may_be_pause()
+                && gap.length_ns >= SUSPECT_MIN_NS
+                && is_within(stretches, gap.start_ns, gap.length_ns)
+            {
+                gap.cause = Cause::Pause;
+            }
+        };
+        self.newest.iter_mut().for_each(settle);
+        let kept = std::mem::take(&mut self.longest).into_iter();
+        self.longest = kept
+            .map(|mut kept| {
+                settle(&mut kept.0.0);
+                kept
+            })
+            .collect();
+    }
+
+    /// Those that are kept, in the order of time, with what was dropped.
+    pub(super) fn into_kept(self) -> (Vec<Gap>, Lost) {
+        let words = match self.keep {
+            Keep::Longest(most) => {
+                format!("only the {most} longest of each CPU are listed one by one; the sums have all")
+            }
+            Keep::Newest(most) => {
+                format!("only the {most} newest of each CPU are listed one by one; the sums have all")
+            }
+        };
+        let mut kept: Vec<Gap> = self.longest.into_iter().map(|kept| kept.0.0).chain(self.newest).collect();
+        kept.sort_by_key(|gap| gap.start_ns);
+        (kept, Lost::of(self.dropped, &words))
+    }
+}
+
+/// The stretches that were missing on every one of the CPUs at once: for each, its start and its end.
+pub(super) fn everywhere(cpus: &[&VecDeque<(u64, u64, Cause)>]) -> Vec<(u64, u64)> {
+    let Some((first, others)) = cpus.split_first().filter(|(_, others)| !others.is_empty()) else { return Vec::new() };
+    let mut common: Vec<(u64, u64)> = first.iter().map(|(start, length, _)| (*start, start + length)).collect();
+    for other in others {
+        let mut both = Vec::new();
+        for (start, end) in common {
+            // Gaps of one CPU are in the order of time and don't overlap, so the first that ends later is where to begin.
+            let from = other.partition_point(|(at, length, _)| at + length <= start);
+            for (at, length, _) in other.iter().skip(from).take_while(|(at, ..)| *at < end) {
+                let overlap = (start.max(*at), end.min(at + length));
+                if overlap.1 - overlap.0 >= SUSPECT_MIN_NS {
+                    both.push(overlap);
+                }
+            }
+        }
+        common = both;
+    }
+    common
+}
+
+/// Whether most of a gap lies in one of these stretches.
+pub(super) fn is_within(stretches: &[(u64, u64)], start_ns: u64, length_ns: u64) -> bool {
+    let end_ns = start_ns + length_ns;
+    let from = stretches.partition_point(|(_, end)| *end <= start_ns);
+    let overlap = |(start, end): &(u64, u64)| end_ns.min(*end).saturating_sub(start_ns.max(*start));
+    stretches[from..].iter().take_while(|(start, _)| *start < end_ns).map(overlap).sum::<u64>() >= length_ns / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap(start_ns: u64, length_ns: u64) -> Gap {
+        Gap { start_ns, length_ns, around_ns: 0, cause: Cause::Hypervisor, by: None, run_delay_ns: 0, steal_ns: 0 }
+    }
+
+    #[test]
+    fn the_longest_or_the_newest_are_kept_and_the_rest_is_counted() {
+        for (keep, starts) in [(Keep::Longest(2), [10, 30]), (Keep::Newest(2), [20, 30])] {
+            let mut tally = Tally::new(0, keep);
+            for (start, length) in [(10, 900), (20, 100), (30, 500)] {
+                tally.add(gap(start, length));
+            }
+            assert_eq!(tally.all, Sum { count: 3, total_ns: 1500, longest_ns: 900 });
+            assert_eq!(tally.lengths.histogram.count(), 3);
+            let (kept, lost) = tally.into_kept();
+            assert_eq!(kept.iter().map(|gap| gap.start_ns).collect::<Vec<_>>(), starts);
+            assert_eq!(lost.count, 1);
+            assert!(lost.why.unwrap().contains("2 "));
+        }
+    }
+
+    #[test]
+    fn a_crowd_of_takers_takes_no_more_room() {
+        let mut tally = Tally::new(0, Keep::Longest(1));
+        for number in 0..1000 {
+            tally.add(Gap { by: Some(format!("sh{number} ({number})")), ..gap(number, 10) });
+        }
+        assert_eq!(tally.takers.len(), TAKERS_MAX + 1);
+        assert_eq!(tally.takers["others"].count, 1000 - TAKERS_MAX as u64);
+    }
+
+    #[test]
+    fn a_stop_of_all_cpus_is_where_their_gaps_meet() {
+        const MS: u64 = 1_000_000;
+        let of = |gaps: &[(u64, u64)]| -> VecDeque<_> {
+            gaps.iter().map(|(start, length)| (start * MS, length * MS, Cause::Hypervisor)).collect()
+        };
+        let (one, two) = (of(&[(10, 50), (100, 2), (200, 40)]), of(&[(5, 2), (11, 49), (103, 2), (210, 5), (220, 5)]));
+        let met = everywhere(&[&one, &two]);
+        assert_eq!(met, [(11 * MS, 60 * MS), (210 * MS, 215 * MS), (220 * MS, 225 * MS)]);
+        assert!(is_within(&met, 10 * MS, 50 * MS));
+        assert!(!is_within(&met, 100 * MS, 2 * MS), "on one CPU alone");
+        assert!(!is_within(&met, 200 * MS, 40 * MS), "only a quarter of it");
+        assert_eq!(everywhere(&[&one]), [], "one CPU can't tell");
+        assert_eq!(everywhere(&[]), []);
+    }
+}

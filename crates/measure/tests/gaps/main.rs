@@ -1,0 +1,322 @@
+//! The gaps meter with a disturber of known shape under it: a real-time thief, an ordinary spinner, a control group's limit, timers that
+//! fire together. What the disturber itself recorded is the truth that the meter is held to.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
+
+mod host;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evenkeel_measure::disturb::{Planted, Stretch, Taken};
+use evenkeel_measure::meters::gaps::{self, Cause, Class, Gap, Keep, Mode, Order, Report, Settings};
+use evenkeel_measure::{MeterError, Watch};
+use evenkeel_sys::timer_fd::Interrupts;
+use evenkeel_sys::{clock, thread};
+use host::{Limited, ThisHost, one_of_three};
+
+const MS: u64 = 1_000_000;
+
+fn settings(cpus: &[usize], length_ns: u64) -> Settings {
+    Settings {
+        cpus: Some(cpus.iter().copied().collect()),
+        length_ns,
+        threshold_ns: 1000,
+        mode: Mode::Spin,
+        order: Order::AllAtOnce,
+        class: Class::Ordinary,
+        keep: Keep::Longest(100_000),
+    }
+}
+
+fn watch<T>(run: impl FnOnce(&Watch<'_>) -> T) -> T {
+    run(&Watch::new(&AtomicBool::new(false), &|_, _| {}))
+}
+
+fn measured(settings: &Settings) -> Report {
+    watch(|watch| gaps::run(settings, watch)).unwrap()
+}
+
+fn last_cpu() -> usize {
+    thread::affinity().unwrap().iter().last().unwrap()
+}
+
+/// Stretches from 20 us to 50 ms, evenly spread on a logarithmic scale, at irregular times.
+fn planted(from_ns: u64, until_ns: u64, seed: u64) -> Vec<Stretch> {
+    let mut chance = seed;
+    let mut next = move || {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (chance >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let mut planned = Vec::new();
+    let mut at_ns = from_ns;
+    loop {
+        let busy_ns = (20e3 * 2500_f64.powf(next())) as u64;
+        if at_ns + busy_ns >= until_ns {
+            return planned;
+        }
+        planned.push(Stretch { at_ns, busy_ns });
+        // Three fifths of the time at the most, or the kernel's limit on real-time threads would cut the thief.
+        at_ns += busy_ns + MS + (busy_ns as f64 * 0.7) as u64 + (next() * 4e6) as u64;
+    }
+}
+
+/// The gap that holds most of a stretch; none if no gap holds the half of it.
+fn holding<'a>(gaps: &'a [Gap], start_ns: u64, end_ns: u64) -> Option<&'a Gap> {
+    let overlap = |gap: &Gap| end_ns.min(gap.start_ns + gap.length_ns).saturating_sub(start_ns.max(gap.start_ns));
+    let best = gaps.iter().max_by_key(|gap| overlap(gap))?;
+    (overlap(best) * 2 >= end_ns - start_ns).then_some(best)
+}
+
+fn thief_or_skip(cpu: usize, planned: Vec<Stretch>) -> Option<Planted> {
+    match Planted::start(cpu, 50, planned) {
+        Ok(thief) => Some(thief),
+        Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
+            println!("skipped: this user may not have real-time threads");
+            None
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// The thief's record and the meter's, of one run.
+fn robbed(length_ns: u64, seed: u64) -> Option<(Vec<Taken>, Report)> {
+    let cpu = last_cpu();
+    let from_ns = clock::monotonic_ns() + 100 * MS;
+    let thief = thief_or_skip(cpu, planted(from_ns, from_ns + length_ns, seed))?;
+    let report = measured(&settings(&[cpu], length_ns + 200 * MS));
+    Some((thief.stop(), report))
+}
+
+#[derive(Debug, Default)]
+struct Score {
+    planted: usize,
+    found: usize,
+    within: usize,
+    attributed: usize,
+}
+
+fn score(taken: &[Taken], report: &Report) -> Score {
+    let gaps = &report.cpus[0].gaps;
+    let mut score = Score::default();
+    let mut off = Vec::new();
+    for stretch in taken.iter().filter(|taken| taken.end_ns - taken.start_ns > 50_000) {
+        score.planted += 1;
+        let Some(gap) = holding(gaps, stretch.start_ns, stretch.end_ns) else { continue };
+        score.found += 1;
+        let start_off = gap.start_ns.cast_signed() - stretch.start_ns.cast_signed();
+        let length_off = gap.length_ns.cast_signed() - (stretch.end_ns - stretch.start_ns).cast_signed();
+        off.push((start_off, length_off, stretch.end_ns - stretch.start_ns, gap.cause, gap.by.clone()));
+        score.within += usize::from(start_off.abs() <= 10_000 && length_off.abs() <= 10_000);
+        score.attributed += usize::from(gap.cause == Cause::Preemption);
+    }
+    if calibrates() {
+        off.sort_by_key(|off| off.0);
+        let quantile = |of: fn(&(i64, i64, u64, Cause, Option<String>)) -> i64| {
+            let mut all: Vec<i64> = off.iter().map(of).collect();
+            all.sort_unstable();
+            [0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0].map(|q| all[((all.len() - 1) as f64 * q) as usize])
+        };
+        println!(
+            "{score:?}\n  start off by {:?} ns\n  length off by {:?} ns",
+            quantile(|off| off.0),
+            quantile(|off| off.1)
+        );
+        for odd in off.iter().filter(|off| off.0.abs() > 50_000 || off.1.abs() > 50_000 || off.3 != Cause::Preemption) {
+            println!("  off: {odd:?}");
+        }
+    }
+    score
+}
+
+fn calibrates() -> bool {
+    std::env::var_os("EVENKEEL_CALIBRATE").is_some()
+}
+
+#[test]
+fn planted_gaps_are_found_where_they_are() {
+    let Some(_host) = ThisHost::taken() else { return };
+    let length_ns = if calibrates() { 15_000 * MS } else { 2000 * MS };
+    let mut seed = 0;
+    one_of_three(|| {
+        seed += 1;
+        let Some((taken, report)) = robbed(length_ns, seed) else { return Ok(()) };
+        let Score { planted, found, within, attributed } = score(&taken, &report);
+        // Without the switch records a gap has the interrupt before it and the switches in it, here 5 to 20 us.
+        let is_seen = report.cpus[0].takers.contains_key("evenkeel-thief");
+        let is_good = planted > 20
+            && found as f64 >= planted as f64 * 0.99
+            && (!is_seen || within as f64 >= planted as f64 * 0.95)
+            && attributed as f64 >= planted as f64 * 0.95;
+        if is_good {
+            Ok(())
+        } else {
+            Err(format!("{found} found, {within} within 10 us, {attributed} right of {planted}"))
+        }
+    });
+}
+
+/// The share of the time of `gaps` over `least_ns` that has this cause.
+fn share_of(gaps: &[Gap], least_ns: u64, cause: Cause) -> f64 {
+    let long = gaps.iter().filter(|gap| gap.length_ns >= least_ns);
+    let (mut all_ns, mut its_ns) = (0, 0);
+    for gap in long {
+        all_ns += gap.length_ns;
+        its_ns += if gap.cause == cause { gap.length_ns } else { 0 };
+    }
+    its_ns as f64 / (all_ns as f64).max(1.0)
+}
+
+/// Runs `measure` while an ordinary thread spins on `cpu`.
+fn beside_a_spinner<T>(cpu: usize, measure: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let spinner = std::thread::Builder::new().name("test-spinner".into()).spawn_scoped(scope, || {
+            thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let measured = measure();
+        stop.store(true, Ordering::Relaxed);
+        spinner.unwrap().join().unwrap();
+        measured
+    })
+}
+
+#[test]
+fn an_ordinary_spinner_is_named() {
+    let Some(_host) = ThisHost::taken() else { return };
+    let cpu = last_cpu();
+    one_of_three(|| {
+        let report = beside_a_spinner(cpu, || measured(&settings(&[cpu], 1000 * MS)));
+        let seen = &report.cpus[0];
+        let share = share_of(&seen.gaps, MS, Cause::Preemption);
+        let most = seen.takers.iter().max_by_key(|(_, sum)| sum.total_ns).map(|(name, _)| name.as_str());
+        let is_named = most == Some("test-spinner") || report.doubts.iter().any(|doubt| doubt.contains("not known"));
+        println!("{share:.4} of the time of gaps over 1 ms is preemption, most by {most:?}; {:.3} missing", seen.share);
+        if share >= 0.95 && is_named && seen.share > 0.3 {
+            Ok(())
+        } else {
+            Err(format!("{share} {most:?} {}", seen.share))
+        }
+    });
+}
+
+#[test]
+fn timers_that_fire_together_are_interrupts() {
+    let Some(_host) = ThisHost::taken() else { return };
+    let cpu = last_cpu();
+    one_of_three(|| {
+        let from_ns = clock::monotonic_ns() + 500 * MS;
+        let times_ns: Vec<u64> = (0..40).map(|at| from_ns + at * 17 * MS + at * at % 7 * 100_000).collect();
+        let times = times_ns.clone();
+        let arm = move || {
+            thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
+            Interrupts::arm(&times, if calibrates() { 400 } else { 100 })
+        };
+        let timers = match std::thread::spawn(arm).join().unwrap() {
+            Ok(timers) => timers,
+            Err(errno) => {
+                println!("skipped: so many timers were refused: {errno}");
+                return Ok(());
+            }
+        };
+        assert!(clock::monotonic_ns() < from_ns - 100 * MS, "arming took too long");
+        let report = measured(&settings(&[cpu], 1300 * MS));
+        drop(timers);
+        // Timers are due together, and the interrupt comes some microseconds later.
+        let gaps = &report.cpus[0].gaps;
+        let held = |at_ns: &u64| {
+            gaps.iter().find(|gap| gap.start_ns + gap.length_ns > *at_ns && gap.start_ns < at_ns + 50_000)
+        };
+        let found: Vec<&Gap> = times_ns.iter().filter_map(held).collect();
+        let right = found.iter().filter(|gap| gap.cause == Cause::Interrupt).count();
+        let mut lengths: Vec<u64> = found.iter().map(|gap| gap.length_ns).collect();
+        lengths.sort_unstable();
+        println!(
+            "{} of {} found, {right} right, median {:?} ns",
+            found.len(),
+            times_ns.len(),
+            lengths.get(lengths.len() / 2)
+        );
+        if found.len() >= 39 && right >= 38 { Ok(()) } else { Err(format!("{} found, {right} right", found.len())) }
+    });
+}
+
+#[test]
+fn a_limit_on_cpu_time_is_told_from_a_neighbour() {
+    let Some(_host) = ThisHost::taken() else { return };
+    let cpu = last_cpu();
+    one_of_three(|| {
+        let Some(group) = Limited::here(20_000, 50_000) else { return Ok(()) };
+        let report = measured(&settings(&[cpu], 1500 * MS));
+        drop(group);
+        let seen = &report.cpus[0];
+        let share = share_of(&seen.gaps, 4 * MS, Cause::Throttle);
+        println!(
+            "{share:.4} of the time of gaps over 4 ms is the limit's; {:.3} missing; {:?}",
+            seen.share, report.limits
+        );
+        // Two fifths of a CPU are allowed.
+        let is_good = share >= 0.95 && (0.4..0.75).contains(&seen.share) && report.limits.len() == 1;
+        if is_good { Ok(()) } else { Err(format!("{share} {}", seen.share)) }
+    });
+}
+
+#[test]
+fn its_own_real_time_limit_is_no_fault_of_the_machine() {
+    let Some(_host) = ThisHost::taken() else { return };
+    let cpu = last_cpu();
+    one_of_three(|| {
+        let fifo = Settings { class: Class::Fifo, ..settings(&[cpu], 2500 * MS) };
+        let report = match beside_a_spinner(cpu, || watch(|watch| gaps::run(&fifo, watch))) {
+            Ok(report) => report,
+            Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
+                println!("skipped: this user may not have real-time threads");
+                return Ok(());
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let share = share_of(&report.cpus[0].gaps, 10 * MS, Cause::OwnRealTimeThrottle);
+        println!("{share:.4} of the time of gaps over 10 ms is its own limit's: {:?}", report.causes);
+        if share >= 0.9 { Ok(()) } else { Err(format!("{share}")) }
+    });
+}
+
+#[test]
+fn a_sample_costs_less_than_a_hundredth_of_one_cpu() {
+    let Some(_host) = ThisHost::taken() else { return };
+    let sample = Settings { mode: Mode::Sample, cpus: None, ..settings(&[], 3000 * MS) };
+    one_of_three(|| {
+        let report = measured(&sample);
+        let bursts: u64 =
+            report.cpus.iter().filter_map(|cpu| cpu.wake_late.as_ref()).map(|late| late.histogram.count()).sum();
+        println!("{:.4} of one CPU, {bursts} bursts", report.observer_cpu_share);
+        if report.observer_cpu_share < 0.01 && bursts > 10 {
+            Ok(())
+        } else {
+            Err(format!("{}", report.observer_cpu_share))
+        }
+    });
+}
+
+#[test]
+fn a_cpu_that_can_not_be_used_is_named() {
+    let beyond = thread::affinity().unwrap().iter().last().unwrap() + 1;
+    let refused = watch(|watch| gaps::run(&settings(&[beyond], MS), watch)).unwrap_err().to_string();
+    assert!(refused.starts_with(&format!("measure CPUs {beyond}: this process may use CPUs ")), "{refused}");
+    let short = Settings { threshold_ns: 3, ..settings(&[last_cpu()], MS) };
+    assert!(watch(|watch| gaps::run(&short, watch)).is_err());
+}
+
+#[test]
+fn a_stop_ends_it_with_what_it_has() {
+    let Some(_host) = ThisHost::taken() else { return };
+    let stop = AtomicBool::new(false);
+    let tell = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
+    let long = Settings { keep: Keep::Longest(3), ..settings(&[last_cpu()], 3_600_000 * MS) };
+    let report = gaps::run(&long, &Watch::new(&stop, &tell)).unwrap();
+    assert!(report.length_ns < 60_000 * MS);
+    assert_eq!(report.cpus[0].gaps.len() as u64 + report.lost.count, report.all.count);
+    assert_eq!(report.cpus[0].lengths.histogram.count(), report.all.count);
+}
