@@ -14,6 +14,7 @@
 pub mod disturb;
 mod error;
 pub mod meters;
+mod pinned;
 mod samples;
 mod spin;
 mod watch;

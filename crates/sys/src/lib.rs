@@ -7,29 +7,36 @@
 //! This crate is the one home of `unsafe` (beside the C interface of the runtime library); every block says why it is sound.
 
 mod capture;
+pub mod chain;
 pub mod clock;
 mod cpuset;
+mod cycles;
 mod errno;
 mod ethtool;
 mod hand;
 mod kernel_config;
 mod kernel_log;
+pub mod mapping;
 mod metadata;
 mod mounted;
 mod package;
 mod pretend;
 pub mod process;
 mod pseudo;
+pub mod ring;
 mod root;
 pub mod sched;
 pub mod schedstat;
 pub mod thread;
 mod tree;
 pub mod tsc;
+mod usage;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};
+pub use cycles::Cycles;
 pub use errno::Errno;
 pub use hand::{Hand, HeldLatency, NoHand, WriteError};
 pub use root::{MAX_LOOK_BYTES, Refusal, Root, RootError, RootKind, Why};
 pub use tree::{Entry, MAX_FILE_BYTES, Tree, TreeError};
+pub use usage::Usage;
