@@ -1,6 +1,6 @@
 //! Threads that each stay on one CPU: what most meters of the processor need, and whose failures are told alike.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evenkeel_sys::{CpuSet, thread};
@@ -33,18 +33,24 @@ pub(crate) fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> Re
     })
 }
 
-/// Runs `body(turn, cpu)` on a thread for each of `places` at once; a place without a CPU runs wherever the scheduler puts it.
+/// Runs `body(turn)` on a thread for each of `places` at once; a place without a CPU runs wherever the scheduler puts it.
 pub(crate) fn at_once<T: Send>(
     places: &[Option<usize>],
     body: impl Fn(usize) -> T + Sync,
 ) -> Result<Vec<T>, MeterError> {
-    let gate = AtomicU8::new(WAIT);
+    // Nobody begins before all can: one that could not be placed would leave the others waiting for it.
+    let (gate, arrived) = (AtomicU8::new(WAIT), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(places.len());
         for (turn, place) in places.iter().enumerate() {
-            let (gate, body) = (&gate, &body);
+            let (gate, arrived, body) = (&gate, &arrived, &body);
             let inside = move || {
-                place.map_or(Ok(()), stay_on)?;
+                let placed = place.map_or(Ok(()), stay_on);
+                if placed.is_err() {
+                    gate.store(GIVE_UP, Ordering::Release);
+                }
+                arrived.fetch_add(1, Ordering::AcqRel);
+                placed?;
                 while gate.load(Ordering::Acquire) == WAIT {
                     std::thread::sleep(Duration::from_micros(100));
                 }
@@ -61,7 +67,11 @@ pub(crate) fn at_once<T: Send>(
                 }
             }
         }
-        gate.store(GO, Ordering::Release);
+        while arrived.load(Ordering::Acquire) < threads.len() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        // A refusal came before its arrival, and stays.
+        let _ = gate.compare_exchange(WAIT, GO, Ordering::AcqRel, Ordering::Acquire);
         let ended = |_| Err(MeterError::not_possible("measure", "a measuring thread ended early"));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect()
     })
@@ -82,6 +92,7 @@ mod tests {
         assert!(seen.iter().zip(&cpus).all(|((_, on), cpu)| *on == [*cpu]), "{seen:?}");
         assert_eq!(allowed().unwrap(), cpus, "the caller stays where it was");
         assert!(on_cpu(900, || ()).unwrap_err().to_string().starts_with("run on CPU 900: "));
-        assert!(at_once(&[Some(900)], |_| ()).is_err());
+        let one_is_not_there = at_once(&[Some(last), Some(900), Some(last)], |_| panic!("none may begin"));
+        assert!(one_is_not_there.is_err());
     }
 }

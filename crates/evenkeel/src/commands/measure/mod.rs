@@ -2,6 +2,7 @@
 
 mod clock;
 mod context;
+mod frequency;
 mod memory;
 
 pub(crate) use context::Context;
@@ -50,6 +51,7 @@ macro_rules! meters {
 meters! {
     Clock => clock,
     Memory => memory,
+    Frequency => frequency,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

@@ -1,4 +1,5 @@
 //! The pages of the meters, one file each: blocks made of a report.
 
 pub(crate) mod clock;
+pub(crate) mod frequency;
 pub(crate) mod memory;
