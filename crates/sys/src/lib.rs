@@ -27,6 +27,7 @@ pub mod ring;
 mod root;
 pub mod sched;
 pub mod schedstat;
+pub mod scratch;
 pub mod thread;
 mod tree;
 pub mod tsc;

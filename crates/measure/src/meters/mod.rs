@@ -1,5 +1,7 @@
 //! The meters, one file (or folder) each. Each has `Settings` for how to measure, a `Report` of what was seen, and `run`.
 
 pub mod clock;
+pub mod disk;
 pub mod frequency;
+pub mod imbalance;
 pub mod memory;

@@ -2,7 +2,9 @@
 
 mod clock;
 mod context;
+mod disk;
 mod frequency;
+mod imbalance;
 mod memory;
 
 pub(crate) use context::Context;
@@ -52,6 +54,8 @@ meters! {
     Clock => clock,
     Memory => memory,
     Frequency => frequency,
+    Imbalance => imbalance,
+    Disk => disk,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

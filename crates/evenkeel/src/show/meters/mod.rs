@@ -1,5 +1,7 @@
 //! The pages of the meters, one file each: blocks made of a report.
 
 pub(crate) mod clock;
+pub(crate) mod disk;
 pub(crate) mod frequency;
+pub(crate) mod imbalance;
 pub(crate) mod memory;
