@@ -16,6 +16,7 @@ pub mod disturb;
 mod error;
 mod keeper;
 pub mod meters;
+mod pinned;
 mod samples;
 mod spin;
 mod watch;

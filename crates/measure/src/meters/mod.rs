@@ -5,3 +5,7 @@ pub mod clock;
 pub mod wake;
 pub mod udp;
 pub mod gaps;
+pub mod disk;
+pub mod frequency;
+pub mod imbalance;
+pub mod memory;

@@ -6,6 +6,10 @@ mod context;
 mod wake;
 mod udp;
 mod gaps;
+mod disk;
+mod frequency;
+mod imbalance;
+mod memory;
 
 pub(crate) use context::{Context, failure};
 
@@ -56,6 +60,10 @@ meters! {
     Udp => udp,
     Bandwidth => bandwidth,
     Gaps => gaps,
+    Memory => memory,
+    Frequency => frequency,
+    Imbalance => imbalance,
+    Disk => disk,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

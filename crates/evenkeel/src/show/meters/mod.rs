@@ -5,3 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod wake;
 pub(crate) mod udp;
 pub(crate) mod gaps;
+pub(crate) mod disk;
+pub(crate) mod frequency;
+pub(crate) mod imbalance;
+pub(crate) mod memory;

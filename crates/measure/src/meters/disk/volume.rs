@@ -1,0 +1,238 @@
+//! Which volume a directory is on, and whether it is the one that the machine boots from: logs of the system and data of the server then
+//! wait for each other.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use evenkeel_sys::Root;
+use serde::Serialize;
+
+/// Layers of devices on devices that are followed.
+const LAYERS_MAX: usize = 8;
+/// Disks under one volume.
+const DISKS_MAX: usize = 64;
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Volume {
+    /// The directory that was asked about.
+    pub path: String,
+    /// Where its file system is mounted.
+    pub mount_point: String,
+    /// What is mounted there, in the kernel's words: `/dev/vda1`, `tmpfs`.
+    pub source: String,
+    /// `ext4`, `xfs`, `tmpfs`.
+    pub file_system: String,
+    /// The device's number, `MAJOR:MINOR`.
+    pub device: String,
+    /// The whole disks that it lies on, by the kernel's names; none where it lies on no disk, or this could not be told.
+    pub disks: Vec<String>,
+}
+
+/// Whether two directories share a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shared {
+    /// The same file system.
+    FileSystem,
+    /// Other file systems, on one disk.
+    Disk,
+    /// Nothing.
+    Nothing,
+    /// It could not be told.
+    Unknown,
+}
+
+impl Volume {
+    /// Of a directory; none if its mount can't be found.
+    pub fn of(path: &Path, root: &Root) -> Option<Volume> {
+        let path = path.canonicalize().ok()?;
+        let number = std::fs::metadata(&path).ok()?.dev();
+        let device = format!("{}:{}", major(number), minor(number));
+        let mounts = parse_mounts(&root.text("/proc/self/mountinfo").ok()?);
+        let text = path.to_str()?;
+        // The last of those that are mounted over each other is the one that is seen.
+        let mount = mounts.into_iter().filter(|mount| is_below(text, &mount.mount_point));
+        let mount = mount.max_by_key(|mount| mount.mount_point.len())?;
+        let mut disks = Vec::new();
+        // Some file systems have a number of no device (btrfs, overlay); what is mounted tells it then.
+        let from_source = || std::fs::metadata(&mount.source).ok().map(|device| device.rdev());
+        let from_source = || from_source().map(|number| format!("{}:{}", major(number), minor(number)));
+        for device in [Some(device.clone()), from_source()].into_iter().flatten() {
+            if disks.is_empty() {
+                whole_disks(root, &device, LAYERS_MAX, &mut disks);
+            }
+        }
+        disks.sort();
+        disks.dedup();
+        Some(Volume { path: text.to_owned(), disks, device, ..mount })
+    }
+
+    /// What it shares with another.
+    pub fn shares(&self, other: &Volume) -> Shared {
+        if self.device == other.device {
+            return Shared::FileSystem;
+        }
+        match (self.disks.is_empty(), other.disks.is_empty()) {
+            (false, false) if self.disks.iter().any(|disk| other.disks.contains(disk)) => Shared::Disk,
+            (false, false) => Shared::Nothing,
+            // What is in memory shares no disk with anything.
+            _ if is_memory(&self.file_system) || is_memory(&other.file_system) => Shared::Nothing,
+            _ => Shared::Unknown,
+        }
+    }
+
+    /// Whether nothing of it is on a disk.
+    pub fn is_memory(&self) -> bool {
+        is_memory(&self.file_system)
+    }
+}
+
+fn is_memory(file_system: &str) -> bool {
+    matches!(file_system, "tmpfs" | "ramfs" | "rootfs")
+}
+
+fn is_below(path: &str, mount_point: &str) -> bool {
+    let below = path.strip_prefix(mount_point.trim_end_matches('/'));
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The lines of mountinfo, in their order; `path` and `disks` are empty yet.
+fn parse_mounts(text: &str) -> Vec<Volume> {
+    let mount = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut fields = before.split(' ').skip(2);
+        let (device, mount_point) = (fields.next()?, fields.nth(1)?);
+        let mut fields = after.split(' ');
+        let (file_system, source) = (fields.next()?, fields.next()?);
+        Some(Volume {
+            path: String::new(),
+            mount_point: unescaped(mount_point),
+            source: unescaped(source),
+            file_system: file_system.to_owned(),
+            device: device.to_owned(),
+            disks: Vec::new(),
+        })
+    };
+    text.lines().filter_map(mount).collect()
+}
+
+/// The kernel writes blanks, tabs, line ends and backslashes of names as three octal digits.
+fn unescaped(text: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.into_iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+/// The disks under a block device: a partition's disk, and what a mapped device is made of.
+fn whole_disks(root: &Root, device: &str, layers: usize, disks: &mut Vec<String>) {
+    let Ok(link) = root.link(&format!("/sys/dev/block/{device}")) else { return };
+    let mut names = link.rsplit('/');
+    let (Some(name), above) = (names.next(), names.next()) else { return };
+    let is_partition = root.text(&format!("/sys/dev/block/{device}/partition")).is_ok();
+    let disk = if is_partition { above.unwrap_or(name) } else { name };
+    let below = root.entries(&format!("/sys/class/block/{disk}/slaves")).unwrap_or_default();
+    if below.is_empty() || layers == 0 {
+        if disks.len() < DISKS_MAX {
+            disks.push(disk.to_owned());
+        }
+        return;
+    }
+    for name in below.iter().take(DISKS_MAX) {
+        if let Ok(number) = root.text(&format!("/sys/class/block/{name}/dev")) {
+            whole_disks(root, number.trim(), layers - 1, disks);
+        }
+    }
+}
+
+/// As glibc's `gnu_dev_major`.
+fn major(number: u64) -> u64 {
+    (number >> 8) & 0xfff | (number >> 32) & 0xffff_f000
+}
+
+/// As glibc's `gnu_dev_minor`.
+fn minor(number: u64) -> u64 {
+    number & 0xff | (number >> 12) & 0xffff_ff00
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::Capture;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_with_odd_names() {
+        let text = "\
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
+31 27 0:29 / /mnt/a\\040b rw shared:5 master:1 - tmpfs none rw
+odd line
+";
+        let mounts = parse_mounts(text);
+        assert_eq!(mounts.len(), 2);
+        assert_eq!((&*mounts[0].device, &*mounts[0].source, &*mounts[0].file_system), ("254:0", "/dev/vda", "ext4"));
+        assert_eq!(mounts[1].mount_point, "/mnt/a b");
+        let table = [("/mnt/a", "/", true), ("/mnt", "/mnt", true), ("/mnt/a", "/mnt", true), ("/mnta", "/mnt", false)];
+        for (path, mount_point, is) in table {
+            assert_eq!(is_below(path, mount_point), is, "{path} {mount_point}");
+        }
+    }
+
+    #[test]
+    fn a_volume_is_followed_to_its_disks() {
+        let mut capture = Capture::default();
+        let mut link = |device: &str, to: &str| capture.saw_link(&format!("/sys/dev/block/{device}"), Ok(to.to_owned()));
+        link("253:0", "../../devices/virtual/block/dm-0");
+        link("259:2", "../../devices/pci0000:00/nvme/nvme0/nvme0n1/nvme0n1p1");
+        link("8:16", "../../devices/pci0000:00/ata1/block/sdb");
+        capture.saw_entries("/sys/class/block/dm-0/slaves", Ok(vec!["nvme0n1p1".to_owned(), "sdb".to_owned()]));
+        capture.saw_text("/sys/class/block/nvme0n1p1/dev", Ok("259:2\n".to_owned()));
+        capture.saw_text("/sys/class/block/sdb/dev", Ok("8:16\n".to_owned()));
+        capture.saw_text("/sys/dev/block/259:2/partition", Ok("1\n".to_owned()));
+        let root = Root::captured(capture);
+        let disks = |device: &str| {
+            let mut disks = Vec::new();
+            whole_disks(&root, device, LAYERS_MAX, &mut disks);
+            disks
+        };
+        assert_eq!(disks("253:0"), ["nvme0n1", "sdb"]);
+        assert_eq!(disks("259:2"), ["nvme0n1"]);
+        assert!(disks("0:22").is_empty());
+
+        let volume = |device: &str, file_system: &str| Volume {
+            path: "/x".to_owned(),
+            mount_point: "/x".to_owned(),
+            source: "none".to_owned(),
+            file_system: file_system.to_owned(),
+            device: device.to_owned(),
+            disks: disks(device),
+        };
+        let root_volume = volume("259:2", "ext4");
+        assert_eq!(root_volume.shares(&volume("259:2", "ext4")), Shared::FileSystem);
+        assert_eq!(root_volume.shares(&volume("253:0", "xfs")), Shared::Disk);
+        assert_eq!(root_volume.shares(&volume("8:16", "xfs")), Shared::Nothing);
+        assert_eq!(root_volume.shares(&volume("0:29", "tmpfs")), Shared::Nothing);
+        assert_eq!(root_volume.shares(&volume("0:30", "btrfs")), Shared::Unknown);
+    }
+
+    #[test]
+    fn numbers_of_devices_are_split_as_the_c_library_does() {
+        assert_eq!((major(0xfe00), minor(0xfe00)), (254, 0));
+        assert_eq!((major(0x0010_3502), minor(0x0010_3502)), (53, 0x102));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in "\\PC{0,300}", line in "([0-9:/a-z\\\\-]{0,5} ){0,12}") {
+            let _ = parse_mounts(&text);
+            let _ = parse_mounts(&line);
+        }
+    }
+
+    #[test]
+    fn this_machines_root_is_found() {
+        let volume = Volume::of(Path::new("/"), &Root::live()).unwrap();
+        assert_eq!((&*volume.mount_point, volume.shares(&volume)), ("/", Shared::FileSystem));
+        assert_eq!(Volume::of(Path::new("/evenkeel-has-no-such-directory"), &Root::live()), None);
+    }
+}

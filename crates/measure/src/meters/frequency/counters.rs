@@ -1,0 +1,107 @@
+//! The processor's own counters, where they are open: the registers APERF and MPERF through /dev/cpu/N/msr, and the kernel's count of
+//! cycles. A guest mostly has neither.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use evenkeel_sys::tsc::Scale;
+use evenkeel_sys::{Cycles, Errno};
+use serde::Serialize;
+
+use super::chain::khz;
+
+/// Register numbers (Intel SDM volume 4, AMD APM volume 2).
+const MPERF: u64 = 0xe7;
+const APERF: u64 = 0xe8;
+
+/// What a counter said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counter {
+    /// The clock by it.
+    Khz(u64),
+    /// It can't be read, and why.
+    Closed(String),
+}
+
+/// The counters of one CPU and of the calling thread.
+pub(crate) struct Counters {
+    registers: Result<File, Errno>,
+    cycles: Result<Cycles, Errno>,
+}
+
+/// One reading of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// MPERF and APERF.
+    registers: Result<(u64, u64), Errno>,
+    cycles: Result<u64, Errno>,
+}
+
+impl Counters {
+    pub(crate) fn opened(cpu: usize) -> Counters {
+        let registers = File::open(format!("/dev/cpu/{cpu}/msr")).map_err(|error| Errno::from(&error));
+        Counters { registers, cycles: Cycles::of_this_thread() }
+    }
+
+    pub(crate) fn read(&self) -> Reading {
+        let registers = self.registers.as_ref().map_err(|errno| *errno);
+        let cycles = self.cycles.as_ref().map_err(|errno| *errno);
+        Reading {
+            registers: registers.and_then(|file| Ok((register(file, MPERF)?, register(file, APERF)?))),
+            cycles: cycles.and_then(Cycles::read),
+        }
+    }
+
+    /// The clocks by both since `before`, over so many ticks of the cycle counter.
+    pub(crate) fn since(&self, before: &Reading, scale: &Scale, ticks: u64) -> (Counter, Counter) {
+        between(before, &self.read(), scale, ticks)
+    }
+}
+
+fn between(before: &Reading, after: &Reading, scale: &Scale, ticks: u64) -> (Counter, Counter) {
+    let registers = match (before.registers, after.registers) {
+        (Ok(one), Ok(two)) => {
+            // MPERF counts with the cycle counter while the CPU is not idle, APERF real cycles.
+            let (nominal, real) = (two.0.wrapping_sub(one.0), two.1.wrapping_sub(one.1));
+            match nominal {
+                0 => Counter::Closed("MPERF stands still".to_owned()),
+                _ => Counter::Khz(khz(real, nominal, scale)),
+            }
+        }
+        (Err(errno), _) | (_, Err(errno)) => Counter::Closed(format!("/dev/cpu/N/msr: {errno}")),
+    };
+    let cycles = match (before.cycles, after.cycles) {
+        (Ok(one), Ok(two)) => Counter::Khz(khz(two.saturating_sub(one), ticks, scale)),
+        (Err(errno), _) | (_, Err(errno)) => Counter::Closed(format!("perf_event_open: {errno}")),
+    };
+    (registers, cycles)
+}
+
+fn register(file: &File, number: u64) -> Result<u64, Errno> {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, number).map_err(|error| Errno::from(&error))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_tell_the_clock_or_why_not() {
+        let scale = Scale::between((0, 0), (2_000_000, 1_000_000));
+        let open = |mperf, aperf, cycles| Reading { registers: Ok((mperf, aperf)), cycles: Ok(cycles) };
+        let seen = between(&open(u64::MAX, 5, 7), &open(999, 1505, 3007), &scale, 2000);
+        assert_eq!(seen, (Counter::Khz(3_000_000), Counter::Khz(3_000_000)), "1,500 for 1,000, and the count went round");
+        let closed = Reading { registers: Err(Errno::NOENT), cycles: Err(Errno::ACCESS) };
+        let words = |counter| match counter {
+            Counter::Closed(why) => why,
+            Counter::Khz(khz) => format!("{khz} kHz"),
+        };
+        let (registers, cycles) = between(&closed, &closed, &scale, 1);
+        assert_eq!(words(registers), "/dev/cpu/N/msr: no such file or directory (ENOENT)");
+        assert_eq!(words(cycles), "perf_event_open: permission denied (EACCES)");
+        assert_eq!(words(between(&open(1, 1, 1), &open(1, 9, 9), &scale, 5).0), "MPERF stands still");
+    }
+}

@@ -1,0 +1,107 @@
+//! How fast the CPUs' cycles are, told from outside: a chain of instructions of known length against the cycle counter, since a guest
+//! rarely may see the processor's own counters. And who slows them: all CPUs busy, a thread on the same core, vector instructions.
+
+mod chain;
+mod counters;
+mod siblings;
+mod vectors;
+
+use evenkeel_sys::Root;
+use evenkeel_sys::tsc::Scale;
+use serde::Serialize;
+
+pub use chain::{Assumption, Clock};
+pub use counters::Counter;
+pub use siblings::{SiblingPair, Siblings};
+pub use vectors::VectorEffect;
+
+use crate::pinned;
+use crate::{Lost, MeterError, Watch};
+
+/// One after the other are no more CPUs than this measured.
+const CPUS_MAX: usize = 256;
+
+/// How to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long each CPU is watched each way, in nanoseconds.
+    pub each_ns: u64,
+    /// How many pairs of CPUs are put against each other.
+    pub pairs_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { each_ns: 300_000_000, pairs_max: 8 }
+    }
+}
+
+/// A CPU's clock.
+#[derive(Clone, Debug, Serialize)]
+pub struct CpuClock {
+    /// Which CPU.
+    pub cpu: usize,
+    /// With only this one made busy by us.
+    pub alone: Clock,
+    /// With all made busy at once.
+    pub all_busy: Option<Clock>,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What the cycle counter ticks with: the nominal clock, on most machines.
+    pub counter_khz: u64,
+    /// What the clocks below rest on.
+    pub assumption: Assumption,
+    /// Each CPU that we may run on.
+    pub cpus: Vec<CpuClock>,
+    /// Two threads on one core, and on two.
+    pub siblings: Siblings,
+    /// The clock right after vector instructions.
+    pub vectors: Vec<VectorEffect>,
+    /// CPUs that were not measured.
+    pub lost: Lost,
+}
+
+/// Measures.
+///
+/// # Errors
+/// If it may not run on any CPU, or this processor is none that a chain's length is known of.
+pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
+    let root = Root::live();
+    let allowed = pinned::allowed()?;
+    let cpus = &allowed[..allowed.len().min(CPUS_MAX)];
+    let Some(first) = cpus.first().copied() else {
+        return Err(MeterError::not_possible("measure the clock of CPUs", "there is no CPU that we may run on"));
+    };
+    let scale = Scale::measured();
+    let assumption = pinned::on_cpu(first, || Assumption::checked(&scale))?;
+    let mut clocks = Vec::new();
+    watch.part(0.0, 0.5, |part| -> Result<(), MeterError> {
+        for (at, cpu) in cpus.iter().enumerate().take_while(|_| !part.stopped()) {
+            part.progress(at as f64 / cpus.len() as f64, "one CPU busy");
+            let alone = pinned::on_cpu(*cpu, || Clock::measured(*cpu, "one", settings.each_ns, &scale, part))?;
+            clocks.push(CpuClock { cpu: *cpu, alone, all_busy: None });
+        }
+        Ok(())
+    })?;
+    watch.progress(0.5, "all CPUs busy");
+    let places: Vec<Option<usize>> = cpus.iter().copied().map(Some).collect();
+    let all =
+        pinned::at_once(&places, |turn| Clock::measured(cpus[turn], "all", settings.each_ns, &scale, watch))?;
+    clocks.iter_mut().zip(all).for_each(|(clock, all_busy)| clock.all_busy = Some(all_busy));
+    let siblings = watch.part(0.6, 0.85, |part| siblings::measure(cpus, settings, &scale, &root, part))?;
+    let vectors = watch.part(0.85, 1.0, |part| {
+        pinned::on_cpu(first, || vectors::measure(first, settings.each_ns, &scale, part))
+    })?;
+    let unseen = allowed.len() - clocks.len();
+    Ok(Report {
+        counter_khz: (scale.since().hz() / 1000.0) as u64,
+        assumption,
+        cpus: clocks,
+        siblings,
+        vectors,
+        lost: Lost::of(unseen as u64, "more CPUs than are measured, or stopped before"),
+    })
+}

@@ -1,0 +1,165 @@
+//! What a busy thread takes from another one: on the sibling of its core, and on another core. A hypervisor often hides which CPUs are
+//! siblings; two that share a core slow each other all the same, and so give themselves away.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evenkeel_sys::tsc::Scale;
+use evenkeel_sys::{CpuSet, Root, chain, clock};
+use serde::Serialize;
+
+use super::Settings;
+use super::chain::{khz, ticks_of};
+use crate::pinned;
+use crate::{Lost, MeterError, Samples, Unit, Watch};
+
+/// Rounds of one batch: some 20,000 cycles.
+const ROUNDS: u64 = 1500;
+/// Alone and together in turns, so many of each.
+const TURNS: usize = 3;
+/// Below this share of its work alone, a CPU is taken to share its core. Two cores of one chip give each other away by their clock at the
+/// most, which is some percent.
+const SHARED_BELOW: f64 = 0.8;
+
+/// Two CPUs that were busy together.
+#[derive(Clone, Debug, Serialize)]
+pub struct SiblingPair {
+    /// The one whose work is measured.
+    pub cpu: usize,
+    /// The one that is made busy beside it.
+    pub beside: usize,
+    /// Whether the kernel says that they share a core.
+    pub told_siblings: bool,
+    /// Additions in a thousandth of a second, with the other one left alone by us.
+    pub alone_khz: Samples,
+    /// The same with the other one busy.
+    pub together_khz: Samples,
+    /// Median together to median alone: 1 is undisturbed.
+    pub together_to_alone: Option<f64>,
+    /// Whether they seem to share a core, by that.
+    pub seem_siblings: Option<bool>,
+}
+
+/// What is known of siblings.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Siblings {
+    /// Whether the kernel tells of any.
+    pub told: bool,
+    /// The pairs that were put against each other: told siblings first.
+    pub pairs: Vec<SiblingPair>,
+    /// Pairs that were not.
+    pub lost: Lost,
+}
+
+pub(crate) fn measure(
+    cpus: &[usize],
+    settings: &Settings,
+    scale: &Scale,
+    root: &Root,
+    watch: &Watch<'_>,
+) -> Result<Siblings, MeterError> {
+    let groups = cpus.iter().map(|cpu| (*cpu, told_siblings(root, *cpu))).collect::<Vec<_>>();
+    let pairs = pairs(&groups);
+    let mut seen = Siblings { told: pairs.iter().any(|pair| pair.2), ..Siblings::default() };
+    for (at, (cpu, beside, told_siblings)) in pairs.iter().take(settings.pairs_max).enumerate() {
+        if watch.stopped() {
+            break;
+        }
+        watch.progress(at as f64 / pairs.len().min(settings.pairs_max) as f64, "two CPUs at once");
+        seen.pairs.push(pair(*cpu, *beside, *told_siblings, settings.each_ns, scale, watch)?);
+    }
+    seen.lost = Lost::of((pairs.len() - seen.pairs.len()) as u64, "only the first pairs are measured");
+    Ok(seen)
+}
+
+/// The pairs that are worth a look: each CPU with its told siblings once, and the first CPU with all others.
+fn pairs(groups: &[(usize, CpuSet)]) -> Vec<(usize, usize, bool)> {
+    let mut pairs = Vec::new();
+    for (cpu, siblings) in groups {
+        let others = groups.iter().map(|(other, _)| *other).filter(|other| other > cpu && siblings.contains(*other));
+        pairs.extend(others.map(|other| (*cpu, other, true)));
+    }
+    if let Some((first, siblings)) = groups.first() {
+        let others = groups.iter().map(|(other, _)| *other).filter(|other| other != first && !siblings.contains(*other));
+        // Each kind has its place among the first, however many siblings there are.
+        let at = pairs.len().min(2);
+        let rest = pairs.split_off(at);
+        pairs.extend(others.map(|other| (*first, other, false)));
+        let strangers = pairs.split_off(pairs.len().min(at + 2));
+        pairs.extend(rest);
+        pairs.extend(strangers);
+    }
+    pairs
+}
+
+fn told_siblings(root: &Root, cpu: usize) -> CpuSet {
+    let text = root.text(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
+    text.ok().and_then(|text| CpuSet::parse_list(&text)).unwrap_or_default()
+}
+
+fn pair(
+    cpu: usize,
+    beside: usize,
+    told_siblings: bool,
+    for_ns: u64,
+    scale: &Scale,
+    watch: &Watch<'_>,
+) -> Result<SiblingPair, MeterError> {
+    let named = |state: &str| {
+        let conditions = [("cpu", cpu.to_string()), ("beside", beside.to_string()), ("state", state.to_owned())];
+        Samples::new("additions_khz", Unit::Khz, conditions)
+    };
+    let (mut alone_khz, mut together_khz) = (named("alone"), named("together"));
+    let turn_ns = for_ns / (2 * TURNS as u64);
+    for _ in 0..TURNS {
+        pinned::on_cpu(cpu, || work(turn_ns, scale, watch, &mut alone_khz))?;
+        let over = AtomicBool::new(false);
+        let rates = pinned::at_once(&[Some(cpu), Some(beside)], |turn| {
+            let mut samples = named("together");
+            if turn == 0 {
+                work(turn_ns, scale, watch, &mut samples);
+                over.store(true, Ordering::Relaxed);
+            } else {
+                while !over.load(Ordering::Relaxed) {
+                    chain::wide(ROUNDS);
+                }
+            }
+            samples
+        })?;
+        if let Some(samples) = rates.first() {
+            together_khz.histogram.merge(&samples.histogram);
+        }
+    }
+    let median = |samples: &Samples| samples.histogram.summary().map(|summary| summary.p50 as f64);
+    let together_to_alone =
+        median(&together_khz).zip(median(&alone_khz)).map(|(together, alone)| together / alone.max(1.0));
+    let seem_siblings = together_to_alone.map(|ratio| ratio < SHARED_BELOW);
+    Ok(SiblingPair { cpu, beside, told_siblings, alone_khz, together_khz, together_to_alone, seem_siblings })
+}
+
+fn work(for_ns: u64, scale: &Scale, watch: &Watch<'_>, samples: &mut Samples) {
+    let until_ns = clock::monotonic_ns() + for_ns;
+    while clock::monotonic_ns() < until_ns && !watch.stopped() {
+        let ticks = ticks_of(|| chain::wide(ROUNDS));
+        samples.record(khz(ROUNDS * chain::WIDE_ADDS_PER_ROUND, ticks, scale));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(lists: &[&str]) -> Vec<(usize, CpuSet)> {
+        lists.iter().enumerate().map(|(cpu, list)| (cpu, CpuSet::parse_list(list).unwrap())).collect()
+    }
+
+    #[test]
+    fn both_kinds_of_pair_are_among_the_first() {
+        assert_eq!(pairs(&groups(&["0", "1"])), [(0, 1, false)]);
+        assert_eq!(pairs(&groups(&["0-1", "0-1"])), [(0, 1, true)]);
+        let eight = pairs(&groups(&["0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7"]));
+        let told: Vec<_> = eight.iter().filter(|pair| pair.2).collect();
+        assert_eq!(eight[..4], [(0, 4, true), (1, 5, true), (0, 1, false), (0, 2, false)]);
+        assert_eq!((eight.len(), told.len()), (10, 4), "{eight:?}");
+        assert_eq!(pairs(&[]), []);
+    }
+}

@@ -1,0 +1,74 @@
+//! What vector instructions do to the clock: a processor that lowers it for them keeps it low for a while, so the chain that follows at
+//! once still sees it.
+
+use evenkeel_sys::chain::{self, Vector};
+use evenkeel_sys::clock;
+use evenkeel_sys::tsc::Scale;
+use serde::Serialize;
+
+use super::chain::{khz, ticks_of};
+use crate::{Samples, Unit, Watch};
+
+/// How long vectors run before each look: longer than it takes a processor to decide (some 0.5 ms on those known for it).
+const BURN_NS: u64 = 2_000_000;
+/// How long none run before each look at the other state: longer than the processor holds the lower clock (0.7 ms on those known for it).
+const REST_NS: u64 = 5_000_000;
+/// Rounds of the chain in one look: some 5 us.
+const ROUNDS: u64 = 300;
+/// Looks after each stretch.
+const LOOKS: usize = 10;
+
+/// What one kind of vector did.
+#[derive(Clone, Debug, Serialize)]
+pub struct VectorEffect {
+    /// `avx2` or `avx512`.
+    pub vector: String,
+    /// The clock after a stretch without vectors.
+    pub before_khz: Samples,
+    /// The clock right after a stretch of them.
+    pub after_khz: Samples,
+    /// Median after to median before: 1 is no effect.
+    pub after_to_before: Option<f64>,
+}
+
+/// Each kind that the processor has, on the calling thread. None is missing from the list for another reason.
+pub(crate) fn measure(cpu: usize, for_ns: u64, scale: &Scale, watch: &Watch<'_>) -> Vec<VectorEffect> {
+    let kinds = [("avx2", Vector::Avx2), ("avx512", Vector::Avx512)];
+    let here = kinds.into_iter().filter(|(_, vector)| vector.is_here());
+    here.map(|(name, vector)| one(name, vector, cpu, for_ns, scale, watch)).collect()
+}
+
+fn one(name: &str, vector: Vector, cpu: usize, for_ns: u64, scale: &Scale, watch: &Watch<'_>) -> VectorEffect {
+    watch.progress(0.0, name);
+    let named = |state: &str| {
+        let conditions = [("cpu", cpu.to_string()), ("vector", name.to_owned()), ("state", state.to_owned())];
+        Samples::new("clock_khz", Unit::Khz, conditions)
+    };
+    let (mut before_khz, mut after_khz) = (named("before"), named("after"));
+    let end_ns = clock::monotonic_ns() + for_ns;
+    while clock::monotonic_ns() < end_ns && !watch.stopped() {
+        until(REST_NS, || chain::adds(ROUNDS));
+        look(scale, &mut before_khz);
+        until(BURN_NS, || {
+            std::hint::black_box(vector.burn(10_000));
+        });
+        look(scale, &mut after_khz);
+    }
+    let median = |samples: &Samples| samples.histogram.summary().map(|summary| summary.p50 as f64);
+    let after_to_before = median(&after_khz).zip(median(&before_khz)).map(|(after, before)| after / before.max(1.0));
+    VectorEffect { vector: name.to_owned(), before_khz, after_khz, after_to_before }
+}
+
+fn until(for_ns: u64, mut run: impl FnMut()) {
+    let end_ns = clock::monotonic_ns() + for_ns;
+    while clock::monotonic_ns() < end_ns {
+        run();
+    }
+}
+
+fn look(scale: &Scale, samples: &mut Samples) {
+    for _ in 0..LOOKS {
+        let ticks = ticks_of(|| chain::adds(ROUNDS));
+        samples.record(khz(ROUNDS * chain::ADDS_PER_ROUND, ticks, scale));
+    }
+}

@@ -1,0 +1,153 @@
+//! Bandwidth of memory: reading, writing and copying far more than a core's own caches hold, by one thread and by one on each CPU.
+
+use evenkeel_sys::Root;
+use evenkeel_sys::mapping::{Mapping, Pages};
+use serde::Serialize;
+
+use super::latency;
+use super::windows::Windows;
+use crate::{MeterError, Samples, Unit, Watch};
+
+/// What is done between two looks at the clock, in words: 1 MiB.
+const STEP_WORDS: usize = (1 << 20) / size_of::<u64>();
+/// How long one window is.
+const WINDOW_NS: u64 = 10_000_000;
+
+/// What a thread does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Reads it all, and adds it up.
+    Read,
+    /// Writes it all.
+    Write,
+    /// Copies one half over the other; bytes read and bytes written both count.
+    Copy,
+}
+
+impl Kind {
+    /// As people say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::Copy => "copy",
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bandwidth {
+    /// What was done.
+    pub kind: Kind,
+    /// By how many threads at once.
+    pub threads: usize,
+    /// Memory that each of them went through.
+    pub each_bytes: usize,
+    /// Bytes that the programs read and wrote in a second, all threads together. What a cache fetches before it can write, or writes back
+    /// later, is not counted.
+    pub bytes_per_s: Samples,
+}
+
+/// All kinds, by the first of `cpus` and by all of them.
+pub(crate) fn measure(
+    cpus: &[usize],
+    each_bytes: usize,
+    for_ns: u64,
+    root: &Root,
+    watch: &Watch<'_>,
+) -> Result<Vec<Bandwidth>, MeterError> {
+    let all: Vec<Option<usize>> = cpus.iter().copied().map(Some).collect();
+    let mut groups = vec![&all[..all.len().min(1)]];
+    if all.len() > 1 {
+        groups.push(&all);
+    }
+    let mut seen = Vec::new();
+    let kinds = [Kind::Read, Kind::Write, Kind::Copy];
+    for places in &groups {
+        for kind in kinds {
+            watch.progress(seen.len() as f64 / (groups.len() * kinds.len()) as f64, "bandwidth");
+            seen.push(one(kind, places, each_bytes, for_ns, root, watch)?);
+        }
+    }
+    Ok(seen)
+}
+
+struct Walk {
+    memory: Mapping,
+    at: usize,
+    turn: u64,
+}
+
+fn one(
+    kind: Kind,
+    places: &[Option<usize>],
+    each_bytes: usize,
+    for_ns: u64,
+    root: &Root,
+    watch: &Watch<'_>,
+) -> Result<Bandwidth, MeterError> {
+    let make = |_| {
+        let memory = Mapping::new(each_bytes, Pages::Unadvised);
+        let mut memory = memory.map_err(|errno| MeterError::refused("map memory to measure", errno))?;
+        latency::touch(&mut memory, root)?;
+        Ok(Walk { memory, at: 0, turn: 0 })
+    };
+    let windows = Windows { count: (for_ns / WINDOW_NS).max(1) as usize, each_ns: WINDOW_NS };
+    let counted = windows.run(places, watch, make, |walk| [step(kind, walk)])?;
+    let conditions = [("kind", kind.name().to_owned()), ("threads", places.len().to_string())];
+    let mut bytes_per_s = Samples::new("bandwidth_bytes_per_s", Unit::BytesPerS, conditions);
+    counted.windows.iter().for_each(|[bytes]| bytes_per_s.record(windows.per_s(*bytes)));
+    Ok(Bandwidth { kind, threads: places.len(), each_bytes, bytes_per_s })
+}
+
+/// The next part of the memory; gives the bytes that were moved.
+fn step(kind: Kind, walk: &mut Walk) -> u64 {
+    walk.turn = walk.turn.wrapping_add(1);
+    let (turn, words) = (walk.turn, walk.memory.words_mut());
+    let (front, back) = words.split_at_mut(words.len() / 2);
+    let whole = if kind == Kind::Copy { front.len() } else { front.len() + back.len() };
+    let from = walk.at % whole;
+    let to = (from + STEP_WORDS).min(whole);
+    walk.at = to % whole;
+    let moved_words = match kind {
+        Kind::Read => {
+            let words = &walk.memory.words()[from..to];
+            std::hint::black_box(words.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)));
+            words.len()
+        }
+        Kind::Write => {
+            let words = &mut walk.memory.words_mut()[from..to];
+            words.fill(turn);
+            std::hint::black_box(&words);
+            words.len()
+        }
+        Kind::Copy => {
+            back[from..to].copy_from_slice(&front[from..to]);
+            std::hint::black_box(&back);
+            2 * (to - from)
+        }
+    };
+    (moved_words * size_of::<u64>()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_goes_through_all_of_it() {
+        for (kind, lap_bytes) in [(Kind::Read, 4 << 20), (Kind::Write, 4 << 20), (Kind::Copy, 4 << 20)] {
+            let memory = Mapping::new(4 << 20, Pages::Unadvised).unwrap();
+            let mut walk = Walk { memory, at: 0, turn: 6 };
+            let mut moved = step(kind, &mut walk);
+            while walk.at != 0 {
+                moved += step(kind, &mut walk);
+            }
+            assert_eq!(moved, lap_bytes, "{kind:?}");
+            let is_written = walk.memory.words().iter().all(|word| *word > 6);
+            assert_eq!(is_written, kind == Kind::Write);
+        }
+    }
+}

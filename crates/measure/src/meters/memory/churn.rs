@@ -1,0 +1,184 @@
+//! Many threads that allocate and free: the same work on memory that is asked of the kernel anew each time, on memory that is kept, and
+//! on what the allocator hands out. Each page that is asked for anew is a page fault, and while one thread faults, the others of its
+//! process that map and unmap may have to wait: a server on 40 CPUs was seen to do a thirtieth of the work for it.
+
+use std::hint::black_box;
+
+use evenkeel_sys::Usage;
+use evenkeel_sys::mapping::{Mapping, Pages};
+use serde::Serialize;
+
+use super::windows::Windows;
+use crate::{MeterError, Samples, Unit, Watch};
+
+/// What one record takes: far over the size from which allocators map rather than carve.
+pub const CHUNK_BYTES: usize = 512 << 10;
+const CHUNK_WORDS: usize = CHUNK_BYTES / size_of::<u64>();
+/// Searches in each record.
+const SEARCHES: u64 = 32;
+const WINDOW_NS: u64 = 50_000_000;
+/// Each way has so many turns, among those of the others.
+const TURNS: usize = 2;
+
+/// Where a record's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// Mapped for it, and unmapped after it.
+    Fresh,
+    /// The same again and again.
+    Kept,
+    /// From the allocator of this program, and given back to it.
+    Allocator,
+}
+
+impl Way {
+    /// As people say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Fresh => "fresh",
+            Way::Kept => "kept",
+            Way::Allocator => "allocator",
+        }
+    }
+}
+
+/// What one way gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct Churn {
+    /// Where the memory came from.
+    pub way: Way,
+    /// Threads at once, not bound to CPUs.
+    pub threads: usize,
+    /// Memory of a record.
+    pub chunk_bytes: usize,
+    /// Records that all threads finished in a second.
+    pub records_per_s: Samples,
+    /// Page faults of all threads in a second (minor ones, by getrusage(2)).
+    pub faults_per_s: Samples,
+    /// Page faults a record.
+    pub faults_per_record: f64,
+    /// The share of the threads' CPU time that the kernel took, from 0 to 1.
+    pub system_share: f64,
+}
+
+enum Store {
+    Fresh,
+    Kept(Mapping),
+    Allocator,
+}
+
+struct Worker {
+    template: Vec<u64>,
+    store: Store,
+    before: Usage,
+    seed: u64,
+}
+
+/// Measures each way in turns, `for_ns` for all together.
+pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<Vec<Churn>, MeterError> {
+    let ways = [Way::Fresh, Way::Kept, Way::Allocator];
+    let windows = Windows {
+        count: (for_ns / (WINDOW_NS * (ways.len() * TURNS) as u64)).max(1) as usize,
+        each_ns: WINDOW_NS,
+    };
+    let mut tallies = ways.map(|way| Tally::new(way, threads));
+    for turn in 0..TURNS * ways.len() {
+        if watch.stopped() {
+            break;
+        }
+        watch.progress(turn as f64 / (TURNS * ways.len()) as f64, "page faults");
+        // Forwards and then backwards, so that a drift of the machine meets all alike.
+        let at = if turn < ways.len() { turn } else { TURNS * ways.len() - 1 - turn };
+        let counted = windows.run(&vec![None; threads], watch, |turn| worker(ways[at], turn), record)?;
+        tallies[at].add(windows, &counted.windows, counted.whole);
+    }
+    Ok(tallies.map(Tally::finish).into())
+}
+
+fn worker(way: Way, turn: usize) -> Result<Worker, MeterError> {
+    let refused = |errno| MeterError::refused("prepare to count page faults", errno);
+    let store = match way {
+        Way::Fresh => Store::Fresh,
+        Way::Kept => Store::Kept(Mapping::new(CHUNK_BYTES, Pages::Unadvised).map_err(refused)?),
+        Way::Allocator => Store::Allocator,
+    };
+    let template = (0..CHUNK_WORDS as u64).collect();
+    Ok(Worker { template, store, before: Usage::of_this_thread().map_err(refused)?, seed: turn as u64 })
+}
+
+/// One record: takes memory, copies the template into it, looks some words up, and gives it back. Gives records, faults, time in the
+/// kernel and time in all since the last one.
+fn record(worker: &mut Worker) -> [u64; 4] {
+    let Worker { template, store, before, seed } = worker;
+    let done = match store {
+        Store::Fresh => match Mapping::new(CHUNK_BYTES, Pages::Unadvised) {
+            Ok(mut mapping) => fill_and_search(mapping.words_mut(), template, seed),
+            // Somebody else took the last memory: no record, and no end of the process either.
+            Err(_) => 0,
+        },
+        Store::Kept(mapping) => fill_and_search(mapping.words_mut(), template, seed),
+        Store::Allocator => {
+            let mut words = template.clone();
+            search(&mut words, seed)
+        }
+    };
+    let now = Usage::of_this_thread().unwrap_or(*before);
+    let made = now.since(before);
+    *before = now;
+    [done, made.minor_faults, made.system_ns, made.system_ns + made.user_ns]
+}
+
+fn fill_and_search(words: &mut [u64], template: &[u64], seed: &mut u64) -> u64 {
+    words.copy_from_slice(template);
+    search(words, seed)
+}
+
+fn search(words: &mut [u64], seed: &mut u64) -> u64 {
+    let words = black_box(words);
+    for _ in 0..SEARCHES {
+        // Any spread will do: Knuth's constant for multiplicative hashing.
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        black_box(words.binary_search(&(*seed % CHUNK_WORDS as u64)).is_ok());
+    }
+    1
+}
+
+struct Tally {
+    churn: Churn,
+    sums: [u64; 4],
+}
+
+impl Tally {
+    fn new(way: Way, threads: usize) -> Tally {
+        let named = |name, unit| {
+            Samples::new(name, unit, [("way", way.name().to_owned()), ("threads", threads.to_string())])
+        };
+        let churn = Churn {
+            way,
+            threads,
+            chunk_bytes: CHUNK_BYTES,
+            records_per_s: named("records_per_s", Unit::PerS),
+            faults_per_s: named("faults_per_s", Unit::PerS),
+            faults_per_record: 0.0,
+            system_share: 0.0,
+        };
+        Tally { churn, sums: [0; 4] }
+    }
+
+    fn add(&mut self, windows: Windows, each: &[[u64; 4]], whole: [u64; 4]) {
+        for [records, faults, ..] in each {
+            self.churn.records_per_s.record(windows.per_s(*records));
+            self.churn.faults_per_s.record(windows.per_s(*faults));
+        }
+        self.sums.iter_mut().zip(whole).for_each(|(sum, count)| *sum += count);
+    }
+
+    fn finish(mut self) -> Churn {
+        let [records, faults, system_ns, cpu_ns] = self.sums;
+        let ratio = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+        self.churn.faults_per_record = ratio(faults, records);
+        self.churn.system_share = ratio(system_ns, cpu_ns);
+        self.churn
+    }
+}

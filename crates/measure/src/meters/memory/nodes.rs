@@ -1,0 +1,114 @@
+//! Latency between NUMA nodes: a CPU of one node, memory of another, every pair of the two.
+
+use evenkeel_sys::{CpuSet, Root};
+use serde::Serialize;
+
+use super::latency;
+use crate::pinned;
+use crate::{Lost, MeterError, Samples, Unit, Watch};
+
+/// More pairs than that are not measured: 16 nodes have 256.
+const PAIRS_MAX: usize = 256;
+
+/// One pair.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// The node that the CPU is of.
+    pub cpu_node: usize,
+    /// The node that the memory is of.
+    pub memory_node: usize,
+    /// How far they are by the firmware, where 10 is a node itself; missing where it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distance: Option<u32>,
+    /// A load, with small pages.
+    pub latency: Samples,
+}
+
+/// What is known of nodes.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Nodes {
+    /// How many nodes have memory; missing where the kernel knows no nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_memory: Option<usize>,
+    /// The pairs; none where there is but one node.
+    pub pairs: Vec<Pair>,
+    /// Pairs that were not measured.
+    pub lost: Lost,
+}
+
+/// One node that has memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Node {
+    number: usize,
+    cpus: CpuSet,
+    distances: Vec<u32>,
+}
+
+pub(crate) fn measure(bytes: usize, for_ns: u64, root: &Root, watch: &Watch<'_>) -> Result<Nodes, MeterError> {
+    let Some(nodes) = nodes(root) else { return Ok(Nodes::default()) };
+    let mut seen = Nodes { with_memory: Some(nodes.len()), ..Nodes::default() };
+    if nodes.len() < 2 {
+        return Ok(seen);
+    }
+    let allowed: CpuSet = pinned::allowed()?.into_iter().collect();
+    let pairs = nodes.iter().flat_map(|cpu| nodes.iter().map(move |memory| (cpu, memory)));
+    let (mut lost, mut why) = (0, String::new());
+    for (at, (cpu_node, memory_node)) in pairs.enumerate() {
+        watch.progress(at as f64 / (nodes.len() * nodes.len()) as f64, "NUMA nodes");
+        let Some(cpu) = cpu_node.cpus.and(&allowed).first().filter(|_| at < PAIRS_MAX && !watch.stopped()) else {
+            (lost, why) = (lost + 1, "no CPU of the node that we may run on, or no time".to_owned());
+            continue;
+        };
+        let conditions = [("cpu", cpu.to_string()), ("working_set_bytes", bytes.to_string())];
+        let mut samples = Samples::new("load_latency_ps", Unit::Ps, conditions);
+        let made = pinned::on_cpu(cpu, || {
+            let mut ring = latency::ring_on_node(bytes, memory_node.number, root)?;
+            latency::chase(&mut ring, for_ns, &mut samples, watch);
+            Ok::<(), MeterError>(())
+        });
+        if let Err(error) = made.and_then(|made| made) {
+            (lost, why) = (lost + 1, error.to_string());
+            continue;
+        }
+        let distance = cpu_node.distances.get(memory_node.number).copied();
+        seen.pairs.push(Pair {
+            cpu_node: cpu_node.number,
+            memory_node: memory_node.number,
+            distance,
+            latency: samples,
+        });
+    }
+    seen.lost = Lost::of(lost, &why);
+    Ok(seen)
+}
+
+/// The nodes with memory; none where the kernel was built without.
+fn nodes(root: &Root) -> Option<Vec<Node>> {
+    let folder = "/sys/devices/system/node";
+    let text = |path: String| root.text(&path).ok();
+    let numbers = text(format!("{folder}/has_memory")).or_else(|| text(format!("{folder}/online")))?;
+    let node = |number: usize| {
+        let cpus = CpuSet::parse_list(&text(format!("{folder}/node{number}/cpulist"))?)?;
+        let distances = text(format!("{folder}/node{number}/distance")).unwrap_or_default();
+        let distances = distances.split_ascii_whitespace().map_while(|distance| distance.parse().ok()).collect();
+        Some(Node { number, cpus, distances })
+    };
+    Some(CpuSet::parse_list(&numbers)?.iter().filter_map(node).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_read_with_their_distances() {
+        let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts/qemu-4-nodes-6.1.txt");
+        let root = Root::captured(evenkeel_sys::Capture::parse(&std::fs::read_to_string(host).unwrap()).unwrap());
+        let nodes = nodes(&root).unwrap();
+        assert_eq!(nodes.len(), 4, "{nodes:?}");
+        assert!(nodes.iter().all(|node| node.distances.len() == 4 && node.distances[node.number] == 10), "{nodes:?}");
+        assert!(nodes.iter().all(|node| !node.cpus.is_empty()), "{nodes:?}");
+        let none = Root::from(std::collections::BTreeMap::new());
+        assert_eq!(super::nodes(&none), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Threads that each stay on one CPU: what most meters of the processor need, and whose failures are told alike.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use evenkeel_sys::{CpuSet, thread};
+
+use crate::MeterError;
+
+const WAIT: u8 = 0;
+const GO: u8 = 1;
+const GIVE_UP: u8 = 2;
+
+/// Stays on `cpu` from now on.
+pub(crate) fn stay_on(cpu: usize) -> Result<(), MeterError> {
+    let set: CpuSet = [cpu].into_iter().collect();
+    thread::set_affinity(&set).map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))
+}
+
+/// The CPUs that we may run on.
+pub(crate) fn allowed() -> Result<Vec<usize>, MeterError> {
+    let set = thread::affinity().map_err(|errno| MeterError::refused("read which CPUs we may run on", errno))?;
+    Ok(set.iter().collect())
+}
+
+/// Runs `body` on a thread of its own that stays on `cpu`, so that the caller's CPUs are left alone.
+pub(crate) fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> Result<T, MeterError> {
+    std::thread::scope(|scope| {
+        let inside = move || stay_on(cpu).map(|()| body());
+        let thread = std::thread::Builder::new().name("evenkeel-meter".into()).spawn_scoped(scope, inside);
+        let thread = thread.map_err(|error| MeterError::refused("start a thread", &error))?;
+        thread.join().unwrap_or_else(|_| Err(MeterError::not_possible("measure", "the measuring thread ended early")))
+    })
+}
+
+/// Runs `body(turn)` on a thread for each of `places` at once; a place without a CPU runs wherever the scheduler puts it.
+pub(crate) fn at_once<T: Send>(
+    places: &[Option<usize>],
+    body: impl Fn(usize) -> T + Sync,
+) -> Result<Vec<T>, MeterError> {
+    // Nobody begins before all can: one that could not be placed would leave the others waiting for it.
+    let (gate, arrived) = (AtomicU8::new(WAIT), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let mut threads = Vec::with_capacity(places.len());
+        for (turn, place) in places.iter().enumerate() {
+            let (gate, arrived, body) = (&gate, &arrived, &body);
+            let inside = move || {
+                let placed = place.map_or(Ok(()), stay_on);
+                if placed.is_err() {
+                    gate.store(GIVE_UP, Ordering::Release);
+                }
+                arrived.fetch_add(1, Ordering::AcqRel);
+                placed?;
+                while gate.load(Ordering::Acquire) == WAIT {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                if gate.load(Ordering::Acquire) == GIVE_UP {
+                    return Err(MeterError::not_possible("measure on all CPUs at once", "not all threads could start"));
+                }
+                Ok(body(turn))
+            };
+            match std::thread::Builder::new().name("evenkeel-meter".into()).spawn_scoped(scope, inside) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    gate.store(GIVE_UP, Ordering::Release);
+                    return Err(MeterError::refused("start a thread for each CPU", &error));
+                }
+            }
+        }
+        while arrived.load(Ordering::Acquire) < threads.len() {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        // A refusal came before its arrival, and stays.
+        let _ = gate.compare_exchange(WAIT, GO, Ordering::AcqRel, Ordering::Acquire);
+        let ended = |_| Err(MeterError::not_possible("measure", "a measuring thread ended early"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_runs_where_it_is_put() {
+        let cpus = allowed().unwrap();
+        let last = *cpus.last().unwrap();
+        assert_eq!(on_cpu(last, || allowed().unwrap()).unwrap(), [last]);
+        let places: Vec<Option<usize>> = cpus.iter().copied().map(Some).chain([None]).collect();
+        let seen = at_once(&places, |turn| (turn, allowed().unwrap())).unwrap();
+        assert_eq!(seen.len(), cpus.len() + 1);
+        assert!(seen.iter().zip(&cpus).all(|((_, on), cpu)| *on == [*cpu]), "{seen:?}");
+        assert_eq!(allowed().unwrap(), cpus, "the caller stays where it was");
+        assert!(on_cpu(900, || ()).unwrap_err().to_string().starts_with("run on CPU 900: "));
+        let one_is_not_there = at_once(&[Some(last), Some(900), Some(last)], |_| panic!("none may begin"));
+        assert!(one_is_not_there.is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! Instructions that take a known number of cycles, to tell how fast a CPU's cycles are where its own counters are closed to a guest; and
+//! loads that make a processor change its clock or share its core.
+//!
+//! A chain of instructions of which each needs the result of the one before can't run faster than their latency, however wide the
+//! processor is. An addition of two registers has had a latency of one cycle, and a multiplication of 64 bits one of three, on every x86
+//! server processor since 2008 (Nehalem and after; AMD since Zen). An addition of a small constant would be no chain: recent processors
+//! do it while renaming registers.
+
+use std::hint::black_box;
+
+/// Additions in one round of the chain.
+pub const ADDS_PER_ROUND: u64 = 64;
+/// Multiplications in one round of the other.
+pub const MULTIPLIES_PER_ROUND: u64 = 32;
+/// Additions in one round of [`wide`].
+pub const WIDE_ADDS_PER_ROUND: u64 = 64;
+/// Cycles that one 64-bit multiplication takes on x86.
+pub const MULTIPLY_CYCLES: u64 = 3;
+
+/// So many rounds of [`ADDS_PER_ROUND`] additions, each of which needs the one before: a cycle each.
+pub fn adds(rounds: u64) {
+    let mut value = black_box(1_u64);
+    let step = black_box(3_u64);
+    for _ in 0..rounds {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: only the two named registers and the flags are touched.
+        unsafe {
+            core::arch::asm!(
+                ".rept 64", "add {value}, {step}", ".endr",
+                value = inout(reg) value, step = in(reg) step, options(nomem, nostack)
+            );
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: only the two named registers are touched.
+        unsafe {
+            core::arch::asm!(
+                ".rept 64", "add {value}, {value}, {step}", ".endr",
+                value = inout(reg) value, step = in(reg) step, options(nomem, nostack)
+            );
+        }
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        for _ in 0..ADDS_PER_ROUND {
+            value = black_box(value.wrapping_add(step));
+        }
+    }
+    black_box(value);
+}
+
+/// So many rounds of [`MULTIPLIES_PER_ROUND`] multiplications, each of which needs the one before. False where the processor is none that
+/// the latency is known of; nothing was run then.
+pub fn multiplies(rounds: u64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut value = black_box(3_u64);
+        let factor = black_box(5_u64);
+        for _ in 0..rounds {
+            // SAFETY: only the two named registers and the flags are touched.
+            unsafe {
+                core::arch::asm!(
+                    ".rept 32", "imul {value}, {factor}", ".endr",
+                    value = inout(reg) value, factor = in(reg) factor, options(nomem, nostack)
+                );
+            }
+        }
+        black_box(value);
+        true
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = rounds;
+        false
+    }
+}
+
+/// So many rounds of [`WIDE_ADDS_PER_ROUND`] additions in eight chains at once: as many a cycle as the core has units for, so that
+/// somebody else on the same core takes from it.
+pub fn wide(rounds: u64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let step = black_box(3_u64);
+        let (mut a, mut b, mut c, mut d) = (step, step, step, step);
+        let (mut e, mut f, mut g, mut h) = (step, step, step, step);
+        for _ in 0..rounds {
+            // SAFETY: only the named registers and the flags are touched.
+            unsafe {
+                core::arch::asm!(
+                    ".rept 8",
+                    "add {a}, {step}", "add {b}, {step}", "add {c}, {step}", "add {d}, {step}",
+                    "add {e}, {step}", "add {f}, {step}", "add {g}, {step}", "add {h}, {step}",
+                    ".endr",
+                    a = inout(reg) a, b = inout(reg) b, c = inout(reg) c, d = inout(reg) d,
+                    e = inout(reg) e, f = inout(reg) f, g = inout(reg) g, h = inout(reg) h,
+                    step = in(reg) step, options(nomem, nostack)
+                );
+            }
+        }
+        black_box([a, b, c, d, e, f, g, h]);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let mut values = black_box([1_u64, 2, 3, 4, 5, 6, 7, 8]);
+        for _ in 0..rounds * (WIDE_ADDS_PER_ROUND / 8) {
+            values.iter_mut().for_each(|value| *value = value.wrapping_add(3));
+            values = black_box(values);
+        }
+    }
+}
+
+/// Vector instructions of which a processor may slow its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vector {
+    /// Multiplications and additions of 256 bits (AVX2 with FMA).
+    Avx2,
+    /// The same of 512 bits (AVX-512F).
+    Avx512,
+}
+
+impl Vector {
+    /// Whether this processor has them, and the kernel lets them be used.
+    pub fn is_here(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            match self {
+                Vector::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+                Vector::Avx512 => is_x86_feature_detected!("avx512f"),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
+    /// Runs so many rounds of eight of them. False where the processor has none; nothing was run then.
+    pub fn burn(self, rounds: u64) -> bool {
+        if !self.is_here() {
+            return false;
+        }
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the processor was asked for the instructions just above.
+        unsafe {
+            match self {
+                Vector::Avx2 => burn_256(rounds),
+                Vector::Avx512 => burn_512(rounds),
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = rounds;
+        true
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn burn_256(rounds: u64) {
+    use core::arch::x86_64::{__m256d, _mm256_fmadd_pd, _mm256_set1_pd};
+    let factor = _mm256_set1_pd(black_box(0.999_999));
+    let mut values: [__m256d; 8] = [_mm256_set1_pd(black_box(1.0)); 8];
+    for _ in 0..rounds {
+        for value in &mut values {
+            *value = _mm256_fmadd_pd(*value, factor, factor);
+        }
+    }
+    black_box(values);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn burn_512(rounds: u64) {
+    use core::arch::x86_64::{__m512d, _mm512_fmadd_pd, _mm512_set1_pd};
+    let factor = _mm512_set1_pd(black_box(0.999_999));
+    let mut values: [__m512d; 8] = [_mm512_set1_pd(black_box(1.0)); 8];
+    for _ in 0..rounds {
+        for value in &mut values {
+            *value = _mm512_fmadd_pd(*value, factor, factor);
+        }
+    }
+    black_box(values);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tsc;
+
+    fn shortest_ticks(mut run: impl FnMut()) -> u64 {
+        let one = |run: &mut dyn FnMut()| {
+            let start = tsc::ticks();
+            run();
+            tsc::ticks().saturating_sub(start)
+        };
+        (0..2000).map(|_| one(&mut run)).min().unwrap()
+    }
+
+    #[test]
+    fn a_chain_takes_as_long_as_it_is() {
+        // 6,400 cycles each way; a clock that moves meanwhile moves both, and the shortest of many is nobody's interrupt.
+        let short = shortest_ticks(|| adds(100));
+        let long = shortest_ticks(|| adds(200));
+        let ratio = long as f64 / short as f64;
+        assert!((1.8..2.2).contains(&ratio), "{short} {long}");
+        if multiplies(1) {
+            let multiplied = shortest_ticks(|| assert!(multiplies(200)));
+            let ratio = multiplied as f64 / short as f64;
+            // Under software emulation both are what the emulator makes of them.
+            println!("a multiplication takes {ratio:.3} additions");
+        }
+        let wide = shortest_ticks(|| wide(100));
+        println!("one chain {short} ticks, eight at once {wide}");
+        for vector in [Vector::Avx2, Vector::Avx512] {
+            assert_eq!(vector.burn(10), vector.is_here());
+        }
+    }
+}

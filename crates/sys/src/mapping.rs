@@ -1,0 +1,175 @@
+//! Memory of our own that the kernel gives page by page: an anonymous mapping with advice on huge pages and a choice of NUMA node. A heap
+//! would hide all three behind what it keeps for later.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::errno::Errno;
+
+/// What a mapping is aligned to: the size of a huge page on x86-64, and on 64-bit ARM with pages of 4 KiB.
+pub const ALIGNED_BYTES: usize = 2 << 20;
+
+/// The highest NUMA node that can be asked for.
+pub const MAX_NODES: usize = 1024;
+
+/// Which pages a mapping asks for. No setting of the system is changed by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// What the system gives by itself.
+    Unadvised,
+    /// Huge ones where they can be had (`MADV_HUGEPAGE`). A system that is set to never takes the advice and gives small ones.
+    Huge,
+    /// Small ones only (`MADV_NOHUGEPAGE`).
+    Small,
+}
+
+/// Anonymous memory of this process alone, zero at first; given back when dropped. No page is there before it is touched.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u64>,
+    len_bytes: usize,
+}
+
+// SAFETY: the memory belongs to this value alone, as a `Vec`'s does; nothing in it depends on the thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps so many bytes. From [`ALIGNED_BYTES`] on they are rounded up to multiples of it and aligned so; fewer are rounded up to 64 KiB
+    /// and cost one system call.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the process may not have so much; `EINVAL` for none, and from the advice, where the kernel has no huge pages.
+    pub fn new(len_bytes: usize, pages: Pages) -> Result<Mapping, Errno> {
+        let unit = if len_bytes >= ALIGNED_BYTES { ALIGNED_BYTES } else { 64 << 10 };
+        let len_bytes = len_bytes.checked_next_multiple_of(unit).filter(|len| *len > 0).ok_or(Errno::INVAL)?;
+        let start = if unit == ALIGNED_BYTES { map_aligned(len_bytes)? } else { map(len_bytes)? };
+        let mapping = Mapping { start: NonNull::new(start.cast()).ok_or(Errno::INVAL)?, len_bytes };
+        match pages {
+            Pages::Unadvised => {}
+            Pages::Huge => mapping.advise(Advice::LinuxHugepage)?,
+            Pages::Small => match mapping.advise(Advice::LinuxNoHugepage) {
+                // A kernel without huge pages knows no advice against them.
+                Ok(()) | Err(Errno::INVAL) => {}
+                Err(errno) => return Err(errno),
+            },
+        }
+        Ok(mapping)
+    }
+
+    /// Lets its pages come from one NUMA node only (`mbind`, `MPOL_BIND`). To be called before they are touched.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is no such node, or it has no memory; `EPERM` or `ENOSYS` where a container forbids the call.
+    pub fn bind(&self, node: usize) -> Result<(), Errno> {
+        if node >= MAX_NODES {
+            return Err(Errno::INVAL);
+        }
+        let mut mask = [0_u64; MAX_NODES / 64];
+        mask[node / 64] = 1 << (node % 64);
+        // SAFETY: the range is our own mapping; the kernel reads MAX_NODES bits of the mask and keeps no pointer. It counts one bit
+        // more than it reads.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.start.as_ptr(),
+                self.len_bytes,
+                libc::MPOL_BIND,
+                mask.as_ptr(),
+                MAX_NODES + 1,
+                0,
+            )
+        };
+        if done == 0 { Ok(()) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
+    }
+
+    /// Where it begins, as `/proc/self/smaps` names it.
+    pub fn address(&self) -> usize {
+        self.start.addr().get()
+    }
+
+    /// Its length in bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Its memory, in words of eight bytes.
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: the range is mapped readable for as long as this lives, aligned, and every bit pattern is a word; whoever writes holds
+        // this exclusively.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }
+    }
+
+    /// Its memory, to write to.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as above, and `&mut self` makes it the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }
+    }
+
+    fn advise(&self, advice: Advice) -> Result<(), Errno> {
+        // SAFETY: advice on huge pages changes which pages stand behind the memory, never what is in it.
+        Ok(unsafe { rustix::mm::madvise(self.start.as_ptr().cast::<c_void>(), self.len_bytes, advice) }?)
+    }
+}
+
+fn map(len_bytes: usize) -> Result<*mut c_void, Errno> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: the kernel chooses an address where nothing is mapped.
+    Ok(unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?)
+}
+
+/// Older kernels align to small pages, and a huge page needs its own alignment: what is over on both sides goes back.
+fn map_aligned(len_bytes: usize) -> Result<*mut c_void, Errno> {
+    let asked = map(len_bytes.checked_add(ALIGNED_BYTES).ok_or(Errno::INVAL)?)?;
+    let before_bytes = asked.addr().wrapping_neg() % ALIGNED_BYTES;
+    let start = asked.wrapping_byte_add(before_bytes);
+    // SAFETY: both ends are parts of the mapping that was just made, and nothing refers to them.
+    unsafe {
+        if before_bytes > 0 {
+            rustix::mm::munmap(asked, before_bytes)?;
+        }
+        rustix::mm::munmap(start.wrapping_byte_add(len_bytes), ALIGNED_BYTES - before_bytes)?;
+    }
+    Ok(start)
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, and every reference into it borrowed from this value. An error would leave it mapped, no worse.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast::<c_void>(), self.len_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_zero_aligned_and_ours() {
+        for (asked, given) in [(1, 64 << 10), (1 << 20, 1 << 20), (2 << 20, 2 << 20), (5 << 20, 6 << 20)] {
+            for pages in [Pages::Unadvised, Pages::Small] {
+                let mut mapping = Mapping::new(asked, pages).unwrap();
+                assert_eq!(mapping.len_bytes(), given);
+                assert!(given < ALIGNED_BYTES || mapping.address().is_multiple_of(ALIGNED_BYTES));
+                assert!(mapping.words().iter().all(|word| *word == 0));
+                mapping.words_mut().fill(7);
+                assert_eq!(mapping.words().last(), Some(&7));
+            }
+        }
+        assert_eq!(Mapping::new(0, Pages::Unadvised).unwrap_err(), Errno::INVAL);
+        assert_eq!(Mapping::new(usize::MAX - 5, Pages::Unadvised).unwrap_err(), Errno::INVAL);
+        assert_eq!(Mapping::new(1 << 62, Pages::Unadvised).unwrap_err(), Errno::NOMEM);
+    }
+
+    #[test]
+    fn memory_comes_from_a_node_that_is_there() {
+        let mut mapping = Mapping::new(1 << 20, Pages::Unadvised).unwrap();
+        match mapping.bind(0) {
+            Ok(()) => mapping.words_mut().fill(1),
+            Err(errno) => println!("skipped: memory can't be bound to node 0 here: {errno}"),
+        }
+        assert!(mapping.bind(MAX_NODES - 1).is_err());
+        assert_eq!(mapping.bind(MAX_NODES), Err(Errno::INVAL));
+    }
+}
