@@ -21,6 +21,7 @@ mod pretend;
 pub mod process;
 mod pseudo;
 mod root;
+pub mod rseq;
 pub mod sched;
 pub mod schedstat;
 pub mod thread;

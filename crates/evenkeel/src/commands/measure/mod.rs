@@ -2,6 +2,7 @@
 
 mod clock;
 mod context;
+mod quantum;
 
 pub(crate) use context::Context;
 
@@ -48,6 +49,7 @@ macro_rules! meters {
 // In the order of `--help`: time first, then the network, memory, and what is counted; then all of them.
 meters! {
     Clock => clock,
+    Quantum => quantum,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
