@@ -240,8 +240,9 @@ fn an_ordinary_neighbour_is_no_hypervisor() {
 fn a_limit_that_runs_out_is_a_bucket_and_one_that_does_not_is_nothing() {
     let mut random = ChaCha8Rng::seed_from_u64(5);
     // A quota of 40 of 100 ms: gone from when it ran out to the next period.
-    let taken: Vec<Taken> =
-        (0..20).map(|turn| (turn as f64 * 100.0 * MS + 40.0 * MS, (turn + 1) as f64 * 100.0 * MS, Label::Preempted)).collect();
+    let taken: Vec<Taken> = (0..20)
+        .map(|turn| (turn as f64 * 100.0 * MS + 40.0 * MS, (turn + 1) as f64 * 100.0 * MS, Label::Preempted))
+        .collect();
     let seen = seen(taken, Vec::new(), 2.0, &mut random);
     let limit = |quota_ns, throttled| Some(Limit { quota_ns, period_ns: 100_000_000, throttled });
     for (limit, model) in [

@@ -66,6 +66,8 @@ impl Observed {
     }
 }
 
-fn total(stretches: &[Stretch]) -> f64 {
-    stretches.iter().map(|(from, to)| to - from).sum()
+/// The length of all.
+pub(super) fn total(stretches: &[Stretch]) -> f64 {
+    // The sum of nothing is -0.0, which people would read.
+    stretches.iter().fold(0.0, |sum, (from, to)| sum + (to - from))
 }

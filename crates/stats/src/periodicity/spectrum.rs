@@ -5,7 +5,7 @@
 
 use std::f64::consts::TAU;
 
-use super::observed::{Observed, Stretch};
+use super::observed::{Observed, Stretch, total};
 use super::{PERIOD_MAX_NS, PERIOD_MIN_NS, SEARCH_GAPS, SEARCH_NS};
 
 /// Frequencies for each width of a line.
@@ -44,8 +44,7 @@ pub(super) fn periods(observed: &Observed) -> Vec<f64> {
 }
 
 fn power(windows: &[Stretch], gaps: &[Stretch], low_hz: f64, step_hz: f64, count: usize) -> Vec<f64> {
-    let length = |stretches: &[Stretch]| stretches.iter().map(|(from, to)| to - from).sum::<f64>();
-    let mean = length(gaps) / length(windows).max(1.0);
+    let mean = total(gaps) / total(windows).max(1.0);
     let mut edges = Vec::with_capacity(2 * (gaps.len() + windows.len()));
     let mut edge = |at_ns: f64, weight: f64| {
         let at_s = at_ns / NS;

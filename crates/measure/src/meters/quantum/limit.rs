@@ -60,7 +60,9 @@ fn parse_groups(text: &str) -> Groups {
     let mut groups = Groups::default();
     for line in text.lines() {
         let mut parts = line.splitn(3, ':');
-        let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
         // A group outside our namespace is shown as `/../NAME`: nothing of it can be read here.
         if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
             continue;
@@ -127,7 +129,9 @@ mod tests {
     use super::*;
 
     fn host(texts: &[(&str, &str)]) -> Root {
-        Root::from(texts.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect::<BTreeMap<_, _>>())
+        Root::from(
+            texts.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect::<BTreeMap<_, _>>(),
+        )
     }
 
     fn tightest(texts: &[(&str, &str)]) -> Option<(u64, u64, Option<u64>, String)> {

@@ -222,7 +222,8 @@ fn measure(
 }
 
 fn joined(result: std::thread::Result<Result<Cpu, MeterError>>) -> Result<Cpu, MeterError> {
-    result.unwrap_or_else(|_| Err(MeterError::not_possible("measure a CPU", "its thread ended before it said anything")))
+    result
+        .unwrap_or_else(|_| Err(MeterError::not_possible("measure a CPU", "its thread ended before it said anything")))
 }
 
 /// All gaps of one CPU, folded.
@@ -250,7 +251,8 @@ fn fold(
     });
     let is_turn = settings.count == Count::All || matches!(watched.labels, Labels::None(_));
     let turns_end_at_ns = if is_turn && !watched.is_real_time { tick_ns(root) } else { None };
-    let said = periodicity::detect(&watched.windows, &watched.gaps, &Known { count: settings.count, limit, turns_end_at_ns });
+    let said =
+        periodicity::detect(&watched.windows, &watched.gaps, &Known { count: settings.count, limit, turns_end_at_ns });
     Ok(told(cpu, said, limit, watched))
 }
 
