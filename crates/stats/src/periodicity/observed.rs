@@ -30,7 +30,11 @@ impl Observed {
                     continue;
                 }
                 if counts(gap.label) && (gap.length_ns as f64) < PERIOD_MAX_NS {
-                    observed.gaps.push((start, stop));
+                    match observed.gaps.last_mut() {
+                        // Told in two parts, by who took them.
+                        Some(last) if start <= last.1 && last.0 >= from => last.1 = stop,
+                        _ => observed.gaps.push((start, stop)),
+                    }
                 } else {
                     observed.watch(from, start);
                     from = stop;
@@ -70,4 +74,29 @@ impl Observed {
 pub(super) fn total(stretches: &[Stretch]) -> f64 {
     // The sum of nothing is -0.0, which people would read.
     stretches.iter().fold(0.0, |sum, (from, to)| sum + (to - from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_aside_is_not_watched() {
+        let gap = |start_ns, length_ns, label| Gap { start_ns, length_ns, label };
+        let windows = [Window { start_ns: 100, end_ns: 200 }, Window { start_ns: 300, end_ns: 400 }];
+        let (foreign, preempted) = (Label::Foreign, Label::Preempted);
+        let gaps = [gap(110, 10, foreign), gap(120, 10, preempted), gap(310, 5, foreign), gap(315, 5, foreign)];
+        let outside = Observed::new(&windows, &gaps, |label| label == foreign);
+        assert_eq!(outside.windows, [(0.0, 20.0), (30.0, 100.0), (200.0, 300.0)]);
+        assert_eq!(outside.gaps, [(10.0, 20.0), (210.0, 220.0)], "parts of one gap are one");
+        let all = Observed::new(&windows, &gaps, |_| true);
+        assert_eq!((all.windows.len(), all.gaps.clone()), (2, vec![(10.0, 30.0), (210.0, 220.0)]));
+        assert_eq!((all.watched_ns(), all.lost_ns(), all.lost_share()), (200.0, 30.0, 0.15));
+        let long = Observed::new(&windows, &[gap(110, 70_000_000, foreign)], |_| true);
+        assert_eq!(
+            (long.windows.as_slice(), long.gaps.len()),
+            (&[(0.0, 10.0), (200.0, 300.0)][..], 0),
+            "a pause is no gap"
+        );
+    }
 }

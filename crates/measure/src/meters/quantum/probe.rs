@@ -7,7 +7,7 @@
 
 use evenkeel_stats::periodicity::{Gap, Label, Window};
 use evenkeel_sys::rseq::Watcher;
-use evenkeel_sys::schedstat::RunDelay;
+use evenkeel_sys::schedstat::{Counted, RunDelay};
 use evenkeel_sys::tsc::{self, Scale};
 use evenkeel_sys::{CpuSet, clock, sched, thread};
 use rand::{RngExt, SeedableRng};
@@ -75,6 +75,7 @@ pub(super) fn watch(
         ticks: Vec::with_capacity(1024),
         bursts: Vec::new(),
         not_kept: 0,
+        scale,
         threshold: scale.ticks(threshold_ns).max(1),
         labeller: &labeller,
     };
@@ -137,6 +138,7 @@ struct Seen<'a> {
     ticks: Vec<(u64, u64, Label)>,
     bursts: Vec<(u64, u64)>,
     not_kept: u64,
+    scale: Scale,
     threshold: u64,
     labeller: &'a Labeller,
 }
@@ -148,29 +150,43 @@ impl Seen<'_> {
         self.labeller.arm();
         let start = tsc::ticks();
         let mut last = start;
-        while last < until {
+        while last < until && self.not_kept == 0 {
             // Between the last reading and this line a preemption clears what was armed before; from here on, what is armed now.
             let held = self.labeller.held();
             self.labeller.arm();
             let now = tsc::ticks();
             if now.wrapping_sub(last) >= self.threshold && now > last {
-                let label = self.labeller.label(held && self.labeller.held(), &mut mark);
-                if self.ticks.len() < GAPS_MAX {
-                    self.ticks.push((last, now, label));
-                } else {
-                    self.not_kept += 1;
-                }
+                let taken = self.labeller.taken(held && self.labeller.held(), &mut mark);
+                self.keep(last, now, taken);
                 self.labeller.arm();
                 // To label a gap takes a microsecond at most, where the kernel's count is read; it is no gap.
                 last = tsc::ticks();
-                if self.not_kept > 0 {
-                    break;
-                }
             } else {
                 last = now;
             }
         }
         self.bursts.push((start, last));
+    }
+
+    /// Keeps a gap. One that somebody outside began and another thread ended is two: when the hypervisor gives the CPU back, a tick of
+    /// the scheduler's is due, and whoever waits gets his turn there and then. Of the two only the second is in the kernel's count.
+    fn keep(&mut self, from: u64, to: u64, taken: Taken) {
+        let waited = taken.waited_ns.map_or(0, |ns| self.scale.ticks(ns)).min(to - from);
+        let outside = to - from - waited;
+        // A limit's pauses are not in the count of every kernel: what is hardly counted at all is no turn, and nothing is known of the rest.
+        let is_both = taken.label == Label::Preempted && outside >= self.threshold && waited >= (to - from) / 10;
+        let gaps = if is_both {
+            [Some((from, from + outside, Label::Foreign)), Some((from + outside, to, Label::Preempted))]
+        } else {
+            [Some((from, to, taken.label)), None]
+        };
+        for gap in gaps.into_iter().flatten() {
+            if self.ticks.len() < GAPS_MAX {
+                self.ticks.push(gap);
+            } else {
+                self.not_kept += 1;
+            }
+        }
     }
 
     /// Forgets the last burst: it may have been on another CPU.
@@ -188,19 +204,22 @@ struct Labeller {
     turns: Option<RunDelay>,
 }
 
+/// Who took a gap, and how much of it this thread waited for its turn inside the guest, as far as the kernel counts.
+struct Taken {
+    label: Label,
+    waited_ns: Option<u64>,
+}
+
 impl Labeller {
     fn new() -> Labeller {
         let tested = Watcher::of_this_thread().and_then(|watcher| watcher.self_test().map(|()| watcher));
-        match (tested, RunDelay::of_this_thread()) {
-            (Ok(watcher), _) => Labeller { labels: Labels::Rseq, rseq: Some(watcher), turns: None },
-            (Err(why), Ok(turns)) => {
-                Labeller { labels: Labels::Turns(why.to_string()), rseq: None, turns: Some(turns) }
-            }
-            (Err(why), Err(errno)) => {
-                let why = format!("{why}; and the kernel counts no turns: {errno}");
-                Labeller { labels: Labels::None(why), rseq: None, turns: None }
-            }
-        }
+        let turns = RunDelay::of_this_thread();
+        let (labels, rseq) = match (tested, &turns) {
+            (Ok(watcher), _) => (Labels::Rseq, Some(watcher)),
+            (Err(why), Ok(_)) => (Labels::Turns(why.to_string()), None),
+            (Err(why), Err(errno)) => (Labels::None(format!("{why}; and the kernel counts no turns: {errno}")), None),
+        };
+        Labeller { labels, rseq, turns: turns.ok() }
     }
 
     #[inline(always)]
@@ -215,20 +234,24 @@ impl Labeller {
         self.rseq.as_ref().is_none_or(Watcher::intact)
     }
 
-    /// The turns that this thread has had, where they are what gaps are told apart by.
-    fn mark(&self) -> Option<u64> {
-        self.turns.as_ref()?.read().ok().map(|counted| counted.turns)
+    /// What the kernel counts of this thread.
+    fn mark(&self) -> Option<Counted> {
+        self.turns.as_ref()?.read().ok()
     }
 
-    fn label(&self, held: bool, mark: &mut Option<u64>) -> Label {
-        if self.rseq.is_some() {
-            return if held { Label::Foreign } else { Label::Preempted };
+    fn taken(&self, held: bool, mark: &mut Option<Counted>) -> Taken {
+        if self.rseq.is_some() && held {
+            return Taken { label: Label::Foreign, waited_ns: None };
         }
         let before = std::mem::replace(mark, self.mark());
-        match (before, *mark) {
-            (Some(before), Some(now)) if now > before => Label::Preempted,
-            (Some(_), Some(_)) => Label::Foreign,
-            _ => Label::Unknown,
-        }
+        let since = before.zip(*mark);
+        let waited_ns = since.map(|(before, now)| now.run_delay_ns.saturating_sub(before.run_delay_ns));
+        let label = match since {
+            _ if self.rseq.is_some() => Label::Preempted,
+            Some((before, now)) if now.turns > before.turns => Label::Preempted,
+            Some(_) => Label::Foreign,
+            None => Label::Unknown,
+        };
+        Taken { label, waited_ns }
     }
 }
