@@ -235,7 +235,7 @@ pub fn detect(windows: &[Window], gaps: &[Gap], known: &Known) -> Periodicity {
     };
     let lost_share = observed.lost_share();
     let best = if lost_share >= LOST_MIN { best_fit(&observed) } else { None };
-    let found = best.filter(|fit| is_periodic(fit));
+    let found = best.filter(is_periodic);
     let is_own_tick = found.is_some_and(|fit| known.turns_end_at_ns.is_some_and(|tick_ns| fit.is_multiple(tick_ns)));
     let agreement = best.map_or(0.0, |fit| fit.agreement);
     let (model, why, confidence) = match found {
