@@ -1,8 +1,6 @@
 //! Simulates a CPU that is taken away by the clock, by chance, by the scheduler's tick or by a budget, and counts how often the detector
 //! is right. The seeds are fixed, so the rates are the same on every run.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
-
 use std::fmt::Write as _;
 
 use evenkeel_stats::periodicity::{Count, Gap, Known, Label, Limit, Model, Periodicity, Tracker, Window, detect};

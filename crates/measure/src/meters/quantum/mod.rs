@@ -3,6 +3,7 @@
 //! control group must do the opposite, so that the two are told apart.
 
 mod limit;
+mod phase;
 mod probe;
 mod siege;
 
@@ -19,8 +20,6 @@ use probe::Watched;
 const MS: f64 = 1e6;
 /// The shortest and longest time for each CPU, in nanoseconds.
 const DURATION_NS: std::ops::RangeInclusive<u64> = 100_000_000..=600_000_000_000;
-/// Phases are compared where periods differ by less than this, as a share of the period.
-const SAME_PERIOD: f64 = 2e-4;
 
 /// The probe's class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,9 +167,9 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     let reference_ns = clock::monotonic_ns();
     let mut measured = measure(settings, &cpus, &root, limit.as_ref(), watch)?;
     for cpu in &mut measured {
-        place(cpu, reference_ns);
+        phase::place(cpu, reference_ns);
     }
-    compare(&mut measured);
+    phase::compare(&mut measured);
     Ok(Report {
         method: settings.method,
         count: settings.count,
@@ -320,35 +319,6 @@ fn as_siege(cpu: usize, is_real_time: bool, said: Option<siege::Said>) -> Cpu {
     told
 }
 
-/// When its share begins, counted from the reference.
-fn place(cpu: &mut Cpu, reference_ns: u64) {
-    let Some(slots) = cpu.slots else { return };
-    cpu.phase_ms = Some((slots.next_start_ns(reference_ns).saturating_sub(reference_ns)) as f64 / MS);
-    if slots.seen > 1 {
-        let turns = slots.share_start_ns.abs_diff(reference_ns) as f64 / slots.period_ns;
-        let error_ns = (slots.spread_ns / (slots.seen as f64).sqrt()).hypot(turns * slots.period_error_ns);
-        cpu.phase_error_ms = Some(error_ns / MS);
-    }
-}
-
-/// How far apart the CPUs' shares begin, where they have the same period. It is reckoned half-way between where the two were seen, where
-/// what is not known of their periods does the least.
-fn compare(cpus: &mut [Cpu]) {
-    let Some(first) = cpus.iter().find_map(|cpu| cpu.slots) else { return };
-    for cpu in cpus {
-        let Some(slots) = cpu.slots else { continue };
-        let (one, other) = (first.period_ns, slots.period_ns);
-        let unsure_ns = 3.0 * first.period_error_ns.hypot(slots.period_error_ns);
-        if (one - other).abs() > SAME_PERIOD * one + unsure_ns {
-            continue;
-        }
-        let half_way_ns = first.share_start_ns / 2 + slots.share_start_ns / 2;
-        let later = slots.next_start_ns(half_way_ns) as f64 - first.next_start_ns(half_way_ns) as f64;
-        let turns = (later / one).round();
-        cpu.offset_ms = Some((later - turns * one) / MS);
-    }
-}
-
 impl Cpu {
     fn unmeasured(cpu: usize, why: &str) -> Cpu {
         Cpu {
@@ -368,5 +338,52 @@ impl Cpu {
             gaps: Vec::new(),
             lost: Lost::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    fn asked(settings: &Settings, stop: bool) -> Result<Report, MeterError> {
+        let stop = AtomicBool::new(stop);
+        run(settings, &Watch::new(&stop, &|_, _| ()))
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        let far = Settings { cpus: Some(CpuSet::from_iter([1000])), ..Settings::default() };
+        assert!(asked(&far, false).unwrap_err().to_string().starts_with("CPU 1000: this process may run on "));
+        let long = Settings { duration_ns: u64::MAX, ..Settings::default() };
+        let refused = asked(&long, false).unwrap_err().to_string();
+        assert_eq!(refused, "the time for each CPU: it must be from 0.1 to 600 s");
+    }
+
+    #[test]
+    fn one_that_is_stopped_says_so() {
+        let settings = Settings { duration_ns: *DURATION_NS.end(), class: Class::Ordinary, ..Settings::default() };
+        let begin_ns = clock::monotonic_ns();
+        for order in [Order::InTurn, Order::Together] {
+            let report = asked(&Settings { order, ..settings.clone() }, true).unwrap();
+            for cpu in &report.cpus {
+                let stopped = cpu.lost.why.as_deref() == Some("stopped before its time");
+                assert!(cpu.why == "stopped before its turn" || stopped, "{cpu:?}");
+                assert!(cpu.phase_ms.is_none() && cpu.slots.is_none(), "{cpu:?}");
+            }
+        }
+        assert!(clock::monotonic_ns() - begin_ns < 60_000_000_000, "it did not run for its ten minutes");
+    }
+
+    #[test]
+    fn a_siege_without_a_second_gap_has_no_period() {
+        let said = |period_ns| siege::Said { period_ns, gap_ns: 6e6, start_ns: 5 };
+        let none = as_siege(0, true, None);
+        assert_eq!((none.model, none.period_ms, none.confidence), (Some(Model::None), None, None));
+        let one = as_siege(0, true, Some(said(None)));
+        assert_eq!((one.model, one.period_ms, one.share), (Some(Model::FixedSlot), None, None));
+        let two = as_siege(0, true, Some(said(Some(1e7))));
+        assert_eq!((two.period_ms, two.share), (Some(10.0), Some(0.4)));
     }
 }
