@@ -20,7 +20,7 @@ trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/{bin,dev,modules,proc,sys,setup,tmp}
 cp "$busybox" "$root/bin/busybox"
 cp "$evenkeel" "$root/bin/evenkeel"
-for applet in cat dd echo grep insmod ip mkswap mke2fs mkdir mount poweroff sh sleep stty swapon; do
+for applet in cat dd echo grep insmod ip mkswap mke2fs mkdir mount poweroff sh sleep stty swapon tr; do
     ln -s busybox "$root/bin/$applet"
 done
 cp "$LAB/guest/init" "$root/init"

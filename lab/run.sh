@@ -40,6 +40,7 @@ rm -f "$WORK/run.log" "$WORK/status"
 part 'guests, captured anew' "$LAB/machines.sh"
 part 'facts against independent tools, field by field' "$LAB/agree.sh"
 part 'kernel arguments, by an image and by grub' "$LAB/kernel-line.sh"
+part 'slots of a robbed virtual CPU' "$LAB/quantum.sh"
 part 'reboots and power cuts' "$LAB/reboot.sh"
 part '100,000 mutated captures' mutations
 part 'killed at every system call' crashes

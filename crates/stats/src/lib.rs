@@ -14,6 +14,8 @@
 //! | which arm goes first | [`PairDesign`], [`Order`] |
 //! | one number a window to a ratio, an interval and a verdict | [`compare`], [`Comparison`], [`Verdict`] |
 //!
+//! Beside it, [`periodicity`]: whether a CPU is taken away by the clock.
+//!
 //! ```
 //! use evenkeel_stats::{Direction, Options, Order, Pair, PairDesign, Verdict, compare};
 //!
@@ -37,6 +39,7 @@ mod compare;
 mod error;
 mod histogram;
 mod pairs;
+pub mod periodicity;
 mod quantile;
 mod signed_rank;
 mod verdict;

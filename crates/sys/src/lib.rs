@@ -31,6 +31,7 @@ pub mod process;
 mod pseudo;
 pub mod ring;
 mod root;
+pub mod rseq;
 pub mod sched;
 pub mod schedstat;
 pub mod scratch;

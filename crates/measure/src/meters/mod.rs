@@ -9,3 +9,4 @@ pub mod disk;
 pub mod frequency;
 pub mod imbalance;
 pub mod memory;
+pub mod quantum;

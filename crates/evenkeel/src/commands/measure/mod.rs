@@ -10,6 +10,7 @@ mod disk;
 mod frequency;
 mod imbalance;
 mod memory;
+mod quantum;
 
 pub(crate) use context::{Context, failure};
 
@@ -64,6 +65,7 @@ meters! {
     Frequency => frequency,
     Imbalance => imbalance,
     Disk => disk,
+    Quantum => quantum,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

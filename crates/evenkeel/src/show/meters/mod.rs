@@ -9,3 +9,4 @@ pub(crate) mod disk;
 pub(crate) mod frequency;
 pub(crate) mod imbalance;
 pub(crate) mod memory;
+pub(crate) mod quantum;

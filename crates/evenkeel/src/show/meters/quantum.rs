@@ -1,0 +1,153 @@
+//! The page of `measure quantum`.
+
+use evenkeel_measure::meters::quantum::{Cpu, Labels, Report};
+use evenkeel_stats::periodicity::Model;
+
+use crate::show::blocks::Block;
+
+pub(crate) fn blocks(report: &Report) -> Vec<Block> {
+    let mut blocks = vec![Block::heading("Who has the CPUs, and when")];
+    let header = ["CPU", "model", "period", "share", "phase", "offset", "confidence", "gone"];
+    blocks.push(Block::table(header, report.cpus.iter().map(row).collect()));
+    if let Some(limit) = &report.limit {
+        let words = format!("{} of every {} ms, set in {}", limit.quota_ms, limit.period_ms, limit.folder);
+        blocks.push(Block::row("CPU limit", words));
+    }
+    for cpu in &report.cpus {
+        blocks.extend(notes(cpu));
+        blocks.extend(cpu.gaps.iter().cloned().map(|mut samples| {
+            samples.conditions.insert("cpu".to_owned(), cpu.cpu.to_string());
+            Block::Histogram(samples)
+        }));
+    }
+    blocks
+}
+
+fn row(cpu: &Cpu) -> [String; 8] {
+    let or_dash = |shown: Option<String>| shown.unwrap_or_else(|| "-".to_owned());
+    let model = match cpu.model {
+        None => "not measured",
+        Some(Model::None) => "none: ours",
+        Some(Model::FixedSlot) => "fixed slot",
+        Some(Model::TokenBucket) => "token bucket",
+        Some(Model::Irregular) => "irregular",
+    };
+    let gone = cpu.seen.filter(|seen| seen.watched_ns > 0).map(|seen| format!("{:.1} %", seen.lost_share * 100.0));
+    [
+        cpu.cpu.to_string(),
+        model.to_owned(),
+        or_dash(cpu.period_ms.map(|ms| format!("{ms:.3} ms"))),
+        or_dash(cpu.share.map(|share| format!("{:.1} %", share * 100.0))),
+        or_dash(cpu.phase_ms.map(|ms| format!("{ms:.2} ms"))),
+        or_dash(cpu.offset_ms.map(|ms| format!("{ms:+.2} ms"))),
+        or_dash(cpu.confidence.map(|confidence| format!("{confidence:.2}"))),
+        or_dash(gone),
+    ]
+}
+
+fn notes(cpu: &Cpu) -> Vec<Block> {
+    if cpu.model.is_none() {
+        return vec![Block::Warning(format!("CPU {}: {}.", cpu.cpu, cpu.why))];
+    }
+    let mut notes = Vec::new();
+    let class = if cpu.is_real_time { "real-time probe" } else { "ordinary probe" };
+    let told_apart = match &cpu.labels {
+        None => String::new(),
+        Some(Labels::Rseq) => ", gaps told apart by rseq".to_owned(),
+        Some(Labels::Turns(why)) => format!(", gaps told apart by counted turns ({why})"),
+        Some(Labels::None(why)) => format!(", gaps not told apart ({why})"),
+    };
+    let aside = match cpu.seen {
+        Some(seen) if seen.set_aside > 0 => {
+            format!(", {} gaps set aside (other threads, or pauses of the whole machine)", seen.set_aside)
+        }
+        _ => String::new(),
+    };
+    notes.push(Block::Note(format!("CPU {}: {}; {class}{told_apart}{aside}.", cpu.cpu, cpu.why)));
+    if let Some(why) = &cpu.lost.why {
+        notes.push(Block::Warning(format!("CPU {}: lost {} gaps: {why}.", cpu.cpu, cpu.lost.count)));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_measure::Lost;
+    use evenkeel_measure::meters::quantum::{LimitSeen, Method};
+    use evenkeel_stats::periodicity::Count;
+    use expect_test::expect;
+
+    use super::*;
+    use crate::show::blocks::text;
+
+    #[test]
+    fn a_page_of_every_answer() {
+        let unmeasured = Cpu {
+            cpu: 0,
+            model: None,
+            period_ms: None,
+            share: None,
+            phase_ms: None,
+            confidence: None,
+            offset_ms: None,
+            phase_error_ms: None,
+            why: "run on CPU 0: EINVAL".to_owned(),
+            slots: None,
+            seen: None,
+            is_real_time: false,
+            labels: None,
+            gaps: Vec::new(),
+            lost: Lost::default(),
+        };
+        let sliced = Cpu {
+            cpu: 1,
+            model: Some(Model::FixedSlot),
+            period_ms: Some(10.00012),
+            share: Some(0.3989),
+            phase_ms: Some(6.011),
+            confidence: Some(0.987),
+            offset_ms: Some(-2.5),
+            why: "gaps come at set times".to_owned(),
+            is_real_time: true,
+            labels: Some(Labels::Rseq),
+            lost: Lost::of(3, "more gaps than are kept"),
+            ..unmeasured.clone()
+        };
+        let bucket = Cpu {
+            cpu: 2,
+            model: Some(Model::TokenBucket),
+            period_ms: Some(100.0),
+            share: Some(0.4),
+            phase_ms: None,
+            confidence: Some(0.9),
+            offset_ms: None,
+            is_real_time: false,
+            labels: Some(Labels::Turns("the C library has none".to_owned())),
+            lost: Lost::default(),
+            ..sliced.clone()
+        };
+        let limit = LimitSeen { quota_ms: 40.0, period_ms: 100.0, folder: "/sys/fs/cgroup/pod".to_owned() };
+        let report = Report {
+            method: Method::Fold,
+            count: Count::Foreign,
+            reference_ns: 1,
+            limit: Some(limit),
+            cpus: vec![unmeasured, sliced, bucket],
+        };
+        let plain = anstream::adapter::strip_str(&text(&blocks(&report))).to_string();
+        expect![[r#"
+            Who has the CPUs, and when
+              CPU  model         period      share   phase    offset    confidence  gone
+              0    not measured  -           -       -        -         -           -
+              1    fixed slot    10.000 ms   39.9 %  6.01 ms  -2.50 ms  0.99        -
+              2    token bucket  100.000 ms  40.0 %  -        -         0.90        -
+              CPU limit         40 of every 100 ms, set in /sys/fs/cgroup/pod
+              CPU 0: run on CPU 0: EINVAL.
+              CPU 1: gaps come at set times; real-time probe, gaps told apart by rseq.
+              CPU 1: lost 3 gaps: more gaps than are kept.
+              CPU 2: gaps come at set times; ordinary probe, gaps told apart by counted
+              turns (the C library has none).
+        "#]]
+        .assert_eq(&plain);
+    }
+}

@@ -1,0 +1,51 @@
+//! The loop of the talk that this meter goes back to, for comparison: spin for 50 ms, and take the first gap of more than a millisecond
+//! for the time that the hypervisor gave to others. The talk's server runs it once for each CPU. A second run from there gives the period.
+
+use evenkeel_sys::tsc::{self, Scale};
+use evenkeel_sys::{CpuSet, sched, thread};
+
+use crate::spin::{Missing, Spin};
+use crate::{MeterError, Watch};
+
+const PRIORITY: u8 = 10;
+const LIMIT_NS: u64 = 50_000_000;
+const THRESHOLD_NS: u64 = 1_000_000;
+
+/// What the loop says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Said {
+    /// From the end of one gap to the end of the next; none if there was no second one.
+    pub(super) period_ns: Option<f64>,
+    /// The first gap.
+    pub(super) gap_ns: f64,
+    /// Its end: where our share begins, on the monotonic clock.
+    pub(super) start_ns: u64,
+}
+
+/// Runs the loop on `cpu`, as a real-time thread where that is allowed, as the talk has it; gives nothing if there was no gap.
+/// To be called in a thread of its own.
+pub(super) fn run(cpu: usize, watch: &Watch<'_>) -> Result<(bool, Option<Said>), MeterError> {
+    let only: CpuSet = [cpu].into_iter().collect();
+    thread::set_affinity(&only).map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))?;
+    let scale = Scale::measured();
+    watch.progress(0.5, &format!("CPU {cpu}"));
+    let is_real_time = sched::set_fifo(PRIORITY).is_ok();
+    let Some(first) = first_gap(scale) else { return Ok((is_real_time, None)) };
+    let second = first_gap(scale);
+    let said = Said {
+        period_ns: second.map(|second| scale.length_ns(second.end_ticks.saturating_sub(first.end_ticks)) as f64),
+        gap_ns: scale.length_ns(first.ticks()) as f64,
+        start_ns: scale.ns_at(first.end_ticks),
+    };
+    Ok((is_real_time, Some(said)))
+}
+
+fn first_gap(scale: Scale) -> Option<Missing> {
+    let mut first = None;
+    let spin = Spin { scale, threshold_ns: THRESHOLD_NS };
+    spin.until(tsc::ticks() + scale.ticks(LIMIT_NS), |missing| {
+        first = Some(missing);
+        false
+    });
+    first
+}

@@ -1,0 +1,44 @@
+//! How far a train of gaps and what was seen agree: Cohen's kappa over the time that was watched. Chance is 0, so that neither a CPU that
+//! is nearly always ours nor one that is nearly always gone makes a wrong model look right.
+
+use super::observed::Observed;
+
+/// The CPU is gone from `from_ns` for `gone_ns`, every `period_ns`.
+#[derive(Clone, Copy)]
+pub(super) struct Train {
+    pub(super) from_ns: f64,
+    pub(super) gone_ns: f64,
+    pub(super) period_ns: f64,
+}
+
+impl Train {
+    /// How long it is gone before `ns`, counted from its own beginning.
+    fn gone_before(&self, ns: f64) -> f64 {
+        let turns = (ns - self.from_ns) / self.period_ns;
+        let whole = turns.floor();
+        whole * self.gone_ns + ((turns - whole) * self.period_ns).min(self.gone_ns)
+    }
+
+    fn gone_within(&self, from: f64, to: f64) -> f64 {
+        self.gone_before(to) - self.gone_before(from)
+    }
+
+    /// How many of its gaps begin within.
+    pub(super) fn beginnings(&self, from: f64, to: f64) -> u64 {
+        let index = |ns: f64| ((ns - self.from_ns) / self.period_ns).ceil();
+        (index(to) - index(from)).max(0.0) as u64
+    }
+}
+
+pub(super) fn kappa(observed: &Observed, train: &Train) -> f64 {
+    let watched = observed.watched_ns();
+    let lost = observed.lost_ns();
+    let said: f64 = observed.windows.iter().map(|(from, to)| train.gone_within(*from, *to)).sum();
+    let both: f64 = observed.gaps.iter().map(|(from, to)| train.gone_within(*from, *to)).sum();
+    if watched <= 0.0 {
+        return 0.0;
+    }
+    let agree = (watched - said - lost + 2.0 * both) / watched;
+    let chance = (said * lost + (watched - said) * (watched - lost)) / (watched * watched);
+    if chance >= 1.0 { 0.0 } else { (agree - chance) / (1.0 - chance) }
+}

@@ -1,0 +1,172 @@
+//! From a period that is about right to one that is: beginnings and ends of gaps on straight lines over the number of their turn, with
+//! outliers left out, over ever more of the time.
+
+use super::agreement::{Train, kappa};
+use super::observed::Observed;
+
+/// Bins over one period, in which the crowd of edges is looked for.
+const BINS: usize = 64;
+/// How far from the crowd an edge may be, as a share of the period, before it is somebody else's,
+const GATE: f64 = 0.12;
+/// and in deviations of the crowd, but no closer than this many nanoseconds.
+const GATE_DEVIATIONS: f64 = 4.0;
+const GATE_MIN_NS: f64 = 30_000.0;
+const ROUNDS: u32 = 6;
+/// How much of the time the first line is drawn through; each further one takes twice as much.
+const FIRST_SPAN_NS: f64 = 2e9;
+/// From the median of deviations to a standard deviation, for normal noise.
+const NORMAL: f64 = 1.4826;
+
+/// A train of gaps with how well it is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fit {
+    pub(super) period_ns: f64,
+    pub(super) period_error_ns: f64,
+    /// The beginning of a gap, about the middle of what was watched, since the base.
+    pub(super) gone_from_ns: f64,
+    pub(super) gone_ns: f64,
+    pub(super) spread_ns: f64,
+    pub(super) agreement: f64,
+    pub(super) seen: u64,
+    pub(super) expected: u64,
+}
+
+/// The line of one kind of edge: turn `k` is at `at + k * period`.
+#[derive(Clone, Copy)]
+struct Line {
+    at: f64,
+    gate: f64,
+}
+
+/// What is left of edges beside a line.
+struct Residuals {
+    /// The turn and how late.
+    points: Vec<(f64, f64)>,
+}
+
+pub(super) fn refine(observed: &Observed, period_ns: f64) -> Option<Fit> {
+    let (first, last) = observed.span();
+    let middle = (first + last) / 2.0;
+    let starts: Vec<f64> = observed.gaps.iter().map(|gap| gap.0 - middle).collect();
+    let ends: Vec<f64> = observed.gaps.iter().map(|gap| gap.1 - middle).collect();
+    let mut period = period_ns;
+    let mut begin = Line { at: crowd(&starts, period), gate: GATE * period };
+    let mut end = Line { at: crowd(&ends, period), gate: GATE * period };
+    let (mut span, whole) = (FIRST_SPAN_NS.min(last - first), last - first);
+    loop {
+        for _ in 0..ROUNDS {
+            let (of_starts, of_ends) = (begin.residuals(&starts, period, span), end.residuals(&ends, period, span));
+            let change = common_slope(&of_starts, &of_ends)?;
+            // A line that leaves its candidate belongs to another one.
+            if !(0.97..=1.03).contains(&((period + change) / period_ns)) {
+                return None;
+            }
+            begin.settle(&of_starts, change, period);
+            end.settle(&of_ends, change, period);
+            period += change;
+        }
+        if span >= whole {
+            break;
+        }
+        span *= 2.0;
+    }
+    let of_starts = begin.residuals(&starts, period, whole);
+    let spread_ns = of_starts.deviation();
+    let gone_ns = (end.at - begin.at).rem_euclid(period);
+    let train = Train { from_ns: middle + begin.at, gone_ns, period_ns: period };
+    let expected = observed.windows.iter().map(|(from, to)| train.beginnings(from + begin.gate, to - begin.gate)).sum();
+    Some(Fit {
+        period_ns: period,
+        period_error_ns: of_starts.slope_error(spread_ns),
+        gone_from_ns: train.from_ns,
+        gone_ns,
+        spread_ns,
+        agreement: kappa(observed, &train),
+        seen: of_starts.turns(),
+        expected,
+    })
+}
+
+/// Where most edges fall within a period.
+fn crowd(edges: &[f64], period: f64) -> f64 {
+    let mut bins = [0_u32; BINS];
+    for edge in edges {
+        let share = edge.rem_euclid(period) / period;
+        bins[((share * BINS as f64) as usize).min(BINS - 1)] += 1;
+    }
+    let around = |at: usize| (0..5).map(|by| bins[(at + BINS + by - 2) % BINS]).sum::<u32>() * 4 + bins[at];
+    let fullest = (0..BINS).max_by_key(|at| around(*at)).unwrap_or(0);
+    (fullest as f64 + 0.5) / BINS as f64 * period
+}
+
+impl Line {
+    fn residuals(&self, edges: &[f64], period: f64, span: f64) -> Residuals {
+        let near = edges.iter().filter(|edge| edge.abs() <= span / 2.0);
+        let point = |edge: &f64| {
+            let turn = ((edge - self.at) / period).round();
+            (turn, edge - self.at - turn * period)
+        };
+        Residuals { points: near.map(point).filter(|(_, late)| late.abs() <= self.gate).collect() }
+    }
+
+    /// Moves to the middle of the edges that are near, with the new slope taken out, and narrows its gate.
+    fn settle(&mut self, residuals: &Residuals, slope: f64, period: f64) {
+        let left: Vec<f64> = residuals.points.iter().map(|(turn, late)| late - slope * turn).collect();
+        if let Some(by) = middle_of(left.clone()) {
+            self.at += by;
+            let deviation = NORMAL * middle_of(left.iter().map(|late| (late - by).abs()).collect()).unwrap_or(0.0);
+            let gate = (GATE_DEVIATIONS * deviation).max(GATE_MIN_NS);
+            self.gate = gate.min(GATE * period);
+        }
+    }
+}
+
+impl Residuals {
+    fn mean_turn(&self) -> f64 {
+        self.points.iter().map(|(turn, _)| turn).sum::<f64>() / self.points.len().max(1) as f64
+    }
+
+    /// Sums of squares of the turns, and of turns by lateness, around the mean.
+    fn sums(&self) -> (f64, f64) {
+        let mean = self.mean_turn();
+        let late = self.points.iter().map(|(_, late)| late).sum::<f64>() / self.points.len().max(1) as f64;
+        self.points.iter().fold((0.0, 0.0), |(squares, products), (turn, by)| {
+            (squares + (turn - mean) * (turn - mean), products + (turn - mean) * (by - late))
+        })
+    }
+
+    fn deviation(&self) -> f64 {
+        let mean = self.points.iter().map(|(_, late)| late).sum::<f64>() / self.points.len().max(1) as f64;
+        let squares: f64 = self.points.iter().map(|(_, late)| (late - mean) * (late - mean)).sum();
+        (squares / self.points.len().max(1) as f64).sqrt()
+    }
+
+    fn slope_error(&self, deviation: f64) -> f64 {
+        deviation / self.sums().0.max(1.0).sqrt()
+    }
+
+    /// Different turns: two gaps in one are one.
+    fn turns(&self) -> u64 {
+        let mut last = f64::NAN;
+        self.points.iter().filter(|(turn, _)| *turn != std::mem::replace(&mut last, *turn)).count() as u64
+    }
+}
+
+/// The slope that beginnings and ends have in common; none if there are too few to draw a line through.
+fn common_slope(starts: &Residuals, ends: &Residuals) -> Option<f64> {
+    let (one, other) = (starts.sums(), ends.sums());
+    let squares = one.0 + other.0;
+    if starts.points.len() < 4 || ends.points.len() < 4 || squares <= 0.0 {
+        return None;
+    }
+    Some((one.1 + other.1) / squares)
+}
+
+/// The median; the order of the values is lost.
+fn middle_of(mut values: Vec<f64>) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    let at = values.len() / 2;
+    Some(*values.select_nth_unstable_by(at, f64::total_cmp).1)
+}

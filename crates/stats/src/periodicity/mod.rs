@@ -1,0 +1,321 @@
+//! Whether a CPU that is taken away now and then is taken away by the clock: the period, our share of it, and when that share begins.
+//!
+//! A thread that spins notes every gap in which it did not run. One gap says nothing: an ordinary neighbour's turn is as long as the
+//! slice of a hypervisor. So all gaps of a few seconds are folded over one another, and time without a gap counts as much as a gap does:
+//! the model has to say when the CPU is ours and when it is not, and is believed only as far as it agrees with what was seen.
+//!
+//! | step | where |
+//! |---|---|
+//! | gaps that count, time that was watched | `observed` |
+//! | periods worth a try: peaks of the spectrum of "gone" over watched time | `spectrum` |
+//! | period, beginning and length by least squares without outliers | `fit` |
+//! | how far the model and what was seen agree (Cohen's kappa) | `agreement` |
+//! | following a known model gap by gap, at no cost | [`Tracker`] |
+//!
+//! [`detect`] takes `5 * seconds * (1/PERIOD_MIN - 1/PERIOD_MAX) * (2 * gaps + 2 * windows)` steps of four multiplications, with at most
+//! [`SEARCH_NS`] of time and [`SEARCH_GAPS`] gaps: about 10 ms for two seconds, 150 ms at the very most. It allocates some vectors of the
+//! gaps' and the spectrum's length, and nothing that grows. It is not for the middle of a tick; [`Tracker::observe`] is: a dozen
+//! operations, no allocation.
+
+mod agreement;
+mod fit;
+mod observed;
+mod spectrum;
+mod tracker;
+
+use std::fmt;
+
+use serde::Serialize;
+
+pub use tracker::Tracker;
+
+use fit::Fit;
+use observed::Observed;
+
+/// The shortest period that is looked for, in nanoseconds.
+pub const PERIOD_MIN_NS: f64 = 2e6;
+/// The longest, in nanoseconds. A gap longer than this is a pause of the machine, and counts as time that was not watched.
+pub const PERIOD_MAX_NS: f64 = 60e6;
+/// The last so many nanoseconds are searched for a period; all that is given refines it.
+pub const SEARCH_NS: f64 = 4e9;
+/// Gaps that are searched at the most.
+pub const SEARCH_GAPS: usize = 2048;
+
+/// A CPU that is gone for less than this share of the time is ours.
+const LOST_MIN: f64 = 0.02;
+/// The model must agree at least so far with what was seen; 1 is perfect, 0 is chance.
+const AGREEMENT_MIN: f64 = 0.6;
+/// So many of its gaps must have been seen,
+const SEEN_MIN: u64 = 6;
+/// and such a share of those that were to be seen.
+const SEEN_SHARE_MIN: f64 = 0.6;
+/// Gaps that begin less evenly than this, as a share of the period, are not slots.
+const SPREAD_MAX: f64 = 0.08;
+/// A period that is a whole number of ticks to within this is taken for the scheduler's own, where that can be.
+const TICK_TOLERANCE: f64 = 3e-4;
+/// So much of what a limit would take must be missing before it is blamed.
+const LIMIT_BITES: f64 = 0.5;
+
+/// Who took the CPU in a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Label {
+    /// The guest's own scheduler: another thread, or a limit of a control group.
+    Preempted,
+    /// Nobody inside the guest: the hypervisor, or an interrupt.
+    Foreign,
+    /// Not known.
+    Unknown,
+}
+
+/// Time in which the watching thread did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// When it began, in nanoseconds on any one clock.
+    pub start_ns: u64,
+    /// How long it was, in nanoseconds.
+    pub length_ns: u64,
+    /// Who took it.
+    pub label: Label,
+}
+
+/// Time in which a thread watched. What is no gap in it was ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its first moment, in nanoseconds on the gaps' clock.
+    pub start_ns: u64,
+    /// Its last.
+    pub end_ns: u64,
+}
+
+/// Which gaps count; time in the others counts as not watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Count {
+    /// Those that nobody inside the guest took, and those of which it is not known.
+    #[default]
+    Foreign,
+    /// All.
+    All,
+}
+
+/// A limit of CPU time that the watching thread is under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Limit {
+    /// The CPU time in each period, in nanoseconds.
+    pub quota_ns: u64,
+    /// The period, in nanoseconds.
+    pub period_ns: u64,
+    /// How often it ran out while somebody watched; none if nobody counts.
+    pub throttled: Option<u64>,
+}
+
+/// What is known beside the gaps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known {
+    /// Which gaps count.
+    pub count: Count,
+    /// The limit that the thread is under.
+    pub limit: Option<Limit>,
+    /// The scheduler's tick in nanoseconds, if gaps that count may be turns of other threads in the same guest: the scheduler ends
+    /// turns at its tick, so that they are periodic too. None for a real-time thread.
+    pub turns_end_at_ns: Option<u64>,
+}
+
+/// How a CPU is taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    /// It is ours.
+    None,
+    /// At set times, as a hypervisor does that gives each virtual CPU a slot.
+    FixedSlot,
+    /// When a budget has run out, until it is filled again.
+    TokenBucket,
+    /// At no times that could be told.
+    Irregular,
+}
+
+/// Slots of a fixed place in time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Slots {
+    /// From one beginning of our share to the next, in nanoseconds.
+    pub period_ns: f64,
+    /// The standard error of that.
+    pub period_error_ns: f64,
+    /// How much of the period is ours, from 0 to 1.
+    pub share: f64,
+    /// A moment in which our share began, about the middle of what was watched, on the gaps' clock.
+    pub share_start_ns: u64,
+    /// How far the period is from the nearest tenth of a millisecond, in millionths: how fast its clock and ours go apart.
+    pub drift_ppm: f64,
+    /// The standard deviation of the beginnings, in nanoseconds.
+    pub spread_ns: f64,
+    /// How many of its gaps were seen,
+    pub seen: u64,
+    /// of so many that were to be seen.
+    pub expected: u64,
+}
+
+impl Slots {
+    /// The first beginning of our share at `ns` or later. Good for about `spread / period_error` periods.
+    pub fn next_start_ns(&self, ns: u64) -> u64 {
+        let since = ns as f64 - self.share_start_ns as f64;
+        let turns = (since / self.period_ns).ceil();
+        self.share_start_ns.saturating_add_signed((turns * self.period_ns).round() as i64)
+    }
+}
+
+/// Why the answer is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing was watched.
+    Unwatched,
+    /// Less is missing than counts.
+    LittleMissing,
+    /// The gaps come at set times.
+    Periodic,
+    /// No period explains the gaps.
+    NoPeriod,
+    /// The period is the scheduler's tick, and other threads can have had their turns.
+    OwnTick,
+    /// A limit is set, and time is missing as it would take it.
+    LimitBites,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::Unwatched => "nothing was watched",
+            Reason::LittleMissing => "too little time is missing",
+            Reason::Periodic => "gaps come at set times",
+            Reason::NoPeriod => "no period explains the gaps",
+            Reason::OwnTick => "the gaps follow the scheduler's own tick, as other threads' turns do",
+            Reason::LimitBites => "a CPU limit is set, and it ran out",
+        })
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What the gaps say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Periodicity {
+    /// The answer.
+    pub model: Model,
+    /// The slots of [`Model::FixedSlot`]; none for every other.
+    pub slots: Option<Slots>,
+    /// How sure it is, from 0 to 1.
+    pub confidence: f64,
+    /// The share of watched time in which the CPU was gone, from 0 to 1.
+    pub lost_share: f64,
+    /// How far the best period agrees with what was seen: 1 is perfect, 0 is chance.
+    pub agreement: f64,
+    /// Watched time, in nanoseconds, less the gaps that were set aside.
+    pub watched_ns: u64,
+    /// Gaps that counted.
+    pub counted: usize,
+    /// Gaps that did not.
+    pub set_aside: usize,
+    /// Why.
+    pub why: Reason,
+}
+
+/// Says how the CPU is taken away. `windows` and `gaps` are in the order of time and do not overlap; each gap lies in a window.
+pub fn detect(windows: &[Window], gaps: &[Gap], known: &Known) -> Periodicity {
+    let limit = known.limit.filter(|limit| bites(windows, gaps, limit));
+    // What a limit takes is preempted, or not known: neither says anything of a hypervisor then.
+    let observed = match limit {
+        Some(_) => Observed::new(windows, gaps, |label| label == Label::Foreign),
+        None => Observed::new(windows, gaps, |label| known.count == Count::All || label != Label::Preempted),
+    };
+    let lost_share = observed.lost_share();
+    let best = if lost_share >= LOST_MIN { best_fit(&observed) } else { None };
+    let found = best.filter(is_periodic);
+    let is_own_tick = found.is_some_and(|fit| known.turns_end_at_ns.is_some_and(|tick_ns| fit.is_multiple(tick_ns)));
+    let agreement = best.map_or(0.0, |fit| fit.agreement);
+    let (model, why, confidence) = match found {
+        _ if observed.watched_ns() <= 0.0 && limit.is_none() => (Model::None, Reason::Unwatched, 0.0),
+        Some(_) if is_own_tick => (Model::Irregular, Reason::OwnTick, 0.5),
+        Some(fit) => (Model::FixedSlot, Reason::Periodic, fit.confidence()),
+        None if limit.is_some() => (Model::TokenBucket, Reason::LimitBites, 0.9),
+        None => {
+            // A long look at nothing is surer than a short one; a period that nearly did makes it less so.
+            let sure = (1.0 - (-observed.watched_ns() / 3e8).exp()) * (1.0 - agreement.max(0.0));
+            match lost_share < LOST_MIN {
+                true => (Model::None, Reason::LittleMissing, sure),
+                false => (Model::Irregular, Reason::NoPeriod, sure),
+            }
+        }
+    };
+    Periodicity {
+        model,
+        slots: found.filter(|_| model == Model::FixedSlot).map(|fit| fit.slots(observed.base_ns)),
+        confidence,
+        lost_share,
+        agreement,
+        watched_ns: observed.watched_ns() as u64,
+        counted: observed.gaps.len(),
+        set_aside: gaps.len().saturating_sub(observed.gaps.len()),
+        why,
+    }
+}
+
+/// Whether a limit takes what it may: the share that is missing, of whatever cause inside the guest, is of its order.
+fn bites(windows: &[Window], gaps: &[Gap], limit: &Limit) -> bool {
+    if limit.quota_ns >= limit.period_ns || limit.throttled == Some(0) {
+        return false;
+    }
+    let watched: u64 = windows.iter().map(|window| window.end_ns.saturating_sub(window.start_ns)).sum();
+    let inside = gaps.iter().filter(|gap| gap.label != Label::Foreign);
+    let missing: u64 = inside.map(|gap| gap.length_ns).sum();
+    let takes = 1.0 - limit.quota_ns as f64 / limit.period_ns as f64;
+    missing as f64 >= LIMIT_BITES * takes * watched as f64
+}
+
+/// The period that agrees best with what was seen.
+fn best_fit(observed: &Observed) -> Option<Fit> {
+    let periods = spectrum::periods(observed);
+    let fits = periods.into_iter().filter_map(|period| fit::refine(observed, period));
+    fits.max_by(|one, other| one.agreement.total_cmp(&other.agreement))
+}
+
+fn is_periodic(fit: &Fit) -> bool {
+    fit.agreement >= AGREEMENT_MIN
+        && fit.seen >= SEEN_MIN
+        && fit.seen as f64 >= SEEN_SHARE_MIN * fit.expected as f64
+        && fit.spread_ns <= SPREAD_MAX * fit.period_ns
+}
+
+impl Fit {
+    fn confidence(&self) -> f64 {
+        let agrees = ((self.agreement - 0.5) / 0.35).clamp(0.0, 1.0);
+        agrees * (1.0 - (-(self.seen as f64) / 10.0).exp())
+    }
+
+    fn is_multiple(&self, tick_ns: u64) -> bool {
+        let tick_ns = tick_ns.max(1) as f64;
+        let turns = (self.period_ns / tick_ns).round().max(1.0);
+        let apart = (self.period_ns - turns * tick_ns).abs();
+        apart <= TICK_TOLERANCE * self.period_ns + 3.0 * self.period_error_ns
+    }
+
+    fn slots(&self, base_ns: u64) -> Slots {
+        const STEP_NS: f64 = 1e5;
+        let nominal_ns = (self.period_ns / STEP_NS).round() * STEP_NS;
+        Slots {
+            period_ns: self.period_ns,
+            period_error_ns: self.period_error_ns,
+            share: 1.0 - self.gone_ns / self.period_ns,
+            share_start_ns: base_ns.saturating_add_signed((self.gone_from_ns + self.gone_ns).round() as i64),
+            drift_ppm: (self.period_ns / nominal_ns - 1.0) * 1e6,
+            spread_ns: self.spread_ns,
+            seen: self.seen,
+            expected: self.expected,
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! `Watcher`: whether the calling thread was preempted inside the guest since it last asked, for half a nanosecond and no right.
+//!
+//! Restartable sequences (rseq(2)) let a thread name a stretch of code that the kernel must abort when it takes the CPU away. A thread
+//! that names a stretch which it never enters gets nothing aborted, but the kernel clears the name whenever it gives the CPU to
+//! another thread, or moves this one. What a hypervisor takes it knows nothing of, and leaves the name there. So a gap with the name
+//! cleared is the guest's own doing, and one with the name intact is not.
+//!
+//! The C library registers the thread's area (glibc 2.35 and later); where it does not (musl, older ones), this does. Kernels differ in
+//! when they clear the name, so [`Watcher::self_test`] tries it out.
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use crate::errno::Errno;
+use crate::schedstat::RunDelay;
+use crate::{clock, sched, thread};
+
+/// What stands before an abort handler's address; the kernel refuses other code. Of glibc's `sys/rseq.h`.
+#[cfg(target_arch = "x86_64")]
+const SIGNATURE: u32 = 0x5305_3053;
+#[cfg(target_arch = "aarch64")]
+const SIGNATURE: u32 = 0xd428_bc00;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const SIGNATURE: u32 = 0;
+
+/// The kernel's first `struct rseq`: 20 bytes that mean something, in 32.
+#[repr(C, align(32))]
+#[derive(Debug, Default)]
+struct Area {
+    cpu_id_start: u32,
+    cpu_id: u32,
+    critical_section: u64,
+    flags: u32,
+    rest: [u32; 3],
+}
+
+/// `struct rseq_cs`: a stretch of no length, so that no address is inside.
+#[repr(C, align(32))]
+#[derive(Debug)]
+struct Section {
+    version: u32,
+    flags: u32,
+    start: u64,
+    length: u64,
+    abort: u64,
+}
+
+/// An address with the signature before it. Nothing jumps there.
+#[repr(C, align(8))]
+#[derive(Debug)]
+struct Landing {
+    signature: u32,
+    handler: u32,
+}
+
+static LANDING: Landing = Landing { signature: SIGNATURE, handler: 0 };
+
+/// Why there is no watcher.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RseqError {
+    /// The processor is one for which the signature is not known here.
+    #[error("restartable sequences are not known here for this processor")]
+    Processor,
+    /// The kernel does not do it.
+    #[error("register for restartable sequences: {0}")]
+    Refused(Errno),
+    /// The kernel takes the registration and does not do what it is used for.
+    #[error("restartable sequences do not serve here: {0}")]
+    NotAsNeeded(&'static str),
+}
+
+/// Watches the thread that made it. While it lives no other restartable sequence may be entered by this thread.
+#[derive(Debug)]
+pub struct Watcher {
+    /// The thread's `critical_section` field.
+    name: NonNull<u64>,
+    section: Box<Section>,
+    /// An area that we registered ourselves, and take back.
+    own: Option<Box<UnsafeCell<Area>>>,
+    /// The area belongs to one thread.
+    thread: PhantomData<*mut ()>,
+}
+
+impl Watcher {
+    /// Watches the calling thread.
+    ///
+    /// # Errors
+    /// If neither the C library has an area for this thread nor the kernel registers one: kernels before 4.18, seccomp filters.
+    pub fn of_this_thread() -> Result<Watcher, RseqError> {
+        if SIGNATURE == 0 {
+            return Err(RseqError::Processor);
+        }
+        let section = Box::new(Section {
+            version: 0,
+            flags: 0,
+            start: (&raw const LANDING) as u64,
+            length: 0,
+            abort: (&raw const LANDING.handler) as u64,
+        });
+        if let Some(area) = area_of_libc() {
+            // SAFETY: libc's area is a live `struct rseq` of this thread, at least 20 bytes long; the field is within.
+            let name = unsafe { NonNull::new_unchecked(&raw mut (*area.as_ptr()).critical_section) };
+            return Ok(Watcher { name, section, own: None, thread: PhantomData });
+        }
+        let own = Box::new(UnsafeCell::new(Area::default()));
+        register(&own, 0).map_err(RseqError::Refused)?;
+        // SAFETY: the box is not moved out of while the watcher lives, and the field is within it.
+        let name = unsafe { NonNull::new_unchecked(&raw mut (*own.get()).critical_section) };
+        Ok(Watcher { name, section, own: Some(own), thread: PhantomData })
+    }
+
+    /// From now on a preemption is seen.
+    #[inline(always)]
+    pub fn arm(&self) {
+        // SAFETY: the field is this thread's own, only this thread and the kernel touch it, and the kernel does so while this
+        // thread is not running; volatile, because the compiler does not know of the kernel. The section lives as long as we do.
+        unsafe { ptr::write_volatile(self.name.as_ptr(), &raw const *self.section as u64) }
+    }
+
+    /// Whether this thread kept its CPU, as far as the kernel knows, since [`Watcher::arm`].
+    #[inline(always)]
+    pub fn intact(&self) -> bool {
+        // SAFETY: as in `arm`.
+        unsafe { ptr::read_volatile(self.name.as_ptr()) != 0 }
+    }
+
+    /// Tries it out for at most 0.3 s: this thread is made to share its CPU with another one that spins, and every turn of the other
+    /// must be seen, and nothing without one. To be called in the ordinary class.
+    ///
+    /// # Errors
+    /// [`RseqError::NotAsNeeded`] with what went wrong. Where the kernel counts no turns, or nobody got one, nothing is proven, which is
+    /// an error too.
+    pub fn self_test(&self) -> Result<(), RseqError> {
+        const LIMIT_NS: u64 = 200_000_000;
+        const SPIN_NS: u64 = 300_000;
+        const TURNS: u32 = 3;
+        let not = RseqError::NotAsNeeded;
+        let turns = RunDelay::of_this_thread().map_err(|_| not("the kernel counts no turns to compare with"))?;
+        let count = || turns.read().map(|counted| counted.turns).map_err(|_| not("the kernel's count cannot be read"));
+        let rival = Rival::on_our_cpu(LIMIT_NS)?;
+        let until_ns = clock::monotonic_ns() + LIMIT_NS;
+        let (mut seen, mut calm) = (0, 0);
+        while clock::monotonic_ns() < until_ns && (seen < TURNS || calm < TURNS) {
+            self.arm();
+            let before = count()?;
+            // A turn around the count is on either side of it, and proves nothing.
+            if !self.intact() {
+                continue;
+            }
+            // By the clock, not by a count: a pause is an exit to the hypervisor on some machines, and then takes longer than a turn.
+            let until_ns = clock::monotonic_ns() + SPIN_NS;
+            while clock::monotonic_ns() < until_ns {}
+            let held = self.intact();
+            let after = count()?;
+            match (after > before, held, self.intact()) {
+                (true, false, _) => seen += 1,
+                (false, true, _) => calm += 1,
+                (true, true, true) => return Err(not("another thread's turn was not seen")),
+                (false, false, _) => return Err(not("a turn was seen where there was none")),
+                (true, true, false) => {}
+            }
+        }
+        drop(rival);
+        if seen > 0 && calm > 0 { Ok(()) } else { Err(not("no other thread got a turn in 0.2 s to try it with")) }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // SAFETY: as in `arm`; the kernel must not find the name of a section that is gone.
+        unsafe { ptr::write_volatile(self.name.as_ptr(), 0) }
+        if let Some(own) = &self.own {
+            const UNREGISTER: i32 = 1;
+            // It cannot fail for what is registered; if it did, the kernel would write to freed memory, so that memory is kept.
+            if register(own, UNREGISTER).is_err()
+                && let Some(own) = self.own.take()
+            {
+                Box::leak(own);
+            }
+        }
+    }
+}
+
+fn register(area: &UnsafeCell<Area>, flags: i32) -> Result<(), Errno> {
+    // SAFETY: the area is 32 bytes, aligned to 32, and outlives the registration (see `Drop`); the kernel writes whole numbers to it,
+    // of which every bit pattern is a value.
+    let done = unsafe { libc::syscall(libc::SYS_rseq, area.get(), size_of::<Area>() as u32, flags, SIGNATURE) };
+    if done == 0 { Ok(()) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
+}
+
+/// The area that glibc has registered for the calling thread, if it has.
+fn area_of_libc() -> Option<NonNull<Area>> {
+    let symbol = |name: &std::ffi::CStr| {
+        // SAFETY: the name ends in a zero; looking a symbol up in the loaded objects has no other demand.
+        NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+    };
+    let (offset, size) = (symbol(c"__rseq_offset")?, symbol(c"__rseq_size")?);
+    // SAFETY: glibc declares them `const ptrdiff_t` and `const unsigned int`; both are set before any of our code runs.
+    let (offset, size) = unsafe { (*offset.as_ptr().cast::<isize>(), *size.as_ptr().cast::<u32>()) };
+    // 0 if the kernel refused, or GLIBC_TUNABLES=glibc.pthread.rseq=0. Glibc 2.35 to 2.39 says 32, later ones what is in use: 20 or more.
+    if size < 16 {
+        return None;
+    }
+    NonNull::new(thread_pointer().wrapping_offset(offset).cast::<Area>())
+}
+
+#[cfg(target_arch = "x86_64")]
+fn thread_pointer() -> *mut u8 {
+    let pointer: *mut u8;
+    // SAFETY: the first word at fs is the thread pointer itself (the x86-64 ABI's TLS, variant II); reading it changes nothing.
+    unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
+    pointer
+}
+
+#[cfg(target_arch = "aarch64")]
+fn thread_pointer() -> *mut u8 {
+    let pointer: *mut u8;
+    // SAFETY: reading the thread pointer's register changes nothing.
+    unsafe { core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn thread_pointer() -> *mut u8 {
+    ptr::null_mut()
+}
+
+/// A thread that spins on our CPU, so that the scheduler gives it turns.
+struct Rival {
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    /// Where the caller may run, to be put back.
+    before: crate::CpuSet,
+}
+
+impl Rival {
+    fn on_our_cpu(limit_ns: u64) -> Result<Rival, RseqError> {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let not = RseqError::NotAsNeeded;
+        let before = thread::affinity().map_err(|_| not("the kernel does not say where this thread may run"))?;
+        let cpu = before.first().ok_or(not("this thread may run nowhere"))?;
+        let only: crate::CpuSet = [cpu].into_iter().collect();
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let stopped = std::sync::Arc::clone(&stop);
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let spin = {
+            let only = only.clone();
+            move || {
+                // Short turns make the test short, where the kernel knows them.
+                let _ = (thread::set_affinity(&only), sched::set_ordinary(Some(1_000_000)));
+                let _ = ready.send(());
+                let until_ns = clock::monotonic_ns() + limit_ns;
+                while !stopped.load(Ordering::Relaxed) && clock::monotonic_ns() < until_ns {
+                    std::hint::spin_loop();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("evenkeel-rival".into()).spawn(spin);
+        let thread = Some(thread.map_err(|_| not("no second thread could be started to try it with"))?);
+        let rival = Rival { stop, thread, before };
+        thread::set_affinity(&only).map_err(|_| not("this thread could not be kept on one CPU"))?;
+        // On a busy machine a new thread takes a while to begin.
+        let begun = is_ready.recv_timeout(std::time::Duration::from_millis(100));
+        begun.map_err(|_| not("the second thread to try it with has not begun in 0.1 s"))?;
+        Ok(rival)
+    }
+}
+
+impl Drop for Rival {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = thread::set_affinity(&self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_reads_what_we_write() {
+        assert_eq!((size_of::<Area>(), std::mem::offset_of!(Area, critical_section)), (32, 8));
+        assert_eq!((size_of::<Section>(), std::mem::offset_of!(Section, abort)), (32, 24));
+        // The signature is right before the handler's address.
+        assert_eq!(std::mem::offset_of!(Landing, handler), 4);
+    }
+
+    /// In a thread of its own: the test's harness may have other plans for this one.
+    fn in_a_thread<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+    }
+
+    #[test]
+    fn another_threads_turn_clears_the_name() {
+        let said = in_a_thread(|| {
+            let before = thread::affinity().unwrap();
+            let said = Watcher::of_this_thread().and_then(|watcher| {
+                watcher.arm();
+                watcher.self_test()
+            });
+            assert_eq!(thread::affinity().unwrap(), before, "where it may run is put back");
+            said
+        });
+        match said {
+            Ok(()) => {}
+            Err(RseqError::NotAsNeeded(why)) if why.starts_with("no other thread got a turn") => {
+                println!("skipped: {why}")
+            }
+            Err(RseqError::Refused(errno)) => println!("skipped: the kernel has none: {errno}"),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn an_area_of_our_own_is_given_back() {
+        // The C library's registration stands in the way of a second one, which the kernel says; without it, ours is taken and given back.
+        in_a_thread(|| {
+            let own = UnsafeCell::new(Area::default());
+            match register(&own, 0) {
+                Ok(()) => assert_eq!(register(&own, 1), Ok(())),
+                Err(errno) => assert!(area_of_libc().is_some() || errno == Errno::NOSYS, "{errno}"),
+            }
+        });
+    }
+}
