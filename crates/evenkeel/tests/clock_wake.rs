@@ -1,7 +1,7 @@
 //! `measure clock` and `measure wake` as their callers see them, with what goes wrong on a real machine: the meter is killed while another
 //! clock source is in force, somebody else changes the source, a CPU goes away.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test says that it can't go on")]
+#![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Output, Stdio};

@@ -76,6 +76,21 @@ const PARSERS: &[(&str, &str, &str)] = &[
 /// Parsers of what is no target's text, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("sys/src/schedstat.rs", "parse_schedstat", "reads what the kernel says of our own threads: its own tests have it"),
+    (
+        "measure/src/meters/wake/idle.rs",
+        "parse_calls",
+        "reads what the kernel counts of a CPU: its property tests have it",
+    ),
+    (
+        "measure/src/meters/wake/idle.rs",
+        "parse_idle_ticks",
+        "reads what the kernel counts of a CPU: its property tests have it",
+    ),
+    (
+        "evenkeel/src/commands/guard.rs",
+        "parse",
+        "what our own command tells its guard, through a pipe that nobody else has",
+    ),
     ("sys/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),

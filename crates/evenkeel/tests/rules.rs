@@ -108,7 +108,9 @@ fn reading_a_host_starts_no_child_process() {
             if path.ends_with("sys/src/process.rs") {
                 continue;
             }
-            assert!(!read(&path).contains("Command::new"), "{} starts a process", path.display());
+            let text = read(&path);
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            assert!(!code.contains("Command::new"), "{} starts a process", path.display());
         }
     }
 }

@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn clocks_in_step_never_go_back() {
         let seen = apart(&[(100, 110, 140), (u64::MAX - 5, 3, 20)]);
-        assert_eq!((seen.steps_back, seen.offset_ns), (0, Some(-3.5)));
+        assert_eq!((seen.steps_back, seen.offset_ns), (0, Some(-4.0)));
         assert!(seen.offset_ns.unwrap().abs() <= seen.bound_ns);
     }
 

@@ -151,11 +151,11 @@ impl Report {
                 continue;
             };
             let costs = turn.kinds.finish(calls);
-            let of_seed =
+            let in_the_loop =
                 costs.iter().find(|samples| samples.conditions.get("call").is_some_and(|call| call == "gettimeofday"));
             // 1e8 calls at so many picoseconds.
             let loop_100m_s =
-                of_seed.and_then(|samples| samples.histogram.quantile(0.5)).map(|ps| ps as f64 * 1e8 / 1e12);
+                in_the_loop.and_then(|samples| samples.histogram.quantile(0.5)).map(|ps| ps as f64 * 1e8 / 1e12);
             let first_s = self.sources.first().map_or(loop_100m_s, |first| first.loop_100m_s);
             let loop_ratio =
                 loop_100m_s.zip(first_s).filter(|(_, first)| *first > 0.0).map(|(ours, first)| ours / first);
