@@ -27,7 +27,8 @@ impl Namespaces {
         // What a test left that was killed: nobody else names them so.
         for entry in std::fs::read_dir("/run/netns").into_iter().flatten().flatten() {
             let name = entry.file_name().into_string().unwrap_or_default();
-            let of = name.strip_prefix("evk-c-").or(name.strip_prefix("evk-s-")).and_then(|pid| pid.parse::<u32>().ok());
+            let of =
+                name.strip_prefix("evk-c-").or(name.strip_prefix("evk-s-")).and_then(|pid| pid.parse::<u32>().ok());
             if of.is_some_and(|pid| !std::path::Path::new(&format!("/proc/{pid}")).exists()) {
                 ip(&format!("netns delete {name}"));
             }

@@ -134,8 +134,8 @@ fn a_stall_is_felt_by_all_that_were_due_in_it() {
     // stood still, at a thousand a second, 150 waited for 50 ms or more.
     let over = |ns: u64| {
         let share = (0..=1000).map(|at| f64::from(at) / 1000.0);
-        let short =
-            share.filter(|share| echo.from_due_ns.histogram.quantile(*share).unwrap() < ns).last().unwrap_or(0.0);
+        let mut short = share.filter(|share| echo.from_due_ns.histogram.quantile(*share).unwrap() < ns);
+        let short = short.next_back().unwrap_or(0.0);
         ((1.0 - short) * echo.from_due_ns.histogram.count() as f64).round() as u64
     };
     assert!(over(50_000_000) >= 140, "{}", over(50_000_000));

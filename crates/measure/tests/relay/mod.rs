@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// What it does to packets that are measured with; all others it lets pass.
 #[derive(Clone, Copy, Debug)]
-pub enum Play {
+pub(crate) enum Play {
     /// Nothing.
     Pass,
     /// Drops each so many-th.
@@ -25,17 +25,17 @@ pub enum Play {
 
 /// What it did in one direction.
 #[derive(Clone, Debug, Default)]
-pub struct Did {
+pub(crate) struct Did {
     /// Packets that came to it.
-    pub came: u64,
+    pub(crate) came: u64,
     /// Packets that it spoiled.
-    pub spoiled: u64,
+    pub(crate) spoiled: u64,
     /// How long it kept each, in nanoseconds, if it is one that delays.
-    pub kept_ns: Vec<u64>,
+    pub(crate) kept_ns: Vec<u64>,
 }
 
 /// A running relay.
-pub struct Relay {
+pub(crate) struct Relay {
     at: SocketAddr,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -48,7 +48,7 @@ const PLAYED: [u8; 3] = [3, 4, 68];
 
 impl Relay {
     /// Stands before `server`.
-    pub fn start(server: SocketAddr, there: Play, back: Play) -> Relay {
+    pub(crate) fn start(server: SocketAddr, there: Play, back: Play) -> Relay {
         let (front, rear) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         rear.connect(server).unwrap();
         for socket in [&front, &rear] {
@@ -123,12 +123,12 @@ impl Relay {
     }
 
     /// Where it stands.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.at
     }
 
     /// Ends it, and gives what it did on the way there and back.
-    pub fn end(mut self) -> (Did, Did) {
+    pub(crate) fn end(mut self) -> (Did, Did) {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(|thread| thread.join().unwrap());
         (self.there.lock().unwrap().clone(), self.back.lock().unwrap().clone())
