@@ -107,7 +107,10 @@ fn reading_a_host_starts_no_child_process() {
             if path.ends_with("sys/src/process.rs") {
                 continue;
             }
-            assert!(!read(&path).contains("Command::new"), "{} starts a process", path.display());
+            let text = read(&path);
+            // A test may start what the code then has to deal with.
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            assert!(!code.contains("Command::new"), "{} starts a process", path.display());
         }
     }
 }
