@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -424,4 +424,28 @@ fn as_nobody(scene: &Scene, program: &Path, line: &str) -> Seen {
             output => return output.unwrap().into(),
         }
     }
+}
+
+/// The guard by itself: nothing is changed while its pipe is open, and everything is put back when that closes.
+#[test]
+fn a_guard_puts_values_back_when_its_pipe_closes() {
+    let scene = Scene::new();
+    let mut sleeper = Command::new("sleep").arg("1004").env(MARK, &scene.mark).spawn().unwrap();
+    let file = format!("/proc/{}/oom_score_adj", sleeper.id());
+    let mut guard = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    let mut guard =
+        guard.arg("guard").env(MARK, &scene.mark).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = guard.stdin.take().unwrap();
+    writeln!(line, "restore {file} 700\nrestore {file} 800\nrestore /etc/nothing 1").unwrap();
+    let mut answers = BufReader::new(guard.stdout.take().unwrap()).lines();
+    assert_eq!([answers.next(), answers.next()].map(|answer| answer.unwrap().unwrap()), ["ok", "ok"]);
+    assert!(answers.next().unwrap().unwrap().starts_with("no: only files below"));
+    let now = || fs::read_to_string(&file).unwrap().trim().to_owned();
+    assert_ne!(now(), "700");
+    drop(line);
+    assert!(guard.wait().unwrap().success());
+    assert_eq!(now(), "700", "the last change is undone first");
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    scene.assert_nothing_is_left();
 }

@@ -109,6 +109,7 @@ fn reading_a_host_starts_no_child_process() {
                 continue;
             }
             let text = read(&path);
+            // A test may start what the code then has to deal with.
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
             assert!(!code.contains("Command::new"), "{} starts a process", path.display());
         }
