@@ -36,6 +36,7 @@ lstopo-no-graphics hwloc-nox
 numactl numactl
 ethtool ethtool
 ip iproute2
+cyclictest rt-tests
 LIST
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2
