@@ -42,6 +42,7 @@ ip iproute2
 jq jq
 sockperf sockperf
 iperf3 iperf3
+cyclictest rt-tests
 LIST
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2

@@ -28,37 +28,47 @@ impl Drop for ThisHost {
     }
 }
 
-/// This process in a control group of its own with a limit on CPU time, until this is dropped.
-pub(crate) struct Limited {
+/// This process in a control group of its own, until this is dropped.
+pub(crate) struct Group {
     group: PathBuf,
     before: PathBuf,
     /// Takes the group away when this process is gone, however it went.
     keeper: Child,
 }
 
-impl Limited {
-    /// None, said aloud, where no such group can be made.
-    pub(crate) fn here(quota_us: u64, period_us: u64) -> Option<Limited> {
-        let top = PathBuf::from("/sys/fs/cgroup/cpu");
+impl Group {
+    /// Below the mount of this controller of the first version, with these files written. None, said aloud, where it can't be made.
+    pub(crate) fn with(controller: &str, files: &[(&str, String)]) -> Option<Group> {
+        let top = PathBuf::from("/sys/fs/cgroup").join(controller);
         let group = top.join(format!("evenkeel-test-gaps-{}", std::process::id()));
+        if !top.join("cgroup.procs").exists() {
+            println!("skipped: no {}", top.display());
+            return None;
+        }
         if let Err(error) = fs::create_dir(&group) {
             println!("skipped: {}: {error}", group.display());
             return None;
         }
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
-        let own = groups.lines().find_map(|line| line.split_once(":cpu:")).map_or("", |(_, path)| path);
-        let before = top.join(own.trim_start_matches('/'));
+        let own = groups.lines().find_map(|line| line.split_once(&format!(":{controller}:")));
+        let before = top.join(own.map_or("", |(_, path)| path).trim_start_matches('/'));
         let script = "cat >/dev/null; sleep 0.2; rmdir \"$0\" 2>/dev/null";
         let keeper = Command::new("sh").args(["-c", script]).arg(&group).stdin(Stdio::piped()).spawn().unwrap();
-        let limited = Limited { group, before, keeper };
-        fs::write(limited.group.join("cpu.cfs_period_us"), period_us.to_string()).unwrap();
-        fs::write(limited.group.join("cpu.cfs_quota_us"), quota_us.to_string()).unwrap();
-        fs::write(limited.group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
-        Some(limited)
+        let made = Group { group, before, keeper };
+        for (name, value) in files {
+            made.write(name, value);
+        }
+        made.write("cgroup.procs", &std::process::id().to_string());
+        Some(made)
+    }
+
+    /// Writes one of its files.
+    pub(crate) fn write(&self, name: &str, value: &str) {
+        fs::write(self.group.join(name), value).unwrap();
     }
 }
 
-impl Drop for Limited {
+impl Drop for Group {
     fn drop(&mut self) {
         let _ = fs::write(self.before.join("cgroup.procs"), std::process::id().to_string());
         drop(self.keeper.stdin.take());

@@ -12,7 +12,7 @@ use evenkeel_measure::meters::gaps::{self, Cause, Class, Gap, Keep, Mode, Order,
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::timer_fd::Interrupts;
 use evenkeel_sys::{clock, thread};
-use host::{Limited, ThisHost, one_of_three};
+use host::{Group, ThisHost, one_of_three};
 
 const MS: u64 = 1_000_000;
 
@@ -61,7 +61,7 @@ fn planted(from_ns: u64, until_ns: u64, seed: u64) -> Vec<Stretch> {
 }
 
 /// The gap that holds most of a stretch; none if no gap holds the half of it.
-fn holding<'a>(gaps: &'a [Gap], start_ns: u64, end_ns: u64) -> Option<&'a Gap> {
+fn holding(gaps: &[Gap], start_ns: u64, end_ns: u64) -> Option<&Gap> {
     let overlap = |gap: &Gap| end_ns.min(gap.start_ns + gap.length_ns).saturating_sub(start_ns.max(gap.start_ns));
     let best = gaps.iter().max_by_key(|gap| overlap(gap))?;
     (overlap(best) * 2 >= end_ns - start_ns).then_some(best)
@@ -143,9 +143,12 @@ fn planted_gaps_are_found_where_they_are() {
         let Score { planted, found, within, attributed } = score(&taken, &report);
         // Without the switch records a gap has the interrupt before it and the switches in it, here 5 to 20 us.
         let is_seen = report.cpus[0].takers.contains_key("evenkeel-thief");
+        // Two seconds of a machine that others use: their turns beside the thief's are longer than its record. A meter that is off by
+        // 10 us, or that misses what it should see, fails all the same.
+        let (all, near) = if calibrates() { (0.99, 0.95) } else { (0.95, 0.5) };
         let is_good = planted > 20
-            && found as f64 >= planted as f64 * 0.99
-            && (!is_seen || within as f64 >= planted as f64 * 0.95)
+            && found as f64 >= planted as f64 * all
+            && (!is_seen || within as f64 >= planted as f64 * near)
             && attributed as f64 >= planted as f64 * 0.95;
         if is_good {
             Ok(())
@@ -248,7 +251,8 @@ fn a_limit_on_cpu_time_is_told_from_a_neighbour() {
     let Some(_host) = ThisHost::taken() else { return };
     let cpu = last_cpu();
     one_of_three(|| {
-        let Some(group) = Limited::here(20_000, 50_000) else { return Ok(()) };
+        let files = [("cpu.cfs_period_us", "50000".to_owned()), ("cpu.cfs_quota_us", "20000".to_owned())];
+        let Some(group) = Group::with("cpu", &files) else { return Ok(()) };
         let report = measured(&settings(&[cpu], 1500 * MS));
         drop(group);
         let seen = &report.cpus[0];
@@ -298,6 +302,33 @@ fn a_sample_costs_less_than_a_hundredth_of_one_cpu() {
             Err(format!("{}", report.observer_cpu_share))
         }
     });
+}
+
+#[test]
+fn a_cpu_that_goes_away_ends_its_probe_alone() {
+    let Some(_host) = ThisHost::taken() else { return };
+    let allowed = thread::affinity().unwrap();
+    let (Some(first), last) = (allowed.first(), last_cpu()) else { return };
+    if first == last {
+        println!("skipped: one CPU");
+        return;
+    }
+    // A group that loses a CPU moves its threads as the kernel does when the CPU goes offline, and harms nobody else.
+    let files = [("cpuset.cpus", allowed.to_string()), ("cpuset.mems", "0".to_owned())];
+    let Some(group) = Group::with("cpuset", &files) else { return };
+    let report = std::thread::scope(|scope| {
+        let measure = scope.spawn(|| measured(&settings(&[first, last], 1500 * MS)));
+        clock::sleep_until_ns(clock::monotonic_ns() + 500 * MS);
+        group.write("cpuset.cpus", &first.to_string());
+        measure.join().unwrap()
+    });
+    drop(group);
+    thread::set_affinity(&allowed).unwrap();
+    let ended = report.cpus[1].ended.as_deref().unwrap();
+    assert!(ended.starts_with(&format!("CPU {last} went away while it was measured: ")), "{ended}");
+    assert!(report.doubts.contains(&ended.to_owned()));
+    assert_eq!(report.cpus[0].ended, None);
+    assert!(report.cpus[1].watched_ns < report.cpus[0].watched_ns);
 }
 
 #[test]

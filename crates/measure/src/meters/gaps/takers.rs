@@ -31,6 +31,18 @@ pub(super) fn longest_in(switches: &VecDeque<Switch>, own: u32, start_ns: u64, e
     shares.into_iter().max_by_key(|(_, share_ns)| *share_ns).map(|(tid, _)| tid)
 }
 
+fn stretch_away(switches: &VecDeque<Switch>, own: u32, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
+    let from = switches.partition_point(|switch| switch.at_ns < start_ns);
+    let within: Vec<Switch> = switches.iter().skip(from).take_while(|switch| switch.at_ns < end_ns).copied().collect();
+    let first_ns = within.iter().find(|switch| switch.tid != own)?.at_ns;
+    let back = within.iter().rev().find(|switch| switch.tid == own && switch.at_ns > first_ns);
+    let whole = (first_ns, back.map_or(end_ns, |switch| switch.at_ns));
+    let ends_ns = within.iter().skip(1).map(|switch| switch.at_ns).chain([end_ns]);
+    let turns = within.iter().zip(ends_ns).filter(|(switch, _)| switch.tid != own);
+    let longest = turns.map(|(switch, turn_end_ns)| (switch.at_ns, turn_end_ns)).max_by_key(|(at, end)| end - at)?;
+    Some(if (longest.1 - longest.0) * 10 >= (whole.1 - whole.0) * 9 { longest } else { whole })
+}
+
 /// A thread that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Who {
@@ -115,18 +127,13 @@ impl Takers {
 
     /// When another thread first had the CPU in a stretch.
     pub(super) fn first_other(&self, start_ns: u64, end_ns: u64) -> Option<u64> {
-        let from = self.switches.partition_point(|switch| switch.at_ns < start_ns);
-        let within = self.switches.iter().skip(from).take_while(|switch| switch.at_ns < end_ns);
-        within.into_iter().find(|switch| switch.tid != self.own).map(|switch| switch.at_ns)
+        stretch_away(&self.switches, self.own, start_ns, end_ns).map(|(from_ns, _)| from_ns)
     }
 
-    /// The stretch of a gap in which others had the CPU, from the first switch to one of them to the switch back.
+    /// The stretch of a gap in which others had the CPU, from the first switch to one of them to the switch back. Where one of them had
+    /// nine tenths of it, its turn alone: what a kernel thread did right before or after it is not its length.
     pub(super) fn away(&self, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
-        let from_ns = self.first_other(start_ns, end_ns)?;
-        let from = self.switches.partition_point(|switch| switch.at_ns < from_ns);
-        let back = self.switches.iter().skip(from).take_while(|switch| switch.at_ns < end_ns);
-        let back_ns = back.filter(|switch| switch.tid == self.own).map(|switch| switch.at_ns).last();
-        Some((from_ns, back_ns.unwrap_or(end_ns)))
+        stretch_away(&self.switches, self.own, start_ns, end_ns)
     }
 
     /// Forgets what was before; the newest is kept, since it says who runs now.
@@ -183,6 +190,22 @@ mod tests {
         ];
         for (list, taker) in table {
             assert_eq!(longest_in(&switches(list), 1, 100, 200), taker, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn a_turn_is_told_apart_from_what_came_right_after_it() {
+        let switches =
+            |list: &[(u64, u32)]| list.iter().map(|(at_ns, tid)| Switch { at_ns: *at_ns, tid: *tid }).collect();
+        let table: [(&[(u64, u32)], Option<(u64, u64)>); 5] = [
+            (&[(0, 1)], None),
+            (&[(0, 1), (110, 7), (190, 1)], Some((110, 190))),
+            (&[(0, 1), (110, 7), (188, 8), (190, 1)], Some((110, 188))),
+            (&[(0, 1), (110, 7), (150, 8), (190, 1)], Some((110, 190))),
+            (&[(0, 1), (110, 7)], Some((110, 200))),
+        ];
+        for (list, stretch) in table {
+            assert_eq!(stretch_away(&switches(list), 1, 100, 200), stretch, "{list:?}");
         }
     }
 }
