@@ -36,6 +36,8 @@ lstopo-no-graphics hwloc-nox
 numactl numactl
 ethtool ethtool
 ip iproute2
+jq jq
+sysbench sysbench
 LIST
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2

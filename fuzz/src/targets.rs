@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use evenkeel_change::{Log, PlanFile, history};
 use evenkeel_host::{Facts, Goal, Server, Setting, advise};
+use evenkeel_measure::meters::{disk, imbalance, memory};
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
 use tempfile::TempDir;
 
@@ -155,6 +156,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("irqbalance", Paths(GOOGLE, &["/etc/sysconfig/irqbalance"])),
     target("journal", Whole(journal)),
     target("kernel-config", Paths(SYSTEMD, &["@kernel-config", "@tick_ns"])),
+    target("kernel-counts", Whole(kernel_counts)),
     target("limits", Paths(GOOGLE, &["/sys/fs/cgroup/cpuset.cpus.effective", "/sys/fs/cgroup/user.slice/cpu.max"])),
     target("lockdown", Paths(FOUR_CPUS, &["/sys/kernel/security/lockdown"])),
     target("look", Whole(look)),
@@ -330,6 +332,21 @@ fn vlans(text: &str) {
     capture.saw_text("/sys/class/net/bond0.7/uevent", Ok("DEVTYPE=vlan".to_owned()));
     capture.saw_text("/proc/self/net/vlan/config", Ok(text.to_owned()));
     answered(capture);
+}
+
+/// What meters read of /proc: names of threads, interrupts and mounts are whatever somebody called them.
+fn kernel_counts(text: &str) {
+    let cpus = imbalance::parse_stat(text);
+    assert!(cpus.values().all(|ticks| ticks.since(ticks).total() == 0));
+    let sources = imbalance::parse_counts(text);
+    assert!(sources.values().all(|source| !source.counts.is_empty()));
+    for line in text.lines() {
+        let _ = imbalance::parse_thread(line, 1);
+        let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
+    }
+    let _ = disk::parse_mounts(text);
+    let _ = memory::parse_huge_bytes(text, 0x7f00_0000_0000);
+    let _ = memory::parse_field_kib(text, "MemAvailable:");
 }
 
 /// A setting as `apply` and `prove` take it: what is one is written so that it reads the same.

@@ -64,11 +64,18 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("host/src/facts/sysctl_files.rs", "parse", "sysctl-files"),
     ("host/src/knobs/net_driver.rs", "parse_version", "ethtool"),
     ("host/src/setting.rs", "parse", "setting"),
+    ("measure/src/meters/disk/volume.rs", "parse_mounts", "kernel-counts"),
+    ("measure/src/meters/imbalance/reading.rs", "parse_counts", "kernel-counts"),
+    ("measure/src/meters/imbalance/reading.rs", "parse_stat", "kernel-counts"),
+    ("measure/src/meters/imbalance/reading.rs", "parse_thread", "kernel-counts"),
+    ("measure/src/meters/memory/latency.rs", "parse_huge_bytes", "kernel-counts"),
+    ("measure/src/meters/memory/room.rs", "parse_field_kib", "kernel-counts"),
     ("sys/src/capture.rs", "parse", "capture"),
     ("sys/src/cpuset.rs", "parse_list", "cpuset"),
     ("sys/src/cpuset.rs", "parse_mask", "cpuset"),
     ("sys/src/cpuset.rs", "parse_range", "cpuset"),
     ("sys/src/errno.rs", "parse", "errno"),
+    ("sys/src/schedstat.rs", "parse_schedstat", "kernel-counts"),
 ];
 
 /// Parsers of what is no target's text, each with the reason.
@@ -162,7 +169,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
-    for dir in ["sys", "host", "change", "evenkeel"] {
+    for dir in ["sys", "host", "change", "measure", "evenkeel"] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();
