@@ -43,6 +43,7 @@ jq jq
 sockperf sockperf
 iperf3 iperf3
 cyclictest rt-tests
+sysbench sysbench
 LIST
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2

@@ -9,6 +9,7 @@ use evenkeel_host::{Facts, Goal, Server, Setting, advise};
 use evenkeel_measure::meters::bandwidth::wire as stream;
 use evenkeel_measure::meters::udp::wire::{FromClient, FromServer};
 use evenkeel_measure::meters::udp::{Act, Arrival, Gate};
+use evenkeel_measure::meters::{disk, imbalance, memory};
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
 use tempfile::TempDir;
 
@@ -158,6 +159,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("irqbalance", Paths(GOOGLE, &["/etc/sysconfig/irqbalance"])),
     target("journal", Whole(journal)),
     target("kernel-config", Paths(SYSTEMD, &["@kernel-config", "@tick_ns"])),
+    target("kernel-counts", Whole(kernel_counts)),
     target("limits", Paths(GOOGLE, &["/sys/fs/cgroup/cpuset.cpus.effective", "/sys/fs/cgroup/user.slice/cpu.max"])),
     target("lockdown", Paths(FOUR_CPUS, &["/sys/kernel/security/lockdown"])),
     target("look", Whole(look)),
@@ -372,6 +374,19 @@ fn udp_packets(text: &str) {
         let _ = admit(known, &bytes);
     }
     assert!(gate.sessions() <= 1);
+/// What meters read of /proc: names of threads, interrupts and mounts are whatever somebody called them.
+fn kernel_counts(text: &str) {
+    let cpus = imbalance::parse_stat(text);
+    assert!(cpus.values().all(|ticks| ticks.since(ticks).total() == 0));
+    let sources = imbalance::parse_counts(text);
+    assert!(sources.values().all(|source| !source.counts.is_empty()));
+    for line in text.lines() {
+        let _ = imbalance::parse_thread(line, 1);
+        let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
+    }
+    let _ = disk::parse_mounts(text);
+    let _ = memory::parse_huge_bytes(text, 0x7f00_0000_0000);
+    let _ = memory::parse_field_kib(text, "MemAvailable:");
 }
 
 /// A setting as `apply` and `prove` take it: what is one is written so that it reads the same.

@@ -66,11 +66,18 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("host/src/setting.rs", "parse", "setting"),
     ("measure/src/meters/bandwidth/wire.rs", "parse", "udp-packets"),
     ("measure/src/meters/udp/wire.rs", "parse", "udp-packets"),
+    ("measure/src/meters/disk/volume.rs", "parse_mounts", "kernel-counts"),
+    ("measure/src/meters/imbalance/reading.rs", "parse_counts", "kernel-counts"),
+    ("measure/src/meters/imbalance/reading.rs", "parse_stat", "kernel-counts"),
+    ("measure/src/meters/imbalance/reading.rs", "parse_thread", "kernel-counts"),
+    ("measure/src/meters/memory/latency.rs", "parse_huge_bytes", "kernel-counts"),
+    ("measure/src/meters/memory/room.rs", "parse_field_kib", "kernel-counts"),
     ("sys/src/capture.rs", "parse", "capture"),
     ("sys/src/cpuset.rs", "parse_list", "cpuset"),
     ("sys/src/cpuset.rs", "parse_mask", "cpuset"),
     ("sys/src/cpuset.rs", "parse_range", "cpuset"),
     ("sys/src/errno.rs", "parse", "errno"),
+    ("sys/src/schedstat.rs", "parse_schedstat", "kernel-counts"),
 ];
 
 /// Parsers of what is no target's text, each with the reason.

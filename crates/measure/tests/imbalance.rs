@@ -59,7 +59,8 @@ fn a_spinner_is_told_by_name() {
         let ours = seen.threads.iter().find(|thread| thread.name == NAME);
         println!("{:?} {:?}, it had {had:.3}: {ours:?}", report.whole.shape, report.whole.full_cpus);
         // Where the others are full too, the machine is full and not uneven; that is for the machine to say.
-        let is_told = report.whole.full_cpus.contains(&cpu) && matches!(report.whole.shape, Shape::Uneven | Shape::Full);
+        let is_told =
+            report.whole.full_cpus.contains(&cpu) && matches!(report.whole.shape, Shape::Uneven | Shape::Full);
         let is_right = ours.is_some_and(|thread| (thread.share - had).abs() < 0.06 && thread.pid == std::process::id());
         if is_told && is_right && report.parts == 3 {
             return;

@@ -133,18 +133,21 @@ fn a_thief_and_a_thrasher_are_read_back() {
     in_one_of_three(|| {
         let cpu = last_cpu();
         let quiet = mean_ps();
-        let (robbed_of_time, thrashed) = match (robbed(cpu, Takes::Time, mean_ps), robbed(cpu, Takes::TimeAndCache, mean_ps)) {
-            (Ok(time), Ok(cache)) => (time, cache),
-            (Err(errno), _) | (_, Err(errno)) => {
-                println!("skipped: real-time threads: {errno}");
-                return Ok(());
-            }
-        };
+        let (robbed_of_time, thrashed) =
+            match (robbed(cpu, Takes::Time, mean_ps), robbed(cpu, Takes::TimeAndCache, mean_ps)) {
+                (Ok(time), Ok(cache)) => (time, cache),
+                (Err(errno), _) | (_, Err(errno)) => {
+                    println!("skipped: real-time threads: {errno}");
+                    return Ok(());
+                }
+            };
         let quiet = quiet.min(mean_ps());
         let share = 1.0 - quiet / robbed_of_time;
-        println!("quiet {quiet:.0} ps, robbed {robbed_of_time:.0} ps (share {share:.3}), caches swept {thrashed:.0} ps");
+        println!(
+            "quiet {quiet:.0} ps, robbed {robbed_of_time:.0} ps (share {share:.3}), caches swept {thrashed:.0} ps"
+        );
         let taken = BUSY_NS as f64 / PERIOD_NS as f64;
-        if (share - taken).abs() > 0.08 {
+        if (share - taken).abs() > 0.1 {
             return Err(format!("{share} was read where {taken} was taken"));
         }
         // The same time is taken, and what was in the second-level cache is gone each time.
@@ -155,7 +158,7 @@ fn a_thief_and_a_thrasher_are_read_back() {
 #[test]
 fn bandwidth_loses_what_a_thief_takes() {
     let _alone = alone();
-    let settings = Settings { bandwidth_ns: 200_000_000, ..little(64 << 20) };
+    let settings = Settings { bandwidth_ns: 200_000_000, ..little(64 << 10) };
     // The bandwidth of one thread is taken on the first CPU.
     let cpu = thread::affinity().unwrap().first().unwrap();
     let read = || {
@@ -165,16 +168,34 @@ fn bandwidth_loses_what_a_thief_takes() {
         one.unwrap().bytes_per_s.histogram.mean().unwrap()
     };
     in_one_of_three(|| {
-        let before = read();
-        let Ok(robbed) = robbed(cpu, Takes::Time, read) else {
-            println!("skipped: no right to real-time threads");
-            return Ok(());
-        };
-        let quiet = f64::midpoint(before, read());
+        let (mut quiet, mut robbed) = (0.0, 0.0);
+        for _ in 0..3 {
+            quiet += read();
+            match self::robbed(cpu, Takes::Time, read) {
+                Ok(bytes_per_s) => robbed += bytes_per_s,
+                Err(errno) => {
+                    println!("skipped: real-time threads: {errno}");
+                    return Ok(());
+                }
+            }
+        }
         let share = 1.0 - robbed / quiet;
-        println!("{quiet:.3e} B/s, robbed {robbed:.3e}: share {share:.3}");
+        println!("{:.3e} B/s, robbed {:.3e}: share {share:.3}", quiet / 3.0, robbed / 3.0);
         if (share - 0.4).abs() > 0.1 { Err(format!("{share} was read where 0.4 was taken")) } else { Ok(()) }
     });
+}
+
+/// Whether the kernel is set to give several pages of a record at one fault.
+fn gives_groups() -> bool {
+    let folder = std::path::Path::new("/sys/kernel/mm/transparent_hugepage");
+    let chosen = |path: std::path::PathBuf, word| std::fs::read_to_string(path).is_ok_and(|text| text.contains(word));
+    let is_always = chosen(folder.join("enabled"), "[always]");
+    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let kib = name.strip_prefix("hugepages-").and_then(|name| name.strip_suffix("kB")?.parse::<usize>().ok());
+        let set = |word| chosen(entry.path().join("enabled"), word);
+        kib.is_some_and(|kib| kib << 10 <= CHUNK_BYTES) && (set("[always]") || is_always && set("[inherit]"))
+    })
 }
 
 #[test]
@@ -184,15 +205,8 @@ fn each_page_that_is_asked_anew_is_a_fault() {
     let way = |way| report.churn.iter().find(|churn| churn.way == way).unwrap();
     let (fresh, kept) = (way(Way::Fresh), way(Way::Kept));
     println!("fresh {:.2} faults a record, kept {:.4}", fresh.faults_per_record, kept.faults_per_record);
-    // A kernel may be set to give several pages at one fault; it never takes more faults than pages.
-    let folios = std::fs::read_dir("/sys/kernel/mm/transparent_hugepage").is_ok_and(|mut entries| {
-        entries.any(|entry| {
-            let enabled = entry.unwrap().path().join("enabled");
-            std::fs::read_to_string(enabled).is_ok_and(|text| text.contains("[always]") || text.contains("[inherit]"))
-        })
-    });
     let pages = (CHUNK_BYTES / 4096) as f64;
-    if folios || !cfg!(target_arch = "x86_64") {
+    if gives_groups() || !cfg!(target_arch = "x86_64") {
         println!("skipped: pages may come in groups here");
     } else {
         assert!((0.98..1.05).contains(&(fresh.faults_per_record / pages)), "{}", fresh.faults_per_record);

@@ -10,7 +10,9 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     blocks.push(Block::row("data", volume(report.data.as_ref())));
     blocks.push(Block::row("boot", volume(report.boot.as_ref())));
     let shared = match report.shared {
-        Shared::FileSystem => "the same file system: what the system logs and what the server writes wait for each other",
+        Shared::FileSystem => {
+            "the same file system: what the system logs and what the server writes wait for each other"
+        }
         Shared::Disk => "file systems of their own on the same disk",
         Shared::Nothing => "nothing",
         Shared::Unknown => "unknown: the disks under them could not be told",

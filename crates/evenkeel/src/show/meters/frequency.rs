@@ -14,7 +14,9 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     let assumption = &report.assumption;
     let checked = match (assumption.multiply_to_add, assumption.holds) {
         (Some(ratio), Some(true)) => format!("; a multiplication takes {ratio:.2} of them, as it should (3)"),
-        (Some(ratio), _) => format!("; but a multiplication takes {ratio:.2} of them, and should take 3: the clocks are in doubt"),
+        (Some(ratio), _) => {
+            format!("; but a multiplication takes {ratio:.2} of them, and should take 3: the clocks are in doubt")
+        }
         (None, _) => "; unchecked on this processor".to_owned(),
     };
     blocks.push(Block::row("rests on", format!("{}{checked}", assumption.says)));
@@ -51,7 +53,8 @@ fn siblings(report: &Report) -> Vec<Block> {
     let siblings = &report.siblings;
     let mut blocks = vec![Block::heading("Two CPUs busy at once")];
     if !siblings.told {
-        let words = "The kernel tells of no two CPUs that share a core; a hypervisor may hide it, and the ratio shows it then.";
+        let words =
+            "The kernel tells of no two CPUs that share a core; a hypervisor may hide it, and the ratio shows it then.";
         blocks.push(Block::Note(words.to_owned()));
     }
     let header = ["CPU", "beside", "told siblings", "alone", "together", "ratio", "seem siblings"];

@@ -49,21 +49,16 @@ fn busiest(picture: &Picture) -> Vec<&BusyCpu> {
 
 fn table(picture: &Picture) -> Vec<Block> {
     let row = |cpu: &&BusyCpu| {
-        let shares = [
-            cpu.busy_share,
-            cpu.user_share,
-            cpu.system_share,
-            cpu.irq_share,
-            cpu.softirq_share,
-            cpu.steal_share,
-        ];
+        let shares =
+            [cpu.busy_share, cpu.user_share, cpu.system_share, cpu.irq_share, cpu.softirq_share, cpu.steal_share];
         let [busy, user, system, irq, softirq, steal] = shares.map(percent);
         [cpu.cpu.to_string(), busy, user, system, irq, softirq, steal]
     };
     let header = ["CPU", "busy", "user", "system", "irq", "softirq", "steal"];
     let mut blocks = vec![Block::table(header, busiest(picture).iter().map(row).collect())];
     if picture.cpus.len() > ROWS_MAX {
-        blocks.push(Block::Note(format!("The {ROWS_MAX} busiest of {}; the others are in --json.", picture.cpus.len())));
+        blocks
+            .push(Block::Note(format!("The {ROWS_MAX} busiest of {}; the others are in --json.", picture.cpus.len())));
     }
     blocks
 }
@@ -72,7 +67,8 @@ fn table(picture: &Picture) -> Vec<Block> {
 fn causes(picture: &Picture) -> Vec<Block> {
     let busiest = picture.cpus.iter().max_by(|one, other| one.busy_share.total_cmp(&other.busy_share));
     let full = picture.cpus.iter().filter(|cpu| picture.full_cpus.contains(&cpu.cpu)).take(8);
-    let shown: Vec<&BusyCpu> = if picture.full_cpus.is_empty() { busiest.into_iter().collect() } else { full.collect() };
+    let shown: Vec<&BusyCpu> =
+        if picture.full_cpus.is_empty() { busiest.into_iter().collect() } else { full.collect() };
     let mut blocks = Vec::new();
     for cpu in shown {
         let thread = |thread: &BusyThread| format!("{} ({}) {}", thread.name, thread.tid, percent(thread.share));

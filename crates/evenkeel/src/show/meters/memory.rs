@@ -1,7 +1,7 @@
 //! The page of `measure memory`.
 
-use evenkeel_measure::meters::memory::{Bandwidth, Churn, Nodes, Report, WorkingSet};
 use evenkeel_measure::Samples;
+use evenkeel_measure::meters::memory::{Bandwidth, Churn, Nodes, Report, WorkingSet};
 
 use crate::show::blocks::{Block, quantity};
 

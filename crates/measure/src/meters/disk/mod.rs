@@ -11,7 +11,7 @@ use evenkeel_sys::scratch::{self, Done};
 use evenkeel_sys::{Root, clock};
 use serde::Serialize;
 
-pub use volume::{Shared, Volume};
+pub use volume::{Shared, Volume, parse_mounts};
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
@@ -32,12 +32,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings {
-            directory: PathBuf::from("/var/tmp"),
-            block_bytes: 4096,
-            each_ns: 1_500_000_000,
-            writes_max: 2000,
-        }
+        Settings { directory: PathBuf::from("/var/tmp"), block_bytes: 4096, each_ns: 1_500_000_000, writes_max: 2000 }
     }
 }
 
@@ -77,7 +72,9 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     let sync = Scratch::made(&settings.directory, Done::OnDisk)?;
     let block = vec![0x5a; settings.block_bytes];
     let sync_write = watch.part(0.0, 0.5, |part| {
-        timed(settings, part, "sync_write_ns", |at| sync.file.write_all_at(&block, at).map_err(|error| sync.failed(&error)))
+        timed(settings, part, "sync_write_ns", |at| {
+            sync.file.write_all_at(&block, at).map_err(|error| sync.failed(&error))
+        })
     })?;
     let write_and_sync = watch.part(0.5, 1.0, |part| {
         let write = |at| plain.file.write_all_at(&block, at).and_then(|()| plain.file.sync_data());
@@ -142,7 +139,8 @@ impl Scratch {
 impl Report {
     /// The ways that were not measured.
     pub fn lost(&self) -> Lost {
-        let empty = [&self.sync_write, &self.write_and_sync].into_iter().filter(|samples| samples.histogram.count() == 0);
+        let empty =
+            [&self.sync_write, &self.write_and_sync].into_iter().filter(|samples| samples.histogram.count() == 0);
         Lost::of(empty.count() as u64, "stopped before the first write")
     }
 }

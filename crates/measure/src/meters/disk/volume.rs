@@ -97,8 +97,8 @@ fn is_below(path: &str, mount_point: &str) -> bool {
     below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The lines of mountinfo, in their order; `path` and `disks` are empty yet.
-fn parse_mounts(text: &str) -> Vec<Volume> {
+/// The lines of `/proc/self/mountinfo`, in their order; `path` and `disks` are empty yet.
+pub fn parse_mounts(text: &str) -> Vec<Volume> {
     let mount = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
         let mut fields = before.split(' ').skip(2);
@@ -181,7 +181,8 @@ odd line
     #[test]
     fn a_volume_is_followed_to_its_disks() {
         let mut capture = Capture::default();
-        let mut link = |device: &str, to: &str| capture.saw_link(&format!("/sys/dev/block/{device}"), Ok(to.to_owned()));
+        let mut link =
+            |device: &str, to: &str| capture.saw_link(&format!("/sys/dev/block/{device}"), Ok(to.to_owned()));
         link("253:0", "../../devices/virtual/block/dm-0");
         link("259:2", "../../devices/pci0000:00/nvme/nvme0/nvme0n1/nvme0n1p1");
         link("8:16", "../../devices/pci0000:00/ata1/block/sdb");

@@ -48,7 +48,8 @@ impl Assumption {
         let per_multiply = shortest[1] as f64 / (ROUNDS * chain::MULTIPLIES_PER_ROUND) as f64;
         let multiply_to_add = Some(per_multiply / per_add).filter(|_| can && counts);
         Assumption {
-            says: "an addition of two registers takes one cycle, and can't begin before the one that it needs ended".to_owned(),
+            says: "an addition of two registers takes one cycle, and can't begin before the one that it needs ended"
+                .to_owned(),
             multiply_to_add,
             holds: multiply_to_add.map(|ratio| MULTIPLY_RANGE.contains(&ratio)),
         }

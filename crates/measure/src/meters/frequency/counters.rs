@@ -93,7 +93,11 @@ mod tests {
         let scale = Scale::between((0, 0), (2_000_000, 1_000_000));
         let open = |mperf, aperf, cycles| Reading { registers: Ok((mperf, aperf)), cycles: Ok(cycles) };
         let seen = between(&open(u64::MAX, 5, 7), &open(999, 1505, 3007), &scale, 2000);
-        assert_eq!(seen, (Counter::Khz(3_000_000), Counter::Khz(3_000_000)), "1,500 for 1,000, and the count went round");
+        assert_eq!(
+            seen,
+            (Counter::Khz(3_000_000), Counter::Khz(3_000_000)),
+            "1,500 for 1,000, and the count went round"
+        );
         let closed = Reading { registers: Err(Errno::NOENT), cycles: Err(Errno::ACCESS) };
         let words = |counter| match counter {
             Counter::Closed(why) => why,

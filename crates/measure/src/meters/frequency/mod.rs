@@ -88,13 +88,11 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     })?;
     watch.progress(0.5, "all CPUs busy");
     let places: Vec<Option<usize>> = cpus.iter().copied().map(Some).collect();
-    let all =
-        pinned::at_once(&places, |turn| Clock::measured(cpus[turn], "all", settings.each_ns, &scale, watch))?;
+    let all = pinned::at_once(&places, |turn| Clock::measured(cpus[turn], "all", settings.each_ns, &scale, watch))?;
     clocks.iter_mut().zip(all).for_each(|(clock, all_busy)| clock.all_busy = Some(all_busy));
     let siblings = watch.part(0.6, 0.85, |part| siblings::measure(cpus, settings, &scale, &root, part))?;
-    let vectors = watch.part(0.85, 1.0, |part| {
-        pinned::on_cpu(first, || vectors::measure(first, settings.each_ns, &scale, part))
-    })?;
+    let vectors = watch
+        .part(0.85, 1.0, |part| pinned::on_cpu(first, || vectors::measure(first, settings.each_ns, &scale, part)))?;
     let unseen = allowed.len() - clocks.len();
     Ok(Report {
         counter_khz: (scale.since().hz() / 1000.0) as u64,

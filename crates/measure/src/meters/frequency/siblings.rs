@@ -79,7 +79,8 @@ fn pairs(groups: &[(usize, CpuSet)]) -> Vec<(usize, usize, bool)> {
         pairs.extend(others.map(|other| (*cpu, other, true)));
     }
     if let Some((first, siblings)) = groups.first() {
-        let others = groups.iter().map(|(other, _)| *other).filter(|other| other != first && !siblings.contains(*other));
+        let others =
+            groups.iter().map(|(other, _)| *other).filter(|other| other != first && !siblings.contains(*other));
         // Each kind has its place among the first, however many siblings there are.
         let at = pairs.len().min(2);
         let rest = pairs.split_off(at);

@@ -129,9 +129,8 @@ mod tests {
     #[test]
     fn work_that_wanders_fills_no_cpu_over_the_whole() {
         let reading = |second: u64, busy: [u64; 2]| {
-            let cpu = |(cpu, user): (usize, u64)| {
-                (cpu, CpuTicks { user, idle: second * 100 - user, ..CpuTicks::default() })
-            };
+            let cpu =
+                |(cpu, user): (usize, u64)| (cpu, CpuTicks { user, idle: second * 100 - user, ..CpuTicks::default() });
             Reading {
                 at_ns: second * 1_000_000_000,
                 cpus: busy.into_iter().enumerate().map(cpu).collect(),

@@ -180,7 +180,8 @@ mod tests {
             );
             (tid, parse_thread(&text, 70).unwrap())
         };
-        let irqs = |count: u64| parse_counts(&format!(" CPU0 CPU1\n 38: 7 {count} PCI-MSIX 1-edge eth0-rx-0\n 39: 5 5 x y\n"));
+        let irqs =
+            |count: u64| parse_counts(&format!(" CPU0 CPU1\n 38: 7 {count} PCI-MSIX 1-edge eth0-rx-0\n 39: 5 5 x y\n"));
         let softirqs = |count: u64| parse_counts(&format!(" CPU0 CPU1\n NET_RX: 3 {count}\n TIMER: 100 100\n"));
         let before = Reading {
             at_ns: 1_000_000_000,
@@ -218,7 +219,8 @@ mod tests {
     #[test]
     fn shapes_are_told_apart() {
         let reading = |at_ns, busy: [u64; 3]| {
-            let cpu = |(cpu, busy): (usize, u64)| (cpu, CpuTicks { user: busy, idle: at_ns - busy, ..CpuTicks::default() });
+            let cpu =
+                |(cpu, busy): (usize, u64)| (cpu, CpuTicks { user: busy, idle: at_ns - busy, ..CpuTicks::default() });
             Reading { at_ns, cpus: busy.into_iter().enumerate().map(cpu).collect(), ..Reading::default() }
         };
         let table = [

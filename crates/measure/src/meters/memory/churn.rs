@@ -78,10 +78,8 @@ struct Worker {
 /// Measures each way in turns, `for_ns` for all together.
 pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<Vec<Churn>, MeterError> {
     let ways = [Way::Fresh, Way::Kept, Way::Allocator];
-    let windows = Windows {
-        count: (for_ns / (WINDOW_NS * (ways.len() * TURNS) as u64)).max(1) as usize,
-        each_ns: WINDOW_NS,
-    };
+    let windows =
+        Windows { count: (for_ns / (WINDOW_NS * (ways.len() * TURNS) as u64)).max(1) as usize, each_ns: WINDOW_NS };
     let mut tallies = ways.map(|way| Tally::new(way, threads));
     for turn in 0..TURNS * ways.len() {
         if watch.stopped() {
@@ -151,9 +149,8 @@ struct Tally {
 
 impl Tally {
     fn new(way: Way, threads: usize) -> Tally {
-        let named = |name, unit| {
-            Samples::new(name, unit, [("way", way.name().to_owned()), ("threads", threads.to_string())])
-        };
+        let named =
+            |name, unit| Samples::new(name, unit, [("way", way.name().to_owned()), ("threads", threads.to_string())]);
         let churn = Churn {
             way,
             threads,

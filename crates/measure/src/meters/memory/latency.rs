@@ -151,8 +151,8 @@ fn huge_share(root: &Root, mapping: &Mapping) -> Option<f64> {
     Some((huge_bytes as f64 / mapping.len_bytes() as f64).min(1.0))
 }
 
-/// The huge pages of the mapping that holds an address, by `/proc/self/smaps`.
-fn parse_huge_bytes(smaps: &str, address: usize) -> Option<u64> {
+/// The huge pages of the mapping that holds an address, by `/proc/self/smaps`, in bytes.
+pub fn parse_huge_bytes(smaps: &str, address: usize) -> Option<u64> {
     let mut is_in = false;
     for line in smaps.lines() {
         let range = line.split_ascii_whitespace().next().and_then(|range| range.split_once('-'));

@@ -13,9 +13,9 @@ use serde::Serialize;
 
 pub use bandwidth::{Bandwidth, Kind};
 pub use churn::{CHUNK_BYTES, Churn, Way};
-pub use latency::{SMALLEST_BYTES, WorkingSet, sizes};
+pub use latency::{SMALLEST_BYTES, WorkingSet, parse_huge_bytes, sizes};
 pub use nodes::{Nodes, Pair};
-pub use room::Room;
+pub use room::{Room, parse_field_kib};
 
 use crate::pinned;
 use crate::{Lost, MeterError, Watch};
@@ -124,8 +124,8 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     let each_bytes = (most_bytes / cpus.len().max(1)).clamp(*EACH_BYTES.start(), *EACH_BYTES.end());
     let may_all = most_bytes / cpus.len().max(1) >= *EACH_BYTES.start();
     let bandwidth_cpus = if may_all { &cpus[..] } else { &cpus[..1] };
-    let bandwidth =
-        watch.part(0.65, 0.8, |part| bandwidth::measure(bandwidth_cpus, each_bytes, settings.bandwidth_ns, &root, part))?;
+    let bandwidth = watch
+        .part(0.65, 0.8, |part| bandwidth::measure(bandwidth_cpus, each_bytes, settings.bandwidth_ns, &root, part))?;
     let threads = cpus.len().clamp(1, THREADS_MAX);
     let churn = watch.part(0.8, 1.0, |part| churn::measure(threads, settings.churn_ns, part))?;
     let unfinished = fitting.len() - latency.len();
@@ -145,7 +145,10 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
 fn lost_why(left_out: usize, room: &Room) -> String {
     match left_out {
         0 => "stopped before the larger working sets".to_owned(),
-        _ => format!("the larger working sets would take more than half of the memory that is left ({})", room.limited_by),
+        _ => format!(
+            "the larger working sets would take more than half of the memory that is left ({})",
+            room.limited_by
+        ),
     }
 }
 

@@ -42,7 +42,7 @@ impl Room {
 }
 
 /// `NAME: N kB`, in bytes.
-pub(crate) fn parse_field_kib(text: &str, name: &str) -> Option<u64> {
+pub fn parse_field_kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     let number = line[name.len()..].split_ascii_whitespace().next()?;
     number.parse::<u64>().ok()?.checked_mul(1024)
