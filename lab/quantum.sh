@@ -143,6 +143,7 @@ need qemu-system-x86_64 qemu-system-x86
 need python3 python3
 need taskset util-linux
 
+cd "$TOP"
 unpacked=$("$LAB/kernel.sh" "$kernel")
 busybox=$("$LAB/busybox.sh" x86_64)
 evenkeel=$("$LAB/guest-program.sh" x86_64)
