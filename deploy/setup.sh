@@ -39,10 +39,8 @@ lstopo-no-graphics hwloc-nox
 numactl numactl
 ethtool ethtool
 ip iproute2
-jq jq
 sockperf sockperf
 iperf3 iperf3
-cyclictest rt-tests
 sysbench sysbench
 LIST
     [ -z "$missing" ] && exit 0

@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 
 use evenkeel_change::{Log, PlanFile, history};
 use evenkeel_host::{Facts, Goal, Server, Setting, advise};
+use evenkeel_measure::card::{Card, compare};
 use evenkeel_measure::meters::bandwidth::wire as stream;
+use evenkeel_measure::meters::rates::{Counts, Pages, PagesSeen, Seen, Target as Watched, between, parse_fields};
 use evenkeel_measure::meters::udp::wire::{FromClient, FromServer};
 use evenkeel_measure::meters::udp::{Act, Arrival, Gate};
 use evenkeel_measure::meters::{disk, imbalance, memory};
@@ -50,6 +52,7 @@ const SYSTEMD: &str = include_str!("../../hosts/firecracker-2vcpu-6.18.txt");
 /// All targets, by name.
 pub(crate) const TARGETS: &[Target] = &[
     target("capture", Whole(capture)),
+    target("card", Whole(card)),
     target("cgroup", Paths(SYSTEMD, &["/proc/self/cgroup"])),
     target(
         "clocksource",
@@ -194,6 +197,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("os-release", Paths(SYSTEMD, &["/etc/os-release"])),
     target("plan", Whole(plan)),
     target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
+    target("rates", Whole(rates)),
     target("saptune", Paths(SYSTEMD, &["/etc/sysconfig/saptune"])),
     target("server", Whole(server)),
     target("setting", Whole(setting)),
@@ -266,6 +270,48 @@ fn capture(text: &str) {
     let printed = capture.to_string();
     assert_eq!(Capture::parse(&printed).as_ref(), Ok(&capture), "{printed}");
     answered(capture);
+}
+
+/// A machine's card that a stranger sends: what is one can be put beside itself, and is no better than itself.
+fn card(text: &str) {
+    let Ok(card) = Card::parse(text) else { return };
+    let comparison = compare(&card, &card);
+    assert_eq!((comparison.a_better, comparison.b_better), (0, 0));
+    assert!(comparison.only_a.is_empty() && comparison.only_b.is_empty());
+}
+
+/// What a kernel counts: every file that rates are made of says the text before the line `=`, and a second later the text after it.
+fn rates(text: &str) {
+    const FILES: [&str; 16] = [
+        "/proc/stat",
+        "/proc/vmstat",
+        "/proc/meminfo",
+        "/proc/pressure/cpu",
+        "/proc/7/cgroup",
+        "/proc/7/stat",
+        "/proc/7/status",
+        "/proc/7/task/7/schedstat",
+        "/proc/7/task/7/status",
+        "/sys/fs/cgroup/cpu/cpu.stat",
+        "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
+        "/sys/fs/cgroup/cpu.stat",
+        "/sys/fs/cgroup/cpu.max",
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory.current",
+        "/sys/fs/cgroup/cpu.pressure",
+    ];
+    let (before, after) = text.split_once("\n=\n").unwrap_or((text, text));
+    let counts = |text: &str, at_ns: u64| {
+        let texts = FILES.map(|path| (path.to_owned(), text.to_owned()));
+        Counts::of(&Root::from(std::collections::BTreeMap::from(texts)), &Watched::Process(7), &|| at_ns)
+    };
+    let rollup = parse_fields(after).map_or_else(|| Seen::absent("no fields"), Seen::Known);
+    let pages = PagesSeen { rollup, pages: Pages::AsTheyAre };
+    let rates = between(&counts(before, 0), &counts(after, 1_000_000_000), Some(&pages));
+    for shares in rates.system.cpus.iter().filter_map(|cpu| cpu.shares.known()).chain(rates.system.all.known()) {
+        let of = [shares.user, shares.system, shares.irq, shares.softirq, shares.steal, shares.idle];
+        assert!(of.iter().all(|share| (0.0..=1.0).contains(share)), "{shares:?}");
+    }
 }
 
 /// Sets of CPUs in both spellings: what is read is written so that it reads the same.
@@ -374,6 +420,8 @@ fn udp_packets(text: &str) {
         let _ = admit(known, &bytes);
     }
     assert!(gate.sessions() <= 1);
+}
+
 /// What meters read of /proc: names of threads, interrupts and mounts are whatever somebody called them.
 fn kernel_counts(text: &str) {
     let cpus = imbalance::parse_stat(text);

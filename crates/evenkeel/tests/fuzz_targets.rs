@@ -65,6 +65,15 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("host/src/knobs/net_driver.rs", "parse_version", "ethtool"),
     ("host/src/setting.rs", "parse", "setting"),
     ("measure/src/meters/bandwidth/wire.rs", "parse", "udp-packets"),
+    ("measure/src/card/mod.rs", "parse", "card"),
+    ("measure/src/meters/rates/parse.rs", "parse_fields", "rates"),
+    ("measure/src/meters/rates/parse.rs", "parse_limit", "rates"),
+    ("measure/src/meters/rates/parse.rs", "parse_membership", "rates"),
+    ("measure/src/meters/rates/parse.rs", "parse_pairs", "rates"),
+    ("measure/src/meters/rates/parse.rs", "parse_process", "rates"),
+    ("measure/src/meters/rates/parse.rs", "parse_stalls", "rates"),
+    ("measure/src/meters/rates/parse.rs", "parse_stat", "rates"),
+    ("measure/src/meters/rates/parse.rs", "parse_ticks", "rates"),
     ("measure/src/meters/udp/wire.rs", "parse", "udp-packets"),
     ("measure/src/meters/disk/volume.rs", "parse_mounts", "kernel-counts"),
     ("measure/src/meters/imbalance/reading.rs", "parse_counts", "kernel-counts"),
@@ -80,31 +89,27 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/schedstat.rs", "parse_schedstat", "kernel-counts"),
 ];
 
+/// A meter reads its own kernel, and no captured machine.
+const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property test has it";
+
 /// Parsers of what is no target's text, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
-    ("sys/src/schedstat.rs", "parse_schedstat", "reads what the kernel says of our own threads: its own tests have it"),
-    (
-        "measure/src/meters/wake/idle.rs",
-        "parse_calls",
-        "reads what the kernel counts of a CPU: its property tests have it",
-    ),
-    (
-        "measure/src/meters/wake/idle.rs",
-        "parse_idle_ticks",
-        "reads what the kernel counts of a CPU: its property tests have it",
-    ),
-    (
-        "evenkeel/src/commands/guard.rs",
-        "parse",
-        "what our own command tells its guard, through a pipe that nobody else has",
-    ),
     ("sys/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),
+    ("evenkeel/src/commands/guard.rs", "parse", "lines that the program writes itself, to its own guard"),
     ("evenkeel/src/commands/prove.rs", "parse", "a command's argument: settings, each of which the target setting has"),
     ("evenkeel/src/commands/explain.rs", "parse_ref", "a command's argument, checked by the list of knobs"),
-    ("evenkeel/src/commands/guard.rs", "parse", "lines of our own, through a pipe to the program itself"),
-    ("sys/src/schedstat.rs", "parse_schedstat", "three numbers of the kernel's: its own property test has it"),
+    ("measure/src/disturb/group.rs", "parse", OWN_KERNEL),
+    ("measure/src/meters/gaps/interrupts.rs", "parse_column", OWN_KERNEL),
+    ("measure/src/meters/gaps/limits.rs", "parse_cpu_max", OWN_KERNEL),
+    ("measure/src/meters/gaps/limits.rs", "parse_groups", OWN_KERNEL),
+    ("measure/src/meters/gaps/limits.rs", "parse_throttled_ns", OWN_KERNEL),
+    ("measure/src/meters/quantum/limit.rs", "parse_cpu_max", OWN_KERNEL),
+    ("measure/src/meters/quantum/limit.rs", "parse_groups", OWN_KERNEL),
+    ("measure/src/meters/quantum/limit.rs", "parse_throttled", OWN_KERNEL),
+    ("measure/src/meters/wake/idle.rs", "parse_calls", OWN_KERNEL),
+    ("measure/src/meters/wake/idle.rs", "parse_idle_ticks", OWN_KERNEL),
 ];
 
 fn top() -> PathBuf {

@@ -9,9 +9,11 @@
 //! | [`Samples`], [`Unit`], [`Lost`] | what a meter saw |
 //! | [`Watch`] | how it tells how far it is, and learns that it is to stop |
 //! | [`Spin`] | time that our own thread saw missing: the loop that several meters rest on |
+//! | [`card`] | the main numbers of all meters, and two machines' beside each other |
 //! | [`Keeper`] | puts back what a meter changes, after SIGKILL too |
 //! | [`disturb::Thief`] | takes a CPU away at known times |
 
+pub mod card;
 pub mod disturb;
 mod error;
 mod keeper;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evenkeel_stats::{Histogram, Summary};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// What a number counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Nanoseconds.
@@ -19,6 +19,22 @@ pub enum Unit {
     PerS,
     /// Kilohertz.
     Khz,
+    /// Millionths of a whole.
+    Ppm,
+}
+
+impl Unit {
+    /// As it is written: the end of a field's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Ns => "ns",
+            Unit::Ps => "ps",
+            Unit::BytesPerS => "bytes_per_s",
+            Unit::PerS => "per_s",
+            Unit::Khz => "khz",
+            Unit::Ppm => "ppm",
+        }
+    }
 }
 
 /// What a measurement was taken under, as `cpu: 1`, `policy: fifo`: names with their unit last.

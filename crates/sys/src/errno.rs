@@ -18,6 +18,7 @@ macro_rules! errnos {
 errnos! {
     PERM = "operation not permitted",
     NOENT = "no such file or directory",
+    SRCH = "no such process",
     INTR = "interrupted system call",
     IO = "input/output error",
     NXIO = "no such device or address",
@@ -93,7 +94,7 @@ impl Errno {
 
     /// Whether it says that the thing is not there, or that its driver has no such thing.
     pub fn is_absence(self) -> bool {
-        [Errno::NOENT, Errno::NODEV, Errno::NXIO, Errno::NOTDIR, Errno::OPNOTSUPP].contains(&self)
+        [Errno::NOENT, Errno::SRCH, Errno::NODEV, Errno::NXIO, Errno::NOTDIR, Errno::OPNOTSUPP].contains(&self)
     }
 }
 

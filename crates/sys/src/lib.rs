@@ -39,9 +39,9 @@ pub mod thread;
 pub mod timer_fd;
 mod tree;
 pub mod tsc;
-pub mod waking;
 pub mod udp;
 mod usage;
+pub mod waking;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};

@@ -126,7 +126,7 @@ impl Watcher {
     }
 
     /// Tries it out for at most 0.3 s: this thread is made to share its CPU with another one that spins, and every turn of the other
-    /// must be seen, and nothing without one. To be called in the ordinary class.
+    /// must be seen, and next to nothing without one. To be called in the ordinary class.
     ///
     /// # Errors
     /// [`RseqError::NotAsNeeded`] with what went wrong. Where the kernel counts no turns, or nobody got one, nothing is proven, which is
@@ -140,7 +140,7 @@ impl Watcher {
         let count = || turns.read().map(|counted| counted.turns).map_err(|_| not("the kernel's count cannot be read"));
         let rival = Rival::on_our_cpu(LIMIT_NS)?;
         let until_ns = clock::monotonic_ns() + LIMIT_NS;
-        let (mut seen, mut calm) = (0, 0);
+        let (mut seen, mut calm, mut stray) = (0, 0, 0);
         while clock::monotonic_ns() < until_ns && (seen < TURNS || calm < TURNS) {
             self.arm();
             let before = count()?;
@@ -157,11 +157,15 @@ impl Watcher {
                 (true, false, _) => seen += 1,
                 (false, true, _) => calm += 1,
                 (true, true, true) => return Err(not("another thread's turn was not seen")),
-                (false, false, _) => return Err(not("a turn was seen where there was none")),
+                // The kernel also clears the name when other work of its own meets this thread on the way out: now and then is no fault.
+                (false, false, _) => stray += 1,
                 (true, true, false) => {}
             }
         }
         drop(rival);
+        if stray > 1 && stray * 4 > seen + calm {
+            return Err(not("turns were seen where there were none"));
+        }
         if seen > 0 && calm > 0 { Ok(()) } else { Err(not("no other thread got a turn in 0.2 s to try it with")) }
     }
 }

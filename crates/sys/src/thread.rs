@@ -45,18 +45,10 @@ pub(crate) fn kernel_set(cpus: &CpuSet) -> Result<rustix::thread::CpuSet, Errno>
 }
 
 /// The CPU that the calling thread runs on. Unless it is held there, it may be on another by the time that this returns.
-/// The CPU that the calling thread runs on at this moment.
 pub fn current_cpu() -> usize {
     rustix::thread::sched_getcpu()
 }
 
-/// Sets the calling thread's nice value, -20 to 19; threads of the same process keep theirs.
-///
-/// # Errors
-/// `EACCES` for a lower one than it has, without CAP_SYS_NICE.
-pub fn set_nice(nice: i32) -> Result<(), Errno> {
-    // Without a process the kernel takes the calling thread, whatever the standard says.
-    Ok(rustix::process::setpriority_process(None, nice)?)
 /// The calling thread's number, as the kernel's records name it.
 pub fn id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
@@ -66,6 +58,15 @@ pub fn id() -> u32 {
 pub fn name_of(tid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
+}
+
+/// Sets the calling thread's nice value, -20 to 19; threads of the same process keep theirs.
+///
+/// # Errors
+/// `EACCES` for a lower one than it has, without CAP_SYS_NICE.
+pub fn set_nice(nice: i32) -> Result<(), Errno> {
+    // Without a process the kernel takes the calling thread, whatever the standard says.
+    Ok(rustix::process::setpriority_process(None, nice)?)
 }
 
 /// How much later than asked the kernel may end a sleep of the calling thread, in nanoseconds (`PR_GET_TIMERSLACK`).

@@ -25,6 +25,7 @@ mod watchdog;
 use crate::failure::Outcome;
 use crate::show::Out;
 pub(crate) use diff::Difference;
+pub(crate) use measure::{Answer, Side};
 
 /// One enum of the commands and its dispatch. A module has `Args`, whose documentation is the command's help, and `run`.
 macro_rules! commands {

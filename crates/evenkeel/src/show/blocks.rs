@@ -12,7 +12,6 @@ const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇',
 const TIMELINE_COLUMNS: usize = 72;
 
 /// A part of a page.
-#[allow(dead_code)]
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
     /// What follows is about this.
@@ -42,7 +41,6 @@ pub(crate) struct Timeline {
     pub(crate) points: Vec<(u64, u64)>,
 }
 
-#[allow(dead_code)]
 impl Block {
     pub(crate) fn row(label: &str, value: impl Into<String>) -> Block {
         Block::Row(label.to_owned(), value.into())
@@ -131,6 +129,7 @@ pub(crate) fn real_quantity(value: f64, unit: Unit) -> String {
         Unit::BytesPerS => &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)],
         Unit::PerS => &[("/s", 1.0), ("k/s", 1e3), ("M/s", 1e6), ("G/s", 1e9)],
         Unit::Khz => &[("kHz", 1.0), ("MHz", 1e3), ("GHz", 1e6)],
+        Unit::Ppm => &[("ppm", 1.0), ("%", 1e4)],
     };
     let (name, size) = steps.iter().rev().find(|(_, size)| value.abs() >= *size).unwrap_or(&steps[0]);
     let scaled = value / size;

@@ -5,6 +5,7 @@
 
 mod audit;
 mod bad_input;
+mod cards;
 mod change;
 mod formats;
 mod live;

@@ -7,15 +7,21 @@ mod counts;
 mod crew;
 mod group;
 pub mod memory;
+mod ping_pong;
+mod planted;
 pub mod quantum;
 pub mod quota;
 pub mod sibling;
 pub mod spinner;
 pub mod storm;
 mod thief;
+mod toucher;
 
 pub use crew::{all_cpus, check_cpus};
+pub use ping_pong::{PingPong, Played};
+pub use planted::{Planted, Stretch};
 pub use thief::{Account, Schedule, Taken, Thief};
+pub use toucher::{Touched, Toucher};
 
 use evenkeel_sys::CpuSet;
 use serde::Serializer;
@@ -24,8 +30,3 @@ use serde::Serializer;
 fn as_list<S: Serializer>(cpus: &CpuSet, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(cpus)
 }
-mod planted;
-mod thief;
-
-pub use planted::{Planted, Stretch};
-pub use thief::{Schedule, Taken, Thief};

@@ -2,11 +2,12 @@
 
 pub mod bandwidth;
 pub mod clock;
-pub mod wake;
-pub mod udp;
-pub mod gaps;
 pub mod disk;
 pub mod frequency;
+pub mod gaps;
 pub mod imbalance;
 pub mod memory;
 pub mod quantum;
+pub mod rates;
+pub mod udp;
+pub mod wake;

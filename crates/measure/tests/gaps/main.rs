@@ -87,6 +87,16 @@ fn robbed(length_ns: u64, seed: u64) -> Option<(Vec<Taken>, Report)> {
     Some((thief.stop(), report))
 }
 
+/// How far a gap is from the stretch that it holds.
+#[derive(Debug)]
+struct Off {
+    start_ns: i64,
+    length_ns: i64,
+    cause: Cause,
+    #[expect(dead_code, reason = "printed")]
+    by: Option<String>,
+}
+
 #[derive(Debug, Default)]
 struct Score {
     planted: usize,
@@ -105,23 +115,25 @@ fn score(taken: &[Taken], report: &Report) -> Score {
         score.found += 1;
         let start_off = gap.start_ns.cast_signed() - stretch.start_ns.cast_signed();
         let length_off = gap.length_ns.cast_signed() - (stretch.end_ns - stretch.start_ns).cast_signed();
-        off.push((start_off, length_off, stretch.end_ns - stretch.start_ns, gap.cause, gap.by.clone()));
+        off.push(Off { start_ns: start_off, length_ns: length_off, cause: gap.cause, by: gap.by.clone() });
         score.within += usize::from(start_off.abs() <= 10_000 && length_off.abs() <= 10_000);
         score.attributed += usize::from(gap.cause == Cause::Preemption);
     }
     if calibrates() {
-        off.sort_by_key(|off| off.0);
-        let quantile = |of: fn(&(i64, i64, u64, Cause, Option<String>)) -> i64| {
+        off.sort_by_key(|off| off.start_ns);
+        let quantile = |of: fn(&Off) -> i64| {
             let mut all: Vec<i64> = off.iter().map(of).collect();
             all.sort_unstable();
             [0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0].map(|q| all[((all.len() - 1) as f64 * q) as usize])
         };
         println!(
             "{score:?}\n  start off by {:?} ns\n  length off by {:?} ns",
-            quantile(|off| off.0),
-            quantile(|off| off.1)
+            quantile(|off| off.start_ns),
+            quantile(|off| off.length_ns)
         );
-        for odd in off.iter().filter(|off| off.0.abs() > 50_000 || off.1.abs() > 50_000 || off.3 != Cause::Preemption) {
+        let is_odd =
+            |off: &&Off| off.start_ns.abs() > 50_000 || off.length_ns.abs() > 50_000 || off.cause != Cause::Preemption;
+        for odd in off.iter().filter(is_odd) {
             println!("  off: {odd:?}");
         }
     }

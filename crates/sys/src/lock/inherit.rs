@@ -12,7 +12,7 @@ use crate::errno::Errno;
 const FREE: u32 = 0;
 
 thread_local! {
-    /// The kernel's number of this thread, asked once: a lock must not cost a system call. A child after fork() has another; it
+    /// The kernel's number of this thread, asked once: a lock must not cost a system call. A forked child has another; it
     /// must not take locks of this kind before exec, as of few kinds.
     static OWN: Cell<u32> = const { Cell::new(FREE) };
 }

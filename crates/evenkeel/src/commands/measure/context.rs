@@ -34,11 +34,6 @@ impl<'a> Context<'a> {
         Ok(Context { out, report, stop: experiment::stop_flag()? })
     }
 
-    #[allow(dead_code)]
-    pub(crate) fn out(&self) -> &Out {
-        self.out
-    }
-
     /// Runs what measures, with its progress on the terminal where somebody looks.
     pub(crate) fn measure<T>(&self, run: impl FnOnce(&Watch<'_>) -> Result<T, MeterError>) -> Result<T, Failure> {
         let bar = if self.out.shows_progress() { ProgressBar::new(STEPS) } else { ProgressBar::hidden() };

@@ -1,17 +1,21 @@
 //! `evenkeel measure METER`: one file a meter here, its pages in `show/meters/`, the measuring in the crate `measure`.
 
+mod all;
 mod bandwidth;
 mod clock;
+mod compare;
 mod context;
-mod wake;
-mod udp;
-mod gaps;
 mod disk;
 mod frequency;
+mod gaps;
 mod imbalance;
 mod memory;
 mod quantum;
+mod rates;
+mod udp;
+mod wake;
 
+pub(crate) use compare::{Answer, Side};
 pub(crate) use context::{Context, failure};
 
 use std::path::PathBuf;
@@ -58,14 +62,17 @@ macro_rules! meters {
 meters! {
     Clock => clock,
     Wake => wake,
+    Gaps => gaps,
+    Quantum => quantum,
     Udp => udp,
     Bandwidth => bandwidth,
-    Gaps => gaps,
     Memory => memory,
     Frequency => frequency,
-    Imbalance => imbalance,
     Disk => disk,
-    Quantum => quantum,
+    Imbalance => imbalance,
+    Rates => rates,
+    All => all,
+    Compare => compare,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

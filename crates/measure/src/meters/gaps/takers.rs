@@ -158,8 +158,8 @@ impl Takers {
         }
         self.lookups -= 1;
         let taker = match sched::policy_of(tid) {
-            // Batch and idle are ordinary ones too (3 and 5 of sched(7)).
-            Ok(Policy::Other | Policy::Unnamed(3 | 5)) => Taker::Ordinary,
+            // Batch is an ordinary one too (3 of sched(7)).
+            Ok(Policy::Other | Policy::Idle | Policy::Unnamed(3)) => Taker::Ordinary,
             Ok(Policy::Fifo | Policy::Unnamed(_)) => Taker::RealTime,
             Err(_) => Taker::Unknown,
         };
@@ -175,11 +175,14 @@ impl Takers {
 mod tests {
     use super::*;
 
+    /// When, and to whom.
+    type Turns = &'static [(u64, u32)];
+
     #[test]
     fn the_one_that_had_most_of_it_is_named() {
         let switches =
             |list: &[(u64, u32)]| list.iter().map(|(at_ns, tid)| Switch { at_ns: *at_ns, tid: *tid }).collect();
-        let table: [(&[(u64, u32)], Option<u32>); 7] = [
+        let table: [(Turns, Option<u32>); 7] = [
             (&[], None),
             (&[(0, 1)], None),
             (&[(0, 1), (110, 7), (190, 1)], Some(7)),
@@ -197,7 +200,7 @@ mod tests {
     fn a_turn_is_told_apart_from_what_came_right_after_it() {
         let switches =
             |list: &[(u64, u32)]| list.iter().map(|(at_ns, tid)| Switch { at_ns: *at_ns, tid: *tid }).collect();
-        let table: [(&[(u64, u32)], Option<(u64, u64)>); 5] = [
+        let table: [(Turns, Option<(u64, u64)>); 5] = [
             (&[(0, 1)], None),
             (&[(0, 1), (110, 7), (190, 1)], Some((110, 190))),
             (&[(0, 1), (110, 7), (188, 8), (190, 1)], Some((110, 188))),

@@ -1,0 +1,226 @@
+//! `evenkeel measure all`: the machine's card. Every meter has a short turn in each of several rounds, so that what changes over the
+//! minutes is in the spread of each number rather than between the numbers. A meter is one file here and one line in [`ENTRIES`].
+
+mod bandwidth;
+mod clock;
+mod disk;
+mod frequency;
+mod gaps;
+mod host;
+mod imbalance;
+mod memory;
+mod quantum;
+mod rates;
+mod udp;
+mod wake;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use evenkeel_host::Facts;
+use evenkeel_measure::card::{Better, Card, CardLine, KIND, Part, Reference, Taken};
+use evenkeel_measure::{MeterError, Samples, Unit, Watch};
+use evenkeel_sys::{Root, clock as time};
+
+use super::Context;
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::{json, meters};
+
+/// Make the machine's card: the main numbers of all meters on one page, in about two minutes
+///
+/// Each meter has a short turn in each of five rounds (three with --quick); the card tells the median of the rounds and their spread, and
+/// figures that were published of other machines beside them. What changes the machine is left out. If a meter fails, the card
+/// says why in its place.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Three shorter rounds, in about half a minute
+    #[arg(long)]
+    quick: bool,
+    /// Write the card to FILE too, for `measure compare`
+    #[arg(long, short, value_name = "FILE.json")]
+    output: Option<PathBuf>,
+    /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most), which some tell in no other way
+    #[arg(long)]
+    metadata: bool,
+}
+
+/// How long each turn is, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    Full,
+    Quick,
+}
+
+impl Pace {
+    fn name(self) -> &'static str {
+        match self {
+            Pace::Full => "full",
+            Pace::Quick => "quick",
+        }
+    }
+
+    /// Fewer would not tell the spread from chance: of two times five rounds, all of one machine, one in 126 orders keeps the two apart;
+    /// of two times three, one in ten.
+    fn rounds(self) -> usize {
+        match self {
+            Pace::Full => 5,
+            Pace::Quick => 3,
+        }
+    }
+
+    /// Of two settings the one for this pace.
+    fn of<T>(self, full: T, quick: T) -> T {
+        match self {
+            Pace::Full => full,
+            Pace::Quick => quick,
+        }
+    }
+}
+
+/// A meter on the card.
+struct Entry {
+    /// As `evenkeel measure NAME`.
+    name: &'static str,
+    /// What a turn takes at full pace, in seconds: for the bar that shows how far it is.
+    seconds: f64,
+    /// One turn.
+    turn: fn(Pace, &Watch<'_>) -> Result<Vec<CardLine>, MeterError>,
+}
+
+/// The meters in the order of the card.
+const ENTRIES: &[Entry] = &[
+    clock::ENTRY,
+    wake::ENTRY,
+    gaps::ENTRY,
+    quantum::ENTRY,
+    udp::ENTRY,
+    bandwidth::ENTRY,
+    memory::ENTRY,
+    frequency::ENTRY,
+    disk::ENTRY,
+    imbalance::ENTRY,
+    rates::ENTRY,
+];
+
+pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
+    // Two minutes of measuring are not to end at a file that can't be written.
+    if let Some(file) = &args.output {
+        let opened = fs::OpenOptions::new().append(true).create(true).open(file);
+        opened.map_err(|error| cannot_write(file, &error))?;
+    }
+    let root = if args.metadata { Root::live_with_metadata() } else { Root::live() };
+    let facts = Facts::probe(&root);
+    let pace = if args.quick { Pace::Quick } else { Pace::Full };
+    let card = context.measure(|watch| Ok(card(ENTRIES, pace, host::traits(&facts), watch)))?;
+    if let Some(file) = &args.output {
+        fs::write(file, json::answer(&card)?).map_err(|error| cannot_write(file, &error))?;
+    }
+    context.answer("The machine's card", &card, meters::card::blocks)
+}
+
+fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::io(exit::WRONG_USE, format_args!("write the card {}", file.display()), error)
+}
+
+/// Takes all rounds. A meter that fails has no further turn.
+fn card(entries: &[Entry], pace: Pace, host: Vec<evenkeel_measure::card::Trait>, watch: &Watch<'_>) -> Card {
+    let start_ns = time::monotonic_ns();
+    let mut said: Vec<Vec<Vec<CardLine>>> = entries.iter().map(|_| Vec::new()).collect();
+    let mut failed: Vec<Option<String>> = entries.iter().map(|_| None).collect();
+    let of_a_round: f64 = entries.iter().map(|entry| entry.seconds).sum();
+    let whole = of_a_round * pace.rounds() as f64;
+    let mut interrupted = false;
+    for round in 0..pace.rounds() {
+        let mut done = of_a_round * round as f64;
+        for (entry, (said, failed)) in entries.iter().zip(said.iter_mut().zip(&mut failed)) {
+            let (from, to) = (done / whole, (done + entry.seconds) / whole);
+            done += entry.seconds;
+            interrupted |= watch.stopped();
+            if failed.is_some() || interrupted {
+                continue;
+            }
+            match watch.part(from, to, |part| (entry.turn)(pace, part)) {
+                // A turn that was cut short says other things than a whole one.
+                Ok(_) if watch.stopped() => interrupted = true,
+                Ok(lines) => said.push(lines),
+                Err(error) => *failed = Some(error.to_string()),
+            }
+        }
+    }
+    let parts = entries.iter().zip(said.iter().zip(failed));
+    Card {
+        kind: KIND.to_owned(),
+        taken: Taken {
+            at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            by: concat!("evenkeel ", env!("CARGO_PKG_VERSION")).to_owned(),
+            pace: pace.name().to_owned(),
+            rounds: pace.rounds() as u32,
+            seconds: (time::monotonic_ns().saturating_sub(start_ns)) as f64 / 1e9,
+            interrupted,
+        },
+        host,
+        meters: parts.map(|(entry, (said, failed))| Part::of_rounds(entry.name, said, failed)).collect(),
+    }
+}
+
+/// A line of the card.
+fn line(id: impl Into<String>, title: impl Into<String>, unit: Unit, better: Better, value: f64) -> CardLine {
+    CardLine { id: id.into(), title: title.into(), unit, better, value, reference: None }
+}
+
+/// The same with what somebody published of some machine.
+fn with(line: CardLine, figure: &str, source: &str, says: &str) -> CardLine {
+    let reference = Reference { figure: figure.to_owned(), source: source.to_owned(), says: says.to_owned() };
+    CardLine { reference: Some(reference), ..line }
+}
+
+/// Two lines, of the median and of the ninety-ninth of a hundred samples; none where there are no samples.
+fn percentiles(id: &str, title: &str, better: Better, samples: &Samples) -> Option<[CardLine; 2]> {
+    let summary = samples.histogram.summary()?;
+    let of = |name: &str, value: u64| {
+        line(format!("{id}_{name}"), format!("{title}, {name}"), samples.unit, better, value as f64)
+    };
+    Some([of("p50", summary.p50), of("p99", summary.p99)])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    static STOP: AtomicBool = AtomicBool::new(false);
+
+    fn one(_: Pace, _: &Watch<'_>) -> Result<Vec<CardLine>, MeterError> {
+        Ok(vec![line("one_ns", "one", Unit::Ns, Better::Lower, 1.0)])
+    }
+
+    fn none(_: Pace, _: &Watch<'_>) -> Result<Vec<CardLine>, MeterError> {
+        Err(MeterError::not_possible("count", "nobody can"))
+    }
+
+    fn stopped(_: Pace, _: &Watch<'_>) -> Result<Vec<CardLine>, MeterError> {
+        STOP.store(true, Ordering::Relaxed);
+        Ok(vec![line("half_ns", "half", Unit::Ns, Better::Lower, 1.0)])
+    }
+
+    #[test]
+    fn a_meter_that_fails_leaves_its_reason_and_the_others_go_on() {
+        let entry = |name, turn| Entry { name, seconds: 1.0, turn };
+        let stop = AtomicBool::new(false);
+        let watch = Watch::new(&stop, &|share, _| assert!((0.0..=1.0).contains(&share)));
+        let card = super::card(&[entry("none", none), entry("one", one)], Pace::Quick, Vec::new(), &watch);
+        assert_eq!(card.meters[0].failed.as_deref(), Some("count: nobody can"));
+        assert!(card.meters[0].lines.is_empty());
+        assert_eq!((card.meters[1].lines[0].rounds, card.taken.interrupted), (3, false));
+        assert_eq!(Card::parse(&json::answer(&card).unwrap()).unwrap(), card, "what is written is read");
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_short_is_not_told() {
+        let entries = [Entry { name: "half", seconds: 1.0, turn: stopped }];
+        let card = super::card(&entries, Pace::Full, Vec::new(), &Watch::new(&STOP, &|_, _| ()));
+        assert!(card.taken.interrupted && card.meters[0].lines.is_empty(), "{card:?}");
+    }
+}

@@ -1,0 +1,64 @@
+//! `evenkeel measure compare`: two cards side by side.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use evenkeel_measure::card::{Card, CardError, Comparison, MAX_CARD_BYTES, Taken, Trait, compare};
+use serde::Serialize;
+
+use super::Context;
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::meters;
+
+/// Put two machines' cards side by side: which is better, and what is beyond the spread that each card states
+///
+/// A difference counts where the ranges over the rounds of the two cards do not meet. What only one of them has is named.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The first card, by `measure all --output`
+    #[arg(value_name = "A.json")]
+    a: PathBuf,
+    /// The second
+    #[arg(value_name = "B.json")]
+    b: PathBuf,
+}
+
+/// The answer.
+#[derive(Serialize)]
+pub(crate) struct Answer {
+    /// The first machine.
+    pub(crate) a: Side,
+    /// The second.
+    pub(crate) b: Side,
+    #[serde(flatten)]
+    pub(crate) comparison: Comparison,
+}
+
+/// One of the two machines.
+#[derive(Serialize)]
+pub(crate) struct Side {
+    /// The file that its card is in.
+    pub(crate) file: String,
+    pub(crate) taken: Taken,
+    pub(crate) host: Vec<Trait>,
+}
+
+pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let comparison = compare(&a, &b);
+    let side = |file: &Path, card: Card| Side { file: file.display().to_string(), taken: card.taken, host: card.host };
+    let answer = Answer { a: side(&args.a, a), b: side(&args.b, b), comparison };
+    context.answer("Two machines", &answer, meters::card::comparison)
+}
+
+fn read(file: &Path) -> Result<Card, Failure> {
+    let tried = || format!("read the card {}", file.display());
+    let mut bytes = Vec::new();
+    // One byte more than a card may have tells that it is too long.
+    let opened = File::open(file).and_then(|opened| opened.take(MAX_CARD_BYTES as u64 + 1).read_to_end(&mut bytes));
+    opened.map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    let text = String::from_utf8(bytes).map_err(|_| Failure::text(exit::WRONG_USE, tried(), "it is no text"))?;
+    Card::parse(&text).map_err(|error: CardError| Failure::text(exit::WRONG_USE, tried(), error))
+}

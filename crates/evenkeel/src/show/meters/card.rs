@@ -1,0 +1,145 @@
+//! The pages of `measure all` and `measure compare`.
+
+use std::collections::BTreeSet;
+
+use evenkeel_measure::Unit;
+use evenkeel_measure::card::{Better, Card, Compared, Line, Outcome, Part, Taken};
+
+use crate::commands::Answer;
+use crate::show::blocks::{Block, real_quantity};
+
+pub(crate) fn blocks(card: &Card) -> Vec<Block> {
+    let mut blocks = vec![Block::heading("The machine's card")];
+    blocks.extend(card.host.iter().map(|one| Block::row(&one.name, one.value.clone())));
+    blocks.push(Block::row("taken", taken(&card.taken)));
+    if card.taken.interrupted {
+        blocks.push(Block::Warning("It was stopped before its end: numbers are of the rounds until then.".to_owned()));
+    }
+    blocks.extend(card.meters.iter().flat_map(part));
+    blocks.extend(references(card));
+    blocks.push(Block::Note(
+        "Each number is the median of the rounds, and beside it the lowest and the highest of them. What is stolen and what waits is of \
+         the machine as it was meanwhile."
+            .to_owned(),
+    ));
+    blocks
+}
+
+fn taken(taken: &Taken) -> String {
+    let Taken { at, by, pace, rounds, seconds, .. } = taken;
+    format!("{at} by {by}, {rounds} rounds at the pace {pace}, in {seconds:.0} s")
+}
+
+fn part(part: &Part) -> Vec<Block> {
+    let mut blocks = vec![Block::heading(&part.meter)];
+    if !part.lines.is_empty() {
+        let rows = part.lines.iter().map(|line| {
+            let of = |value| quantity(value, &line.unit);
+            let figure = line.reference.as_ref().map_or_else(String::new, |reference| reference.figure.clone());
+            let range = format!("{} to {}", of(line.low), of(line.high));
+            [line.title.clone(), of(line.value), range, arrow(line).to_owned(), figure]
+        });
+        blocks.push(Block::table(["", "median", "rounds", "better", "published"], rows.collect()));
+    }
+    if let Some(why) = &part.failed {
+        blocks.push(Block::Warning(format!("failed to {why}")));
+    } else if part.lines.is_empty() {
+        blocks.push(Block::Warning("It said nothing.".to_owned()));
+    }
+    blocks
+}
+
+fn arrow(line: &Line) -> &'static str {
+    match line.better {
+        Better::Lower => "lower",
+        Better::Higher => "higher",
+        Better::Neither => "",
+    }
+}
+
+/// Who published what, once each.
+fn references(card: &Card) -> Vec<Block> {
+    let mut seen = BTreeSet::new();
+    let references = card.lines().filter_map(|(_, line)| line.reference.as_ref());
+    let told: Vec<Block> = references
+        .filter(|reference| seen.insert((&reference.source, &reference.says)))
+        .map(|reference| Block::Note(format!("{}: {}.", reference.source, reference.says)))
+        .collect();
+    if told.is_empty() { told } else { [vec![Block::heading("Published of other machines")], told].concat() }
+}
+
+/// A number in its unit. One of a newer card is shown as it is.
+fn quantity(value: f64, unit: &str) -> String {
+    match serde_json::from_value::<Unit>(unit.into()) {
+        Ok(unit) => real_quantity(value, unit),
+        Err(_) => format!("{value:.3} {unit}"),
+    }
+}
+
+pub(crate) fn comparison(answer: &Answer) -> Vec<Block> {
+    let compared = &answer.comparison;
+    let mut blocks = vec![Block::heading("Two machines")];
+    let names: Vec<&str> = answer.a.host.iter().map(|one| one.name.as_str()).collect();
+    let mut names: Vec<&str> = [names, answer.b.host.iter().map(|one| one.name.as_str()).collect()].concat();
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    for name in names {
+        let of = |side: &crate::commands::Side| {
+            side.host.iter().find(|one| one.name == name).map_or_else(|| "not told".to_owned(), |one| one.value.clone())
+        };
+        let (a, b) = (of(&answer.a), of(&answer.b));
+        blocks.push(Block::row(name, if a == b { a } else { format!("{a}; B: {b}") }));
+    }
+    blocks.push(Block::row("A", format!("{}: {}", answer.a.file, taken(&answer.a.taken))));
+    blocks.push(Block::row("B", format!("{}: {}", answer.b.file, taken(&answer.b.taken))));
+    blocks.extend(by_meter(&compared.lines));
+    blocks.push(Block::heading("In all"));
+    let count = |outcome| compared.lines.iter().filter(|line| line.outcome == outcome).count();
+    let within = count(Outcome::WithinSpread);
+    let words = format!(
+        "of {} numbers A is better in {}, B in {}; {} differ and neither is better; {within} are within the spread",
+        compared.lines.len(),
+        compared.a_better,
+        compared.b_better,
+        count(Outcome::Different)
+    );
+    blocks.push(Block::row("beyond the spread", words));
+    for (name, only) in [("only A has", &compared.only_a), ("only B has", &compared.only_b)] {
+        if !only.is_empty() {
+            blocks.push(Block::row(name, only.join(", ")));
+        }
+    }
+    blocks.extend(compared.doubts.iter().map(|doubt| Block::Warning(format!("{doubt}."))));
+    if let Some(share) = compared.by_chance {
+        blocks.push(Block::Note(format!(
+            "Of one machine whose mood never changes, {:.1} % of the numbers would be beyond the spread by chance. Moods do change: take each \
+             card twice, at other times, before you choose a machine by it.",
+            share * 100.0
+        )));
+    }
+    blocks
+}
+
+fn by_meter(lines: &[Compared]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for lines in lines.chunk_by(|one, next| one.meter == next.meter) {
+        blocks.extend(lines.first().map(|first| Block::heading(&first.meter)));
+        let row = |line: &Compared| {
+            let of = |value| quantity(value, &line.unit);
+            let ratio = line.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+            [line.title.clone(), of(line.a.value), of(line.b.value), ratio, outcome(line.outcome).to_owned()]
+        };
+        blocks.push(Block::table(["", "A", "B", "B / A", "beyond the spread"], lines.iter().map(row).collect()));
+    }
+    blocks
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::ABetter => "A is better",
+        Outcome::BBetter => "B is better",
+        Outcome::Different => "different",
+        Outcome::WithinSpread => "",
+        Outcome::NoSpread => "one round: no spread",
+    }
+}

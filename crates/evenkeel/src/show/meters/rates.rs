@@ -1,0 +1,263 @@
+//! The page of `measure rates`.
+
+use evenkeel_measure::Unit;
+use evenkeel_measure::meters::rates::{
+    CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Report, Seen, Shares, Spread, System,
+};
+
+use crate::show::blocks::{Block, quantity, real_quantity};
+
+/// CPUs with a line of their own; of more, those that lost most.
+const CPUS_SHOWN: usize = 16;
+/// A CPU that counted less of the time than this was away.
+const COUNTED_MIN: f64 = 0.9;
+
+pub(crate) fn blocks(report: &Report) -> Vec<Block> {
+    let mut blocks = system(&report.rates.system, report.elapsed_ns);
+    blocks.extend(group(&report.rates.group));
+    match &report.rates.process {
+        Some(Seen::Known(process)) => blocks.extend(of_process(process)),
+        Some(Seen::Unknown(unknown)) => blocks.push(Block::Warning(format!("The process: {}.", unknown.why))),
+        None => {}
+    }
+    blocks.extend(spread(&report.spread));
+    let each = quantity(report.cost.cpu_ns_per_reading, Unit::Ns);
+    let cost =
+        format!("{} of one CPU: {each} for each of {} readings", percent(report.cost.cpu_share), report.readings);
+    blocks.push(Block::row("cost", cost));
+    if let Some(why) = &report.lost.why {
+        blocks.push(Block::Warning(format!("lost: {} ({why})", report.lost.count)));
+    }
+    blocks
+}
+
+fn system(system: &System, elapsed_ns: u64) -> Vec<Block> {
+    let mut blocks = vec![Block::heading(format!("The machine, for {}", quantity(elapsed_ns, Unit::Ns)))];
+    match &system.all {
+        Seen::Known(all) => blocks.push(cpus(all, &system.cpus)),
+        Seen::Unknown(unknown) => blocks.push(Block::row("CPUs", format!("unknown: {}", unknown.why))),
+    }
+    blocks.extend(away(&system.cpus));
+    let rows = [
+        ("context switches", per_second(&system.context_switches_per_s)),
+        ("interrupts", per_second(&system.interrupts_per_s)),
+        ("softirqs", per_second(&system.softirqs_per_s)),
+        ("new threads", per_second(&system.forks_per_s)),
+        ("page faults", format!("{} without a disk", per_second(&system.minor_faults_per_s))),
+        ("", format!("{} waited for a disk or for swap", per_second(&system.major_faults_per_s))),
+        ("swap", format!("{} in", per_second(&system.swap_ins_per_s))),
+        ("", format!("{} out (pages)", per_second(&system.swap_outs_per_s))),
+        ("memory is short", format!("{} had to free some first", per_second(&system.direct_reclaims_per_s))),
+        ("", format!("{} pages came back soon after they were put out", per_second(&system.refaults_per_s))),
+        ("killed for memory", told(&system.oom_kills, u64::to_string)),
+    ];
+    blocks.extend(rows.map(|(label, value)| Block::row(label, value)));
+    blocks.extend(pressure(&system.pressure));
+    blocks.extend(memory(&system.memory));
+    let unit_ms = system.cpu_time_unit_ms;
+    blocks.push(Block::Note(format!(
+        "The kernel tells the times of CPUs in units of {unit_ms} ms: what was stolen in shorter pieces, or while the whole machine \
+         stood still, does not show here. `measure gaps` sees both."
+    )));
+    blocks
+}
+
+fn cpus(all: &Shares, cpus: &[CpuShares]) -> Block {
+    let cells = |name: String, shares: &Shares| -> [String; 8] {
+        let of = [shares.user, shares.system, shares.irq, shares.softirq, shares.steal, shares.idle].map(percent);
+        let [user, system, irq, softirq, steal, idle] = of;
+        [name, user, system, irq, softirq, steal, idle, told(&shares.iowait, |share| percent(*share))]
+    };
+    let mut rows = vec![cells("all".to_owned(), all)];
+    let mut shown: Vec<(&CpuShares, &Shares)> =
+        cpus.iter().filter_map(|cpu| Some((cpu, cpu.shares.known()?))).collect();
+    let left = shown.len().saturating_sub(CPUS_SHOWN);
+    if left > 0 {
+        let lost = |shares: &Shares| shares.steal + shares.softirq + shares.irq;
+        shown.sort_by(|(_, one), (_, other)| lost(other).total_cmp(&lost(one)));
+        shown.truncate(CPUS_SHOWN);
+        shown.sort_by_key(|(cpu, _)| cpu.cpu);
+    }
+    rows.extend(shown.into_iter().map(|(cpu, shares)| cells(cpu.cpu.to_string(), shares)));
+    if left > 0 {
+        let mut more: [String; 8] = Default::default();
+        more[0] = format!("{left} more, in --json");
+        rows.push(more);
+    }
+    Block::table(["CPU", "user", "system", "irq", "softirq", "steal", "idle", "of it disk"], rows)
+}
+
+/// CPUs of which there are no shares, or only of a part of the time.
+fn away(cpus: &[CpuShares]) -> Vec<Block> {
+    let mut words: Vec<String> = cpus.iter().filter_map(|cpu| cpu.shares.why().map(|why| format!("{why}."))).collect();
+    let short = cpus.iter().filter_map(|cpu| {
+        let counted = cpu.shares.known()?.counted;
+        (counted < COUNTED_MIN).then(|| {
+            let share = percent(counted);
+            format!("CPU {} counted {share} of the time: it was offline, or the machine stood still.", cpu.cpu)
+        })
+    });
+    words.extend(short);
+    let more = words.len().saturating_sub(CPUS_SHOWN);
+    words.truncate(CPUS_SHOWN);
+    if more > 0 {
+        words.push(format!("And so of {more} more CPUs."));
+    }
+    words.into_iter().map(Block::Warning).collect()
+}
+
+fn pressure(pressure: &[Pressure]) -> Vec<Block> {
+    let row = |pressure: &Pressure| {
+        let value = match (&pressure.some, &pressure.full) {
+            (Seen::Unknown(unknown), _) => format!("unknown: {}", unknown.why),
+            (Seen::Known(some), full) => {
+                let full = told(full, |share| percent(*share));
+                format!("{} of the time some thread waited, {full} all did", percent(*some))
+            }
+        };
+        Block::row(&format!("{} pressure", pressure.resource), value)
+    };
+    pressure.iter().map(row).collect()
+}
+
+fn memory(memory: &Memory) -> Vec<Block> {
+    let of = |value: &Seen<u64>| told(value, |bytes| size(*bytes));
+    vec![
+        Block::row("memory", format!("{}, {} available", of(&memory.total_bytes), of(&memory.available_bytes))),
+        Block::row("room for swap", format!("{}, {} used", of(&memory.swap_bytes), of(&memory.swap_used_bytes))),
+    ]
+}
+
+fn group(group: &Group) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    match &group.levels {
+        Seen::Known(levels) => {
+            let name = levels.first().map_or("none", |level| &level.directory);
+            blocks.push(Block::heading(format!("The control group {name}")));
+            blocks.extend(levels.iter().filter_map(level));
+            if blocks.len() == 1 {
+                blocks.push(Block::row("CPU limit", "none on it, nor on those around it"));
+            }
+        }
+        Seen::Unknown(unknown) => {
+            blocks.push(Block::heading("The control group"));
+            blocks.push(Block::row("CPU limit", format!("unknown: {}", unknown.why)));
+        }
+    }
+    let limit = told(&group.limit, |limit| match limit {
+        Some(limit) => format!("limit {} by {}", size(limit.bytes), limit.directory),
+        None => "no limit".to_owned(),
+    });
+    blocks.push(Block::row("memory", format!("{}, {limit}", told(&group.used_bytes, |bytes| size(*bytes)))));
+    // What version 1 does not tell need not be said three times.
+    if group.pressure.iter().any(|pressure| pressure.some.known().is_some()) {
+        blocks.extend(pressure(&group.pressure));
+    }
+    blocks
+}
+
+fn level(level: &Level) -> Option<Block> {
+    let quota = match &level.quota {
+        Seen::Known(None) => return None,
+        Seen::Known(Some(quota)) => format!("{} us in each {} us", quota.quota_us, quota.period_us),
+        Seen::Unknown(unknown) => format!("unknown: {}", unknown.why),
+    };
+    let count = |count: &Seen<u64>| told(count, u64::to_string);
+    let (stopped, periods) = (count(&level.throttled_periods), count(&level.periods));
+    let still = told(&level.throttled_ns, |ns| quantity(*ns, Unit::Ns));
+    let words =
+        format!("{quota} by {}: stood still in {stopped} of {periods} periods, for {still} in all", level.directory);
+    Some(Block::row("CPU limit", words))
+}
+
+fn of_process(process: &ProcessRates) -> Vec<Block> {
+    let mut blocks = vec![Block::heading(format!("The process {} ({})", process.pid, process.name))];
+    if let Some(ended) = &process.ended {
+        blocks.push(Block::Warning(format!("{ended} ({}).", quantity(process.elapsed_ns, Unit::Ns))));
+    }
+    let share = |share: &Seen<f64>| told(share, |share| percent(*share));
+    let faults = told(&process.major_faults, u64::to_string);
+    let rows = [
+        ("CPU", format!("{} of one", share(&process.cpu))),
+        ("run delay", format!("{} of the time, summed over threads", share(&process.run_delay))),
+        ("switches", format!("{} given up", per_second(&process.voluntary_switches_per_s))),
+        ("", format!("{} taken away", per_second(&process.involuntary_switches_per_s))),
+        ("page faults", format!("{} without a disk", per_second(&process.minor_faults_per_s))),
+        ("", format!("{faults} in all waited for a disk or for swap")),
+    ];
+    blocks.extend(rows.map(|(label, value)| Block::row(label, value)));
+    blocks.extend(process_memory(&process.memory));
+    let rows: Vec<[String; 6]> = process
+        .threads
+        .iter()
+        .map(|thread| {
+            let rate = |rate: f64| real_quantity(rate, Unit::PerS);
+            [
+                thread.tid.to_string(),
+                thread.name.clone(),
+                percent(thread.run_delay),
+                percent(thread.cpu),
+                rate(thread.voluntary_switches_per_s),
+                rate(thread.involuntary_switches_per_s),
+            ]
+        })
+        .collect();
+    blocks.push(Block::table(["thread", "name", "waited", "ran", "given up", "taken away"], rows));
+    if let Some(why) = &process.lost.why {
+        blocks.push(Block::Warning(format!("lost: {} ({why})", process.lost.count)));
+    }
+    blocks
+}
+
+fn process_memory(memory: &ProcessMemory) -> Vec<Block> {
+    let of = |value: &Seen<u64>| told(value, |bytes| size(*bytes));
+    let share = told(&memory.share_of_limit, |share| percent(*share));
+    let grown = told(&memory.swap_grown_bytes, |grown| match grown {
+        0 => "as before".to_owned(),
+        1.. => format!("{} more than before", size(grown.unsigned_abs())),
+        _ => format!("{} less than before", size(grown.unsigned_abs())),
+    });
+    vec![
+        Block::row("memory", format!("{}, {} by its share", of(&memory.rss_bytes), of(&memory.pss_bytes))),
+        Block::row("in swap", format!("{}, {grown}", of(&memory.swap_bytes))),
+        Block::row("referenced", format!("{} since {}", of(&memory.referenced_bytes), memory.referenced_since)),
+        Block::row("of its limit", format!("{share} of {} ({})", of(&memory.limit_bytes), memory.limit_by)),
+    ]
+}
+
+fn spread(spread: &[Spread]) -> Vec<Block> {
+    let row = |spread: &Spread| {
+        let shown = |value| real_quantity(value, spread.unit);
+        let [min, p10, p50, p90, max] = [spread.min, spread.p10, spread.p50, spread.p90, spread.max].map(shown);
+        [spread.name.trim_end_matches("_per_s").trim_end_matches("_ppm").replace('_', " "), min, p10, p50, p90, max]
+    };
+    let rows: Vec<[String; 6]> = spread.iter().map(row).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let table = Block::table(["between readings", "lowest", "p10", "p50", "p90", "highest"], rows);
+    vec![Block::heading("How it went"), table]
+}
+
+fn told<T>(value: &Seen<T>, show: impl FnOnce(&T) -> String) -> String {
+    match value {
+        Seen::Known(value) => show(value),
+        Seen::Unknown(unknown) => format!("unknown ({})", unknown.why),
+    }
+}
+
+fn per_second(rate: &Seen<f64>) -> String {
+    told(rate, |rate| real_quantity(*rate, Unit::PerS))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn size(bytes: u64) -> String {
+    let steps = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match steps.into_iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((name, shift)) => format!("{:.1} {name}", bytes as f64 / (1_u64 << shift) as f64),
+        None => format!("{bytes} B"),
+    }
+}

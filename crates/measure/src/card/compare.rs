@@ -1,0 +1,172 @@
+//! Two cards beside each other. A difference counts where it is larger than what each machine differed from itself by: where the ranges
+//! over their rounds do not meet.
+
+use serde::Serialize;
+
+use super::{Better, Card, Line};
+
+/// Two cards beside each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What both have.
+    pub lines: Vec<Compared>,
+    /// Numbers that only the first has, or that the second has in another unit.
+    pub only_a: Vec<String>,
+    /// The other way round.
+    pub only_b: Vec<String>,
+    /// How many lines are better on the first, beyond the spread.
+    pub a_better: usize,
+    /// How many on the second.
+    pub b_better: usize,
+    /// What is to be known when reading it.
+    pub doubts: Vec<String>,
+    /// The share of lines that would differ so by chance, if every round came from the same machine in the same mood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_chance: Option<f64>,
+}
+
+/// One number of both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// The meter that said it.
+    pub meter: String,
+    /// As on the cards.
+    pub id: String,
+    /// As on the first card.
+    pub title: String,
+    /// The unit.
+    pub unit: String,
+    /// Which way is better.
+    pub better: Better,
+    /// On the first.
+    pub a: Figure,
+    /// On the second.
+    pub b: Figure,
+    /// The second as a multiple of the first; missing where the first is 0 or they have other signs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// What can be said.
+    pub outcome: Outcome,
+}
+
+/// A number with its spread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// The median of the rounds.
+    pub value: f64,
+    /// The lowest.
+    pub low: f64,
+    /// The highest.
+    pub high: f64,
+    /// How many rounds.
+    pub rounds: u32,
+}
+
+/// What can be said of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Better on the first, beyond the spread.
+    ABetter,
+    /// Better on the second, beyond the spread.
+    BBetter,
+    /// Different beyond the spread, and neither is better for it.
+    Different,
+    /// The ranges meet.
+    WithinSpread,
+    /// One round alone has no spread.
+    NoSpread,
+}
+
+impl Figure {
+    fn of(line: &Line) -> Figure {
+        Figure { value: line.value, low: line.low, high: line.high, rounds: line.rounds }
+    }
+}
+
+/// Puts two cards beside each other, in the order of the first.
+pub fn compare(a: &Card, b: &Card) -> Comparison {
+    let in_b = |line: &Line| b.lines().find(|(_, other)| other.id == line.id && other.unit == line.unit);
+    let in_a = |line: &Line| a.lines().any(|(_, other)| other.id == line.id && other.unit == line.unit);
+    let mut lines = Vec::new();
+    let mut only_a = Vec::new();
+    for (meter, line) in a.lines() {
+        match in_b(line) {
+            Some((_, other)) => lines.push(compared(meter, line, other)),
+            None => only_a.push(line.id.clone()),
+        }
+    }
+    let only_b = b.lines().filter(|(_, line)| !in_a(line)).map(|(_, line)| line.id.clone()).collect();
+    let of = |outcome| lines.iter().filter(|line: &&Compared| line.outcome == outcome).count();
+    Comparison {
+        a_better: of(Outcome::ABetter),
+        b_better: of(Outcome::BBetter),
+        by_chance: by_chance(&lines),
+        doubts: doubts(a, b),
+        lines,
+        only_a,
+        only_b,
+    }
+}
+
+fn compared(meter: &str, a: &Line, b: &Line) -> Compared {
+    let ratio = b.value / a.value;
+    let outcome = if a.rounds < 2 || b.rounds < 2 {
+        Outcome::NoSpread
+    } else if a.low <= b.high && b.low <= a.high {
+        Outcome::WithinSpread
+    } else {
+        match (a.better, a.value < b.value) {
+            (Better::Neither, _) => Outcome::Different,
+            _ if a.better != b.better => Outcome::Different,
+            (Better::Lower, true) | (Better::Higher, false) => Outcome::ABetter,
+            (Better::Lower, false) | (Better::Higher, true) => Outcome::BBetter,
+        }
+    };
+    Compared {
+        meter: meter.to_owned(),
+        id: a.id.clone(),
+        title: a.title.clone(),
+        unit: a.unit.clone(),
+        better: a.better,
+        a: Figure::of(a),
+        b: Figure::of(b),
+        ratio: (ratio.is_finite() && ratio > 0.0).then_some(ratio),
+        outcome,
+    }
+}
+
+/// Of all the orders that so many rounds of two cards can come in, two keep them apart.
+fn by_chance(lines: &[Compared]) -> Option<f64> {
+    let of = |line: &Compared| {
+        let (a, b) = (line.a.rounds.min(1000), line.b.rounds.min(1000));
+        // Two over the binomial of a + b over a.
+        (1..=a).fold(2.0, |share, i| share * f64::from(i) / f64::from(b + i))
+    };
+    let told: Vec<f64> = lines.iter().filter(|line| line.outcome != Outcome::NoSpread).map(of).collect();
+    (!told.is_empty()).then(|| told.iter().sum::<f64>() / told.len() as f64)
+}
+
+fn doubts(a: &Card, b: &Card) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if a.taken.pace != b.taken.pace {
+        doubts.push(format!(
+            "the first was taken at the pace {}, the second at {}: rare things show more in the longer one",
+            a.taken.pace, b.taken.pace
+        ));
+    }
+    for (name, card) in [("first", a), ("second", b)] {
+        if card.taken.interrupted {
+            doubts.push(format!("the {name} was stopped before its end"));
+        }
+        for part in &card.meters {
+            if let Some(why) = &part.failed {
+                doubts.push(format!("{} of the {name} failed: {why}", part.meter));
+            }
+        }
+    }
+    if a.taken.by != b.taken.by {
+        doubts.push(format!("they were taken by different versions: {} and {}", a.taken.by, b.taken.by));
+    }
+    doubts
+}

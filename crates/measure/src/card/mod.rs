@@ -1,0 +1,267 @@
+//! The machine's card: the main numbers of all meters on one page, each with the spread that it had over several rounds, in a form that
+//! can be put beside another machine's. A card comes from a stranger as well: reading one never trusts it.
+
+mod compare;
+
+use std::collections::BTreeSet;
+
+use evenkeel_stats::quantile;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Unit;
+
+pub use compare::{Compared, Comparison, Figure, Outcome, compare};
+
+/// The number of the format that is written, and the only one that is read.
+pub const FORMAT: u64 = 1;
+/// What tells a card from other JSON.
+pub const KIND: &str = "evenkeel-card";
+/// The longest card that is read. One has some 20 kB.
+pub const MAX_CARD_BYTES: usize = 4 << 20;
+
+const PARTS_MAX: usize = 256;
+const LINES_MAX: usize = 4096;
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// The card of one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Card {
+    /// [`KIND`].
+    pub kind: String,
+    /// How and when it was taken.
+    pub taken: Taken,
+    /// What the machine is: names with values, in an order for reading.
+    pub host: Vec<Trait>,
+    /// What each meter said.
+    pub meters: Vec<Part>,
+}
+
+/// How and when a card was taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The moment, in UTC.
+    pub at: String,
+    /// The program and its version.
+    pub by: String,
+    /// full or quick: cards of different paces measured for different times.
+    pub pace: String,
+    /// How often each meter had its turn.
+    pub rounds: u32,
+    /// How long it took.
+    pub seconds: f64,
+    /// Whether somebody stopped it before its end.
+    pub interrupted: bool,
+}
+
+/// Something that a machine is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trait {
+    /// What.
+    pub name: String,
+    /// In words; a reason where it is unknown.
+    pub value: String,
+}
+
+/// What one meter said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its name, as `evenkeel measure NAME`.
+    pub meter: String,
+    /// Its numbers.
+    pub lines: Vec<Line>,
+    /// Why it has none, or not of all rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// One number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// What it is called on every machine, the unit last.
+    pub id: String,
+    /// The same in words.
+    pub title: String,
+    /// The unit, as [`Unit`] is written.
+    pub unit: String,
+    /// Which way is better.
+    pub better: Better,
+    /// The median of the rounds.
+    pub value: f64,
+    /// The lowest of them.
+    pub low: f64,
+    /// The highest.
+    pub high: f64,
+    /// How many rounds it was told in.
+    pub rounds: u32,
+    /// What was said elsewhere of another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
+}
+
+/// Which way of a number is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Less.
+    Lower,
+    /// More.
+    Higher,
+    /// It tells two machines apart, and neither is better for it.
+    Neither,
+}
+
+/// A figure that somebody published of some machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reference {
+    /// The figure, short, with its unit.
+    pub figure: String,
+    /// The document.
+    pub source: String,
+    /// What it says.
+    pub says: String,
+}
+
+/// What a meter says in one round of one of its numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CardLine {
+    /// As [`Line::id`].
+    pub id: String,
+    /// As [`Line::title`].
+    pub title: String,
+    /// The unit.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// The number.
+    pub value: f64,
+    /// As [`Line::reference`].
+    pub reference: Option<Reference>,
+}
+
+/// Why a text is no card, in words that read well after "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum CardError {
+    /// It is no JSON.
+    #[error("read it as JSON: {0}")]
+    Json(serde_json::Error),
+    /// It is something else.
+    #[error("find a card in it: {0}")]
+    Other(String),
+    /// A newer evenkeel wrote it.
+    #[error("understand its format {0}: this evenkeel knows format {FORMAT}")]
+    Format(Value),
+    /// Its numbers can't be meant.
+    #[error("make sense of it: {0}")]
+    Odd(String),
+}
+
+impl Part {
+    /// One meter's numbers, from what it said in each round. What it did not say in the first round has its place after the rest.
+    pub fn of_rounds(meter: &str, rounds: &[Vec<CardLine>], failed: Option<String>) -> Part {
+        let mut ids: Vec<&str> = Vec::new();
+        for line in rounds.iter().flatten() {
+            if !ids.contains(&line.id.as_str()) {
+                ids.push(&line.id);
+            }
+        }
+        let lines = ids.into_iter().filter_map(|id| line(id, rounds)).collect();
+        Part { meter: meter.to_owned(), lines, failed }
+    }
+}
+
+fn line(id: &str, rounds: &[Vec<CardLine>]) -> Option<Line> {
+    let said: Vec<&CardLine> = rounds.iter().filter_map(|round| round.iter().find(|line| line.id == id)).collect();
+    let values: Vec<f64> = said.iter().map(|line| line.value).filter(|value| value.is_finite()).collect();
+    let at = |q| quantile(&values, q);
+    let first = said.first()?;
+    Some(Line {
+        id: id.to_owned(),
+        title: first.title.clone(),
+        unit: first.unit.name().to_owned(),
+        better: first.better,
+        value: at(0.5)?,
+        low: at(0.0)?,
+        high: at(1.0)?,
+        rounds: u32::try_from(values.len()).ok()?,
+        reference: first.reference.clone(),
+    })
+}
+
+impl Card {
+    /// Reads a card.
+    ///
+    /// # Errors
+    /// If the text is none, is one of another format, or has numbers that can't be meant.
+    pub fn parse(text: &str) -> Result<Card, CardError> {
+        if text.len() > MAX_CARD_BYTES {
+            return Err(CardError::Other(format!("it has more than {MAX_CARD_BYTES} bytes")));
+        }
+        let value: Value = serde_json::from_str(text).map_err(CardError::Json)?;
+        if value.get("kind").and_then(Value::as_str) != Some(KIND) {
+            let error = value.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
+            let why = error.map_or_else(
+                || format!("it does not say \"kind\": \"{KIND}\"; `evenkeel measure all --output FILE` writes one"),
+                |message| format!("it is an error of evenkeel: {}", message.chars().take(200).collect::<String>()),
+            );
+            return Err(CardError::Other(why));
+        }
+        match value.get("format") {
+            Some(format) if format.as_u64() == Some(FORMAT) => {}
+            Some(format) if format.is_number() => return Err(CardError::Format(format.clone())),
+            _ => return Err(CardError::Other("it has no format number".to_owned())),
+        }
+        let card: Card = serde_json::from_value(value).map_err(CardError::Json)?;
+        card.check().map_err(CardError::Odd)?;
+        Ok(card)
+    }
+
+    /// Every number of the card, with the meter that said it.
+    pub fn lines(&self) -> impl Iterator<Item = (&str, &Line)> {
+        self.meters.iter().flat_map(|part| part.lines.iter().map(|line| (part.meter.as_str(), line)))
+    }
+
+    /// What the machine is, by name.
+    pub fn host_trait(&self, name: &str) -> Option<&str> {
+        self.host.iter().find(|one| one.name == name).map(|one| one.value.as_str())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.meters.len() > PARTS_MAX || self.lines().count() > LINES_MAX || self.host.len() > LINES_MAX {
+            return Err(format!("it has more than {PARTS_MAX} meters or {LINES_MAX} lines"));
+        }
+        if !self.taken.seconds.is_finite() || self.taken.seconds < 0.0 {
+            return Err(format!("it took {} seconds", self.taken.seconds));
+        }
+        let mut ids = BTreeSet::new();
+        for (meter, line) in self.lines() {
+            let Line { id, value, low, high, rounds, .. } = line;
+            if !ids.insert(id) {
+                return Err(format!("{id} is there twice"));
+            }
+            if ![value, low, high].into_iter().all(|number| number.is_finite()) {
+                return Err(format!("{id} of {meter} is no number"));
+            }
+            if !(low <= value && value <= high) || *rounds == 0 {
+                return Err(format!("{id} of {meter} is {value}, not within {low} to {high} of {rounds} rounds"));
+            }
+        }
+        match self.texts().find(|text| text.len() > TEXT_BYTES_MAX) {
+            Some(text) => Err(format!("a text has {} bytes, more than {TEXT_BYTES_MAX}", text.len())),
+            None => Ok(()),
+        }
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        let taken = [&self.taken.at, &self.taken.by, &self.taken.pace];
+        let host = self.host.iter().flat_map(|one| [&one.name, &one.value]);
+        let parts = self.meters.iter().flat_map(|part| [&part.meter].into_iter().chain(&part.failed));
+        let lines = self.lines().flat_map(|(_, line)| [&line.id, &line.title, &line.unit]);
+        let references = self.lines().filter_map(|(_, line)| line.reference.as_ref());
+        let references = references.flat_map(|reference| [&reference.figure, &reference.source, &reference.says]);
+        taken.into_iter().chain(host).chain(parts).chain(lines).chain(references)
+    }
+}
+
+#[cfg(test)]
+mod tests;

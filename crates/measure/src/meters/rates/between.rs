@@ -1,0 +1,446 @@
+//! From two readings to rates. Pure. A counter that went back gives a reason and no number: whether it wrapped round, was reset, or
+//! lies is not to be told from two readings.
+
+use std::collections::BTreeMap;
+
+use super::counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, ThreadCounts};
+use super::parse::{Pairs, Stalls, Stat, Ticks};
+use super::report::{
+    CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Rates, Shares, System, ThreadRates,
+};
+use super::seen::{Kind, Seen};
+use super::{Pages, Resource};
+use crate::Lost;
+
+/// The unit of the times in /proc: the kernel tells them in hundredths of a second whatever its own timer does.
+const TICK_NS: u64 = 10_000_000;
+/// How much more than the time that passed a CPU may count, before what it counts is nonsense: eight kinds are rounded, and time that
+/// was stolen before may be told late.
+const SURPLUS_NS: u64 = 500_000_000;
+/// Threads that are told of.
+const THREADS_SHOWN: usize = 16;
+
+/// What is known of a process's pages, which is read once.
+#[derive(Clone, Debug)]
+pub struct PagesSeen {
+    /// smaps_rollup.
+    pub rollup: Seen<Pairs>,
+    /// Whether the marks were cleared at the beginning.
+    pub pages: Pages,
+}
+
+/// The rates between two readings.
+pub fn between(before: &Counts, after: &Counts, pages: Option<&PagesSeen>) -> Rates {
+    let elapsed_ns = after.at_ns.saturating_sub(before.at_ns);
+    let process = match (&before.process, &after.process) {
+        (Some(before), Some(last)) => {
+            Some(before.and_then(|before| last.and_then(|last| process(before, last, after, pages))))
+        }
+        _ => None,
+    };
+    Rates { system: system(before, after, elapsed_ns), group: group(&before.group, &after.group, elapsed_ns), process }
+}
+
+/// By how much a counter grew.
+fn delta<P>(before: &Seen<P>, after: &Seen<P>, name: &str, of: impl Fn(&P) -> Option<u64>) -> Seen<u64> {
+    before.and_then(|before| {
+        after.and_then(|after| match (of(before), of(after)) {
+            (Some(before), Some(after)) => grown(name, before, after),
+            _ => Seen::absent(format!("this kernel does not count {name}")),
+        })
+    })
+}
+
+fn grown(name: &str, before: u64, after: u64) -> Seen<u64> {
+    match after.checked_sub(before) {
+        Some(grown) => Seen::Known(grown),
+        None => Seen::odd(format!("{name} went back from {before} to {after}: it wrapped round or was set anew")),
+    }
+}
+
+fn per_second(count: Seen<u64>, elapsed_ns: u64) -> Seen<f64> {
+    count.and_then(|count| share(*count as f64 * 1e9, elapsed_ns))
+}
+
+/// `of / elapsed_ns`, which is no number where no time passed.
+fn share(of: f64, elapsed_ns: u64) -> Seen<f64> {
+    if elapsed_ns == 0 {
+        return Seen::odd("no time passed between the readings");
+    }
+    Seen::Known(of / elapsed_ns as f64)
+}
+
+fn system(before: &Counts, after: &Counts, elapsed_ns: u64) -> System {
+    let stat =
+        |name: &str, of: fn(&Stat) -> Option<u64>| per_second(delta(&before.stat, &after.stat, name, of), elapsed_ns);
+    let vm_count = |name: &str, of: &dyn Fn(&Pairs) -> Option<u64>| delta(&before.vmstat, &after.vmstat, name, of);
+    let vm = |name: &str| {
+        per_second(vm_count(&format!("{name} of /proc/vmstat"), &|pairs| pairs.get(name).copied()), elapsed_ns)
+    };
+    let minor = |pairs: &Pairs| pairs.get("pgfault")?.checked_sub(*pairs.get("pgmajfault")?);
+    let (all, cpus) = cpu_shares(&before.stat, &after.stat, elapsed_ns);
+    System {
+        cpu_time_unit_ms: (TICK_NS / 1_000_000) as u32,
+        all,
+        cpus,
+        context_switches_per_s: stat("ctxt of /proc/stat", |stat| Some(stat.context_switches)),
+        interrupts_per_s: stat("intr of /proc/stat", |stat| Some(stat.interrupts)),
+        softirqs_per_s: stat("softirq of /proc/stat", |stat| stat.softirqs),
+        forks_per_s: stat("processes of /proc/stat", |stat| stat.forks),
+        minor_faults_per_s: per_second(vm_count("pgfault less pgmajfault of /proc/vmstat", &minor), elapsed_ns),
+        major_faults_per_s: vm("pgmajfault"),
+        swap_ins_per_s: vm("pswpin"),
+        swap_outs_per_s: vm("pswpout"),
+        direct_reclaims_per_s: per_second(
+            vm_count("allocstall of /proc/vmstat", &|pairs| sum(pairs, "allocstall")),
+            elapsed_ns,
+        ),
+        refaults_per_s: per_second(
+            vm_count("workingset_refault of /proc/vmstat", &|pairs| sum(pairs, "workingset_refault")),
+            elapsed_ns,
+        ),
+        oom_kills: vm_count("oom_kill of /proc/vmstat", &|pairs| pairs.get("oom_kill").copied()),
+        pressure: pressure(&before.pressure, &after.pressure, elapsed_ns),
+        memory: memory(&after.meminfo),
+    }
+}
+
+/// The sum of the counters whose names begin so: they became one a zone or a kind of page with time.
+fn sum(pairs: &Pairs, prefix: &str) -> Option<u64> {
+    let mut found = pairs.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, number)| *number).peekable();
+    found.peek()?;
+    found.try_fold(0_u64, u64::checked_add)
+}
+
+fn memory(meminfo: &Seen<Pairs>) -> Memory {
+    let field = |name: &str| {
+        meminfo.and_then(|fields| match fields.get(name) {
+            Some(bytes) => Seen::Known(*bytes),
+            None => Seen::absent(format!("/proc/meminfo has no {name}")),
+        })
+    };
+    let free = field("SwapFree");
+    let swap = field("SwapTotal");
+    let used = swap.and_then(|swap| free.and_then(|free| Seen::Known(swap.saturating_sub(*free))));
+    Memory {
+        total_bytes: field("MemTotal"),
+        available_bytes: field("MemAvailable"),
+        swap_bytes: swap,
+        swap_used_bytes: used,
+    }
+}
+
+fn pressure(before: &[Seen<Stalls>; 3], after: &[Seen<Stalls>; 3], elapsed_ns: u64) -> Vec<Pressure> {
+    let one = |(resource, (before, after)): (Resource, (&Seen<Stalls>, &Seen<Stalls>))| {
+        let name = resource.name();
+        let of = |kind: &str, of: fn(&Stalls) -> Option<u64>| {
+            let stalled = delta(before, after, &format!("the total of {kind} pressure on {name}"), of);
+            stalled.and_then(|stalled_us| share(*stalled_us as f64 * 1e3, elapsed_ns))
+        };
+        Pressure {
+            resource: name,
+            some: of("some", |stalls| Some(stalls.some_us)),
+            full: of("full", |stalls| stalls.full_us),
+        }
+    };
+    Resource::ALL.into_iter().zip(before.iter().zip(after)).map(one).collect()
+}
+
+/// Of all CPUs together, and of each.
+fn cpu_shares(before: &Seen<Stat>, after: &Seen<Stat>, elapsed_ns: u64) -> (Seen<Shares>, Vec<CpuShares>) {
+    let (before, after) = match (before, after) {
+        (Seen::Known(before), Seen::Known(after)) => (before, after),
+        (Seen::Unknown(unknown), _) | (_, Seen::Unknown(unknown)) => {
+            return (Seen::Unknown(unknown.clone()), Vec::new());
+        }
+    };
+    let mut cpus = Vec::new();
+    let (mut sum, mut summed, mut iowait_is_known) = (Spent::default(), 0_u64, true);
+    for (&cpu, first) in &before.cpus {
+        let spent = match after.cpus.get(&cpu) {
+            Some(last) => spent(cpu, first, last, elapsed_ns),
+            None => Seen::absent(format!("CPU {cpu} went offline meanwhile")),
+        };
+        if let Seen::Known(spent) = &spent {
+            sum.add(spent);
+            summed += 1;
+            iowait_is_known &= spent.iowait.is_some();
+        }
+        cpus.push(CpuShares { cpu, shares: spent.and_then(|spent| shares(cpu, spent, elapsed_ns)) });
+    }
+    for &cpu in after.cpus.keys().filter(|cpu| !before.cpus.contains_key(cpu)) {
+        cpus.push(CpuShares { cpu, shares: Seen::absent(format!("CPU {cpu} came online meanwhile")) });
+    }
+    cpus.sort_unstable_by_key(|shares| shares.cpu);
+    if !iowait_is_known {
+        sum.iowait = None;
+    }
+    if summed == 0 {
+        return (Seen::odd("no CPU was counted at both readings"), cpus);
+    }
+    (sum.shares(elapsed_ns.saturating_mul(summed), "the sum of iowait"), cpus)
+}
+
+/// Hundredths of a second that one or more CPUs spent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    user: u64,
+    system: u64,
+    irq: u64,
+    softirq: u64,
+    steal: u64,
+    idle: u64,
+    /// The kernel lets it go back: unknown then.
+    iowait: Option<u64>,
+}
+
+impl Spent {
+    fn add(&mut self, other: &Spent) {
+        self.user = self.user.saturating_add(other.user);
+        self.system = self.system.saturating_add(other.system);
+        self.irq = self.irq.saturating_add(other.irq);
+        self.softirq = self.softirq.saturating_add(other.softirq);
+        self.steal = self.steal.saturating_add(other.steal);
+        self.idle = self.idle.saturating_add(other.idle);
+        self.iowait = Some(self.iowait.unwrap_or(0).saturating_add(other.iowait.unwrap_or(0)));
+    }
+
+    fn total(&self) -> u64 {
+        let kinds = [self.user, self.system, self.irq, self.softirq, self.steal, self.idle];
+        kinds.into_iter().fold(0, u64::saturating_add)
+    }
+
+    fn shares(&self, elapsed_ns: u64, iowait_name: &str) -> Seen<Shares> {
+        let total = self.total();
+        if total == 0 || elapsed_ns == 0 {
+            return Seen::odd("nothing was counted: less than the unit of 10 ms passed, or it was offline throughout");
+        }
+        let of = |ticks: u64| ticks as f64 / total as f64;
+        Seen::Known(Shares {
+            user: of(self.user),
+            system: of(self.system),
+            irq: of(self.irq),
+            softirq: of(self.softirq),
+            steal: of(self.steal),
+            idle: of(self.idle),
+            iowait: match self.iowait {
+                Some(ticks) => Seen::Known(of(ticks)),
+                None => Seen::odd(format!("{iowait_name} went back, as the kernel lets it")),
+            },
+            counted: total as f64 * TICK_NS as f64 / elapsed_ns as f64,
+        })
+    }
+}
+
+fn spent(cpu: usize, before: &Ticks, after: &Ticks, elapsed_ns: u64) -> Seen<Spent> {
+    let mut back = None;
+    let mut kind = |name: &str, before: u64, after: u64| match grown(&format!("{name} of CPU {cpu}"), before, after) {
+        Seen::Known(grown) => grown,
+        Seen::Unknown(unknown) => {
+            back = Some(unknown);
+            0
+        }
+    };
+    // Waiting for a disk is a kind of idling, between which the kernel moves time to and fro.
+    let idle = |ticks: &Ticks| ticks.idle.saturating_add(ticks.iowait);
+    let spent = Spent {
+        user: kind("user", before.user, after.user).saturating_add(kind("nice", before.nice, after.nice)),
+        system: kind("system", before.system, after.system),
+        irq: kind("irq", before.irq, after.irq),
+        softirq: kind("softirq", before.softirq, after.softirq),
+        steal: kind("steal", before.steal, after.steal),
+        idle: kind("idle and iowait", idle(before), idle(after)),
+        iowait: after.iowait.checked_sub(before.iowait),
+    };
+    if let Some(unknown) = back {
+        return Seen::Unknown(unknown);
+    }
+    let kinds = [spent.user, spent.system, spent.irq, spent.softirq, spent.steal, spent.idle];
+    // What a lying counter grew by need not fit.
+    let counted_ns = kinds.into_iter().map(u128::from).sum::<u128>() * u128::from(TICK_NS);
+    let passed_ns = u128::from(elapsed_ns);
+    if counted_ns > passed_ns + passed_ns / 4 + u128::from(SURPLUS_NS) {
+        let ms = |ns: u128| ns / 1_000_000;
+        return Seen::odd(format!("CPU {cpu} counted {} ms while {} ms passed", ms(counted_ns), ms(passed_ns)));
+    }
+    Seen::Known(spent)
+}
+
+fn shares(cpu: usize, spent: &Spent, elapsed_ns: u64) -> Seen<Shares> {
+    spent.shares(elapsed_ns, &format!("iowait of CPU {cpu}"))
+}
+
+fn group(before: &GroupCounts, after: &GroupCounts, elapsed_ns: u64) -> Group {
+    let levels = before.levels.and_then(|before| {
+        after.levels.and_then(|after| Seen::Known(after.iter().map(|after| level(before, after)).collect()))
+    });
+    let memory = |name: &str, of: &dyn Fn(&Pairs) -> Option<u64>| {
+        per_second(delta(&before.memory, &after.memory, &format!("{name} of memory.stat"), of), elapsed_ns)
+    };
+    // Version 1 counts a group alone by the plain name, and with all groups in it by the other.
+    let faults = |pairs: &Pairs| pairs.get("total_pgmajfault").or_else(|| pairs.get("pgmajfault")).copied();
+    Group {
+        levels,
+        pressure: pressure(&before.pressure, &after.pressure, elapsed_ns),
+        used_bytes: after.used_bytes.clone(),
+        limit: after.limit.clone(),
+        major_faults_per_s: memory("pgmajfault", &faults),
+        refaults_per_s: memory("workingset_refault", &|pairs| sum(pairs, "workingset_refault")),
+    }
+}
+
+fn level(before: &[LevelCounts], after: &LevelCounts) -> Level {
+    let grown = |name: &str, of: &dyn Fn(&Pairs) -> Option<u64>| match before
+        .iter()
+        .find(|before| before.directory == after.directory)
+    {
+        Some(before) => delta(&before.stat, &after.stat, &format!("{name} of {}/cpu.stat", after.directory), of),
+        None => Seen::absent(format!("{} was not there at the first reading", after.directory)),
+    };
+    // In nanoseconds in version 1, in microseconds in version 2.
+    let throttled_ns = |pairs: &Pairs| {
+        let ns = pairs.get("throttled_time").copied();
+        ns.or_else(|| pairs.get("throttled_usec")?.checked_mul(1000))
+    };
+    Level {
+        directory: after.directory.clone(),
+        quota: after.quota.clone(),
+        periods: grown("nr_periods", &|pairs| pairs.get("nr_periods").copied()),
+        throttled_periods: grown("nr_throttled", &|pairs| pairs.get("nr_throttled").copied()),
+        throttled_ns: grown("throttled time", &throttled_ns),
+    }
+}
+
+fn process(
+    before: &ProcessCounts,
+    after: &ProcessCounts,
+    machine: &Counts,
+    pages: Option<&PagesSeen>,
+) -> Seen<ProcessRates> {
+    if before.stat.start_ticks != after.stat.start_ticks {
+        return Seen::odd(format!("process {} ended, and another has its number now", before.pid));
+    }
+    let elapsed_ns = after.at_ns.saturating_sub(before.at_ns);
+    let grown = |name: &str, before: u64, after: u64| grown(&format!("{name} of the process"), before, after);
+    let major = grown("major faults", before.stat.major_faults, after.stat.major_faults);
+    let minor = grown("minor faults", before.stat.minor_faults, after.stat.minor_faults);
+    let ticks = grown("CPU time", before.stat.cpu_ticks, after.stat.cpu_ticks);
+    let (threads, mut lost) = threads(before, after);
+    let sum = |of: fn(&ThreadCounts) -> u64| {
+        threads.clone().map(|threads| threads.values().map(of).fold(0, u64::saturating_add))
+    };
+    if after.threads_beyond > 0 {
+        let count = lost.count.saturating_add(after.threads_beyond as u64);
+        lost = Lost::of(count, "threads that ended meanwhile, or beyond the most that are read");
+    }
+    Seen::Known(ProcessRates {
+        pid: after.pid,
+        name: after.stat.name.clone(),
+        elapsed_ns,
+        ended: None,
+        cpu: ticks.and_then(|ticks| share(*ticks as f64 * TICK_NS as f64, elapsed_ns)),
+        minor_faults_per_s: per_second(minor, elapsed_ns),
+        major_faults_per_s: per_second(major.clone(), elapsed_ns),
+        major_faults: major,
+        voluntary_switches_per_s: per_second(sum(|thread| thread.voluntary_switches), elapsed_ns),
+        involuntary_switches_per_s: per_second(sum(|thread| thread.involuntary_switches), elapsed_ns),
+        run_delay: sum(|thread| thread.run_delay_ns).and_then(|ns| share(*ns as f64, elapsed_ns)),
+        threads: threads.known().map(|threads| longest(threads, elapsed_ns)).unwrap_or_default(),
+        memory: process_memory(before, after, machine, pages),
+        lost,
+    })
+}
+
+/// What each thread did between the readings. One that is new has done all that it counts since; of one that ended nobody can tell.
+fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Seen<BTreeMap<u32, ThreadCounts>>, Lost) {
+    let mut gone = 0;
+    let threads = before.threads.and_then(|before| {
+        after.threads.and_then(|after| {
+            gone = before.keys().filter(|tid| !after.contains_key(tid)).count() as u64;
+            let since = |(tid, now): (&u32, &ThreadCounts)| {
+                let then = before.get(tid);
+                // A number that was given to another thread counts from nothing again: it is new.
+                let is_same = then.is_some_and(|then| {
+                    then.cpu_ns <= now.cpu_ns
+                        && then.run_delay_ns <= now.run_delay_ns
+                        && then.voluntary_switches <= now.voluntary_switches
+                        && then.involuntary_switches <= now.involuntary_switches
+                });
+                let less = |of: fn(&ThreadCounts) -> u64| of(now) - then.filter(|_| is_same).map_or(0, of);
+                let grown = ThreadCounts {
+                    name: now.name.clone(),
+                    cpu_ns: less(|thread| thread.cpu_ns),
+                    run_delay_ns: less(|thread| thread.run_delay_ns),
+                    voluntary_switches: less(|thread| thread.voluntary_switches),
+                    involuntary_switches: less(|thread| thread.involuntary_switches),
+                };
+                (*tid, grown)
+            };
+            Seen::Known(after.iter().map(since).collect())
+        })
+    });
+    (threads, Lost::of(gone, "threads that ended meanwhile: what they did since the reading before is not known"))
+}
+
+fn longest(threads: &BTreeMap<u32, ThreadCounts>, elapsed_ns: u64) -> Vec<ThreadRates> {
+    let mut longest: Vec<(&u32, &ThreadCounts)> = threads.iter().collect();
+    longest.sort_by_key(|(_, thread)| std::cmp::Reverse((thread.run_delay_ns, thread.cpu_ns)));
+    longest.truncate(THREADS_SHOWN);
+    let of = |number: u64| number as f64 / elapsed_ns.max(1) as f64;
+    let per_s = |count: u64| count as f64 * 1e9 / elapsed_ns.max(1) as f64;
+    let rates = |(tid, thread): (&u32, &ThreadCounts)| ThreadRates {
+        tid: *tid,
+        name: thread.name.clone(),
+        cpu: of(thread.cpu_ns),
+        run_delay: of(thread.run_delay_ns),
+        voluntary_switches_per_s: per_s(thread.voluntary_switches),
+        involuntary_switches_per_s: per_s(thread.involuntary_switches),
+    };
+    longest.into_iter().map(rates).collect()
+}
+
+fn process_memory(
+    before: &ProcessCounts,
+    after: &ProcessCounts,
+    machine: &Counts,
+    pages: Option<&PagesSeen>,
+) -> ProcessMemory {
+    let field = |of: &Seen<Pairs>, name: &str| {
+        of.and_then(|fields| match fields.get(name) {
+            Some(bytes) => Seen::Known(*bytes),
+            None => Seen::absent(format!("the kernel tells no {name} of it")),
+        })
+    };
+    let rolled_up = |name: &str| match pages {
+        Some(pages) => field(&pages.rollup, name),
+        None => Seen::absent("it is read once, at the end"),
+    };
+    let swap = field(&after.status, "VmSwap");
+    let swap_grown = field(&before.status, "VmSwap").and_then(|before| {
+        let grown = |after: &u64| i64::try_from(i128::from(*after) - i128::from(*before));
+        swap.and_then(|after| grown(after).map_or_else(|_| Seen::odd("VmSwap is beyond all reason"), Seen::Known))
+    });
+    let (limit_bytes, limit_by) = match &machine.group.limit {
+        Seen::Known(Some(limit)) => (Seen::Known(limit.bytes), limit.directory.clone()),
+        Seen::Unknown(unknown) if unknown.unknown != Kind::Absent => {
+            (Seen::Unknown(unknown.clone()), "its control group".to_owned())
+        }
+        Seen::Known(None) | Seen::Unknown(_) => (memory(&machine.meminfo).total_bytes, "all memory".to_owned()),
+    };
+    let rss = field(&after.status, "VmRSS");
+    let needs = rss.and_then(|rss| swap.and_then(|swap| Seen::Known(rss.saturating_add(*swap))));
+    ProcessMemory {
+        pss_bytes: rolled_up("Pss"),
+        swap_grown_bytes: swap_grown,
+        referenced_bytes: rolled_up("Referenced"),
+        referenced_since: match pages.map(|pages| pages.pages) {
+            Some(Pages::ClearReferenced) => "the measurement began",
+            _ => "its pages were mapped, or somebody cleared the marks",
+        },
+        share_of_limit: needs.and_then(|needs| limit_bytes.and_then(|limit| share(*needs as f64, *limit))),
+        rss_bytes: rss,
+        swap_bytes: swap,
+        limit_bytes,
+        limit_by,
+    }
+}

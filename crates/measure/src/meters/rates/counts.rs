@@ -1,0 +1,264 @@
+//! One reading: all that is counted, at one moment. What can't be read is kept with its reason.
+
+use std::collections::BTreeMap;
+
+use evenkeel_sys::{Errno, Refusal, Root, Why, schedstat};
+
+use super::group::{MemoryLimit, Place, Places, memory_limit};
+use super::parse::{Pairs, Process, Stalls, Stat, parse_fields, parse_pairs, parse_process, parse_stalls, parse_stat};
+use super::seen::Seen;
+use super::{Quota, Resource, Target};
+
+/// The most threads of a process that are read each time: two files each, some 20 us together.
+pub const THREADS_MAX: usize = 1024;
+
+/// All that is counted, at one moment.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// When, on the monotonic clock.
+    pub at_ns: u64,
+    /// /proc/stat.
+    pub stat: Seen<Stat>,
+    /// /proc/vmstat.
+    pub vmstat: Seen<Pairs>,
+    /// /proc/meminfo, in bytes.
+    pub meminfo: Seen<Pairs>,
+    /// /proc/pressure.
+    pub pressure: [Seen<Stalls>; 3],
+    /// Of the group.
+    pub group: GroupCounts,
+    /// Of the process, where one is looked at.
+    pub process: Option<Seen<ProcessCounts>>,
+}
+
+/// What is counted of a control group.
+#[derive(Clone, Debug)]
+pub struct GroupCounts {
+    /// The group and those around it, the innermost first.
+    pub levels: Seen<Vec<LevelCounts>>,
+    /// Its pressure.
+    pub pressure: [Seen<Stalls>; 3],
+    /// What memory it uses, in bytes.
+    pub used_bytes: Seen<u64>,
+    /// The tightest limit on it.
+    pub limit: Seen<Option<MemoryLimit>>,
+    /// memory.stat.
+    pub memory: Seen<Pairs>,
+}
+
+/// What is counted of a group's CPU time.
+#[derive(Clone, Debug)]
+pub struct LevelCounts {
+    /// Its directory.
+    pub directory: String,
+    /// Its limit; `None` is none.
+    pub quota: Seen<Option<Quota>>,
+    /// cpu.stat.
+    pub stat: Seen<Pairs>,
+}
+
+/// What is counted of a process.
+#[derive(Clone, Debug)]
+pub struct ProcessCounts {
+    /// Its number.
+    pub pid: u32,
+    /// When, on the monotonic clock.
+    pub at_ns: u64,
+    /// /proc/PID/stat.
+    pub stat: Process,
+    /// /proc/PID/status.
+    pub status: Seen<Pairs>,
+    /// Its threads.
+    pub threads: Seen<BTreeMap<u32, ThreadCounts>>,
+    /// Threads beyond the most that are read.
+    pub threads_beyond: usize,
+}
+
+/// What is counted of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadCounts {
+    /// Its name.
+    pub name: String,
+    /// For how long it ran, in nanoseconds, as of the kernel's last tick.
+    pub cpu_ns: u64,
+    /// For how long it was ready and did not run, in nanoseconds.
+    pub run_delay_ns: u64,
+    /// How often it gave its CPU up.
+    pub voluntary_switches: u64,
+    /// How often its CPU was taken from it.
+    pub involuntary_switches: u64,
+}
+
+impl Counts {
+    /// Reads all of it; `now_ns` is the monotonic clock.
+    pub fn of(root: &Root, target: &Target, now_ns: &dyn Fn() -> u64) -> Counts {
+        let (places, process) = match target {
+            Target::Machine => (Places::of_process(root, "self"), None),
+            Target::Process(pid) => (Places::of_process(root, &pid.to_string()), Some(*pid)),
+            Target::Group(name) => (Places::named(root, name), None),
+        };
+        Counts {
+            at_ns: now_ns(),
+            stat: read(root, "/proc/stat", "the times of CPUs", parse_stat),
+            vmstat: read(root, "/proc/vmstat", "names with numbers", parse_pairs),
+            pressure: Resource::ALL.map(|one| stalls(root, &format!("/proc/pressure/{}", one.name()))),
+            process: process.map(|pid| ProcessCounts::of(root, pid, now_ns)),
+            meminfo: read(root, "/proc/meminfo", "names with numbers", parse_fields),
+            group: GroupCounts::of(root, &places),
+        }
+    }
+}
+
+/// What `parse` makes of a file.
+fn read<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Seen<T> {
+    match root.text(path) {
+        Ok(text) => match parse(&text) {
+            Some(value) => Seen::Known(value),
+            None => Seen::odd(format!("{path} does not hold {what}")),
+        },
+        Err(refusal) => Seen::refused(&refusal),
+    }
+}
+
+fn stalls(root: &Root, path: &str) -> Seen<Stalls> {
+    match root.text(path) {
+        // A kernel with psi=0 has the files, and refuses to say anything in them.
+        Err(Refusal { why: Why::Errno(errno), .. }) if errno == Errno::OPNOTSUPP => {
+            Seen::absent(format!("read {path}: the kernel does not count pressure (psi=1 on its command line)"))
+        }
+        Err(refusal) => Seen::refused(&refusal),
+        Ok(text) => match parse_stalls(&text) {
+            Some(stalls) => Seen::Known(stalls),
+            None => Seen::odd(format!("{path} does not hold the totals of stalls")),
+        },
+    }
+}
+
+impl GroupCounts {
+    fn of(root: &Root, places: &Places) -> GroupCounts {
+        let file = |place: &Seen<Place>, v1: &str, v2: &str| {
+            place.clone().map(|place| format!("{}/{}", place.directory(), if place.is_v2 { v2 } else { v1 }))
+        };
+        let pressure = Resource::ALL.map(|resource| {
+            let name = format!("{}.pressure", resource.name());
+            file(&places.pressure, "", &name).and_then(|path| stalls(root, path))
+        });
+        let used = file(&places.memory, "memory.usage_in_bytes", "memory.current");
+        let memory = file(&places.memory, "memory.stat", "memory.stat");
+        GroupCounts {
+            levels: places.cpu.and_then(|place| levels(root, place)),
+            pressure,
+            used_bytes: used.and_then(|path| read(root, path, "a number", |text| text.trim().parse().ok())),
+            limit: places.memory.and_then(|place| memory_limit(root, place)),
+            memory: memory.and_then(|path| read(root, path, "names with numbers", parse_pairs)),
+        }
+    }
+}
+
+fn levels(root: &Root, place: &Place) -> Seen<Vec<LevelCounts>> {
+    let level = |directory: String| {
+        let stat = read(root, &format!("{directory}/cpu.stat"), "names with numbers", parse_pairs);
+        let quota = if place.is_v2 { quota_v2(root, &directory) } else { quota_v1(root, &directory) };
+        LevelCounts { directory, quota, stat }
+    };
+    let levels: Vec<LevelCounts> = place.levels().into_iter().map(level).collect();
+    // A container of version 1 does not show the inner groups of the host's path.
+    match levels.iter().position(|level| level.stat.known().is_some()) {
+        Some(first) => Seen::Known(levels.into_iter().skip(first).collect()),
+        None => match levels.into_iter().next() {
+            Some(level) => level.stat.map(|_| Vec::new()),
+            None => Seen::absent("the control group has no place"),
+        },
+    }
+}
+
+/// `50000 100000`, or `max 100000`. The outermost group has no such file: nothing limits it.
+fn quota_v2(root: &Root, directory: &str) -> Seen<Option<Quota>> {
+    let path = format!("{directory}/cpu.max");
+    match root.text(&path) {
+        Ok(text) => {
+            let mut words = text.split_ascii_whitespace();
+            let (quota, period) = (words.next(), words.next().and_then(|word| word.parse().ok()));
+            match (quota, quota.and_then(|word| word.parse().ok()), period) {
+                (Some("max"), _, _) => Seen::Known(None),
+                (_, Some(quota_us), Some(period_us)) => Seen::Known(Some(Quota { quota_us, period_us })),
+                _ => Seen::odd(format!("{path} is no quota and period")),
+            }
+        }
+        Err(Refusal { why: Why::Errno(errno), .. }) if errno.is_absence() => Seen::Known(None),
+        Err(refusal) => Seen::refused(&refusal),
+    }
+}
+
+fn quota_v1(root: &Root, directory: &str) -> Seen<Option<Quota>> {
+    let number = |name: &str| read(root, &format!("{directory}/{name}"), "a number", |text| text.trim().parse().ok());
+    let quota: Seen<i64> = number("cpu.cfs_quota_us");
+    quota.and_then(|quota_us| match u64::try_from(*quota_us) {
+        Ok(quota_us) => number("cpu.cfs_period_us").and_then(|period_us| match u64::try_from(*period_us) {
+            Ok(period_us) => Seen::Known(Some(Quota { quota_us, period_us })),
+            Err(_) => Seen::odd(format!("{directory}/cpu.cfs_period_us is {period_us}")),
+        }),
+        Err(_) => Seen::Known(None),
+    })
+}
+
+impl ProcessCounts {
+    /// Of one process; unknown where there is none, or where it has ended.
+    fn of(root: &Root, pid: u32, now_ns: &dyn Fn() -> u64) -> Seen<ProcessCounts> {
+        let at_ns = now_ns();
+        read(root, &format!("/proc/{pid}/stat"), "what is counted of a process", parse_process).and_then(|stat| {
+            if stat.is_zombie {
+                return Seen::absent(format!("process {pid} ({}) has ended", stat.name));
+            }
+            let status = read(root, &format!("/proc/{pid}/status"), "names with numbers", parse_fields);
+            let (threads, threads_beyond) = threads(root, pid);
+            Seen::Known(ProcessCounts { pid, at_ns, stat: stat.clone(), status, threads, threads_beyond })
+        })
+    }
+}
+
+/// The threads of a process: those that end while they are read are left out.
+fn threads(root: &Root, pid: u32) -> (Seen<BTreeMap<u32, ThreadCounts>>, usize) {
+    let names = match root.entries(&format!("/proc/{pid}/task")) {
+        Ok(names) => names,
+        Err(refusal) => return (Seen::refused(&refusal), 0),
+    };
+    let mut threads = BTreeMap::new();
+    let mut denied = None;
+    for tid in names.iter().take(THREADS_MAX).filter_map(|name| name.parse::<u32>().ok()) {
+        match thread(root, pid, tid) {
+            Seen::Known(counts) => drop(threads.insert(tid, counts)),
+            unknown => denied = Some(unknown),
+        }
+    }
+    let beyond = names.len().saturating_sub(THREADS_MAX);
+    match denied {
+        Some(unknown) if threads.is_empty() => (unknown.map(|_| BTreeMap::new()), beyond),
+        _ => (Seen::Known(threads), beyond),
+    }
+}
+
+fn thread(root: &Root, pid: u32, tid: u32) -> Seen<ThreadCounts> {
+    let dir = format!("/proc/{pid}/task/{tid}");
+    let delays =
+        read(root, &format!("{dir}/schedstat"), "three numbers", |text| schedstat::parse_schedstat(text.as_bytes()));
+    delays.and_then(|(cpu_ns, run_delay_ns, _)| {
+        read(root, &format!("{dir}/status"), "how often it was switched", |text| {
+            let fields = parse_fields(text)?;
+            let name = text.lines().next()?.strip_prefix("Name:")?.trim().to_owned();
+            Some(ThreadCounts {
+                name,
+                cpu_ns: *cpu_ns,
+                run_delay_ns: *run_delay_ns,
+                voluntary_switches: *fields.get("voluntary_ctxt_switches")?,
+                involuntary_switches: *fields.get("nonvoluntary_ctxt_switches")?,
+            })
+        })
+    })
+}
+
+/// What a process has in memory (/proc/PID/smaps_rollup), in bytes. The kernel walks all its pages for it, and holds up its page
+/// faults meanwhile: not to be read often.
+pub(super) fn pages(root: &Root, pid: u32) -> Seen<Pairs> {
+    read(root, &format!("/proc/{pid}/smaps_rollup"), "names with numbers", parse_fields)
+}

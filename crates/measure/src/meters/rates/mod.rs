@@ -1,0 +1,206 @@
+//! Rates of what the kernel counts: who used the CPUs and who took them away, what threads had to wait for, limits that stopped them,
+//! page faults and swapping; for the machine, a control group, and a server's own process.
+//!
+//! Nothing is traced: files under /proc and /sys are read at the beginning, at the end, and now and then between. So it costs little
+//! and sees only what the kernel counts: times of CPUs in units of 10 ms, and nothing at all of a machine that was paused as a whole.
+
+mod between;
+mod counts;
+mod group;
+mod parse;
+mod report;
+mod seen;
+mod spread;
+#[cfg(test)]
+mod tests;
+
+pub use between::{PagesSeen, between};
+pub use counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, THREADS_MAX, ThreadCounts};
+pub use group::{MemoryLimit, Place, Places};
+pub use parse::{
+    Pairs, Process, Stalls, Stat, Ticks, parse_fields, parse_limit, parse_membership, parse_pairs, parse_process,
+    parse_stalls, parse_stat,
+};
+pub use report::{
+    Cost, CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Quota, Rates, Report, Shares, System,
+    ThreadRates,
+};
+pub use seen::{Kind, Seen, Unknown};
+pub use spread::Spread;
+
+use std::fs;
+
+use evenkeel_sys::{Errno, Root, clock};
+
+use crate::{MeterError, Watch};
+use spread::Course;
+
+/// How long to sleep before looking again whether to stop.
+const NAP_NS: u64 = 50_000_000;
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What to look at beside the machine.
+    pub target: Target,
+    /// How long.
+    pub for_ms: u64,
+    /// From one reading to the next.
+    pub every_ms: u64,
+    /// Whether to find out which pages of the process are used.
+    pub pages: Pages,
+}
+
+/// What to look at beside the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Nothing; of control groups our own.
+    Machine,
+    /// A process, and the control group that it is in.
+    Process(u32),
+    /// A control group.
+    Group(String),
+}
+
+/// What is done to the marks by which the kernel knows which pages of a process are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// They are read as they are.
+    AsTheyAre,
+    /// They are cleared at the beginning, so that what is referenced at the end is what was used in between. The process's next use of each
+    /// page takes a little longer.
+    ClearReferenced,
+}
+
+/// What threads can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// A CPU.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Disks.
+    Io,
+}
+
+impl Resource {
+    /// All of them.
+    pub const ALL: [Resource; 3] = [Resource::Cpu, Resource::Memory, Resource::Io];
+
+    /// As the kernel's files are called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Resource::Cpu => "cpu",
+            Resource::Memory => "memory",
+            Resource::Io => "io",
+        }
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// If there is no such process or control group, or the marks of its pages may not be cleared.
+pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
+    let every_ns = settings.every_ms.max(1).saturating_mul(1_000_000);
+    let for_ns = settings.for_ms.saturating_mul(1_000_000);
+    check(&settings.target)?;
+    if let (Target::Process(pid), Pages::ClearReferenced) = (&settings.target, settings.pages) {
+        clear_referenced(*pid)?;
+    }
+    let cpu_before_ns = clock::thread_cpu_ns();
+    let first = read(&settings.target);
+    if let Some(Seen::Unknown(unknown)) = &first.process {
+        return Err(MeterError::not_possible("read what is counted of the process", &unknown.why));
+    }
+    let mut course = Course::new(&settings.target);
+    let (mut last, mut readings, mut ended) = (first.clone(), 1_u64, None);
+    for turn in 1_u64.. {
+        let due_ns = turn.saturating_mul(every_ns).min(for_ns);
+        let is_whole = sleep_until(first.at_ns.saturating_add(due_ns), watch);
+        watch.progress(due_ns as f64 / for_ns.max(1) as f64, "reading what the kernel counts");
+        let now = read(&settings.target);
+        readings += 1;
+        course.add(&between(&last, &now, None));
+        let (before, is_end) = (last, !is_whole || due_ns >= for_ns);
+        last = now;
+        if let Some(why) = end_of_process(&before, &last) {
+            // Its last whole reading is what there is of it.
+            last.process = before.process;
+            ended = Some(why);
+            break;
+        }
+        if is_end {
+            break;
+        }
+    }
+    let pages = match settings.target {
+        Target::Process(pid) => Some(PagesSeen { rollup: counts::pages(&Root::live(), pid), pages: settings.pages }),
+        _ => None,
+    };
+    let mut rates = between(&first, &last, pages.as_ref());
+    if let Some(Seen::Known(process)) = &mut rates.process {
+        process.ended = ended;
+    }
+    let elapsed_ns = last.at_ns.saturating_sub(first.at_ns);
+    let cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
+    let cost = Cost { cpu_ns_per_reading: cpu_ns / readings, cpu_share: cpu_ns as f64 / elapsed_ns.max(1) as f64 };
+    let (spread, lost) = course.finish();
+    Ok(Report { elapsed_ns, readings, rates, spread, cost, lost })
+}
+
+/// A root remembers what it saw: a fresh one each time keeps no threads that are long gone.
+fn read(target: &Target) -> Counts {
+    Counts::of(&Root::live(), target, &clock::monotonic_ns)
+}
+
+fn check(target: &Target) -> Result<(), MeterError> {
+    let root = Root::live();
+    match target {
+        Target::Machine => Ok(()),
+        Target::Process(pid) => match fs::metadata(format!("/proc/{pid}")) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(MeterError::wrong_use(format!("look at process {pid}"), "there is none of this number")),
+        },
+        Target::Group(name) => {
+            let places = Places::named(&root, name);
+            let is_there = [&places.cpu, &places.memory, &places.pressure]
+                .into_iter()
+                .any(|place| place.known().is_some_and(|place| place.is_there(&root)));
+            let why = "it is in none of the trees under /sys/fs/cgroup; name it as /proc/PID/cgroup does";
+            if is_there { Ok(()) } else { Err(MeterError::wrong_use(format!("look at control group {name}"), why)) }
+        }
+    }
+}
+
+fn clear_referenced(pid: u32) -> Result<(), MeterError> {
+    let path = format!("/proc/{pid}/clear_refs");
+    fs::write(&path, "1").map_err(|error| MeterError::refused(format!("write {path}"), Errno::from(&error)))
+}
+
+/// Whether the moment was reached, rather than the measurement stopped.
+fn sleep_until(deadline_ns: u64, watch: &Watch<'_>) -> bool {
+    loop {
+        let now_ns = clock::monotonic_ns();
+        if now_ns >= deadline_ns {
+            return true;
+        }
+        if watch.stopped() {
+            return false;
+        }
+        clock::sleep_until_ns(deadline_ns.min(now_ns + NAP_NS));
+    }
+}
+
+/// What became of the process, if it is not there any more.
+fn end_of_process(before: &Counts, now: &Counts) -> Option<String> {
+    let Some(Seen::Known(then)) = &before.process else { return None };
+    match now.process.as_ref()? {
+        Seen::Unknown(_) => Some("it ended during the measurement: the figures are of its time until then".to_owned()),
+        Seen::Known(now) if now.stat.start_ticks != then.stat.start_ticks => Some(
+            "it ended during the measurement, and another has its number now: the figures are of its own time"
+                .to_owned(),
+        ),
+        Seen::Known(_) => None,
+    }
+}

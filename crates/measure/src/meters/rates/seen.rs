@@ -1,0 +1,90 @@
+//! `Seen`: a number, or why there is none. A counter that could not be read, or that went back, is never a 0.
+
+use evenkeel_sys::{Refusal, Why};
+use serde::Serialize;
+
+/// A value, or the reason why there is none.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Seen<T> {
+    /// It was read and understood.
+    Known(T),
+    /// It was not.
+    Unknown(Unknown),
+}
+
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unknown {
+    /// Of which kind the reason is.
+    pub unknown: Kind,
+    /// In words, with the path.
+    pub why: String,
+}
+
+/// Kinds of reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// This machine has no such thing.
+    Absent,
+    /// It is there, but this user may not read it.
+    Denied,
+    /// It was read, and makes no sense.
+    Odd,
+}
+
+impl<T> Seen<T> {
+    /// This machine has no such thing.
+    pub fn absent(why: impl Into<String>) -> Seen<T> {
+        Seen::Unknown(Unknown { unknown: Kind::Absent, why: why.into() })
+    }
+
+    /// It makes no sense.
+    pub fn odd(why: impl Into<String>) -> Seen<T> {
+        Seen::Unknown(Unknown { unknown: Kind::Odd, why: why.into() })
+    }
+
+    /// What the kernel refused.
+    pub fn refused(refusal: &Refusal) -> Seen<T> {
+        let unknown = match refusal.why {
+            Why::Errno(errno) if errno.is_denial() => Kind::Denied,
+            Why::Errno(errno) if errno.is_absence() => Kind::Absent,
+            Why::Errno(_) => Kind::Odd,
+            Why::NotCaptured => Kind::Absent,
+        };
+        Seen::Unknown(Unknown { unknown, why: refusal.to_string() })
+    }
+
+    /// The value, where it is known.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Seen::Known(value) => Some(value),
+            Seen::Unknown(_) => None,
+        }
+    }
+
+    /// The reason, where it is not.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Seen::Known(_) => None,
+            Seen::Unknown(unknown) => Some(&unknown.why),
+        }
+    }
+
+    /// A value made of this one.
+    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Seen<U> {
+        match self {
+            Seen::Known(value) => Seen::Known(of(value)),
+            Seen::Unknown(unknown) => Seen::Unknown(unknown),
+        }
+    }
+
+    /// What is made of this one, which may be unknown itself.
+    pub fn and_then<U>(&self, of: impl FnOnce(&T) -> Seen<U>) -> Seen<U> {
+        match self {
+            Seen::Known(value) => of(value),
+            Seen::Unknown(unknown) => Seen::Unknown(unknown.clone()),
+        }
+    }
+}

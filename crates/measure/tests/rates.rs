@@ -1,0 +1,217 @@
+//! What the rates' meter says of trouble that is made on purpose and counted by who makes it.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::AtomicBool;
+
+use evenkeel_measure::disturb::{PingPong, Toucher};
+use evenkeel_measure::meters::rates::{self, Pages, Report, Settings, Target};
+use evenkeel_measure::{MeterError, Watch};
+use evenkeel_sys::{clock, process, thread};
+
+/// On a busy machine one run may fall into a pause: so many are tried.
+const RUNS: usize = 3;
+
+/// Tests that load or change the machine take turns.
+fn host_lock() -> fs::File {
+    let file = fs::File::create("/tmp/evenkeel-tests-of-this-host.lock").unwrap();
+    file.lock().unwrap();
+    file
+}
+
+fn measure(target: Target, for_ms: u64) -> Result<Report, MeterError> {
+    let stop = AtomicBool::new(false);
+    let settings = Settings { target, for_ms, every_ms: 100, pages: Pages::AsTheyAre };
+    rates::run(&settings, &Watch::new(&stop, &|_, _| ()))
+}
+
+/// Measures beside what `disturb` does until the moment that it is given.
+fn beside<T: Send>(target: Target, for_ms: u64, disturb: impl FnOnce(u64) -> T + Send) -> (Report, T) {
+    let start_ns = clock::monotonic_ns();
+    let until_ns = start_ns + (for_ms + 200) * 1_000_000;
+    std::thread::scope(|scope| {
+        let disturbed = scope.spawn(move || disturb(until_ns));
+        let report = measure(target, for_ms).unwrap();
+        (report, disturbed.join().unwrap())
+    })
+}
+
+fn within(found: f64, expected: f64, share: f64) -> Result<(), String> {
+    let is_so = (found / expected - 1.0).abs() <= share;
+    if is_so { Ok(()) } else { Err(format!("{found} is not within {share} of {expected}")) }
+}
+
+/// One of a few runs must be right.
+fn one_of(run: impl Fn() -> Result<(), String>) {
+    let failed: Vec<String> = (0..RUNS).map_while(|_| run().err()).collect();
+    assert!(failed.len() < RUNS, "{failed:#?}");
+}
+
+#[test]
+fn page_faults_of_a_process_are_those_that_it_makes() {
+    let _lock = host_lock();
+    let thp = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    if thp.contains("[always]") {
+        println!("skipped: with huge pages always on, nobody can say how many faults fresh memory takes");
+        return;
+    }
+    one_of(|| {
+        let us = Target::Process(std::process::id());
+        let (report, touched) = beside(us, 600, |until_ns| Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap());
+        let made = touched.pages as f64 * 1e9 / touched.elapsed_ns as f64;
+        let process = report.rates.process.as_ref().unwrap().known().unwrap();
+        within(*process.minor_faults_per_s.known().unwrap(), made, 0.1)?;
+        let of_all = *report.rates.system.minor_faults_per_s.known().unwrap();
+        if of_all < made * 0.9 { Err(format!("{of_all} a second on the machine, {made} by us alone")) } else { Ok(()) }
+    });
+}
+
+#[test]
+fn switches_are_those_of_two_threads_that_wake_each_other() {
+    let _lock = host_lock();
+    let cpu = thread::affinity().unwrap().iter().last().unwrap();
+    one_of(|| {
+        let us = Target::Process(std::process::id());
+        let (report, played) = beside(us, 600, |until_ns| PingPong { cpu, until_ns }.play().unwrap());
+        let per_s = |count: u64| count as f64 * 1e9 / played.elapsed_ns as f64;
+        let turns = 2.0 * per_s(played.rounds);
+        let process = report.rates.process.as_ref().unwrap().known().unwrap();
+        let voluntary = *process.voluntary_switches_per_s.known().unwrap();
+        let involuntary = *process.involuntary_switches_per_s.known().unwrap();
+        within(voluntary, per_s(played.voluntary_switches), 0.15)?;
+        within(voluntary + involuntary, per_s(played.voluntary_switches + played.involuntary_switches), 0.15)?;
+        // Each turn is a switch; one that is preempted as it wakes its partner has another when it waits.
+        if !(turns * 0.85..=turns * 2.3).contains(&(voluntary + involuntary)) {
+            return Err(format!("{voluntary} + {involuntary} switches in {turns} turns"));
+        }
+        let of_all = *report.rates.system.context_switches_per_s.known().unwrap();
+        if of_all < turns * 0.85 {
+            Err(format!("{of_all} a second on the machine, {turns} by us alone"))
+        } else {
+            Ok(())
+        }
+    });
+}
+
+/// A control group with a limit. It is gone when this is dropped, and a leftover of a killed run with the next.
+struct Limited {
+    directory: PathBuf,
+    is_v2: bool,
+}
+
+impl Limited {
+    /// `None` with the reason said aloud, where groups can't be made here.
+    fn new(quota_us: u64, period_us: u64) -> Option<Limited> {
+        let v1 =
+            Path::new("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists() || Path::new("/sys/fs/cgroup/cpu/tasks").exists();
+        let top = if v1 { "/sys/fs/cgroup/cpu" } else { "/sys/fs/cgroup" };
+        let directory = Path::new(top).join("evenkeel-test-rates");
+        let _ = fs::remove_dir(&directory);
+        let limit = |group: &Limited| {
+            if group.is_v2 {
+                return fs::write(group.directory.join("cpu.max"), format!("{quota_us} {period_us}"));
+            }
+            fs::write(group.directory.join("cpu.cfs_period_us"), period_us.to_string())?;
+            fs::write(group.directory.join("cpu.cfs_quota_us"), quota_us.to_string())
+        };
+        let made = fs::create_dir(&directory).map(|()| Limited { directory, is_v2: !v1 });
+        match made.and_then(|group| limit(&group).map(|()| group)) {
+            Ok(group) => Some(group),
+            Err(error) => {
+                println!("skipped: no control group with a limit can be made here: {error}");
+                None
+            }
+        }
+    }
+
+    fn spinner(&self) -> Spinner {
+        let mut command = Command::new("sh");
+        let child = process::die_with_parent(command.args(["-c", "while :; do :; done"])).spawn().unwrap();
+        fs::write(self.directory.join("cgroup.procs"), child.id().to_string()).unwrap();
+        Spinner(child)
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        // The kernel takes a moment to see that the last process of a group is gone.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.directory).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+/// A child that spins.
+struct Spinner(Child);
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_limit_stops_who_spins_for_what_it_leaves() {
+    let _lock = host_lock();
+    let Some(group) = Limited::new(20_000, 100_000) else { return };
+    let spinner = group.spinner();
+    one_of(|| {
+        let report = measure(Target::Process(spinner.0.id()), 1500).map_err(|error| error.to_string())?;
+        let level = &report.rates.group.levels.known().unwrap()[0];
+        assert!(level.directory.ends_with("evenkeel-test-rates"), "{level:?}");
+        let quota = level.quota.known().unwrap().unwrap();
+        assert_eq!((quota.quota_us, quota.period_us), (20_000, 100_000));
+        let elapsed_s = report.elapsed_ns as f64 / 1e9;
+        let periods = *level.periods.known().unwrap() as f64;
+        within(periods, elapsed_s * 10.0, 0.2)?;
+        within(*level.throttled_periods.known().unwrap() as f64, periods, 0.2)?;
+        // It ran, or it stood still, or it waited for its neighbours; while it stands still, older kernels count it as waiting too.
+        let process = report.rates.process.as_ref().unwrap().known().unwrap();
+        let ran = process.cpu.known().unwrap();
+        let still = *level.throttled_ns.known().unwrap() as f64 / report.elapsed_ns as f64;
+        let waited = *process.run_delay.known().unwrap();
+        println!("ran {ran:.3}, stood still {still:.3}, waited {waited:.3}");
+        within(ran + still + waited, 1.0, 0.15).or_else(|_| within(ran + waited, 1.0, 0.15))?;
+        within(*ran, 0.2, 0.3)
+    });
+    // By its directory it is the same group.
+    let named = Target::Group(group.directory.display().to_string());
+    let report = measure(named, 200).unwrap();
+    assert_eq!(report.rates.group.levels.known().unwrap()[0].quota.known().unwrap().unwrap().quota_us, 20_000);
+    drop(spinner);
+    let directory = group.directory.clone();
+    drop(group);
+    assert!(!directory.exists(), "{} is left", directory.display());
+}
+
+#[test]
+fn a_process_that_ends_meanwhile_is_measured_until_then() {
+    let mut child = Command::new("sleep").arg("0.35").spawn().unwrap();
+    let report = measure(Target::Process(child.id()), 5_000).unwrap();
+    let process = report.rates.process.as_ref().unwrap().known().unwrap();
+    assert!(
+        process.ended.as_ref().is_some_and(|why| why.starts_with("it ended during the measurement")),
+        "{process:?}"
+    );
+    assert!(report.elapsed_ns < 5_000_000_000, "it ends with its process");
+    child.wait().unwrap();
+    let none = measure(Target::Process(child.id()), 100).unwrap_err();
+    assert!(none.to_string().ends_with("there is none of this number"), "{none}");
+    let none = measure(Target::Group("/evenkeel-has-none".to_owned()), 100).unwrap_err();
+    assert!(matches!(none, MeterError::WrongUse { .. }), "{none}");
+}
+
+#[test]
+fn it_ends_when_it_is_told_to() {
+    let stop = AtomicBool::new(true);
+    let settings = Settings { target: Target::Machine, for_ms: 3_600_000, every_ms: 1000, pages: Pages::AsTheyAre };
+    let report = rates::run(&settings, &Watch::new(&stop, &|_, _| ())).unwrap();
+    assert_eq!(report.readings, 2, "what there is is told");
+}
