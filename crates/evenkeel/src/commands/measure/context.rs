@@ -1,10 +1,12 @@
 //! `Context`: what every meter's command needs: a flag that a signal sets, progress on the terminal, and the way an answer goes out.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use evenkeel_measure::{MeterError, Watch};
+use evenkeel_measure::{MeterError, Unit, Watch};
+use evenkeel_sys::clock;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -13,7 +15,7 @@ use crate::experiment;
 use crate::failure::{Failure, Outcome, exit_of};
 use crate::report;
 use crate::show::Out;
-use crate::show::blocks::{self, Block};
+use crate::show::blocks::{self, Block, quantity};
 
 /// A thousand steps are finer than any terminal's bar.
 const STEPS: u64 = 1000;
@@ -23,6 +25,27 @@ pub(crate) struct Context<'a> {
     out: &'a Out,
     report: Option<&'a Path>,
     stop: Arc<AtomicBool>,
+    observer: Cell<Option<Observer>>,
+}
+
+/// What measuring took of the machine itself.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Observer {
+    /// From its beginning to its end, in nanoseconds.
+    wall_ns: u64,
+    /// CPU time of all its threads, in nanoseconds.
+    cpu_ns: u64,
+    /// The same as a share of the time: 1 is the whole of one CPU.
+    cpu_share: f64,
+}
+
+/// An answer with what it took beside it.
+#[derive(Serialize)]
+struct Observed<'a, T> {
+    #[serde(flatten)]
+    answer: &'a T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observer: Option<Observer>,
 }
 
 impl<'a> Context<'a> {
@@ -31,7 +54,7 @@ impl<'a> Context<'a> {
             let why = "time does not pass in a captured machine; run it on the machine itself";
             return Err(Failure::text(exit::NOT_POSSIBLE, format!("measure {}", host.display()), why));
         }
-        Ok(Context { out, report, stop: experiment::stop_flag()? })
+        Ok(Context { out, report, stop: experiment::stop_flag()?, observer: Cell::new(None) })
     }
 
     /// Runs what measures, with its progress on the terminal where somebody looks.
@@ -44,18 +67,32 @@ impl<'a> Context<'a> {
             bar.set_position((share * STEPS as f64) as u64);
             bar.set_message(doing.to_owned());
         };
+        let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::process_cpu_ns());
         let measured = run(&Watch::new(&self.stop, &tell));
+        let (wall_ns, cpu_ns) = (clock::monotonic_ns() - start_ns, clock::process_cpu_ns() - start_cpu_ns);
+        let cpu_share = cpu_ns as f64 / wall_ns.max(1) as f64;
+        self.observer.set(Some(Observer { wall_ns, cpu_ns, cpu_share }));
         bar.finish_and_clear();
         measured.map_err(failure)
     }
 
     /// Gives the answer: JSON or the page, and the HTML page where it is asked for.
     pub(crate) fn answer<T: Serialize>(&self, title: &str, answer: &T, page: impl Fn(&T) -> Vec<Block>) -> Outcome {
+        let observer = self.observer.get();
+        let page = || -> Vec<Block> { page(answer).into_iter().chain(observer.map(Observer::block)).collect() };
         if let Some(file) = self.report {
-            report::blocks::write(file, title, &page(answer))?;
+            report::blocks::write(file, title, &page())?;
         }
-        self.out.answer(answer, || blocks::text(&page(answer)))?;
+        self.out.answer(&Observed { answer, observer }, || blocks::text(&page()))?;
         Ok(exit::WELL)
+    }
+}
+
+impl Observer {
+    fn block(self) -> Block {
+        let Observer { wall_ns, cpu_ns, cpu_share } = self;
+        let (cpu, wall) = (quantity(cpu_ns, Unit::Ns), quantity(wall_ns, Unit::Ns));
+        Block::Note(format!("Measuring took {cpu} of CPU time in {wall}: {:.1} % of one CPU.", cpu_share * 100.0))
     }
 }
 
