@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn nothing_torn_is_ever_read() {
-        let (ring, stop) = (Ring::new(8), AtomicBool::new(false));
+        // Long enough that a reader who is not kept from its CPU finds some that the writer has not come round to again.
+        let (ring, stop) = (Ring::new(1 << 14), AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut at = 0_u64;
@@ -106,17 +107,20 @@ mod tests {
                     at += 1;
                 }
             });
-            let mut seen = 0;
-            for _ in 0..20_000 {
+            let (mut seen, mut overwritten) = (0, 0);
+            let give_up_ns = evenkeel_sys::clock::monotonic_ns() + 20_000_000_000;
+            while (seen < 1_000_000 || overwritten == 0) && evenkeel_sys::clock::monotonic_ns() < give_up_ns {
                 let read = ring.read();
                 for (at, entry) in read.entries.iter().enumerate() {
-                    assert_eq!(entry.start_ticks, read.overwritten + at as u64, "{read:?}");
-                    assert!(entry.start_ticks == entry.end_ticks && entry.start_ticks as u32 == entry.id, "{read:?}");
+                    let number = read.overwritten + at as u64;
+                    assert!(entry.start_ticks == number && entry.end_ticks == number, "{number}: {entry:?}");
+                    assert_eq!(entry.id, number as u32);
                     seen += 1;
                 }
+                overwritten = read.overwritten;
             }
             stop.store(true, Ordering::Relaxed);
-            assert!(seen > 0);
+            assert!(seen > 0 && overwritten > 0, "{seen} {overwritten}");
         });
     }
 }
