@@ -7,11 +7,9 @@ use std::sync::Barrier;
 use anyhow::{Context, anyhow};
 use evenkeel_sys::clock::{monotonic_ns, realtime_ns, thread_cpu_ns};
 use evenkeel_sys::{CpuSet, thread};
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
 
 use crate::row::{Measured, Measurements, Row};
+use crate::turns::{Rounds, in_turns};
 
 const THREADS: usize = 4;
 const HALF_NS: u64 = 50_000;
@@ -52,15 +50,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
         }),
     ];
     let seed = realtime_ns();
-    let mut chance = ChaCha8Rng::seed_from_u64(seed);
-    let mut order: Vec<usize> = (0..contenders.len()).collect();
-    let mut rounds = vec![Vec::with_capacity(ROUNDS); contenders.len()];
-    for _ in 0..ROUNDS {
-        order.shuffle(&mut chance);
-        for &at in &order {
-            rounds[at].push(one(contenders[at].2, cpu, steps)?);
-        }
-    }
+    let rounds = in_turns(contenders.len(), Rounds { count: ROUNDS, seed }, |at| one(contenders[at].2, cpu, steps))?;
     let all = contenders.iter().zip(rounds).map(|((name, version, _), rounds)| Measured {
         name: (*name).to_owned(),
         version: (*version).to_owned(),

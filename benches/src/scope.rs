@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use anyhow::anyhow;
 use evenkeel_sys::clock::{realtime_ns, thread_cpu_ns};
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::row::{Measured, Measurements, Row};
+use crate::turns::{Rounds, in_turns};
 
 const BATCH: u32 = 1000;
 const BATCHES: u32 = 200;
@@ -51,18 +49,12 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
         let subscriber = tracing_subscriber::registry().with(Nothing);
         let _tracing = tracing::subscriber::set_default(subscriber);
         let seed = realtime_ns();
-        let mut chance = ChaCha8Rng::seed_from_u64(seed);
-        let mut order: Vec<usize> = (0..CONTENDERS.len()).collect();
-        let mut rounds = vec![Vec::with_capacity(ROUNDS); CONTENDERS.len()];
-        for _ in 0..ROUNDS {
-            order.shuffle(&mut chance);
-            for &at in &order {
-                // CPU time: what others do meanwhile is no cost of a scope.
-                let start_ns = thread_cpu_ns();
-                (0..BATCHES).for_each(|_| CONTENDERS[at].2());
-                rounds[at].push((thread_cpu_ns() - start_ns) as f64 / f64::from(BATCH * BATCHES));
-            }
-        }
+        let rounds = in_turns(CONTENDERS.len(), Rounds { count: ROUNDS, seed }, |at| {
+            // CPU time: what others do meanwhile is no cost of a scope.
+            let start_ns = thread_cpu_ns();
+            (0..BATCHES).for_each(|_| CONTENDERS[at].2());
+            Ok((thread_cpu_ns() - start_ns) as f64 / f64::from(BATCH * BATCHES))
+        })?;
         let all = CONTENDERS.iter().zip(rounds).map(|((name, version, _), rounds)| Measured {
             name: (*name).to_owned(),
             version: (*version).to_owned(),

@@ -15,11 +15,9 @@ use anyhow::{Context, anyhow};
 use evenkeel_rt::{ThreadWishes, TickClock, TickSettings, TickThread};
 use evenkeel_sys::clock::{monotonic_ns, realtime_ns, sleep_until_ns, thread_cpu_ns};
 use evenkeel_sys::{CpuSet, thread};
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
 
 use crate::row::{Measured, Measurements, Row};
+use crate::turns::{Rounds, in_turns};
 
 const PERIOD_NS: u64 = 10_000_000;
 const TICKS: u32 = 100;
@@ -70,15 +68,8 @@ fn measure(row: &'static str, ground: Ground) -> anyhow::Result<Row> {
     let group = (ground == Ground::Quota).then(Group::new).transpose()?;
     let _neighbour = (ground == Ground::Neighbour).then(|| Neighbour::start(cpu)).transpose()?;
     let seed = realtime_ns();
-    let mut chance = ChaCha8Rng::seed_from_u64(seed);
-    let mut order: Vec<usize> = (0..CONTENDERS.len()).collect();
-    let mut rounds = vec![Vec::with_capacity(ROUNDS); CONTENDERS.len()];
-    for _ in 0..ROUNDS {
-        order.shuffle(&mut chance);
-        for &at in &order {
-            rounds[at].push(one(CONTENDERS[at].2, cpu, group.as_ref())?);
-        }
-    }
+    let turns = Rounds { count: ROUNDS, seed };
+    let rounds = in_turns(CONTENDERS.len(), turns, |at| one(CONTENDERS[at].2, cpu, group.as_ref()))?;
     let all = CONTENDERS.iter().zip(rounds).map(|((name, version, _), rounds)| Measured {
         name: (*name).to_owned(),
         version: (*version).to_owned(),

@@ -56,17 +56,31 @@ pub(crate) struct Rounds {
 /// # Errors
 /// If a contender can't be started or fails.
 pub(crate) fn wall_ms(contenders: &[Contender], rounds: Rounds) -> anyhow::Result<Vec<Vec<f64>>> {
+    in_turns(contenders.len(), rounds, |at| {
+        let contender = &contenders[at];
+        contender.before.as_deref().map_or(Ok(0.0), Contender::run)?;
+        contender.run()
+    })
+}
+
+/// What `run` says of each of so many contenders, a number for each round. One more round goes before and is not counted.
+///
+/// # Errors
+/// What `run` says.
+pub(crate) fn in_turns(
+    contenders: usize,
+    rounds: Rounds,
+    mut run: impl FnMut(usize) -> anyhow::Result<f64>,
+) -> anyhow::Result<Vec<Vec<f64>>> {
     let mut chance = ChaCha8Rng::seed_from_u64(rounds.seed);
-    let mut order: Vec<usize> = (0..contenders.len()).collect();
-    let mut measured = vec![Vec::with_capacity(rounds.count); contenders.len()];
+    let mut order: Vec<usize> = (0..contenders).collect();
+    let mut measured = vec![Vec::with_capacity(rounds.count); contenders];
     for round in 0..=rounds.count {
         order.shuffle(&mut chance);
         for &at in &order {
-            let contender = &contenders[at];
-            contender.before.as_deref().map_or(Ok(0.0), Contender::run)?;
-            let ms = contender.run()?;
+            let number = run(at)?;
             if round > 0 {
-                measured[at].push(ms);
+                measured[at].push(number);
             }
         }
     }

@@ -15,7 +15,6 @@ mod cpuset;
 mod cycles;
 mod errno;
 mod ethtool;
-pub mod faults;
 mod hand;
 mod kernel_config;
 mod kernel_log;

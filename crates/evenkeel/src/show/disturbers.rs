@@ -47,7 +47,10 @@ pub(crate) fn spinner(report: &spinner::Report) -> Vec<Block> {
             percent(thread.share_taken),
         ]
     });
-    vec![Block::table(["CPU", "turns", "wanted", "had"], rows.collect())]
+    let mut blocks = vec![Block::table(["CPU", "turns", "wanted", "had"], rows.collect())];
+    let gone = report.threads.iter().filter(|thread| thread.went_offline).filter_map(|thread| thread.cpu);
+    blocks.extend(gone.map(went_offline));
+    blocks
 }
 
 pub(crate) fn sibling(report: &sibling::Report) -> Vec<Block> {

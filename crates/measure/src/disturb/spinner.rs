@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use super::crew::{Class, Crew, End, Post, THREADS_MAX, check_cpus};
+use super::crew::{Class, Crew, End, Post, THREADS_MAX, check_cpus, is_off};
 use crate::error::MeterError;
 
 /// Bounds of a stretch of work or rest.
@@ -72,6 +72,8 @@ pub struct Thread {
     pub share_taken: f64,
     /// How often it became busy.
     pub turns: u64,
+    /// Whether the CPU that it was held on went offline in the middle, which ends it.
+    pub went_offline: bool,
 }
 
 /// At work. It ends when this is dropped.
@@ -140,7 +142,10 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
     let seed = if let Duty::Random { seed, .. } = duty { seed.wrapping_add(at as u64) } else { 0 };
     let mut chance = ChaCha8Rng::seed_from_u64(seed);
     let (mut turns, mut wanted_ns, mut from_ns) = (0_u64, 0_u64, start_ns);
-    while !end.is_now() {
+    // Where it is held nowhere, every CPU is its own.
+    let has_lost_its_cpu = || cpu.is_some_and(is_off);
+    let mut went_offline = false;
+    while !went_offline && !end.is_now() {
         let (busy_ns, whole_ns) = match duty {
             Duty::Always => (u64::MAX, u64::MAX),
             Duty::Share { share_busy, period_ns } => ((period_ns as f64 * share_busy) as u64, period_ns),
@@ -151,9 +156,10 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
         };
         turns += 1;
         let (busy_until_ns, mut now_ns) = (from_ns.saturating_add(busy_ns), clock::monotonic_ns());
-        while now_ns < busy_until_ns && !end.is_at(now_ns) {
+        while now_ns < busy_until_ns && !end.is_at(now_ns) && !went_offline {
             std::hint::spin_loop();
             now_ns = clock::monotonic_ns();
+            went_offline = has_lost_its_cpu();
         }
         wanted_ns += busy_until_ns.min(now_ns.max(from_ns)) - from_ns;
         // What it was late by is dropped: a neighbour whose work was put off does not do it twice at once.
@@ -162,7 +168,8 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
     }
     let elapsed_ns = clock::monotonic_ns() - start_ns;
     let taken_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
-    Thread { cpu, elapsed_ns, wanted_ns, taken_ns, share_taken: taken_ns as f64 / elapsed_ns.max(1) as f64, turns }
+    let share_taken = taken_ns as f64 / elapsed_ns.max(1) as f64;
+    Thread { cpu, elapsed_ns, wanted_ns, taken_ns, share_taken, turns, went_offline }
 }
 
 /// A random length with this mean; at most ten times as long, so that no draw outlasts the run.

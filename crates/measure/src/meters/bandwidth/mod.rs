@@ -7,10 +7,11 @@ pub mod wire;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evenkeel_sys::{CpuSet, clock, thread};
+use evenkeel_sys::clock;
 use serde::Serialize;
 
 use super::udp::{self, Between, Session, server};
+use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
 /// The most streams of one measurement, and of a server at a time.
@@ -180,9 +181,7 @@ impl Server {
 }
 
 fn pin(cpu: Option<usize>) -> Result<(), MeterError> {
-    let Some(cpu) = cpu else { return Ok(()) };
-    let set: CpuSet = [cpu].into_iter().collect();
-    thread::set_affinity(&set).map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))
+    cpu.map_or(Ok(()), stay_on)
 }
 
 /// Measures.

@@ -5,7 +5,7 @@
 
 use evenkeel_sys::schedstat::{Counted, RunDelay};
 use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, Errno, faults, sched, thread};
+use evenkeel_sys::{CpuSet, Errno, Usage, sched, thread};
 
 use super::cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 use super::interrupts::{Counts, Files, Source, between};
@@ -206,10 +206,10 @@ impl<'a> Probe<'a> {
     }
 
     fn own(&self) -> Own {
-        let faults = faults::of_this_thread();
+        let faults = Usage::of_this_thread().map_or(self.last.faults, |usage| usage.minor_faults + usage.major_faults);
         // It was readable when the probe began, and is a file of the thread itself.
         let counted = self.run_delay.read().unwrap_or(self.last.counted);
-        Own { counted, faults: faults.minor_faults + faults.major_faults }
+        Own { counted, faults }
     }
 
     /// Spins for one window, which ends at `until_ticks` or when `stop` says so, and comes to the causes. False once it is to end.

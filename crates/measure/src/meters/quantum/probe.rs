@@ -15,6 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
 use super::Class;
+use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
 /// Below threads of interrupts (50), so that the system keeps its own real-time work.
@@ -61,7 +62,7 @@ pub(super) fn watch(
     watch: &Watch<'_>,
 ) -> Result<Watched, MeterError> {
     let only: CpuSet = [cpu].into_iter().collect();
-    thread::set_affinity(&only).map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))?;
+    stay_on(cpu)?;
     let labeller = Labeller::new();
     let is_real_time = match class {
         Class::Ordinary => false,

@@ -1,9 +1,10 @@
 //! The loop of the talk that this meter goes back to, for comparison: spin for 50 ms, and take the first gap of more than a millisecond
 //! for the time that the hypervisor gave to others. The talk's server runs it once for each CPU. A second run from there gives the period.
 
+use evenkeel_sys::sched;
 use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, sched, thread};
 
+use crate::pinned::stay_on;
 use crate::spin::{Missing, Spin};
 use crate::{MeterError, Watch};
 
@@ -25,8 +26,7 @@ pub(super) struct Said {
 /// Runs the loop on `cpu`, as a real-time thread where that is allowed, as the talk has it; gives nothing if there was no gap.
 /// To be called in a thread of its own.
 pub(super) fn run(cpu: usize, watch: &Watch<'_>) -> Result<(bool, Option<Said>), MeterError> {
-    let only: CpuSet = [cpu].into_iter().collect();
-    thread::set_affinity(&only).map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))?;
+    stay_on(cpu)?;
     let scale = Scale::measured();
     watch.progress(0.5, &format!("CPU {cpu}"));
     let is_real_time = sched::set_fifo(PRIORITY).is_ok();

@@ -4,12 +4,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use evenkeel_sys::udp::{self, Inbox, Outbox, SentStamp, Wait};
-use evenkeel_sys::{CpuSet, Errno, clock, thread};
+use evenkeel_sys::{Errno, clock, thread};
 
 use super::client::Session;
 use super::order::{Order, Place};
 use super::wire::{FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
 use super::{Pace, Receive};
+use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
 /// A sender that sleeps wakes so long before a packet is due and spins for the rest: a wake-up from idle takes some tens of microseconds.
@@ -127,10 +128,7 @@ pub(super) fn run(
 
 /// What both threads begin with: their CPU, and sleeps that end when they should.
 pub(super) fn settle(cpu: Option<usize>) -> Result<(), MeterError> {
-    if let Some(cpu) = cpu {
-        let set: CpuSet = [cpu].into_iter().collect();
-        thread::set_affinity(&set).map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))?;
-    }
+    cpu.map_or(Ok(()), stay_on)?;
     thread::set_timer_slack_ns(std::num::NonZeroU64::new(1))
         .map_err(|errno| MeterError::refused("set the timer slack", errno))
 }

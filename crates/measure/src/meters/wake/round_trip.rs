@@ -3,10 +3,11 @@
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 
-use evenkeel_sys::{clock, thread};
+use evenkeel_sys::clock;
 
 use super::Place;
 use crate::meters::clock::Skipped;
+use crate::pinned::stay_on;
 use crate::{MeterError, Samples, Unit, Watch};
 
 /// Round trips between two readings of the clock.
@@ -46,12 +47,12 @@ fn between(one: usize, other: usize, for_ns: u64, watch: &Watch<'_>) -> Result<V
     let (from_here, to_there) = pipe().map_err(refused)?;
     std::thread::scope(|scope| {
         let there = scope.spawn(move || {
-            pin(other)?;
+            stay_on(other)?;
             echo(from_here, to_here);
             Ok(())
         });
         let here = scope.spawn(move || {
-            pin(one)?;
+            stay_on(one)?;
             Ok(throw(from_there, to_there, for_ns, watch))
         });
         // Each ends with the other: a pipe whose other end is gone gives nothing more.
@@ -59,11 +60,6 @@ fn between(one: usize, other: usize, for_ns: u64, watch: &Watch<'_>) -> Result<V
         let thrown = here.join().unwrap_or_else(|_| Err(ended()));
         there.join().unwrap_or_else(|_| Err(ended())).and(thrown)
     })
-}
-
-fn pin(cpu: usize) -> Result<(), MeterError> {
-    let pinned = thread::set_affinity(&[cpu].into_iter().collect());
-    pinned.map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))
 }
 
 fn echo(mut from: PipeReader, mut to: PipeWriter) {

@@ -12,6 +12,7 @@ use evenkeel_sys::{CpuSet, Errno, clock, thread};
 
 use super::variant::Variant;
 use super::{Kind, Place};
+use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
 /// A wake that has not come by then is lost, and the turn ends.
@@ -132,7 +133,7 @@ impl Turn {
 
     /// The calling thread becomes the one that waits.
     fn settle(&self) -> Result<(), MeterError> {
-        pin(self.place.waiter_cpu)?;
+        stay_on(self.place.waiter_cpu)?;
         let name = self.variant.name();
         self.variant.take_on(self.plain_slack_ns).map_err(|errno| MeterError::refused(format!("wait as {name}"), errno))
     }
@@ -167,7 +168,7 @@ impl Turn {
 
     fn wake(&self, shared: &Shared, socket: &UdpSocket) -> Result<(), MeterError> {
         if let Some(cpu) = self.place.waker_cpu {
-            pin(cpu)?;
+            stay_on(cpu)?;
         }
         for number in 1..=self.wakes {
             while shared.ready.load(Ordering::Acquire) != number {
@@ -209,11 +210,6 @@ impl Turn {
 
 fn join<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T, MeterError>>) -> Result<T, MeterError> {
     thread.join().unwrap_or_else(|_| Err(MeterError::not_possible("measure a wake", "a thread ended by itself")))
-}
-
-fn pin(cpu: usize) -> Result<(), MeterError> {
-    let pinned = thread::set_affinity(&[cpu].into_iter().collect());
-    pinned.map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))
 }
 
 fn spin_until(due_ns: u64) -> Result<(), Errno> {
