@@ -240,6 +240,10 @@ pub fn detect(windows: &[Window], gaps: &[Gap], known: &Known) -> Periodicity {
     let agreement = best.map_or(0.0, |fit| fit.agreement);
     let (model, why, confidence) = match found {
         _ if observed.watched_ns() <= 0.0 && limit.is_none() => (Model::None, Reason::Unwatched, 0.0),
+        // A limit that runs out takes the CPU at times of its own period: that these are regular, or on ticks, is no news.
+        Some(fit) if limit.is_some_and(|limit| fit.is_multiple(limit.period_ns)) => {
+            (Model::TokenBucket, Reason::LimitBites, 0.9)
+        }
         Some(_) if is_own_tick => (Model::Irregular, Reason::OwnTick, 0.5),
         Some(fit) => (Model::FixedSlot, Reason::Periodic, fit.confidence()),
         None if limit.is_some() => (Model::TokenBucket, Reason::LimitBites, 0.9),
