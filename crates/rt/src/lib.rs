@@ -37,4 +37,4 @@ mod tick;
 pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
-pub use tick::{Report, Spinning, Tick, TickClock, TickSettings};
+pub use tick::{Done, Report, Spinning, Tick, TickClock, TickSettings};

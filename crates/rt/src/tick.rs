@@ -55,6 +55,32 @@ pub struct Tick {
     pub missed: u64,
 }
 
+/// A tick that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The tick.
+    pub tick: Tick,
+    /// When its work was done, in nanoseconds of the monotonic clock.
+    pub done_ns: u64,
+}
+
+impl Done {
+    /// From due to begun, in nanoseconds.
+    pub fn lateness_ns(&self) -> u64 {
+        self.tick.began_ns.saturating_sub(self.tick.due_ns)
+    }
+
+    /// From begun to done, in nanoseconds.
+    pub fn work_ns(&self) -> u64 {
+        self.done_ns.saturating_sub(self.tick.began_ns)
+    }
+
+    /// From due to done, in nanoseconds: what players feel.
+    pub fn due_to_done_ns(&self) -> u64 {
+        self.done_ns.saturating_sub(self.tick.due_ns)
+    }
+}
+
 /// How well the ticks kept time so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
@@ -127,9 +153,7 @@ impl TickClock {
 
     /// Waits until the next tick is due, and begins it. A tick that is not said to be [`done`](TickClock::done) ends here.
     pub fn wait(&mut self) -> Tick {
-        if self.current.is_some() {
-            self.done();
-        }
+        self.done();
         let due = self.schedule.next(clock::monotonic_ns());
         self.sleep_until(due.due_ns);
         let began_ns = clock::monotonic_ns();
@@ -141,20 +165,18 @@ impl TickClock {
         tick
     }
 
-    /// The tick's work is done.
-    pub fn done(&mut self) {
-        if let Some(tick) = self.current.take() {
-            let now_ns = clock::monotonic_ns();
-            self.due_to_done.record(now_ns.saturating_sub(tick.due_ns));
-            let work_ns = now_ns.saturating_sub(tick.began_ns);
-            self.work.record(work_ns);
-            if let Some((thread, guard)) = &mut self.thread
-                && (thread.is_real_time() || thread.report().fifo == Got::Relieved)
-                && let Some(turn) = guard.after_tick(now_ns, work_ns)
-            {
-                thread.turn(turn);
-            }
+    /// The tick's work is done. None where no tick has begun.
+    pub fn done(&mut self) -> Option<Done> {
+        let done = Done { tick: self.current.take()?, done_ns: clock::monotonic_ns() };
+        self.due_to_done.record(done.due_to_done_ns());
+        self.work.record(done.work_ns());
+        if let Some((thread, guard)) = &mut self.thread
+            && (thread.is_real_time() || thread.report().fifo == Got::Relieved)
+            && let Some(turn) = guard.after_tick(done.done_ns, done.work_ns())
+        {
+            thread.turn(turn);
         }
+        Some(done)
     }
 
     /// From the next tick on, another period.
