@@ -27,7 +27,6 @@
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
 mod guard;
-mod limit;
 mod margin;
 mod schedule;
 pub mod scope;

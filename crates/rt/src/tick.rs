@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use evenkeel_stats::{Histogram, Summary};
-use evenkeel_sys::{Root, clock, thread};
+use evenkeel_sys::{Root, clock, cpu_limit, thread};
 
 use crate::guard::Guard;
-use crate::limit;
 use crate::margin::{MOST_NS, Margin};
 use crate::schedule::{Overrun, Schedule};
 use crate::thread::{Got, ThreadReport, TickThread};
@@ -232,8 +231,7 @@ fn room_ns(root: &Root, period_ns: u64) -> u64 {
     if thread::allowed_cpus().map_or(1, |cpus| cpus) <= 1 {
         return 0;
     }
-    let share = limit::cpu_share(root);
-    let given_ns = share.map_or(u64::MAX, |share| (share * period_ns as f64) as u64);
+    let given_ns = cpu_limit::tightest(root).map_or(u64::MAX, |limit| (limit.cpus() * period_ns as f64) as u64);
     (given_ns / 40).min(MOST_NS)
 }
 

@@ -11,6 +11,7 @@ mod capture;
 pub mod cgroup;
 pub mod chain;
 pub mod clock;
+pub mod cpu_limit;
 mod cpuset;
 mod cycles;
 mod errno;
