@@ -16,10 +16,20 @@
 //! let json = recording.chrome_json(); // opens in Perfetto and in chrome://tracing
 //! # assert!(json.contains("move players"));
 //! ```
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `tracing` | `ScopeLayer`: spans of the crate tracing are recorded as scopes |
+//! | `puffin` | `Recording::to_puffin`: hands what was recorded to puffin's viewers |
+//! | `tracy` | scopes are zones of the Tracy profiler too, while the server runs a Tracy client |
 
 mod chrome;
 mod long;
+#[cfg(feature = "puffin")]
+mod puffin;
 mod ring;
+#[cfg(feature = "tracing")]
+mod spans;
 
 use std::cell::{Cell, OnceCell};
 use std::marker::PhantomData;
@@ -33,6 +43,8 @@ use evenkeel_sys::tsc::{self, Scale};
 use crate::preempt::Turns;
 pub use long::{LongScope, LongScopes, log_long, stop_long, take_long};
 use ring::{Kept, Ring};
+#[cfg(feature = "tracing")]
+pub use spans::ScopeLayer;
 
 /// The most names that are told apart, and the most threads that record. What is beyond is not recorded, and counted.
 const NAMES_MAX: usize = 4096;
@@ -89,6 +101,19 @@ pub struct Entered {
     start_cpu_ns: u64,
     /// It is left where it was entered.
     thread: PhantomData<*mut ()>,
+    #[cfg(feature = "tracy")]
+    _zone: Zone,
+}
+
+/// A zone of the Tracy profiler, while one runs.
+#[cfg(feature = "tracy")]
+struct Zone(Option<tracy_client::Span>);
+
+#[cfg(feature = "tracy")]
+impl std::fmt::Debug for Zone {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Zone").field(&self.0.is_some()).finish()
+    }
 }
 
 impl Scope {
@@ -109,7 +134,15 @@ impl Scope {
             (own.turns.as_ref().map_or(0, |turns| turns.count()), if long::is_on() { thread_cpu_ns() } else { 0 })
         };
         let (start_turns, start_cpu_ns) = OWN.with(begin);
-        Entered { scope: self, start_turns, start_cpu_ns, start_ticks: tsc::ticks(), thread: PhantomData }
+        Entered {
+            scope: self,
+            start_turns,
+            start_cpu_ns,
+            #[cfg(feature = "tracy")]
+            _zone: Zone(tracy_client::Client::running().map(|client| client.span_alloc(Some(self.name), "", "", 0, 0))),
+            start_ticks: tsc::ticks(),
+            thread: PhantomData,
+        }
     }
 
     /// Gives it a number; the same one, if two threads come here at once.
@@ -336,5 +369,17 @@ mod tests {
         let ours: Vec<_> = taken.scopes.iter().filter(|long| long.thread == thread).collect();
         let [long] = ours[..] else { panic!("{taken:?}") };
         assert!(long.name == "a long one" && long.cpu_ns >= 3_000_000, "{long:?}");
+    }
+
+    #[cfg(feature = "tracy")]
+    #[test]
+    fn a_zone_is_open_while_a_client_runs() {
+        let entered = OUTER.enter();
+        let before = format!("{:?}", entered._zone);
+        drop(entered);
+        tracy_client::Client::start();
+        let entered = OUTER.enter();
+        assert_eq!((before.as_str(), format!("{:?}", entered._zone).as_str()), ("Zone(false)", "Zone(true)"));
+        drop(entered);
     }
 }

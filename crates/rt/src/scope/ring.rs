@@ -121,7 +121,7 @@ mod tests {
                 let mut at = 0_u64;
                 while !stop.load(Ordering::Relaxed) {
                     // All three words tell the number.
-                    ring.push(at as u32, if at % 2 == 0 { Kept::Yes } else { Kept::No }, at, at);
+                    ring.push(at as u32, if at.is_multiple_of(2) { Kept::Yes } else { Kept::No }, at, at);
                     at += 1;
                 }
             });
@@ -132,7 +132,7 @@ mod tests {
                 for (at, entry) in read.entries.iter().enumerate() {
                     let number = read.overwritten + at as u64;
                     assert!(entry.start_ticks == number && entry.end_ticks == number, "{number}: {entry:?}");
-                    assert_eq!((entry.id, entry.kept), (number as u32, Some(number % 2 == 0)));
+                    assert_eq!((entry.id, entry.kept), (number as u32, Some(number.is_multiple_of(2))));
                     seen += 1;
                 }
                 overwritten = read.overwritten;
