@@ -22,18 +22,22 @@
 //! assert_eq!(report.ticks, 3);
 //! ```
 //!
-//! [`Mutex`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
+//! [`Mutex`], [`RwLock`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
 //!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
 mod guard;
 mod margin;
+mod preempt;
 mod schedule;
 pub mod scope;
 mod thread;
 mod tick;
 
-pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
+pub use evenkeel_sys::lock::waits;
+pub use evenkeel_sys::lock::{
+    Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
 pub use tick::{Done, Report, Spinning, Tick, TickClock, TickSettings};
