@@ -28,12 +28,14 @@
 
 mod guard;
 mod margin;
+mod quantum;
 mod schedule;
 pub mod scope;
 mod thread;
 mod tick;
 
 pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
+pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
 pub use tick::{Done, Report, Spinning, Tick, TickClock, TickSettings};
