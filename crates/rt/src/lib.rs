@@ -29,6 +29,7 @@
 mod guard;
 mod margin;
 mod preempt;
+mod quantum;
 mod schedule;
 pub mod scope;
 mod thread;
@@ -38,6 +39,8 @@ pub use evenkeel_sys::lock::waits;
 pub use evenkeel_sys::lock::{
     Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
+pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
+pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
 pub use tick::{Done, Report, Spinning, Tick, TickClock, TickSettings};
