@@ -95,10 +95,10 @@ impl<'env> Frame<'_, 'env> {
     {
         let at = self.seat.shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == Kind::Frame);
         let Some(at) = at else { return Err(Refused::WrongQueue(queue)) };
-        if at.ring.len() >= at.settings.capacity || self.seat.is_too_deep() {
+        if self.seat.is_full(queue.0.into(), at) || self.seat.is_too_deep() {
             return self.put_full(queue, at.settings.when_full, job);
         }
-        match at.ring.push(self.task(job)) {
+        match self.seat.put(queue.0.into(), at, self.task(job)) {
             Ok(()) => Ok(()),
             Err(task) => {
                 // A place is blocked for a moment by a thread that was taken from its CPU.
@@ -169,7 +169,7 @@ impl<'env> Frame<'_, 'env> {
         let shared = &self.seat.shared;
         let at = shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == Kind::Frame);
         let Some(at) = at else { return Err(Refused::WrongQueue(queue)) };
-        if at.ring.len() >= at.settings.capacity && at.settings.when_full == WhenFull::Refuse {
+        if at.settings.when_full == WhenFull::Refuse && self.seat.is_full(queue.0.into(), at) {
             add(&self.seat.counted().full, 1);
             return Err(Refused::Full(queue));
         }

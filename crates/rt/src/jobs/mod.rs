@@ -71,11 +71,12 @@ impl Jobs {
     /// If the settings make no sense, or the system gives no thread; then none is left.
     pub fn start(settings: &JobSettings) -> Result<Jobs, JobsError> {
         settings.check()?;
-        let shared = Arc::new(Shared::new(settings));
+        let (shared, sources) = Shared::new(settings);
+        let shared = Arc::new(shared);
         let own = (0..settings.queues.len()).map(|queue| queue as u8);
         let own = own.filter(|queue| settings.queues[usize::from(*queue)].kind == Kind::Frame).collect();
         let mut jobs = Jobs {
-            seat: Seat::new(&shared, CALLER, own),
+            seat: Seat::new(&shared, CALLER, own, sources),
             shared,
             threads: Vec::with_capacity(settings.workers.len()),
             reports: Vec::with_capacity(settings.workers.len()),
@@ -84,7 +85,7 @@ impl Jobs {
         };
         for (worker, wanted) in settings.workers.iter().enumerate() {
             let takes = wanted.queues.iter().map(|queue| queue.0).collect();
-            let seat = Seat::new(&jobs.shared, worker + 1, takes);
+            let seat = Seat::new(&jobs.shared, worker + 1, takes, Vec::new());
             let wishes = wanted.thread.clone();
             let (says, said) = std::sync::mpsc::sync_channel(1);
             let body = move || {
@@ -156,7 +157,7 @@ impl Drop for Jobs {
         }
         let tally = Tally::new();
         for queue in &self.shared.queues {
-            while let Some(task) = queue.ring.pop() {
+            while let Some(task) = queue.pop() {
                 task.discard(&tally);
             }
         }

@@ -1,15 +1,15 @@
 //! `Seat`: what one thread of a job system does: take jobs in its order, run them, count, wake others, sleep.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use evenkeel_sys::job::{Left, Link, Tally};
+use evenkeel_sys::job::{Claim, Left, Link, Source, Tally};
 use evenkeel_sys::{clock, tsc};
 
 use super::settings::Kind;
-use super::shared::{CALLER, Counted, Failures, Shared, Sharing, Task};
+use super::shared::{CALLER, CLAIM_MOST, Counted, Failures, JobQueue, Shared, Sharing, Task};
 
 /// A task that waits for nobody, and that nobody waits for in particular.
 pub(super) const UNLINKED: u32 = u32::MAX;
@@ -31,6 +31,10 @@ pub(super) struct Seat {
     takes: Box<[u8]>,
     /// Those of them that are for frames.
     takes_for_frames: Box<[u8]>,
+    /// The caller's ends of all queues; other seats have none.
+    sources: Box<[Source<Task>]>,
+    /// What it has taken from a queue and not run yet. A job that waits for others runs these before it sleeps.
+    claimed: RefCell<Option<(u8, Claim<Task>)>>,
     tally: Tally<Failures>,
     /// How many jobs are on this thread's stack, one on the other.
     running: Cell<u32>,
@@ -41,13 +45,15 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn new(shared: &Arc<Shared>, id: usize, takes: Vec<u8>) -> Seat {
+    pub(super) fn new(shared: &Arc<Shared>, id: usize, takes: Vec<u8>, sources: Vec<Source<Task>>) -> Seat {
         let for_frames = |queue: &u8| shared.queues[usize::from(*queue)].settings.kind == Kind::Frame;
         Seat {
             shared: Arc::clone(shared),
             id,
             takes_for_frames: takes.iter().copied().filter(for_frames).collect(),
             takes: takes.into(),
+            sources: sources.into(),
+            claimed: RefCell::new(None),
             tally: Tally::new(),
             running: Cell::new(0),
             busy_ticks: Cell::new(0),
@@ -66,6 +72,25 @@ impl Seat {
 
     pub(super) fn is_too_deep(&self) -> bool {
         self.running.get() > DEPTH_MAX
+    }
+
+    /// Whether one more job than a queue has room for would stand in it.
+    #[inline]
+    pub(super) fn is_full(&self, queue: usize, at: &JobQueue) -> bool {
+        let stands = match self.sources.get(queue) {
+            Some(source) => source.len() + at.ring.len(),
+            None => at.len(),
+        };
+        stands >= at.settings.capacity
+    }
+
+    /// Puts a job into a queue; gives it back where its place is blocked.
+    #[inline]
+    pub(super) fn put(&self, queue: usize, at: &JobQueue, task: Task) -> Result<(), Task> {
+        match self.sources.get(queue) {
+            Some(source) => source.push(task),
+            None => at.ring.push(task),
+        }
     }
 
     /// Whether what runs on this thread is a job.
@@ -162,12 +187,38 @@ impl Seat {
         }
     }
 
+    /// The next job in the order of these queues, and its queue.
     #[inline]
     fn take(&self, queues: &[u8]) -> Option<(u8, Task)> {
-        queues.iter().find_map(|queue| Some((*queue, self.shared.queues[usize::from(*queue)].ring.pop()?)))
+        let mut claimed = self.claimed.borrow_mut();
+        if let Some((queue, claim)) = &mut *claimed {
+            if let Some(task) = claim.pop() {
+                return Some((*queue, task));
+            }
+            *claimed = None;
+        }
+        for queue in queues {
+            let at = &self.shared.queues[usize::from(*queue)];
+            if let Some(task) = at.ring.pop() {
+                return Some((*queue, task));
+            }
+            if let Some(mut claim) = at.from_caller.claim(self.shared.claim_most.load(Ordering::Relaxed)) {
+                let task = claim.pop();
+                *claimed = Some((*queue, claim));
+                return task.map(|task| (*queue, task));
+            }
+        }
+        None
     }
 
-    /// Runs a job of a frame; gives the time at its end, which is where the next begins.
+    /// Whether the next job is at hand already, and too short to be timed by itself.
+    #[inline]
+    fn is_timed_with_next(&self) -> bool {
+        self.shared.claim_most.load(Ordering::Relaxed) == CLAIM_MOST
+            && self.claimed.borrow().as_ref().is_some_and(|(_, claim)| !claim.is_empty())
+    }
+
+    /// Runs a job of a frame that began then; gives the time at which the next begins, or the same where they are timed together.
     #[inline]
     fn run(&self, task: Task, began_ticks: u64) -> u64 {
         let label = task.label();
@@ -178,20 +229,27 @@ impl Seat {
         self.running.set(self.running.get() + 1);
         task.run(self, &self.tally);
         self.running.set(self.running.get() - 1);
-        let ended_ticks = tsc::ticks();
-        let took_ticks = ended_ticks.saturating_sub(began_ticks);
         self.jobs.set(self.jobs.get() + 1);
-        self.busy_ticks.set(self.busy_ticks.get() + took_ticks);
-        if took_ticks > self.longest_ticks.get() {
-            self.longest_ticks.set(took_ticks);
+        if self.is_timed_with_next() {
+            return began_ticks;
         }
-        if took_ticks > self.shared.worth_waking_ticks {
+        let ended_ticks = tsc::ticks();
+        self.took(ended_ticks.saturating_sub(began_ticks));
+        ended_ticks
+    }
+
+    #[inline]
+    fn took(&self, ticks: u64) {
+        self.busy_ticks.set(self.busy_ticks.get() + ticks);
+        if ticks > self.longest_ticks.get() {
+            self.longest_ticks.set(ticks);
+        }
+        if ticks > self.shared.worth_waking_ticks {
             self.pass_on();
         }
         if self.tally.untold() >= UNTOLD_MAX {
             self.tell();
         }
-        ended_ticks
     }
 
     /// Runs a job that was just made, where it was made.
@@ -223,7 +281,7 @@ impl Seat {
     /// Runs asynchronous jobs that no worker takes, up to so many.
     pub(super) fn run_orphans(&self, at_most: usize) -> usize {
         let orphans = || self.shared.queues.iter().filter(|queue| queue.takers == 0);
-        let next = || orphans().find_map(|queue| queue.ring.pop());
+        let next = || orphans().find_map(|queue| queue.pop());
         (0..at_most).map_while(|_| next().map(|task| self.run_asynchronous(task))).count()
     }
 
@@ -262,7 +320,7 @@ impl Seat {
         let shared = &self.shared;
         let Some(at) = shared.queues.get(queue) else { return };
         if takes_it && at.settings.kind == Kind::Frame {
-            let stands = at.ring.len() as u64;
+            let stands = at.len() as u64;
             let takes_ticks = stands.saturating_mul(shared.mean_ticks.load(Ordering::Relaxed));
             if shared.sharing == Sharing::OneCpu || takes_ticks < shared.worth_waking_ticks {
                 return;
@@ -277,7 +335,7 @@ impl Seat {
         if idle == 0 {
             return;
         }
-        let stands = |queue: &super::shared::JobQueue| queue.takers & idle != 0 && !queue.ring.is_empty();
+        let stands = |queue: &JobQueue| queue.takers & idle != 0 && queue.has_ready();
         if let Some(queue) = self.shared.queues.iter().position(stands) {
             self.announce_to_idle(queue, self.shared.queues[queue].takers & self.bit() != 0);
         }

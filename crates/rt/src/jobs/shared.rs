@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use evenkeel_sys::job::{self, Gate, Link, Links, Ring};
+use evenkeel_sys::job::{self, Gate, Link, Links, Ring, Sink, Source};
 use evenkeel_sys::lock::Mutex;
 use evenkeel_sys::{Root, thread, tsc};
 
@@ -16,6 +16,11 @@ pub(super) type Lender<'env> = job::Lender<'env, Failures>;
 
 /// Waking a thread costs some microseconds, most of them on the CPU of who wakes: less work than this is done sooner alone.
 const WORTH_WAKING_NS: u64 = 10_000;
+
+/// A thread takes as many jobs at once as last so long, as far as it is known: an atomic step, a look at more urgent queues and a
+/// reading of the clock each cost about what a short job does.
+const CLAIMED_NS: u64 = 2000;
+pub(super) const CLAIM_MOST: u64 = 8;
 
 /// Looks for another job before a thread sleeps, some 50 ns each: about what waking it would take.
 const LOOKS: u32 = 60;
@@ -67,12 +72,33 @@ pub(super) enum Sharing {
 }
 
 pub(super) struct JobQueue {
+    /// What the caller pushes outside of jobs: by far the most, so it must cost least.
+    pub(super) from_caller: Sink<Task>,
+    /// What is pushed in jobs, what has waited, and what is asynchronous.
     pub(super) ring: Ring<Task>,
     pub(super) settings: QueueSettings,
     /// A bit for each seat that takes from it.
     pub(super) takers: u64,
     /// A bit for each worker that takes from it before all others.
     pub(super) first_choice_of: u64,
+}
+
+impl JobQueue {
+    /// The next job: what has waited or was pushed in a job comes first, since others may wait for it.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<Task> {
+        self.ring.pop().or_else(|| self.from_caller.pop())
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.ring.len() + self.from_caller.len()
+    }
+
+    #[inline]
+    pub(super) fn has_ready(&self) -> bool {
+        self.ring.has_ready() || self.from_caller.has_ready()
+    }
 }
 
 /// What one seat has counted since the start. Only its thread writes.
@@ -106,6 +132,8 @@ pub(super) struct Shared {
     pub(super) looks: u32,
     /// What a job of a frame took on average lately. So much at the start that others are woken for any.
     pub(super) mean_ticks: AtomicU64,
+    /// How many jobs a thread takes at once.
+    pub(super) claim_most: AtomicU64,
     pub(super) worth_waking_ticks: u64,
     pub(super) ticks_per_us: u64,
     pub(super) stop: AtomicBool,
@@ -114,10 +142,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Of settings that were checked.
-    pub(super) fn new(settings: &JobSettings) -> Shared {
+    /// Of settings that were checked; with the caller's ends of all queues.
+    pub(super) fn new(settings: &JobSettings) -> (Shared, Vec<Source<Task>>) {
         let seats = settings.workers.len() + 1;
         let linked = settings.linked_max as usize;
+        let mut sources = Vec::with_capacity(settings.queues.len());
         let queues = settings.queues.iter().enumerate().map(|(at, queue)| {
             let is_this = |named: &super::Queue| usize::from(named.0) == at;
             let bits = |takes: &dyn Fn(&[super::Queue]) -> bool| {
@@ -125,7 +154,10 @@ impl Shared {
                 workers.filter(|(_, worker)| takes(&worker.queues)).fold(0, |bits, (worker, _)| bits | 2 << worker)
             };
             let caller = u64::from(queue.kind == Kind::Frame);
+            let (source, from_caller) = job::one_to_many(if caller == 1 { queue.capacity } else { 0 });
+            sources.push(source);
             JobQueue {
+                from_caller,
                 // Jobs that waited for others always find room behind those that were pushed.
                 ring: Ring::new(queue.capacity + linked),
                 settings: *queue,
@@ -136,7 +168,7 @@ impl Shared {
         let sharing = sharing(settings);
         let looks = if sharing == Sharing::Several && settings.idling == Idling::AsTheMachineIs { LOOKS } else { 0 };
         let ticks_per_us = ticks_per_us();
-        Shared {
+        let shared = Shared {
             queues: queues.collect(),
             links: Links::new(settings.linked_max, settings.waits_max),
             waiting: (0..linked).map(|_| Mutex::new(None)).collect(),
@@ -147,11 +179,22 @@ impl Shared {
             sharing,
             looks,
             mean_ticks: AtomicU64::new(ticks_per_us * WORTH_WAKING_NS / 1000),
+            claim_most: AtomicU64::new(1),
             worth_waking_ticks: ticks_per_us * WORTH_WAKING_NS / 1000,
             ticks_per_us,
             stop: AtomicBool::new(false),
             asynchronous_failures: Failures::default(),
-        }
+        };
+        (shared, sources)
+    }
+
+    /// What the jobs of a frame took on average is known.
+    pub(super) fn learn(&self, mean_ticks: u64) {
+        // Half of it is this frame's: a frame unlike the last is told by the second.
+        let mean_ticks = self.mean_ticks.load(Ordering::Relaxed) / 2 + mean_ticks / 2;
+        self.mean_ticks.store(mean_ticks, Ordering::Relaxed);
+        let claimed_ticks = self.ticks_per_us * CLAIMED_NS / 1000;
+        self.claim_most.store((claimed_ticks / mean_ticks.max(1)).clamp(1, CLAIM_MOST), Ordering::Relaxed);
     }
 
     pub(super) fn ns_of(&self, ticks: u64) -> u64 {
@@ -160,7 +203,7 @@ impl Shared {
 
     /// Whether a queue of these has a job.
     pub(super) fn has_work(&self, queues: &[u8]) -> bool {
-        queues.iter().any(|queue| self.queues.get(usize::from(*queue)).is_some_and(|queue| !queue.ring.is_empty()))
+        queues.iter().any(|queue| self.queues.get(usize::from(*queue)).is_some_and(JobQueue::has_ready))
     }
 
     /// The link of a handle of this frame.

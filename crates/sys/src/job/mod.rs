@@ -11,6 +11,6 @@ mod task;
 
 pub use gate::{Gate, SEATS_MAX};
 pub use links::{Link, Links};
-pub use ring::Ring;
+pub use ring::{Claim, Ring, Sink, Source, one_to_many};
 pub use scope::{Left, Lender, open};
 pub use task::{CAPTURED_BYTES_MAX, Tally, Task};

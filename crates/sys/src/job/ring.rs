@@ -2,8 +2,10 @@
 //! number of its own whose turn it is (after Dmitry Vyukov's bounded queue). A thread that is taken from its CPU in the middle of a push
 //! hides what was pushed after it, until it is back; it never makes others wait awake.
 
+use std::cell::Cell;
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 use super::primitive::{AtomicU64, Ordering, UnsafeCell};
 
@@ -61,6 +63,14 @@ impl<T> Ring<T> {
         self.len() == 0
     }
 
+    /// Whether there is a value to pop, not counting one that is just being put in.
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        let number = self.head.0.load(Ordering::Relaxed);
+        // Beyond that, somebody has popped meanwhile: there may be another.
+        self.slot(number).turn.load(Ordering::Acquire) > number
+    }
+
     fn slot(&self, number: u64) -> &Slot<T> {
         // The mask is one less than the number of slots.
         &self.slots[(number & self.mask) as usize]
@@ -99,14 +109,14 @@ impl<T> Ring<T> {
     #[inline]
     pub fn pop(&self) -> Option<T> {
         let mut number = self.head.0.load(Ordering::Relaxed);
-        let slot = loop {
+        loop {
             let slot = self.slot(number);
             // Acquire: the value was written before.
             let turn = slot.turn.load(Ordering::Acquire);
             if turn == number + 1 {
                 let next = number + 1;
                 match self.head.0.compare_exchange_weak(number, next, Ordering::Relaxed, Ordering::Relaxed) {
-                    Ok(_) => break slot,
+                    Ok(_) => break,
                     Err(now) => number = now,
                 }
             } else if turn <= number {
@@ -114,11 +124,168 @@ impl<T> Ring<T> {
             } else {
                 number = self.head.0.load(Ordering::Relaxed);
             }
-        };
-        // SAFETY: the value was written, and its number is ours alone; the slot is given back below, after the value was moved out.
+        }
+        // SAFETY: the value was written, and its number is ours alone.
+        Some(unsafe { self.take(number) })
+    }
+
+    /// Moves a value out and gives its slot back.
+    ///
+    /// # Safety
+    /// The value with this number was seen to be written, and the number was taken from `head` by the caller, who calls this once.
+    #[inline]
+    unsafe fn take(&self, number: u64) -> T {
+        let slot = self.slot(number);
+        // SAFETY: as the caller promises; nobody writes before the store below.
         let value = slot.value.with_mut(|place| unsafe { (*place).assume_init_read() });
         slot.turn.store(number + self.mask + 1, Ordering::Release);
-        Some(value)
+        value
+    }
+}
+
+/// Where one thread alone pushes: that takes it no atomic step. Any number of threads pop from the [`Sink`].
+#[derive(Debug)]
+pub struct Source<T> {
+    ring: Arc<Ring<T>>,
+    /// The number of the next value.
+    next: Cell<u64>,
+}
+
+/// Where any number of threads pop what comes from one [`Source`].
+#[derive(Debug)]
+pub struct Sink<T> {
+    ring: Arc<Ring<T>>,
+}
+
+/// Both ends of a queue with room for so many values at least, as [`Ring::new`] has it.
+pub fn one_to_many<T>(capacity: usize) -> (Source<T>, Sink<T>) {
+    let ring = Arc::new(Ring::new(capacity));
+    (Source { ring: Arc::clone(&ring), next: Cell::new(0) }, Sink { ring })
+}
+
+impl<T> Source<T> {
+    /// How many values are in the queue, as far as one thread can tell: never fewer than there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.next.get().saturating_sub(self.ring.head.0.load(Ordering::Relaxed)) as usize
+    }
+
+    /// Whether it is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Puts a value behind all others.
+    ///
+    /// # Errors
+    /// The value, if there is no room.
+    #[inline]
+    pub fn push(&self, value: T) -> Result<(), T> {
+        let number = self.next.get();
+        let slot = self.ring.slot(number);
+        if slot.turn.load(Ordering::Acquire) != number {
+            return Err(value);
+        }
+        // SAFETY: the slot is free for this number, and numbers are given by this source alone, which is one and not `Sync`.
+        slot.value.with_mut(|place| unsafe { (*place).write(value) });
+        self.next.set(number + 1);
+        // For those who ask how long the queue is; who pops goes by the turn.
+        self.ring.tail.0.store(number + 1, Ordering::Relaxed);
+        slot.turn.store(number + 1, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Some values of a [`Sink`] that were taken out in one step, and are moved out one by one. What is left is dropped with it.
+#[derive(Debug)]
+pub struct Claim<T> {
+    ring: Arc<Ring<T>>,
+    next: u64,
+    end: u64,
+}
+
+impl<T> Claim<T> {
+    /// How many are left.
+    #[inline]
+    pub fn len(&self) -> usize {
+        (self.end - self.next) as usize
+    }
+
+    /// Whether none is left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.next == self.end
+    }
+
+    /// The oldest that is left.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        // SAFETY: `claim` saw that the value was written and took its number, which is given out once, here.
+        Some(unsafe { self.ring.take(number) })
+    }
+}
+
+impl<T> Drop for Claim<T> {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+impl<T> Sink<T> {
+    /// Takes up to so many values out at once; none if there is none.
+    #[inline]
+    pub fn claim(&self, most: u64) -> Option<Claim<T>> {
+        let ring = &self.ring;
+        let mut number = ring.head.0.load(Ordering::Relaxed);
+        loop {
+            let mut end = number;
+            // Acquire: the values were written before.
+            while end - number < most && ring.slot(end).turn.load(Ordering::Acquire) == end + 1 {
+                end += 1;
+            }
+            if end == number {
+                let now = ring.head.0.load(Ordering::Relaxed);
+                if now == number {
+                    return None;
+                }
+                number = now;
+                continue;
+            }
+            match ring.head.0.compare_exchange_weak(number, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(Claim { ring: Arc::clone(ring), next: number, end }),
+                Err(now) => number = now,
+            }
+        }
+    }
+
+    /// As [`Ring::pop`].
+    #[inline]
+    pub fn pop(&self) -> Option<T> {
+        self.ring.pop()
+    }
+
+    /// As [`Ring::len`].
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// As [`Ring::is_empty`].
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// As [`Ring::has_ready`].
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        self.ring.has_ready()
     }
 }
 
