@@ -27,6 +27,8 @@
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
 mod guard;
+pub mod jobs;
+mod limit;
 mod margin;
 mod preempt;
 mod quantum;

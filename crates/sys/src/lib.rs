@@ -17,6 +17,7 @@ mod cycles;
 mod errno;
 mod ethtool;
 mod hand;
+pub mod job;
 mod kernel_config;
 mod kernel_log;
 pub mod lock;
