@@ -29,6 +29,7 @@
 mod guard;
 mod limit;
 mod margin;
+pub mod rate;
 mod schedule;
 pub mod scope;
 mod thread;
