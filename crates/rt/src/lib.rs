@@ -32,6 +32,7 @@ mod margin;
 pub mod rate;
 mod schedule;
 pub mod scope;
+pub mod telemetry;
 mod thread;
 mod tick;
 
