@@ -32,8 +32,10 @@ mod limit;
 mod margin;
 mod preempt;
 mod quantum;
+pub mod rate;
 mod schedule;
 pub mod scope;
+pub mod telemetry;
 mod thread;
 mod tick;
 
