@@ -24,6 +24,8 @@
 //!
 //! [`Mutex`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
 //!
+//! [`udp::Udp`] receives and sends many packets a call.
+//!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
 mod guard;
@@ -33,6 +35,7 @@ mod schedule;
 pub mod scope;
 mod thread;
 mod tick;
+pub mod udp;
 
 pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
 pub use schedule::Overrun;
