@@ -24,6 +24,8 @@
 //!
 //! [`Mutex`], [`RwLock`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
 //!
+//! [`udp::Udp`] receives and sends many packets a call.
+//!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
 mod guard;
@@ -38,6 +40,7 @@ pub mod scope;
 pub mod telemetry;
 mod thread;
 mod tick;
+pub mod udp;
 
 pub use evenkeel_sys::lock::waits;
 pub use evenkeel_sys::lock::{
