@@ -30,7 +30,6 @@
 
 mod guard;
 pub mod jobs;
-mod limit;
 mod margin;
 mod preempt;
 mod quantum;
@@ -46,7 +45,6 @@ pub use evenkeel_sys::lock::waits;
 pub use evenkeel_sys::lock::{
     Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
-pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
 pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
