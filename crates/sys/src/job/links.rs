@@ -76,16 +76,15 @@ impl Links {
     /// None if there is no room.
     pub fn link(&self, others: impl ExactSizeIterator<Item = Option<Link>>) -> Option<Link> {
         let pairs = u32::try_from(others.len()).ok()?;
-        let mut edge = take(&self.edges_used, pairs, self.edges.len())?;
+        let first = take(&self.edges_used, pairs, self.edges.len())?;
         let own = take(&self.nodes_used, 1, self.nodes.len())?;
         let node = self.nodes.get(own as usize)?;
         node.first.store(NONE, Ordering::Relaxed);
         node.waits_for.store(1 + pairs, Ordering::Relaxed);
-        for other in others.take(pairs as usize) {
+        for (edge, other) in (first..first + pairs).zip(others) {
             if !other.is_some_and(|other| self.hang(edge, other, own)) {
                 node.waits_for.fetch_sub(1, Ordering::Relaxed);
             }
-            edge += 1;
         }
         Some(Link(own))
     }
