@@ -38,7 +38,7 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug)]
 pub struct Handle<'env> {
     link: Link,
-    generation: u32,
+    generation: u64,
     frame: PhantomData<fn(&'env ()) -> &'env ()>,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Seat {
     /// The caller's ends of all queues; other seats have none.
     sources: Box<[Source<Task>]>,
     /// What it has taken from a queue and not run yet. A job that waits for others runs these before it sleeps.
-    claimed: RefCell<Option<(u8, Claim<Task>)>>,
+    claimed: RefCell<Option<Claim<Task>>>,
     tally: Tally<Failures>,
     /// How many jobs are on this thread's stack, one on the other.
     running: Cell<u32>,
@@ -102,7 +102,7 @@ impl Seat {
     pub(super) fn help(&self, is_enough: impl Fn() -> bool) -> bool {
         let mut began = tsc::ticks();
         let mut ran = false;
-        while let Some((_, task)) = self.take(&self.takes_for_frames) {
+        while let Some(task) = self.take(&self.takes_for_frames) {
             began = self.run(task, began);
             ran = true;
             if is_enough() {
@@ -163,16 +163,13 @@ impl Seat {
         while !self.shared.stop.load(Ordering::Acquire) {
             let mut began = tsc::ticks();
             let mut is_fresh = true;
-            while let Some((queue, task)) = self.take(&self.takes) {
+            while let Some(task) = self.take(&self.takes) {
                 if std::mem::take(&mut is_fresh) {
                     // One wake for many jobs: who was woken wakes the next, if there is work for two.
                     self.pass_on();
                 }
-                if self.shared.queues[usize::from(queue)].settings.kind == Kind::Frame {
-                    began = self.run(task, began);
-                } else {
-                    began = self.run_asynchronous(task);
-                }
+                // No frame waits for an asynchronous job.
+                began = if task.is_free() { self.run_asynchronous(task) } else { self.run(task, began) };
                 if self.shared.stop.load(Ordering::Relaxed) {
                     break;
                 }
@@ -187,25 +184,25 @@ impl Seat {
         }
     }
 
-    /// The next job in the order of these queues, and its queue.
+    /// The next job in the order of these queues.
     #[inline]
-    fn take(&self, queues: &[u8]) -> Option<(u8, Task)> {
-        let mut claimed = self.claimed.borrow_mut();
-        if let Some((queue, claim)) = &mut *claimed {
-            if let Some(task) = claim.pop() {
-                return Some((*queue, task));
-            }
-            *claimed = None;
+    fn take(&self, queues: &[u8]) -> Option<Task> {
+        if let Some(claim) = &mut *self.claimed.borrow_mut()
+            && let Some(task) = claim.pop()
+        {
+            return Some(task);
         }
+        self.take_from_queues(queues)
+    }
+
+    fn take_from_queues(&self, queues: &[u8]) -> Option<Task> {
         for queue in queues {
             let at = &self.shared.queues[usize::from(*queue)];
             if let Some(task) = at.ring.pop() {
-                return Some((*queue, task));
+                return Some(task);
             }
-            if let Some(mut claim) = at.from_caller.claim(self.shared.claim_most.load(Ordering::Relaxed)) {
-                let task = claim.pop();
-                *claimed = Some((*queue, claim));
-                return task.map(|task| (*queue, task));
+            if let Some(claim) = at.from_caller.claim(self.shared.claim_most.load(Ordering::Relaxed)) {
+                return self.claimed.borrow_mut().insert(claim).pop();
             }
         }
         None
@@ -215,7 +212,7 @@ impl Seat {
     #[inline]
     fn is_timed_with_next(&self) -> bool {
         self.shared.claim_most.load(Ordering::Relaxed) == CLAIM_MOST
-            && self.claimed.borrow().as_ref().is_some_and(|(_, claim)| !claim.is_empty())
+            && self.claimed.borrow().as_ref().is_some_and(|claim| !claim.is_empty())
     }
 
     /// Runs a job of a frame that began then; gives the time at which the next begins, or the same where they are timed together.

@@ -24,6 +24,9 @@ pub(super) const CLAIM_MOST: u64 = 8;
 /// Looks for another job before a thread sleeps, some 50 ns each: about what waking it would take.
 const LOOKS: u32 = 60;
 
+/// How many job systems this process has started.
+static SYSTEMS: AtomicU64 = AtomicU64::new(0);
+
 /// The seat of who opens frames.
 pub(super) const CALLER: usize = 0;
 
@@ -124,8 +127,8 @@ pub(super) struct Shared {
     pub(super) links: Links,
     /// The jobs that wait, each in the place of its link.
     pub(super) waiting: Box<[Mutex<Waiting>]>,
-    /// Which frame it is: a handle of another is of no meaning, but done.
-    pub(super) generation: AtomicU32,
+    /// Which frame it is, of all job systems': a handle of another counts as done.
+    pub(super) generation: AtomicU64,
     pub(super) gate: Gate,
     /// The link whose end the caller waits for.
     pub(super) awaited: AtomicU32,
@@ -174,7 +177,7 @@ impl Shared {
             queues: queues.collect(),
             links: Links::new(settings.linked_max, settings.waits_max),
             waiting: (0..linked).map(|_| Mutex::new(None)).collect(),
-            generation: AtomicU32::new(0),
+            generation: AtomicU64::new(SYSTEMS.fetch_add(1, Ordering::Relaxed) << 40),
             gate: Gate::new(seats),
             awaited: AtomicU32::new(super::seat::UNLINKED),
             counted: (0..seats).map(|_| Counted::default()).collect(),
@@ -209,7 +212,7 @@ impl Shared {
     }
 
     /// The link of a handle of this frame.
-    pub(super) fn link_of(&self, generation: u32, link: Link) -> Option<Link> {
+    pub(super) fn link_of(&self, generation: u64, link: Link) -> Option<Link> {
         (generation == self.generation.load(Ordering::Relaxed)).then_some(link)
     }
 }

@@ -98,3 +98,72 @@ impl Gate {
 fn bit(seat: usize) -> u64 {
     1_u64.checked_shl(u32::try_from(seat).unwrap_or(u32::MAX)).unwrap_or(0)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_sleeps_is_woken_and_the_lowest_first() {
+        let gate = Gate::new(3);
+        assert_eq!(gate.wake_one(u64::MAX), None);
+        gate.about_to_sleep(2);
+        gate.about_to_sleep(1);
+        assert_eq!((gate.idle(), gate.wake_one(1)), (0b110, None));
+        assert_eq!(gate.wake_one(0b111), Some(1));
+        gate.sleep(1, 0);
+        gate.stay(2);
+        assert_eq!(gate.wake_one(0b111), None);
+        // A seat that is not there sleeps no moment.
+        gate.sleep(64, 0);
+    }
+
+    #[test]
+    fn a_thread_sleeps_until_it_is_called() {
+        let gate = Gate::new(2);
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                gate.about_to_sleep(1);
+                gate.sleep(1, 10);
+            });
+            while gate.wake_one(0b10).is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            sleeper.join().unwrap();
+        });
+        assert_eq!(gate.idle(), 0);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn nobody_sleeps_through_what_there_is_to_do() {
+        loom::model(|| {
+            let shared = Arc::new((Gate::new(2), AtomicU64::new(0)));
+            let sleepers = [0, 1].map(|seat| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.0.about_to_sleep(seat);
+                    if shared.1.load(Ordering::Acquire) == 0 {
+                        shared.0.sleep(seat, 0);
+                        // Who was woken wakes the next.
+                        shared.0.wake_one(0b11);
+                    } else {
+                        shared.0.stay(seat);
+                    }
+                })
+            });
+            shared.1.store(1, Ordering::Release);
+            shared.0.wake_one(0b11);
+            for sleeper in sleepers {
+                sleeper.join().unwrap();
+            }
+        });
+    }
+}

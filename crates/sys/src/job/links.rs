@@ -76,12 +76,12 @@ impl Links {
     /// None if there is no room.
     pub fn link(&self, others: impl ExactSizeIterator<Item = Option<Link>>) -> Option<Link> {
         let pairs = u32::try_from(others.len()).ok()?;
-        let edge = take(&self.edges_used, pairs, self.edges.len())?;
+        let first = take(&self.edges_used, pairs, self.edges.len())?;
         let own = take(&self.nodes_used, 1, self.nodes.len())?;
         let node = self.nodes.get(own as usize)?;
         node.first.store(NONE, Ordering::Relaxed);
         node.waits_for.store(1 + pairs, Ordering::Relaxed);
-        for (edge, other) in (edge..).zip(others.take(pairs as usize)) {
+        for (edge, other) in (first..first + pairs).zip(others) {
             if !other.is_some_and(|other| self.hang(edge, other, own)) {
                 node.waits_for.fetch_sub(1, Ordering::Relaxed);
             }
@@ -89,8 +89,11 @@ impl Links {
         Some(Link(own))
     }
 
-    /// False if `other` is done.
+    /// False if `other` is done. Only what was there before can be waited for: so nobody waits in a circle.
     fn hang(&self, at: u32, other: Link, own: u32) -> bool {
+        if other.0 >= own {
+            return false;
+        }
         let (Some(edge), Some(other)) = (self.edges.get(at as usize), self.nodes.get(other.index())) else {
             return false;
         };
@@ -157,5 +160,105 @@ fn take(used: &AtomicU32, count: u32, room: usize) -> Option<u32> {
             Ok(_) => return Some(at),
             Err(now) => at = now,
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn link(links: &Links, others: &[Link]) -> Link {
+        links.link(others.iter().copied().map(Some)).unwrap()
+    }
+
+    /// Those that come free, and how.
+    fn freed(links: &Links, done: Link, well: bool) -> Vec<(usize, bool)> {
+        let mut freed = Vec::new();
+        links.done(done, well, |link, well| freed.push((link.index(), well)));
+        freed.sort_unstable();
+        freed
+    }
+
+    #[test]
+    fn the_last_that_is_waited_for_sets_free() {
+        let links = Links::new(8, 8);
+        let first = link(&links, &[]);
+        assert_eq!(links.start(first), Some(true));
+        let (left, right) = (link(&links, &[first]), link(&links, &[first]));
+        let last = link(&links, &[left, right, left]);
+        for waiting in [left, right, last] {
+            assert_eq!(links.start(waiting), None);
+        }
+        assert_eq!(freed(&links, first, true), [(1, true), (2, true)]);
+        assert_eq!(freed(&links, right, true), []);
+        assert!(links.is_done(right) && !links.is_done(left));
+        assert_eq!(freed(&links, left, true), [(3, true)]);
+        let late = link(&links, &[first, left]);
+        assert_eq!(links.start(late), Some(true), "what it waits for is done");
+    }
+
+    #[test]
+    fn what_goes_wrong_spoils_what_waits_for_it() {
+        let links = Links::new(4, 4);
+        let (bad, good) = (link(&links, &[]), link(&links, &[]));
+        let both = link(&links, &[bad, good]);
+        assert_eq!([bad, good, both].map(|link| links.start(link)), [Some(true), Some(true), None]);
+        assert_eq!(freed(&links, bad, false), []);
+        assert_eq!(freed(&links, good, true), [(2, false)]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_and_nobody_waits_for_himself() {
+        let links = Links::new(3, 2);
+        let first = link(&links, &[]);
+        let second = link(&links, &[first, first]);
+        assert_eq!(links.link([Some(first)].into_iter()), None, "no pair is left");
+        let circle = links.link(std::iter::empty()).unwrap();
+        assert_eq!(links.link(std::iter::empty()), None, "no link is left");
+        assert_eq!((circle.index(), links.room()), (2, 3));
+        links.clear();
+        let odd = links.link([Some(Link::at(0)), Some(Link::at(77))].into_iter()).unwrap();
+        assert_eq!(links.start(odd), Some(true), "itself, and what is not there, is not waited for");
+        assert!(links.is_done(Link::at(77)) && links.start(Link::at(77)).is_none());
+        links.done(Link::at(77), true, |_, _| unreachable!());
+        let _ = second;
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicUsize, Ordering};
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_comes_free_once_and_sees_what_it_waited_for() {
+        loom::model(|| {
+            let shared = Arc::new((Links::new(3, 2), AtomicUsize::new(0), AtomicUsize::new(0)));
+            let others = [(); 2].map(|()| shared.0.link(std::iter::empty()).unwrap());
+            others.iter().for_each(|other| assert_eq!(shared.0.start(*other), Some(true)));
+            let threads = others.map(|other| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    // What is written before is to be seen by who waited: two writers, one reader.
+                    shared.1.fetch_add(1, Ordering::Relaxed);
+                    shared.0.done(other, true, |_, _| {
+                        assert_eq!(shared.1.load(Ordering::Relaxed), 2);
+                        shared.2.fetch_add(1, Ordering::Relaxed);
+                    });
+                })
+            });
+            let own = shared.0.link(others.into_iter().map(Some)).unwrap();
+            if shared.0.start(own).is_some() {
+                assert_eq!(shared.1.load(Ordering::Relaxed), 2);
+                shared.2.fetch_add(1, Ordering::Relaxed);
+            }
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(shared.2.load(Ordering::Relaxed), 1);
+        });
     }
 }

@@ -300,3 +300,119 @@ impl<T> fmt::Debug for Ring<T> {
         f.debug_struct("Ring").field("slots", &self.slots.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_comes_back() {
+        let ring = Ring::new(3);
+        assert!(ring.is_empty() && !ring.has_ready() && ring.pop().is_none());
+        for turn in 0..5 {
+            (0..4).for_each(|value| ring.push(Box::new(turn * 4 + value)).unwrap());
+            assert_eq!((ring.push(Box::new(99)), ring.len(), ring.has_ready()), (Err(Box::new(99)), 4, true));
+            (0..4).for_each(|value| assert_eq!(ring.pop(), Some(Box::new(turn * 4 + value))));
+        }
+        ring.push(Box::new(7)).unwrap();
+    }
+
+    #[test]
+    fn a_claim_keeps_its_values_and_their_places() {
+        let (source, sink) = one_to_many(4);
+        (0..4).for_each(|value| source.push(Box::new(value)).unwrap());
+        let mut claim = sink.claim(3).unwrap();
+        assert_eq!((claim.len(), sink.len(), source.len(), source.is_empty()), (3, 1, 1, false));
+        assert_eq!(claim.pop(), Some(Box::new(0)));
+        source.push(Box::new(4)).unwrap();
+        assert_eq!(source.push(Box::new(5)), Err(Box::new(5)), "two places are claimed");
+        drop(claim);
+        source.push(Box::new(5)).unwrap();
+        assert_eq!(std::iter::from_fn(|| sink.pop()).collect::<Vec<_>>(), [3, 4, 5].map(Box::new));
+        assert!(sink.claim(8).is_none() && sink.claim(0).is_none() && sink.is_empty());
+    }
+
+    #[test]
+    fn each_value_is_popped_once() {
+        const EACH: usize = if cfg!(miri) { 50 } else { 50_000 };
+        let ring = Ring::new(16);
+        let (source, sink) = one_to_many(16);
+        let seen: Vec<AtomicUsize> = (0..3 * EACH).map(|_| AtomicUsize::new(0)).collect();
+        let popped = AtomicUsize::new(0);
+        let saw = |value: Box<usize>| {
+            seen[*value].fetch_add(1, Ordering::Relaxed);
+            popped.fetch_add(1, Ordering::Relaxed);
+        };
+        let keep = |push: &dyn Fn(Box<usize>) -> Result<(), Box<usize>>, value| {
+            let mut value = Box::new(value);
+            while let Err(back) = push(value) {
+                value = back;
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let (ring, sink, saw, popped, keep) = (&ring, &sink, &saw, &popped, &keep);
+            for thread in 0..2 {
+                scope.spawn(move || {
+                    (0..EACH).for_each(|at| keep(&|value| ring.push(value), thread * EACH + at));
+                });
+                scope.spawn(move || {
+                    while popped.load(Ordering::Relaxed) < 3 * EACH {
+                        ring.pop().into_iter().for_each(saw);
+                        if let Some(mut claim) = sink.claim(3) {
+                            std::iter::from_fn(|| claim.pop()).for_each(saw);
+                        }
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            scope.spawn(move || (0..EACH).for_each(|at| keep(&|value| source.push(value), 2 * EACH + at)));
+        });
+        assert!(seen.iter().all(|times| times.load(Ordering::Relaxed) == 1));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn two_push_and_two_pop() {
+        loom::model(|| {
+            let ring = loom::sync::Arc::new(Ring::new(2));
+            let pushers = [1, 2].map(|value| {
+                let ring = loom::sync::Arc::clone(&ring);
+                thread::spawn(move || ring.push(Box::new(value)).is_ok())
+            });
+            let mut sum: i32 = ring.pop().map_or(0, |value| *value);
+            for pusher in pushers {
+                assert!(pusher.join().unwrap(), "there is room for both");
+            }
+            sum += std::iter::from_fn(|| ring.pop()).map(|value| *value).sum::<i32>();
+            assert_eq!(sum, 3);
+        });
+    }
+
+    #[test]
+    fn a_place_is_not_written_before_it_was_read() {
+        loom::model(|| {
+            let (source, sink) = one_to_many(2);
+            (0..2).for_each(|value| source.push(Box::new(value)).unwrap());
+            let sink = loom::sync::Arc::new(sink);
+            let other = loom::sync::Arc::clone(&sink);
+            let popper = thread::spawn(move || {
+                other
+                    .claim(2)
+                    .map_or(0, |mut claim| std::iter::from_fn(|| claim.pop()).map(|value| *value).sum::<i32>())
+            });
+            let pushed = source.push(Box::new(10)).is_ok();
+            let own = sink.pop().map_or(0, |value| *value);
+            let sum = own + popper.join().unwrap() + std::iter::from_fn(|| sink.pop()).map(|value| *value).sum::<i32>();
+            assert_eq!(sum, if pushed { 11 } else { 1 });
+        });
+    }
+}

@@ -145,3 +145,167 @@ impl Drop for EndOnDrop {
         std::process::abort();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Mutex;
+
+    use super::super::Tally;
+    use super::*;
+
+    type Held = Mutex<Vec<Task<u32, ()>>>;
+
+    /// Runs what is held, on this thread.
+    fn run_all(held: &Held) {
+        let tally = Tally::new();
+        let next = || held.lock().unwrap().pop();
+        while let Some(task) = next() {
+            let _ = catch_unwind(AssertUnwindSafe(|| task.run(&5, &tally)));
+        }
+        tally.tell();
+        assert!(tally.untold() == 0 && tally.take_released() & !3 == 0);
+    }
+
+    #[test]
+    fn tasks_borrow_and_make_others() {
+        let held = Held::default();
+        let mut numbers = [0; 4];
+        let (result, ()) = open(
+            1,
+            (),
+            |_| run_all(&held),
+            |lender| {
+                for number in &mut numbers {
+                    let held = &held;
+                    let task = lender.lend(0, move |seat: &u32, lender: &Lender<'_, ()>| {
+                        *number += *seat;
+                        held.lock()
+                            .unwrap()
+                            .push(lender.lend(1, move |seat: &u32, _: &Lender<'_, ()>| *number += *seat));
+                    });
+                    held.lock().unwrap().push(task);
+                }
+                "given back"
+            },
+        );
+        assert_eq!((numbers, result), ([10; 4], "given back"));
+    }
+
+    #[test]
+    fn other_threads_are_waited_for() {
+        let (gives, gets) = std::sync::mpsc::channel::<Task<u32, ()>>();
+        let worker = std::thread::spawn(move || {
+            let tally = Tally::new();
+            for task in gets {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+                task.run(&1, &tally);
+                tally.tell();
+            }
+        });
+        for _ in 0..if cfg!(miri) { 3 } else { 100 } {
+            let mut sums = [0; 3];
+            open(
+                1,
+                (),
+                |_| std::thread::yield_now(),
+                |lender| {
+                    for sum in &mut sums {
+                        gives.send(lender.lend(0, move |seat: &u32, _: &Lender<'_, ()>| *sum += *seat)).unwrap();
+                    }
+                },
+            );
+            assert_eq!(sums, [1; 3]);
+        }
+        drop(gives);
+        worker.join().unwrap();
+    }
+
+    #[test]
+    fn an_opener_that_panics_waits_too() {
+        let held = Held::default();
+        let mut ran = false;
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            open(
+                1,
+                (),
+                |_| run_all(&held),
+                |lender| {
+                    held.lock().unwrap().push(lender.lend(0, |_: &u32, _: &Lender<'_, ()>| ran = true));
+                    panic!("the opener");
+                },
+            )
+        }));
+        assert!(opened.is_err() && ran);
+    }
+
+    #[test]
+    fn what_is_dropped_or_panics_is_gone_too() {
+        let held = Held::default();
+        let alive = std::sync::Arc::new(());
+        open(
+            1,
+            (),
+            |_| run_all(&held),
+            |lender| {
+                let tasks = [(); 3].map(|()| {
+                    let alive = std::sync::Arc::clone(&alive);
+                    lender.lend(0, move |_: &u32, _: &Lender<'_, ()>| {
+                        let _alive = alive;
+                        panic!("a task");
+                    })
+                });
+                let [dropped, discarded, run] = tasks;
+                drop(dropped);
+                discarded.discard(&Tally::new());
+                held.lock().unwrap().push(run);
+            },
+        );
+        assert_eq!(std::sync::Arc::strong_count(&alive), 1);
+        let mut free = Task::<u32, ()>::free(9, move |_| drop(alive));
+        assert!(free.is_free() && free.label() == 9);
+        free.set_label(10);
+        assert!(format!("{free:?}").contains("10"));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicUsize;
+    use loom::thread;
+
+    use super::super::{Ring, Tally};
+    use super::*;
+
+    #[test]
+    fn who_waits_sees_what_the_tasks_did() {
+        loom::model(|| {
+            let ring = Arc::new(Ring::<Task<(), ()>>::new(2));
+            let done = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+            let other = Arc::clone(&ring);
+            let worker = thread::spawn(move || {
+                let tally = Tally::new();
+                while let Some(task) = other.pop() {
+                    task.run(&(), &tally);
+                }
+            });
+            let settle = |_: &Left<'_>| {
+                let tally = Tally::new();
+                match ring.pop() {
+                    Some(task) => task.run(&(), &tally),
+                    None => thread::yield_now(),
+                }
+            };
+            open(1, (), settle, |lender| {
+                for at in 0..2 {
+                    let done = Arc::clone(&done);
+                    let task = lender.lend(0, move |&(): &(), _: &Lender<'_, ()>| done[at].store(1, Ordering::Relaxed));
+                    assert!(ring.push(task).is_ok());
+                }
+            });
+            assert_eq!([0, 1].map(|at| done[at].load(Ordering::Relaxed)), [1, 1]);
+            worker.join().unwrap();
+        });
+    }
+}

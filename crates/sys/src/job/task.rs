@@ -59,7 +59,13 @@ impl<S, D> Task<S, D> {
         self.label
     }
 
-    /// Gives it another.
+    /// Whether it is one for which nobody waits.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.ledger.is_null()
+    }
+
+    /// Gives it another label.
     pub fn set_label(&mut self, label: u32) {
         self.label = label;
     }
