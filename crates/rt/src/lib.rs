@@ -29,6 +29,7 @@
 mod guard;
 mod limit;
 mod margin;
+pub mod memory;
 pub mod rate;
 mod schedule;
 pub mod scope;
