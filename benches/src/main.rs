@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 mod audit;
 mod change;
 mod locks;
+mod looks;
 mod row;
 mod scope;
 mod tick;
@@ -24,6 +25,9 @@ const ROWS: &[(&str, Measure)] = &[
     ("tick-quota", tick::measure_quota),
     ("locks", locks::measure),
     ("scope", scope::measure),
+    ("telemetry", looks::measure_telemetry),
+    ("faults", looks::measure_faults),
+    ("rate", looks::measure_rate),
 ];
 
 fn main() -> anyhow::Result<()> {
