@@ -9,6 +9,7 @@ mod change;
 mod jobs;
 mod locks;
 mod locks_table;
+mod looks;
 mod row;
 mod scope;
 mod tick;
@@ -36,6 +37,9 @@ const ROWS: &[(&str, Measure)] = &[
     ("jobs-two-cpus-frame-cpu", jobs::measure_two_cpus_cpu),
     ("locks", locks::measure),
     ("scope", scope::measure),
+    ("telemetry", looks::measure_telemetry),
+    ("faults", looks::measure_faults),
+    ("rate", looks::measure_rate),
 ];
 
 fn main() -> anyhow::Result<()> {

@@ -203,6 +203,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("setting", Whole(setting)),
     target("swaps", Paths(SWAP, &["/proc/swaps"])),
     target("sysctl-files", Paths(SYSTEMD, &["/etc/sysctl.d/99-sysctl.conf", "/usr/lib/sysctl.d/50-pid-max.conf"])),
+    target("telemetry", Whole(telemetry)),
     target(
         "thp",
         Paths(
@@ -384,6 +385,36 @@ fn vlans(text: &str) {
     answered(capture);
 }
 
+/// A page of telemetry: a line is a word of it, by its place and its value, changed on a page that is sound; `cut N` ends the page after so
+/// many bytes. The first line is what /proc says of its process, too.
+fn telemetry(text: &str) {
+    use evenkeel_sys::telemetry::{Snapshot, parse_boot, parse_start, prometheus};
+    let _ = (parse_start(text), parse_boot(text), Snapshot::parse(text.as_bytes()));
+    let mut page = vec![0_u64; 512];
+    let sound = [(0, u64::from_ne_bytes(*b"EVENKEEL")), (1, 1), (2, 4096), (3, 32), (4, 24), (5, 56), (6, 12), (7, 68)];
+    for (at, value) in
+        sound.into_iter().chain([(8, 3), (9, 146), (10, 7), (16, 1), (17, u64::from_ne_bytes(*b"a\0\0\0\0\0\0\0"))])
+    {
+        page[at] = value;
+    }
+    let mut length = page.len() * 8;
+    for line in text.lines() {
+        let Some((place, value)) = line.split_once(' ') else { continue };
+        let Ok(value) = value.trim().parse::<u64>() else { continue };
+        match place.parse::<usize>() {
+            Ok(at) if at < page.len() => page[at] = value,
+            _ if place == "cut" => length = usize::try_from(value).unwrap_or(length).min(length),
+            _ => {}
+        }
+    }
+    let bytes: Vec<u8> = page.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    if let Ok(found) = Snapshot::parse(&bytes[..length]) {
+        let ofs = [&found.lateness, &found.work, &found.due_to_done];
+        assert!(ofs.iter().all(|of| of.quantile_ns(0.5) <= of.max_ns && of.since(of).count == 0));
+        assert!(prometheus(&[found]).ends_with('\n'));
+    }
+}
+
 /// Packets that somebody sends to either end of the UDP meter, and the head of a stream: each character is a byte, and one that is none
 /// begins the next packet. Some come from an address that is proved, with its session's secret where they say `S`.
 fn udp_packets(text: &str) {
@@ -433,6 +464,7 @@ fn kernel_counts(text: &str) {
         let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
     }
     let _ = (evenkeel_sys::stall::parse_some_us(text), evenkeel_sys::stall::parse_throttled_ns(text));
+    let _ = (evenkeel_sys::resident::parse_locked_kib(text), evenkeel_sys::resident::parse_swapped_in(text));
     let _ = disk::parse_mounts(text);
     let _ = memory::parse_huge_bytes(text, 0x7f00_0000_0000);
     let _ = memory::parse_field_kib(text, "MemAvailable:");

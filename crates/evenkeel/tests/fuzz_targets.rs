@@ -86,9 +86,14 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/cpuset.rs", "parse_mask", "cpuset"),
     ("sys/src/cpuset.rs", "parse_range", "cpuset"),
     ("sys/src/errno.rs", "parse", "errno"),
+    ("sys/src/resident.rs", "parse_locked_kib", "kernel-counts"),
+    ("sys/src/resident.rs", "parse_swapped_in", "kernel-counts"),
     ("sys/src/schedstat.rs", "parse_schedstat", "kernel-counts"),
     ("sys/src/stall.rs", "parse_some_us", "kernel-counts"),
     ("sys/src/stall.rs", "parse_throttled_ns", "kernel-counts"),
+    ("sys/src/telemetry/owner.rs", "parse_boot", "telemetry"),
+    ("sys/src/telemetry/owner.rs", "parse_start", "telemetry"),
+    ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),
 ];
 
 /// A meter reads its own kernel, and no captured machine.

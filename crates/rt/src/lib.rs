@@ -33,6 +33,7 @@ pub mod jobs;
 mod margin;
 mod preempt;
 mod quantum;
+pub mod memory;
 pub mod rate;
 mod schedule;
 pub mod scope;

@@ -139,7 +139,8 @@ impl TickThread {
     }
 }
 
-fn asked<T>(wish: Option<T>, set: impl FnOnce(T) -> Result<bool, Errno>) -> Got {
+/// Does what was wished for, and tells what became of it: `set` says whether it is in force.
+pub(crate) fn asked<T>(wish: Option<T>, set: impl FnOnce(T) -> Result<bool, Errno>) -> Got {
     match wish.map(set) {
         None => Got::NotAsked,
         Some(Ok(true)) => Got::InForce,

@@ -1,8 +1,13 @@
 //! Nothing is allocated after the start: an allocation can take a lock, or fault a page in, in the middle of a tick.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 use std::alloc::System;
 use std::time::Duration;
 
+use evenkeel_rt::memory::{Memory, MemoryWishes};
+use evenkeel_rt::rate::{RateSettings, TickRate, TurnModel, Turns};
+use evenkeel_rt::telemetry::{Count, Telemetry, TelemetrySettings};
 use evenkeel_rt::{Overrun, Spinning, TickClock, TickSettings};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -27,7 +32,47 @@ fn a_million_ticks_allocate_nothing() {
         assert_eq!((change.allocations, change.reallocations), (0, 0), "{overrun:?}: {change:?}");
         assert_eq!(clock.report().ticks, 350_000);
     }
+    what_looks_after_ticks_allocates_nothing();
     let region = Region::new(COUNTING);
     drop(std::hint::black_box(vec![0_u8; 100]));
     assert_eq!(region.change().allocations, 1, "the counter counts");
+}
+
+/// In the same test: the counter is of the whole process.
+fn what_looks_after_ticks_allocates_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = TelemetrySettings { folder: Some(folder.path().into()), ..TelemetrySettings::named("a") };
+    let mut telemetry = Telemetry::create(&settings).unwrap();
+    let counters = telemetry.counters();
+    let mut memory = Memory::set_up(&MemoryWishes::default());
+    let mut rate = TickRate::start(RateSettings::default()).unwrap().on_change(|change| {
+        std::hint::black_box(change);
+    });
+    let mut clock = TickClock::start(TickSettings { period: Duration::from_micros(50), ..TickSettings::default() });
+    let mut looks = 0;
+    let region = Region::new(COUNTING);
+    // Two seconds and more, so that the system is looked at: and as long as that takes on a busy machine.
+    for at in 0..1_000_000_u64 {
+        clock.wait();
+        let Some(done) = clock.done() else { continue };
+        let tick = memory.after(&done);
+        telemetry.set_faults(tick.faults);
+        telemetry.set_swapped_in(tick.swapped_in);
+        telemetry.set_period(rate.period());
+        counters.add(Count::Jobs, 3);
+        telemetry.after(&done);
+        let before = rate.load();
+        std::hint::black_box(rate.after(&done));
+        looks += u32::from(rate.load() != before);
+        if at % 1000 == 0 {
+            let turns = Turns { period: Duration::from_millis(7), share: 0.4, model: TurnModel::Slots };
+            rate.set_turns((at % 2000 == 0).then_some(turns));
+        }
+        if looks == 2 {
+            break;
+        }
+    }
+    let change = region.change();
+    assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
+    assert_eq!(looks, 2);
 }

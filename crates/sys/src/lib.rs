@@ -30,6 +30,7 @@ pub mod perf_switch;
 mod pretend;
 pub mod process;
 mod pseudo;
+pub mod resident;
 pub mod ring;
 mod root;
 pub mod rseq;

@@ -74,6 +74,39 @@ fn a_page_says_what_was_written() {
     assert_eq!(Snapshot::parse(&bytes(&words)), Ok(found));
 }
 
+/// Places and numbers as docs/formats.md has them, not as the code has: whoever wrote a reader from that page must go on reading.
+#[test]
+fn format_1_stays_readable() {
+    let mut words = vec![0_u64; 512];
+    let head =
+        [u64::from_ne_bytes(*b"EVENKEEL"), 1, 4096, 32, 24, 56, 12, 68, 3, 146, 7, 1234, 4026531836, 5, 6, 99, 1];
+    words[..17].copy_from_slice(&head);
+    words[17] = u64::from_ne_bytes(*b"x\0\0\0\0\0\0\0");
+    let tick = [10, 2, 11, 100, 110, 120, 20_000_000, 1, 2, 100_000_000, 400_000, 30, 31, 1, 0, u64::MAX];
+    words[32..48].copy_from_slice(&tick);
+    words[56..63].copy_from_slice(&[1, 2, 3, 4, 5, u64::MAX, 64]);
+    // 10 values of up to 5.6 ms: four tenfolds are 80 buckets less the first, then six of the fourth.
+    for at in [68, 214, 360] {
+        words[at..at + 3].copy_from_slice(&[10, 50_000_000, 5_500_000]);
+        words[at + 4 + 75] = 10;
+    }
+    let page = Snapshot::parse(&bytes(&words)).unwrap();
+    assert_eq!((page.session.as_str(), page.began_realtime_ns), ("x", 99));
+    assert_eq!(page.owner, Owner { pid: 7, start_ticks: 1234, namespace: 4_026_531_836, boot: [5, 6] });
+    let faults = Some(Faults { minor: 1, major: 0 });
+    assert_eq!(page.last, Some(LastTick { number: 11, due_ns: 100, began_ns: 110, done_ns: 120, faults }));
+    assert_eq!((page.ticks, page.missed, page.period_ns, page.period_changes), (10, 2, Some(20_000_000), 1));
+    assert_eq!(page.turns, PageTurns::Bucket { period_ns: 100_000_000, share: 0.4 });
+    assert_eq!((page.faults, page.swapped_in), (Some(Faults { minor: 30, major: 31 }), None));
+    assert_eq!(page.counts, [Some(1), Some(2), Some(3), Some(4), Some(5), None, Some(64)]);
+    for histogram in [&page.lateness, &page.work, &page.due_to_done] {
+        assert_eq!((histogram.count, histogram.sum_ns, histogram.max_ns), (10, 50_000_000, Some(5_500_000)));
+        assert_eq!(histogram.since(&PageHistogram { max_ns: None, ..histogram.clone() }).count, 0);
+        let upper_ns = layout::BOUNDS_NS[75];
+        assert_eq!((upper_ns, histogram.quantile_ns(0.5)), (5_600_000, Some(5_500_000)));
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_page_is_told() {
     let sound = page("a");
