@@ -19,7 +19,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("measure", &["stats", "sys"]),
     ("trial", &["host", "change", "stats", "sys"]),
     ("rt", &["stats", "sys"]),
-    ("arena", &[]),
+    ("arena", &["rt"]),
     ("evenkeel", &["host", "change", "measure", "trial", "stats", "sys"]),
 ];
 
