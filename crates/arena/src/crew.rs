@@ -24,7 +24,7 @@ impl Crew {
     }
 
     /// Does `job` for every number below `count`, `chunk` of them at a time, and comes back when all are done.
-    pub fn each(&self, count: usize, chunk: usize, job: impl Fn(usize) + Sync) {
+    pub fn each(&mut self, count: usize, chunk: usize, job: impl Fn(usize) + Sync) {
         if self.workers == 0 {
             return (0..count).for_each(job);
         }
@@ -47,7 +47,7 @@ impl Crew {
     }
 
     /// Does `job` for every item, which it may change.
-    pub fn each_mut<T: Send>(&self, items: &mut [T], job: impl Fn(usize, &mut T) + Sync) {
+    pub fn each_mut<T: Send>(&mut self, items: &mut [T], job: impl Fn(usize, &mut T) + Sync) {
         let size = items.len().div_ceil(PARTS).max(1);
         let mut cut = items.chunks_mut(size);
         // A lock that is taken once: it only hands each part to the job that gets its number.
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn every_number_and_every_item_has_its_turn_once() {
         for workers in [0, 1, 3] {
-            let crew = Crew::new(workers);
+            let mut crew = Crew::new(workers);
             for count in [0, 1, 15, 16, 17, 1_000] {
                 let sum = AtomicU64::new(0);
                 crew.each(count, 7, |at| {

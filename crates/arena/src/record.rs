@@ -101,7 +101,7 @@ pub struct Replayed {
 ///
 /// # Errors
 /// If the bytes are no record. Any bytes give an answer or an error.
-pub fn replay(bytes: &[u8], crew: &Crew) -> Result<Replayed, RecordError> {
+pub fn replay(bytes: &[u8], crew: &mut Crew) -> Result<Replayed, RecordError> {
     let mut body = Body(bytes.strip_prefix(MAGIC).ok_or(RecordError::Magic)?);
     let broken = |tick| move |source| RecordError::Broken { tick, source };
     let config = head(&mut body).map_err(broken(0))?;

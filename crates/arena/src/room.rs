@@ -121,7 +121,7 @@ impl Room {
     }
 
     /// One tick of the match, and the snapshots of it.
-    pub fn tick(&mut self, crew: &Crew, due_us: u32) {
+    pub fn tick(&mut self, crew: &mut Crew, due_us: u32) {
         self.sim.step(crew);
         let sim = &self.sim;
         crew.each_mut(&mut self.seats, |slot, seat| {

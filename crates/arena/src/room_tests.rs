@@ -28,7 +28,7 @@ struct Client {
 }
 
 /// Plays so many ticks; one datagram in sixteen is lost, and inputs arrive a tick late.
-fn played(seed: u64, ticks: u32, crew: &Crew) -> Played {
+fn played(seed: u64, ticks: u32, crew: &mut Crew) -> Played {
     let config = SimConfig { seed, tick_hz: 50, slots: PLAYERS };
     let (mut room, mut recorder, mut paths) = (Room::new(config), Recorder::new(config), Paths::default());
     let client = |number| Client { bot: Bot::new(BotSeed { seed, number }), mirror: Mirror::default() };
@@ -87,30 +87,30 @@ fn played(seed: u64, ticks: u32, crew: &Crew) -> Played {
 
 #[test]
 fn a_match_of_64_bots_with_shots_is_replayed_byte_for_byte() {
-    let told = played(7, 600, &Crew::default());
+    let told = played(7, 600, &mut Crew::default());
     assert!(told.shots > 1_000 && told.score > 20, "{} shots, {} out", told.shots, told.score);
     assert!(told.rewound > told.shots / 2, "{} of {} rewound by two ticks or more", told.rewound, told.shots);
     assert!(told.bytes_max <= MAX_DATAGRAM_BYTES && told.changes > 10 * told.full, "{} full", told.full);
     let same = Ok(Replayed { ticks: 600, first_difference: None });
     for workers in [0, 1, 3] {
-        assert_eq!(replay(&told.record, &Crew::new(workers)), same, "{workers} workers");
+        assert_eq!(replay(&told.record, &mut Crew::new(workers)), same, "{workers} workers");
     }
-    assert!(played(7, 100, &Crew::new(2)).record == played(7, 100, &Crew::default()).record, "bots and all");
-    assert!(played(8, 100, &Crew::default()).record != played(7, 100, &Crew::default()).record);
+    assert!(played(7, 100, &mut Crew::new(2)).record == played(7, 100, &mut Crew::default()).record, "bots and all");
+    assert!(played(8, 100, &mut Crew::default()).record != played(7, 100, &mut Crew::default()).record);
 
     // One bit of one input, and it is another match from there on.
     let mut changed = told.record.clone();
     let at = changed.len() / 2;
     changed[at] ^= 1;
-    assert_ne!(replay(&changed, &Crew::default()), same);
-    assert!(matches!(replay(&told.record[..at], &Crew::default()), Err(RecordError::Broken { .. })));
-    assert_eq!(replay(b"EKMATCH\x02", &Crew::default()), Err(RecordError::Magic));
+    assert_ne!(replay(&changed, &mut Crew::default()), same);
+    assert!(matches!(replay(&told.record[..at], &mut Crew::default()), Err(RecordError::Broken { .. })));
+    assert_eq!(replay(b"EKMATCH\x02", &mut Crew::default()), Err(RecordError::Magic));
 }
 
 /// Pinned, so that another machine or compiler cannot quietly play another match.
 #[test]
 fn the_match_of_a_seed_is_known() {
-    let record = played(7, 50, &Crew::default()).record;
+    let record = played(7, 50, &mut Crew::default()).record;
     let mut hash = Fnv::default();
     hash.write(&record);
     expect_test::expect!["63571 bytes, 41019edea3b8bda0"].assert_eq(&format!(
@@ -127,18 +127,18 @@ proptest! {
         let mut bytes = b"EKMATCH\x01________".to_vec();
         bytes.extend([50, 0, slots]);
         bytes.extend(&body);
-        let _ = replay(&bytes, &Crew::default());
-        let _ = replay(&body, &Crew::default());
+        let _ = replay(&bytes, &mut Crew::default());
+        let _ = replay(&body, &mut Crew::default());
     }
 
     #[test]
     fn an_ack_of_what_was_never_sent_gets_all(ack: u32, ticks in 1u32..80) {
         let mut room = Room::new(SimConfig { seed: 1, tick_hz: 50, slots: 4 });
         (0..4).for_each(|slot| room.apply(Act::Join(Slot(slot))));
-        (0..ticks).for_each(|tick| room.tick(&Crew::default(), tick));
+        (0..ticks).for_each(|tick| room.tick(&mut Crew::default(), tick));
         let told = Told { sequence: 1, ack, input: PlayerInput::default() };
         room.apply(Act::Input(Slot(1), told));
-        room.tick(&Crew::default(), 0);
+        room.tick(&mut Crew::default(), 0);
         let known = ack > 0 && ack <= ticks && ticks + 1 - ack <= MAX_BASE_TICKS;
         let (_, bytes, is_full) = room.datagrams().nth(1).unwrap();
         prop_assert_eq!(is_full, !known);

@@ -33,10 +33,10 @@ impl Work {
     /// milliseconds.
     pub fn calibrated() -> Self {
         let mut work = Self { figures: figures(), turn: 0, hits: AtomicU64::new(0), units_per_us: 1.0 };
-        let alone = Crew::default();
-        let round_ns = |work: &mut Self| {
+        let mut alone = Crew::default();
+        let mut round_ns = |work: &mut Self| {
             let start = now_ns();
-            work.run(CALIBRATION_UNITS, &alone);
+            work.run(CALIBRATION_UNITS, &mut alone);
             now_ns() - start
         };
         let best_ns = (0..CALIBRATION_ROUNDS).map(|_| round_ns(&mut work)).min();
@@ -61,7 +61,7 @@ impl Work {
     }
 
     /// Does `units` of work: each judges one shot against one body of the past, all eleven hit boxes of it.
-    pub fn run(&mut self, units: u64, crew: &Crew) {
+    pub fn run(&mut self, units: u64, crew: &mut Crew) {
         let jobs = units.min(JOBS);
         if jobs == 0 {
             return;
@@ -115,7 +115,7 @@ mod tests {
         let fastest_ns = |work: &mut Work, units| {
             let once = |work: &mut Work| {
                 let start = now_ns();
-                work.run(units, &Crew::default());
+                work.run(units, &mut Crew::default());
                 now_ns() - start
             };
             (0..20).map(|_| once(work)).min().unwrap()
@@ -129,10 +129,10 @@ mod tests {
     #[test]
     fn the_same_work_is_done_whoever_does_it() {
         let hits = |workers| {
-            let crew = Crew::new(workers);
+            let mut crew = Crew::new(workers);
             let mut work = Work { figures: figures(), turn: 0, hits: AtomicU64::new(0), units_per_us: 1.0 };
             for units in [0, 1, 7, 1_023, 1_024, 1_025, 20_000] {
-                work.run(units, &crew);
+                work.run(units, &mut crew);
             }
             work.hits()
         };

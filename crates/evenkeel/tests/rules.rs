@@ -20,7 +20,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("trial", &["host", "change", "stats", "sys"]),
     ("rt", &["stats", "sys"]),
     ("arena", &["rt"]),
-    ("evenkeel", &["host", "change", "measure", "trial", "stats", "sys"]),
+    ("evenkeel", &["arena", "host", "change", "measure", "trial", "stats", "sys"]),
 ];
 
 fn project() -> PathBuf {

@@ -129,7 +129,7 @@ fn main() -> anyhow::Result<ExitCode> {
 /// Plays a record again, and says how that went.
 fn again(path: &Path, workers: usize) -> anyhow::Result<ExitCode> {
     let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-    let replayed = replay(&bytes, &Crew::new(workers)).with_context(|| path.display().to_string())?;
+    let replayed = replay(&bytes, &mut Crew::new(workers)).with_context(|| path.display().to_string())?;
     match replayed.first_difference {
         None => println!("{} ticks, every state and every datagram as recorded", replayed.ticks),
         Some(tick) => println!("{} ticks, other than recorded from tick {tick} on", replayed.ticks),

@@ -44,6 +44,10 @@ struct Arguments {
     /// How long all together may take to join, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = range!(u32).range(1..=600_000))]
     join_timeout_ms: u32,
+    /// Real-time priority of the thread that plays, 1 to 99, so that what it reports is not how late it runs itself beside a busy
+    /// server; needs CAP_SYS_NICE, and does without where it is refused
+    #[arg(long, value_name = "PRIORITY", value_parser = range!(u8).range(1..=99))]
+    fifo: Option<u8>,
     /// Run on this CPU only
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
@@ -67,6 +71,7 @@ fn main() -> anyhow::Result<()> {
         bots: arguments.bots,
         input_hz: arguments.input_hz,
         seed: arguments.seed,
+        fifo: arguments.fifo,
         probe_gap: Duration::from_micros(arguments.probe_gap_us.into()),
         join_timeout: Duration::from_millis(arguments.join_timeout_ms.into()),
     });

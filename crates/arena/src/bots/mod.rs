@@ -37,6 +37,8 @@ pub struct BotsConfig {
     pub input_hz: u16,
     /// Decides all that the bots do.
     pub seed: u64,
+    /// Real-time priority of the thread that plays them, 1 to 99.
+    pub fifo: Option<u8>,
     /// How long the probe sleeps after a pong.
     pub probe_gap: Duration,
     /// How long all of them together may take to join.
@@ -114,7 +116,7 @@ impl Bots {
     pub fn run(self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), BotsError> {
         let probe = Probe::start(self.probe, self.config.probe_gap, Arc::clone(stop)).map_err(BotsError::Start)?;
         // Beside a busy server they would otherwise measure how late the scheduler lets themselves run.
-        let _thread = TickThread::set_up(&ThreadWishes::default());
+        let _thread = TickThread::set_up(&ThreadWishes { fifo: self.config.fifo, ..ThreadWishes::default() });
         let ground = Ground::new(self.ground_seed);
         let mut play = Play::new(ground, self.players, SECOND_NS / u64::from(self.tick_hz.max(1)));
         // Spread evenly over the input period: one clock serves the bots in turn.

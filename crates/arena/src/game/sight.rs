@@ -98,7 +98,7 @@ impl Sight {
     }
 
     /// Looks along the lines of sight of the viewers whose turn it is.
-    pub fn look(&mut self, crew: &Crew, tick: u32, ground: &Ground, bodies: &[Option<Body>]) {
+    pub fn look(&mut self, crew: &mut Crew, tick: u32, ground: &Ground, bodies: &[Option<Body>]) {
         let (turns, keep) = (self.turns, self.keep_ticks);
         crew.each_mut(&mut self.rows, |viewer, row| {
             let Some(Some(own)) = bodies.get(viewer) else {
@@ -167,7 +167,7 @@ mod tests {
             let bodies = [standing(viewer), standing(opponent), standing(hidden)];
             for _ in 0..4 {
                 tick += 1;
-                sight.look(&Crew::default(), tick, &ground, &bodies);
+                sight.look(&mut Crew::default(), tick, &ground, &bodies);
             }
             [0, 1, 2].map(|other| sight.is_shown(Slot(0), Slot(other), tick))
         };

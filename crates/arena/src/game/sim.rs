@@ -224,7 +224,7 @@ impl Sim {
     }
 
     /// One tick: everyone moves, then shots land in the order of slots, then the fallen return, then each looks around.
-    pub fn step(&mut self, crew: &Crew) {
+    pub fn step(&mut self, crew: &mut Crew) {
         self.tick = self.tick.wrapping_add(1);
         let (ground, tick_hz, bodies) = (&self.ground, self.tick_hz, &mut self.bodies);
         crew.each_mut(bodies, |_, body| {

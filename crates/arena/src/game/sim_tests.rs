@@ -26,7 +26,7 @@ fn input(sim: &Sim, buttons: u8, look: Look) -> PlayerInput {
 }
 
 fn step(sim: &mut Sim) {
-    sim.step(&Crew::default());
+    sim.step(&mut Crew::default());
 }
 
 #[test]

@@ -19,12 +19,14 @@ use crate::console::Request;
 use crate::control::{FORMAT, ServerEvent};
 use crate::game::sim::SimConfig;
 use crate::net::gate::{Gate, GateConfig};
+use crate::server::aside::{Aside, Flood};
 use crate::server::receive::Receive;
 use crate::server::scribe::Scribe;
 use crate::server::tick::Tick;
 use crate::server::window::Counters;
 use crate::work::Work;
 
+mod aside;
 mod receive;
 mod scribe;
 mod tick;
@@ -148,15 +150,18 @@ impl Server {
         let (sender, events) = sync_channel(QUEUE_EVENTS);
         let config = &self.config;
         let gate = GateConfig { slots: usize::from(config.players), tick_hz: config.tick_hz, seed: config.seed };
+        let aside = Arc::new(Aside::new());
         let receiver = Receive {
             socket: Arc::clone(&self.socket),
             gate: Gate::new(gate, sender),
             counters: Arc::clone(&counters),
+            aside: Arc::clone(&aside),
+            flood: Flood::default(),
             stop: Arc::clone(stop),
         };
         // Before a datagram is received, so that the first window misses none; and before the tick thread is set up, which those
         // that it starts would inherit.
-        let tick = Tick::new(self, events, counters);
+        let tick = Tick::new(self, events, counters, aside);
         let receive = thread::Builder::new()
             .name("receive".into())
             .spawn(move || receiver.run())

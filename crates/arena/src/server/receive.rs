@@ -11,7 +11,8 @@ use rustix::net::{SendFlags, sendto};
 
 use crate::net::gate::{Arrival, Gate};
 use crate::net::is_quiet;
-use crate::net::wire::MAX_DATAGRAM_BYTES;
+use crate::net::wire::{FromServer, MAX_DATAGRAM_BYTES};
+use crate::server::aside::{Aside, Flood};
 use crate::server::window::Counters;
 use crate::time::{SECOND_NS, now_ns};
 
@@ -22,6 +23,8 @@ pub(super) struct Receive {
     pub(super) socket: Arc<UdpSocket>,
     pub(super) gate: Gate,
     pub(super) counters: Arc<Counters>,
+    pub(super) aside: Arc<Aside>,
+    pub(super) flood: Flood,
     pub(super) stop: Arc<AtomicBool>,
 }
 
@@ -37,9 +40,12 @@ impl Receive {
             match received {
                 Ok((length, from)) => {
                     let bytes = &buffer[..length];
-                    self.answer(Arrival { from, now_ns, bytes }, &mut answer);
+                    let is_stranger = self.answer(Arrival { from, now_ns, bytes }, &mut answer);
+                    if self.flood.saw(is_stranger, now_ns) {
+                        self.aside.wait();
+                    }
                 }
-                Err(error) if is_quiet(error.kind()) => {}
+                Err(error) if is_quiet(error.kind()) => self.flood.quiet(),
                 // Out of memory, say: not a reason to end, but one not to spin.
                 Err(_) => thread::sleep(Duration::from_millis(10)),
             }
@@ -50,15 +56,20 @@ impl Receive {
         }
     }
 
-    fn answer(&mut self, arrival: Arrival<'_>, answer: &mut Vec<u8>) {
+    /// Deals with one datagram. Whether it came from somebody who does not play.
+    fn answer(&mut self, arrival: Arrival<'_>, answer: &mut Vec<u8>) -> bool {
         self.counters.received();
         match self.gate.admit(arrival) {
-            Ok(None) => {}
+            Ok(None) => false,
             Ok(Some(reply)) => {
                 reply.encode(answer);
                 send(&self.socket, &self.counters, answer, arrival.from);
+                !matches!(reply, FromServer::Pong { .. })
             }
-            Err(refusal) => self.counters.refused(refusal),
+            Err(refusal) => {
+                self.counters.refused(refusal);
+                true
+            }
         }
     }
 }

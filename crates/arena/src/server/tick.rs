@@ -16,6 +16,7 @@ use crate::crew::Crew;
 use crate::game::sim::Slot;
 use crate::net::gate::Event;
 use crate::room::{Act, Room, Told};
+use crate::server::aside::Aside;
 use crate::server::receive::send;
 use crate::server::scribe::Scribe;
 use crate::server::window::{Counters, Window};
@@ -36,11 +37,12 @@ pub(super) struct Tick {
     addresses: Vec<Option<SocketAddr>>,
     socket: Arc<UdpSocket>,
     counters: Arc<Counters>,
+    aside: Arc<Aside>,
     window: Window,
 }
 
 impl Tick {
-    pub(super) fn new(server: Server, events: mpsc::Receiver<Event>, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(server: Server, events: mpsc::Receiver<Event>, counters: Arc<Counters>, aside: Arc<Aside>) -> Self {
         let config = server.config;
         let period_ns = SECOND_NS / u64::from(config.tick_hz.max(1));
         Self {
@@ -56,6 +58,7 @@ impl Tick {
             socket: server.socket,
             window: Window::open(&counters, period_ns),
             counters,
+            aside,
             config,
         }
     }
@@ -64,7 +67,9 @@ impl Tick {
         let mut clock = clock(&self.config, self.period_ns);
         while !stop.load(Ordering::Relaxed) {
             let due_ns = clock.wait().due_ns;
+            self.aside.begin();
             self.tick((due_ns / 1_000) as u32);
+            self.aside.end();
             if let Some(done) = clock.done() {
                 self.window.record(&done);
             }
@@ -91,8 +96,8 @@ impl Tick {
                 self.room.apply(act);
             }
         }
-        self.room.tick(&self.crew, due_us);
-        self.work.run(self.work_units + self.delay_units, &self.crew);
+        self.room.tick(&mut self.crew, due_us);
+        self.work.run(self.work_units + self.delay_units, &mut self.crew);
         for (Slot(slot), datagram, is_full) in self.room.datagrams() {
             if let Some(address) = self.addresses[slot] {
                 send(&self.socket, &self.counters, datagram, address);
