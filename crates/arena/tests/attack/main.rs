@@ -98,21 +98,27 @@ fn within_a_network_of_our_own() {
     let mut bots = Program::start(env!("CARGO_BIN_EXE_evenkeel-bots"), &arguments);
     let BotsEvent::Ready { bots: 63, .. } = bots.next_line() else { panic!("not all joined") };
     sleep(Duration::from_millis(500));
+    let mut told = false;
     let held = (0..TRIES).any(|_| {
-        let quiet = Seen::over(&mut server, &mut bots, 2);
-        quiet.tell("quiet");
+        let before = Seen::over(&mut server, &mut bots, 2);
+        before.tell("quiet");
         let attacker = attacker::start(addr, FLOOD_S);
         sleep(Duration::from_millis(300));
         let flooded = Seen::over(&mut server, &mut bots, FLOOD_S - 1);
         flooded.tell("flood");
         let sent = attacker.join().unwrap();
         println!("{sent}");
-        check_always(&quiet, &flooded, &sent);
-        let off_us = flooded.bots.snapshot_jitter_us.p99.unwrap();
-        // A machine that is busy with other things is as late without a flood.
-        off_us <= OFF_CADENCE_US.max(2.0 * quiet.bots.snapshot_jitter_us.p99.unwrap())
+        check_always(&before, &flooded, &sent);
+        let after = Seen::over(&mut server, &mut bots, 1);
+        let off_us = |seen: &Seen| seen.bots.snapshot_jitter_us.p99.unwrap();
+        // On a machine that is busy with other things they are late without a flood, and nothing is told by one.
+        told |= off_us(&before).max(off_us(&after)) < OFF_CADENCE_US / 2.0;
+        off_us(&flooded) <= OFF_CADENCE_US
     });
-    assert!(held, "players' snapshots were off their cadence by more than 2 ms in {TRIES} floods");
+    if !told {
+        println!("skipped how late snapshots were: the machine is busy, and they were late without a flood");
+    }
+    assert!(held || !told, "players' snapshots were off their cadence by more than 2 ms in {TRIES} floods");
 }
 
 /// What holds however busy the machine is.
