@@ -200,6 +200,12 @@ pub struct ServerWindow {
     pub drops: Drops,
     /// Datagrams the kernel would not take for sending.
     pub dropped_out: u64,
+    /// Datagrams that came and for which the socket had no room; left out where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflowed_in: Option<u64>,
+    /// Jobs that the ticks were cut into.
+    #[serde(default)]
+    pub jobs: u64,
     /// CPU time of the whole process.
     pub cpu_us: f64,
     /// Length of the window.

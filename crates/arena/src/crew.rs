@@ -3,47 +3,64 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use evenkeel_rt::jobs::{JobSettings, Jobs, JobsError, Queue, WorkerSettings};
+
 /// Parts that a list is cut into for jobs that change its items; a bound, so that nothing is allocated for it.
 const PARTS: usize = 16;
+/// What a tick waits for.
+const FRAME: Queue = Queue(0);
 
 /// Who does the work.
 #[derive(Debug, Default)]
 pub struct Crew {
-    workers: usize,
+    /// None for the calling thread alone, without any queue.
+    jobs: Option<Jobs>,
+    done: u64,
 }
 
 impl Crew {
     /// The calling thread, and so many beside it.
-    pub fn new(workers: usize) -> Self {
-        Self { workers }
+    ///
+    /// # Errors
+    /// If the system gives no more threads, or more than 63 are asked for.
+    pub fn new(workers: usize) -> Result<Self, JobsError> {
+        let workers = vec![WorkerSettings::of(&[FRAME]); workers];
+        let jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() })?;
+        Ok(Self { jobs: Some(jobs), done: 0 })
     }
 
     /// Threads beside the calling one.
     pub fn workers(&self) -> usize {
-        self.workers
+        self.jobs.as_ref().map_or(0, |jobs| jobs.workers().len())
+    }
+
+    /// Jobs done so far.
+    pub fn done(&self) -> u64 {
+        self.done
     }
 
     /// Does `job` for every number below `count`, `chunk` of them at a time, and comes back when all are done.
     pub fn each(&mut self, count: usize, chunk: usize, job: impl Fn(usize) + Sync) {
-        if self.workers == 0 {
+        self.done += count as u64;
+        let Some(jobs) = &mut self.jobs else {
             return (0..count).for_each(job);
-        }
-        let next = std::sync::atomic::AtomicUsize::new(0);
-        let work = || {
-            loop {
-                let from = next.fetch_add(chunk.max(1), std::sync::atomic::Ordering::Relaxed);
-                if from >= count {
-                    break;
-                }
-                (from..(from + chunk.max(1)).min(count)).for_each(&job);
-            }
         };
-        std::thread::scope(|scope| {
-            for _ in 0..self.workers {
-                scope.spawn(work);
-            }
-            work();
-        });
+        if jobs.frame(|frame| frame.for_each(FRAME, 0..count, chunk, &job)).is_err() {
+            // Only a queue that is not there is refused, before anything is done.
+            (0..count).for_each(job);
+        }
+    }
+
+    /// Does `job` for every number below `count`, each as a job of its own: for work of which the jobs are the point.
+    pub fn each_apart(&mut self, count: usize, job: impl Fn(usize) + Sync) {
+        self.done += count as u64;
+        let Some(jobs) = &mut self.jobs else {
+            return (0..count).for_each(job);
+        };
+        let job = &job;
+        // What finds no room in the queue is done at once, by whoever pushes it: nothing is refused.
+        let pushed = jobs.frame(|frame| frame.push_batch(FRAME, (0..count).map(|at| move || job(at))));
+        debug_assert!(pushed.is_ok());
     }
 
     /// Does `job` for every item, which it may change.
@@ -70,13 +87,19 @@ mod tests {
     #[test]
     fn every_number_and_every_item_has_its_turn_once() {
         for workers in [0, 1, 3] {
-            let mut crew = Crew::new(workers);
-            for count in [0, 1, 15, 16, 17, 1_000] {
+            let mut crew = Crew::new(workers).unwrap();
+            assert_eq!(crew.workers(), workers);
+            for count in [0, 1, 15, 16, 17, 3_000] {
                 let sum = AtomicU64::new(0);
                 crew.each(count, 7, |at| {
                     sum.fetch_add(at as u64 + 1, Ordering::Relaxed);
                 });
                 assert_eq!(sum.into_inner(), (1..=count as u64).sum::<u64>(), "{count} with {workers}");
+                let sum = AtomicU64::new(0);
+                crew.each_apart(count, |at| {
+                    sum.fetch_add(at as u64 + 1, Ordering::Relaxed);
+                });
+                assert_eq!(sum.into_inner(), (1..=count as u64).sum::<u64>(), "{count} apart with {workers}");
                 let mut items = vec![1; count];
                 crew.each_mut(&mut items, |at, item| *item += at);
                 assert!(items.iter().enumerate().all(|(at, item)| *item == at + 1));

@@ -93,9 +93,12 @@ fn a_match_of_64_bots_with_shots_is_replayed_byte_for_byte() {
     assert!(told.bytes_max <= MAX_DATAGRAM_BYTES && told.changes > 10 * told.full, "{} full", told.full);
     let same = Ok(Replayed { ticks: 600, first_difference: None });
     for workers in [0, 1, 3] {
-        assert_eq!(replay(&told.record, &mut Crew::new(workers)), same, "{workers} workers");
+        assert_eq!(replay(&told.record, &mut Crew::new(workers).unwrap()), same, "{workers} workers");
     }
-    assert!(played(7, 100, &mut Crew::new(2)).record == played(7, 100, &mut Crew::default()).record, "bots and all");
+    assert!(
+        played(7, 100, &mut Crew::new(2).unwrap()).record == played(7, 100, &mut Crew::default()).record,
+        "bots and all"
+    );
     assert!(played(8, 100, &mut Crew::default()).record != played(7, 100, &mut Crew::default()).record);
 
     // One bit of one input, and it is another match from there on.

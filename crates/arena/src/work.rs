@@ -67,7 +67,7 @@ impl Work {
             return;
         }
         let first = self.turn;
-        crew.each(jobs as usize, 16, |job| {
+        crew.each_apart(jobs as usize, |job| {
             let (from, to) = (job as u64 * units / jobs, (job as u64 + 1) * units / jobs);
             let hits = (from..to).filter(|unit| self.is_hit(first.wrapping_add(*unit))).count();
             self.hits.fetch_add(hits as u64, Ordering::Relaxed);
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn the_same_work_is_done_whoever_does_it() {
         let hits = |workers| {
-            let mut crew = Crew::new(workers);
+            let mut crew = Crew::new(workers).unwrap();
             let mut work = Work { figures: figures(), turn: 0, hits: AtomicU64::new(0), units_per_us: 1.0 };
             for units in [0, 1, 7, 1_023, 1_024, 1_025, 20_000] {
                 work.run(units, &mut crew);

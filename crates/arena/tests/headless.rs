@@ -11,15 +11,59 @@ use std::process::{Command, Stdio};
 
 /// Who the sources may ask for anything. None of these draws, sounds or takes keys.
 const ROOTS: [&str; 15] = [
-    "anyhow", "clap", "core", "crate", "evenkeel_arena", "evenkeel_rt", "expect_test", "hdrhistogram", "proptest",
-    "rand_chacha", "rustix", "self", "serde", "signal_hook", "std",
+    "anyhow",
+    "clap",
+    "core",
+    "crate",
+    "evenkeel_arena",
+    "evenkeel_rt",
+    "expect_test",
+    "hdrhistogram",
+    "proptest",
+    "rand_chacha",
+    "rustix",
+    "self",
+    "serde",
+    "signal_hook",
+    "std",
 ];
 
 /// Parts of the names of packages that draw, sound or take keys, as the field calls them.
 const NOT_HEADLESS: [&str; 34] = [
-    "alsa", "ash", "bevy", "cpal", "crossterm", "drm", "egl", "egui", "evdev", "fltk", "gilrs", "glfw", "glium", "glow",
-    "glutin", "gtk", "input-linux", "iced", "jack", "kira", "macroquad", "minifb", "opengl", "pixels", "portaudio",
-    "pulse", "rodio", "sdl", "skia", "vulkan", "wayland", "wgpu", "winit", "x11",
+    "alsa",
+    "ash",
+    "bevy",
+    "cpal",
+    "crossterm",
+    "drm",
+    "egl",
+    "egui",
+    "evdev",
+    "fltk",
+    "gilrs",
+    "glfw",
+    "glium",
+    "glow",
+    "glutin",
+    "gtk",
+    "input-linux",
+    "iced",
+    "jack",
+    "kira",
+    "macroquad",
+    "minifb",
+    "opengl",
+    "pixels",
+    "portaudio",
+    "pulse",
+    "rodio",
+    "sdl",
+    "skia",
+    "vulkan",
+    "wayland",
+    "wgpu",
+    "winit",
+    "x11",
 ];
 
 fn top() -> PathBuf {
@@ -105,15 +149,19 @@ fn the_running_server_has_no_device_and_no_library_of_a_screen_open() {
     drop(server.stdin.take());
     server.wait().unwrap();
     assert!(ready.contains("\"ready\""), "{ready}");
-    let libraries: BTreeSet<&str> = maps.lines().filter_map(|line| line.rsplit('/').next()?.split(".so").next()).collect();
-    let libraries: Vec<&&str> = libraries.iter().filter(|name| name.starts_with("lib") || name.starts_with("ld-")).collect();
+    let libraries: BTreeSet<&str> =
+        maps.lines().filter_map(|line| line.rsplit('/').next()?.split(".so").next()).collect();
+    let libraries: Vec<&&str> =
+        libraries.iter().filter(|name| name.starts_with("lib") || name.starts_with("ld-")).collect();
     for name in &libraries {
         let known = ["libc", "libm", "libgcc_s", "ld-linux"];
         assert!(known.iter().any(|known| name.starts_with(known)), "{libraries:?}");
     }
     for fd in fds {
         let device = fd.strip_prefix("/dev").ok();
-        let plain = device.is_none_or(|device| ["null", "pts", "tty", "urandom", "cpu_dma_latency"].iter().any(|name| device.starts_with(name)));
+        let plain = device.is_none_or(|device| {
+            ["null", "pts", "tty", "urandom", "cpu_dma_latency"].iter().any(|name| device.starts_with(name))
+        });
         assert!(plain, "{} is open", fd.display());
     }
 }

@@ -46,7 +46,7 @@ struct Arguments {
     #[arg(long, value_name = "US", default_value_t = 300, value_parser = range!(u32).range(..=1_000_000))]
     work_us: u32,
     /// Threads beside the tick's that share its work; with one CPU, or for little work, none is best
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = range!(u8).range(..=64))]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = range!(u8).range(..=63))]
     workers: u8,
     /// How the tick thread is treated
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Tick::Steady)]
@@ -57,6 +57,9 @@ struct Arguments {
     /// Run on this CPU only
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
+    /// Keep a page of figures in shared memory under this name, which others can read while the server runs
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
     /// Write the match to this file, to be played again
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -108,6 +111,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Tick::Plain => Keeping::Plain,
         },
         fifo: arguments.fifo,
+        session: arguments.session,
         record: arguments.record,
     })?;
     write_line(&mut io::stdout(), &server.ready())?;
@@ -129,7 +133,7 @@ fn main() -> anyhow::Result<ExitCode> {
 /// Plays a record again, and says how that went.
 fn again(path: &Path, workers: usize) -> anyhow::Result<ExitCode> {
     let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-    let replayed = replay(&bytes, &mut Crew::new(workers)).with_context(|| path.display().to_string())?;
+    let replayed = replay(&bytes, &mut Crew::new(workers)?).with_context(|| path.display().to_string())?;
     match replayed.first_difference {
         None => println!("{} ticks, every state and every datagram as recorded", replayed.ticks),
         Some(tick) => println!("{} ticks, other than recorded from tick {tick} on", replayed.ticks),

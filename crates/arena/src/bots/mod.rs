@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use evenkeel_rt::{Spinning, ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{Align, Spinning, ThreadWishes, TickClock, TickSettings, TickThread};
 use rustix::event::{PollFd, PollFlags, poll};
 use thiserror::Error;
 
@@ -123,7 +123,12 @@ impl Bots {
         let count = self.sockets.len().max(1);
         let inputs_s = u64::from(self.config.input_hz.max(1)) * count as u64;
         let period = Duration::from_nanos(SECOND_NS / inputs_s);
-        let mut clock = TickClock::start(TickSettings { period, spinning: Spinning::Never, ..TickSettings::default() });
+        let mut clock = TickClock::start(TickSettings {
+            period,
+            spinning: Spinning::Never,
+            align: Align::Never,
+            ..TickSettings::default()
+        });
         let mut waiting: Vec<_> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
         discard_backlog(&self.sockets);
         let ended = loop {

@@ -76,7 +76,10 @@ mod tests {
     fn is_flood(a_second: u64, strangers: f64) -> bool {
         let mut flood = Flood::default();
         let count = 4 * u64::from(ROUND);
-        (1..=count).map(|n| flood.saw((n as f64 * 0.618).fract() < strangers, n * 1_000_000_000 / a_second)).last().unwrap()
+        (1..=count)
+            .map(|n| flood.saw((n as f64 * 0.618).fract() < strangers, n * 1_000_000_000 / a_second))
+            .last()
+            .unwrap()
     }
 
     #[test]

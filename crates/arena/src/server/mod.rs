@@ -5,24 +5,28 @@
 //! and counted, never caught up: the match slows down rather than running late ticks in a burst.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
-use std::time::Duration;
 
+use evenkeel_rt::jobs::JobsError;
+use evenkeel_rt::telemetry::{PageError, Telemetry, TelemetrySettings};
+use evenkeel_rt::udp::{Udp, UdpError, UdpSettings};
 use rustix::thread::gettid;
 use thiserror::Error;
 
 use crate::console::Request;
 use crate::control::{FORMAT, ServerEvent};
+use crate::crew::Crew;
 use crate::game::sim::SimConfig;
 use crate::net::gate::{Gate, GateConfig};
 use crate::server::aside::{Aside, Flood};
 use crate::server::receive::Receive;
 use crate::server::scribe::Scribe;
-use crate::server::tick::Tick;
+use crate::server::tick::{Parts, Tick};
 use crate::server::window::Counters;
 use crate::work::Work;
 
@@ -34,8 +38,6 @@ mod window;
 
 /// Events between the threads; more than 255 players may send in one period at 10 Hz (the gate lets 200 a second each).
 const QUEUE_EVENTS: usize = 8_192;
-/// How often the receive thread looks for silent players and for the end, at the least.
-const RECEIVE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How the tick thread is treated by the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub struct ServerConfig {
     pub keeping: Keeping,
     /// Real-time priority of the tick thread, 1 to 99.
     pub fifo: Option<u8>,
+    /// Name of the page of figures in shared memory.
+    pub session: Option<String>,
     /// Where to write the match down.
     pub record: Option<std::path::PathBuf>,
 }
@@ -74,13 +78,17 @@ pub struct ServerConfig {
 #[derive(Debug, Error)]
 pub enum ServerError {
     /// The socket.
-    #[error("listen on {address}: {source}")]
-    Listen {
-        /// Where it should.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
+    #[error("listen: {0}")]
+    Listen(#[from] UdpError),
+    /// A second handle of the socket, for answers.
+    #[error("listen: {0}")]
+    Answers(io::Error),
+    /// The workers.
+    #[error(transparent)]
+    Jobs(#[from] JobsError),
+    /// The page of figures.
+    #[error("keep a page of figures: {0}")]
+    Page(#[from] PageError),
     /// The file of the record.
     #[error("record the match to {path}: {source}")]
     Record {
@@ -103,35 +111,34 @@ pub enum ServerError {
 #[derive(Debug)]
 pub struct Server {
     config: ServerConfig,
-    address: SocketAddr,
-    socket: Arc<UdpSocket>,
+    udp: Udp,
+    crew: Crew,
+    telemetry: Option<Telemetry>,
     scribe: Option<Scribe>,
     work: Work,
 }
 
 impl Server {
-    /// Binds the socket, opens the record and calibrates the work.
+    /// Binds the socket, starts the workers, opens the record and calibrates the work.
     ///
     /// # Errors
-    /// If the address or the file can't be had.
+    /// If the address, a thread, the page or the file can't be had.
     pub fn bind(config: ServerConfig) -> Result<Self, ServerError> {
-        let bound = || -> io::Result<_> {
-            let socket = UdpSocket::bind(config.listen)?;
-            socket.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
-            Ok((socket.local_addr()?, socket))
-        };
-        let (address, socket) = bound().map_err(|source| ServerError::Listen { address: config.listen, source })?;
+        let udp = Udp::open(UdpSettings { address: config.listen, ..UdpSettings::default() })?;
+        let crew = Crew::new(config.workers)?;
+        let telemetry = config.session.as_deref().map(|name| Telemetry::create(&TelemetrySettings::named(name)));
+        let telemetry = telemetry.transpose()?;
         let scribe = match &config.record {
             Some(path) => Some(Scribe::begin(path, sim_config(&config))?),
             None => None,
         };
-        Ok(Self { config, address, socket: Arc::new(socket), scribe, work: Work::calibrated() })
+        Ok(Self { config, udp, crew, telemetry, scribe, work: Work::calibrated() })
     }
 
     /// What to announce; to be called on the thread that will call [`Server::run`].
     pub fn ready(&self) -> ServerEvent {
         ServerEvent::Ready {
-            addr: self.address,
+            addr: self.udp.local_address(),
             pid: std::process::id(),
             tick_tid: gettid().as_raw_pid(),
             tick_hz: self.config.tick_hz,
@@ -146,31 +153,31 @@ impl Server {
     /// # Errors
     /// If the receive thread can't be started, or the record could not be written to its end.
     pub fn run(self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), ServerError> {
-        let counters = Arc::new(Counters::default());
+        let Self { config, mut udp, crew, telemetry, scribe, work } = self;
+        let counters = Counters::default();
         let (sender, events) = sync_channel(QUEUE_EVENTS);
-        let config = &self.config;
         let gate = GateConfig { slots: usize::from(config.players), tick_hz: config.tick_hz, seed: config.seed };
-        let aside = Arc::new(Aside::new());
-        let receiver = Receive {
-            socket: Arc::clone(&self.socket),
-            gate: Gate::new(gate, sender),
-            counters: Arc::clone(&counters),
-            aside: Arc::clone(&aside),
-            flood: Flood::default(),
-            stop: Arc::clone(stop),
-        };
-        // Before a datagram is received, so that the first window misses none; and before the tick thread is set up, which those
-        // that it starts would inherit.
-        let tick = Tick::new(self, events, counters, aside);
-        let receive = thread::Builder::new()
-            .name("receive".into())
-            .spawn(move || receiver.run())
-            .map_err(|source| ServerError::Thread { name: "receive", source })?;
-        let ended = tick.run(requests, stop);
-        stop.store(true, Ordering::Relaxed);
-        // It sees the flag within its timeout; a panic there has already been told on stderr.
-        let _ = receive.join();
-        ended
+        // For answers, and to wait by: the halves belong to a thread each.
+        let socket = udp.as_fd().try_clone_to_owned().map_err(ServerError::Answers)?;
+        let (incoming, outgoing) = udp.halves();
+        let aside = Aside::new();
+        let (counters, aside) = (&counters, &aside);
+        let page = telemetry.as_ref().map(Telemetry::counters);
+        let gate = Gate::new(gate, sender);
+        let receiver = Receive { socket, incoming, gate, counters, page, aside, flood: Flood::default(), stop };
+        // Before a datagram is received, so that the first window misses none; and the thread is set up after the other has been
+        // started, which would inherit it.
+        let tick = Tick::new(config, Parts { crew, telemetry, scribe, work, events, outgoing, counters, aside });
+        thread::scope(|scope| {
+            thread::Builder::new()
+                .name("receive".into())
+                .spawn_scoped(scope, || receiver.run())
+                .map_err(|source| ServerError::Thread { name: "receive", source })?;
+            let ended = tick.run(requests, stop);
+            // It sees the flag within its timeout.
+            stop.store(true, Ordering::Relaxed);
+            ended
+        })
     }
 }
 

@@ -10,6 +10,9 @@ use crate::net::gate::Refusal;
 use crate::tally::{Tally, quantiles};
 use crate::time::{now_ns, process_cpu_ns};
 
+/// A count that the kernel does not tell.
+const UNKNOWN: u64 = u64::MAX;
+
 /// Datagrams since the start, counted by both threads. Each number stands for itself, so no ordering is needed.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -17,6 +20,7 @@ pub(super) struct Counters {
     sent: AtomicU64,
     sent_bytes: AtomicU64,
     send_failed: AtomicU64,
+    overflowed: AtomicU64,
     malformed: AtomicU64,
     unproven: AtomicU64,
     rate_limited: AtomicU64,
@@ -29,13 +33,18 @@ impl Counters {
         add(&self.received);
     }
 
-    pub(super) fn sent(&self, bytes: usize) {
-        add(&self.sent);
-        self.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub(super) fn sent(&self, packets: u64, bytes: u64) {
+        self.sent.fetch_add(packets, Ordering::Relaxed);
+        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn send_failed(&self) {
-        add(&self.send_failed);
+    pub(super) fn send_failed(&self, packets: u64) {
+        self.send_failed.fetch_add(packets, Ordering::Relaxed);
+    }
+
+    /// The kernel had no room for so many so far, if it tells.
+    pub(super) fn overflowed(&self, packets: Option<u64>) {
+        self.overflowed.store(packets.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
     pub(super) fn refused(&self, refusal: Refusal) {
@@ -55,6 +64,7 @@ impl Counters {
             sent: read(&self.sent),
             sent_bytes: read(&self.sent_bytes),
             send_failed: read(&self.send_failed),
+            overflowed: Some(read(&self.overflowed)).filter(|count| *count != UNKNOWN),
             drops: Drops {
                 malformed: read(&self.malformed),
                 unproven: read(&self.unproven),
@@ -76,6 +86,7 @@ struct Counts {
     sent: u64,
     sent_bytes: u64,
     send_failed: u64,
+    overflowed: Option<u64>,
     drops: Drops,
 }
 
@@ -87,6 +98,7 @@ impl Counts {
             sent: self.sent - before.sent,
             sent_bytes: self.sent_bytes - before.sent_bytes,
             send_failed: self.send_failed - before.send_failed,
+            overflowed: self.overflowed.zip(before.overflowed).map(|(now, then)| now.saturating_sub(then)),
             drops: Drops {
                 malformed: now.malformed - then.malformed,
                 unproven: now.unproven - then.unproven,
@@ -112,6 +124,7 @@ pub(super) struct Window {
     work: Tally,
     longest_gap_ns: u64,
     snapshots_full: u64,
+    jobs: u64,
     shots: u64,
     shots_hit: u64,
     shots_too_old: u64,
@@ -134,6 +147,7 @@ impl Window {
             work: Tally::new(),
             longest_gap_ns: 0,
             snapshots_full: 0,
+            jobs: 0,
             shots: 0,
             shots_hit: 0,
             shots_too_old: 0,
@@ -157,6 +171,10 @@ impl Window {
 
     pub(super) fn snapshot(&mut self, is_full: bool) {
         self.snapshots_full += u64::from(is_full);
+    }
+
+    pub(super) fn jobs(&mut self, jobs: u64) {
+        self.jobs += jobs;
     }
 
     pub(super) fn shot(&mut self, fired: &Fired) {
@@ -183,6 +201,8 @@ impl Window {
             dropped_in: packets.drops.total(),
             drops: packets.drops,
             dropped_out: packets.send_failed,
+            overflowed_in: packets.overflowed,
+            jobs: std::mem::take(&mut self.jobs),
             cpu_us: (cpu_ns - self.opened_cpu_ns) as f64 / 1_000.0,
             span_us: (now_ns - self.opened_ns) as f64 / 1_000.0,
             longest_gap_us: std::mem::take(&mut self.longest_gap_ns) as f64 / 1_000.0,
@@ -259,7 +279,7 @@ mod tests {
         counters.received();
         counters.received();
         counters.refused(Refusal::Replayed);
-        counters.sent(100);
+        counters.sent(1, 100);
         for rewound in [512, 256] {
             window.shot(&Fired { rewound, too_old: rewound > 300, hit: None });
         }

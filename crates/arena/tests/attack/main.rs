@@ -37,10 +37,8 @@ fn a_flood_from_forged_addresses_holds_up_nobody() {
         }
     }
     let program = std::env::current_exe().unwrap();
-    let script = format!(
-        "{network}; exec '{}' --ignored --exact within_a_network_of_our_own --nocapture",
-        program.display()
-    );
+    let script =
+        format!("{network}; exec '{}' --ignored --exact within_a_network_of_our_own --nocapture", program.display());
     let output = alone(&script).unwrap();
     print!("{}", String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
