@@ -4,6 +4,11 @@
 use std::fs;
 use std::sync::LazyLock;
 
+use evenkeel_arena::crew::Crew;
+use evenkeel_arena::net::gate::{self, Event, Gate as ArenaGate, GateConfig};
+use evenkeel_arena::net::mirror::Mirror;
+use evenkeel_arena::net::wire as arena_wire;
+use evenkeel_arena::record::replay;
 use evenkeel_change::{Log, PlanFile, history};
 use evenkeel_host::{Facts, Goal, Server, Setting, advise};
 use evenkeel_measure::card::{Card, compare};
@@ -51,6 +56,7 @@ const SYSTEMD: &str = include_str!("../../hosts/firecracker-2vcpu-6.18.txt");
 
 /// All targets, by name.
 pub(crate) const TARGETS: &[Target] = &[
+    target("arena", Whole(arena)),
     target("capture", Whole(capture)),
     target("card", Whole(card)),
     target("cgroup", Paths(SYSTEMD, &["/proc/self/cgroup"])),
@@ -413,6 +419,50 @@ fn telemetry(text: &str) {
         assert!(ofs.iter().all(|of| of.quantile_ns(0.5) <= of.max_ns && of.since(of).count == 0));
         assert!(prometheus(&[found]).ends_with('\n'));
     }
+/// What anybody can send to the arena's server, its bots and whoever plays a record again. Packets are the characters up to 255,
+/// apart by any other; a session of eight `S` is the player's. Whoever sends, nobody gets in without a cookie, and no answer to
+/// a stranger outgrows its question.
+fn arena(text: &str) {
+    let (events, told) = std::sync::mpsc::sync_channel(64);
+    let mut gate = ArenaGate::new(GateConfig { slots: 4, tick_hz: 50, seed: 1 }, events);
+    let (known, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut admit = |from: [u8; 4], bytes: &[u8]| {
+        let answer = gate.admit(gate::Arrival { from: (from, 7).into(), now_ns: 7, bytes }).ok().flatten();
+        let mut out = Vec::new();
+        if let Some(answer) = answer {
+            answer.encode(&mut out);
+            assert!(out.len() <= bytes.len(), "{answer:?}");
+        }
+        answer
+    };
+    let mut say = |message: arena_wire::FromClient| {
+        let mut packet = Vec::new();
+        message.encode(&mut packet);
+        admit(known, &packet)
+    };
+    let hello = say(arena_wire::FromClient::Hello { nonce: 1 });
+    let Some(arena_wire::FromServer::Challenge { cookie, .. }) = hello else { panic!() };
+    let joined = say(arena_wire::FromClient::Join { nonce: 1, cookie });
+    let Some(arena_wire::FromServer::Welcome { session, .. }) = joined else { panic!() };
+    let mut mirror = Mirror::default();
+    for packet in text.split(|c: char| u8::try_from(c).is_err()) {
+        let mut bytes: Vec<u8> = packet.chars().map(|c| c as u8).collect();
+        if let Ok(arena_wire::FromServer::Snapshot(packed)) = arena_wire::FromServer::parse(&bytes) {
+            let _ = mirror.take_in(&packed);
+        }
+        // A long record of many players takes as long as the match did: that is what it is for.
+        if bytes.len() < 300 {
+            let _ = replay(&bytes, &mut Crew::default());
+        }
+        let answer = admit(stranger, &bytes);
+        assert!(matches!(answer, None | Some(arena_wire::FromServer::Challenge { .. })), "{answer:?}");
+        if bytes.get(4..12) == Some(b"SSSSSSSS") {
+            bytes[4..12].copy_from_slice(&session.to_le_bytes());
+        }
+        let _ = admit(known, &bytes);
+    }
+    let joins = told.try_iter().filter(|event| matches!(event, Event::Join { .. }));
+    assert_eq!((joins.count(), gate.players()), (1, 1));
 }
 
 /// Packets that somebody sends to either end of the UDP meter, and the head of a stream: each character is a byte, and one that is none

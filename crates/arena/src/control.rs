@@ -85,6 +85,9 @@ pub enum ServerEvent {
         tick_tid: i32,
         /// Ticks a second.
         tick_hz: u16,
+        /// Threads beside the tick thread that share its work.
+        #[serde(default)]
+        workers: usize,
         /// Units of work that fit a microsecond, as calibrated at start.
         work_units_per_us: f64,
         /// [`FORMAT`].
@@ -188,18 +191,68 @@ pub struct ServerWindow {
     pub packets_in: u64,
     /// Datagrams sent.
     pub packets_out: u64,
+    /// Bytes in them, without headers of UDP and IP.
+    #[serde(default)]
+    pub bytes_out: u64,
     /// Datagrams received and refused, for whatever reason.
     pub dropped_in: u64,
     /// The same by reason.
     pub drops: Drops,
     /// Datagrams the kernel would not take for sending.
     pub dropped_out: u64,
+    /// Datagrams that came and for which the socket had no room; left out where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflowed_in: Option<u64>,
+    /// Jobs that the ticks were cut into.
+    #[serde(default)]
+    pub jobs: u64,
     /// CPU time of the whole process.
     pub cpu_us: f64,
     /// Length of the window.
     pub span_us: f64,
     /// Most by which a tick began later than one period after the one before it: time missing in one piece.
     pub longest_gap_us: f64,
+    /// Snapshots sent in full, for want of one that the client is known to have.
+    #[serde(default)]
+    pub snapshots_full: u64,
+    /// Shots fired.
+    #[serde(default)]
+    pub shots: u64,
+    /// Shots that hit somebody.
+    #[serde(default)]
+    pub shots_hit: u64,
+    /// Shots that were to be rewound by more than the 250 ms that are remembered.
+    #[serde(default)]
+    pub shots_too_old: u64,
+    /// How far the match was rewound for each shot.
+    #[serde(default)]
+    pub rewound_us: Quantiles,
+    /// Memory of the process that is in RAM, in KiB; left out where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resident_kib: Option<u64>,
+    /// The same figures of the tick since the server started.
+    #[serde(default)]
+    pub since_start: SinceStart,
+    /// What the kernel gave the tick thread, in words.
+    #[serde(default)]
+    pub thread: String,
+}
+
+/// What the tick's clock has seen since it started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct SinceStart {
+    /// Ticks run.
+    pub ticks: u64,
+    /// Ticks skipped.
+    pub missed_ticks: u64,
+    /// Start of the tick after its deadline.
+    pub tick_lateness_us: Quantiles,
+    /// End of the tick after its deadline.
+    pub due_to_done_us: Quantiles,
+    /// From start to end of the tick.
+    pub work_us: Quantiles,
+    /// How long before a deadline the clock wakes; 0 where it does not wait awake.
+    pub margin_us: f64,
 }
 
 /// Datagrams refused, by reason.
@@ -243,6 +296,31 @@ pub struct BotsWindow {
     pub pings_lost: u64,
     /// Inputs sent.
     pub inputs_sent: u64,
+    /// From when a tick was due to when its snapshot arrived: how old the match is that a player sees. The server's clock is known
+    /// from the probe's round trips.
+    #[serde(default)]
+    pub snapshot_age_us: Quantiles,
+    /// From sending an input to the first snapshot that has it.
+    #[serde(default)]
+    pub input_to_snapshot_us: Quantiles,
+    /// Bytes received in snapshots, without headers of UDP and IP.
+    #[serde(default)]
+    pub snapshot_bytes: u64,
+    /// Snapshots that told changes from one that the bot did not have, or that were broken.
+    #[serde(default)]
+    pub snapshots_unreadable: u64,
+    /// Shots that the bots fired.
+    #[serde(default)]
+    pub shots: u64,
+    /// Those that hit somebody.
+    #[serde(default)]
+    pub shots_hit: u64,
+    /// Those that were to be rewound further than the server remembers.
+    #[serde(default)]
+    pub shots_too_old: u64,
+    /// How far the server rewound the match for each.
+    #[serde(default)]
+    pub rewound_us: Quantiles,
     /// CPU time of the whole process.
     pub cpu_us: f64,
     /// Length of the window.

@@ -1,26 +1,24 @@
-//! A real, if small, UDP game server and the bots that play on it: the workload on which settings of a host are proved
-//! when the user's own server is not at hand.
+//! The reference game server of evenkeel and the bots that play on it: an authoritative, headless server in the manner of a tactical
+//! shooter, built on what `evenkeel-rt` offers to everybody, and the workload on which settings of a host are proved when the
+//! user's own server is not at hand.
 //!
-//! The server ([`server`]) simulates an arena ([`sim`]) at a fixed tick rate and sends every player a snapshot
-//! ([`snapshot`]) each tick. The bots ([`bots`]) play and, through one probing player, time round trips. Both programs are
-//! driven by, and report in, lines of JSON ([`control`]).
+//! [`game`] is the match itself, pure: ground, hit boxes moved by a skeleton, 250 ms of history for shots, ways for bots. [`net`]
+//! is what goes over the network and who may send it. [`room`] joins both, without sockets or clocks, so that [`record`] can play a
+//! match again byte for byte. [`server`] and [`bots`] are the two programs, driven by and reporting in lines of JSON ([`control`]).
+//!
+//! There is nothing here that draws, sounds or takes keys; tests look at what it uses and at what the running server has open.
 
 pub mod bots;
-pub mod client;
-pub mod clock;
 pub mod console;
 pub mod control;
-pub mod cookie;
-pub mod gate;
-pub mod limit;
-pub mod pin;
-mod player;
+pub mod crew;
+pub mod game;
+pub mod net;
+pub mod place;
 mod probe;
-pub mod replay;
+pub mod record;
+pub mod room;
 pub mod server;
-pub mod sim;
-pub mod snapshot;
 mod tally;
-pub mod wire;
+pub mod time;
 pub mod work;
-pub mod world;

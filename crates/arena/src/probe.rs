@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::client::Joined;
-use crate::clock::{SECOND_NS, now_ns};
 use crate::control::Quantiles;
-use crate::server::is_quiet;
+use crate::net::client::Joined;
+use crate::net::is_quiet;
+use crate::net::wire::{FromClient, FromServer, MAX_DATAGRAM_BYTES};
 use crate::tally::Tally;
-use crate::wire::{FromClient, FromServer, MAX_DATAGRAM_BYTES};
+use crate::time::{SECOND_NS, now_ns};
 
 /// A pong later than this counts as lost.
 const LOST_NS: u64 = SECOND_NS;
@@ -29,12 +29,38 @@ pub(crate) struct Probe {
 struct Seen {
     round_trip: Tally,
     lost: u64,
+    /// The shortest round trip since this one was measured, and what it told of the server's clock.
+    clock: Option<ClockSeen>,
+}
+
+/// How far ahead the server's clock is, by one round trip: known to within half of it.
+#[derive(Debug, Clone, Copy)]
+struct ClockSeen {
+    round_trip_ns: u64,
+    ahead_ns: i64,
+}
+
+impl ClockSeen {
+    /// The better of what was known and what a round trip tells. What was known gets worse with time, since clocks drift apart.
+    fn better(known: Option<Self>, told: Self) -> Self {
+        let aged =
+            known.map(|known| Self { round_trip_ns: known.round_trip_ns + known.round_trip_ns / 1_000 + 1, ..known });
+        aged.filter(|known| known.round_trip_ns < told.round_trip_ns).unwrap_or(told)
+    }
+}
+
+/// One ping that came back.
+#[derive(Debug, Clone, Copy)]
+struct Pong {
+    sent_ns: u64,
+    arrived_ns: u64,
+    server_ns: u64,
 }
 
 impl Probe {
     /// Starts probing with `gap` of sleep after every pong, until `stop` is set.
     pub(crate) fn start(joined: Joined, gap: Duration, stop: Arc<AtomicBool>) -> io::Result<Self> {
-        let seen = Arc::new(Mutex::new(Seen { round_trip: Tally::new(), lost: 0 }));
+        let seen = Arc::new(Mutex::new(Seen { round_trip: Tally::new(), lost: 0, clock: None }));
         let pinger = Pinger { socket: joined.socket, session: joined.session, seen: Arc::clone(&seen), stop };
         let thread = thread::Builder::new().name("probe".into()).spawn(move || pinger.run(gap))?;
         Ok(Self { thread, seen })
@@ -44,6 +70,12 @@ impl Probe {
     pub(crate) fn take(&self) -> (Quantiles, u64) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (seen.round_trip.take(), std::mem::take(&mut seen.lost))
+    }
+
+    /// By how much the server's clock is ahead of ours; none before the first answer.
+    pub(crate) fn server_ahead_ns(&self) -> Option<i64> {
+        // Held for no longer than it takes to note a number.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clock.map(|clock| clock.ahead_ns)
     }
 
     /// Waits for the thread, once `stop` is set: at most a read timeout and a gap.
@@ -71,9 +103,9 @@ impl Pinger {
             FromClient::Ping { session: self.session, sequence, sent_ns }.encode(&mut bytes);
             // A ping that could not be sent is a ping without pong.
             let _ = self.socket.send(&bytes);
-            let arrived_ns = self.await_pong(sequence, sent_ns + LOST_NS);
+            let pong = self.await_pong(sequence, sent_ns);
             if !self.stop.load(Ordering::Relaxed) {
-                self.record(arrived_ns.map(|ns| ns - sent_ns));
+                self.record(pong);
             }
             if !gap.is_zero() {
                 thread::sleep(gap);
@@ -81,19 +113,19 @@ impl Pinger {
         }
     }
 
-    /// When the pong to `sequence` came, unless it did not by `give_up_ns`.
-    fn await_pong(&self, sequence: u32, give_up_ns: u64) -> Option<u64> {
+    /// The pong to `sequence`, unless it does not come in time.
+    fn await_pong(&self, sequence: u32, sent_ns: u64) -> Option<Pong> {
         let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
         while !self.stop.load(Ordering::Relaxed) {
             let received = self.socket.recv(&mut buffer);
             let now_ns = now_ns();
-            if now_ns >= give_up_ns {
+            if now_ns >= sent_ns + LOST_NS {
                 return None;
             }
             match received {
                 Ok(length) => match FromServer::parse(&buffer[..length]) {
-                    Ok(FromServer::Pong { sequence: s, .. }) if s == sequence => {
-                        return Some(now_ns);
+                    Ok(FromServer::Pong { sequence: s, server_ns, .. }) if s == sequence => {
+                        return Some(Pong { sent_ns, arrived_ns: now_ns, server_ns });
                     }
                     // Snapshots, and pongs given up.
                     _ => {}
@@ -106,11 +138,32 @@ impl Pinger {
         None
     }
 
-    fn record(&self, round_trip_ns: Option<u64>) {
+    fn record(&self, pong: Option<Pong>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        match round_trip_ns {
-            Some(ns) => seen.round_trip.record_ns(ns),
-            None => seen.lost += 1,
-        }
+        let Some(Pong { sent_ns, arrived_ns, server_ns }) = pong else {
+            seen.lost += 1;
+            return;
+        };
+        let round_trip_ns = arrived_ns - sent_ns;
+        seen.round_trip.record_ns(round_trip_ns);
+        // It was there half-way, or at most half a round trip from it.
+        let ahead_ns = server_ns.wrapping_sub(sent_ns + round_trip_ns / 2) as i64;
+        seen.clock = Some(ClockSeen::better(seen.clock, ClockSeen { round_trip_ns, ahead_ns }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_round_trip_tells_the_clock_until_it_is_old() {
+        let told = |round_trip_ns, ahead_ns| ClockSeen { round_trip_ns, ahead_ns };
+        let mut clock = ClockSeen::better(None, told(90_000, 5));
+        clock = ClockSeen::better(Some(clock), told(40_000, 1));
+        clock = ClockSeen::better(Some(clock), told(60_000, 9));
+        assert_eq!(clock.ahead_ns, 1);
+        let later = (0..2_000).fold(clock, |clock, _| ClockSeen::better(Some(clock), told(60_000, 7)));
+        assert_eq!(later.ahead_ns, 7);
     }
 }

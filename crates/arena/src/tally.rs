@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use crate::control::Quantiles;
 
 /// Longer is counted as this long: nothing here waits for a minute.
-const MAX_NS: u64 = 60 * crate::clock::SECOND_NS;
+const MAX_NS: u64 = 60 * crate::time::SECOND_NS;
 
 /// A histogram of durations that keeps three digits of each.
 #[derive(Debug)]
@@ -34,6 +34,18 @@ impl Tally {
         self.0.reset();
         quantiles
     }
+}
+
+/// A summary in nanoseconds, in microseconds.
+pub(crate) fn quantiles(summary: Option<&evenkeel_rt::Summary>) -> Quantiles {
+    let us = |ns: u64| ns as f64 / 1_000.0;
+    summary.map_or_else(Quantiles::default, |summary| Quantiles {
+        count: summary.count,
+        p50: Some(us(summary.p50)),
+        p90: Some(us(summary.p90)),
+        p99: Some(us(summary.p99)),
+        max: Some(us(summary.max)),
+    })
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use targets::{Reads, TARGETS, machine, on_paths};
 
 /// Every function that is called a parser, by file, with the target whose text reaches it.
 const PARSERS: &[(&str, &str, &str)] = &[
+    ("arena/src/net/wire.rs", "parse", "arena"),
     ("change/src/plan_file.rs", "parse", "plan"),
     ("evenkeel/src/waivers.rs", "parse", "waivers"),
     ("host/src/facts/clock.rs", "parse_tsc_flags", "cpuinfo"),
@@ -101,6 +102,7 @@ const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property tes
 
 /// Parsers of what is no target's text, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
+    ("arena/src/control.rs", "parse", "lines of whoever started the program: its own property test has it"),
     ("sys/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),
@@ -198,7 +200,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
-    for dir in ["sys", "host", "change", "measure", "evenkeel"] {
+    for dir in ["arena", "sys", "host", "change", "measure", "evenkeel"] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();

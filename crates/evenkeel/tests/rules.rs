@@ -19,8 +19,8 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("measure", &["stats", "sys"]),
     ("trial", &["host", "change", "stats", "sys"]),
     ("rt", &["stats", "sys"]),
-    ("arena", &[]),
-    ("evenkeel", &["host", "change", "measure", "trial", "stats", "sys"]),
+    ("arena", &["rt"]),
+    ("evenkeel", &["arena", "host", "change", "measure", "trial", "stats", "sys"]),
 ];
 
 fn project() -> PathBuf {

@@ -42,10 +42,12 @@ mod thread;
 mod tick;
 pub mod udp;
 
+pub use evenkeel_stats::Summary;
 pub use evenkeel_sys::lock::waits;
 pub use evenkeel_sys::lock::{
     Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
+pub use evenkeel_sys::{CpuSet, Errno};
 pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};

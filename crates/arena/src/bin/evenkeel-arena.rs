@@ -2,52 +2,98 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use anyhow::Context;
-use clap::Parser;
+use anyhow::{Context, anyhow};
 use clap::value_parser as range;
+use clap::{Parser, ValueEnum};
 use evenkeel_arena::console::{channel, narrate, serve, write_line};
-use evenkeel_arena::pin::pin_to;
-use evenkeel_arena::server::{Server, ServerConfig};
+use evenkeel_arena::crew::Crew;
+use evenkeel_arena::place::stay_on;
+use evenkeel_arena::record::replay;
+use evenkeel_arena::server::{Keeping, Server, ServerConfig};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// A headless UDP game server to prove settings of a host on.
+/// A headless UDP game server in the manner of a tactical shooter, for 10 to 64 players
 ///
-/// Takes commands as lines of JSON on stdin, and answers on stdout.
+/// It simulates a match, judges every shot by what the shooter saw up to 250 ms ago, and sends each player a snapshot each tick: what
+/// is in its sight, as changes from what it has, in at most 1,200 bytes. evenkeel-bots plays on it.
+///
+/// The first line on stdout is JSON and says where it listens. Then it takes commands as lines of JSON on stdin and answers each with
+/// one line: {"cmd":"window"}, {"cmd":"delay_us","value":5000}, {"cmd":"timer_slack_ns","value":1}, {"cmd":"stop"}. It ends at the end
+/// of its input, and on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, after_help = EXAMPLES)]
 struct Arguments {
     /// Address to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Ticks, and so snapshots to every player, a second
-    #[arg(long, default_value_t = 50, value_parser = range!(u16).range(10..=500))]
+    /// Ticks, and so snapshots to every player, a second: 10 to 500
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = range!(u16).range(10..=500))]
     tick_hz: u16,
-    /// Most players at a time
-    #[arg(long, default_value_t = 32, value_parser = range!(u8).range(1..))]
+    /// Most players at a time: 1 to 255
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = range!(u8).range(1..))]
     players: u8,
     /// Decides the ground and where players appear
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Work of each tick beside the game, in microseconds of this machine undisturbed
-    #[arg(long, default_value_t = 300, value_parser = range!(u32).range(..=1_000_000))]
+    /// Work of each tick beside the match, in microseconds of this machine undisturbed, cut into a thousand jobs
+    #[arg(long, value_name = "US", default_value_t = 300, value_parser = range!(u32).range(..=1_000_000))]
     work_us: u32,
+    /// Threads beside the tick's that share its work; with one CPU, or for little work, none is best
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = range!(u8).range(..=63))]
+    workers: u8,
+    /// How the tick thread is treated
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Tick::Steady)]
+    tick: Tick,
+    /// Real-time priority of the tick thread, 1 to 99; needs CAP_SYS_NICE, and does without where it is refused
+    #[arg(long, value_name = "PRIORITY", value_parser = range!(u8).range(1..=99))]
+    fifo: Option<u8>,
     /// Run on this CPU only
-    #[arg(long)]
+    #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
+    /// Keep a page of figures in shared memory under this name, which others can read while the server runs
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    /// Write the match to this file, to be played again
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Play the match of this file again instead of serving, and say whether it came out the same; exit code 1 if not
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "listen"])]
+    replay: Option<PathBuf>,
     /// Ignore stdin, and print one line for people a second
     #[arg(long)]
     no_control: bool,
 }
 
-fn main() -> anyhow::Result<()> {
+const EXAMPLES: &str = "\
+Examples:
+  evenkeel-arena --listen 127.0.0.1:27960 --no-control
+  evenkeel-bots --connect 127.0.0.1:27960 --bots 64 --no-control
+  evenkeel-arena --record match.ek --no-control
+  evenkeel-arena --replay match.ek --workers 1";
+
+/// [`Keeping`], as an argument.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Tick {
+    /// A short slice, exact timers, and a learned margin waited out awake where there is room
+    Steady,
+    /// As the kernel treats any thread: what a server without such care has
+    Plain,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     if let Some(cpu) = arguments.cpu {
-        pin_to(cpu).with_context(|| format!("run on CPU {cpu}"))?;
+        stay_on(cpu).map_err(|error| anyhow!(error))?;
+    }
+    if let Some(path) = &arguments.replay {
+        return again(path, arguments.workers.into());
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -59,6 +105,14 @@ fn main() -> anyhow::Result<()> {
         players: arguments.players,
         seed: arguments.seed,
         work_us: arguments.work_us,
+        workers: arguments.workers.into(),
+        keeping: match arguments.tick {
+            Tick::Steady => Keeping::Steady,
+            Tick::Plain => Keeping::Plain,
+        },
+        fifo: arguments.fifo,
+        session: arguments.session,
+        record: arguments.record,
     })?;
     write_line(&mut io::stdout(), &server.ready())?;
     let (requests, waiting) = channel();
@@ -72,5 +126,17 @@ fn main() -> anyhow::Result<()> {
         };
         ended.store(true, Ordering::Relaxed);
     });
-    Ok(server.run(&waiting, &stop)?)
+    server.run(&waiting, &stop)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Plays a record again, and says how that went.
+fn again(path: &Path, workers: usize) -> anyhow::Result<ExitCode> {
+    let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+    let replayed = replay(&bytes, &mut Crew::new(workers)?).with_context(|| path.display().to_string())?;
+    match replayed.first_difference {
+        None => println!("{} ticks, every state and every datagram as recorded", replayed.ticks),
+        Some(tick) => println!("{} ticks, other than recorded from tick {tick} on", replayed.ticks),
+    }
+    Ok(if replayed.first_difference.is_none() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -7,57 +7,71 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use clap::Parser;
 use clap::value_parser as range;
 use evenkeel_arena::bots::{Bots, BotsConfig};
 use evenkeel_arena::console::{channel, narrate, serve, write_line};
-use evenkeel_arena::pin::pin_to;
+use evenkeel_arena::place::stay_on;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Bots that play on the arena's server, and a probe that times round trips.
+/// Bots that play on evenkeel-arena, and a probe that times round trips
 ///
-/// Takes commands as lines of JSON on stdin, and answers on stdout.
+/// They walk by the shortest ways, turn to whom they see, and shoot; and report what players would feel: how often snapshots come, how
+/// old they are, how long an input takes to show, what was lost, and how far shots were rewound.
+///
+/// The first line on stdout is JSON and says that all have joined, or how many could. Then they take commands as lines of JSON on stdin
+/// and answer each with one line: {"cmd":"window"}, {"cmd":"stop"}. They end at the end of their input, and on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, after_help = EXAMPLES)]
 struct Arguments {
     /// The server's address
-    #[arg(long)]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     connect: SocketAddr,
-    /// Bots, beside the probe
-    #[arg(long, default_value_t = 16, value_parser = range!(u8).range(1..=254))]
+    /// Bots, beside the probe: 1 to 254
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = range!(u8).range(1..=254))]
     bots: u8,
-    /// Inputs a second from each bot
-    #[arg(long, default_value_t = 30, value_parser = range!(u16).range(1..=200))]
+    /// Inputs a second from each bot: 1 to 200
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = range!(u16).range(1..=200))]
     input_hz: u16,
     /// Decides all that the bots do
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How long the probe sleeps after each answer, in microseconds
-    #[arg(long, default_value_t = 100, value_parser = range!(u32).range(..=1_000_000))]
+    #[arg(long, value_name = "US", default_value_t = 100, value_parser = range!(u32).range(..=1_000_000))]
     probe_gap_us: u32,
     /// How long all together may take to join, in milliseconds
-    #[arg(long, default_value_t = 5_000, value_parser = range!(u32).range(1..=600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = range!(u32).range(1..=600_000))]
     join_timeout_ms: u32,
+    /// Real-time priority of the thread that plays, 1 to 99, so that what it reports is not how late it runs itself beside a busy
+    /// server; needs CAP_SYS_NICE, and does without where it is refused
+    #[arg(long, value_name = "PRIORITY", value_parser = range!(u8).range(1..=99))]
+    fifo: Option<u8>,
     /// Run on this CPU only
-    #[arg(long)]
+    #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
     /// Ignore stdin, and print one line for people a second
     #[arg(long)]
     no_control: bool,
 }
 
+const EXAMPLES: &str = "\
+Example:
+  evenkeel-arena --listen 127.0.0.1:27960 --no-control
+  evenkeel-bots --connect 127.0.0.1:27960 --bots 64 --no-control";
+
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     if let Some(cpu) = arguments.cpu {
-        pin_to(cpu).with_context(|| format!("run on CPU {cpu}"))?;
+        stay_on(cpu).map_err(|error| anyhow!(error))?;
     }
     let joined = Bots::join(BotsConfig {
         connect: arguments.connect,
         bots: arguments.bots,
         input_hz: arguments.input_hz,
         seed: arguments.seed,
+        fifo: arguments.fifo,
         probe_gap: Duration::from_micros(arguments.probe_gap_us.into()),
         join_timeout: Duration::from_millis(arguments.join_timeout_ms.into()),
     });

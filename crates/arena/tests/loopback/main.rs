@@ -13,10 +13,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread::sleep;
 use std::time::Duration;
 
-use evenkeel_arena::client::{Joined, join};
-use evenkeel_arena::clock::{SECOND_NS, now_ns};
 use evenkeel_arena::control::{Answer, BotsEvent, BotsWindow, FORMAT, ServerEvent, ServerWindow};
-use evenkeel_arena::wire::{Buttons, FromClient, FromServer, PlayerInput};
+use evenkeel_arena::game::math::Look;
+use evenkeel_arena::game::sim::{Buttons, PlayerInput};
+use evenkeel_arena::net::client::{Joined, join};
+use evenkeel_arena::net::mirror::Mirror;
+use evenkeel_arena::net::wire::{FromClient, FromServer};
+use evenkeel_arena::time::{SECOND_NS, now_ns};
 use program::Program;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -194,7 +197,7 @@ fn hostile_datagrams_make_no_player_and_get_no_larger_answer() {
         assert_eq!(exchange(&thief, &join), None);
     }
     let oversize: Vec<u8> = hello.iter().copied().cycle().take(4_000).collect();
-    let input = FromClient::Input { session: 1, sequence: 1, input: PlayerInput::default() };
+    let input = FromClient::Input { session: 1, sequence: 1, ack: 0, input: PlayerInput::default() };
     let ping = FromClient::Ping { session: 1, sequence: 1, sent_ns: 1 };
     let silent = [oversize, vec![], hello[..63].to_vec(), encoded(input), encoded(ping)];
     for bytes in &silent {
@@ -227,18 +230,20 @@ fn hostile_datagrams_make_no_player_and_get_no_larger_answer() {
 fn an_input_is_applied_once_and_acknowledged_and_a_silent_player_goes() {
     let (mut server, addr) = server(&[]);
     let Joined { socket, session, player, .. } = join(addr, now_ns() + 10 * SECOND_NS).unwrap();
-    let walk = PlayerInput { buttons: Buttons::from_low_bits(Buttons::EAST), aim: (1, 0) };
-    let input = encoded(FromClient::Input { session, sequence: 9, input: walk });
+    let look = Look { yaw: 0x4000, pitch: 0 };
+    let walk = PlayerInput { buttons: Buttons::from_bits(Buttons::FORWARD), look, ..PlayerInput::default() };
+    let input = encoded(FromClient::Input { session, sequence: 9, ack: 0, input: walk });
     for _ in 0..3 {
         socket.send(&input).unwrap();
     }
     let mut buffer = [0; 2_048];
+    let mut mirror = Mirror::default();
     let acknowledged = (0..100).any(|_| {
         let length = socket.recv(&mut buffer).unwrap();
-        matches!(
-            FromServer::parse(&buffer[..length]),
-            Ok(FromServer::Snapshot(s)) if s.input_sequence == 9 && s.seen[0].player == player
-        )
+        let Ok(FromServer::Snapshot(packed)) = FromServer::parse(&buffer[..length]) else { panic!() };
+        assert_eq!((packed.base_tick, mirror.take_in(&packed)), (None, Ok(true)), "nothing is acknowledged yet");
+        let own = mirror.newest().unwrap().entities[0];
+        packed.head.input_sequence == 9 && (own.player, own.yaw) == (player, 0x400)
     });
     assert!(acknowledged);
     let mut replayed = 0;

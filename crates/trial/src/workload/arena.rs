@@ -70,15 +70,18 @@ impl Arena {
     pub fn start(config: Config) -> Result<Arena, TrialError> {
         let (server_cpus, bots_cpus) = apart();
         let path = config.programs.join("evenkeel-arena");
+        let mut server_arguments = arguments(&[
+            ("--tick-hz", config.tick_hz.into()),
+            ("--players", u64::from(config.bots) + 1),
+            ("--seed", config.seed),
+            ("--work-us", config.work_us.into()),
+        ]);
+        // A tick thread that the kernel treats as any other: what knobs of a host are to act on, as they would on most servers.
+        server_arguments.extend(["--tick", "plain"].map(String::from));
         let mut server = Conversation::start(&Program {
             name: "evenkeel-arena",
             path: must_exist(&path)?,
-            arguments: arguments(&[
-                ("--tick-hz", config.tick_hz.into()),
-                ("--players", u64::from(config.bots) + 1),
-                ("--seed", config.seed),
-                ("--work-us", config.work_us.into()),
-            ]),
+            arguments: server_arguments,
             cpus: server_cpus.clone(),
         })?;
         let ready = server.hear(ANSWER_TIME)?;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::clock::now_ns;
-use crate::server::is_quiet;
-use crate::wire::{FromClient, FromServer, MAX_DATAGRAM_BYTES};
+use crate::net::is_quiet;
+use crate::net::wire::{FromClient, FromServer, MAX_DATAGRAM_BYTES};
+use crate::time::now_ns;
 
 /// How long an answer may take before the handshake begins again.
 const ROUND: Duration = Duration::from_millis(100);
@@ -25,6 +25,8 @@ pub struct Joined {
     pub player: u8,
     /// The server's tick rate.
     pub tick_hz: u16,
+    /// Builds the ground.
+    pub seed: u64,
 }
 
 /// Why a player could not join.
@@ -52,8 +54,8 @@ pub fn join(server: SocketAddr, deadline_ns: u64) -> Result<Joined, JoinError> {
     let mut full = false;
     while now_ns() < deadline_ns {
         match attempt(&socket) {
-            Some(Reply::Welcome { session, player, tick_hz }) => {
-                return Ok(Joined { socket, session, player, tick_hz });
+            Some(Reply::Welcome { session, player, tick_hz, seed }) => {
+                return Ok(Joined { socket, session, player, tick_hz, seed });
             }
             Some(Reply::Full) => {
                 full = true;
@@ -91,7 +93,7 @@ fn attempt(socket: &UdpSocket) -> Option<Reply> {
 
 enum Reply {
     Challenge { cookie: u64 },
-    Welcome { session: u64, player: u8, tick_hz: u16 },
+    Welcome { session: u64, player: u8, tick_hz: u16, seed: u64 },
     Full,
 }
 
@@ -119,10 +121,12 @@ fn ask(socket: &UdpSocket, question: FromClient, nonce: u64) -> Option<Reply> {
     None
 }
 
-fn to_question(reply: FromServer, asked: u64) -> Option<Reply> {
+fn to_question(reply: FromServer<'_>, asked: u64) -> Option<Reply> {
     let (nonce, reply) = match reply {
         FromServer::Challenge { nonce, cookie } => (nonce, Reply::Challenge { cookie }),
-        FromServer::Welcome { nonce, session, player, tick_hz } => (nonce, Reply::Welcome { session, player, tick_hz }),
+        FromServer::Welcome { nonce, session, player, tick_hz, seed } => {
+            (nonce, Reply::Welcome { session, player, tick_hz, seed })
+        }
         FromServer::Full { nonce } => (nonce, Reply::Full),
         FromServer::Pong { .. } | FromServer::Snapshot(_) => return None,
     };
@@ -146,7 +150,7 @@ mod tests {
         let full = |nonce| FromServer::Full { nonce };
         assert!(to_question(full(1), 1).is_some());
         assert!(to_question(full(2), 1).is_none());
-        let pong = FromServer::Pong { sequence: 1, sent_ns: 1 };
+        let pong = FromServer::Pong { sequence: 1, sent_ns: 1, server_ns: 1 };
         assert!(to_question(pong, 1).is_none());
     }
 }

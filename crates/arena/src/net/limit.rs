@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-use crate::clock::SECOND_NS;
+use crate::time::SECOND_NS;
 
 /// How much of something is allowed.
 #[derive(Debug, Clone, Copy)]

@@ -1,34 +1,37 @@
 //! The datagrams between client and server. Parsing is total: any bytes give a message or an error, never a panic.
 //!
-//! Every datagram starts with `E`, `K`, the format (1) and its kind; numbers are little-endian.
+//! Every datagram starts with `E`, `K`, the format (2) and its kind; numbers are little-endian.
 //!
 //! | kind | from | body |
 //! |---|---|---|
 //! | 1 hello | client | nonce u64, zeros up to 64 bytes in all |
 //! | 2 challenge | server | nonce u64, cookie u64 |
 //! | 3 join | client | nonce u64, cookie u64, zeros up to 64 bytes in all |
-//! | 4 welcome | server | nonce u64, session u64, player u8, tick rate in Hz u16 |
+//! | 4 welcome | server | nonce u64, session u64, player u8, tick rate in Hz u16, the ground's seed u64 |
 //! | 5 full | server | nonce u64 |
-//! | 6 input | client | session u64, sequence u32, buttons u8, aim i8 i8 |
+//! | 6 input | client | session u64, sequence u32, newest snapshot's tick u32, buttons u8, yaw u16, pitch i16, seen tick u32, part u8 |
 //! | 7 ping | client | session u64, sequence u32, client's clock u64 |
-//! | 8 pong | server | sequence u32, client's clock u64 |
-//! | 9 snapshot | server | see [`crate::snapshot`] |
+//! | 8 pong | server | sequence u32, client's clock u64, server's clock u64 |
+//! | 9 snapshot | server | see [`crate::net::snapshot`] |
 //!
 //! No answer is larger than what asks for it; the padding of hello and join sees to that, so a forged source address gains
 //! an attacker nothing. Snapshots go only to addresses that have echoed a cookie.
 
 use thiserror::Error;
 
-use crate::snapshot::{self, Snapshot};
+use crate::game::history::View;
+use crate::game::math::{Look, MAX_PITCH};
+use crate::game::sim::{Buttons, PlayerInput};
+use crate::net::snapshot::{Packed, Snapshot};
 
 /// Largest datagram either side sends; fits an Ethernet frame with room for tunnels.
 pub const MAX_DATAGRAM_BYTES: usize = 1_200;
 /// Size of hello and join, padding included.
 pub const HANDSHAKE_BYTES: usize = 64;
 
-const HEADER: [u8; 3] = [b'E', b'K', 1];
+const HEADER: [u8; 3] = [b'E', b'K', 2];
 const PING_BYTES: usize = 24;
-const INPUT_BYTES: usize = 19;
+const INPUT_BYTES: usize = 30;
 
 /// Why bytes are not a datagram of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -45,42 +48,9 @@ pub enum WireError {
     /// A number is out of its range.
     #[error("value out of range")]
     Range,
-}
-
-/// What a player's hands do during one tick.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PlayerInput {
-    /// Bits of [`Buttons`].
-    pub buttons: Buttons,
-    /// Direction of the gun as (x, y), any length; (0, 0) does not shoot.
-    pub aim: (i8, i8),
-}
-
-/// Pressed buttons, one bit each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Buttons(u8);
-
-impl Buttons {
-    /// Move towards larger x.
-    pub const EAST: u8 = 1;
-    /// Move towards smaller x.
-    pub const WEST: u8 = 2;
-    /// Move towards larger y.
-    pub const NORTH: u8 = 4;
-    /// Move towards smaller y.
-    pub const SOUTH: u8 = 8;
-    /// Fire.
-    pub const SHOOT: u8 = 16;
-
-    /// The low five bits of `bits`.
-    pub fn from_low_bits(bits: u8) -> Self {
-        Self(bits & 31)
-    }
-
-    /// Whether any button of `mask` is pressed.
-    pub fn any(self, mask: u8) -> bool {
-        self.0 & mask != 0
-    }
+    /// A snapshot says what has changed since one that is not there.
+    #[error("changes since tick {0}, which is not known")]
+    Baseline(u32),
 }
 
 /// A datagram from a client.
@@ -104,6 +74,8 @@ pub enum FromClient {
         session: u64,
         /// Counts up from 0 or 1, one an input.
         sequence: u32,
+        /// Tick of the newest snapshot that the client has; 0 for none.
+        ack: u32,
         /// What to do.
         input: PlayerInput,
     },
@@ -119,13 +91,13 @@ pub enum FromClient {
 }
 
 /// A datagram from the server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FromServer {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FromServer<'a> {
     /// What the client must echo to prove its address.
     Challenge {
         /// The client's.
         nonce: u64,
-        /// Keyed hash; see [`crate::cookie`].
+        /// Keyed hash; see [`crate::net::cookie`].
         cookie: u64,
     },
     /// The client is in.
@@ -138,6 +110,8 @@ pub enum FromServer {
         player: u8,
         /// Ticks, and so snapshots, a second; at least 1.
         tick_hz: u16,
+        /// Builds the ground.
+        seed: u64,
     },
     /// No room; try again later.
     Full {
@@ -150,9 +124,11 @@ pub enum FromServer {
         sequence: u32,
         /// The ping's.
         sent_ns: u64,
+        /// The server's own clock, in nanoseconds.
+        server_ns: u64,
     },
-    /// The world as the player may see it.
-    Snapshot(Snapshot),
+    /// The match as the player may see it.
+    Snapshot(Packed<'a>),
 }
 
 impl FromClient {
@@ -170,12 +146,12 @@ impl FromClient {
                 out.extend(cookie.to_le_bytes());
                 out.resize(HANDSHAKE_BYTES, 0);
             }
-            Self::Input { session, sequence, input } => {
+            Self::Input { session, sequence, ack, input } => {
                 start(out, 6);
                 out.extend(session.to_le_bytes());
                 out.extend(sequence.to_le_bytes());
-                let (x, y) = input.aim;
-                out.extend([input.buttons.0, x as u8, y as u8]);
+                out.extend(ack.to_le_bytes());
+                put_input(&input, out);
             }
             Self::Ping { session, sequence, sent_ns } => {
                 start(out, 7);
@@ -195,10 +171,8 @@ impl FromClient {
             (6, INPUT_BYTES) => Ok(Self::Input {
                 session: body.u64()?,
                 sequence: body.u32()?,
-                input: PlayerInput {
-                    buttons: Some(body.u8()?).filter(|&b| b < 32).map(Buttons).ok_or(WireError::Range)?,
-                    aim: (body.u8()? as i8, body.u8()? as i8),
-                },
+                ack: body.u32()?,
+                input: read_input(&mut body)?,
             }),
             (7, PING_BYTES) => Ok(Self::Ping { session: body.u64()?, sequence: body.u32()?, sent_ns: body.u64()? }),
             (1 | 3 | 6 | 7, _) => Err(WireError::Length),
@@ -207,8 +181,9 @@ impl FromClient {
     }
 }
 
-impl FromServer {
-    /// Replaces `out` by this datagram's bytes.
+impl<'a> FromServer<'a> {
+    /// Replaces `out` by this datagram's bytes. A snapshot's are made by [`encode_snapshot`], since they depend on a baseline; of one
+    /// nothing is written.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Challenge { nonce, cookie } => {
@@ -216,28 +191,30 @@ impl FromServer {
                 out.extend(nonce.to_le_bytes());
                 out.extend(cookie.to_le_bytes());
             }
-            Self::Welcome { nonce, session, player, tick_hz } => {
+            Self::Welcome { nonce, session, player, tick_hz, seed } => {
                 start(out, 4);
                 out.extend(nonce.to_le_bytes());
                 out.extend(session.to_le_bytes());
                 out.push(*player);
                 out.extend(tick_hz.to_le_bytes());
+                out.extend(seed.to_le_bytes());
             }
             Self::Full { nonce } => {
                 start(out, 5);
                 out.extend(nonce.to_le_bytes());
             }
-            Self::Pong { sequence, sent_ns } => {
+            Self::Pong { sequence, sent_ns, server_ns } => {
                 start(out, 8);
                 out.extend(sequence.to_le_bytes());
                 out.extend(sent_ns.to_le_bytes());
+                out.extend(server_ns.to_le_bytes());
             }
-            Self::Snapshot(snapshot) => encode_snapshot(snapshot, out),
+            Self::Snapshot(_) => out.clear(),
         }
     }
 
     /// Reads a server's datagram.
-    pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
         let (kind, mut body) = open(bytes)?;
         let message = match kind {
             2 => Self::Challenge { nonce: body.u64()?, cookie: body.u64()? },
@@ -246,20 +223,41 @@ impl FromServer {
                 session: body.u64()?,
                 player: body.u8()?,
                 tick_hz: Some(body.u16()?).filter(|&hz| hz > 0).ok_or(WireError::Range)?,
+                seed: body.u64()?,
             },
             5 => Self::Full { nonce: body.u64()? },
-            8 => Self::Pong { sequence: body.u32()?, sent_ns: body.u64()? },
-            9 => Self::Snapshot(snapshot::parse_body(&mut body)?),
+            8 => Self::Pong { sequence: body.u32()?, sent_ns: body.u64()?, server_ns: body.u64()? },
+            9 => return Packed::read(body.0).map(Self::Snapshot),
             other => return Err(WireError::Kind(other)),
         };
         if body.0.is_empty() { Ok(message) } else { Err(WireError::Length) }
     }
 }
 
-/// Replaces `out` by a snapshot's bytes; at most [`MAX_DATAGRAM_BYTES`].
-pub fn encode_snapshot(snapshot: &Snapshot, out: &mut Vec<u8>) {
+/// Replaces `out` by a snapshot's bytes, as changes from `base` where that is usable; at most [`MAX_DATAGRAM_BYTES`].
+pub fn encode_snapshot(snapshot: &Snapshot, base: Option<&Snapshot>, out: &mut Vec<u8>) {
     start(out, 9);
-    snapshot.encode_body(out);
+    snapshot.pack(base, out);
+}
+
+/// Appends an input's 14 bytes.
+pub(crate) fn put_input(input: &PlayerInput, out: &mut Vec<u8>) {
+    out.push(input.buttons.bits());
+    out.extend(input.look.yaw.to_le_bytes());
+    out.extend(input.look.pitch.to_le_bytes());
+    out.extend(input.view.tick.to_le_bytes());
+    out.push(input.view.part);
+}
+
+/// Reads what [`put_input`] wrote; an input of a client, so hostile.
+pub(crate) fn read_input(body: &mut Body<'_>) -> Result<PlayerInput, WireError> {
+    let bits = Some(body.u8()?).filter(|bits| bits & !Buttons::ALL == 0).ok_or(WireError::Range)?;
+    let look = Look { yaw: body.u16()?, pitch: body.u16()? as i16 };
+    if !(-MAX_PITCH..=MAX_PITCH).contains(&look.pitch) {
+        return Err(WireError::Range);
+    }
+    let view = View { tick: body.u32()?, part: body.u8()? };
+    Ok(PlayerInput { buttons: Buttons::from_bits(bits), look, view })
 }
 
 fn start(out: &mut Vec<u8>, kind: u8) {
@@ -277,7 +275,7 @@ fn open(bytes: &[u8]) -> Result<(u8, Body<'_>), WireError> {
 }
 
 /// The rest of a datagram, read from the front.
-pub(crate) struct Body<'a>(&'a [u8]);
+pub(crate) struct Body<'a>(pub(crate) &'a [u8]);
 
 impl Body<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
@@ -298,7 +296,7 @@ impl Body<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, WireError> {
+    pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
         self.take().map(u64::from_le_bytes)
     }
 }

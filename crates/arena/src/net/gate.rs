@@ -8,18 +8,21 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
-use crate::clock::SECOND_NS;
-use crate::cookie::{Claim, Cookies};
-use crate::limit::{Allowance, Strangers, TokenBucket};
-use crate::replay::ReplayWindow;
-use crate::sim::Slot;
-use crate::wire::{FromClient, FromServer, PlayerInput};
+use crate::game::sim::{PlayerInput, Slot};
+use crate::net::cookie::{Claim, Cookies};
+use crate::net::limit::{Allowance, Strangers, TokenBucket};
+use crate::net::seen::ReplayWindow;
+use crate::net::wire::{FromClient, FromServer};
+use crate::time::SECOND_NS;
 
 /// A player not heard of for this long is gone. Longer than a cookie lives, so a join seen on the way and sent again
 /// cannot bring a player back.
 pub const SILENCE_NS: u64 = 3 * SECOND_NS;
 
 const STRANGER: Allowance = Allowance { per_s: 1_000, burst: 1_000 };
+/// Challenges to all strangers together: what a flood from forged addresses can make the server spend on answers, which cost it
+/// four times what refusing does. A join with a good cookie is not held up by it.
+const CHALLENGES: Allowance = Allowance { per_s: 20_000, burst: 2_000 };
 const INPUTS: Allowance = Allowance { per_s: 200, burst: 32 };
 /// Room for a probe that asks again as soon as it is answered.
 const PINGS: Allowance = Allowance { per_s: 50_000, burst: 1_000 };
@@ -45,6 +48,8 @@ pub enum Event {
         slot: Slot,
         /// As the client numbered it.
         sequence: u32,
+        /// Tick of the newest snapshot that the client has; 0 for none.
+        ack: u32,
         /// What it does.
         input: PlayerInput,
     },
@@ -72,6 +77,8 @@ pub struct GateConfig {
     pub slots: usize,
     /// Told to clients in the welcome.
     pub tick_hz: u16,
+    /// Builds the ground; told to clients in the welcome.
+    pub seed: u64,
 }
 
 /// The state of the handshake and of every proven client.
@@ -82,6 +89,7 @@ pub struct Gate {
     session_key: RandomState,
     sessions: u64,
     strangers: Strangers,
+    challenges: TokenBucket,
     by_address: HashMap<SocketAddr, Slot>,
     peers: Vec<Option<Peer>>,
     events: SyncSender<Event>,
@@ -119,7 +127,8 @@ impl Gate {
             session_key: RandomState::new(),
             sessions: 0,
             strangers: Strangers::new(STRANGER),
-            by_address: HashMap::new(),
+            challenges: TokenBucket::default(),
+            by_address: HashMap::with_capacity(config.slots),
             peers: (0..config.slots).map(|_| None).collect(),
             events,
         }
@@ -131,12 +140,13 @@ impl Gate {
     }
 
     /// Deals with one datagram; the answer to send back at once, if there is one.
-    pub fn admit(&mut self, arrival: Arrival<'_>) -> Result<Option<FromServer>, Refusal> {
+    pub fn admit(&mut self, arrival: Arrival<'_>) -> Result<Option<FromServer<'static>>, Refusal> {
         let message = FromClient::parse(arrival.bytes).map_err(|_| Refusal::Malformed)?;
         let Arrival { from, now_ns, .. } = arrival;
         match message {
             FromClient::Hello { nonce } => {
                 self.limit_stranger(&arrival)?;
+                take(&mut self.challenges, CHALLENGES, now_ns)?;
                 let cookie = self.cookies.bake(Claim { from, nonce }, now_ns);
                 Ok(Some(FromServer::Challenge { nonce, cookie }))
             }
@@ -148,13 +158,13 @@ impl Gate {
                 }
                 self.join(claim, now_ns).map(Some)
             }
-            FromClient::Input { session, sequence, input } => {
+            FromClient::Input { session, sequence, ack, input } => {
                 let (slot, peer) = self.prove(from, session)?;
                 // In this order, so that replays by somebody on the way do not use up the player's rate.
                 fresh(&mut peer.inputs, sequence)?;
                 take(&mut peer.input_tokens, INPUTS, now_ns)?;
                 peer.heard_ns = now_ns;
-                self.tell(Event::Input { slot, sequence, input })?;
+                self.tell(Event::Input { slot, sequence, ack, input })?;
                 Ok(None)
             }
             FromClient::Ping { session, sequence, sent_ns } => {
@@ -162,7 +172,7 @@ impl Gate {
                 fresh(&mut peer.pings, sequence)?;
                 take(&mut peer.ping_tokens, PINGS, now_ns)?;
                 peer.heard_ns = now_ns;
-                Ok(Some(FromServer::Pong { sequence, sent_ns }))
+                Ok(Some(FromServer::Pong { sequence, sent_ns, server_ns: now_ns }))
             }
         }
     }
@@ -184,7 +194,7 @@ impl Gate {
     }
 
     /// The cookie was good: a new player, or a repeated welcome if the first was lost.
-    fn join(&mut self, claim: Claim, now_ns: u64) -> Result<FromServer, Refusal> {
+    fn join(&mut self, claim: Claim, now_ns: u64) -> Result<FromServer<'static>, Refusal> {
         let Claim { from, nonce } = claim;
         if let Some(&slot) = self.by_address.get(&from) {
             // Another nonce is another attempt from an address still held: it must wait until the old one is silent,
@@ -216,12 +226,13 @@ impl Gate {
         Ok(welcome)
     }
 
-    fn welcome(&self, slot: Slot, peer: &Peer) -> FromServer {
+    fn welcome(&self, slot: Slot, peer: &Peer) -> FromServer<'static> {
         FromServer::Welcome {
             nonce: peer.nonce,
             session: peer.session,
             player: slot.0 as u8,
             tick_hz: self.config.tick_hz,
+            seed: self.config.seed,
         }
     }
 

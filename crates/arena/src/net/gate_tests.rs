@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use proptest::prelude::*;
 
 use super::*;
-use crate::cookie::COOKIE_BUCKET_NS;
+use crate::net::cookie::COOKIE_BUCKET_NS;
 
 struct Fixture {
     gate: Gate,
@@ -15,7 +15,7 @@ struct Fixture {
 
 fn fixture(slots: usize, queue: usize) -> Fixture {
     let (sender, events) = sync_channel(queue);
-    let config = GateConfig { slots, tick_hz: 50 };
+    let config = GateConfig { slots, tick_hz: 50, seed: 1 };
     Fixture { gate: Gate::new(config, sender), events, now_ns: 100 * SECOND_NS }
 }
 
@@ -23,7 +23,7 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-type Outcome = Result<Option<FromServer>, Refusal>;
+type Outcome = Result<Option<FromServer<'static>>, Refusal>;
 
 impl Fixture {
     /// Sends a message; no answer may ever be larger than it.
@@ -55,7 +55,7 @@ impl Fixture {
 
     fn input(&mut self, port: u16, session: u64, sequence: u32) -> Outcome {
         let input = PlayerInput::default();
-        self.send(port, FromClient::Input { session, sequence, input })
+        self.send(port, FromClient::Input { session, sequence, ack: 0, input })
     }
 
     fn ping(&mut self, port: u16, session: u64, sequence: u32) -> Outcome {
@@ -142,7 +142,7 @@ fn inputs_need_the_secret_a_new_number_and_patience() {
     assert_eq!(f.input(1, other, 6), Err(Refusal::Unproven));
     assert_eq!(f.input(3, session, 6), Err(Refusal::Unproven));
     // Pings count apart from inputs.
-    let pong = FromServer::Pong { sequence: 5, sent_ns: 9 };
+    let pong = FromServer::Pong { sequence: 5, sent_ns: 9, server_ns: f.now_ns };
     assert_eq!(f.ping(1, session, 5), Ok(Some(pong)));
     assert_eq!(f.ping(1, session, 5), Err(Refusal::Replayed));
     let accepted = (10..1_000).filter(|&n| f.input(1, session, n).is_ok());
@@ -156,6 +156,30 @@ fn one_host_is_limited_before_it_has_proved_anything() {
     let refused =
         (0..2_000).filter(|&nonce| f.send(nonce as u16, FromClient::Hello { nonce }) == Err(Refusal::RateLimited));
     assert_eq!(refused.count(), 1_000);
+}
+
+#[test]
+fn a_flood_from_everywhere_is_answered_at_a_bounded_rate_and_players_play_on() {
+    let mut f = fixture(4, 1_000);
+    let session = f.enter(1, 1);
+    let cookie = f.cookie(2, 2);
+    let mut challenges = 0;
+    for n in 0..100_000_u32 {
+        let [a, b, c, d] = n.wrapping_mul(2_654_435_761).to_be_bytes();
+        let mut bytes = Vec::new();
+        FromClient::Hello { nonce: n.into() }.encode(&mut bytes);
+        let from = SocketAddr::from(([a, b, c, d], n as u16));
+        f.now_ns += 2_000;
+        challenges += usize::from(f.gate.admit(Arrival { from, now_ns: f.now_ns, bytes: &bytes }).is_ok());
+        if n % 5_000 == 0 {
+            assert_eq!(f.input(1, session, n + 1), Ok(None));
+        }
+    }
+    // 0.2 s at 20,000 a second, and the burst.
+    assert!((4_000..=6_100).contains(&challenges), "{challenges}");
+    assert_eq!(f.gate.players(), 1);
+    let join = FromClient::Join { nonce: 2, cookie };
+    assert!(matches!(f.send(2, join), Ok(Some(FromServer::Welcome { .. }))), "a proven address gets in all the same");
 }
 
 #[test]
@@ -182,7 +206,7 @@ proptest! {
     ) {
         let mut f = fixture(4, 16);
         for (port, body, kind) in datagrams {
-            let mut bytes = vec![b'E', b'K', 1, kind];
+            let mut bytes = vec![b'E', b'K', 2, kind];
             bytes.extend(body);
             bytes.resize(if kind % 2 == 1 { 64 } else { bytes.len() }, 0);
             let arrival = Arrival { from: at(port), now_ns: f.now_ns, bytes: &bytes };

@@ -4,7 +4,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
-use crate::clock::SECOND_NS;
+use crate::time::SECOND_NS;
 
 /// A cookie is good for the rest of the bucket it was baked in and for all of the next: between one and two of these.
 pub const COOKIE_BUCKET_NS: u64 = SECOND_NS;

@@ -1,0 +1,109 @@
+//! The work of a tick as jobs over ranges: on the tick's thread alone, or on workers beside it. What comes out never depends on
+//! how many there are: each job writes what is its own, and what is added up is added without order.
+
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel_rt::jobs::{JobSettings, Jobs, JobsError, Queue, WorkerSettings};
+
+/// Parts that a list is cut into for jobs that change its items; a bound, so that nothing is allocated for it.
+const PARTS: usize = 16;
+/// What a tick waits for.
+const FRAME: Queue = Queue(0);
+
+/// Who does the work.
+#[derive(Debug, Default)]
+pub struct Crew {
+    /// None for the calling thread alone, without any queue.
+    jobs: Option<Jobs>,
+    done: u64,
+}
+
+impl Crew {
+    /// The calling thread, and so many beside it.
+    ///
+    /// # Errors
+    /// If the system gives no more threads, or more than 63 are asked for.
+    pub fn new(workers: usize) -> Result<Self, JobsError> {
+        let workers = vec![WorkerSettings::of(&[FRAME]); workers];
+        let jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() })?;
+        Ok(Self { jobs: Some(jobs), done: 0 })
+    }
+
+    /// Threads beside the calling one.
+    pub fn workers(&self) -> usize {
+        self.jobs.as_ref().map_or(0, |jobs| jobs.workers().len())
+    }
+
+    /// Jobs done so far.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Does `job` for every number below `count`, `chunk` of them at a time, and comes back when all are done.
+    pub fn each(&mut self, count: usize, chunk: usize, job: impl Fn(usize) + Sync) {
+        self.done += count as u64;
+        let Some(jobs) = &mut self.jobs else {
+            return (0..count).for_each(job);
+        };
+        if jobs.frame(|frame| frame.for_each(FRAME, 0..count, chunk, &job)).is_err() {
+            // Only a queue that is not there is refused, before anything is done.
+            (0..count).for_each(job);
+        }
+    }
+
+    /// Does `job` for every number below `count`, each as a job of its own: for work of which the jobs are the point.
+    pub fn each_apart(&mut self, count: usize, job: impl Fn(usize) + Sync) {
+        self.done += count as u64;
+        let Some(jobs) = &mut self.jobs else {
+            return (0..count).for_each(job);
+        };
+        let job = &job;
+        // What finds no room in the queue is done at once, by whoever pushes it: nothing is refused.
+        let pushed = jobs.frame(|frame| frame.push_batch(FRAME, (0..count).map(|at| move || job(at))));
+        debug_assert!(pushed.is_ok());
+    }
+
+    /// Does `job` for every item, which it may change.
+    pub fn each_mut<T: Send>(&mut self, items: &mut [T], job: impl Fn(usize, &mut T) + Sync) {
+        let size = items.len().div_ceil(PARTS).max(1);
+        let mut cut = items.chunks_mut(size);
+        // A lock that is taken once: it only hands each part to the job that gets its number.
+        let parts: [_; PARTS] = std::array::from_fn(|_| Mutex::new(cut.next()));
+        self.each(PARTS, 1, |part| {
+            let items = parts[part].lock().unwrap_or_else(PoisonError::into_inner).take();
+            for (at, item) in items.into_iter().flatten().enumerate() {
+                job(part * size + at, item);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_number_and_every_item_has_its_turn_once() {
+        for workers in [0, 1, 3] {
+            let mut crew = Crew::new(workers).unwrap();
+            assert_eq!(crew.workers(), workers);
+            for count in [0, 1, 15, 16, 17, 3_000] {
+                let sum = AtomicU64::new(0);
+                crew.each(count, 7, |at| {
+                    sum.fetch_add(at as u64 + 1, Ordering::Relaxed);
+                });
+                assert_eq!(sum.into_inner(), (1..=count as u64).sum::<u64>(), "{count} with {workers}");
+                let sum = AtomicU64::new(0);
+                crew.each_apart(count, |at| {
+                    sum.fetch_add(at as u64 + 1, Ordering::Relaxed);
+                });
+                assert_eq!(sum.into_inner(), (1..=count as u64).sum::<u64>(), "{count} apart with {workers}");
+                let mut items = vec![1; count];
+                crew.each_mut(&mut items, |at, item| *item += at);
+                assert!(items.iter().enumerate().all(|(at, item)| *item == at + 1));
+            }
+        }
+    }
+}

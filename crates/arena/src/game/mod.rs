@@ -1,0 +1,11 @@
+//! The game, pure: the same seed and the same inputs give the same match on every machine, whatever the clock does.
+
+pub mod bot;
+pub mod ground;
+pub mod history;
+pub mod math;
+pub mod path;
+pub mod shape;
+pub mod sight;
+pub mod sim;
+pub mod skeleton;

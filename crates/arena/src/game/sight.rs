@@ -1,0 +1,200 @@
+//! What each player is shown of the others: those of its team, those near enough to be heard, and those in sight; and some time
+//! after. Nobody gets told what a wall hides, so that a client that cheats has nothing to look through.
+
+use crate::crew::Crew;
+use crate::game::ground::Ground;
+use crate::game::math::{Look, Vector};
+use crate::game::sim::{Body, Slot};
+use crate::game::skeleton::Pose;
+
+/// From here on an opponent must be in sight, in millimetres.
+const HEARD_MM: i64 = 12_000;
+/// One that has been seen stays shown so long.
+const KEEP_MS: u32 = 500;
+/// Lines of sight are looked along so many times a second for each pair.
+const LOOKS_HZ: u32 = 12;
+
+/// One player as shown to another; as exact as a snapshot carries it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Entity {
+    /// Its number.
+    pub player: u8,
+    /// In millimetres from the west wall.
+    pub x_mm: u16,
+    /// In millimetres from the south wall.
+    pub y_mm: u16,
+    /// Where it looks, in 4,096ths of a turn.
+    pub yaw: u16,
+    /// How far up it looks, in 256ths of a turn: -64 to 63.
+    pub pitch: i8,
+    /// As [`Pose::gait`], in 256ths.
+    pub gait: u8,
+    /// As [`Pose::stride`], in 16ths.
+    pub stride: u8,
+    /// As [`Pose::stance`].
+    pub stance: u8,
+    /// 0 to 100; 0 while it waits to return.
+    pub health: u8,
+    /// Whether it fired during this tick.
+    pub shooting: bool,
+}
+
+impl Entity {
+    /// The player in `slot`.
+    pub fn of(slot: Slot, body: &Body) -> Self {
+        let Pose { x_mm, y_mm, look, gait, stride, stance } = body.pose;
+        Self {
+            player: slot.0 as u8,
+            // The ground is 64 m wide, so a position fits; the clamp only says so to the type.
+            x_mm: x_mm.clamp(0, i32::from(u16::MAX)) as u16,
+            y_mm: y_mm.clamp(0, i32::from(u16::MAX)) as u16,
+            yaw: look.yaw >> 4,
+            pitch: (look.pitch >> 8) as i8,
+            gait: (gait >> 8) as u8,
+            stride: stride >> 4,
+            stance,
+            health: body.health,
+            shooting: body.shot.is_some(),
+        }
+    }
+
+    /// False while it waits to return.
+    pub fn alive(&self) -> bool {
+        self.health > 0
+    }
+
+    /// The pose that a client shows.
+    pub fn pose(&self) -> Pose {
+        Pose {
+            x_mm: self.x_mm.into(),
+            y_mm: self.y_mm.into(),
+            look: Look { yaw: self.yaw << 4, pitch: i16::from(self.pitch) << 8 },
+            gait: u16::from(self.gait) << 8,
+            stride: self.stride << 4,
+            stance: self.stance,
+        }
+    }
+}
+
+/// Players come in two teams, by turns.
+pub fn team(player: usize) -> usize {
+    player % 2
+}
+
+/// Who is shown whom.
+#[derive(Debug, Clone)]
+pub struct Sight {
+    /// For each viewer and each player the last tick at which it is shown.
+    rows: Vec<Vec<u32>>,
+    turns: u32,
+    keep_ticks: u32,
+}
+
+impl Sight {
+    /// Of so many players nobody is shown anybody yet.
+    pub fn new(slots: usize, tick_hz: u32) -> Self {
+        let turns = (tick_hz / LOOKS_HZ).max(1);
+        Self { rows: vec![vec![0; slots]; slots], turns, keep_ticks: tick_hz * KEEP_MS / 1_000 + turns }
+    }
+
+    /// Looks along the lines of sight of the viewers whose turn it is.
+    pub fn look(&mut self, crew: &mut Crew, tick: u32, ground: &Ground, bodies: &[Option<Body>]) {
+        let (turns, keep) = (self.turns, self.keep_ticks);
+        crew.each_mut(&mut self.rows, |viewer, row| {
+            let Some(Some(own)) = bodies.get(viewer) else {
+                return row.fill(0);
+            };
+            if !(tick.wrapping_add(viewer as u32)).is_multiple_of(turns) && row.iter().any(|until| *until > 0) {
+                return;
+            }
+            let eye = own.pose.eye();
+            for (other, until) in row.iter_mut().enumerate() {
+                match bodies.get(other) {
+                    Some(Some(body)) if is_shown(ground, (viewer, eye), (other, body)) => {
+                        *until = tick.wrapping_add(keep).max(1);
+                    }
+                    Some(Some(_)) => {}
+                    _ => *until = 0,
+                }
+            }
+        });
+    }
+
+    /// Whether `viewer` is shown `other` at `tick`. Everybody is shown themselves.
+    pub fn is_shown(&self, viewer: Slot, other: Slot, tick: u32) -> bool {
+        let until = self.rows.get(viewer.0).and_then(|row| row.get(other.0)).copied().unwrap_or(0);
+        viewer == other || (until > 0 && until.wrapping_sub(tick) < u32::MAX / 2)
+    }
+}
+
+fn is_shown(ground: &Ground, (viewer, eye): (usize, Vector), (other, body): (usize, &Body)) -> bool {
+    if team(viewer) == team(other) {
+        return true;
+    }
+    let head = body.pose.eye();
+    let square = |d: i32| i64::from(d).pow(2);
+    if square(head.x - eye.x) + square(head.y - eye.y) <= HEARD_MM.pow(2) {
+        return true;
+    }
+    ground.sees(eye, head) || ground.sees(eye, Vector { z: head.z - 400, ..head })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::game::ground::centre;
+
+    fn standing(pose: Pose) -> Option<Body> {
+        Some(Body { pose, health: 100, life: 1, ..Body::default() })
+    }
+
+    #[test]
+    fn opponents_are_shown_while_they_are_near_or_in_sight_and_a_while_after() {
+        let ground = Ground::new(5);
+        let eye_at = |pick| {
+            let (x_mm, y_mm) = centre(ground.open_place(pick));
+            Pose { x_mm, y_mm, ..Pose::default() }
+        };
+        let viewer = eye_at(0);
+        let far = |pose: &Pose| (pose.x_mm - viewer.x_mm).abs() > 13_000;
+        let all = || (0..2_000).map(eye_at);
+        let hidden = all().find(|pose| far(pose) && !ground.sees(viewer.eye(), pose.eye())).unwrap();
+        let seen = all().find(|pose| far(pose) && ground.sees(viewer.eye(), pose.eye())).unwrap();
+        let mut sight = Sight::new(3, 50);
+        let mut tick = 100;
+        let mut shown = |opponent: Pose| {
+            // Slot 2 is of the viewer's team.
+            let bodies = [standing(viewer), standing(opponent), standing(hidden)];
+            for _ in 0..4 {
+                tick += 1;
+                sight.look(&mut Crew::default(), tick, &ground, &bodies);
+            }
+            [0, 1, 2].map(|other| sight.is_shown(Slot(0), Slot(other), tick))
+        };
+        assert_eq!(shown(hidden), [true, false, true]);
+        assert_eq!(shown(seen), [true, true, true]);
+        assert_eq!(shown(hidden), [true, true, true], "just out of sight");
+        for _ in 0..8 {
+            shown(hidden);
+        }
+        assert_eq!(shown(hidden), [true, false, true]);
+        assert_eq!(shown(Pose { x_mm: viewer.x_mm + 2_000, ..viewer }), [true, true, true], "heard");
+    }
+
+    #[test]
+    fn what_a_client_shows_is_where_the_player_is() {
+        let pose = Pose {
+            x_mm: 12_345,
+            y_mm: 54_321,
+            look: Look { yaw: 0xabcd, pitch: -7_000 },
+            gait: 0x1234,
+            stride: 200,
+            stance: 9,
+        };
+        let shown = Entity::of(Slot(3), &Body { pose, ..Body::default() }).pose();
+        for (there, here) in pose.bones().iter().zip(shown.bones()) {
+            let off = there.a.x.abs_diff(here.a.x).max(there.a.y.abs_diff(here.a.y)).max(there.a.z.abs_diff(here.a.z));
+            assert!(off <= 20, "{off} mm");
+        }
+    }
+}

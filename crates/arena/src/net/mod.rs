@@ -1,0 +1,17 @@
+//! What goes over the network, and who may send it.
+
+pub mod bits;
+pub mod client;
+pub mod cookie;
+pub mod gate;
+pub mod limit;
+pub mod mirror;
+pub mod seen;
+pub mod snapshot;
+pub mod wire;
+
+/// Nothing came, or a signal did.
+pub(crate) fn is_quiet(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(kind, WouldBlock | TimedOut | Interrupted)
+}

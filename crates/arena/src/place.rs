@@ -1,0 +1,47 @@
+//! Keeps a whole process on one CPU. Left alone, the scheduler tends to put two programs that talk over loopback on one CPU, where
+//! a round trip never wakes an idle one, and most knobs of a host have nothing to act on.
+
+use evenkeel_rt::{CpuSet, Got, ThreadWishes, TickThread};
+
+/// Puts the calling thread on `cpu`, and with it every thread it starts from now on.
+///
+/// # Errors
+/// What was refused, in words: there is no such CPU, or this process may not run on it.
+pub fn stay_on(cpu: usize) -> Result<(), String> {
+    let cpus: CpuSet = [cpu].into_iter().collect();
+    if !cpus.contains(cpu) {
+        return Err(format!("run on CPU {cpu}: no machine has so many"));
+    }
+    let wishes = ThreadWishes { cpus: Some(cpus), slice_ns: None, timer_slack_ns: None, ..ThreadWishes::default() };
+    match TickThread::set_up(&wishes).report().cpus {
+        Got::InForce => Ok(()),
+        Got::Refused(errno) => Err(format!(
+            "run on CPU {cpu}: {errno}; `nproc` tells how many there are, and taskset -p $$ which are allowed"
+        )),
+        Got::NotAsked | Got::NoEffect | Got::Relieved => {
+            Err(format!("run on CPU {cpu}: the kernel took the wish and did not follow it"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::sched_getaffinity;
+
+    use super::*;
+
+    #[test]
+    fn only_cpus_there_are_taken() {
+        let before = sched_getaffinity(None).unwrap();
+        let cpu = (0..1_024).find(|&cpu| before.is_set(cpu)).unwrap();
+        // In a thread of its own, which takes its affinity with it when it ends.
+        let body = move || {
+            stay_on(cpu).unwrap();
+            let now = sched_getaffinity(None).unwrap();
+            assert!(now.count() == 1 && now.is_set(cpu));
+            assert!(stay_on(1_023).unwrap_err().starts_with("run on CPU 1023: "));
+            assert!(stay_on(1_000_000).unwrap_err().starts_with("run on CPU 1000000: "));
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+}

@@ -1,0 +1,150 @@
+//! The match with its clients, but without sockets and clocks: acts go in, a datagram for each client comes out. All of it is
+//! a function of the acts, so that a recorded match can be played again, byte for byte.
+
+use crate::crew::Crew;
+use crate::game::sim::{Fnv, PlayerInput, Sim, SimConfig, Slot};
+use crate::net::snapshot::{MAX_BASE_TICKS, MAX_SEEN, Snapshot};
+use crate::net::wire::{MAX_DATAGRAM_BYTES, encode_snapshot};
+
+const KEPT: usize = MAX_BASE_TICKS as usize + 1;
+
+/// What changes a match from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// A player came.
+    Join(Slot),
+    /// A player is gone.
+    Leave(Slot),
+    /// A player acted.
+    Input(Slot, Told),
+}
+
+/// What a client tells with each input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// As the client numbered it.
+    pub sequence: u32,
+    /// Tick of the newest snapshot that the client has; 0 for none.
+    pub ack: u32,
+    /// What it does.
+    pub input: PlayerInput,
+}
+
+/// The match and who watches it.
+#[derive(Debug)]
+pub struct Room {
+    sim: Sim,
+    seats: Vec<Seat>,
+}
+
+/// What the server keeps of one client.
+#[derive(Debug)]
+struct Seat {
+    taken: bool,
+    ack: u32,
+    /// What the client was sent, in a ring by tick.
+    sent: Vec<Snapshot>,
+    datagram: Vec<u8>,
+    is_full: bool,
+}
+
+impl Seat {
+    fn new(slots: usize) -> Self {
+        let empty = || Snapshot { entities: Vec::with_capacity(slots.max(MAX_SEEN)), ..Snapshot::default() };
+        Self {
+            taken: false,
+            ack: 0,
+            sent: (0..KEPT).map(|_| empty()).collect(),
+            datagram: Vec::with_capacity(MAX_DATAGRAM_BYTES),
+            is_full: true,
+        }
+    }
+
+    /// Makes this client's snapshot of the tick, as changes from what it last said it has.
+    fn write(&mut self, sim: &Sim, slot: Slot, due_us: u32) {
+        let mut now = std::mem::take(&mut self.sent[sim.tick() as usize % KEPT]);
+        now.take(sim, slot, due_us);
+        // A client can only ask for what it was sent: anything else is in full.
+        let base = &self.sent[self.ack as usize % KEPT];
+        let base = (self.ack != 0 && base.head.tick == self.ack).then_some(base);
+        let is_recent = |base: &Snapshot| sim.tick().wrapping_sub(base.head.tick) <= MAX_BASE_TICKS;
+        let base = base.filter(|base| is_recent(base));
+        self.is_full = base.is_none();
+        encode_snapshot(&now, base, &mut self.datagram);
+        self.sent[sim.tick() as usize % KEPT] = now;
+    }
+
+    fn forget(&mut self, taken: bool) {
+        (self.taken, self.ack) = (taken, 0);
+        for sent in &mut self.sent {
+            sent.head.tick = 0;
+        }
+    }
+}
+
+impl Room {
+    /// An empty match. All memory is taken here.
+    pub fn new(config: SimConfig) -> Self {
+        let sim = Sim::new(config);
+        let slots = config.slots.min(usize::from(u8::MAX));
+        Self { sim, seats: (0..slots).map(|_| Seat::new(slots)).collect() }
+    }
+
+    /// The match itself.
+    pub fn sim(&self) -> &Sim {
+        &self.sim
+    }
+
+    /// Takes in what happened since the last tick. Of slots that there are not nothing happens.
+    pub fn apply(&mut self, act: Act) {
+        match act {
+            Act::Join(slot) => {
+                self.sim.join(slot);
+                if let Some(seat) = self.seats.get_mut(slot.0) {
+                    seat.forget(true);
+                }
+            }
+            Act::Leave(slot) => {
+                self.sim.leave(slot);
+                if let Some(seat) = self.seats.get_mut(slot.0) {
+                    seat.forget(false);
+                }
+            }
+            Act::Input(slot, Told { sequence, ack, input }) => {
+                let newest = self.sim.player(slot).map_or(0, |body| body.input_sequence);
+                self.sim.set_input(slot, sequence, input);
+                if let Some(seat) = self.seats.get_mut(slot.0).filter(|_| sequence >= newest) {
+                    seat.ack = ack;
+                }
+            }
+        }
+    }
+
+    /// One tick of the match, and the snapshots of it.
+    pub fn tick(&mut self, crew: &mut Crew, due_us: u32) {
+        self.sim.step(crew);
+        let sim = &self.sim;
+        crew.each_mut(&mut self.seats, |slot, seat| {
+            if seat.taken {
+                seat.write(sim, Slot(slot), due_us);
+            }
+        });
+    }
+
+    /// The datagram for each client, and whether it is in full.
+    pub fn datagrams(&self) -> impl Iterator<Item = (Slot, &[u8], bool)> {
+        let seats = self.seats.iter().enumerate().filter(|(_, seat)| seat.taken);
+        seats.map(|(slot, seat)| (Slot(slot), &seat.datagram[..], seat.is_full))
+    }
+
+    /// A number that differs when the state or any byte of a datagram does, up to chance.
+    pub fn hash(&self) -> u64 {
+        let mut hash = Fnv(self.sim.state_hash());
+        self.datagrams().for_each(|(_, bytes, _)| hash.write(bytes));
+        hash.0
+    }
+}
+
+#[cfg(test)]
+#[path = "room_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! Under a flood the receive thread stands aside while a tick is played. It would otherwise share a CPU with it, and the scheduler
+//! gives whoever has it four milliseconds at a time: snapshots would come late for the sake of datagrams that are refused anyway.
+
+use evenkeel_rt::Event;
+
+/// So many datagrams are judged together.
+const ROUND: u32 = 256;
+/// If more of them than this were nobody's we know, it is a flood: a full match with all its inputs has none.
+const STRANGERS: u32 = 192;
+/// And if they came within this time, in nanoseconds: 25,600 a second, four times what 64 players send at the highest rate they may.
+const ROUND_NS: u64 = 10_000_000;
+
+/// Says to the receive thread whether a tick is being played.
+#[derive(Debug)]
+pub(super) struct Aside {
+    between_ticks: Event,
+}
+
+impl Aside {
+    /// No tick is being played.
+    pub(super) fn new() -> Self {
+        let between_ticks = Event::new();
+        between_ticks.set();
+        Self { between_ticks }
+    }
+
+    /// A tick begins.
+    pub(super) fn begin(&self) {
+        self.between_ticks.reset();
+    }
+
+    /// It is over: who stood aside goes on.
+    pub(super) fn end(&self) {
+        self.between_ticks.set();
+    }
+
+    /// Waits for the end of the tick, if one is being played.
+    pub(super) fn wait(&self) {
+        self.between_ticks.wait();
+    }
+}
+
+/// Tells a flood from a match.
+#[derive(Debug, Default)]
+pub(super) struct Flood {
+    seen: u32,
+    strangers: u32,
+    round_began_ns: u64,
+    is_on: bool,
+}
+
+impl Flood {
+    /// A datagram came, of somebody we know or not. Whether there is a flood.
+    pub(super) fn saw(&mut self, is_stranger: bool, now_ns: u64) -> bool {
+        self.seen += 1;
+        self.strangers += u32::from(is_stranger);
+        if self.seen >= ROUND {
+            let took_ns = now_ns.saturating_sub(self.round_began_ns);
+            self.is_on = self.strangers > STRANGERS && took_ns < ROUND_NS;
+            (self.seen, self.strangers, self.round_began_ns) = (0, 0, now_ns);
+        }
+        self.is_on
+    }
+
+    /// Nothing came for a while.
+    pub(super) fn quiet(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether so many datagrams a second, of which a share is strangers', end as a flood.
+    fn is_flood(a_second: u64, strangers: f64) -> bool {
+        let mut flood = Flood::default();
+        let count = 4 * u64::from(ROUND);
+        (1..=count)
+            .map(|n| flood.saw((n as f64 * 0.618).fract() < strangers, n * 1_000_000_000 / a_second))
+            .last()
+            .unwrap()
+    }
+
+    #[test]
+    fn only_many_strangers_at_once_are_a_flood() {
+        assert!(is_flood(600_000, 1.0) && is_flood(600_000, 0.9));
+        assert!(!is_flood(600_000, 0.3), "players that send fast");
+        assert!(!is_flood(10_000, 1.0), "strangers that come slowly");
+        let mut flood = Flood::default();
+        assert!((0..2 * ROUND).any(|n| flood.saw(true, u64::from(n))));
+        flood.quiet();
+        assert!(!flood.saw(true, 1_000));
+    }
+
+    #[test]
+    fn who_stands_aside_goes_on_after_the_tick() {
+        let aside = Aside::new();
+        aside.wait();
+        aside.begin();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| aside.wait());
+            aside.end();
+            waiting.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,186 @@
+//! The server: a tick thread that plays the match and sends snapshots, and a receive thread that answers pings at once, so that
+//! a round trip measures the machine and not the tick.
+//!
+//! The tick is kept by `evenkeel-rt`. If a tick is done only after the next deadline, the deadlines that have passed are skipped
+//! and counted, never caught up: the match slows down rather than running late ticks in a burst.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use evenkeel_rt::jobs::JobsError;
+use evenkeel_rt::telemetry::{PageError, Telemetry, TelemetrySettings};
+use evenkeel_rt::udp::{Udp, UdpError, UdpSettings};
+use rustix::thread::gettid;
+use thiserror::Error;
+
+use crate::console::Request;
+use crate::control::{FORMAT, ServerEvent};
+use crate::crew::Crew;
+use crate::game::sim::SimConfig;
+use crate::net::gate::{Gate, GateConfig};
+use crate::server::aside::{Aside, Flood};
+use crate::server::receive::Receive;
+use crate::server::scribe::Scribe;
+use crate::server::tick::{Parts, Tick};
+use crate::server::window::Counters;
+use crate::work::Work;
+
+mod aside;
+mod receive;
+mod scribe;
+mod tick;
+mod window;
+
+/// Events between the threads; more than 255 players may send in one period at 10 Hz (the gate lets 200 a second each).
+const QUEUE_EVENTS: usize = 8_192;
+
+/// How the tick thread is treated by the kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Keeping {
+    /// As `evenkeel-rt` sets a tick thread up: a short slice, exact timers, a learned margin waited out awake where there is room.
+    #[default]
+    Steady,
+    /// As any thread: what a server without such care has, and what knobs of a host act on.
+    Plain,
+}
+
+/// What to serve.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Where; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Ticks a second, 10 to 500.
+    pub tick_hz: u16,
+    /// Most players at a time, 1 to 255.
+    pub players: u8,
+    /// Decides the ground and where players appear.
+    pub seed: u64,
+    /// Work a tick does beside the match, in microseconds of this machine undisturbed.
+    pub work_us: u32,
+    /// Threads beside the tick thread that share its work.
+    pub workers: usize,
+    /// How the tick thread is treated.
+    pub keeping: Keeping,
+    /// Real-time priority of the tick thread, 1 to 99.
+    pub fifo: Option<u8>,
+    /// Name of the page of figures in shared memory.
+    pub session: Option<String>,
+    /// Where to write the match down.
+    pub record: Option<std::path::PathBuf>,
+}
+
+/// Why the server cannot run.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// The socket.
+    #[error("listen: {0}")]
+    Listen(#[from] UdpError),
+    /// A second handle of the socket, for answers.
+    #[error("listen: {0}")]
+    Answers(io::Error),
+    /// The workers.
+    #[error(transparent)]
+    Jobs(#[from] JobsError),
+    /// The page of figures.
+    #[error("keep a page of figures: {0}")]
+    Page(#[from] PageError),
+    /// The file of the record.
+    #[error("record the match to {path}: {source}")]
+    Record {
+        /// Where to.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A thread beside the tick's.
+    #[error("start the {name} thread: {source}")]
+    Thread {
+        /// Which.
+        name: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// A server that is bound but does not tick yet.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    udp: Udp,
+    crew: Crew,
+    telemetry: Option<Telemetry>,
+    scribe: Option<Scribe>,
+    work: Work,
+}
+
+impl Server {
+    /// Binds the socket, starts the workers, opens the record and calibrates the work.
+    ///
+    /// # Errors
+    /// If the address, a thread, the page or the file can't be had.
+    pub fn bind(config: ServerConfig) -> Result<Self, ServerError> {
+        let udp = Udp::open(UdpSettings { address: config.listen, ..UdpSettings::default() })?;
+        let crew = Crew::new(config.workers)?;
+        let telemetry = config.session.as_deref().map(|name| Telemetry::create(&TelemetrySettings::named(name)));
+        let telemetry = telemetry.transpose()?;
+        let scribe = match &config.record {
+            Some(path) => Some(Scribe::begin(path, sim_config(&config))?),
+            None => None,
+        };
+        Ok(Self { config, udp, crew, telemetry, scribe, work: Work::calibrated() })
+    }
+
+    /// What to announce; to be called on the thread that will call [`Server::run`].
+    pub fn ready(&self) -> ServerEvent {
+        ServerEvent::Ready {
+            addr: self.udp.local_address(),
+            pid: std::process::id(),
+            tick_tid: gettid().as_raw_pid(),
+            tick_hz: self.config.tick_hz,
+            workers: self.config.workers,
+            work_units_per_us: self.work.units_per_us(),
+            format: FORMAT,
+        }
+    }
+
+    /// Serves until `stop` is set, with this thread as the tick thread. Commands are answered between ticks.
+    ///
+    /// # Errors
+    /// If the receive thread can't be started, or the record could not be written to its end.
+    pub fn run(self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), ServerError> {
+        let Self { config, mut udp, crew, telemetry, scribe, work } = self;
+        let counters = Counters::default();
+        let (sender, events) = sync_channel(QUEUE_EVENTS);
+        let gate = GateConfig { slots: usize::from(config.players), tick_hz: config.tick_hz, seed: config.seed };
+        // For answers, and to wait by: the halves belong to a thread each.
+        let socket = udp.as_fd().try_clone_to_owned().map_err(ServerError::Answers)?;
+        let (incoming, outgoing) = udp.halves();
+        let aside = Aside::new();
+        let (counters, aside) = (&counters, &aside);
+        let page = telemetry.as_ref().map(Telemetry::counters);
+        let gate = Gate::new(gate, sender);
+        let receiver = Receive { socket, incoming, gate, counters, page, aside, flood: Flood::default(), stop };
+        // Before a datagram is received, so that the first window misses none; and the thread is set up after the other has been
+        // started, which would inherit it.
+        let tick = Tick::new(config, Parts { crew, telemetry, scribe, work, events, outgoing, counters, aside });
+        thread::scope(|scope| {
+            thread::Builder::new()
+                .name("receive".into())
+                .spawn_scoped(scope, || receiver.run())
+                .map_err(|source| ServerError::Thread { name: "receive", source })?;
+            let ended = tick.run(requests, stop);
+            // It sees the flag within its timeout.
+            stop.store(true, Ordering::Relaxed);
+            ended
+        })
+    }
+}
+
+fn sim_config(config: &ServerConfig) -> SimConfig {
+    SimConfig { seed: config.seed, tick_hz: config.tick_hz, slots: config.players.into() }
+}

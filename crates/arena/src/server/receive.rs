@@ -1,0 +1,101 @@
+//! The receive thread: every datagram goes through the gate, and what is to be answered is answered at once.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use evenkeel_rt::telemetry::{Count, Counters as Page};
+use evenkeel_rt::udp::Incoming;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{SendFlags, sendto};
+
+use crate::net::gate::{Arrival, Gate};
+use crate::net::wire::{FromServer, MAX_DATAGRAM_BYTES};
+use crate::server::aside::{Aside, Flood};
+use crate::server::window::Counters;
+use crate::time::{SECOND_NS, now_ns, to_timespec};
+
+const SWEEP_NS: u64 = SECOND_NS / 4;
+/// How often the thread looks for silent players and for the end, at the least.
+const WAIT_NS: u64 = SECOND_NS / 10;
+/// Datagrams between two looks at the clock and at the tick.
+const BATCH: usize = 64;
+
+/// What the thread works with.
+pub(super) struct Receive<'a> {
+    pub(super) socket: OwnedFd,
+    pub(super) incoming: &'a mut Incoming,
+    pub(super) gate: Gate,
+    pub(super) counters: &'a Counters,
+    pub(super) page: Option<Page>,
+    pub(super) aside: &'a Aside,
+    pub(super) flood: Flood,
+    pub(super) stop: &'a AtomicBool,
+}
+
+impl Receive<'_> {
+    pub(super) fn run(self) {
+        let Self { socket, incoming, mut gate, counters, page, aside, mut flood, stop } = self;
+        let mut answer = Vec::with_capacity(MAX_DATAGRAM_BYTES);
+        let mut sweep_at_ns = 0;
+        let mut may_hold_more = false;
+        while !stop.load(Ordering::Relaxed) {
+            if !may_hold_more && !wait(&socket) {
+                flood.quiet();
+            }
+            let now_ns = now_ns();
+            let mut is_flood = false;
+            let counts = incoming.receive_at_most(BATCH, |packet| {
+                counters.received();
+                let arrival = Arrival { from: packet.from, now_ns, bytes: packet.bytes };
+                let is_stranger = match gate.admit(arrival) {
+                    Ok(None) => false,
+                    Ok(Some(reply)) => {
+                        reply.encode(&mut answer);
+                        send(&socket, counters, &answer, packet.from);
+                        !matches!(reply, FromServer::Pong { .. })
+                    }
+                    Err(refusal) => {
+                        counters.refused(refusal);
+                        true
+                    }
+                };
+                is_flood = flood.saw(is_stranger, now_ns);
+            });
+            may_hold_more = counts.is_bound_reached;
+            if let Some(page) = &page {
+                page.add(Count::PacketsIn, counts.packets as u64);
+                page.add(Count::BytesIn, counts.bytes);
+            }
+            if counts.errors > 0 && counts.packets == 0 {
+                // Out of memory, say: not a reason to end, but one not to spin.
+                thread::sleep(Duration::from_millis(10));
+            }
+            if is_flood {
+                aside.wait();
+            }
+            if now_ns >= sweep_at_ns {
+                gate.sweep(now_ns);
+                counters.overflowed(incoming.counters().dropped);
+                sweep_at_ns = now_ns + SWEEP_NS;
+            }
+        }
+    }
+}
+
+/// Waits until something came. False if nothing did.
+fn wait(socket: &OwnedFd) -> bool {
+    let mut waiting = [PollFd::new(socket, PollFlags::IN)];
+    // A signal ends the wait as if nothing had come.
+    poll(&mut waiting, Some(&to_timespec(WAIT_NS))).is_ok_and(|ready| ready > 0)
+}
+
+/// Sends without ever waiting: a full socket buffer costs an answer, not the thread.
+fn send(socket: &OwnedFd, counters: &Counters, bytes: &[u8], to: SocketAddr) {
+    match sendto(socket, bytes, SendFlags::DONTWAIT, &to) {
+        Ok(_) => counters.sent(1, bytes.len() as u64),
+        Err(_) => counters.send_failed(1),
+    }
+}

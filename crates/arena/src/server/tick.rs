@@ -1,0 +1,197 @@
+//! The tick thread: takes in what was received, plays one tick, sends everybody a snapshot, and answers a command if one waits.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use evenkeel_rt::telemetry::{Count, Telemetry};
+use evenkeel_rt::udp::{Outgoing, SendCounters};
+use evenkeel_rt::{Align, Overrun, Spinning, ThreadWishes, TickClock, TickSettings, TickThread};
+use rustix::thread::{current_timer_slack, set_current_timer_slack};
+
+use crate::console::{Request, answer_waiting};
+use crate::control::{Answer, Command};
+use crate::crew::Crew;
+use crate::game::sim::Slot;
+use crate::net::gate::Event;
+use crate::room::{Act, Room, Told};
+use crate::server::aside::Aside;
+use crate::server::scribe::Scribe;
+use crate::server::window::{Counters, Window};
+use crate::server::{Keeping, QUEUE_EVENTS, ServerConfig, ServerError, sim_config};
+use crate::time::SECOND_NS;
+use crate::work::Work;
+
+/// What the tick is made of.
+pub(super) struct Parts<'a> {
+    pub(super) crew: Crew,
+    pub(super) telemetry: Option<Telemetry>,
+    pub(super) scribe: Option<Scribe>,
+    pub(super) work: Work,
+    pub(super) events: Receiver<Event>,
+    pub(super) outgoing: &'a mut Outgoing,
+    pub(super) counters: &'a Counters,
+    pub(super) aside: &'a Aside,
+}
+
+pub(super) struct Tick<'a> {
+    config: ServerConfig,
+    parts: Parts<'a>,
+    room: Room,
+    work_units: u64,
+    delay_units: u64,
+    period_ns: u64,
+    addresses: Vec<Option<SocketAddr>>,
+    sent: SendCounters,
+    window: Window,
+}
+
+impl<'a> Tick<'a> {
+    pub(super) fn new(config: ServerConfig, parts: Parts<'a>) -> Self {
+        let period_ns = SECOND_NS / u64::from(config.tick_hz.max(1));
+        Self {
+            room: Room::new(sim_config(&config)),
+            work_units: parts.work.units(config.work_us),
+            delay_units: 0,
+            period_ns,
+            addresses: vec![None; usize::from(config.players)],
+            sent: SendCounters::default(),
+            window: Window::open(parts.counters, period_ns),
+            parts,
+            config,
+        }
+    }
+
+    pub(super) fn run(mut self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), ServerError> {
+        let mut clock = clock(&self.config, self.period_ns);
+        if let Some(telemetry) = &mut self.parts.telemetry {
+            telemetry.set_period(clock.period());
+        }
+        while !stop.load(Ordering::Relaxed) {
+            let due_ns = clock.wait().due_ns;
+            self.parts.aside.begin();
+            self.tick((due_ns / 1_000) as u32);
+            self.parts.aside.end();
+            if let Some(done) = clock.done() {
+                self.window.record(&done);
+                if let Some(telemetry) = &mut self.parts.telemetry {
+                    telemetry.after(&done);
+                }
+            }
+            answer_waiting(requests, |command| self.answer(command, &clock));
+        }
+        self.parts.scribe.map_or(Ok(()), Scribe::end)
+    }
+
+    fn tick(&mut self, due_us: u32) {
+        self.take_in();
+        let parts = &mut self.parts;
+        let jobs_before = parts.crew.done();
+        self.room.tick(&mut parts.crew, due_us);
+        parts.work.run(self.work_units + self.delay_units, &mut parts.crew);
+        let jobs = parts.crew.done() - jobs_before;
+        self.window.jobs(jobs);
+        self.send(jobs);
+        let shots = self.room.sim().players().filter_map(|(_, body)| body.shot);
+        shots.for_each(|fired| self.window.shot(&fired));
+        if let Some(scribe) = &mut self.parts.scribe {
+            scribe.tick(&self.room, due_us);
+        }
+    }
+
+    /// What came since the last tick.
+    fn take_in(&mut self) {
+        let parts = &mut self.parts;
+        // As many as the queue can hold: what comes while it is drained waits for the next tick.
+        for event in parts.events.try_iter().take(QUEUE_EVENTS) {
+            let act = match event {
+                Event::Join { slot, address } => {
+                    self.addresses[slot.0] = Some(address);
+                    Act::Join(slot)
+                }
+                Event::Leave { slot } => {
+                    self.addresses[slot.0] = None;
+                    Act::Leave(slot)
+                }
+                Event::Input { slot, sequence, ack, input } => Act::Input(slot, Told { sequence, ack, input }),
+            };
+            if parts.scribe.as_mut().is_none_or(|scribe| scribe.act(&act)) {
+                self.room.apply(act);
+            }
+        }
+    }
+
+    /// Everybody's snapshot, in one go. A full socket buffer costs a datagram, not a tick.
+    fn send(&mut self, jobs: u64) {
+        let Parts { outgoing, counters, telemetry, .. } = &mut self.parts;
+        for (Slot(slot), datagram, is_full) in self.room.datagrams() {
+            if let Some(address) = self.addresses[slot] {
+                // What is not taken is counted below.
+                let _ = outgoing.send(address, datagram);
+                self.window.snapshot(is_full);
+            }
+        }
+        outgoing.flush();
+        let (now, before) = (outgoing.counters(), self.sent);
+        let (packets, bytes) = (now.packets - before.packets, now.bytes - before.bytes);
+        let failed = now.refused + now.not_queued - before.refused - before.not_queued;
+        counters.sent(packets, bytes);
+        counters.send_failed(failed);
+        self.sent = now;
+        if let Some(page) = telemetry.as_ref().map(Telemetry::counters) {
+            page.add(Count::Jobs, jobs);
+            page.add(Count::PacketsOut, packets);
+            page.add(Count::BytesOut, bytes);
+            page.add(Count::Drops, failed);
+            page.set(Count::Players, self.addresses.iter().flatten().count() as u64);
+        }
+    }
+
+    fn answer(&mut self, command: Command, clock: &TickClock) -> Answer {
+        match command {
+            Command::Window => {
+                let players = self.addresses.iter().flatten().count();
+                let window = self.window.close(self.parts.counters, players as u64, clock);
+                Answer::ServerWindow(Box::new(window))
+            }
+            Command::TimerSlackNs { value } => timer_slack(value),
+            Command::DelayUs { value } => {
+                self.delay_units = self.parts.work.units(value);
+                Answer::Delay { delay_us: value }
+            }
+            Command::Stop => Answer::Stopping { stopping: true },
+        }
+    }
+}
+
+/// The clock of this thread, and the thread as it is wished to be treated.
+fn clock(config: &ServerConfig, period_ns: u64) -> TickClock {
+    let wishes = match config.keeping {
+        Keeping::Steady => ThreadWishes { fifo: config.fifo, ..ThreadWishes::default() },
+        Keeping::Plain => {
+            ThreadWishes { slice_ns: None, timer_slack_ns: None, fifo: config.fifo, ..ThreadWishes::default() }
+        }
+    };
+    let (spinning, align) = match config.keeping {
+        Keeping::Steady => (Spinning::WhereThereIsRoom, Align::Measured),
+        Keeping::Plain => (Spinning::Never, Align::Never),
+    };
+    let thread = TickThread::set_up(&wishes);
+    let settings = TickSettings { period: Duration::from_nanos(period_ns), overrun: Overrun::Skip, spinning, align };
+    TickClock::start(settings).on(thread)
+}
+
+/// Sets and reads back the slack of this thread's timers.
+fn timer_slack(value: Option<u64>) -> Answer {
+    let set = match value.and_then(NonZeroU64::new) {
+        Some(value) => set_current_timer_slack(Some(value)),
+        None => Ok(()),
+    };
+    match set.and_then(|()| current_timer_slack()) {
+        Ok(timer_slack_ns) => Answer::TimerSlack { timer_slack_ns },
+        Err(errno) => Answer::Error { error: format!("timer slack: {errno}") },
+    }
+}
