@@ -11,6 +11,7 @@ mod row;
 mod scope;
 mod tick;
 mod turns;
+mod udp;
 
 type Measure = fn() -> anyhow::Result<row::Row>;
 
@@ -24,6 +25,11 @@ const ROWS: &[(&str, Measure)] = &[
     ("tick-quota", tick::measure_quota),
     ("locks", locks::measure),
     ("scope", scope::measure),
+    ("udp-tx", udp::measure_tx),
+    ("udp-tx-4", udp::measure_tx_4),
+    ("udp-rx", udp::measure_rx),
+    ("udp-rx-4", udp::measure_rx_4),
+    ("udp-echo", udp::measure_echo),
 ];
 
 fn main() -> anyhow::Result<()> {
