@@ -14,6 +14,7 @@ mod row;
 mod scope;
 mod tick;
 mod turns;
+mod udp;
 
 type Measure = fn() -> anyhow::Result<row::Row>;
 
@@ -40,6 +41,11 @@ const ROWS: &[(&str, Measure)] = &[
     ("telemetry", looks::measure_telemetry),
     ("faults", looks::measure_faults),
     ("rate", looks::measure_rate),
+    ("udp-tx", udp::measure_tx),
+    ("udp-tx-4", udp::measure_tx_4),
+    ("udp-rx", udp::measure_rx),
+    ("udp-rx-4", udp::measure_rx_4),
+    ("udp-echo", udp::measure_echo),
 ];
 
 fn main() -> anyhow::Result<()> {

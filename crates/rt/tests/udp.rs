@@ -226,7 +226,7 @@ fn what_the_buffer_has_no_room_for_is_counted() {
     each_way(|way, address| {
         let mut server = open(address, way, |settings| settings).unwrap();
         // Not to be asked for by settings: nobody wants less.
-        let clone = rustix_free_clone(&server);
+        let clone = same_socket(&server);
         evenkeel_sys::udp::set_receive_buffer_bytes(&clone, 4096).unwrap();
         let mut client = open(address, Way::Batched, |settings| settings).unwrap();
         let mut got = 0;
@@ -250,7 +250,7 @@ fn what_the_buffer_has_no_room_for_is_counted() {
 }
 
 /// The socket of a server, to do what its settings have no word for.
-fn rustix_free_clone(server: &Udp) -> UdpSocket {
+fn same_socket(server: &Udp) -> UdpSocket {
     use std::os::fd::AsFd;
     UdpSocket::from(server.as_fd().try_clone_to_owned().unwrap())
 }
@@ -422,4 +422,60 @@ fn packets_go_to_the_socket_of_the_cpu_that_handles_them() {
             assert_eq!(shard.receive(|_| {}).packets, wanted, "socket {other}, CPU {cpu}");
         }
     }
+}
+
+/// Told to the copy of this program that runs in a network namespace of its own.
+const INSIDE: &str = "EVENKEEL_TEST_INSIDE_NAMESPACE";
+
+#[test]
+fn packets_longer_than_the_path_takes_arrive_all_the_same() {
+    if std::env::var_os(INSIDE).is_some() {
+        each_way(long_on_a_short_path);
+        return;
+    }
+    // Loopback takes 64 KiB at once: in a namespace of its own it is made to take less than a message's packets are long.
+    let this = std::env::current_exe().unwrap();
+    let script = "ip link set lo mtu 1280 up && exec \"$0\" --exact packets_longer_than_the_path_takes_arrive_all_the_same --nocapture";
+    let run =
+        std::process::Command::new("unshare").args(["-n", "sh", "-c", script]).arg(this).env(INSIDE, "1").output();
+    let Ok(run) = run else {
+        println!("skipped: there is no unshare(1)");
+        return;
+    };
+    let said = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
+    if said.contains("running 1 test") {
+        assert!(run.status.success(), "{said}");
+        print!("{said}");
+    } else {
+        println!("skipped: no network namespace of its own: {said}");
+    }
+}
+
+fn long_on_a_short_path(way: Way, address: &str) {
+    let mut server = open(address, way, |settings| settings).unwrap();
+    let mut client = open(address, way, |settings| settings).unwrap();
+    let to = server.local_address();
+    for _ in 0..3 {
+        // Those of 1,400 bytes can't be taken apart into packets of a path of 1,280; those of 1,100 can.
+        for (packets, length) in [(10, 1100), (10, 1400), (1, 3000), (40, 1200)] {
+            for number in 0..packets {
+                client.send(to, &numbered(number, length)).unwrap();
+            }
+            let flushed = client.flush();
+            assert_eq!((flushed.sent, flushed.refused), (packets, 0), "{way} {length}");
+            let got: Vec<_> = receive(&mut server, packets).into_iter().map(|(_, bytes)| bytes).collect();
+            let wanted: Vec<_> = (0..packets).map(|number| numbered(number, length)).collect();
+            assert!(got == wanted, "{way} {length}: {} packets", got.len());
+        }
+    }
+    // It was learned, and shorter ones still go together.
+    let (_, outgoing) = client.halves();
+    let before = outgoing.counters().calls;
+    (0..20).for_each(|number| outgoing.send(to, &numbered(number, 1100)).unwrap());
+    outgoing.flush();
+    let calls = outgoing.counters().calls - before;
+    let wanted = if way == Way::One { 20 } else { 1 };
+    assert_eq!(calls, wanted, "{way}");
+    assert_eq!(outgoing.way(), if way == Way::Uring { Way::Offloaded } else { way });
+    assert_eq!(client.failures().count(), 0);
 }

@@ -4,12 +4,13 @@
 //! the last is no longer. Each peer's packets keep their order; those of different peers need not.
 
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU16;
 
 /// The most packets that the kernel takes apart (`UDP_MAX_SEGMENTS`; 128 since Linux 6.9).
 pub(crate) const SEGMENTS_MAX: u32 = 64;
 /// The most bytes of one message: what fits into one packet of either version of the protocol, with options.
 const MESSAGE_BYTES_MAX: usize = 65_000;
+/// The fewest messages for which a call of its own is made that spares each of them saying what it is taken apart into.
+const COMMON_MIN: usize = 8;
 const NONE: u32 = u32::MAX;
 
 /// Which packets go together.
@@ -41,9 +42,9 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// What it is to be taken apart into; none for a packet that goes alone.
-    pub(crate) fn segment_bytes(&self) -> Option<NonZeroU16> {
-        NonZeroU16::new(u16::try_from(self.segment_bytes).ok()?).filter(|_| self.packets > 1)
+    /// What it is to be taken apart into; 0 for a packet that goes alone.
+    pub(crate) fn segment_bytes(&self) -> u16 {
+        if self.packets > 1 { u16::try_from(self.segment_bytes).unwrap_or(0) } else { 0 }
     }
 }
 
@@ -107,6 +108,13 @@ impl Batch {
             self.begin(to, at, bytes.len());
             return Ok(());
         };
+        // Most often the packets to one peer are queued one after another.
+        let newest = self.groups.len().wrapping_sub(1) as u32;
+        if self.groups.last().is_some_and(|group| group.to == to)
+            && self.join(newest, at, bytes.len(), usize::from(segment_bytes_max))
+        {
+            return Ok(());
+        }
         let slot = self.slot_of(to);
         let latest = self.slots.get(slot).filter(|slot| slot.epoch == self.epoch).map_or(NONE, |slot| slot.group);
         if !self.join(latest, at, bytes.len(), usize::from(segment_bytes_max)) {
@@ -175,6 +183,14 @@ impl Batch {
     /// How many packets are still to go.
     pub(crate) fn packets_waiting(&self) -> usize {
         self.waiting().iter().map(|group| group.packets as usize).sum()
+    }
+
+    /// What most of the messages that wait are to be taken apart into, if that is worth a call of its own; else 0.
+    pub(crate) fn common_segment_bytes(&self) -> u16 {
+        let waiting = self.waiting();
+        let common = waiting.iter().map(Group::segment_bytes).find(|bytes| *bytes > 0).unwrap_or(0);
+        let of_it = waiting.iter().filter(|group| group.segment_bytes() == common).count();
+        if of_it >= COMMON_MIN && of_it * 2 >= waiting.len() { common } else { 0 }
     }
 
     /// The first of those that wait are gone; with the last of them all room is free again.

@@ -28,8 +28,8 @@ fn taken_apart(batch: &Batch, group: &Group) -> Vec<Vec<u8>> {
     let whole: Vec<u8> = batch.pieces(group).flatten().copied().collect();
     assert_eq!(whole.len(), group.bytes as usize);
     match group.segment_bytes() {
-        Some(bytes) => whole.chunks(usize::from(bytes.get())).map(<[u8]>::to_vec).collect(),
-        None => vec![whole],
+        0 => vec![whole],
+        bytes => whole.chunks(usize::from(bytes)).map(<[u8]>::to_vec).collect(),
     }
 }
 
@@ -143,10 +143,12 @@ fn peers_in_turns_are_found_again() {
     assert_eq!(batch.waiting().len(), 64);
     assert!(batch.waiting().iter().all(|group| group.packets == 4));
     let first = batch.waiting()[0];
+    assert_eq!(batch.common_segment_bytes(), 100);
     assert_eq!(batch.pieces(&first).count(), 4, "its packets lie apart");
     batch.regroup(Grouping::ByPeer { segment_bytes_max: 99 });
     batch.gone(64);
     batch.push(peer(0), &[0; 100]).unwrap();
     batch.push(peer(0), &[0; 100]).unwrap();
+    assert_eq!(batch.common_segment_bytes(), 0);
     assert_eq!(batch.waiting().len(), 2, "longer than what goes together");
 }

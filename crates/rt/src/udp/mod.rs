@@ -158,7 +158,11 @@ impl Udp {
             send_way: outgoing.way(),
             refused,
             buffer: settings.buffer.map(|need| report::ask_buffer(&socket, need)),
-            drops: report::got(Some(()), |()| udp::tell_dropped(&socket).map(|()| true)),
+            // Where the kernel tells the count when asked, each packet need not carry it.
+            drops: match udp::dropped(&socket) {
+                Some(_) => Got::InForce,
+                None => report::got(Some(()), |()| udp::tell_dropped(&socket).map(|()| true)),
+            },
             stamps: report::got((settings.stamps == Stamps::EachPacket).then_some(()), |()| {
                 udp::stamp_arrivals(&socket).map(|()| true)
             }),

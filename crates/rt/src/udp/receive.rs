@@ -82,14 +82,6 @@ impl Door {
             Door::Ring(inbox) => inbox.receive(packets),
         }
     }
-
-    fn packet(&self, at: usize) -> Option<Packet<'_>> {
-        match self {
-            Door::One(inbox) | Door::Many(inbox) => inbox.packet(at),
-            #[cfg(feature = "io-uring")]
-            Door::Ring(inbox) => inbox.packet(at),
-        }
-    }
 }
 
 /// The half of a socket that receives.
@@ -101,15 +93,86 @@ pub struct Incoming {
     bytes_max: usize,
     packets_max: usize,
     undelivered: Undelivered,
-    waited: Option<Histogram>,
     counters: ReceiveCounters,
     dropped_seen: u32,
     pub(super) failures: Failures,
+    left: Left,
+}
+
+/// What the last call of the kernel has left.
+#[derive(Debug)]
+struct Left {
     /// The kernel gave so many, of which this one is next, from this byte on.
     given: usize,
     next: usize,
     from_byte: usize,
+    /// When it gave them, on the wall clock.
     now_ns: u64,
+    bytes_max: usize,
+    waited: Option<Histogram>,
+}
+
+impl Left {
+    /// Gives at most so many, and says how many the socket had dropped if the kernel said so.
+    #[inline]
+    fn give<'a>(
+        &mut self,
+        packet: impl Fn(usize) -> Option<Packet<'a>>,
+        packets: usize,
+        counts: &mut Counts,
+        each: &mut impl FnMut(Received<'_>),
+    ) -> Option<u32> {
+        let mut dropped = None;
+        while self.next < self.given && counts.packets < packets {
+            let Some(packet) = packet(self.next) else {
+                self.next += 1;
+                continue;
+            };
+            if packet.dropped.is_some() {
+                dropped = packet.dropped;
+            }
+            let Some(segment) = packet.segment_bytes else {
+                self.give_one(&packet, packet.bytes, counts, each);
+                self.next += 1;
+                continue;
+            };
+            let rest = packet.bytes.get(self.from_byte..).unwrap_or_default();
+            let mut given = 0;
+            for piece in rest.chunks(usize::from(segment.get())).take(packets - counts.packets) {
+                self.give_one(&packet, piece, counts, each);
+                given += piece.len();
+            }
+            self.from_byte += given;
+            if given == rest.len() {
+                (self.next, self.from_byte) = (self.next + 1, 0);
+            }
+        }
+        dropped
+    }
+
+    #[inline]
+    fn give_one(
+        &mut self,
+        packet: &Packet<'_>,
+        piece: &[u8],
+        counts: &mut Counts,
+        each: &mut impl FnMut(Received<'_>),
+    ) {
+        let mut waited_ns = None;
+        if let (Some(waited), Some(stamp_ns)) = (&mut self.waited, packet.stamp_ns) {
+            let ns = self.now_ns.saturating_sub(stamp_ns);
+            waited.record(ns);
+            waited_ns = Some(ns);
+        }
+        let bytes = piece.get(..self.bytes_max).unwrap_or(piece);
+        let is_truncated = packet.truncated || bytes.len() < piece.len();
+        counts.packets += 1;
+        counts.bytes += bytes.len() as u64;
+        counts.truncated += usize::from(is_truncated);
+        if let Some(from) = packet.from {
+            each(Received { from, bytes, waited_ns, is_truncated });
+        }
+    }
 }
 
 impl Incoming {
@@ -141,14 +204,17 @@ impl Incoming {
             bytes_max: settings.bytes_max,
             packets_max: settings.receive_packets_max.max(1),
             undelivered: settings.undelivered,
-            waited: (settings.stamps == Stamps::EachPacket).then(Histogram::new),
             counters,
             dropped_seen: dropped.unwrap_or(0),
             failures: Failures::new(),
-            given: 0,
-            next: 0,
-            from_byte: 0,
-            now_ns: 0,
+            left: Left {
+                given: 0,
+                next: 0,
+                from_byte: 0,
+                now_ns: 0,
+                bytes_max: settings.bytes_max,
+                waited: (settings.stamps == Stamps::EachPacket).then(Histogram::new),
+            },
         }
     }
 
@@ -175,9 +241,9 @@ impl Incoming {
             self.counters.calls += 1;
             match self.door.receive(&self.socket, asked) {
                 Ok(given) => {
-                    (self.given, self.next, self.from_byte) = (given, 0, 0);
-                    if self.waited.is_some() {
-                        self.now_ns = clock::realtime_ns();
+                    (self.left.given, self.left.next, self.left.from_byte) = (given, 0, 0);
+                    if self.left.waited.is_some() {
+                        self.left.now_ns = clock::realtime_ns();
                     }
                 }
                 Err(Errno::AGAIN) => break,
@@ -199,39 +265,12 @@ impl Incoming {
 
     /// Gives what the last call of the kernel has left.
     fn give(&mut self, packets: usize, counts: &mut Counts, each: &mut impl FnMut(Received<'_>)) {
-        let mut dropped = None;
-        while self.next < self.given && counts.packets < packets {
-            let Some(packet) = self.door.packet(self.next) else {
-                self.next += 1;
-                continue;
-            };
-            dropped = packet.dropped.or(dropped);
-            let waited_ns = packet.stamp_ns.filter(|_| self.waited.is_some());
-            let waited_ns = waited_ns.map(|stamp_ns| self.now_ns.saturating_sub(stamp_ns));
-            let segment = packet.segment_bytes.map_or(packet.bytes.len(), |bytes| usize::from(bytes.get())).max(1);
-            let rest = packet.bytes.get(self.from_byte..).unwrap_or_default();
-            // An empty packet is one, too.
-            let pieces = rest.len().div_ceil(segment).max(1).min(packets - counts.packets);
-            for at in 0..pieces {
-                let piece = rest.get(at * segment..).unwrap_or_default();
-                let piece = piece.get(..segment).unwrap_or(piece);
-                let bytes = piece.get(..self.bytes_max).unwrap_or(piece);
-                let is_truncated = packet.truncated || bytes.len() < piece.len();
-                if let (Some(waited), Some(ns)) = (&mut self.waited, waited_ns) {
-                    waited.record(ns);
-                }
-                counts.packets += 1;
-                counts.bytes += bytes.len() as u64;
-                counts.truncated += usize::from(is_truncated);
-                if let Some(from) = packet.from {
-                    each(Received { from, bytes, waited_ns, is_truncated });
-                }
-            }
-            self.from_byte += pieces * segment;
-            if self.from_byte >= packet.bytes.len() {
-                (self.next, self.from_byte) = (self.next + 1, 0);
-            }
-        }
+        // A loop for each door: a packet then goes from the kernel's memory to the caller without being put down in between.
+        let dropped = match &self.door {
+            Door::One(inbox) | Door::Many(inbox) => self.left.give(|at| inbox.packet(at), packets, counts, each),
+            #[cfg(feature = "io-uring")]
+            Door::Ring(inbox) => self.left.give(|at| inbox.packet(at), packets, counts, each),
+        };
         if let Some(dropped) = dropped {
             self.count_dropped(dropped);
         }
@@ -274,12 +313,12 @@ impl Incoming {
 
     /// How long packets waited in the kernel, in nanoseconds; none unless the settings ask for stamps.
     pub fn waited_ns(&self) -> Option<Summary> {
-        self.waited.as_ref()?.summary()
+        self.left.waited.as_ref()?.summary()
     }
 
     /// All that is known of how long they waited, for whoever wants other quantiles.
     pub fn waited_histogram(&self) -> Option<&Histogram> {
-        self.waited.as_ref()
+        self.left.waited.as_ref()
     }
 
     /// The peers that packets were not delivered to, at most 64, if the settings ask to be told. What else was not delivered is counted in

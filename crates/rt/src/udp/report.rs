@@ -62,7 +62,8 @@ pub struct UdpReport {
     pub refused: Vec<Refused>,
     /// [`UdpSettings::buffer`](super::UdpSettings::buffer), if asked for.
     pub buffer: Option<BufferReport>,
-    /// Whether the socket tells with packets how many it dropped.
+    /// Whether drops are told: by the kernel when it is asked (`SO_MEMINFO`, since Linux 4.12), and where it can't be, with each packet
+    /// (`SO_RXQ_OVFL`).
     pub drops: Got,
     /// [`UdpSettings::stamps`](super::UdpSettings::stamps).
     pub stamps: Got,
@@ -100,7 +101,7 @@ impl fmt::Display for UdpReport {
             }
         }
         let options = [
-            ("drops told with packets", self.drops),
+            ("dropped packets told", self.drops),
             ("stamps", self.stamps),
             ("undelivered packets told", self.undelivered),
             ("busy polling", self.busy_poll),

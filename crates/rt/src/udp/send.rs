@@ -77,6 +77,8 @@ pub struct Outgoing {
     bytes_max: usize,
     is_v6: bool,
     undelivered: Undelivered,
+    /// What the socket takes messages apart into that do not say so themselves.
+    socket_segment_bytes: u16,
     counters: SendCounters,
     failures: Failures,
 }
@@ -101,7 +103,7 @@ impl Outgoing {
             way = Way::Offloaded;
         }
         if way == Way::Offloaded
-            && let Err(errno) = udp::can_split_sent(socket)
+            && let Err(errno) = udp::split_sent(socket, 0)
         {
             refused(way, errno);
             way = Way::Batched;
@@ -120,6 +122,7 @@ impl Outgoing {
             bytes_max: settings.bytes_max,
             is_v6: socket.local_addr().is_ok_and(|address| address.is_ipv6()),
             undelivered: settings.undelivered,
+            socket_segment_bytes: 0,
             counters: SendCounters::default(),
             failures: Failures::new(),
         }
@@ -180,10 +183,12 @@ impl Outgoing {
 
     /// Sends as many messages as one load holds. False if the kernel has no room for more.
     fn flush_some(&mut self, flushed: &mut Flushed) -> bool {
-        let Outgoing { socket, sender, batch, way, counters, .. } = self;
+        self.agree_on_segments();
+        let Outgoing { socket, sender, batch, way, counters, socket_segment_bytes, .. } = self;
         let mut load = sender.load();
         for group in batch.waiting() {
-            if !load.add(Some(group.to), group.segment_bytes(), batch.pieces(group)) {
+            let segment_bytes = Some(group.segment_bytes()).filter(|bytes| *bytes != *socket_segment_bytes);
+            if !load.add(Some(group.to), segment_bytes, batch.pieces(group)) {
                 break;
             }
         }
@@ -221,10 +226,21 @@ impl Outgoing {
         }
     }
 
+    /// Has the socket take messages apart as most of them want it: the kernel then has less to read of each.
+    fn agree_on_segments(&mut self) {
+        if self.way != Way::Offloaded {
+            return;
+        }
+        let common = self.batch.common_segment_bytes();
+        if common != self.socket_segment_bytes && udp::split_sent(&self.socket, common).is_ok() {
+            self.socket_segment_bytes = common;
+        }
+    }
+
     /// The first message that waits was refused. False if the kernel has no room.
     fn one_refused(&mut self, errno: Errno, flushed: &mut Flushed) -> bool {
         let Some(group) = self.batch.waiting().first().copied() else { return true };
-        if group.segment_bytes().is_some() {
+        if group.segment_bytes() > 0 {
             return self.send_apart(&group, errno, flushed);
         }
         self.failures.add(Some(group.to), errno, u64::from(group.packets));
@@ -238,7 +254,7 @@ impl Outgoing {
         let Outgoing { socket, sender, batch, counters, failures, .. } = self;
         let mut load = sender.load();
         for packet in batch.packets(group) {
-            load.add(Some(group.to), None, std::iter::once(packet));
+            load.add(Some(group.to), Some(0), std::iter::once(packet));
         }
         let (mut sent, mut refused, mut has_room) = (0_u32, 0_u32, true);
         for (at, packet) in batch.packets(group).enumerate().take(load.len()) {
@@ -275,15 +291,13 @@ impl Outgoing {
     fn learn(&mut self, group: &Group, whole: Errno) {
         let Grouping::ByPeer { segment_bytes_max } = self.batch.grouping() else { return };
         let of_the_length = [Errno::MSGSIZE, Errno::INVAL].contains(&whole);
-        match group.segment_bytes().filter(|_| of_the_length) {
-            Some(bytes) => {
-                let segment_bytes_max = segment_bytes_max.min(bytes.get() - 1);
-                self.batch.regroup(Grouping::ByPeer { segment_bytes_max });
-            }
-            None => {
-                self.batch.regroup(Grouping::Alone);
-                self.way = Way::Batched;
-            }
+        if of_the_length {
+            let segment_bytes_max = segment_bytes_max.min(group.segment_bytes().saturating_sub(1));
+            self.batch.regroup(Grouping::ByPeer { segment_bytes_max });
+        } else if udp::split_sent(&self.socket, 0).is_ok() {
+            self.socket_segment_bytes = 0;
+            self.batch.regroup(Grouping::Alone);
+            self.way = Way::Batched;
         }
     }
 

@@ -83,7 +83,7 @@ impl Default for Traffic {
 /// How the ways are tried before one is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialSettings {
-    /// The longest that it may take.
+    /// How long to go on, at most 200 rounds. Three rounds there always are, and opening the sockets takes some milliseconds.
     pub at_most: Duration,
     /// Where packets go that are sent to see what sending takes: at most 4,096 datagrams of the expected length, all zeros. None, and they
     /// go between two sockets of this process on loopback, which passes no device: what a device's driver saves or costs is not seen then.

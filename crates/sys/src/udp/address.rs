@@ -17,6 +17,7 @@ impl Name {
     }
 
     /// Sets it, and gives its length.
+    #[inline]
     pub(super) fn set(&mut self, to: SocketAddr) -> libc::socklen_t {
         match to {
             SocketAddr::V4(to) => {
@@ -42,6 +43,7 @@ impl Name {
     }
 
     /// What the kernel has written here, of which it says that it is so long; none if that is no address of the two families.
+    #[inline]
     pub(super) fn get(&self, length: usize) -> Option<SocketAddr> {
         // SAFETY: both variants begin with the family, and all bytes were set from the start.
         let family = i32::from(unsafe { self.v4.sin_family });

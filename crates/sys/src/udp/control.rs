@@ -23,11 +23,14 @@ pub(super) struct Told {
 }
 
 impl Told {
+    #[inline]
     pub(super) fn of(header: &libc::msghdr) -> Told {
+        // Of most packets nothing is told.
+        if header.msg_controllen == 0 { Told::default() } else { Told::read(header) }
+    }
+
+    fn read(header: &libc::msghdr) -> Told {
         let mut told = Told::default();
-        if header.msg_controllen == 0 {
-            return told;
-        }
         each_control(header, |level, kind, data| match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING | libc::SCM_TIMESTAMPNS) => told.stamp_ns = software_ns(data),
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => told.dropped = word(data, 0),

@@ -170,6 +170,7 @@ impl Inbox {
     }
 
     /// One packet of the last call.
+    #[inline]
     pub fn packet(&self, at: usize) -> Option<Packet<'_>> {
         let header = self.headers.get(at).filter(|_| at < self.received)?;
         let length = (header.msg_len as usize).min(self.bytes_each);

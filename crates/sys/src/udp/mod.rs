@@ -15,8 +15,8 @@ use std::os::fd::AsRawFd;
 
 pub use inbox::{BATCH, Inbox, Packet, Wait};
 pub use options::{
-    SHARDS_MAX, Sharing, Undelivered, can_split_sent, force_receive_buffer_bytes, keep_undelivered, merge_received,
-    open, set_busy_poll_us, shard_by_cpu, tell_dropped, undelivered,
+    SHARDS_MAX, Sharing, Undelivered, force_receive_buffer_bytes, keep_undelivered, merge_received, open,
+    set_busy_poll_us, shard_by_cpu, split_sent, tell_dropped, undelivered,
 };
 pub use outbox::{Load, Outbox, Sender, Sent};
 pub use stamp::{Moment, SentStamp, sent_stamp, stamp_arrivals, stamp_received, stamp_sent};
@@ -174,6 +174,26 @@ mod tests {
         assert!(first.ns > 1_700_000_000_000_000_000, "{first:?}");
         let moments: Vec<_> = std::iter::from_fn(|| sent_stamp(&one).unwrap()).map(|stamp| stamp.moment).collect();
         assert!(moments.contains(&Moment::ToDriver), "{moments:?}");
+    }
+
+    #[test]
+    fn packets_tell_what_was_dropped_before_them() {
+        let (one, two) = pair();
+        set_receive_buffer_bytes(&two, 4096).unwrap();
+        tell_dropped(&two).unwrap();
+        let (mut out, mut inbox) = (Outbox::new(1000), Inbox::new(1000));
+        let mut send = |packets: usize| {
+            (0..packets).for_each(|_| assert!(out.push(None, 1000).is_some()));
+            assert_eq!(out.send(&one).sent, packets);
+        };
+        send(BATCH);
+        assert!(inbox.receive(&two, Wait::Not).unwrap() > 0);
+        assert_eq!(inbox.packet(0).unwrap().dropped, None, "none was before it");
+        send(1);
+        assert_eq!(inbox.receive(&two, Wait::Sleep), Ok(1));
+        let told = inbox.packet(0).unwrap().dropped;
+        assert!(told.is_some_and(|count| count > 0 && count < BATCH as u32), "{told:?}");
+        assert!(dropped(&two).is_none_or(|count| Some(count) == told));
     }
 
     #[test]

@@ -55,13 +55,13 @@ pub fn merge_received(socket: &UdpSocket) -> Result<(), Errno> {
     set_option_of(socket, libc::SOL_UDP, UDP_GRO, 1)
 }
 
-/// Whether the kernel can take a long message apart into packets (`UDP_SEGMENT`, since Linux 4.18). That the device can't is seen with the
-/// first one that is sent.
+/// Has the kernel take every message apart into packets of so many bytes that does not say otherwise itself; 0 for none (`UDP_SEGMENT`,
+/// since Linux 4.18). That the device can't is seen with the first one that is sent.
 ///
 /// # Errors
 /// `ENOPROTOOPT` where the kernel is too old.
-pub fn can_split_sent(socket: &UdpSocket) -> Result<(), Errno> {
-    set_option_of(socket, libc::SOL_UDP, UDP_SEGMENT, 0)
+pub fn split_sent(socket: &UdpSocket, segment_bytes: u16) -> Result<(), Errno> {
+    set_option_of(socket, libc::SOL_UDP, UDP_SEGMENT, u32::from(segment_bytes))
 }
 
 /// Has the kernel tell with each packet how many the socket has dropped, once it has dropped any (`SO_RXQ_OVFL`).

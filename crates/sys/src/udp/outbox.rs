@@ -3,7 +3,6 @@
 
 use std::marker::PhantomData;
 use std::net::{SocketAddr, UdpSocket};
-use std::num::NonZeroU16;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
@@ -70,11 +69,12 @@ impl<'a> Load<'a> {
     }
 
     /// Adds a message: to this address, or to the one that the socket is connected to; all parts one after another; taken apart into
-    /// packets of `segment_bytes`, the last perhaps shorter, if that is given. False, and nothing is added, if there is no room for it.
+    /// packets of `segment_bytes`, the last perhaps shorter. 0 is not taken apart, and none is as [`super::split_sent`] has said, which
+    /// the kernel has less to do for. False, and nothing is added, if there is no room for it.
     pub fn add(
         &mut self,
         to: Option<SocketAddr>,
-        segment_bytes: Option<NonZeroU16>,
+        segment_bytes: Option<u16>,
         parts: impl Iterator<Item = &'a [u8]>,
     ) -> bool {
         let at = self.messages;
@@ -147,7 +147,7 @@ impl std::fmt::Debug for Load<'_> {
 }
 
 /// `struct cmsghdr` and the length of a segment, as the kernel takes it.
-fn segment_control(bytes: NonZeroU16) -> [u64; CONTROL_WORDS] {
+fn segment_control(bytes: u16) -> [u64; CONTROL_WORDS] {
     // SAFETY: the macro only adds up.
     let length = unsafe { libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) };
     let mut words = [0_u64; CONTROL_WORDS];
@@ -157,7 +157,7 @@ fn segment_control(bytes: NonZeroU16) -> [u64; CONTROL_WORDS] {
         (*header).cmsg_len = length as _;
         (*header).cmsg_level = libc::SOL_UDP;
         (*header).cmsg_type = UDP_SEGMENT;
-        libc::CMSG_DATA(header).cast::<u16>().write_unaligned(bytes.get());
+        libc::CMSG_DATA(header).cast::<u16>().write_unaligned(bytes);
     }
     words
 }

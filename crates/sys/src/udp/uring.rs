@@ -7,11 +7,11 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::ThreadId;
 
-use io_uring::types::{BufRingEntry, Fd, RecvMsgOut};
+use io_uring::types::{BufRingEntry, Fd};
 use io_uring::{IoUring, cqueue, opcode};
 
 use super::address::Name;
-use super::control::Told;
+use super::control::{Told, word};
 use super::inbox::{Packet, stride};
 use crate::errno::Errno;
 use crate::mapping::{Mapping, Pages};
@@ -25,6 +25,7 @@ const NAME_BYTES: usize = 32;
 /// Room for a time, a count of drops and a segment's length: the packet then begins a cache line of its own.
 const CONTROL_BYTES: usize = 80;
 const BEFORE_BYTES: usize = HEAD_BYTES + NAME_BYTES + CONTROL_BYTES;
+const _: () = assert!(size_of::<Name>() <= NAME_BYTES);
 /// The most buffers.
 const BUFFERS_MAX: usize = 1024;
 /// A request that ends for want of buffers is made again at once, so often.
@@ -33,7 +34,7 @@ const TRIES: usize = 3;
 #[derive(Clone, Copy, Debug)]
 struct Got {
     buffer: u16,
-    length: usize,
+    length: u32,
 }
 
 /// Receives packets by one standing request. Belongs to the thread that first receives.
@@ -49,6 +50,9 @@ pub struct RingInbox {
     bytes_each: usize,
     count: usize,
     tail: u16,
+    /// Each place of the ring holds the buffer of its number: buffers come back in the order in which they were given, so that nothing is to
+    /// be written when they are given again.
+    is_in_order: bool,
     got: Vec<Got>,
     is_asked: bool,
     /// An answer that came behind packets, for the next call.
@@ -101,6 +105,7 @@ impl RingInbox {
             bytes_each,
             count,
             tail: 0,
+            is_in_order: false,
             got,
             is_asked: false,
             trouble: None,
@@ -108,6 +113,7 @@ impl RingInbox {
         };
         (0..count as u16).for_each(|buffer| inbox.give(buffer));
         inbox.publish();
+        inbox.is_in_order = true;
         Ok(inbox)
     }
 
@@ -172,7 +178,7 @@ impl RingInbox {
             if !cqueue::more(answer.flags()) {
                 self.is_asked = false;
             }
-            match (usize::try_from(answer.result()), cqueue::buffer_select(answer.flags())) {
+            match (u32::try_from(answer.result()), cqueue::buffer_select(answer.flags())) {
                 (Ok(length), Some(buffer)) => self.got.push(Got { buffer, length }),
                 (Ok(_), None) => {}
                 (Err(_), buffer) => {
@@ -215,6 +221,11 @@ impl RingInbox {
     /// Puts a buffer at the end of those that the kernel may take, which it sees with [`RingInbox::publish`].
     fn give(&mut self, buffer: u16) {
         let at = usize::from(self.tail) & (self.count - 1);
+        self.tail = self.tail.wrapping_add(1);
+        if self.is_in_order && at == usize::from(buffer) {
+            return;
+        }
+        self.is_in_order = false;
         let address = self.buffers.address() + usize::from(buffer) * self.stride;
         let entries = self.entries.words_mut().as_mut_ptr().cast::<BufRingEntry>();
         // SAFETY: the mapping holds `count` entries of two words, of which `at` is one; the kernel reads those before the tail alone, and
@@ -223,7 +234,6 @@ impl RingInbox {
         entry.set_addr(address as u64);
         entry.set_len((BEFORE_BYTES + self.bytes_each) as u32);
         entry.set_bid(buffer);
-        self.tail = self.tail.wrapping_add(1);
     }
 
     fn publish(&mut self) {
@@ -234,37 +244,42 @@ impl RingInbox {
     }
 
     /// One packet of the last call.
+    #[inline]
     pub fn packet(&self, at: usize) -> Option<Packet<'_>> {
         let got = self.got.get(at)?;
         let words = self.buffers.words();
         // SAFETY: the same memory as bytes. The kernel writes to it within calls of this thread alone, since task work is deferred to them,
         // and to none that it has given to us.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
-        let length = got.length.min(BEFORE_BYTES + self.bytes_each);
+        let length = (got.length as usize).min(BEFORE_BYTES + self.bytes_each);
         let buffer = bytes.get(usize::from(got.buffer) * self.stride..)?.get(..length)?;
-        let out = RecvMsgOut::parse(buffer, &self.template).ok()?;
-        let mut name = Name::none();
-        let name_bytes = out.name_data();
-        let name_length = name_bytes.len().min(size_of::<Name>());
-        // SAFETY: both are at least so long, and apart; any bytes are a name.
-        unsafe { std::ptr::copy_nonoverlapping(name_bytes.as_ptr(), (&raw mut name).cast::<u8>(), name_length) };
-        let mut header = self.template;
-        header.msg_control = out.control_data().as_ptr().cast_mut().cast();
-        header.msg_controllen = out.control_data().len() as _;
-        let told = Told::of(&header);
+        // `struct io_uring_recvmsg_out`: lengths of the name, of what is told and of the packet, and flags. Each part has its place, however
+        // long it is.
+        let (head, rest) = buffer.split_at_checked(HEAD_BYTES)?;
+        let (name, rest) = rest.split_at_checked(NAME_BYTES)?;
+        let (control, bytes) = rest.split_at_checked(CONTROL_BYTES)?;
+        let name_length = word(head, 0)? as usize;
+        let told = match word(head, 4)? {
+            0 => Told::default(),
+            length => self.told(control.get(..length as usize)?),
+        };
+        // SAFETY: a name is shorter than its place, has no alignment of its own here, and any bytes are one.
+        let from = unsafe { name.as_ptr().cast::<Name>().read_unaligned() }.get(name_length);
         Some(Packet {
-            bytes: buffer.get(BEFORE_BYTES..)?,
-            from: name.get(name_length),
+            bytes,
+            from,
             stamp_ns: told.stamp_ns,
             segment_bytes: told.segment_bytes,
             dropped: told.dropped,
-            truncated: out.is_payload_truncated(),
+            truncated: word(head, 12)? & libc::MSG_TRUNC.cast_unsigned() != 0,
         })
     }
 
-    /// Whether answers are here that a call would give without asking the kernel.
-    pub fn has_more(&mut self) -> bool {
-        !self.ring.completion().is_empty()
+    fn told(&self, control: &[u8]) -> Told {
+        let mut header = self.template;
+        header.msg_control = control.as_ptr().cast_mut().cast();
+        header.msg_controllen = control.len() as _;
+        Told::of(&header)
     }
 }
 
