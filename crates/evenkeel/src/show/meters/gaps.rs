@@ -72,6 +72,14 @@ fn of_cpu(cpu: &Cpu, report: &Report) -> Vec<Block> {
     if !rows.is_empty() {
         blocks.push(Block::table(["ran instead", "times", "in all", "longest"], rows));
     }
+    let mut sources: Vec<_> = cpu.interrupted_by.iter().collect();
+    sources.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total_ns));
+    let rows = sources.into_iter().take(SHOWN);
+    let rows = rows.map(|(name, sum)| [name.clone(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns)]);
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        blocks.push(Block::table(["interrupted by", "gaps", "in all", "longest"], rows));
+    }
     if !cpu.interrupts.is_empty() {
         let seconds = (cpu.watched_ns.max(1) as f64) / 1e9;
         let most = cpu.interrupts.iter().take(SHOWN);

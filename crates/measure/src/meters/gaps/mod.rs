@@ -7,6 +7,8 @@ mod limits;
 mod probe;
 mod takers;
 mod tally;
+mod traced;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +22,14 @@ pub use interrupts::Source;
 pub use limits::Limit;
 use probe::{Looks, Plan, Probe, Seen};
 pub use tally::{Gap, Keep, Sum};
+use traced::Traced;
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
 /// From one look at interrupts, switch records and the clocks to the next.
 const WINDOW_NS: u64 = 500_000_000;
 /// What the threads get to start before the first of them spins.
-const START_NS: u64 = 20_000_000;
+const START_NS: u64 = 40_000_000;
 /// One spin of [`Mode::Sample`].
 const BURST_NS: u64 = 200_000;
 /// What a wake and the work around a burst cost, before it is known.
@@ -93,6 +96,8 @@ pub struct Cpu {
     pub takers: BTreeMap<String, Sum>,
     /// Interrupts and deferred work meanwhile, the most frequent first.
     pub interrupts: Vec<Source>,
+    /// Gaps by what interrupted, where tracepoints tell.
+    pub interrupted_by: BTreeMap<String, Sum>,
     /// Gaps one by one, in the order of time.
     pub gaps: Vec<Gap>,
     /// What is not listed, or was not seen.
@@ -104,6 +109,8 @@ pub struct Cpu {
     pub wake_late: Option<Samples>,
     /// Switch records that came faster than they were read: who ran instead may be unknown there.
     pub switch_records_lost: u64,
+    /// Hits of tracepoints that came faster than they were read: what interrupted is unknown there.
+    pub trace_records_lost: u64,
     /// Why it was not watched to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
@@ -222,15 +229,17 @@ fn together(
     watch: &Watch<'_>,
 ) -> Result<Vec<(usize, Seen)>, MeterError> {
     let failed = AtomicBool::new(false);
+    // To switch a tracepoint on stops all CPUs for a moment: before anybody watches.
+    let traced = trace(cpus, plan.looks);
     let begin_ns = clock::monotonic_ns() + START_NS + 500_000 * cpus.len() as u64;
     let span = (begin_ns, begin_ns + length_ns);
     let stop = || watch.stopped() || failed.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (at, cpu) in cpus.iter().copied().enumerate() {
+        for (at, (cpu, traced)) in cpus.iter().copied().zip(traced).enumerate() {
             let (failed, stop) = (&failed, &stop);
             let body = move || {
-                let seen = Probe::here(cpu, plan).map(|probe| match mode {
+                let seen = Probe::here(cpu, plan, traced).map(|probe| match mode {
                     Mode::Spin => spin(probe, span, plan, stop),
                     Mode::Sample => sample(probe, span, plan, (at, cpus.len()), stop),
                 });
@@ -258,6 +267,19 @@ fn together(
         let ended = || MeterError::not_possible("watch for gaps", "a probe's thread ended by itself");
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(ended()))).collect()
     })
+}
+
+/// The tracepoints of interrupts on each of `cpus`, or why not.
+fn trace(cpus: &[usize], looks: Looks) -> Vec<Result<Traced, String>> {
+    let found = match looks {
+        Looks::All => traced::points().map_err(|errno| format!("the kernel's tracepoints were refused ({errno})")),
+        Looks::OwnCounts => Err("they were not looked at".to_owned()),
+    };
+    let of_cpu = |cpu: &usize| {
+        let refused = |errno| format!("the kernel's tracepoints were refused ({errno})");
+        found.as_ref().map_err(String::clone).and_then(|found| Traced::of_cpu(*cpu, found).map_err(refused))
+    };
+    cpus.iter().map(of_cpu).collect()
 }
 
 fn spin(mut probe: Probe<'_>, (begin_ns, end_ns): (u64, u64), plan: &Plan<'_>, stop: &dyn Fn() -> bool) -> Seen {
@@ -348,8 +370,9 @@ fn report(settings: &Settings, mut seen: Vec<(usize, Seen)>, limits: Vec<Limit>)
 }
 
 fn of_cpu(cpu: usize, seen: Seen, mode: Mode) -> Cpu {
-    let Seen { mut tally, watched_ns, blind_ns, ended, takers, sources, late, .. } = seen;
+    let Seen { mut tally, watched_ns, blind_ns, ended, takers, traced, sources, late, .. } = seen;
     let (all, takers_seen) = (tally.all, std::mem::take(&mut tally.takers));
+    let interrupted_by = std::mem::take(&mut tally.sources);
     let causes = std::mem::take(&mut tally.causes).into_iter().map(|(cause, sum)| (cause.name(), sum)).collect();
     let lengths = std::mem::replace(&mut tally.lengths, Samples::new("gap_ns", Unit::Ns, []));
     let (gaps, lost) = tally.into_kept();
@@ -362,11 +385,13 @@ fn of_cpu(cpu: usize, seen: Seen, mode: Mode) -> Cpu {
         causes,
         takers: takers_seen,
         interrupts: sources,
+        interrupted_by,
         gaps,
         lost,
         lengths,
         wake_late: (mode == Mode::Sample).then_some(late),
         switch_records_lost: takers.map_or(0, |takers| takers.lost),
+        trace_records_lost: traced.map_or(0, |traced| traced.lost),
         ended,
     }
 }
@@ -377,6 +402,12 @@ fn doubts(settings: &Settings, seen: &[(usize, Seen)], limits: &[Limit], all_at_
     if let (Some(errno), Mode::Spin) = (unseen, settings.mode) {
         doubts.push(format!(
             "who ran instead is not known: the kernel's switch records were refused ({errno}); run it as root"
+        ));
+    }
+    let untold = seen.iter().find_map(|(_, seen)| seen.traced.as_ref().err());
+    if let (Some(why), Mode::Spin) = (untold, settings.mode) {
+        doubts.push(format!(
+            "an interrupt and the work that it deferred are one cause, and which it was is told by CPU and not by gap: {why}"
         ));
     }
     for (cpu, seen) in seen.iter().filter(|(_, seen)| seen.moved > 0 && seen.ended.is_none()) {
