@@ -21,6 +21,7 @@ const TYPE_TRACEPOINT: u32 = 2;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_RAW: u64 = 1 << 10;
+const FLAG_DISABLED: u64 = 1;
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const OPEN_CLOEXEC: libc::c_ulong = 8;
@@ -69,6 +70,11 @@ impl Attributes {
             clockid: libc::CLOCK_MONOTONIC,
             ..Attributes::default()
         }
+    }
+
+    /// The same, recording nothing.
+    pub(crate) fn off(self) -> Attributes {
+        Attributes { flags: self.flags | FLAG_DISABLED, ..self }
     }
 
     /// Each hit of the tracepoint with this number, as a sample of the time and the tracepoint's own bytes.

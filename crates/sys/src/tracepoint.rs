@@ -66,6 +66,24 @@ fn ids_in(top: &OwnedFd, names: &[&'static str]) -> Result<Vec<Tracepoint>, Errn
     if found.is_empty() { Err(refused) } else { Ok(found) }
 }
 
+/// Tracepoints that are kept ready, so that to look at one costs nothing more: the first look at each takes the kernel some 30 ms.
+/// Nothing is recorded by it. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Ready {
+    _events: Vec<Event>,
+}
+
+impl Ready {
+    /// Has the kernel get `points` ready, by way of an event on `cpu`, one that is online.
+    ///
+    /// # Errors
+    /// As [`Tracepoints::of_cpu`].
+    pub fn of(points: &[Tracepoint], cpu: usize) -> Result<Ready, Errno> {
+        let open = |point: &Tracepoint| Event::on_cpu(&Attributes::tracepoint(u64::from(point.id)).off(), cpu);
+        Ok(Ready { _events: points.iter().map(open).collect::<Result<_, _>>()? })
+    }
+}
+
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
@@ -188,6 +206,7 @@ mod tests {
             let names = ["irq_vectors/local_timer_entry", "irq/irq_handler_entry", "none/such"];
             let made = find(&names).and_then(|points| {
                 assert!(!points.is_empty() && points.len() < 3, "{points:?}");
+                let _ready = Ready::of(&points, cpu)?;
                 Tracepoints::of_cpu(cpu, &points)
             });
             if let Ok(top) = own_mount() {

@@ -221,7 +221,7 @@ fn timers_that_fire_together_are_interrupts() {
     let Some(_host) = ThisHost::taken() else { return };
     let cpu = last_cpu();
     one_of_three(|| {
-        let from_ns = clock::monotonic_ns() + 500 * MS;
+        let from_ns = clock::monotonic_ns() + 1000 * MS;
         let times_ns: Vec<u64> = (0..40).map(|at| from_ns + at * 17 * MS + at * at % 7 * 100_000).collect();
         let times = times_ns.clone();
         let arm = move || {
@@ -236,7 +236,7 @@ fn timers_that_fire_together_are_interrupts() {
             }
         };
         assert!(clock::monotonic_ns() < from_ns - 100 * MS, "arming took too long");
-        let report = measured(&settings(&[cpu], 1300 * MS));
+        let report = measured(&settings(&[cpu], 1800 * MS));
         drop(timers);
         // Timers are due together, and the interrupt comes some microseconds later.
         let gaps = &report.cpus[0].gaps;
@@ -253,7 +253,16 @@ fn timers_that_fire_together_are_interrupts() {
             times_ns.len(),
             lengths.get(lengths.len() / 2)
         );
-        if found.len() >= 39 && right >= 38 { Ok(()) } else { Err(format!("{} found, {right} right", found.len())) }
+        // Where tracepoints are seen, each gap has the name of what made it.
+        let is_traced = !report.cpus[0].interrupted_by.is_empty();
+        let named = found.iter().filter(|gap| gap.source.as_deref().is_some_and(|name| name.contains("imer"))).count();
+        println!("{named} named; {:?}", report.cpus[0].interrupted_by);
+        let is_named = !is_traced || named >= 38 || cfg!(not(target_arch = "x86_64"));
+        if found.len() >= 39 && right >= 38 && is_named {
+            Ok(())
+        } else {
+            Err(format!("{} found, {right} right", found.len()))
+        }
     });
 }
 

@@ -13,8 +13,9 @@ mod turns;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_sys::tracepoint::{Ready, Tracepoint};
 use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, Root, clock, thread};
+use evenkeel_sys::{CpuSet, Errno, Root, clock, thread};
 use serde::Serialize;
 
 pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
@@ -153,6 +154,12 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     let cpus = check(settings)?;
     let root = Root::live();
     let limits = limits::of_this_process(&root);
+    let looks = match settings.mode {
+        Mode::Spin => Looks::All,
+        Mode::Sample => Looks::OwnCounts,
+    };
+    // For the whole run, however often a CPU's turn begins.
+    let trace = ready_to_trace(looks, &cpus);
     let plan = Plan {
         scale: Scale::measured(),
         threshold_ns: settings.threshold_ns,
@@ -160,10 +167,8 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         keep: settings.keep,
         limits: &limits,
         meter_tid: thread::id(),
-        looks: match settings.mode {
-            Mode::Spin => Looks::All,
-            Mode::Sample => Looks::OwnCounts,
-        },
+        looks,
+        points: trace.as_ref().map(|(points, _)| points.as_slice()).map_err(String::as_str),
     };
     let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::process_cpu_ns());
     let seen = match settings.order {
@@ -230,7 +235,11 @@ fn together(
 ) -> Result<Vec<(usize, Seen)>, MeterError> {
     let failed = AtomicBool::new(false);
     // To switch a tracepoint on stops all CPUs for a moment: before anybody watches.
-    let traced = trace(cpus, plan.looks);
+    let of_cpu = |cpu: &usize| {
+        let points = plan.points.map_err(str::to_owned)?;
+        Traced::of_cpu(*cpu, points).map_err(|errno| untraced(&errno))
+    };
+    let traced: Vec<_> = cpus.iter().map(of_cpu).collect();
     let begin_ns = clock::monotonic_ns() + START_NS + 500_000 * cpus.len() as u64;
     let span = (begin_ns, begin_ns + length_ns);
     let stop = || watch.stopped() || failed.load(Ordering::Relaxed);
@@ -269,17 +278,18 @@ fn together(
     })
 }
 
-/// The tracepoints of interrupts on each of `cpus`, or why not.
-fn trace(cpus: &[usize], looks: Looks) -> Vec<Result<Traced, String>> {
-    let found = match looks {
-        Looks::All => traced::points().map_err(|errno| format!("the kernel's tracepoints were refused ({errno})")),
-        Looks::OwnCounts => Err("they were not looked at".to_owned()),
-    };
-    let of_cpu = |cpu: &usize| {
-        let refused = |errno| format!("the kernel's tracepoints were refused ({errno})");
-        found.as_ref().map_err(String::clone).and_then(|found| Traced::of_cpu(*cpu, found).map_err(refused))
-    };
-    cpus.iter().map(of_cpu).collect()
+/// The tracepoints of interrupts, kept ready, or why there are none.
+fn ready_to_trace(looks: Looks, cpus: &[usize]) -> Result<(Vec<Tracepoint>, Ready), String> {
+    if looks == Looks::OwnCounts {
+        return Err("they were not looked at".to_owned());
+    }
+    let first = cpus.first().copied().unwrap_or(0);
+    let ready = traced::points().and_then(|points| Ready::of(&points, first).map(|ready| (points, ready)));
+    ready.map_err(|errno| untraced(&errno))
+}
+
+fn untraced(errno: &Errno) -> String {
+    format!("the kernel's tracepoints were refused ({errno})")
 }
 
 fn spin(mut probe: Probe<'_>, (begin_ns, end_ns): (u64, u64), plan: &Plan<'_>, stop: &dyn Fn() -> bool) -> Seen {

@@ -4,6 +4,7 @@
 //! the end of a window of half a second. While it reads it does not watch; that time is told, and a gap in it is found by the counts.
 
 use evenkeel_sys::schedstat::{Counted, RunDelay};
+use evenkeel_sys::tracepoint::Tracepoint;
 use evenkeel_sys::tsc::{self, Scale};
 use evenkeel_sys::{CpuSet, Errno, Usage, sched, thread};
 
@@ -46,6 +47,8 @@ pub(super) struct Plan<'a> {
     pub meter_tid: u32,
     /// Whether switch records and interrupts are looked at.
     pub looks: Looks,
+    /// The tracepoints of interrupts, or why none are looked at.
+    pub points: Result<&'a [Tracepoint], &'a str>,
 }
 
 /// How much a probe asks for beside its own counts.
