@@ -9,6 +9,7 @@ use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::{CpuSet, clock, sched, thread};
 
 use crate::error::MeterError;
+use crate::pinned::not_there;
 
 /// One stretch that is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl Drop for Planted {
 
 fn get_ready(cpu: usize, priority: u8) -> Result<Alarm, MeterError> {
     let only: CpuSet = [cpu].into_iter().collect();
-    thread::set_affinity(&only).map_err(|errno| MeterError::refused(format!("run the thief on CPU {cpu}"), errno))?;
+    thread::set_affinity(&only).map_err(|errno| not_there(format!("run the thief on CPU {cpu}"), errno))?;
     sched::set_fifo(priority).map_err(|errno| MeterError::refused("make the thief real-time", errno))?;
     Alarm::new().map_err(|errno| MeterError::refused("make the thief's timer", errno))
 }

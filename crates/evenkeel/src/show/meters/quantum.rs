@@ -107,7 +107,10 @@ fn notes(cpu: &Cpu) -> Vec<Words> {
     };
     notes.push(Words::Note(format!("{}; {class}{told_apart}{aside}.", cpu.why)));
     if let Some(why) = &cpu.lost.why {
-        notes.push(Words::Warning(format!("lost {} gaps: {why}.", cpu.lost.count)));
+        notes.push(Words::Warning(match cpu.lost.count {
+            0 => format!("ended early: {why}."),
+            count => format!("lost {count} gaps: {why}."),
+        }));
     }
     notes
 }

@@ -15,6 +15,7 @@ use super::takers::{Takers, Who};
 use super::tally::{Gap, Keep, Tally};
 use super::traced::{Told, Traced};
 use crate::error::MeterError;
+use crate::pinned::not_there;
 use crate::samples::{Samples, Unit};
 use crate::spin::{Missing, Spin};
 
@@ -145,13 +146,7 @@ impl<'a> Probe<'a> {
         traced: Result<Traced, String>,
     ) -> Result<Probe<'a>, MeterError> {
         let only: CpuSet = [cpu].into_iter().collect();
-        thread::set_affinity(&only).map_err(|errno| match errno {
-            Errno::INVAL => MeterError::not_possible(
-                format!("run on CPU {cpu}"),
-                "it is offline, or not among the CPUs that this process may use; leave it out of --cpus",
-            ),
-            errno => MeterError::refused(format!("run on CPU {cpu}"), errno),
-        })?;
+        thread::set_affinity(&only).map_err(|errno| not_there(format!("run on CPU {cpu}"), errno))?;
         if plan.class == Class::Fifo {
             sched::set_fifo(1).map_err(|errno| {
                 let what = "make the probe real-time (a control group without a real-time share refuses it even to root: cpu.rt_runtime_us)";
@@ -303,9 +298,9 @@ impl<'a> Probe<'a> {
         }
         self.seen.moved += 1;
         let only: CpuSet = [self.cpu].into_iter().collect();
-        if let Err(errno) = thread::set_affinity(&only) {
+        if thread::set_affinity(&only).is_err() {
             let why = "it was taken offline, or out of the CPUs that this process may use";
-            self.seen.ended = Some(format!("CPU {} went away while it was measured: {why} ({errno})", self.cpu));
+            self.seen.ended = Some(format!("CPU {} went away while it was measured: {why}", self.cpu));
         }
         // Time on another CPU says nothing of this one.
         self.seen.ended.is_none()

@@ -19,7 +19,8 @@ const DEFERRED: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
 /// Where interrupts and deferred work begin and end. Those of `irq_vectors` are the CPU's own on x86; elsewhere they come as devices' do.
-const POINTS: [(&str, Edge, Kind); 14] = [
+/// That of its deferred interrupts (`irq_work`) is left out: the kernel refuses it to whoever records, since a record may need one itself.
+const POINTS: [(&str, Edge, Kind); 12] = [
     ("irq/irq_handler_entry", Edge::Begin, Kind::Device),
     ("irq/irq_handler_exit", Edge::End, Kind::Device),
     ("irq/softirq_entry", Edge::Begin, Kind::Deferred),
@@ -32,8 +33,6 @@ const POINTS: [(&str, Edge, Kind); 14] = [
     ("irq_vectors/call_function_exit", Edge::End, Kind::Own("CAL Function call interrupts")),
     ("irq_vectors/call_function_single_entry", Edge::Begin, Kind::Own("CAL Function call interrupts")),
     ("irq_vectors/call_function_single_exit", Edge::End, Kind::Own("CAL Function call interrupts")),
-    ("irq_vectors/irq_work_entry", Edge::Begin, Kind::Own("IWI IRQ work interrupts")),
-    ("irq_vectors/irq_work_exit", Edge::End, Kind::Own("IWI IRQ work interrupts")),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
