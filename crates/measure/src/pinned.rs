@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use evenkeel_sys::{CpuSet, thread};
+use evenkeel_sys::{CpuSet, Errno, thread};
 
 use crate::MeterError;
 
@@ -14,7 +14,18 @@ const GIVE_UP: u8 = 2;
 /// Stays on `cpu` from now on.
 pub(crate) fn stay_on(cpu: usize) -> Result<(), MeterError> {
     let set: CpuSet = [cpu].into_iter().collect();
-    thread::set_affinity(&set).map_err(|errno| MeterError::refused(format!("run on CPU {cpu}"), errno))
+    thread::set_affinity(&set).map_err(|errno| not_there(format!("run on CPU {cpu}"), errno))
+}
+
+/// Why a thread can't be kept on a CPU. What the kernel calls an invalid argument is a CPU that is not there, or not for us.
+pub(crate) fn not_there(what: impl Into<String>, errno: Errno) -> MeterError {
+    match errno {
+        Errno::INVAL => MeterError::not_possible(
+            what,
+            "it is offline, or not among the CPUs that this process may use; leave it out",
+        ),
+        errno => MeterError::refused(what, errno),
+    }
 }
 
 /// The CPUs that we may run on.
@@ -50,12 +61,12 @@ pub(crate) fn at_once<T: Send>(
                     gate.store(GIVE_UP, Ordering::Release);
                 }
                 arrived.fetch_add(1, Ordering::AcqRel);
-                placed?;
+                placed.map_err(Some)?;
                 while gate.load(Ordering::Acquire) == WAIT {
                     std::thread::sleep(Duration::from_micros(100));
                 }
                 if gate.load(Ordering::Acquire) == GIVE_UP {
-                    return Err(MeterError::not_possible("measure on all CPUs at once", "not all threads could start"));
+                    return Err(None);
                 }
                 Ok(body(turn))
             };
@@ -72,8 +83,15 @@ pub(crate) fn at_once<T: Send>(
         }
         // A refusal came before its arrival, and stays.
         let _ = gate.compare_exchange(WAIT, GO, Ordering::AcqRel, Ordering::Acquire);
-        let ended = |_| Err(MeterError::not_possible("measure", "a measuring thread ended early"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect()
+        let ended = |_| Err(Some(MeterError::not_possible("measure", "a measuring thread ended early")));
+        let said: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect();
+        // Of those that gave up, the one that had a reason of its own is told of.
+        let why = said.iter().find_map(|said| said.as_ref().err().cloned().flatten());
+        said.into_iter().collect::<Result<_, _>>().map_err(|_: Option<MeterError>| {
+            why.unwrap_or_else(|| {
+                MeterError::not_possible("measure on all CPUs at once", "not all threads could start")
+            })
+        })
     })
 }
 
@@ -93,6 +111,7 @@ mod tests {
         assert_eq!(allowed().unwrap(), cpus, "the caller stays where it was");
         assert!(on_cpu(900, || ()).unwrap_err().to_string().starts_with("run on CPU 900: "));
         let one_is_not_there = at_once(&[Some(last), Some(900), Some(last)], |_| panic!("none may begin"));
-        assert!(one_is_not_there.is_err());
+        let why = one_is_not_there.unwrap_err().to_string();
+        assert!(why.starts_with("run on CPU 900: it is offline, or not among the CPUs"), "{why}");
     }
 }

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use evenkeel_sys::{CpuSet, Errno, Root, clock, process, sched, thread};
 
 use crate::error::MeterError;
+use crate::pinned::not_there;
 
 /// How long a sleeping thread may take to learn that it is to end.
 const STEP_NS: u64 = 20_000_000;
@@ -128,8 +129,8 @@ impl<T> Drop for Crew<T> {
 
 fn take_post(post: &Post) -> Result<(), MeterError> {
     if !post.cpus.is_empty() {
-        let refused = |errno| MeterError::refused(format!("run on CPU {}", post.cpus), errno);
-        thread::set_affinity(&post.cpus).map_err(refused)?;
+        let set = thread::set_affinity(&post.cpus);
+        set.map_err(|errno| not_there(format!("run on CPU {}", post.cpus), errno))?;
     }
     match post.class {
         Class::Ordinary { nice: 0 } => Ok(()),

@@ -19,7 +19,7 @@ mod toucher;
 
 pub use crew::{all_cpus, check_cpus};
 pub use ping_pong::{PingPong, Played};
-pub use planted::{Planted, Stretch};
+pub use planted::{Planted, Planting, Stretch};
 pub use thief::{Account, Schedule, Taken, Thief};
 pub use toucher::{Touched, Toucher};
 

@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::{CpuSet, clock, sched, thread};
 
-use super::Taken;
 use crate::error::MeterError;
+use crate::pinned::not_there;
 
 /// One stretch that is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +20,23 @@ pub struct Stretch {
     pub busy_ns: u64,
 }
 
+/// A stretch that was taken, by the thread's own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planting {
+    /// When it began to run.
+    pub start_ns: u64,
+    /// When it gave the CPU back.
+    pub end_ns: u64,
+    /// CPU time that it used outside its records, by the kernel's clock of the thread, since the stretch before or until the next one,
+    /// whichever is more: to go to sleep and to come back, with the interrupts that fell into that. So far off the record may be.
+    pub unrecorded_ns: u64,
+}
+
 /// The running thread. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Planted {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<Taken>>>,
+    thread: Option<JoinHandle<Vec<Planting>>>,
 }
 
 impl Planted {
@@ -61,11 +73,11 @@ impl Planted {
     }
 
     /// Ends it at its next stretch, and gives what it took.
-    pub fn stop(mut self) -> Vec<Taken> {
+    pub fn stop(mut self) -> Vec<Planting> {
         self.end()
     }
 
-    fn end(&mut self) -> Vec<Taken> {
+    fn end(&mut self) -> Vec<Planting> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
@@ -79,13 +91,14 @@ impl Drop for Planted {
 
 fn get_ready(cpu: usize, priority: u8) -> Result<Alarm, MeterError> {
     let only: CpuSet = [cpu].into_iter().collect();
-    thread::set_affinity(&only).map_err(|errno| MeterError::refused(format!("run the thief on CPU {cpu}"), errno))?;
+    thread::set_affinity(&only).map_err(|errno| not_there(format!("run the thief on CPU {cpu}"), errno))?;
     sched::set_fifo(priority).map_err(|errno| MeterError::refused("make the thief real-time", errno))?;
     Alarm::new().map_err(|errno| MeterError::refused("make the thief's timer", errno))
 }
 
-fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Taken> {
-    let mut taken = Vec::with_capacity(stretches.len());
+fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Planting> {
+    let mut taken: Vec<Planting> = Vec::with_capacity(stretches.len());
+    let (mut cpu_ns, mut was_taken) = (clock::thread_cpu_ns(), false);
     let Some(first) = stretches.first() else { return taken };
     let mut is_set = alarm.set(first.at_ns);
     for (at, stretch) in stretches.iter().enumerate() {
@@ -93,14 +106,27 @@ fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Taken> {
             break;
         }
         let start_ns = clock::monotonic_ns();
+        let unrecorded_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);
         // Set while the CPU is taken anyhow: afterwards it would take some microseconds more than the record says.
         is_set = stretches.get(at + 1).map_or(Ok(()), |next| alarm.set(next.at_ns));
         let end_ns = stretch.at_ns + stretch.busy_ns;
         while clock::monotonic_ns() < end_ns {
             std::hint::spin_loop();
         }
-        if start_ns < end_ns {
-            taken.push(Taken { start_ns, end_ns: clock::monotonic_ns() });
+        cpu_ns = clock::thread_cpu_ns();
+        if let Some(before) = taken.last_mut().filter(|_| was_taken) {
+            before.unrecorded_ns = before.unrecorded_ns.max(unrecorded_ns);
+        }
+        was_taken = start_ns < end_ns;
+        if was_taken {
+            taken.push(Planting { start_ns, end_ns: clock::monotonic_ns(), unrecorded_ns });
+        }
+    }
+    // To end takes a thread a hundred microseconds and more: not right after a stretch, which would be so much longer than its record.
+    if was_taken && alarm.set(clock::monotonic_ns() + 1_000_000).and_then(|()| alarm.wait()).is_ok() {
+        let unrecorded_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);
+        if let Some(last) = taken.last_mut() {
+            last.unrecorded_ns = last.unrecorded_ns.max(unrecorded_ns);
         }
     }
     taken

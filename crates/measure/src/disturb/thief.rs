@@ -12,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::crew::is_off;
 use crate::error::MeterError;
+use crate::pinned::not_there;
 
 /// How many stretches are kept in its record: at a period of 1 ms, a quarter of an hour.
 const TAKEN_MAX: usize = 1 << 20;
@@ -98,7 +99,7 @@ impl Thief {
         let body = move || {
             let set: CpuSet = [cpu].into_iter().collect();
             let made = thread::set_affinity(&set)
-                .map_err(|errno| MeterError::refused(format!("run the thief on CPU {cpu}"), errno))
+                .map_err(|errno| not_there(format!("run the thief on CPU {cpu}"), errno))
                 .and_then(|()| {
                     sched::set_fifo(priority).map_err(|errno| MeterError::refused("make the thief real-time", errno))
                 });

@@ -7,7 +7,7 @@ mod host;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evenkeel_measure::disturb::{Planted, Stretch, Taken};
+use evenkeel_measure::disturb::{Planted, Planting, Stretch};
 use evenkeel_measure::meters::gaps::{self, Cause, Class, Gap, Keep, Mode, Order, Report, Settings};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::timer_fd::Interrupts;
@@ -79,63 +79,60 @@ fn thief_or_skip(cpu: usize, planned: Vec<Stretch>) -> Option<Planted> {
 }
 
 /// The thief's record and the meter's, of one run.
-fn robbed(length_ns: u64, seed: u64) -> Option<(Vec<Taken>, Report)> {
+fn robbed(length_ns: u64, seed: u64) -> Option<(Vec<Planting>, Report)> {
     let cpu = last_cpu();
-    let from_ns = clock::monotonic_ns() + 100 * MS;
+    // The first time that a tracepoint is looked at takes the kernel some 30 ms.
+    let from_ns = clock::monotonic_ns() + 1000 * MS;
     let thief = thief_or_skip(cpu, planted(from_ns, from_ns + length_ns, seed))?;
-    let report = measured(&settings(&[cpu], length_ns + 200 * MS));
+    let report = measured(&settings(&[cpu], length_ns + 1200 * MS));
     Some((thief.stop(), report))
 }
 
-/// How far a gap is from the stretch that it holds.
-#[derive(Debug)]
-struct Off {
-    start_ns: i64,
-    length_ns: i64,
-    cause: Cause,
-    #[expect(dead_code, reason = "printed")]
-    by: Option<String>,
-}
+/// How near is near, in nanoseconds.
+const NEAR_NS: u64 = 10_000;
 
 #[derive(Debug, Default)]
 struct Score {
     planted: usize,
     found: usize,
-    within: usize,
+    /// Start and length both.
+    near: usize,
     attributed: usize,
+    /// Of those found, the ones whose planter's own record can't be off by more than what is near, by its own account of its CPU time.
+    exact: usize,
+    exact_near: usize,
 }
 
-fn score(taken: &[Taken], report: &Report) -> Score {
+fn score(taken: &[Planting], report: &Report) -> Score {
     let gaps = &report.cpus[0].gaps;
     let mut score = Score::default();
-    let mut off = Vec::new();
+    let mut off = [Vec::new(), Vec::new()];
     for stretch in taken.iter().filter(|taken| taken.end_ns - taken.start_ns > 50_000) {
         score.planted += 1;
-        let Some(gap) = holding(gaps, stretch.start_ns, stretch.end_ns) else { continue };
+        let Some(gap) = holding(gaps, stretch.start_ns, stretch.end_ns) else {
+            println!("  missed: {stretch:?}");
+            continue;
+        };
         score.found += 1;
         let start_off = gap.start_ns.cast_signed() - stretch.start_ns.cast_signed();
         let length_off = gap.length_ns.cast_signed() - (stretch.end_ns - stretch.start_ns).cast_signed();
-        off.push(Off { start_ns: start_off, length_ns: length_off, cause: gap.cause, by: gap.by.clone() });
-        score.within += usize::from(start_off.abs() <= 10_000 && length_off.abs() <= 10_000);
+        let is_near = start_off.unsigned_abs().max(length_off.unsigned_abs()) <= NEAR_NS;
+        let is_exact = stretch.unrecorded_ns <= NEAR_NS;
+        score.near += usize::from(is_near);
+        score.exact += usize::from(is_exact);
+        score.exact_near += usize::from(is_exact && is_near);
         score.attributed += usize::from(gap.cause == Cause::Preemption);
+        off[0].push(start_off);
+        off[1].push(length_off);
+        if calibrates() && (!is_near || gap.cause != Cause::Preemption) {
+            println!("  off by {start_off} and {length_off} ns: {stretch:?} {gap:?}");
+        }
     }
     if calibrates() {
-        off.sort_by_key(|off| off.start_ns);
-        let quantile = |of: fn(&Off) -> i64| {
-            let mut all: Vec<i64> = off.iter().map(of).collect();
-            all.sort_unstable();
-            [0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0].map(|q| all[((all.len() - 1) as f64 * q) as usize])
-        };
-        println!(
-            "{score:?}\n  start off by {:?} ns\n  length off by {:?} ns",
-            quantile(|off| off.start_ns),
-            quantile(|off| off.length_ns)
-        );
-        let is_odd =
-            |off: &&Off| off.start_ns.abs() > 50_000 || off.length_ns.abs() > 50_000 || off.cause != Cause::Preemption;
-        for odd in off.iter().filter(is_odd) {
-            println!("  off: {odd:?}");
-        }
+        off.iter_mut().for_each(|off| off.sort_unstable());
+        let quantiles =
+            off.map(|off| [0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0].map(|q| off[((off.len() - 1) as f64 * q) as usize]));
+        println!("{score:?}\n  start and length off by {quantiles:?} ns");
     }
     score
 }
@@ -152,21 +149,23 @@ fn planted_gaps_are_found_where_they_are() {
     one_of_three(|| {
         seed += 1;
         let Some((taken, report)) = robbed(length_ns, seed) else { return Ok(()) };
-        let Score { planted, found, within, attributed } = score(&taken, &report);
+        let score = score(&taken, &report);
+        let share = |part: usize, of: usize| part as f64 / of.max(1) as f64;
         // Without the switch records a gap has the interrupt before it and the switches in it, here 5 to 20 us.
         let is_seen = report.cpus[0].takers.contains_key("evenkeel-thief");
-        // Two seconds of a machine that others use: their turns beside the thief's are longer than its record. A meter that is off by
-        // 10 us, or that misses what it should see, fails all the same.
-        let (all, near) = if calibrates() { (0.99, 0.95) } else { (0.95, 0.5) };
-        let is_good = planted > 20
-            && found as f64 >= planted as f64 * all
-            && (!is_seen || within as f64 >= planted as f64 * near)
-            && attributed as f64 >= planted as f64 * 0.95;
-        if is_good {
-            Ok(())
-        } else {
-            Err(format!("{found} found, {within} within 10 us, {attributed} right of {planted}"))
+        // Where others use the machine the thief is slow to fall asleep, which its record has not: then only those stretches are held to
+        // it of which it says that it is exact. It does not know what the meter says.
+        let near = if calibrates() { share(score.near, score.planted) } else { share(score.exact_near, score.exact) };
+        let is_judged = is_seen && (calibrates() || score.exact > 20);
+        if !is_judged {
+            println!("skipped: how near, without switch records or with {} exact records only", score.exact);
         }
+        let all = if calibrates() { 0.99 } else { 0.97 };
+        let is_good = score.planted > 20
+            && share(score.found, score.planted) >= all
+            && (!is_judged || near >= all)
+            && share(score.attributed, score.planted) >= 0.95;
+        if is_good { Ok(()) } else { Err(format!("{score:?}")) }
     });
 }
 
@@ -222,7 +221,7 @@ fn timers_that_fire_together_are_interrupts() {
     let Some(_host) = ThisHost::taken() else { return };
     let cpu = last_cpu();
     one_of_three(|| {
-        let from_ns = clock::monotonic_ns() + 500 * MS;
+        let from_ns = clock::monotonic_ns() + 1000 * MS;
         let times_ns: Vec<u64> = (0..40).map(|at| from_ns + at * 17 * MS + at * at % 7 * 100_000).collect();
         let times = times_ns.clone();
         let arm = move || {
@@ -237,7 +236,7 @@ fn timers_that_fire_together_are_interrupts() {
             }
         };
         assert!(clock::monotonic_ns() < from_ns - 100 * MS, "arming took too long");
-        let report = measured(&settings(&[cpu], 1300 * MS));
+        let report = measured(&settings(&[cpu], 1800 * MS));
         drop(timers);
         // Timers are due together, and the interrupt comes some microseconds later.
         let gaps = &report.cpus[0].gaps;
@@ -254,7 +253,16 @@ fn timers_that_fire_together_are_interrupts() {
             times_ns.len(),
             lengths.get(lengths.len() / 2)
         );
-        if found.len() >= 39 && right >= 38 { Ok(()) } else { Err(format!("{} found, {right} right", found.len())) }
+        // Where tracepoints are seen, each gap has the name of what made it.
+        let is_traced = !report.cpus[0].interrupted_by.is_empty();
+        let named = found.iter().filter(|gap| gap.source.as_deref().is_some_and(|name| name.contains("imer"))).count();
+        println!("{named} named; {:?}", report.cpus[0].interrupted_by);
+        let is_named = !is_traced || named >= 38 || cfg!(not(target_arch = "x86_64"));
+        if found.len() >= 39 && right >= 38 && is_named {
+            Ok(())
+        } else {
+            Err(format!("{} found, {right} right", found.len()))
+        }
     });
 }
 

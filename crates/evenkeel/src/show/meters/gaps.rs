@@ -7,6 +7,8 @@ use crate::show::blocks::{Block, Timeline, quantity};
 
 /// So many takers and sources of interrupts are shown of each CPU; JSON has all.
 const SHOWN: usize = 5;
+/// So many CPUs are shown one by one, those with the most missing; JSON has all.
+const CPUS_SHOWN: usize = 8;
 
 pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Time that was missing")];
@@ -22,8 +24,16 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
         [(*cause).to_owned(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns), share]
     });
     blocks.push(Block::table(["cause", "gaps", "in all", "longest", "of what is missing"], rows.collect()));
-    for cpu in &report.cpus {
-        blocks.extend(of_cpu(cpu, report));
+    let mut shown: Vec<&Cpu> = report.cpus.iter().collect();
+    shown.sort_by_key(|cpu| std::cmp::Reverse(cpu.all.total_ns));
+    shown.truncate(CPUS_SHOWN);
+    shown.sort_by_key(|cpu| cpu.cpu);
+    blocks.extend(shown.iter().flat_map(|cpu| of_cpu(cpu, report)));
+    if report.cpus.len() > shown.len() {
+        let others = report.cpus.len() - shown.len();
+        blocks.push(Block::Note(format!(
+            "The {CPUS_SHOWN} CPUs with the most missing are shown; --json has {others} more."
+        )));
     }
     if report.lost.count > 0 {
         let why = report.lost.why.as_deref().unwrap_or("unknown why");
@@ -72,6 +82,14 @@ fn of_cpu(cpu: &Cpu, report: &Report) -> Vec<Block> {
     if !rows.is_empty() {
         blocks.push(Block::table(["ran instead", "times", "in all", "longest"], rows));
     }
+    let mut sources: Vec<_> = cpu.interrupted_by.iter().collect();
+    sources.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total_ns));
+    let rows = sources.into_iter().take(SHOWN);
+    let rows = rows.map(|(name, sum)| [name.clone(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns)]);
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        blocks.push(Block::table(["interrupted by", "gaps", "in all", "longest"], rows));
+    }
     if !cpu.interrupts.is_empty() {
         let seconds = (cpu.watched_ns.max(1) as f64) / 1e9;
         let most = cpu.interrupts.iter().take(SHOWN);
@@ -91,4 +109,140 @@ fn of_cpu(cpu: &Cpu, report: &Report) -> Vec<Block> {
 
 fn time(ns: u64) -> String {
     quantity(ns, Unit::Ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use evenkeel_measure::meters::gaps::{Cause, Gap, Source};
+    use evenkeel_measure::{Lost, Samples};
+    use expect_test::expect;
+
+    use super::*;
+    use crate::show::blocks::text;
+
+    const MS: u64 = 1_000_000;
+
+    fn sum(count: u64, total_ns: u64, longest_ns: u64) -> Sum {
+        Sum { count, total_ns, longest_ns }
+    }
+
+    fn cpu(number: usize) -> Cpu {
+        let mut lengths = Samples::new("gap_ns", Unit::Ns, [("cpu", number.to_string())]);
+        (0..40).for_each(|_| lengths.record(3_000));
+        lengths.record(6 * MS);
+        let gap = |start_ns, length_ns, cause| Gap {
+            start_ns,
+            length_ns,
+            around_ns: 0,
+            cause,
+            by: None,
+            source: None,
+            run_delay_ns: 0,
+            steal_ns: 0,
+        };
+        Cpu {
+            cpu: number,
+            watched_ns: 2_000 * MS,
+            blind_ns: MS,
+            all: sum(41, 6_120_000, 6 * MS),
+            share: 0.003_06,
+            causes: BTreeMap::new(),
+            takers: [("thief".to_owned(), sum(1, 6 * MS, 6 * MS))].into(),
+            interrupts: vec![Source { name: "LOC Local timer interrupts".to_owned(), count: 500 }],
+            interrupted_by: [
+                ("LOC Local timer interrupts".to_owned(), sum(39, 117_000, 3_100)),
+                ("softirq NET_RX".to_owned(), sum(1, 3_000, 3_000)),
+            ]
+            .into(),
+            gaps: vec![gap(5 + 500 * MS, 3_000, Cause::Softirq), gap(5 + 1_500 * MS, 6 * MS, Cause::Preemption)],
+            lost: Lost::default(),
+            lengths,
+            wake_late: None,
+            switch_records_lost: 0,
+            trace_records_lost: 0,
+            ended: None,
+        }
+    }
+
+    fn report(cpus: Vec<Cpu>) -> Report {
+        let causes = [
+            ("preemption", sum(1, 6 * MS, 6 * MS)),
+            ("interrupt", sum(39, 117_000, 3_100)),
+            ("softirq", sum(1, 3_000, 3_000)),
+        ];
+        Report {
+            mode: Mode::Spin,
+            class: Class::Ordinary,
+            threshold_ns: 1_000,
+            start_ns: 5,
+            length_ns: 2_000 * MS,
+            all: sum(41, 6_120_000, 6 * MS),
+            causes: causes.into(),
+            cpus,
+            lost: Lost::of(39, "only the 2 longest of each CPU are listed"),
+            limits: Vec::new(),
+            observer_cpu_share: 0.98,
+            doubts: vec!["CPU 1 went away while it was measured".to_owned()],
+        }
+    }
+
+    fn page(report: &Report) -> String {
+        anstream::adapter::strip_str(&text(&blocks(report))).to_string()
+    }
+
+    #[test]
+    fn a_page_of_all_that_there_may_be() {
+        expect![[r#"
+            Time that was missing
+              watched           2.00 s, all the time, as an ordinary thread, gaps from 1.00
+                                us on
+              cost              98.00 % of one CPU; did not look for 0.050 % of the time
+              CPU  gaps  a second  longest  of the time
+              0    41    20        6.00 ms  0.306 %
+
+            Who took it
+              cause       gaps  in all   longest  of what is missing
+              preemption  1     6.00 ms  6.00 ms  98.0 %
+              interrupt   39    117 us   3.10 us  1.9 %
+              softirq     1     3.00 us  3.00 us  0.0 %
+
+            CPU 0
+              ran instead  times  in all   longest
+              thief        1      6.00 ms  6.00 ms
+              interrupted by              gaps  in all   longest
+              LOC Local timer interrupts  39    117 us   3.10 us
+              softirq NET_RX              1     3.00 us  3.00 us
+              interrupts        LOC Local timer interrupts 250/s
+              gap_ns cpu 0
+              <=   5.00 us         40  ████████████████████████████████████████
+              <=   10.0 us          0
+              <=   20.0 us          0
+              <=   50.0 us          0
+              <=    100 us          0
+              <=    200 us          0
+              <=    500 us          0
+              <=   1.00 ms          0
+              <=   2.00 ms          0
+              <=   5.00 ms          0
+              <=   10.0 ms          1  █
+              gaps over time, by their length
+                                ▁                                   █
+              0                                                                 2.00 s
+              Not listed: 39 (only the 2 longest of each CPU are listed).
+              CPU 1 went away while it was measured
+        "#]]
+        .assert_eq(&page(&report(vec![cpu(0)])));
+    }
+
+    #[test]
+    fn two_hundred_cpus_are_one_table_and_the_worst_of_them() {
+        let mut cpus: Vec<Cpu> = (0..200).map(cpu).collect();
+        (100..108).for_each(|worst| cpus[worst].all.total_ns *= 2);
+        let page = page(&report(cpus));
+        let shown: Vec<&str> = page.lines().filter(|line| line.starts_with("CPU ")).collect();
+        assert_eq!(shown, (100..108).map(|cpu| format!("CPU {cpu}")).collect::<Vec<_>>());
+        assert!(page.contains("--json has 192 more") && page.lines().count() < 400, "{page}");
+    }
 }

@@ -2,8 +2,12 @@
 
 use evenkeel_measure::meters::quantum::{Cpu, Labels, Report};
 use evenkeel_stats::periodicity::Model;
+use evenkeel_sys::CpuSet;
 
 use crate::show::blocks::Block;
+
+/// So many CPUs' gaps are drawn.
+const HISTOGRAMS: usize = 8;
 
 pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Who has the CPUs, and when")];
@@ -13,14 +17,52 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
         let words = format!("{} of every {} ms, set in {}", limit.quota_ms, limit.period_ms, limit.folder);
         blocks.push(Block::row("CPU limit", words));
     }
-    for cpu in &report.cpus {
-        blocks.extend(notes(cpu));
+    blocks.extend(alike(&report.cpus));
+    // Those of whom the most is gone: two hundred histograms would bury them.
+    let mut shown: Vec<&Cpu> = report.cpus.iter().filter(|cpu| !cpu.gaps.is_empty()).collect();
+    let gone = |cpu: &Cpu| cpu.seen.map_or(0.0, |seen| seen.lost_share);
+    shown.sort_by(|one, other| gone(other).total_cmp(&gone(one)));
+    let others = shown.len().saturating_sub(HISTOGRAMS);
+    shown.truncate(HISTOGRAMS);
+    shown.sort_by_key(|cpu| cpu.cpu);
+    for cpu in shown {
         blocks.extend(cpu.gaps.iter().cloned().map(|mut samples| {
             samples.conditions.insert("cpu".to_owned(), cpu.cpu.to_string());
             Block::Histogram(samples)
         }));
     }
+    if others > 0 {
+        blocks.push(Block::Note(format!(
+            "Gaps of {others} more CPUs are in --json: of these {HISTOGRAMS} the most is gone."
+        )));
+    }
     blocks
+}
+
+/// What is to be said of each CPU, once for all of whom it is the same.
+fn alike(cpus: &[Cpu]) -> Vec<Block> {
+    let mut said: Vec<(CpuSet, Vec<Words>)> = Vec::new();
+    for cpu in cpus {
+        let words = notes(cpu);
+        match said.iter_mut().find(|(_, same)| *same == words) {
+            Some((set, _)) => set.insert(cpu.cpu),
+            None => said.push(([cpu.cpu].into_iter().collect(), words)),
+        }
+    }
+    let block = |set: &CpuSet, words: Words| {
+        let whose = if set.len() == 1 { "CPU" } else { "CPUs" };
+        match words {
+            Words::Note(words) => Block::Note(format!("{whose} {set}: {words}")),
+            Words::Warning(words) => Block::Warning(format!("{whose} {set}: {words}")),
+        }
+    };
+    said.into_iter().flat_map(|(set, words)| words.into_iter().map(move |words| block(&set, words))).collect()
+}
+
+#[derive(PartialEq, Eq)]
+enum Words {
+    Note(String),
+    Warning(String),
 }
 
 fn row(cpu: &Cpu) -> [String; 8] {
@@ -45,9 +87,9 @@ fn row(cpu: &Cpu) -> [String; 8] {
     ]
 }
 
-fn notes(cpu: &Cpu) -> Vec<Block> {
+fn notes(cpu: &Cpu) -> Vec<Words> {
     if cpu.model.is_none() {
-        return vec![Block::Warning(format!("CPU {}: {}.", cpu.cpu, cpu.why))];
+        return vec![Words::Warning(format!("{}.", cpu.why))];
     }
     let mut notes = Vec::new();
     let class = if cpu.is_real_time { "real-time probe" } else { "ordinary probe" };
@@ -63,9 +105,12 @@ fn notes(cpu: &Cpu) -> Vec<Block> {
         }
         _ => String::new(),
     };
-    notes.push(Block::Note(format!("CPU {}: {}; {class}{told_apart}{aside}.", cpu.cpu, cpu.why)));
+    notes.push(Words::Note(format!("{}; {class}{told_apart}{aside}.", cpu.why)));
     if let Some(why) = &cpu.lost.why {
-        notes.push(Block::Warning(format!("CPU {}: lost {} gaps: {why}.", cpu.cpu, cpu.lost.count)));
+        notes.push(Words::Warning(match cpu.lost.count {
+            0 => format!("ended early: {why}."),
+            count => format!("lost {count} gaps: {why}."),
+        }));
     }
     notes
 }
@@ -80,9 +125,8 @@ mod tests {
     use super::*;
     use crate::show::blocks::text;
 
-    #[test]
-    fn a_page_of_every_answer() {
-        let unmeasured = Cpu {
+    fn unmeasured() -> Cpu {
+        Cpu {
             cpu: 0,
             model: None,
             period_ms: None,
@@ -98,8 +142,11 @@ mod tests {
             labels: None,
             gaps: Vec::new(),
             lost: Lost::default(),
-        };
-        let sliced = Cpu {
+        }
+    }
+
+    fn sliced() -> Cpu {
+        Cpu {
             cpu: 1,
             model: Some(Model::FixedSlot),
             period_ms: Some(10.00012),
@@ -111,8 +158,33 @@ mod tests {
             is_real_time: true,
             labels: Some(Labels::Rseq),
             lost: Lost::of(3, "more gaps than are kept"),
-            ..unmeasured.clone()
-        };
+            ..unmeasured()
+        }
+    }
+
+    #[test]
+    fn two_hundred_cpus_are_told_of_together() {
+        let limit = None;
+        let mut cpus: Vec<Cpu> = (0..200).map(|cpu| Cpu { cpu, ..sliced() }).collect();
+        for cpu in &mut cpus {
+            let mut samples = evenkeel_measure::Samples::new("gap_ns", evenkeel_measure::Unit::Ns, []);
+            samples.record(6_000_000);
+            cpu.gaps.push(samples);
+        }
+        cpus[7] = Cpu { cpu: 7, ..unmeasured() };
+        let report = Report { method: Method::Fold, count: Count::Foreign, reference_ns: 1, limit, cpus };
+        let page = anstream::adapter::strip_str(&text(&blocks(&report))).to_string();
+        for words in
+            ["CPUs 0-6,8-199: gaps come at set times", "CPU 7: run on CPU 0", "Gaps of 191 more CPUs are in --json"]
+        {
+            assert!(page.contains(words), "{page}");
+        }
+        assert!(page.lines().count() < 300, "{page}");
+    }
+
+    #[test]
+    fn a_page_of_every_answer() {
+        let (unmeasured, sliced) = (unmeasured(), sliced());
         let bucket = Cpu {
             cpu: 2,
             model: Some(Model::TokenBucket),

@@ -16,8 +16,10 @@ pub enum Cause {
     Steal,
     /// Everything stopped at once, and no counter knows of it: the whole virtual machine stood still.
     Pause,
-    /// An interrupt, with the work that follows it.
+    /// An interrupt; where the two can't be told apart, with the deferred work after it.
     Interrupt,
+    /// Work that interrupts had deferred.
+    Softirq,
     /// A page of ours had to be found or read.
     PageFault,
     /// No counter knows of it, and it is too long for an interrupt: the hypervisor, untold.
@@ -28,7 +30,7 @@ pub enum Cause {
 
 impl Cause {
     /// All, in the order in which they are shown.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 10] = [
         Cause::Preemption,
         Cause::Throttle,
         Cause::OwnRealTimeThrottle,
@@ -36,6 +38,7 @@ impl Cause {
         Cause::Pause,
         Cause::Hypervisor,
         Cause::Interrupt,
+        Cause::Softirq,
         Cause::InterruptOrHypervisor,
         Cause::PageFault,
     ];
@@ -49,6 +52,7 @@ impl Cause {
             Cause::Steal => "steal",
             Cause::Pause => "pause",
             Cause::Interrupt => "interrupt",
+            Cause::Softirq => "softirq",
             Cause::PageFault => "page-fault",
             Cause::Hypervisor => "hypervisor",
             Cause::InterruptOrHypervisor => "interrupt-or-hypervisor",
@@ -57,7 +61,10 @@ impl Cause {
 
     /// Whether a stop of all CPUs at once would look so on each of them.
     pub fn may_be_pause(self) -> bool {
-        matches!(self, Cause::Interrupt | Cause::InterruptOrHypervisor | Cause::Hypervisor | Cause::PageFault)
+        matches!(
+            self,
+            Cause::Interrupt | Cause::Softirq | Cause::InterruptOrHypervisor | Cause::Hypervisor | Cause::PageFault
+        )
     }
 }
 
@@ -91,6 +98,13 @@ pub enum Interrupts {
     NotLooked,
     /// So many on this CPU in the stretch that holds the gap.
     Counted(u64),
+    /// What they took of the gap itself, by tracepoints.
+    Traced {
+        /// Their handlers.
+        hard_ns: u64,
+        /// The work that they had deferred.
+        soft_ns: u64,
+    },
 }
 
 /// What the counters say of a gap.
@@ -116,6 +130,8 @@ pub struct Evidence {
 
 /// An interrupt's handler, and the deferred work after it, which the kernel ends after 2 ms (`MAX_SOFTIRQ_TIME`), take no longer.
 const INTERRUPT_MAX_NS: u64 = 3_000_000;
+/// What an interrupt takes before its handler begins and after it has ended, where it has to go through the hypervisor.
+const AROUND_HANDLER_NS: u64 = 5_000;
 /// Counters are read one after the other: less than this between them is no steal.
 const STEAL_MIN_NS: u64 = 2_000;
 
@@ -130,11 +146,19 @@ pub fn classify(seen: &Evidence) -> Cause {
     if steal_ns >= STEAL_MIN_NS && steal_ns >= rest_ns {
         return Cause::Steal;
     }
+    if let Interrupts::Traced { hard_ns, soft_ns } = seen.interrupts {
+        let told_ns = hard_ns.saturating_add(soft_ns);
+        let untold_ns = rest_ns.saturating_sub(told_ns);
+        // A handler of many milliseconds is one in which the hypervisor took the CPU.
+        if told_ns > 0 && rest_ns <= INTERRUPT_MAX_NS && untold_ns <= AROUND_HANDLER_NS.max(rest_ns / 2) {
+            return if soft_ns > hard_ns { Cause::Softirq } else { Cause::Interrupt };
+        }
+    }
     if seen.faults > 0 {
         return Cause::PageFault;
     }
     match seen.interrupts {
-        Interrupts::Counted(0) => Cause::Hypervisor,
+        Interrupts::Counted(0) | Interrupts::Traced { .. } => Cause::Hypervisor,
         _ if rest_ns > INTERRUPT_MAX_NS => Cause::Hypervisor,
         Interrupts::Counted(_) => Cause::Interrupt,
         Interrupts::NotLooked => Cause::InterruptOrHypervisor,
@@ -177,11 +201,26 @@ mod tests {
     fn numbers_tell_whose_it_is() {
         let waited = Evidence { run_delay_ns: 95_000, ..NONE };
         let long = Evidence { length_ns: 50_000_000, run_delay_ns: 49_900_000, ..NONE };
+        let traced = |hard_ns, soft_ns, length_ns| Evidence {
+            length_ns,
+            interrupts: Interrupts::Traced { hard_ns, soft_ns },
+            ..NONE
+        };
         let fifo = Evidence { class: Class::Fifo, ..long };
         let table = [
             ("nothing but an interrupt", NONE, Cause::Interrupt),
             ("nobody looked", Evidence { interrupts: Interrupts::NotLooked, ..NONE }, Cause::InterruptOrHypervisor),
             ("no interrupt at all", Evidence { interrupts: Interrupts::Counted(0), ..NONE }, Cause::Hypervisor),
+            ("a tick", traced(1_500, 800, 3_000), Cause::Interrupt),
+            ("its deferred work", traced(1_500, 60_000, 70_000), Cause::Softirq),
+            (
+                "a handler in which the hypervisor ran somebody else",
+                traced(20_000_000, 0, 20_010_000),
+                Cause::Hypervisor,
+            ),
+            ("a handler that did not take it", traced(1_500, 800, 60_000), Cause::Hypervisor),
+            ("none", traced(0, 0, 3_000), Cause::Hypervisor),
+            ("none, and a fault", Evidence { faults: 1, ..traced(0, 0, 3_000) }, Cause::PageFault),
             ("too long for one", Evidence { length_ns: 17_100_000, ..NONE }, Cause::Hypervisor),
             ("a fault", Evidence { faults: 1, ..NONE }, Cause::PageFault),
             ("another thread, unseen", waited, Cause::Preemption),
@@ -224,12 +263,13 @@ mod tests {
         fn any_numbers_have_a_cause(length_ns: u64, steal_ns: u64, run_delay_ns: u64, throttled_ns: u64, faults: u64, count: u64) {
             for taker in [Taker::Unknown, Taker::Nobody, Taker::Ordinary, Taker::RealTime] {
                 for class in [Class::Ordinary, Class::Fifo] {
-                    let interrupts = Interrupts::Counted(count);
-                    let seen = Evidence { length_ns, steal_ns, run_delay_ns, throttled_ns, taker, class, faults, interrupts };
-                    let cause = classify(&seen);
-                    // Nobody waited: nobody was preempted.
-                    if run_delay_ns == 0 {
-                        prop_assert!(!matches!(cause, Cause::Preemption | Cause::Throttle | Cause::OwnRealTimeThrottle));
+                    for interrupts in [Interrupts::Counted(count), Interrupts::Traced { hard_ns: count, soft_ns: faults }] {
+                        let seen = Evidence { length_ns, steal_ns, run_delay_ns, throttled_ns, taker, class, faults, interrupts };
+                        let cause = classify(&seen);
+                        // Nobody waited: nobody was preempted.
+                        if run_delay_ns == 0 {
+                            prop_assert!(!matches!(cause, Cause::Preemption | Cause::Throttle | Cause::OwnRealTimeThrottle));
+                        }
                     }
                 }
             }

@@ -128,6 +128,21 @@ ERR:          0
     }
 
     #[test]
+    fn two_hundred_cpus_are_read() {
+        let mut text = " ".repeat(11);
+        (0..200).for_each(|cpu| text.push_str(&format!("CPU{cpu:<7} ")));
+        for irq in 0..600 {
+            text.push_str(&format!("\n{irq:>4}: "));
+            (0..200).for_each(|cpu| text.push_str(&format!("{:>10} ", irq * 1000 + cpu)));
+            text.push_str(&format!(" IR-PCI-MSIX-0000:5e:00.0  {irq}-edge  mlx5_comp{irq}@pci:0000:5e:00.0"));
+        }
+        let found = parse_column(&text, 199).unwrap();
+        assert_eq!((found.len(), &found[599]), (600, &("599 mlx5_comp599@pci:0000:5e:00.0".to_owned(), 599_199)));
+        assert!(text.len() > 1 << 20 && text.len() < BYTES_MAX, "{}", text.len());
+        assert_eq!(parse_column(&text, 200), None);
+    }
+
+    #[test]
     fn only_what_moved_is_told() {
         let counts =
             |list: &[(&str, u64)]| list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect::<Counts>();

@@ -6,6 +6,8 @@ mod interrupts;
 mod probe;
 mod takers;
 mod tally;
+mod traced;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +15,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use evenkeel_sys::cpu_limit::CpuLimit;
 use evenkeel_sys::tsc::{self, Scale};
 use evenkeel_sys::{CpuSet, Root, clock, cpu_limit, thread};
+use evenkeel_sys::tracepoint::{Ready, Tracepoint};
+use evenkeel_sys::tsc::{self, Scale};
+use evenkeel_sys::{CpuSet, Errno, Root, clock, thread};
 use serde::Serialize;
 
 pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 pub use interrupts::Source;
 use probe::{Looks, Plan, Probe, Seen};
 pub use tally::{Gap, Keep, Sum};
+use traced::Traced;
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
 /// From one look at interrupts, switch records and the clocks to the next.
 const WINDOW_NS: u64 = 500_000_000;
 /// What the threads get to start before the first of them spins.
-const START_NS: u64 = 20_000_000;
+const START_NS: u64 = 40_000_000;
 /// One spin of [`Mode::Sample`].
 const BURST_NS: u64 = 200_000;
 /// What a wake and the work around a burst cost, before it is known.
@@ -92,6 +98,8 @@ pub struct Cpu {
     pub takers: BTreeMap<String, Sum>,
     /// Interrupts and deferred work meanwhile, the most frequent first.
     pub interrupts: Vec<Source>,
+    /// Gaps by what interrupted, where tracepoints tell.
+    pub interrupted_by: BTreeMap<String, Sum>,
     /// Gaps one by one, in the order of time.
     pub gaps: Vec<Gap>,
     /// What is not listed, or was not seen.
@@ -103,6 +111,8 @@ pub struct Cpu {
     pub wake_late: Option<Samples>,
     /// Switch records that came faster than they were read: who ran instead may be unknown there.
     pub switch_records_lost: u64,
+    /// Hits of tracepoints that came faster than they were read: what interrupted is unknown there.
+    pub trace_records_lost: u64,
     /// Why it was not watched to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
@@ -162,6 +172,13 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     let cpus = check(settings)?;
     let root = Root::live();
     let limits = cpu_limit::all(&root);
+    let limits = limits::of_this_process(&root);
+    let looks = match settings.mode {
+        Mode::Spin => Looks::All,
+        Mode::Sample => Looks::OwnCounts,
+    };
+    // For the whole run, however often a CPU's turn begins.
+    let trace = ready_to_trace(looks, &cpus);
     let plan = Plan {
         scale: Scale::measured(),
         threshold_ns: settings.threshold_ns,
@@ -169,10 +186,8 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         keep: settings.keep,
         limits: &limits,
         meter_tid: thread::id(),
-        looks: match settings.mode {
-            Mode::Spin => Looks::All,
-            Mode::Sample => Looks::OwnCounts,
-        },
+        looks,
+        points: trace.as_ref().map(|(points, _)| points.as_slice()).map_err(String::as_str),
     };
     let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::process_cpu_ns());
     let seen = match settings.order {
@@ -238,15 +253,21 @@ fn together(
     watch: &Watch<'_>,
 ) -> Result<Vec<(usize, Seen)>, MeterError> {
     let failed = AtomicBool::new(false);
+    // To switch a tracepoint on stops all CPUs for a moment: before anybody watches.
+    let of_cpu = |cpu: &usize| {
+        let points = plan.points.map_err(str::to_owned)?;
+        Traced::of_cpu(*cpu, points).map_err(|errno| untraced(&errno))
+    };
+    let traced: Vec<_> = cpus.iter().map(of_cpu).collect();
     let begin_ns = clock::monotonic_ns() + START_NS + 500_000 * cpus.len() as u64;
     let span = (begin_ns, begin_ns + length_ns);
     let stop = || watch.stopped() || failed.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (at, cpu) in cpus.iter().copied().enumerate() {
+        for (at, (cpu, traced)) in cpus.iter().copied().zip(traced).enumerate() {
             let (failed, stop) = (&failed, &stop);
             let body = move || {
-                let seen = Probe::here(cpu, plan).map(|probe| match mode {
+                let seen = Probe::here(cpu, plan, traced).map(|probe| match mode {
                     Mode::Spin => spin(probe, span, plan, stop),
                     Mode::Sample => sample(probe, span, plan, (at, cpus.len()), stop),
                 });
@@ -274,6 +295,20 @@ fn together(
         let ended = || MeterError::not_possible("watch for gaps", "a probe's thread ended by itself");
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(ended()))).collect()
     })
+}
+
+/// The tracepoints of interrupts, kept ready, or why there are none.
+fn ready_to_trace(looks: Looks, cpus: &[usize]) -> Result<(Vec<Tracepoint>, Ready), String> {
+    if looks == Looks::OwnCounts {
+        return Err("they were not looked at".to_owned());
+    }
+    let first = cpus.first().copied().unwrap_or(0);
+    let ready = traced::points().and_then(|points| Ready::of(&points, first).map(|ready| (points, ready)));
+    ready.map_err(|errno| untraced(&errno))
+}
+
+fn untraced(errno: &Errno) -> String {
+    format!("the kernel's tracepoints were refused ({errno})")
 }
 
 fn spin(mut probe: Probe<'_>, (begin_ns, end_ns): (u64, u64), plan: &Plan<'_>, stop: &dyn Fn() -> bool) -> Seen {
@@ -364,8 +399,9 @@ fn report(settings: &Settings, mut seen: Vec<(usize, Seen)>, limits: Vec<Limit>)
 }
 
 fn of_cpu(cpu: usize, seen: Seen, mode: Mode) -> Cpu {
-    let Seen { mut tally, watched_ns, blind_ns, ended, takers, sources, late, .. } = seen;
+    let Seen { mut tally, watched_ns, blind_ns, ended, takers, traced, sources, late, .. } = seen;
     let (all, takers_seen) = (tally.all, std::mem::take(&mut tally.takers));
+    let interrupted_by = std::mem::take(&mut tally.sources);
     let causes = std::mem::take(&mut tally.causes).into_iter().map(|(cause, sum)| (cause.name(), sum)).collect();
     let lengths = std::mem::replace(&mut tally.lengths, Samples::new("gap_ns", Unit::Ns, []));
     let (gaps, lost) = tally.into_kept();
@@ -378,11 +414,13 @@ fn of_cpu(cpu: usize, seen: Seen, mode: Mode) -> Cpu {
         causes,
         takers: takers_seen,
         interrupts: sources,
+        interrupted_by,
         gaps,
         lost,
         lengths,
         wake_late: (mode == Mode::Sample).then_some(late),
         switch_records_lost: takers.map_or(0, |takers| takers.lost),
+        trace_records_lost: traced.map_or(0, |traced| traced.lost),
         ended,
     }
 }
@@ -393,6 +431,12 @@ fn doubts(settings: &Settings, seen: &[(usize, Seen)], limits: &[Limit], all_at_
     if let (Some(errno), Mode::Spin) = (unseen, settings.mode) {
         doubts.push(format!(
             "who ran instead is not known: the kernel's switch records were refused ({errno}); run it as root"
+        ));
+    }
+    let untold = seen.iter().find_map(|(_, seen)| seen.traced.as_ref().err());
+    if let (Some(why), Mode::Spin) = (untold, settings.mode) {
+        doubts.push(format!(
+            "an interrupt and the work that it deferred are one cause, and which it was is told by CPU and not by gap: {why}"
         ));
     }
     for (cpu, seen) in seen.iter().filter(|(_, seen)| seen.moved > 0 && seen.ended.is_none()) {

@@ -5,14 +5,19 @@
 
 use evenkeel_sys::cpu_limit::{Counters, CpuLimit};
 use evenkeel_sys::schedstat::{Counted, RunDelay};
+use evenkeel_sys::tracepoint::Tracepoint;
 use evenkeel_sys::tsc::{self, Scale};
 use evenkeel_sys::{CpuSet, Errno, Usage, sched, thread};
 
 use super::cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 use super::interrupts::{Counts, Files, Source, between};
 use super::takers::Takers;
+use super::limits::{Limit, Taken};
+use super::takers::{Takers, Who};
 use super::tally::{Gap, Keep, Tally};
+use super::traced::{Told, Traced};
 use crate::error::MeterError;
+use crate::pinned::not_there;
 use crate::samples::{Samples, Unit};
 use crate::spin::{Missing, Spin};
 
@@ -45,6 +50,8 @@ pub(super) struct Plan<'a> {
     pub meter_tid: u32,
     /// Whether switch records and interrupts are looked at.
     pub looks: Looks,
+    /// The tracepoints of interrupts, or why none are looked at.
+    pub points: Result<&'a [Tracepoint], &'a str>,
 }
 
 /// How much a probe asks for beside its own counts.
@@ -109,6 +116,8 @@ pub(super) struct Seen {
     pub ended: Option<String>,
     /// The switch records, or why there are none.
     pub takers: Result<Takers, Errno>,
+    /// The tracepoints of interrupts, or why there are none.
+    pub traced: Result<Traced, String>,
     /// Interrupts and deferred work while it ran.
     pub sources: Vec<Source>,
     /// What the thread used of the CPU.
@@ -133,15 +142,13 @@ impl<'a> Probe<'a> {
     ///
     /// # Errors
     /// If the thread may not run there, may not be real-time, or the kernel does not count what it waits.
-    pub(super) fn here(cpu: usize, plan: &'a Plan<'a>) -> Result<Probe<'a>, MeterError> {
+    pub(super) fn here(
+        cpu: usize,
+        plan: &'a Plan<'a>,
+        traced: Result<Traced, String>,
+    ) -> Result<Probe<'a>, MeterError> {
         let only: CpuSet = [cpu].into_iter().collect();
-        thread::set_affinity(&only).map_err(|errno| match errno {
-            Errno::INVAL => MeterError::not_possible(
-                format!("run on CPU {cpu}"),
-                "it is offline, or not among the CPUs that this process may use; leave it out of --cpus",
-            ),
-            errno => MeterError::refused(format!("run on CPU {cpu}"), errno),
-        })?;
+        thread::set_affinity(&only).map_err(|errno| not_there(format!("run on CPU {cpu}"), errno))?;
         if plan.class == Class::Fifo {
             sched::set_fifo(1).map_err(|errno| {
                 let what = "make the probe real-time (a control group without a real-time share refuses it even to root: cpu.rt_runtime_us)";
@@ -156,6 +163,10 @@ impl<'a> Probe<'a> {
             Looks::All => Takers::on(cpu),
             Looks::OwnCounts => Err(Errno::NODATA),
         };
+        let traced = traced.and_then(|mut traced| match traced.is_true() {
+            true => Ok(traced),
+            false => Err("the kernel's tracepoints of interrupts did not tell of a timer of our own".to_owned()),
+        });
         let late = Samples::new("wake_late_ns", Unit::Ns, [("cpu", cpu.to_string())]);
         let mut probe = Probe {
             plan,
@@ -179,6 +190,7 @@ impl<'a> Probe<'a> {
                 moved: 0,
                 ended: None,
                 takers,
+                traced,
                 sources: Vec::new(),
                 cpu_ns: 0,
                 late,
@@ -253,7 +265,11 @@ impl<'a> Probe<'a> {
         if let Ok(takers) = &mut self.seen.takers {
             takers.look_if_pressed();
         }
-        (raw.run_delay_ns == 0 || self.is_still_here()) && self.pending.len() < PENDING_MAX
+        let is_full = match &mut self.seen.traced {
+            Ok(traced) => traced.look_if_pressed(),
+            Err(_) => false,
+        };
+        (raw.run_delay_ns == 0 || self.is_still_here()) && self.pending.len() < PENDING_MAX && !is_full
     }
 
     /// What the counts say of a gap between the last reading and `own`.
@@ -284,9 +300,9 @@ impl<'a> Probe<'a> {
         }
         self.seen.moved += 1;
         let only: CpuSet = [self.cpu].into_iter().collect();
-        if let Err(errno) = thread::set_affinity(&only) {
+        if thread::set_affinity(&only).is_err() {
             let why = "it was taken offline, or out of the CPUs that this process may use";
-            self.seen.ended = Some(format!("CPU {} went away while it was measured: {why} ({errno})", self.cpu));
+            self.seen.ended = Some(format!("CPU {} went away while it was measured: {why}", self.cpu));
         }
         // Time on another CPU says nothing of this one.
         self.seen.ended.is_none()
@@ -303,6 +319,9 @@ impl<'a> Probe<'a> {
         let begin = tsc::ticks();
         if let Ok(takers) = &mut self.seen.takers {
             takers.look();
+        }
+        if let Ok(traced) = &mut self.seen.traced {
+            traced.look();
         }
         let before = self.newest.take();
         self.look_at_interrupts();
@@ -325,6 +344,9 @@ impl<'a> Probe<'a> {
         self.anchor = end;
         if let Ok(takers) = &mut self.seen.takers {
             takers.forget();
+        }
+        if let Ok(traced) = &mut self.seen.traced {
+            traced.forget();
         }
     }
 
@@ -366,6 +388,8 @@ impl<'a> Probe<'a> {
         {
             (taker, by) = takers.of(start_ns, start_ns + length_ns);
         }
+        let told = self.seen.traced.as_ref().ok().and_then(|traced| traced.between(start_ns, start_ns + length_ns));
+        let traced = told.map(|Told { hard_ns, soft_ns, .. }| Interrupts::Traced { hard_ns, soft_ns });
         let evidence = Evidence {
             length_ns,
             steal_ns: raw.steal_ns,
@@ -374,25 +398,53 @@ impl<'a> Probe<'a> {
             taker,
             class: self.plan.class,
             faults: raw.faults,
-            interrupts,
+            interrupts: traced.unwrap_or(interrupts),
         };
         let cause = classify(&evidence);
-        let by = by.map(|who| match who.name {
+        let is_interrupt = matches!(cause, Cause::Interrupt | Cause::Softirq);
+        let source = told.and_then(|told| told.most).filter(|_| is_interrupt);
+        let gap = Gap {
+            start_ns,
+            length_ns,
+            around_ns: 0,
+            cause,
+            by: by.map(|who| self.named(who)),
+            source: source.map(|source| source.name(self.newest.as_ref())),
+            run_delay_ns: raw.run_delay_ns.min(length_ns),
+            steal_ns: raw.steal_ns.min(length_ns),
+        };
+        let gaps = self.without_edges(gap);
+        self.seen.tally.add_stretch(gaps);
+    }
+
+    /// The interrupt that let another thread in, and the switches, were missing too, and are nobody's turn: as far as switch records tell,
+    /// a gap is the other's turn alone, and where several had theirs right after one another, one for each.
+    fn without_edges(&mut self, whole: Gap) -> Vec<Gap> {
+        let Ok(takers) = &mut self.seen.takers else { return vec![whole] };
+        let (start_ns, end_ns) = (whole.start_ns, whole.start_ns + whole.length_ns);
+        let turns = match whole.cause {
+            Cause::Preemption => {
+                let named = takers.apart(start_ns, end_ns);
+                named
+                    .into_iter()
+                    .map(|(turn, who)| (turn.from_ns, turn.until_ns, who.map(|who| self.named(who))))
+                    .collect()
+            }
+            Cause::Throttle | Cause::OwnRealTimeThrottle => {
+                let away = takers.away(start_ns, end_ns);
+                away.map(|(from_ns, until_ns)| (from_ns, until_ns, whole.by.clone())).into_iter().collect()
+            }
+            _ => Vec::new(),
+        };
+        in_turns(whole, turns)
+    }
+
+    fn named(&self, who: Who) -> String {
+        match who.name {
             _ if who.tid == self.plan.meter_tid => ITSELF.to_owned(),
             Some(name) => format!("{name} ({})", who.tid),
             None => format!("{UNNAMED} ({})", who.tid),
-        });
-        let (run_delay_ns, steal_ns) = (raw.run_delay_ns.min(length_ns), raw.steal_ns.min(length_ns));
-        let mut gap = Gap { start_ns, length_ns, around_ns: 0, cause, by, run_delay_ns, steal_ns };
-        if matches!(cause, Cause::Preemption | Cause::Throttle | Cause::OwnRealTimeThrottle)
-            && let Ok(takers) = &self.seen.takers
-            && let Some((from_ns, until_ns)) = takers.away(start_ns, start_ns + length_ns)
-        {
-            // The interrupt that let the other in, and the switches, were missing too, and are nobody's turn.
-            (gap.start_ns, gap.length_ns) = (from_ns, until_ns - from_ns);
-            gap.around_ns = length_ns.saturating_sub(gap.length_ns);
         }
-        self.seen.tally.add(gap);
     }
 
     /// What it saw.
@@ -402,5 +454,50 @@ impl<'a> Probe<'a> {
         }
         self.seen.cpu_ns = evenkeel_sys::clock::thread_cpu_ns();
         self.seen
+    }
+}
+
+/// One gap for each turn (from, until, whose), which together have all of `whole`; that itself if there are none.
+fn in_turns(whole: Gap, turns: Vec<(u64, u64, Option<String>)>) -> Vec<Gap> {
+    let end_ns = whole.start_ns + whole.length_ns;
+    let begins: Vec<u64> = turns.iter().skip(1).map(|(from_ns, ..)| *from_ns).chain([end_ns]).collect();
+    let (mut at_ns, mut waited_ns, mut stolen_ns) = (whole.start_ns, whole.run_delay_ns, whole.steal_ns);
+    let mut gaps = Vec::with_capacity(turns.len().max(1));
+    for ((from_ns, until_ns, by), next_ns) in turns.into_iter().zip(begins) {
+        let length_ns = until_ns.saturating_sub(from_ns);
+        let around_ns = next_ns.saturating_sub(at_ns).saturating_sub(length_ns);
+        at_ns = next_ns;
+        let run_delay_ns = waited_ns.min(length_ns);
+        let steal_ns = stolen_ns.min(length_ns - run_delay_ns);
+        (waited_ns, stolen_ns) = (waited_ns - run_delay_ns, stolen_ns - steal_ns);
+        gaps.push(Gap { start_ns: from_ns, length_ns, around_ns, by, run_delay_ns, steal_ns, ..whole.clone() });
+    }
+    if gaps.is_empty() { vec![whole] } else { gaps }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_have_all_of_the_gap_between_them() {
+        let whole = Gap {
+            start_ns: 1_000,
+            length_ns: 500,
+            around_ns: 0,
+            cause: Cause::Preemption,
+            by: Some("thief (7)".to_owned()),
+            source: None,
+            run_delay_ns: 480,
+            steal_ns: 5,
+        };
+        assert_eq!(in_turns(whole.clone(), Vec::new()), std::slice::from_ref(&whole));
+        let one = in_turns(whole.clone(), vec![(1_010, 1_490, Some("thief (7)".to_owned()))]);
+        assert_eq!((one[0].start_ns, one[0].length_ns, one[0].around_ns), (1_010, 480, 20));
+        let two = in_turns(whole, vec![(1_010, 1_400, Some("thief (7)".to_owned())), (1_405, 1_480, None)]);
+        let told: Vec<_> =
+            two.iter().map(|gap| (gap.start_ns, gap.length_ns, gap.around_ns, gap.run_delay_ns)).collect();
+        assert_eq!(told, [(1_010, 390, 15, 390), (1_405, 75, 20, 75)]);
+        assert_eq!((two[0].by.as_deref(), two[1].by.as_deref()), (Some("thief (7)"), None));
     }
 }

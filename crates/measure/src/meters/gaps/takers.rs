@@ -1,47 +1,18 @@
 //! Who ran while our thread did not: the kernel's switch records of the CPU, laid over a gap.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use evenkeel_sys::perf_switch::{Record, Switch, Switches};
+use evenkeel_sys::perf_switch::{Record, Switches};
 use evenkeel_sys::sched::{self, Policy};
 use evenkeel_sys::{Errno, thread};
 
 use super::cause::Taker;
+use super::turns::{Turn, Turns};
 
-/// How many switches are kept between two looks.
-const SWITCHES_MAX: usize = 1 << 16;
 /// How many threads' names are remembered.
 const NAMES_MAX: usize = 4096;
 /// Names that are looked up at one look: each is a file to open.
 const LOOKUPS_MAX: u32 = 16;
-
-/// The thread that had most of a stretch of time, beside `own`; none if no record falls into it.
-pub(super) fn longest_in(switches: &VecDeque<Switch>, own: u32, start_ns: u64, end_ns: u64) -> Option<u32> {
-    // The one that was given the CPU last before the stretch has it at its start.
-    let from = switches.partition_point(|switch| switch.at_ns < start_ns).saturating_sub(1);
-    let mut shares: BTreeMap<u32, u64> = BTreeMap::new();
-    let mut rest = switches.iter().skip(from).peekable();
-    while let Some(switch) = rest.next().filter(|switch| switch.at_ns < end_ns) {
-        let until_ns = rest.peek().map_or(end_ns, |next| next.at_ns.min(end_ns));
-        let share_ns = until_ns.saturating_sub(switch.at_ns.max(start_ns));
-        if switch.tid != own && share_ns > 0 {
-            *shares.entry(switch.tid).or_default() += share_ns;
-        }
-    }
-    shares.into_iter().max_by_key(|(_, share_ns)| *share_ns).map(|(tid, _)| tid)
-}
-
-fn stretch_away(switches: &VecDeque<Switch>, own: u32, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
-    let from = switches.partition_point(|switch| switch.at_ns < start_ns);
-    let within: Vec<Switch> = switches.iter().skip(from).take_while(|switch| switch.at_ns < end_ns).copied().collect();
-    let first_ns = within.iter().find(|switch| switch.tid != own)?.at_ns;
-    let back = within.iter().rev().find(|switch| switch.tid == own && switch.at_ns > first_ns);
-    let whole = (first_ns, back.map_or(end_ns, |switch| switch.at_ns));
-    let ends_ns = within.iter().skip(1).map(|switch| switch.at_ns).chain([end_ns]);
-    let turns = within.iter().zip(ends_ns).filter(|(switch, _)| switch.tid != own);
-    let longest = turns.map(|(switch, turn_end_ns)| (switch.at_ns, turn_end_ns)).max_by_key(|(at, end)| end - at)?;
-    Some(if (longest.1 - longest.0) * 10 >= (whole.1 - whole.0) * 9 { longest } else { whole })
-}
 
 /// A thread that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +34,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Takers {
     records: Switches,
-    switches: VecDeque<Switch>,
+    turns: Turns,
     names: BTreeMap<u32, Known>,
     own: u32,
     lookups: u32,
@@ -78,23 +49,16 @@ impl Takers {
     /// What the kernel said: most often that this user may not see it.
     pub(super) fn on(cpu: usize) -> Result<Takers, Errno> {
         let records = Switches::of_cpu(cpu)?;
-        Ok(Takers {
-            records,
-            switches: VecDeque::with_capacity(4096),
-            names: BTreeMap::new(),
-            own: thread::id(),
-            lookups: 0,
-            lost: 0,
-        })
+        Ok(Takers { records, turns: Turns::default(), names: BTreeMap::new(), own: thread::id(), lookups: 0, lost: 0 })
     }
 
     /// Takes in what was recorded since the last look.
     pub(super) fn look(&mut self) {
-        let (switches, lost) = (&mut self.switches, &mut self.lost);
+        let (turns, lost) = (&mut self.turns, &mut self.lost);
         let names = &mut self.names;
         self.records.drain(|record| match record {
-            Record::In(switch) if switches.len() < SWITCHES_MAX => switches.push_back(switch),
-            Record::In(_) => *lost += 1,
+            Record::In(switch) => *lost += u64::from(!turns.begins(switch)),
+            Record::Out(switch) => turns.ends(switch),
             Record::Lost(count) => *lost += count,
             // How it is scheduled is not told along with it: it is asked when it matters.
             Record::Named { tid, name } if names.len() < NAMES_MAX => {
@@ -115,7 +79,7 @@ impl Takers {
 
     /// Who had the CPU for most of a stretch: how that thread is scheduled, and its name where it is to be had.
     pub(super) fn of(&mut self, start_ns: u64, end_ns: u64) -> (Taker, Option<Who>) {
-        match longest_in(&self.switches, self.own, start_ns, end_ns) {
+        match self.turns.longest_in(self.own, start_ns, end_ns) {
             None => (Taker::Unknown, None),
             Some(0) => (Taker::Nobody, None),
             Some(tid) => {
@@ -127,20 +91,23 @@ impl Takers {
 
     /// When another thread first had the CPU in a stretch.
     pub(super) fn first_other(&self, start_ns: u64, end_ns: u64) -> Option<u64> {
-        stretch_away(&self.switches, self.own, start_ns, end_ns).map(|(from_ns, _)| from_ns)
+        self.turns.of_others(self.own, start_ns, end_ns).first().map(|turn| turn.from_ns)
     }
 
-    /// The stretch of a gap in which others had the CPU, from the first switch to one of them to the switch back. Where one of them had
-    /// nine tenths of it, its turn alone: what a kernel thread did right before or after it is not its length.
+    /// The turns of others in a gap, each thread's by itself, with its name.
+    pub(super) fn apart(&mut self, start_ns: u64, end_ns: u64) -> Vec<(Turn, Option<Who>)> {
+        let turns = self.turns.of_others(self.own, start_ns, end_ns);
+        turns.into_iter().map(|turn| (turn, (turn.tid != 0).then(|| self.named(turn.tid).0))).collect()
+    }
+
+    /// The stretch of a gap in which others had the CPU: its turn alone where one had nearly all of it.
     pub(super) fn away(&self, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
-        stretch_away(&self.switches, self.own, start_ns, end_ns)
+        self.turns.away(self.own, start_ns, end_ns)
     }
 
-    /// Forgets what was before; the newest is kept, since it says who runs now.
+    /// Forgets what was before.
     pub(super) fn forget(&mut self) {
-        let newest = self.switches.pop_back();
-        self.switches.clear();
-        self.switches.extend(newest);
+        self.turns.forget();
     }
 
     fn named(&mut self, tid: u32) -> (Who, Taker) {
@@ -168,47 +135,5 @@ impl Takers {
             self.names.insert(tid, Known { name: name.clone(), taker: Some(taker) });
         }
         (Who { tid, name }, taker)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// When, and to whom.
-    type Turns = &'static [(u64, u32)];
-
-    #[test]
-    fn the_one_that_had_most_of_it_is_named() {
-        let switches =
-            |list: &[(u64, u32)]| list.iter().map(|(at_ns, tid)| Switch { at_ns: *at_ns, tid: *tid }).collect();
-        let table: [(Turns, Option<u32>); 7] = [
-            (&[], None),
-            (&[(0, 1)], None),
-            (&[(0, 1), (110, 7), (190, 1)], Some(7)),
-            (&[(0, 1), (110, 7), (120, 8), (190, 1)], Some(8)),
-            (&[(0, 1), (110, 0), (190, 1)], Some(0)),
-            (&[(0, 1), (200, 7), (300, 1)], None),
-            (&[(50, 7)], Some(7)),
-        ];
-        for (list, taker) in table {
-            assert_eq!(longest_in(&switches(list), 1, 100, 200), taker, "{list:?}");
-        }
-    }
-
-    #[test]
-    fn a_turn_is_told_apart_from_what_came_right_after_it() {
-        let switches =
-            |list: &[(u64, u32)]| list.iter().map(|(at_ns, tid)| Switch { at_ns: *at_ns, tid: *tid }).collect();
-        let table: [(Turns, Option<(u64, u64)>); 5] = [
-            (&[(0, 1)], None),
-            (&[(0, 1), (110, 7), (190, 1)], Some((110, 190))),
-            (&[(0, 1), (110, 7), (188, 8), (190, 1)], Some((110, 188))),
-            (&[(0, 1), (110, 7), (150, 8), (190, 1)], Some((110, 190))),
-            (&[(0, 1), (110, 7)], Some((110, 200))),
-        ];
-        for (list, stretch) in table {
-            assert_eq!(stretch_away(&switches(list), 1, 100, 200), stretch, "{list:?}");
-        }
     }
 }

@@ -39,6 +39,9 @@ pub struct Gap {
     /// The thread that ran instead, as `NAME (NUMBER)`, where the kernel tells; the meter's own as `evenkeel itself`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// What interrupted, as /proc/interrupts and /proc/softirqs call it: the one that took most, where tracepoints tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// The part that was waited for a CPU.
     pub run_delay_ns: u64,
     /// The part that neither ran nor waited.
@@ -100,6 +103,8 @@ pub(super) struct Tally {
     pub causes: BTreeMap<Cause, Sum>,
     /// By thread that ran instead.
     pub takers: BTreeMap<String, Sum>,
+    /// By what interrupted.
+    pub sources: BTreeMap<String, Sum>,
     /// The lengths of all.
     pub lengths: Samples,
     /// Those that may turn out to be a pause of the whole machine: start and length.
@@ -117,14 +122,22 @@ impl Tally {
             all: Sum::default(),
             causes: BTreeMap::new(),
             takers: BTreeMap::new(),
+            sources: BTreeMap::new(),
             lengths: Samples::new("gap_ns", Unit::Ns, [("cpu", cpu.to_string())]),
             suspects: VecDeque::new(),
             dropped: 0,
         }
     }
 
+    /// Adds what was missing in one stretch: one gap, or one for each thread that ran in it, right after one another.
+    pub(super) fn add_stretch(&mut self, gaps: Vec<Gap>) {
+        let whole_ns = gaps.iter().map(|gap| gap.length_ns + gap.around_ns).sum();
+        gaps.into_iter().for_each(|gap| self.add(gap));
+        self.all.longest_ns = self.all.longest_ns.max(whole_ns);
+    }
+
     /// Adds one.
-    pub(super) fn add(&mut self, gap: Gap) {
+    fn add(&mut self, gap: Gap) {
         let missing_ns = gap.length_ns + gap.around_ns;
         self.all.add(missing_ns);
         self.lengths.record(missing_ns);
@@ -132,9 +145,10 @@ impl Tally {
         if let Some(by) = &gap.by {
             // Programs of one name count together: a build starts hundreds.
             let name = by.rsplit_once(" (").map_or(by.as_str(), |(name, _)| name);
-            let is_new = !self.takers.contains_key(name);
-            let name = if is_new && self.takers.len() >= TAKERS_MAX { "others" } else { name };
-            self.takers.entry(name.to_owned()).or_default().add(gap.length_ns);
+            add_named(&mut self.takers, name, gap.length_ns);
+        }
+        if let Some(source) = &gap.source {
+            add_named(&mut self.sources, source, gap.length_ns);
         }
         if gap.cause.may_be_pause() && gap.length_ns >= SUSPECT_MIN_NS {
             if self.suspects.len() >= SUSPECTS_MAX {
@@ -223,6 +237,12 @@ impl Tally {
     }
 }
 
+fn add_named(sums: &mut BTreeMap<String, Sum>, name: &str, length_ns: u64) {
+    let is_new = !sums.contains_key(name);
+    let name = if is_new && sums.len() >= TAKERS_MAX { "others" } else { name };
+    sums.entry(name.to_owned()).or_default().add(length_ns);
+}
+
 /// The stretches that were missing on every one of the CPUs at once: for each, its start and its end.
 pub(super) fn everywhere(cpus: &[&VecDeque<(u64, u64, Cause)>]) -> Vec<(u64, u64)> {
     let Some((first, others)) = cpus.split_first().filter(|(_, others)| !others.is_empty()) else { return Vec::new() };
@@ -257,7 +277,8 @@ mod tests {
     use super::*;
 
     fn gap(start_ns: u64, length_ns: u64) -> Gap {
-        Gap { start_ns, length_ns, around_ns: 0, cause: Cause::Hypervisor, by: None, run_delay_ns: 0, steal_ns: 0 }
+        let (cause, by, source) = (Cause::Hypervisor, None, None);
+        Gap { start_ns, length_ns, around_ns: 0, cause, by, source, run_delay_ns: 0, steal_ns: 0 }
     }
 
     #[test]
@@ -284,6 +305,15 @@ mod tests {
         }
         assert_eq!(tally.takers.len(), TAKERS_MAX + 1);
         assert_eq!(tally.takers["others"].count, 1000 - TAKERS_MAX as u64);
+    }
+
+    #[test]
+    fn turns_right_after_one_another_are_one_stretch() {
+        let mut tally = Tally::new(0, Keep::Longest(9));
+        tally.add_stretch(vec![gap(10, 90), gap(100, 30)]);
+        tally.add_stretch(vec![gap(500, 100)]);
+        assert_eq!(tally.all, Sum { count: 3, total_ns: 220, longest_ns: 120 });
+        assert_eq!(tally.causes[&Cause::Hypervisor].longest_ns, 100);
     }
 
     #[test]

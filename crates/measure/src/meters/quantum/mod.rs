@@ -236,9 +236,7 @@ fn fold(
     let class = if before.is_some() && settings.class == Class::Auto { Class::Ordinary } else { settings.class };
     let watched = match probe::watch(cpu, class, settings.threshold_ns, settings.duration_ns, watch) {
         // A CPU that is offline by now is told of, and the others are measured.
-        Err(MeterError::Refused { what, errno }) if errno == evenkeel_sys::Errno::INVAL => {
-            return Ok(Cpu::unmeasured(cpu, &format!("{what}: {errno}")));
-        }
+        Err(MeterError::NotPossible { what, why }) => return Ok(Cpu::unmeasured(cpu, &format!("{what}: {why}"))),
         other => other?,
     };
     let limit = before.map(|before| {

@@ -7,6 +7,7 @@ use evenkeel_sys::{Errno, HeldLatency, Root, clock, sched, thread};
 use serde::Serialize;
 
 use crate::MeterError;
+use crate::pinned::not_there;
 
 /// The priority of a real-time waiter: over ordinary threads, and under what the kernel and other real-time work may need.
 const PRIORITY: u8 = 50;
@@ -96,7 +97,7 @@ impl Variant {
             });
             let measured = match is_ready.recv() {
                 Ok(Ok(())) => Ok(measure()),
-                Ok(Err(errno)) => Err(MeterError::refused(format!("keep CPU {waiter_cpu} awake"), errno)),
+                Ok(Err(errno)) => Err(not_there(format!("keep CPU {waiter_cpu} awake"), errno)),
                 Err(_) => Err(MeterError::not_possible("keep a CPU awake", "the thread for it ended")),
             };
             is_over.store(true, Ordering::Relaxed);

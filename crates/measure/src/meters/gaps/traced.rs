@@ -1,0 +1,308 @@
+//! What interrupted our thread, gap by gap: the kernel's tracepoints of interrupts and deferred work, where this user may see them, and only
+//! after they have told of a timer of our own.
+
+use evenkeel_sys::timer_fd::Interrupts;
+use evenkeel_sys::tracepoint::{self, Hit, Tracepoint, Tracepoints};
+use evenkeel_sys::{Errno, clock};
+
+use super::interrupts::Counts;
+
+/// How many hits are kept between two looks.
+const HITS_MAX: usize = 1 << 16;
+/// Interrupts within interrupts: the kernel has three or four such levels.
+const DEPTH_MAX: usize = 8;
+/// How often the trial is repeated: a pause of the machine may spoil one.
+const TRIALS: u32 = 3;
+
+/// As the kernel numbers deferred work.
+const DEFERRED: [&str; 10] =
+    ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
+
+/// Where interrupts and deferred work begin and end. Those of `irq_vectors` are the CPU's own on x86; elsewhere they come as devices' do.
+/// That of its deferred interrupts (`irq_work`) is left out: the kernel refuses it to whoever records, since a record may need one itself.
+const POINTS: [(&str, Edge, Kind); 12] = [
+    ("irq/irq_handler_entry", Edge::Begin, Kind::Device),
+    ("irq/irq_handler_exit", Edge::End, Kind::Device),
+    ("irq/softirq_entry", Edge::Begin, Kind::Deferred),
+    ("irq/softirq_exit", Edge::End, Kind::Deferred),
+    ("irq_vectors/local_timer_entry", Edge::Begin, Kind::Own("LOC Local timer interrupts")),
+    ("irq_vectors/local_timer_exit", Edge::End, Kind::Own("LOC Local timer interrupts")),
+    ("irq_vectors/reschedule_entry", Edge::Begin, Kind::Own("RES Rescheduling interrupts")),
+    ("irq_vectors/reschedule_exit", Edge::End, Kind::Own("RES Rescheduling interrupts")),
+    ("irq_vectors/call_function_entry", Edge::Begin, Kind::Own("CAL Function call interrupts")),
+    ("irq_vectors/call_function_exit", Edge::End, Kind::Own("CAL Function call interrupts")),
+    ("irq_vectors/call_function_single_entry", Edge::Begin, Kind::Own("CAL Function call interrupts")),
+    ("irq_vectors/call_function_single_exit", Edge::End, Kind::Own("CAL Function call interrupts")),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    Begin,
+    End,
+}
+
+/// What a tracepoint is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A device's interrupt, whose number is in the record.
+    Device,
+    /// Deferred work, whose number is in the record.
+    Deferred,
+    /// An interrupt of the CPU's own.
+    Own(&'static str),
+}
+
+/// What interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The device's interrupt with this number.
+    Device(u32),
+    /// The deferred work with this number.
+    Deferred(u32),
+    /// One of the CPU's own.
+    Own(&'static str),
+}
+
+impl Source {
+    /// As /proc/interrupts and /proc/softirqs call it, which `counts` were read from.
+    pub(super) fn name(self, counts: Option<&Counts>) -> String {
+        match self {
+            Source::Own(name) => name.to_owned(),
+            Source::Deferred(number) => match DEFERRED.get(number as usize) {
+                Some(name) => format!("softirq {name}"),
+                None => format!("softirq {number}"),
+            },
+            Source::Device(number) => {
+                let begin = format!("{number} ");
+                let named = counts.and_then(|counts| counts.keys().find(|name| name.starts_with(&begin)));
+                named.cloned().unwrap_or_else(|| number.to_string())
+            }
+        }
+    }
+}
+
+/// The beginning or the end of one.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at_ns: u64,
+    edge: Edge,
+    source: Source,
+}
+
+/// What interrupts and deferred work took of a gap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Interrupts' handlers.
+    pub hard_ns: u64,
+    /// Deferred work, without the interrupts that came in it.
+    pub soft_ns: u64,
+    /// The one that took most.
+    pub most: Option<Source>,
+}
+
+/// The tracepoints that are looked at: asked for once, for all CPUs.
+pub(super) fn points() -> Result<Vec<Tracepoint>, Errno> {
+    tracepoint::find(&POINTS.map(|(name, ..)| name))
+}
+
+/// The records of one CPU.
+#[derive(Debug)]
+pub(super) struct Traced {
+    points: Tracepoints,
+    /// What each number stands for.
+    table: Vec<(u16, Edge, Kind)>,
+    marks: Vec<Mark>,
+    is_torn: bool,
+    /// Records that nobody read in time.
+    pub lost: u64,
+}
+
+impl Traced {
+    /// Of `cpu`, from now on.
+    ///
+    /// # Errors
+    /// What the kernel said: most often that this user may not see it.
+    pub(super) fn of_cpu(cpu: usize, found: &[Tracepoint]) -> Result<Traced, Errno> {
+        let known = |point: &Tracepoint| {
+            let (_, edge, kind) = POINTS.iter().find(|(name, ..)| *name == point.name)?;
+            Some((point.id(), *edge, *kind))
+        };
+        let table = found.iter().filter_map(known).collect();
+        let points = Tracepoints::of_cpu(cpu, found)?;
+        // Written once now: memory that is used for the first time in a window would be a fault in it.
+        let nothing = Mark { at_ns: 1, edge: Edge::End, source: Source::Device(1) };
+        let mut marks = vec![nothing; HITS_MAX];
+        std::hint::black_box(&mut marks).clear();
+        Ok(Traced { points, table, marks, is_torn: false, lost: 0 })
+    }
+
+    /// Whether a timer of ours, on the calling thread's CPU, is told of with its beginning and its end.
+    pub(super) fn is_true(&mut self) -> bool {
+        (0..TRIALS).any(|_| {
+            self.forget();
+            let start_ns = clock::monotonic_ns();
+            let Ok(timer) = Interrupts::arm(&[start_ns + 300_000], 1) else { return false };
+            // Awake, as the probe will be: on a CPU that idles the timer would be another one's business.
+            while clock::monotonic_ns() < start_ns + 1_500_000 {
+                std::hint::spin_loop();
+            }
+            drop(timer);
+            self.look();
+            let told = told(&self.marks, start_ns + 300_000, start_ns + 1_500_000);
+            self.forget();
+            (100..1_000_000).contains(&told.hard_ns)
+        })
+    }
+
+    /// Takes in what was recorded since the last look.
+    pub(super) fn look(&mut self) {
+        let (table, marks, lost) = (&self.table, &mut self.marks, &mut self.lost);
+        let before = *lost;
+        self.points.drain(|hit| match hit {
+            Hit::At { at_ns, id, word } => {
+                let Some((_, edge, kind)) = table.iter().find(|(known, ..)| *known == id) else { return };
+                let source = match kind {
+                    Kind::Device => Source::Device(word),
+                    Kind::Deferred => Source::Deferred(word),
+                    Kind::Own(name) => Source::Own(name),
+                };
+                if marks.len() < HITS_MAX {
+                    marks.push(Mark { at_ns, edge: *edge, source });
+                } else {
+                    *lost += 1;
+                }
+            }
+            Hit::Lost(count) => *lost += count,
+            Hit::Other => {}
+        });
+        self.is_torn |= self.lost > before;
+    }
+
+    /// Takes in what was recorded, if the ring would soon be full. True when there is no more room for much more.
+    pub(super) fn look_if_pressed(&mut self) -> bool {
+        if self.points.fullness() > 0.5 {
+            self.look();
+        }
+        self.marks.len() > HITS_MAX / 2
+    }
+
+    /// What they took between two moments; none where records were lost since the last look but one.
+    pub(super) fn between(&self, start_ns: u64, end_ns: u64) -> Option<Told> {
+        (!self.is_torn).then(|| told(&self.marks, start_ns, end_ns))
+    }
+
+    /// Forgets what was before.
+    pub(super) fn forget(&mut self) {
+        self.marks.clear();
+        self.is_torn = false;
+    }
+}
+
+/// Our thread runs at both ends of a gap, so that none is under way there.
+fn told(marks: &[Mark], start_ns: u64, end_ns: u64) -> Told {
+    let from = marks.partition_point(|mark| mark.at_ns < start_ns);
+    let mut under_way: Vec<Source> = Vec::new();
+    let mut took: Vec<(Source, u64)> = Vec::new();
+    let mut last_ns = start_ns;
+    for mark in marks.iter().skip(from).take_while(|mark| mark.at_ns <= end_ns) {
+        // The innermost has the time; what is below it in the stack stands still.
+        if let Some(source) = under_way.last() {
+            let since_ns = mark.at_ns.saturating_sub(last_ns);
+            match took.iter_mut().find(|(known, _)| known == source) {
+                Some((_, ns)) => *ns += since_ns,
+                None => took.push((*source, since_ns)),
+            }
+        }
+        last_ns = mark.at_ns;
+        match mark.edge {
+            Edge::Begin if under_way.len() < DEPTH_MAX => under_way.push(mark.source),
+            Edge::Begin => {}
+            Edge::End => {
+                if let Some(at) = under_way.iter().rposition(|source| *source == mark.source) {
+                    under_way.truncate(at);
+                }
+            }
+        }
+    }
+    let sum = |is_soft: bool| {
+        let of = took.iter().filter(|(source, _)| matches!(source, Source::Deferred(_)) == is_soft);
+        of.map(|(_, ns)| ns).sum()
+    };
+    let most = took.iter().max_by_key(|(_, ns)| *ns).map(|(source, _)| *source);
+    Told { hard_ns: sum(false), soft_ns: sum(true), most }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TICK: Source = Source::Own("LOC Local timer interrupts");
+    const NET_RX: Source = Source::Deferred(3);
+    const DISK: Source = Source::Device(38);
+
+    fn marks(list: &[(u64, Edge, Source)]) -> Vec<Mark> {
+        list.iter().map(|(at_ns, edge, source)| Mark { at_ns: *at_ns, edge: *edge, source: *source }).collect()
+    }
+
+    #[test]
+    fn each_has_its_own_time() {
+        use Edge::{Begin, End};
+        type List = &'static [(u64, Edge, Source)];
+        type Row = (&'static str, List, (u64, u64, Option<Source>));
+        let table: [Row; 6] = [
+            ("nothing", &[], (0, 0, None)),
+            ("a tick", &[(110, Begin, TICK), (140, End, TICK)], (30, 0, Some(TICK))),
+            (
+                "an interrupt and its deferred work",
+                &[(110, Begin, DISK), (115, End, DISK), (116, Begin, NET_RX), (180, End, NET_RX)],
+                (5, 64, Some(NET_RX)),
+            ),
+            (
+                "an interrupt in deferred work",
+                &[(110, Begin, NET_RX), (120, Begin, DISK), (170, End, DISK), (180, End, NET_RX)],
+                (50, 20, Some(DISK)),
+            ),
+            (
+                "before and after",
+                &[(50, Begin, TICK), (60, End, TICK), (230, Begin, TICK), (240, End, TICK)],
+                (0, 0, None),
+            ),
+            (
+                "an end without a beginning",
+                &[(120, End, TICK), (130, Begin, DISK), (150, End, DISK)],
+                (20, 0, Some(DISK)),
+            ),
+        ];
+        for (what, list, (hard_ns, soft_ns, most)) in table {
+            assert_eq!(told(&marks(list), 100, 200), Told { hard_ns, soft_ns, most }, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_source_has_the_name_that_the_kernel_gives_it() {
+        let counts: Counts = [("3 serial".to_owned(), 1), ("38 virtio2-input.0".to_owned(), 2)].into();
+        assert_eq!(DISK.name(Some(&counts)), "38 virtio2-input.0");
+        assert_eq!(Source::Device(8).name(Some(&counts)), "8");
+        assert_eq!(NET_RX.name(None), "softirq NET_RX");
+        assert_eq!(Source::Deferred(77).name(None), "softirq 77");
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_is_told_than_there_was(list in prop::collection::vec((0_u64..300, any::<bool>(), 0_u32..4), 0..60)) {
+            let mut list = list;
+            list.sort_unstable();
+            let marks: Vec<Mark> = list
+                .into_iter()
+                .map(|(at_ns, begins, number)| {
+                    let source = if number % 2 == 0 { Source::Deferred(number) } else { Source::Device(number) };
+                    Mark { at_ns, edge: if begins { Edge::Begin } else { Edge::End }, source }
+                })
+                .collect();
+            let told = told(&marks, 100, 200);
+            prop_assert!(told.hard_ns + told.soft_ns <= 100, "{told:?}");
+        }
+    }
+}

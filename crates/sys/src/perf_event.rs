@@ -1,0 +1,215 @@
+//! What all events of perf_event_open(2) that are recorded into memory have in common: how one is opened on a CPU, and the ring that the
+//! kernel writes its records into.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::errno::Errno;
+
+/// The ring: 4,096 records of 32 bytes, some seconds of a busy CPU's switches. A power of two pages of any size that there is.
+const RING_BYTES: usize = 1 << 17;
+
+/// Where `struct perf_event_mmap_page` has the writer's and the reader's place.
+const HEAD_AT: usize = 1024;
+const TAIL_AT: usize = 1032;
+
+const TYPE_SOFTWARE: u32 = 1;
+const TYPE_TRACEPOINT: u32 = 2;
+const SAMPLE_TID: u64 = 1 << 1;
+const SAMPLE_TIME: u64 = 1 << 2;
+const SAMPLE_RAW: u64 = 1 << 10;
+const FLAG_DISABLED: u64 = 1;
+const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
+const FLAG_USE_CLOCKID: u64 = 1 << 25;
+const OPEN_CLOEXEC: libc::c_ulong = 8;
+/// `PERF_EVENT_IOC_SET_OUTPUT`: `_IO('$', 5)`.
+const SET_OUTPUT: libc::Ioctl = 0x2405;
+
+/// So many records were lost, because nobody read in time.
+pub(crate) const RECORD_LOST: u32 = 2;
+/// A sample, such as a tracepoint's.
+pub(crate) const RECORD_SAMPLE: u32 = 9;
+
+/// `struct perf_event_attr` as of its fifth version, the first that has a clock.
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved: u16,
+}
+
+impl Attributes {
+    /// An event of the kernel's own, with thread and time in each record.
+    pub(crate) fn software(config: u64, flags: u64) -> Attributes {
+        Attributes {
+            kind: TYPE_SOFTWARE,
+            size: size_of::<Attributes>() as u32,
+            config,
+            sample_type: SAMPLE_TID | SAMPLE_TIME,
+            flags: flags | FLAG_SAMPLE_ID_ALL | FLAG_USE_CLOCKID,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Attributes::default()
+        }
+    }
+
+    /// The same, recording nothing.
+    pub(crate) fn off(self) -> Attributes {
+        Attributes { flags: self.flags | FLAG_DISABLED, ..self }
+    }
+
+    /// Each hit of the tracepoint with this number, as a sample of the time and the tracepoint's own bytes.
+    pub(crate) fn tracepoint(id: u64) -> Attributes {
+        Attributes {
+            kind: TYPE_TRACEPOINT,
+            size: size_of::<Attributes>() as u32,
+            config: id,
+            sample_period: 1,
+            sample_type: SAMPLE_TIME | SAMPLE_RAW,
+            flags: FLAG_USE_CLOCKID,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Attributes::default()
+        }
+    }
+}
+
+/// An open event.
+#[derive(Debug)]
+pub(crate) struct Event(OwnedFd);
+
+impl Event {
+    /// Of all threads on `cpu`, from now on.
+    pub(crate) fn on_cpu(attributes: &Attributes, cpu: usize) -> Result<Event, Errno> {
+        let cpu = i32::try_from(cpu).map_err(|_| Errno::INVAL)?;
+        // SAFETY: the kernel reads `size` bytes of the struct, its whole length, and keeps no pointer.
+        let fd = unsafe {
+            let attributes: *const Attributes = attributes;
+            libc::syscall(libc::SYS_perf_event_open, attributes, -1, cpu, -1, OPEN_CLOEXEC)
+        };
+        let fd = i32::try_from(fd).unwrap_or(-1);
+        if fd < 0 {
+            return Err(Errno::from(&std::io::Error::last_os_error()));
+        }
+        // SAFETY: the kernel gave us this descriptor just now, and nobody else has it.
+        Ok(Event(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Has its records written into the ring of `other`, which is of the same CPU and clock.
+    pub(crate) fn record_into(&self, other: &PerfRing) -> Result<(), Errno> {
+        // SAFETY: this request takes a descriptor by value and touches no memory of ours; both are open.
+        let said = unsafe { libc::ioctl(self.0.as_raw_fd(), SET_OUTPUT, other.event.0.as_raw_fd()) };
+        if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(()) }
+    }
+}
+
+/// An event's ring, to be read by one thread.
+#[derive(Debug)]
+pub(crate) struct PerfRing {
+    map: NonNull<u8>,
+    /// The ring begins behind the first page.
+    page_bytes: usize,
+    event: Event,
+    bytes: Vec<u8>,
+}
+
+// SAFETY: the mapping belongs to this value alone and is reached through `&mut self` only; it may move to another thread.
+unsafe impl Send for PerfRing {}
+
+impl PerfRing {
+    /// The ring of this event.
+    pub(crate) fn of(event: Event) -> Result<PerfRing, Errno> {
+        let page_bytes = rustix::param::page_size();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice; it is unmapped when this value is dropped.
+        let map = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), RING_BYTES + page_bytes, protection, MapFlags::SHARED, &event.0, 0)?
+        };
+        let map = NonNull::new(map.cast::<u8>()).ok_or(Errno::INVAL)?;
+        Ok(PerfRing { map, page_bytes, event, bytes: Vec::with_capacity(RING_BYTES) })
+    }
+
+    fn place(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: both places are 8-byte aligned fields of the first page of the mapping, which lives as long as this value; the kernel
+        // writes them as whole words.
+        unsafe { self.map.add(at).cast::<AtomicU64>().as_ref() }
+    }
+
+    /// How full it is, from 0 to 1. It costs two readings of memory.
+    pub(crate) fn fullness(&self) -> f64 {
+        let (tail, head) = (self.place(TAIL_AT).load(Ordering::Relaxed), self.place(HEAD_AT).load(Ordering::Relaxed));
+        head.wrapping_sub(tail) as f64 / RING_BYTES as f64
+    }
+
+    /// All whole records since the last call, and room for new ones.
+    pub(crate) fn take(&mut self) -> &[u8] {
+        let tail = self.place(TAIL_AT).load(Ordering::Relaxed);
+        // Pairs with the kernel's barrier before it moves the head: what lies before the head is written.
+        let head = self.place(HEAD_AT).load(Ordering::Acquire);
+        let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(RING_BYTES);
+        let start = (tail % RING_BYTES as u64) as usize;
+        let first = length.min(RING_BYTES - start);
+        self.bytes.clear();
+        // SAFETY: both stretches lie in the ring behind the first page, and the kernel does not write between tail and head.
+        unsafe {
+            let ring = self.map.add(self.page_bytes);
+            self.bytes.extend_from_slice(std::slice::from_raw_parts(ring.add(start).as_ptr(), first));
+            self.bytes.extend_from_slice(std::slice::from_raw_parts(ring.as_ptr(), length - first));
+        }
+        // What was copied may be written over.
+        self.place(TAIL_AT).store(head, Ordering::Release);
+        &self.bytes
+    }
+}
+
+impl Drop for PerfRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this length, and nothing refers to it any more.
+        let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), RING_BYTES + self.page_bytes) };
+    }
+}
+
+/// A record as it lies in the ring, its head included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raw<'a> {
+    pub(crate) kind: u32,
+    pub(crate) misc: u16,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Raw<'_> {
+    pub(crate) fn u32_at(&self, at: usize) -> Option<u32> {
+        Some(u32::from_ne_bytes(self.bytes.get(at..at + 4)?.try_into().ok()?))
+    }
+
+    pub(crate) fn u64_at(&self, at: usize) -> Option<u64> {
+        Some(u64::from_ne_bytes(self.bytes.get(at..at + 8)?.try_into().ok()?))
+    }
+}
+
+/// The first record in `bytes`; none if they don't hold a whole one.
+pub(crate) fn first_raw(bytes: &[u8]) -> Option<Raw<'_>> {
+    let kind = u32::from_ne_bytes(bytes.get(0..4)?.try_into().ok()?);
+    let misc = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+    let length = usize::from(u16::from_ne_bytes(bytes.get(6..8)?.try_into().ok()?));
+    // One of no length would never end.
+    (length >= 8).then(|| bytes.get(..length).map(|bytes| Raw { kind, misc, bytes }))?
+}
