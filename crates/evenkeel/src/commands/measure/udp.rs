@@ -80,6 +80,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
             seconds: args.seconds.unwrap_or(600.0),
             cpu: args.cpu,
             echoes_per_s_max: args.echoes_max,
+            give_bits_per_s_max: 0,
             receive_buffer_bytes: args.receive_buffer,
         };
         let report = context.measure(|watch| server::Server::bind(&settings)?.run(watch))?;

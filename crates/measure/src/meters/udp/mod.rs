@@ -6,6 +6,7 @@ mod ceiling;
 mod client;
 mod echo;
 mod gate;
+mod give;
 mod limit;
 mod order;
 pub mod server;
@@ -23,6 +24,7 @@ pub use ceiling::{Ceiling, Rate};
 pub(crate) use ceiling::{Limit, flood, settled};
 pub(crate) use client::Session;
 pub use gate::{Act, Arrival, Counted, Gate};
+pub(crate) use give::ASK_AGAIN_NS;
 pub use order::{Counts, Order, Place};
 pub use split::Split;
 
@@ -207,6 +209,7 @@ pub(crate) fn beside_server<T>(
         seconds: 1e6,
         cpu: Some(cpu),
         echoes_per_s_max: 10_000_000,
+        give_bits_per_s_max: 0,
         receive_buffer_bytes,
     };
     let server = server::Server::bind(&settings)?;
