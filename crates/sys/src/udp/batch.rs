@@ -19,6 +19,8 @@ pub enum Wait {
     Sleep,
     /// Come back at once, with all that there are.
     Not,
+    /// Come back at once, with one at the most: quicker, where no more is expected.
+    NotForOne,
 }
 
 /// A packet that was received.
@@ -76,6 +78,7 @@ impl Inbox {
             // A call for more looks for a second packet before it gives the first.
             Wait::Sleep => self.receive_up_to::<1>(socket, 0),
             Wait::Not => self.receive_up_to::<BATCH>(socket, libc::MSG_DONTWAIT),
+            Wait::NotForOne => self.receive_up_to::<1>(socket, libc::MSG_DONTWAIT),
         }
     }
 

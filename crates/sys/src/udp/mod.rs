@@ -35,6 +35,21 @@ pub fn set_receive_buffer_bytes(socket: &UdpSocket, bytes: u32) -> Result<(), Er
     Ok(rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes as usize)?)
 }
 
+/// Sleeps until a packet has come, or something else is to be said of the socket, or so many nanoseconds have passed. Unlike a read timeout, which
+/// counts in ticks of the kernel, it ends on time; how late a timer may be is the thread's timer slack.
+///
+/// # Errors
+/// `EINTR` after a signal; what else the kernel said.
+pub fn await_packet(socket: &UdpSocket, for_ns: u64) -> Result<(), Errno> {
+    let left = rustix::time::Timespec {
+        tv_sec: (for_ns / 1_000_000_000).cast_signed(),
+        tv_nsec: (for_ns % 1_000_000_000).cast_signed(),
+    };
+    let mut fds = [rustix::event::PollFd::new(socket, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&left))?;
+    Ok(())
+}
+
 /// How many packets the socket has dropped since it was made, most for want of room in its receive buffer; none where the kernel does
 /// not tell. The number wraps at 2^32.
 pub fn dropped(socket: &UdpSocket) -> Option<u32> {
@@ -88,6 +103,21 @@ mod tests {
             socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
         }
         (one, two)
+    }
+
+    #[test]
+    fn a_wait_ends_with_a_packet_or_with_its_time() {
+        let (one, two) = pair();
+        let mut inbox = Inbox::new(100);
+        let start_ns = clock::monotonic_ns();
+        await_packet(&two, 2_500_000).unwrap();
+        assert!(clock::monotonic_ns() >= start_ns + 2_500_000);
+        assert_eq!(inbox.receive(&two, Wait::NotForOne), Err(Errno::AGAIN));
+        one.send(b"first").unwrap();
+        one.send(b"second").unwrap();
+        await_packet(&two, u64::MAX >> 1).unwrap();
+        assert_eq!(inbox.receive(&two, Wait::NotForOne), Ok(1));
+        assert_eq!(inbox.packet(0).unwrap().bytes, b"first");
     }
 
     #[test]
