@@ -151,10 +151,38 @@ fn a_stall_is_felt_by_all_that_were_due_in_it() {
     assert_eq!(echo.there.unwrap().lost, 0);
 }
 
+/// Whoever stays awake between packets keeps to the open loop all the same: a stall and a lost answer hold back none that is due.
+#[test]
+fn staying_awake_holds_back_no_packet() {
+    let _alone = alone();
+    let awake = Settings { pace: Pace::Awake, ..settings(None, &[Part::Echo]) };
+    let told = (0..TRIES).any(|_| {
+        let (echo, there, _) = through(Play::Drop(5), Play::Pass, &awake);
+        assert_eq!(echo.from_due_ns.lost.count, there.spoiled);
+        assert_eq!(echo.from_due_ns.histogram.count(), 500 - there.spoiled);
+        let late_ns = echo.late_ns.histogram.quantile(0.9).unwrap();
+        println!("with one in five lost, p90 of a packet's lateness is {late_ns} ns");
+        late_ns < 200_000
+    });
+    assert!(told, "a packet waited for an answer that was lost, in {TRIES} runs");
+    let (echo, ..) = through(Play::Stall(100, Duration::from_millis(200)), Play::Pass, &awake);
+    let slow_ns = echo.from_due_ns.histogram.quantile(0.75).unwrap();
+    assert!(slow_ns > 40_000_000, "150 of 500 were due while the relay stood still: {slow_ns}");
+    assert_eq!(echo.there.unwrap().lost, 0);
+    assert!(echo.cpu_share > 0.5, "it stays awake: {}", echo.cpu_share);
+    let swapped = through(Play::Swap(9), Play::Double(4), &awake).0;
+    assert_eq!((swapped.from_due_ns.histogram.count(), swapped.there.unwrap().lost), (500, 0));
+}
+
 #[test]
 fn the_parts_of_a_round_trip_are_told() {
     let _alone = alone();
-    let split = run(&settings(None, &[Part::Split])).unwrap().split.unwrap();
+    the_parts_are_told(Pace::Sleep);
+    the_parts_are_told(Pace::Awake);
+}
+
+fn the_parts_are_told(pace: Pace) {
+    let split = run(&Settings { pace, ..settings(None, &[Part::Split]) }).unwrap().split.unwrap();
     let count = split.from_due_ns.histogram.count();
     assert!(count > 900, "{count} of 1000, {:?}", split.network_ns.lost);
     let held = split.woken_ns.histogram.count() + split.queued_ns.histogram.count();
@@ -176,7 +204,7 @@ fn the_parts_of_a_round_trip_are_told() {
     // A relay's delay is the network's.
     let ((delayed, (there, _)), _) = with_server(|at| {
         let relay = Relay::start(at, Play::Delay(Duration::from_millis(3)), Play::Pass);
-        let slow = Settings { to: Some(relay.address()), rate_hz: 100.0, ..settings(None, &[Part::Split]) };
+        let slow = Settings { to: Some(relay.address()), rate_hz: 100.0, pace, ..settings(None, &[Part::Split]) };
         (run(&slow).unwrap(), relay.end())
     });
     let delayed = delayed.split.unwrap();

@@ -34,6 +34,7 @@ pub mod rseq;
 pub mod sched;
 pub mod schedstat;
 pub mod scratch;
+pub mod sums;
 pub mod thread;
 pub mod timer_fd;
 mod tree;

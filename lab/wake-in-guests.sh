@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# What `evenkeel measure wake` says of guests that differ in how their CPUs idle: by a driver (acpi_idle, from lab/idle.asl), without one by
+# halting, and not at all (idle=poll). The part that leaving idle takes must be there in the first two, and gone in the third; in the first
+# it must go away with /dev/cpu_dma_latency too. Prints a line a cell, and says what does not hold.
+#
+# usage: lab/wake-in-guests.sh [SECONDS]
+#
+# EVENKEEL names a static program to measure with [default: lab/guest-program.sh]. Guests are as lab/accelerator.sh says: under software
+# emulation a CPU that halts is a thread of QEMU that sleeps, and leaving idle is that thread's wake-up.
+set -euo pipefail
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
+
+seconds=${1:-30}
+need qemu-system-x86_64 qemu-system-x86
+need python3 python3
+unpacked=$("$LAB/kernel.sh" 6.1)
+busybox=$("$LAB/busybox.sh" x86_64)
+table=$("$LAB/idle-table.sh" 2)
+evenkeel=${EVENKEEL:-$("$LAB/guest-program.sh" x86_64)}
+mapfile -t machine < <("$LAB/accelerator.sh")
+mkdir -p "$WORK/guests"
+initramfs=$WORK/guests/wake.cpio.gz
+"$LAB/initramfs.sh" "$unpacked" "$busybox" "$evenkeel" "$initramfs"
+
+said=()
+# boot NAME ARGUMENTS QEMU-OPTION…: one guest, until it has measured and is off.
+boot() {
+    local name=$1 arguments=$2 log=$WORK/guests/wake-$1.log
+    shift 2
+    said+=("$WORK/guests/wake-$name.said")
+    rm -f "$log" "${said[-1]}"
+    timeout $((seconds * 3 + 240)) qemu-system-x86_64 "${machine[@]}" -m 512 -smp '2,sockets=1,cores=2,threads=1' \
+        -kernel "$unpacked"/boot/vmlinuz-* -initrd "$initramfs" \
+        -append "console=ttyS0 panic=-1 settle=1 setup=wake seconds=$seconds $arguments" \
+        -nodefaults -display none -no-reboot -serial "file:$log" -serial "file:${said[-1]}" "$@" </dev/null ||
+        die "the guest $name ended with $?; $log has what it said"
+}
+boot driver '' -acpitable "file=$table"
+boot halt ''
+boot poll 'idle=poll'
+
+python3 - "${said[@]}" <<'PYTHON'
+import json, os, sys
+seen = {}
+print("guest  | driver    | kind  | gap us | plain p50 us | leaving idle, by dma latency | the same, kept awake | floor us")
+for path in sys.argv[1:]:
+    name = os.path.basename(path)[len("wake-"):-len(".said")]
+    lines = dict(line.split(" ", 1) for line in open(path, errors="replace") if " " in line)
+    for parts in json.loads(lines["wake"])["parts"]:
+        kind, gap_us = parts["kind"], parts["gap_ns"] // 1000
+        seen[name, kind, gap_us] = parts
+        def us(part):
+            part = parts[part]
+            return "-" if part is None else "{ns:.1f} [{low_ns:.1f}, {high_ns:.1f}]".format(**{k: v / 1e3 for k, v in part.items() if k.endswith("ns")})
+        print(f"{name:6} | {lines['driver'].strip():9} | {kind:5} | {gap_us:6} | {parts['plain_ns'] / 1e3:12.1f} | {us('idle_exit'):28} | {us('idle_exit_kept_awake'):20} | {(parts['floor_ns'] or 0) / 1e3:.1f}")
+wrong = []
+for (name, kind, gap_us), parts in seen.items():
+    plain, kept, held = parts["plain_ns"], parts["idle_exit_kept_awake"], parts["idle_exit"]
+    what, awake = f"{name}, {kind} after {gap_us} us", seen["poll", kind, gap_us]["plain_ns"]
+    if name == "poll":
+        continue
+    # What the guest that never idles lacks is what the part must tell, within the spread of its own rounds and a third.
+    lacks = plain - awake
+    for way, part in [("kept awake", kept)] + ([("dma latency", held)] if name == "driver" else []):
+        if part is None or not part["low_ns"] - lacks / 3 <= lacks <= part["high_ns"] + lacks / 3:
+            wrong.append(f"{what}: {lacks / 1e3:.1f} us more than a guest that never idles, and by {way}: {part}")
+print(*wrong, sep="\n")
+print(f"{len(wrong)} of the parts are not what the guest that never idles lacks")
+sys.exit(len(wrong) > 0)
+PYTHON
