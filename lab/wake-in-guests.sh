@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What `evenkeel measure wake` says of guests that differ in how their CPUs idle: by a driver (acpi_idle, from lab/idle.asl), without one by
-# halting, and not at all (idle=poll). The part that leaving idle takes must be there in the first two, and gone in the third; in the first
-# it must go away with /dev/cpu_dma_latency too. Prints a line a cell, and says what does not hold.
+# halting, and not at all (idle=poll). The part that leaving idle takes must be there in the first two, by either way to take it away, and be most of
+# what the third lacks. Prints a line a cell, and says what does not hold.
 #
-# usage: lab/wake-in-guests.sh [SECONDS]
+# usage: lab/wake-in-guests.sh [SECONDS]        12 in each guest unless told
 #
 # EVENKEEL names a static program to measure with [default: lab/guest-program.sh]. Guests are as lab/accelerator.sh says: under software
 # emulation a CPU that halts is a thread of QEMU that sleeps, and leaving idle is that thread's wake-up.
@@ -11,7 +11,7 @@ set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
 
-seconds=${1:-30}
+seconds=${1:-12}
 need qemu-system-x86_64 qemu-system-x86
 need python3 python3
 unpacked=$("$LAB/kernel.sh" 6.1)
@@ -56,16 +56,21 @@ for path in sys.argv[1:]:
         print(f"{name:6} | {lines['driver'].strip():9} | {kind:5} | {gap_us:6} | {parts['plain_ns'] / 1e3:12.1f} | {us('idle_exit'):28} | {us('idle_exit_kept_awake'):20} | {(parts['floor_ns'] or 0) / 1e3:.1f}")
 wrong = []
 for (name, kind, gap_us), parts in seen.items():
-    plain, kept, held = parts["plain_ns"], parts["idle_exit_kept_awake"], parts["idle_exit"]
-    what, awake = f"{name}, {kind} after {gap_us} us", seen["poll", kind, gap_us]["plain_ns"]
     if name == "poll":
         continue
-    # What the guest that never idles lacks is what the part must tell, within the spread of its own rounds and a third.
-    lacks = plain - awake
-    for way, part in [("kept awake", kept)] + ([("dma latency", held)] if name == "driver" else []):
-        if part is None or not part["low_ns"] - lacks / 3 <= lacks <= part["high_ns"] + lacks / 3:
-            wrong.append(f"{what}: {lacks / 1e3:.1f} us more than a guest that never idles, and by {way}: {part}")
-print(*wrong, sep="\n")
-print(f"{len(wrong)} of the parts are not what the guest that never idles lacks")
+    # A guest that never idles lacks this; what is left of it elsewhere (ticks, the governor) is no part of leaving idle.
+    never = seen["poll", kind, gap_us]
+    lacks = parts["plain_ns"] - never["plain_ns"]
+    # To keep a CPU awake takes a switch to another thread and back, which where nothing idles is all that there is: less than nothing.
+    kept = parts["idle_exit_kept_awake"]["ns"] - never["idle_exit_kept_awake"]["ns"]
+    ways = [("kept awake, less than in that guest", kept)]
+    if name == "driver":
+        ways.append(("held by dma latency", parts["idle_exit"]["low_ns"]))
+    for way, ns in ways:
+        holds = lacks / 3 <= ns <= lacks * 1.2
+        words = f"{name}, {kind} after {gap_us} us: {lacks / 1e3:.1f} us more than a guest that never idles; {way}: {ns / 1e3:.1f}"
+        print(words + ("" if holds else " WRONG"))
+        wrong += [] if holds else [words]
+print(f"{len(wrong)} parts are not between a third and all of what a guest that never idles lacks")
 sys.exit(len(wrong) > 0)
 PYTHON

@@ -185,6 +185,9 @@ fn refuse(settings: &Settings) -> Result<(), MeterError> {
 /// Nothing is sent to find out.
 fn is_own(to: SocketAddr) -> bool {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    if to.ip().is_loopback() {
+        return true;
+    }
     let from = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(to).and_then(|()| socket.local_addr()));
     !to.ip().is_unspecified() && !to.ip().is_multicast() && from.is_ok_and(|from| from.ip() == to.ip())
 }

@@ -82,10 +82,7 @@ pub(crate) fn measure(bytes: usize, for_ns: u64, root: &Root, watch: &Watch<'_>)
 }
 
 /// Every pair of a node's CPUs and a node's memory, with the CPU to measure from; none where we may run on no CPU of the node.
-fn pairs<'a>(
-    nodes: &'a [Node],
-    allowed: &'a CpuSet,
-) -> impl Iterator<Item = (&'a Node, &'a Node, Option<usize>)> + 'a {
+fn pairs<'a>(nodes: &'a [Node], allowed: &'a CpuSet) -> impl Iterator<Item = (&'a Node, &'a Node, Option<usize>)> + 'a {
     nodes.iter().flat_map(move |cpu_node| {
         let cpu = cpu_node.cpus.and(allowed).first();
         nodes.iter().map(move |memory_node| (cpu_node, memory_node, cpu))
