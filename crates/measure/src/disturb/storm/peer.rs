@@ -17,6 +17,8 @@ pub(super) const LENGTH_NS_MAX: u64 = 600_000_000_000;
 /// How often it is asked whether it still answers, and for how long it may be silent.
 const ASK_EVERY_NS: u64 = 250_000_000;
 const SILENCE_NS: u64 = 2_000_000_000;
+/// Answers that are read at a time.
+const ANSWERS_MAX: usize = 16;
 
 /// Whether an address is one that is used within a network and not between networks (RFC 1918, RFC 3927, RFC 4193, RFC 4291).
 pub(super) fn is_near(ip: IpAddr) -> bool {
@@ -67,7 +69,8 @@ impl Peer {
             return true;
         }
         let mut bytes = [0; PACKET_BYTES_MAX];
-        loop {
+        // No more than it was asked: one that sends all the time does not keep us here.
+        for _ in 0..ANSWERS_MAX {
             match self.session.socket().recv(&mut bytes).map_err(|error| Errno::from(&error)) {
                 Ok(length) => {
                     let is_tally = matches!(FromServer::parse(&bytes[..length]), Ok(FromServer::Tally { session, .. })
