@@ -21,13 +21,14 @@ cargo fuzz --version >/dev/null 2>&1 || die "cargo-fuzz is missing: cargo instal
 cargo +nightly --version >/dev/null 2>&1 || die "the nightly compiler is missing: rustup toolchain install nightly --profile minimal"
 cd "$TOP"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$TOP/target}/fuzz
-# Without a sanitizer: there is no unsafe code in what is fuzzed but in evenkeel-sys, and it runs several times as fast.
-cargo +nightly fuzz build -s none >&2 || die "the fuzz targets do not build"
-
 if [ $# -eq 0 ]; then
     mapfile -t all < <(sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"$/\1/p}' fuzz/Cargo.toml)
     set -- "${all[@]}"
 fi
+# Without a sanitizer: there is no unsafe code in what is fuzzed but in evenkeel-sys, and it runs several times as fast.
+for target in "$@"; do
+    cargo +nightly fuzz build -s none "$target" >&2 || die "the fuzz target $target does not build"
+done
 failed=()
 for target in "$@"; do
     found=$WORK/fuzz/$target

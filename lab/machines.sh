@@ -84,21 +84,7 @@ bare=(
     -smbios 'type=0,vendor=Dell Inc.,version=2.19.1' -smbios 'type=1,manufacturer=Dell Inc.,product=PowerEdge R640'
     -smbios 'type=3,manufacturer=Dell Inc.'
 )
-# idle_table CPUS: lab/idle.asl for so many, compiled; prints where it is. What stands there for CPU 0 is said again for each.
-idle_table() {
-    local cpu file=target/lab/guests/idle-$1
-    {
-        sed '/^    Scope (.*C000)/,$d' "$LAB/idle.asl"
-        sed -n '/^    Scope (.*C000)/,/^    }/p' "$LAB/idle.asl"
-        for ((cpu = 1; cpu < $1; cpu++)); do
-            sed -n '/External.*C000/p; /^    Scope (.*C000)/,/^    }/p' "$LAB/idle.asl" |
-                sed "s/C000/C$(printf '%03X' "$cpu")/; s/5, 0, 0, 0xFC, 1/5, 0, $cpu, 0xFC, 1/"
-        done
-        echo '}'
-    } >"$file.asl"
-    iasl -p "$file" "$file.asl" >"$file.log" 2>&1 && echo "$file.aml"
-}
-if table=$(idle_table 2) && large=$(idle_table 16); then
+if table=$("$LAB/idle-table.sh" 2) && large=$("$LAB/idle-table.sh" 16); then
     idle=(-smp '2,sockets=1,cores=2,threads=1' -acpitable "file=$table")
     guest qemu-acpi-idle-6.1 -k 6.1 -w 'Idle states by acpi_idle, frequencies by acpi-cpufreq (lab/idle.asl)' -- "${idle[@]}" "${nic[@]}"
     guest qemu-max-cstate-6.1 -k 6.1 -a 'processor.max_cstate=1 intel_idle.max_cstate=1' \

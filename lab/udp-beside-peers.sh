@@ -84,7 +84,7 @@ our_latency() {
 }
 latency() {
     sockperf_latency ping-pong ping-pong
-    our_latency ping-pong sleep
+    our_latency ping-pong awake
     sockperf_latency under-load under-load --reply-every 1
     our_latency under-load spin
 }
@@ -99,10 +99,17 @@ packets() {
 bandwidth() {
     tell "tcp iperf3 mbit $(ask iperf3 -c 10.77.0.2 -t "$seconds" -J | jq -r '.end.sum_received.bits_per_second / 1e6 | floor')"
     tell "tcp evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --json --seconds "$seconds" | jq -r '.arrived_bits_per_s / 1e6 | floor')"
+    tell "tcp-back iperf3 mbit $(ask iperf3 -R -c 10.77.0.2 -t "$seconds" -J | jq -r '.end.sum_received.bits_per_second / 1e6 | floor')"
+    tell "tcp-back evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --reverse --json --seconds "$seconds" |
+        jq -r '.arrived_bits_per_s / 1e6 | floor')"
     tell "udp iperf3 mbit $(ask iperf3 -c 10.77.0.2 -u -b ${mbit}M -l 1400 -t "$seconds" -J |
         jq -r '.end.sum | .bits_per_second * (1 - .lost_percent / 100) / 1e6 | . * 10 | floor / 10')"
     tell "udp evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --json --by udp --rate $mbit --size 1400 --seconds "$seconds" |
         jq -r '.arrived_bits_per_s / 1e6 | . * 10 | floor / 10')"
+    tell "udp-back iperf3 mbit $(ask iperf3 -R -c 10.77.0.2 -u -b ${mbit}M -l 1400 -t "$seconds" -J |
+        jq -r '.end.sum | .bits_per_second * (1 - .lost_percent / 100) / 1e6 | . * 10 | floor / 10')"
+    tell "udp-back evenkeel mbit $(ask "$program" measure bandwidth 10.77.0.2:7008 --reverse --json --by udp --rate $mbit --size 1400 \
+        --seconds "$seconds" | jq -r '.arrived_bits_per_s / 1e6 | . * 10 | floor / 10')"
 }
 
 for ((round = 1; round <= rounds; round++)); do
@@ -130,4 +137,6 @@ compare packets sockperf sent
 compare packets iperf3 sent
 compare packets iperf3 taken
 compare tcp iperf3 mbit
+compare tcp-back iperf3 mbit
 compare udp iperf3 mbit
+compare udp-back iperf3 mbit

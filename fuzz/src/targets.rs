@@ -468,7 +468,7 @@ fn arena(text: &str) {
 /// Packets that somebody sends to either end of the UDP meter, and the head of a stream: each character is a byte, and one that is none
 /// begins the next packet. Some come from an address that is proved, with its session's secret where they say `S`.
 fn udp_packets(text: &str) {
-    let mut gate = Gate::new(1000);
+    let mut gate = Gate::new(1000).giving(1_000_000);
     let (known, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);
     let mut admit = |from: [u8; 4], bytes: &[u8]| {
         let act = gate.admit(Arrival { from: (from, 7).into(), now_ns: 7, bytes });

@@ -94,10 +94,15 @@ fn two_hosts_that_are_namespaces() {
         return;
     };
     packets(&namespaces);
+    storms(&namespaces);
     let limit = "qdisc add dev evk0 root tbf rate 20mbit burst 16kb latency 30ms";
-    let mut tc = Namespaces::command(&namespaces.client, "tc", limit);
-    if tc.output().is_ok_and(|output| output.status.success()) {
-        limited(&namespaces);
+    let is_limited = [&namespaces.client, &namespaces.server].into_iter().all(|namespace| {
+        let output = Namespaces::command(namespace, "tc", limit).output();
+        output.is_ok_and(|output| output.status.success())
+    });
+    if is_limited {
+        limited(&namespaces, "");
+        limited(&namespaces, " --reverse");
     } else {
         println!("skipped: this kernel has no token bucket to limit the pair with, or there is no `tc`");
     }
@@ -120,22 +125,54 @@ fn packets(namespaces: &Namespaces) {
     }
 }
 
-/// The pair carries 20 Mbit/s of whole frames.
-fn limited(namespaces: &Namespaces) {
+/// Packets go to an address of this host as this namespace has it, and to another one only if somebody there agrees.
+fn storms(namespaces: &Namespaces) {
+    let run = |arguments: &str| {
+        let arguments = format!("disturb storm --rate 2000 --seconds 0.5 --json {arguments}");
+        let mut command = Namespaces::command(&namespaces.client, env!("CARGO_BIN_EXE_evenkeel"), &arguments);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert!(ip(&format!("-n {} link set lo up", namespaces.client)));
+    let (code, out, _) = run("--to 10.78.0.1:9");
+    assert!(code == Some(0) && out.contains("\"to\": \"10.78.0.1:9\""), "{out}");
+    for (to, why) in [
+        ("--to 10.78.0.2:9", "this is no address of it here"),
+        ("--to 192.0.2.1:9", "this is no address of it here"),
+        ("--peer 192.0.2.1:9", "a private or link-local address"),
+        ("--peer 10.78.0.2:7007", "nobody answers"),
+    ] {
+        let (code, out, error) = run(to);
+        assert!(code != Some(0) && format!("{out}{error}").contains(why), "{to}: {out} {error}");
+    }
+    let _serving = namespaces.serve("udp");
+    let told = (0..TRIES).any(|_| {
+        let (code, out, error) = run("--peer 10.78.0.2:7007");
+        assert_eq!(code, Some(0), "{error}");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        let did = &report["did"];
+        println!("a peer that agreed got {} of {}", did["cpus"][0]["arrived"], did["sent"]);
+        did["sent"].as_u64() > Some(500) && did["cpus"][0]["arrived"] == did["sent"]
+    });
+    assert!(told, "a peer did not count what was sent in {TRIES} runs");
+}
+
+/// The pair carries 20 Mbit/s of whole frames, each way.
+fn limited(namespaces: &Namespaces, way: &str) {
     let _serving = namespaces.serve("bandwidth");
     let is_near = |share: f64| (share - 1.0).abs() < 0.1;
     let told = (0..TRIES).any(|_| {
-        let tcp = namespaces.measure(&format!("bandwidth {SERVER} --seconds 2"));
+        let tcp = namespaces.measure(&format!("bandwidth {SERVER} --seconds 2{way}"));
         let share = tcp["arrived_bits_per_s"].as_f64().unwrap() / (20e6 * 1448.0 / 1514.0);
-        println!("TCP: {share} of what the pair carries");
+        println!("TCP{way}: {share} of what the pair carries");
         is_near(share)
     });
     assert!(told, "TCP was not within a tenth of what the pair carries in {TRIES} runs");
     let told = (0..TRIES).any(|_| {
-        let udp = namespaces.measure(&format!("bandwidth {SERVER} --by udp --rate 40 --seconds 2"));
+        let udp = namespaces.measure(&format!("bandwidth {SERVER} --by udp --rate 40 --seconds 2{way}"));
         let share = udp["arrived_bits_per_s"].as_f64().unwrap() / (20e6 * 1400.0 / 1442.0);
         let lost = udp["lost_share"].as_f64().unwrap();
-        println!("UDP: {share} of what the pair carries, {lost} lost of twice that");
+        println!("UDP{way}: {share} of what the pair carries, {lost} lost of twice that");
         is_near(share) && (0.4..0.6).contains(&lost)
     });
     assert!(told, "UDP was not within a tenth of what the pair carries in {TRIES} runs");

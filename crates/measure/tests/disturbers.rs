@@ -8,13 +8,15 @@
 
 use std::fs::{self, File};
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_measure::disturb::memory::{bandwidth, headroom, pressure};
 use evenkeel_measure::disturb::spinner::Duty;
 use evenkeel_measure::disturb::storm::{packets, timers, wakes};
 use evenkeel_measure::disturb::{all_cpus, quantum, sibling, spinner};
-use evenkeel_measure::{MeterError, Missing, Spin};
+use evenkeel_measure::meters::udp;
+use evenkeel_measure::{MeterError, Missing, Spin, Watch};
 use evenkeel_sys::tsc::Scale;
 use evenkeel_sys::{CpuSet, Root, clock, thread};
 
@@ -201,7 +203,7 @@ fn the_time_bound_holds() {
         let start_ns = clock::monotonic_ns();
         let until_ns = start_ns + 200 * MS;
         let spinner = spinner::start(&spinners(1, Duty::Always), until_ns).unwrap();
-        let settings = packets::Settings { cpus: last_cpu(), to: None, rate_per_s: 1000, size_bytes: 10 };
+        let settings = packets::Settings { cpus: last_cpu(), to: packets::To::Sink, rate_per_s: 1000, size_bytes: 10 };
         let packets = packets::start(&settings, until_ns).unwrap();
         clock::sleep_until_ns(until_ns + 300 * MS);
         let (thread, cpu) = (spinner.stop().threads.remove(0), packets.stop().cpus.remove(0));
@@ -259,7 +261,7 @@ fn packets_arrive_as_they_are_counted() {
     in_one_of_some_runs(|| {
         let heard = UdpSocket::bind("127.0.0.1:0").unwrap();
         heard.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let to = Some(heard.local_addr().unwrap());
+        let to = packets::To::Own(heard.local_addr().unwrap());
         let settings = packets::Settings { cpus: last_cpu(), to, rate_per_s: 3000, size_bytes: 77 };
         let running = packets::start(&settings, in_ms(400)).unwrap();
         let (mut count, mut bytes) = (0_u64, [0; 2048]);
@@ -278,10 +280,87 @@ fn packets_arrive_as_they_are_counted() {
     });
 }
 
+/// Runs `storm` beside a server that agrees to it, and gives what the server counted.
+fn beside_a_willing_peer<T>(seconds: f64, storm: impl FnOnce(packets::To) -> T) -> (T, udp::Counted) {
+    let at = "127.0.0.1:0".parse().unwrap();
+    let server = udp::server::Server::bind(&udp::server::Settings {
+        at,
+        seconds,
+        cpu: None,
+        echoes_per_s_max: 10,
+        give_bits_per_s_max: 0,
+        receive_buffer_bytes: None,
+    });
+    let (server, stop) = (server.unwrap(), AtomicBool::new(false));
+    let peer = packets::To::Peer { peer: server.address() };
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let served = server.run(&Watch::new(&stop, &|_, _| {})).unwrap();
+            drop(server);
+            served
+        });
+        let did = storm(peer);
+        stop.store(true, Ordering::Relaxed);
+        (did, serving.join().unwrap().packets)
+    })
+}
+
+#[test]
+fn a_peer_that_agrees_counts_the_same_packets() {
+    let _alone = alone();
+    in_one_of_some_runs(|| {
+        let (report, counted) = beside_a_willing_peer(60.0, |to| {
+            let settings = packets::Settings { cpus: last_cpu(), to, rate_per_s: 3000, size_bytes: 77 };
+            let running = packets::start(&settings, in_ms(400)).unwrap();
+            clock::sleep_until_ns(in_ms(500));
+            running.stop()
+        });
+        let cpu = &report.cpus[0];
+        assert!(!cpu.peer_went_away && cpu.unheard == 0, "{report:?}");
+        ensure(cpu.arrived == Some(report.sent), || format!("{report:?}"))?;
+        ensure((cpu.sent + cpu.missed).abs_diff(1200) < 150, || format!("{report:?}"))?;
+        ensure(counted.malformed == 0 && counted.unproven == 0, || format!("{counted:?}"))
+    });
+}
+
+#[test]
+fn a_peer_that_does_not_answer_gets_nothing() {
+    let heard = UdpSocket::bind("127.0.0.1:0").unwrap();
+    heard.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let settings = |peer| packets::Settings {
+        cpus: last_cpu(),
+        to: packets::To::Peer { peer },
+        rate_per_s: 100_000,
+        size_bytes: 100,
+    };
+    let refused = packets::start(&settings(heard.local_addr().unwrap()), in_ms(10_000)).unwrap_err().to_string();
+    assert!(refused.contains("nobody answers"), "{refused}");
+    let mut bytes = [0; 2048];
+    let came = std::iter::from_fn(|| heard.recv(&mut bytes).ok()).count();
+    assert!(came < 50, "{came} packets, of which all asked for consent");
+}
+
+#[test]
+fn a_peer_that_goes_away_ends_the_storm() {
+    let _alone = alone();
+    in_one_of_some_runs(|| {
+        let (report, _) = beside_a_willing_peer(0.5, |to| {
+            let settings = packets::Settings { cpus: last_cpu(), to, rate_per_s: 2000, size_bytes: 100 };
+            let running = packets::start(&settings, in_ms(6000)).unwrap();
+            clock::sleep_until_ns(in_ms(3500));
+            running.stop()
+        });
+        let cpu = &report.cpus[0];
+        ensure(cpu.peer_went_away && cpu.elapsed_ns < 3_300_000_000, || format!("{report:?}"))?;
+        ensure(cpu.sent > 500 && cpu.sent < 6000, || format!("{report:?}"))
+    });
+}
+
 #[test]
 fn a_port_that_nobody_reads_is_told() {
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let settings = packets::Settings { cpus: last_cpu(), to: Some(closed), rate_per_s: 1000, size_bytes: 10 };
+    let settings =
+        packets::Settings { cpus: last_cpu(), to: packets::To::Own(closed), rate_per_s: 1000, size_bytes: 10 };
     in_one_of_some_runs(|| {
         let running = packets::start(&settings, in_ms(200)).unwrap();
         clock::sleep_until_ns(in_ms(210));

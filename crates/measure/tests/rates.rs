@@ -69,6 +69,32 @@ fn page_faults_of_a_process_are_those_that_it_makes() {
     });
 }
 
+/// A rate that changes in the middle is seen to do so, each interval is counted, and none of nothing is taken for little.
+#[test]
+fn a_timeline_shows_when_it_began() {
+    let _lock = host_lock();
+    one_of(|| {
+        let us = Target::Process(std::process::id());
+        let (report, ()) = beside(us, 1200, |until_ns| {
+            clock::sleep_until_ns(until_ns - 800_000_000);
+            Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap();
+        });
+        let of = |name: &str| report.spread.iter().find(|spread| spread.name == name).unwrap();
+        let faults = of("minor_faults_per_s");
+        assert_eq!(faults.count, faults.zeros + faults.samples.histogram.count(), "each interval is one or the other");
+        let (first, last) = (faults.timeline.first().unwrap(), faults.timeline.last().unwrap());
+        assert!(first.start_ns == 0 && last.end_ns == report.elapsed_ns, "{first:?} {last:?}");
+        let mean = |from_ns: u64, to_ns: u64| {
+            let within = faults.timeline.iter().filter(|part| part.start_ns >= from_ns && part.end_ns <= to_ns);
+            let means: Vec<f64> = within.map(|part| part.mean).collect();
+            means.iter().sum::<f64>() / means.len() as f64
+        };
+        let (before, after) = (mean(0, 500_000_000), mean(700_000_000, 1_200_000_000));
+        println!("page faults a second: {before} before, {after} after");
+        if before < 20_000.0 && after > 40_000.0 { Ok(()) } else { Err(format!("{before} before, {after} after")) }
+    });
+}
+
 #[test]
 fn switches_are_those_of_two_threads_that_wake_each_other() {
     let _lock = host_lock();

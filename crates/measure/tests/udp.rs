@@ -18,6 +18,9 @@ use relay::{Did, Play, Relay};
 /// How often a test may find the machine too busy to tell.
 const TRIES: u32 = 4;
 
+/// What a server of these tests sends to who asks for it, at the most.
+const GIVEN_BITS_PER_S: u64 = 20_000_000;
+
 /// One at a time on this host: who measures must not be measured by another test.
 fn alone() -> std::fs::File {
     let lock = std::fs::File::create("/tmp/evenkeel-tests-of-this-host.lock").unwrap();
@@ -46,8 +49,14 @@ fn run(settings: &Settings) -> Result<Report, MeterError> {
 /// Does something while a server runs, and gives what that served.
 fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     let at = "127.0.0.1:0".parse().unwrap();
-    let settings =
-        server::Settings { at, seconds: 60.0, cpu: None, echoes_per_s_max: 100_000, receive_buffer_bytes: None };
+    let settings = server::Settings {
+        at,
+        seconds: 60.0,
+        cpu: None,
+        echoes_per_s_max: 100_000,
+        give_bits_per_s_max: GIVEN_BITS_PER_S,
+        receive_buffer_bytes: None,
+    };
     let server = server::Server::bind(&settings).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -142,10 +151,38 @@ fn a_stall_is_felt_by_all_that_were_due_in_it() {
     assert_eq!(echo.there.unwrap().lost, 0);
 }
 
+/// Whoever stays awake between packets keeps to the open loop all the same: a stall and a lost answer hold back none that is due.
+#[test]
+fn staying_awake_holds_back_no_packet() {
+    let _alone = alone();
+    let awake = Settings { pace: Pace::Awake, ..settings(None, &[Part::Echo]) };
+    let told = (0..TRIES).any(|_| {
+        let (echo, there, _) = through(Play::Drop(5), Play::Pass, &awake);
+        assert_eq!(echo.from_due_ns.lost.count, there.spoiled);
+        assert_eq!(echo.from_due_ns.histogram.count(), 500 - there.spoiled);
+        let late_ns = echo.late_ns.histogram.quantile(0.9).unwrap();
+        println!("with one in five lost, p90 of a packet's lateness is {late_ns} ns");
+        late_ns < 200_000
+    });
+    assert!(told, "a packet waited for an answer that was lost, in {TRIES} runs");
+    let (echo, ..) = through(Play::Stall(100, Duration::from_millis(200)), Play::Pass, &awake);
+    let slow_ns = echo.from_due_ns.histogram.quantile(0.75).unwrap();
+    assert!(slow_ns > 40_000_000, "150 of 500 were due while the relay stood still: {slow_ns}");
+    assert_eq!(echo.there.unwrap().lost, 0);
+    assert!(echo.cpu_share > 0.5, "it stays awake: {}", echo.cpu_share);
+    let swapped = through(Play::Swap(9), Play::Double(4), &awake).0;
+    assert_eq!((swapped.from_due_ns.histogram.count(), swapped.there.unwrap().lost), (500, 0));
+}
+
 #[test]
 fn the_parts_of_a_round_trip_are_told() {
     let _alone = alone();
-    let split = run(&settings(None, &[Part::Split])).unwrap().split.unwrap();
+    the_parts_are_told(Pace::Sleep);
+    the_parts_are_told(Pace::Awake);
+}
+
+fn the_parts_are_told(pace: Pace) {
+    let split = run(&Settings { pace, ..settings(None, &[Part::Split]) }).unwrap().split.unwrap();
     let count = split.from_due_ns.histogram.count();
     assert!(count > 900, "{count} of 1000, {:?}", split.network_ns.lost);
     let held = split.woken_ns.histogram.count() + split.queued_ns.histogram.count();
@@ -167,7 +204,7 @@ fn the_parts_of_a_round_trip_are_told() {
     // A relay's delay is the network's.
     let ((delayed, (there, _)), _) = with_server(|at| {
         let relay = Relay::start(at, Play::Delay(Duration::from_millis(3)), Play::Pass);
-        let slow = Settings { to: Some(relay.address()), rate_hz: 100.0, ..settings(None, &[Part::Split]) };
+        let slow = Settings { to: Some(relay.address()), rate_hz: 100.0, pace, ..settings(None, &[Part::Split]) };
         (run(&slow).unwrap(), relay.end())
     });
     let delayed = delayed.split.unwrap();
@@ -249,8 +286,14 @@ fn strangers_get_nothing() {
 #[test]
 fn a_server_ends_by_its_time_and_a_client_without_one_says_so() {
     let at = "127.0.0.1:0".parse().unwrap();
-    let settings_of =
-        server::Settings { at, seconds: 0.1, cpu: None, echoes_per_s_max: 10, receive_buffer_bytes: None };
+    let settings_of = server::Settings {
+        at,
+        seconds: 0.1,
+        cpu: None,
+        echoes_per_s_max: 10,
+        give_bits_per_s_max: 0,
+        receive_buffer_bytes: None,
+    };
     let server = server::Server::bind(&settings_of).unwrap();
     let address = server.address();
     let report = server.run(&Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap();
@@ -263,7 +306,8 @@ fn a_server_ends_by_its_time_and_a_client_without_one_says_so() {
 }
 
 fn stream(by: bandwidth::By) -> bandwidth::Settings {
-    bandwidth::Settings { to: None, by, streams: 2, seconds: 0.4, bytes: None, bits_per_s: None, cpu: None }
+    let way = bandwidth::Way::ToServer;
+    bandwidth::Settings { way, to: None, by, streams: 2, seconds: 0.4, bytes: None, bits_per_s: None, cpu: None }
 }
 
 #[test]
@@ -275,8 +319,8 @@ fn bandwidth_is_what_arrived() {
     let tcp = run(&stream(bandwidth::By::Tcp));
     assert_eq!((tcp.streams.len(), tcp.untold, tcp.lost_share), (2, 0, None));
     for stream in &tcp.streams {
-        assert_eq!(stream.arrived.unwrap().bytes, stream.sent_bytes);
-        assert!(stream.sent_bytes > 0);
+        assert_eq!(stream.arrived.map(|arrived| arrived.bytes), stream.sent_bytes);
+        assert!(stream.sent_bytes > Some(0));
     }
     let rate = 20e6;
     let told = (0..TRIES).any(|_| {
@@ -298,11 +342,106 @@ fn bandwidth_is_what_arrived() {
     assert!(told, "what a relay dropped was not read back");
 }
 
+/// What a server sends is counted here, and what it says to have sent agrees.
+#[test]
+fn bandwidth_from_the_server_is_what_came() {
+    let _alone = alone();
+    let run = |settings: &bandwidth::Settings| {
+        bandwidth::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap()
+    };
+    let back = |by| bandwidth::Settings { way: bandwidth::Way::FromServer, ..stream(by) };
+    let tcp = run(&back(bandwidth::By::Tcp));
+    assert_eq!((tcp.streams.len(), tcp.untold, tcp.lost_share), (2, 0, None));
+    for stream in &tcp.streams {
+        assert_eq!(stream.arrived.map(|arrived| arrived.bytes), stream.sent_bytes);
+        assert!(stream.sent_bytes > Some(1 << 20) && stream.cpu_ns > 0, "{stream:?}");
+    }
+    let rate = 20e6;
+    let told = (0..TRIES).any(|_| {
+        let udp = run(&bandwidth::Settings { bits_per_s: Some(rate), ..back(bandwidth::By::Udp) });
+        let arrived = udp.arrived_bits_per_s.unwrap();
+        println!("asked for {rate}, arrived {arrived}");
+        assert_eq!((udp.untold, udp.cut_to_bits_per_s), (0, None));
+        udp.lost_share == Some(0.0) && (arrived / rate - 1.0).abs() < 0.05
+    });
+    assert!(told, "a rate was not read back within 5 % in {TRIES} runs");
+    // Through a relay that drops, from a server that gives no more than so much.
+    let told = (0..TRIES).any(|_| {
+        let ((cut, (_, back_did)), served) = with_server(|at| {
+            let relay = Relay::start(at, Play::Pass, Play::Drop(10));
+            let one =
+                bandwidth::Settings { to: Some(relay.address()), streams: 1, seconds: 1.0, ..back(bandwidth::By::Udp) };
+            (run(&bandwidth::Settings { bits_per_s: Some(1e9), ..one }), relay.end())
+        });
+        assert!((cut.cut_to_bits_per_s.unwrap() / GIVEN_BITS_PER_S as f64 - 1.0).abs() < 0.01, "{cut:?}");
+        assert!(served.bytes_out as f64 * 8.0 < GIVEN_BITS_PER_S as f64 * 1.2, "a second of it and the talk around it");
+        let lost = cut.streams[0].arrived.unwrap().lost.unwrap();
+        println!("the relay dropped {}, of which answers; lost {lost}", back_did.spoiled);
+        // The relay drops answers to questions too.
+        lost <= back_did.spoiled && back_did.spoiled <= lost + 5
+    });
+    assert!(told, "what a relay dropped was not read back");
+}
+
+#[test]
+fn a_client_that_goes_away_gets_no_more() {
+    let _alone = alone();
+    let (bytes, served) = with_server(|at| {
+        let stop = AtomicBool::new(false);
+        let settings = bandwidth::Settings {
+            way: bandwidth::Way::FromServer,
+            to: Some(at),
+            streams: 1,
+            seconds: 30.0,
+            bits_per_s: Some(10e6),
+            ..stream(bandwidth::By::Udp)
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(500));
+                stop.store(true, Ordering::Relaxed);
+            });
+            let report = bandwidth::run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            report.streams[0].arrived.unwrap().bytes
+        })
+    });
+    assert!(bytes > 0 && served.bytes_out < 3_000_000, "{bytes} came, {served:?}");
+    let refused = bandwidth::run(
+        &bandwidth::Settings { way: bandwidth::Way::FromServer, seconds: 61.0, ..stream(bandwidth::By::Udp) },
+        &Watch::new(&AtomicBool::new(false), &|_, _| {}),
+    );
+    assert_eq!(refused.unwrap_err().to_string(), "seconds: 61; it takes 0.01 to 60 of what a server sends");
+}
+
+#[test]
+fn a_server_that_sends_nothing_back_says_why() {
+    let at = "127.0.0.1:0".parse().unwrap();
+    let settings = bandwidth::ServeSettings { at, seconds: 60.0, cpu: None, reverse_bits_per_s_max: 0 };
+    let server = bandwidth::Server::bind(&settings).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.run(&Watch::new(&stop, &|_, _| {})).unwrap());
+        for (by, why) in [
+            (bandwidth::By::Tcp, "it closed without a byte"),
+            (bandwidth::By::Udp, "the server sends none: it serves another host now"),
+        ] {
+            let to = Some(server.address());
+            let settings = bandwidth::Settings { way: bandwidth::Way::FromServer, to, ..stream(by) };
+            let refused = bandwidth::run(&settings, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap_err();
+            assert!(refused.to_string().contains(why), "{refused}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn a_stream_of_a_stranger_costs_nothing() {
     use std::io::{Read, Write};
     let at = "127.0.0.1:0".parse().unwrap();
-    let server = bandwidth::Server::bind(&bandwidth::ServeSettings { at, seconds: 60.0, cpu: None }).unwrap();
+    let server =
+        bandwidth::Server::bind(&bandwidth::ServeSettings { at, seconds: 60.0, cpu: None, reverse_bits_per_s_max: 1 })
+            .unwrap();
     let stop = AtomicBool::new(false);
     let served = std::thread::scope(|scope| {
         let serving = scope.spawn(|| server.run(&Watch::new(&stop, &|_, _| {})).unwrap());

@@ -45,6 +45,7 @@ pub mod shared_page;
 pub mod stall;
 #[cfg(not(loom))]
 pub mod telemetry;
+pub mod sums;
 pub mod thread;
 pub mod timer_fd;
 pub mod tracepoint;

@@ -2,7 +2,7 @@
 //! timer interrupts on purpose, on the CPU of the thread that asks for them, which wake nobody: this is how a meter of interrupts gets some
 //! at known times.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -46,6 +46,12 @@ impl Alarm {
                 read => return Ok(read.map(|_| ())?),
             }
         }
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
     }
 }
 

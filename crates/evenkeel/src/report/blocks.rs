@@ -85,9 +85,9 @@ fn timeline(shown: &Timeline) -> Markup {
         svg viewBox={ "0 0 " (WIDTH) " " (TIMELINE_HEIGHT + 20.0) } role="img" aria-label=(shown.title) {
             @for (at_ns, length_ns) in &points {
                 @let x = *at_ns as f64 / total_ns * WIDTH;
-                @let tall = ((*length_ns).max(1) as f64).ln() / longest.ln() * TIMELINE_HEIGHT;
+                @let tall = (*length_ns as f64).ln_1p() / longest.ln_1p() * TIMELINE_HEIGHT;
                 rect.interval x=(format!("{x:.1}")) y=(format!("{:.1}", TIMELINE_HEIGHT - tall)) width="1.5" height=(format!("{tall:.1}")) {
-                    title { (quantity(*length_ns, Unit::Ns)) " at " (quantity(*at_ns, Unit::Ns)) }
+                    title { (quantity(*length_ns, shown.unit)) " at " (quantity(*at_ns, Unit::Ns)) }
                 }
             }
             text.tick x="0" y=(TIMELINE_HEIGHT + 14.0) { "0" }
@@ -116,7 +116,7 @@ mod tests {
         samples.record(1);
         samples.record(3_600_000_000_000);
         let points = (0..20_000).map(|at| (at, at)).collect();
-        let line = Timeline { title: "gaps".into(), total_ns: 20_000, points };
+        let line = Timeline { title: "gaps".into(), total_ns: 20_000, unit: Unit::Ns, points };
         let page = page("t", &[Block::Histogram(samples), Block::Timeline(line)]).into_string();
         assert!(page.contains("The longest 5000 of 20000 are drawn.") && page.len() < 1_000_000);
         assert!(!page.contains("NaN") && !page.contains("inf"));

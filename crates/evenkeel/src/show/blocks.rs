@@ -26,18 +26,20 @@ pub(crate) enum Block {
     Warning(String),
     /// How the samples are spread.
     Histogram(Samples),
-    /// What happened when: points of time with a length.
+    /// What happened when: points of time with a length, or a rate.
     Timeline(Timeline),
 }
 
-/// Lengths over time.
+/// Lengths, or rates, over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
     /// What it shows.
     pub(crate) title: String,
     /// How long the whole was, in nanoseconds.
     pub(crate) total_ns: u64,
-    /// When, since the start, and how long; in nanoseconds.
+    /// What the points are of.
+    pub(crate) unit: Unit,
+    /// When, since the start in nanoseconds, and how much.
     pub(crate) points: Vec<(u64, u64)>,
 }
 
@@ -101,7 +103,7 @@ fn timeline(page: &mut Page, shown: &Timeline) {
         let column = ((share * TIMELINE_COLUMNS as f64) as usize).min(TIMELINE_COLUMNS - 1);
         longest[column] = longest[column].max(*length_ns);
     }
-    let lengths = shown.points.iter().map(|(_, length)| (*length).max(1) as f64);
+    let lengths = shown.points.iter().filter(|(_, length)| *length > 0).map(|(_, length)| *length as f64);
     let (low, high) = lengths.fold((f64::MAX, 1.0_f64), |(low, high), length| (low.min(length), high.max(length)));
     let level = |length: u64| -> char {
         if length == 0 {
@@ -181,7 +183,7 @@ mod tests {
             Block::Note("A note.".to_owned()),
             Block::Warning("A warning.".to_owned()),
             Block::Histogram(samples),
-            Block::Timeline(Timeline { title: "gaps".to_owned(), total_ns: 1000, points }),
+            Block::Timeline(Timeline { title: "gaps".to_owned(), total_ns: 1000, unit: Unit::Ns, points }),
         ];
         let plain = anstream::adapter::strip_str(&text(&blocks)).to_string();
         expect![[r#"

@@ -110,6 +110,14 @@ pub(crate) fn packets(report: &packets::Report) -> Vec<Block> {
     if unheard > 0 {
         blocks.push(Block::Warning(format!("Nobody listens on {}: it said so {unheard} times.", report.to)));
     }
+    let arrived: Vec<u64> = report.cpus.iter().filter_map(|cpu| cpu.arrived).collect();
+    if !arrived.is_empty() {
+        let words = format!("{} of {} packets, by its own count", arrived.iter().sum::<u64>(), report.sent);
+        blocks.push(Block::row("the peer got", words));
+    }
+    if report.cpus.iter().any(|cpu| cpu.peer_went_away) {
+        blocks.push(Block::Warning("The peer stopped answering, so the storm ended.".to_owned()));
+    }
     blocks.extend(report.cpus.iter().filter_map(|cpu| {
         cpu.refused_because.as_ref().map(|why| Block::Warning(format!("CPU {}: packets were refused: {why}.", cpu.cpu)))
     }));

@@ -24,6 +24,7 @@ pub use stamp::{Moment, SentStamp, sent_stamp, stamp_arrivals, stamp_received, s
 pub use uring::RingInbox;
 
 use crate::errno::Errno;
+use crate::timer_fd::Alarm;
 
 /// `SO_MEMINFO` (since Linux 4.12): nine numbers about a socket's memory, the last of which counts what it dropped.
 const SO_MEMINFO: libc::c_int = 55;
@@ -46,6 +47,17 @@ pub fn receive_buffer_bytes(socket: &UdpSocket) -> Result<u64, Errno> {
 /// What the kernel said.
 pub fn set_receive_buffer_bytes(socket: &UdpSocket, bytes: u32) -> Result<(), Errno> {
     Ok(rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes as usize)?)
+}
+
+/// Sleeps until a packet has come, or something else is to be said of the socket, or the alarm has gone off. It sets no timer of its own, which
+/// would cost a virtual machine an exit each on the way to sleep and back; set the alarm while nobody waits.
+///
+/// # Errors
+/// `EINTR` after a signal; what else the kernel said.
+pub fn await_packet(socket: &UdpSocket, alarm: &Alarm) -> Result<(), Errno> {
+    use rustix::event::{PollFd, PollFlags};
+    rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)], None)?;
+    Ok(())
 }
 
 /// How many packets the socket has dropped since it was made, most for want of room in its receive buffer; none where the kernel does
@@ -105,6 +117,23 @@ mod tests {
             socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
         }
         (one, two)
+    }
+
+    #[test]
+    fn a_wait_ends_with_a_packet_or_with_the_alarm() {
+        let (one, two) = pair();
+        let (alarm, mut inbox) = (Alarm::new().unwrap(), Inbox::new(100));
+        let due_ns = clock::monotonic_ns() + 2_500_000;
+        alarm.set(due_ns).unwrap();
+        await_packet(&two, &alarm).unwrap();
+        assert!(clock::monotonic_ns() >= due_ns);
+        assert_eq!(inbox.receive(&two, Wait::NotForOne), Err(Errno::AGAIN));
+        alarm.set(due_ns + 3_600_000_000_000).unwrap();
+        one.send(b"first").unwrap();
+        one.send(b"second").unwrap();
+        await_packet(&two, &alarm).unwrap();
+        assert_eq!(inbox.receive(&two, Wait::NotForOne), Ok(1));
+        assert_eq!(inbox.packet(0).unwrap().bytes, b"first");
     }
 
     #[test]

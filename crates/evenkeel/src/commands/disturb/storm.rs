@@ -15,7 +15,7 @@ use crate::show::disturbers;
 
 /// Interrupt CPUs at a set rate: by packets and their softirqs, by timers, or by wakes from another CPU
 ///
-/// Packets go over the loopback device, and nowhere else.
+/// Packets stay on this machine, unless a peer is named that agrees.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to make
@@ -27,10 +27,14 @@ pub(crate) struct Args {
     /// How many a second: packets in all, timers or wakes for each CPU
     #[arg(long, value_name = "PER_S", default_value_t = 10_000)]
     rate: u64,
-    /// Where packets go: 127.0.0.0/8 or ::1 [default: a port of its own that nobody reads]
-    #[arg(long, value_name = "IP:PORT")]
+    /// Where packets go: an address of this host, in its network namespace [default: a port of its own that nobody reads]
+    #[arg(long, value_name = "IP:PORT", conflicts_with = "peer")]
     to: Option<SocketAddr>,
-    /// Bytes in a packet, 1 to 1472 [default: 100]
+    /// Another machine that packets go to, up to 200,000 a second for ten minutes: `measure udp --serve` runs there, and by that agrees.
+    /// Its address is private or link-local
+    #[arg(long, value_name = "IP:PORT")]
+    peer: Option<SocketAddr>,
+    /// Bytes in a packet, 1 to 1472, to a peer 24 at the least [default: 100]
     #[arg(long, value_name = "N")]
     size: Option<usize>,
     #[command(flatten)]
@@ -40,7 +44,7 @@ pub(crate) struct Args {
 /// What interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// UDP packets on the loopback device, which come with softirqs
+    /// UDP packets, which come with softirqs
     #[default]
     Packets,
     /// Timer interrupts
@@ -55,13 +59,18 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
         None => all_cpus().map_err(failure)?.iter().last().into_iter().collect(),
     };
     let rate_per_s = args.rate;
-    if args.by != By::Packets && (args.to.is_some() || args.size.is_some()) {
+    if args.by != By::Packets && (args.to.is_some() || args.peer.is_some() || args.size.is_some()) {
         let why = "only packets have an address and a size";
         return Err(Failure::text(exit::WRONG_USE, "make a storm", why));
     }
     match args.by {
         By::Packets => {
-            let settings = packets::Settings { cpus, to: args.to, rate_per_s, size_bytes: args.size.unwrap_or(100) };
+            let to = match (args.to, args.peer) {
+                (_, Some(peer)) => packets::To::Peer { peer },
+                (Some(to), None) => packets::To::Own(to),
+                (None, None) => packets::To::Sink,
+            };
+            let settings = packets::Settings { cpus, to, rate_per_s, size_bytes: args.size.unwrap_or(100) };
             let what = What { kind: "storm", by: "packets", asked: &settings, run: &args.run };
             context.disturb(what, |until_ns| packets::start(&settings, until_ns).map_err(failure), disturbers::packets)
         }

@@ -1,17 +1,17 @@
 //! `evenkeel measure bandwidth`.
 
 use clap::ValueEnum;
-use evenkeel_measure::meters::bandwidth::{self, By};
+use evenkeel_measure::meters::bandwidth::{self, By, Way};
 
 use super::Context;
 use super::udp::{resolve, seconds};
 use crate::failure::Outcome;
 use crate::show::meters;
 
-/// Bytes a second by TCP and UDP, as the other end counts what came
+/// Bytes a second by TCP and UDP, there or back, counted where they arrive
 ///
 /// Without ADDRESS a server is started here and streams go over loopback between two CPUs. Between two hosts: `measure bandwidth --serve
-/// 0.0.0.0:7007` on one, `measure bandwidth HOST:7007` on the other.
+/// 0.0.0.0:7007` on one, `measure bandwidth HOST:7007` on the other; with `--reverse` the server sends, as players' downloads go.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server, as HOST:PORT
@@ -26,6 +26,12 @@ pub(crate) struct Args {
     /// By what
     #[arg(long, value_enum, default_value_t, conflicts_with = "serve")]
     by: Protocol,
+    /// From the server to here, 60 seconds at the most
+    #[arg(short = 'R', long, conflicts_with = "serve")]
+    reverse: bool,
+    /// Megabits a second of UDP that the server sends to who asks with --reverse, at the most; 0 sends none, by TCP neither
+    #[arg(long, value_name = "MBIT", default_value_t = 1000, requires = "serve")]
+    reverse_max: u32,
     /// Streams at once, a thread each
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "serve")]
     streams: usize,
@@ -50,11 +56,13 @@ enum Protocol {
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     if let Some(at) = &args.serve {
         let (at, seconds) = (resolve(at)?, args.seconds.unwrap_or(600.0));
-        let settings = bandwidth::ServeSettings { at, seconds, cpu: args.cpu };
+        let reverse_bits_per_s_max = u64::from(args.reverse_max) * 1_000_000;
+        let settings = bandwidth::ServeSettings { at, seconds, cpu: args.cpu, reverse_bits_per_s_max };
         let report = context.measure(|watch| bandwidth::Server::bind(&settings)?.run(watch))?;
         return context.answer("What was served", &report, meters::bandwidth::served);
     }
     let settings = bandwidth::Settings {
+        way: if args.reverse { Way::FromServer } else { Way::ToServer },
         to: args.to.as_deref().map(resolve).transpose()?,
         by: if args.by == Protocol::Udp { By::Udp } else { By::Tcp },
         streams: args.streams,

@@ -15,7 +15,7 @@ use crate::show::meters;
 /// Without ADDRESS a server is started here and packets go over loopback between two CPUs. Between two hosts: `measure udp --serve
 /// 0.0.0.0:7007` on one, `measure udp HOST:7007` on the other. Packets are sent on an open loop, and a round trip counts from the
 /// time at which its packet was due: a stall can't hide by keeping the meter from sending. sockperf's times are half of a round trip,
-/// counted from the send: `from_send_ns` halved compares with them, with `--pace spin`, since its sender spins too.
+/// counted from the send: `from_send_ns` halved compares with them, its ping-pong with `--pace awake` and under-load with `--pace spin`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server, as HOST:PORT
@@ -33,9 +33,9 @@ pub(crate) struct Args {
     /// Bytes of a packet, headers not counted
     #[arg(long, value_name = "BYTES", default_value_t = 64, conflicts_with = "serve")]
     size: usize,
-    /// How the sender waits for a packet's time: sleep leaves its CPU idle until shortly before
+    /// How the sender waits for a packet's time
     #[arg(long, value_enum, default_value_t, conflicts_with = "serve")]
-    pace: Waiting,
+    pace: Pace,
     /// How the receiver waits for a packet
     #[arg(long, value_enum, default_value_t, conflicts_with = "serve")]
     receive: Waiting,
@@ -51,6 +51,18 @@ pub(crate) struct Args {
     /// Echoes that one session of the server gets in a second, at the most
     #[arg(long, value_name = "HZ", default_value_t = 200_000, requires = "serve")]
     echoes_max: u64,
+}
+
+/// How the sender waits for a packet's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Pace {
+    /// It stays awake, and sleeps only for the newest answer, as ping-pong programs do: takes most of a CPU
+    #[default]
+    Awake,
+    /// It sleeps until shortly before, as a server between ticks does: its CPU comes from idle
+    Sleep,
+    /// It spins, and another thread takes the answers: takes all of a CPU
+    Spin,
 }
 
 /// What to do until it is time.
@@ -80,6 +92,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
             seconds: args.seconds.unwrap_or(600.0),
             cpu: args.cpu,
             echoes_per_s_max: args.echoes_max,
+            give_bits_per_s_max: 0,
             receive_buffer_bytes: args.receive_buffer,
         };
         let report = context.measure(|watch| server::Server::bind(&settings)?.run(watch))?;
@@ -90,7 +103,11 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
         rate_hz: args.rate,
         bytes: args.size,
         seconds: args.seconds.unwrap_or(5.0),
-        pace: if args.pace == Waiting::Spin { udp::Pace::Spin } else { udp::Pace::Sleep },
+        pace: match args.pace {
+            Pace::Awake => udp::Pace::Awake,
+            Pace::Sleep => udp::Pace::Sleep,
+            Pace::Spin => udp::Pace::Spin,
+        },
         receive: if args.receive == Waiting::Spin { udp::Receive::Spin } else { udp::Receive::Sleep },
         cpu: args.cpu,
         receive_buffer_bytes: args.receive_buffer,

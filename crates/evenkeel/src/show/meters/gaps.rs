@@ -101,7 +101,7 @@ fn of_cpu(cpu: &Cpu, report: &Report) -> Vec<Block> {
         let since = |at_ns: u64| at_ns.saturating_sub(report.start_ns);
         let points = cpu.gaps.iter().map(|gap| (since(gap.start_ns), gap.length_ns)).collect();
         let title = "gaps over time, by their length".to_owned();
-        blocks.push(Block::Timeline(Timeline { title, total_ns: report.length_ns, points }));
+        blocks.push(Block::Timeline(Timeline { title, total_ns: report.length_ns, unit: Unit::Ns, points }));
     }
     blocks.extend(cpu.wake_late.clone().filter(|late| late.histogram.count() > 0).map(Block::Histogram));
     blocks

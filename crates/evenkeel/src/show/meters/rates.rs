@@ -2,13 +2,16 @@
 
 use evenkeel_measure::Unit;
 use evenkeel_measure::meters::rates::{
-    CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Report, Seen, Shares, Spread, System,
+    CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Report, Seen, Shares, Spread, Stretch,
+    System,
 };
 
-use crate::show::blocks::{Block, quantity, real_quantity};
+use crate::show::blocks::{Block, Timeline, quantity, real_quantity};
 
 /// CPUs with a line of their own; of more, those that lost most.
 const CPUS_SHOWN: usize = 16;
+/// Points of a timeline with fewer readings than that: so many columns of either page, or more.
+const COLUMNS: u64 = 144;
 /// A CPU that counted less of the time than this was away.
 const COUNTED_MIN: f64 = 0.9;
 
@@ -20,7 +23,7 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
         Some(Seen::Unknown(unknown)) => blocks.push(Block::Warning(format!("The process: {}.", unknown.why))),
         None => {}
     }
-    blocks.extend(spread(&report.spread));
+    blocks.extend(spread(&report.spread, report.elapsed_ns));
     let each = quantity(report.cost.cpu_ns_per_reading, Unit::Ns);
     let cost =
         format!("{} of one CPU: {each} for each of {} readings", percent(report.cost.cpu_share), report.readings);
@@ -225,18 +228,48 @@ fn process_memory(memory: &ProcessMemory) -> Vec<Block> {
     ]
 }
 
-fn spread(spread: &[Spread]) -> Vec<Block> {
+/// What is said of a rate on the page: `context switches`.
+fn title(spread: &Spread) -> String {
+    spread.name.trim_end_matches("_per_s").trim_end_matches("_ppm").replace('_', " ")
+}
+
+fn spread(spread: &[Spread], elapsed_ns: u64) -> Vec<Block> {
     let row = |spread: &Spread| {
         let shown = |value| real_quantity(value, spread.unit);
         let [min, p10, p50, p90, max] = [spread.min, spread.p10, spread.p50, spread.p90, spread.max].map(shown);
-        [spread.name.trim_end_matches("_per_s").trim_end_matches("_ppm").replace('_', " "), min, p10, p50, p90, max]
+        let zeros = if spread.zeros > 0 { format!("0 in {} of {}", spread.zeros, spread.count) } else { String::new() };
+        [title(spread), min, p10, p50, p90, max, zeros]
     };
-    let rows: Vec<[String; 6]> = spread.iter().map(row).collect();
+    let rows: Vec<[String; 7]> = spread.iter().map(row).collect();
     if rows.is_empty() {
         return Vec::new();
     }
-    let table = Block::table(["between readings", "lowest", "p10", "p50", "p90", "highest"], rows);
-    vec![Block::heading("How it went"), table]
+    let table = Block::table(["between readings", "lowest", "p10", "p50", "p90", "highest", ""], rows);
+    let mut blocks = vec![Block::heading("How it went"), table];
+    // What was 0 throughout has said so in the table.
+    for spread in spread.iter().filter(|spread| spread.zeros < spread.count) {
+        blocks.push(Block::Histogram(spread.samples.clone()));
+        let title = format!("{} over time, highest in each column", title(spread));
+        blocks.push(Block::Timeline(Timeline {
+            title,
+            total_ns: elapsed_ns,
+            unit: spread.unit,
+            points: points(spread),
+        }));
+    }
+    blocks
+}
+
+/// A timeline's points; where there are few stretches, enough of them for a line without holes.
+fn points(spread: &Spread) -> Vec<(u64, u64)> {
+    let stretches = spread.timeline.iter();
+    let several = COLUMNS.div_ceil(spread.timeline.len().max(1) as u64);
+    let of = |stretch: &Stretch| {
+        let (start_ns, step_ns) = (stretch.start_ns, stretch.end_ns.saturating_sub(stretch.start_ns) / several);
+        let rate = stretch.max.max(0.0).ceil() as u64;
+        (0..several).map(move |at| (start_ns + at * step_ns + step_ns / 2, rate))
+    };
+    stretches.flat_map(of).collect()
 }
 
 fn told<T>(value: &Seen<T>, show: impl FnOnce(&T) -> String) -> String {

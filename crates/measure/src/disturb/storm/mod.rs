@@ -1,7 +1,8 @@
-//! `storm`: much of what interrupts a server, at a set rate: packets on the loopback device (and with them softirqs), timer interrupts,
+//! `storm`: much of what interrupts a server, at a set rate: packets to this host or to a willing peer (and with them softirqs), timer interrupts,
 //! and wakes from another CPU, each of which is an interrupt between processors.
 
 pub mod packets;
+pub mod peer;
 pub mod timers;
 pub mod wakes;
 

@@ -1,11 +1,13 @@
-//! Packets to a port of the loopback device: each is a system call, and a softirq on the CPU that sends it. Nothing leaves the machine:
-//! other addresses are refused.
+//! Packets to a port of this host: each is a system call, and a softirq on the CPU that sends it. Nothing leaves the machine, unless a peer
+//! is named that agrees to it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Mutex;
 
 use evenkeel_sys::{CpuSet, Errno, clock};
 use serde::Serialize;
 
+use super::peer::{self, Peer};
 use super::{Beats, SECOND_NS, moved, refuse_rate};
 use crate::disturb::counts;
 use crate::disturb::crew::{Class, Crew, End, Post, check_cpus, is_off};
@@ -28,12 +30,27 @@ pub struct Settings {
     /// One sender on each of these.
     #[serde(serialize_with = "crate::disturb::as_list")]
     pub cpus: CpuSet,
-    /// Where to; none is a port of our own that nobody reads from, so that all but the first are dropped after the kernel's work on them.
-    pub to: Option<SocketAddr>,
+    /// Where to.
+    pub to: To,
     /// Of all senders, a second.
     pub rate_per_s: u64,
     /// What each carries, in bytes.
     pub size_bytes: usize,
+}
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum To {
+    /// A port of our own that nobody reads from, so that all but the first are dropped after the kernel's work on them.
+    Sink,
+    /// An address of this host, in its network namespace.
+    Own(SocketAddr),
+    /// Another machine, at which `measure udp --serve` agrees to it.
+    Peer {
+        /// Its address.
+        peer: SocketAddr,
+    },
 }
 
 /// What was really done.
@@ -69,6 +86,10 @@ pub struct Cpu {
     pub taken_ns: u64,
     /// Packets sent over the time.
     pub sent_per_s: f64,
+    /// Packets that a peer says to have got; none where there is no peer, or it did not tell.
+    pub arrived: Option<u64>,
+    /// The peer stopped answering, or closed its port, which ended it.
+    pub peer_went_away: bool,
     /// Receive softirqs of this CPU in that time as the kernel counts them (one handles many packets), those of others among them; none
     /// where it does not tell.
     pub softirqs: Option<u64>,
@@ -89,23 +110,32 @@ pub struct Running {
 /// Begins, to end by itself when the monotonic clock reads `until_ns`.
 ///
 /// # Errors
-/// If the address is not a loopback one, a CPU is not there or not ours, or the rate or size is out of bounds.
+/// If the address is not this host's, the peer does not agree, a CPU is not there or not ours, or the rate or size is out of bounds.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse(settings)?;
     check_cpus(&settings.cpus)?;
     let (to, sink) = match settings.to {
-        Some(to) => (to, None),
-        None => sink()?,
+        To::Own(to) | To::Peer { peer: to } => (to, None),
+        To::Sink => sink()?,
+    };
+    let until_ns = match settings.to {
+        To::Peer { .. } => until_ns.min(clock::monotonic_ns() + peer::LENGTH_NS_MAX),
+        _ => until_ns,
     };
     let cpus: Vec<usize> = settings.cpus.iter().collect();
-    let senders = cpus.iter().map(|_| sender(to)).collect::<Result<Vec<UdpSocket>, MeterError>>()?;
+    let sender = |_| match settings.to {
+        To::Peer { peer } => Ok(Mutex::new(Some(Sender::Peer(Peer::open(peer)?)))),
+        _ => Ok(Mutex::new(Some(Sender::Own(own_sender(to)?)))),
+    };
+    let senders = cpus.iter().map(sender).collect::<Result<Vec<Mutex<Option<Sender>>>, MeterError>>()?;
     let before = counts::now(TABLE, ROWS, &cpus);
     let class = Class::Ordinary { nice: 0 };
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
     let theirs = cpus.clone();
     let (rate_per_s, size_bytes) = ((settings.rate_per_s / cpus.len() as u64).max(1), settings.size_bytes);
     let crew = Crew::start("packets", &posts, &End::new(until_ns), move |at, end| {
-        send(theirs[at], &senders[at], rate_per_s, size_bytes, end)
+        let sender = senders[at].lock().ok().and_then(|mut sender| sender.take());
+        send(theirs[at], sender, rate_per_s, size_bytes, end)
     })?;
     Ok(Running { cpus, before, to, crew, _sink: sink })
 }
@@ -129,13 +159,37 @@ fn refuse(settings: &Settings) -> Result<(), MeterError> {
         return Err(MeterError::wrong_use("choose a size", why));
     }
     match settings.to {
-        Some(to) if !to.ip().is_loopback() => {
-            let why = "a storm stays on this machine: only 127.0.0.0/8 and ::1 are allowed";
+        To::Own(to) | To::Peer { peer: to } if to.port() == 0 => {
+            Err(MeterError::wrong_use(format!("send packets to {to}"), "it needs a port"))
+        }
+        To::Own(to) if !is_own(to) => {
+            let why = "a storm stays on this machine, and this is no address of it here; another machine of yours is named with --peer, and \
+                       agrees by `evenkeel measure udp --serve` there";
             Err(MeterError::wrong_use(format!("send packets to {to}"), why))
         }
-        Some(to) if to.port() == 0 => Err(MeterError::wrong_use(format!("send packets to {to}"), "it needs a port")),
+        To::Peer { peer } if !peer::is_near(peer.ip()) => {
+            let why = "a peer has a private or link-local address: a storm does not go over the Internet";
+            Err(MeterError::wrong_use(format!("send packets to {peer}"), why))
+        }
+        To::Peer { .. } => {
+            refuse_rate(settings.rate_per_s, peer::RATE_PER_S_MAX)?;
+            let why = format!("{} bytes; a peer counts packets of {} or more", settings.size_bytes, peer::BYTES_MIN);
+            let is_fit = settings.size_bytes >= peer::BYTES_MIN;
+            if is_fit { Ok(()) } else { Err(MeterError::wrong_use("choose a size", why)) }
+        }
         _ => Ok(()),
     }
+}
+
+/// Whether an address is this host's own, in the network namespace that we are in: only then does the kernel send from where it sends to.
+/// Nothing is sent to find out.
+fn is_own(to: SocketAddr) -> bool {
+    let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    if to.ip().is_loopback() {
+        return true;
+    }
+    let from = UdpSocket::bind((any, 0)).and_then(|socket| socket.connect(to).and_then(|()| socket.local_addr()));
+    !to.ip().is_unspecified() && !to.ip().is_multicast() && from.is_ok_and(|from| from.ip() == to.ip())
 }
 
 /// A port of our own, on whichever loopback address this machine has.
@@ -146,24 +200,82 @@ fn sink() -> Result<(SocketAddr, Option<UdpSocket>), MeterError> {
     Ok((sink.local_addr().map_err(refused)?, Some(sink)))
 }
 
-fn sender(to: SocketAddr) -> Result<UdpSocket, MeterError> {
+fn own_sender(to: SocketAddr) -> Result<UdpSocket, MeterError> {
     let refused = |error: std::io::Error| MeterError::refused(format!("send packets to {to}"), &error);
-    let from: IpAddr = if to.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    // From the address itself: were it taken away from this host meanwhile, nothing would go out.
+    let from = if to.ip().is_loopback() { loopback(to) } else { to.ip() };
     let socket = UdpSocket::bind((from, 0)).map_err(refused)?;
     socket.connect(to).map_err(refused)?;
     socket.set_nonblocking(true).map_err(refused)?;
     Ok(socket)
 }
 
-fn send(cpu: usize, socket: &UdpSocket, rate_per_s: u64, size_bytes: usize, end: &End) -> Cpu {
-    let payload = vec![0_u8; size_bytes];
+fn loopback(to: SocketAddr) -> IpAddr {
+    if to.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() }
+}
+
+/// Where one sender's packets go.
+#[derive(Debug)]
+enum Sender {
+    Own(UdpSocket),
+    Peer(Peer),
+}
+
+/// What became of one sender's packets.
+#[derive(Default)]
+struct Account {
+    sent: u64,
+    unheard: u64,
+    refused: u64,
+    refused_because: Option<String>,
+}
+
+impl Sender {
+    fn send(&mut self, packet: &mut [u8], account: &mut Account) {
+        let socket = match self {
+            Sender::Own(socket) => &*socket,
+            Sender::Peer(peer) => {
+                peer.number(packet);
+                peer.socket()
+            }
+        };
+        match socket.send(packet) {
+            Ok(_) => account.sent += 1,
+            // It is the answer to a packet before: this one was not sent, but that one counts as heard by nobody.
+            Err(error) if Errno::from(&error) == Errno::CONNREFUSED => account.unheard += 1,
+            Err(error) => {
+                account.refused += 1;
+                account.refused_because.get_or_insert_with(|| Errno::from(&error).to_string());
+            }
+        }
+    }
+
+    /// Whether to go on.
+    fn is_wanted(&mut self, account: &Account) -> bool {
+        match self {
+            Sender::Own(_) => true,
+            Sender::Peer(peer) => account.unheard == 0 && peer.is_willing(),
+        }
+    }
+
+    fn arrived(self) -> Option<u64> {
+        match self {
+            Sender::Own(_) => None,
+            Sender::Peer(peer) => peer.arrived(),
+        }
+    }
+}
+
+fn send(cpu: usize, sender: Option<Sender>, rate_per_s: u64, size_bytes: usize, end: &End) -> Cpu {
+    let mut packet = vec![0_u8; size_bytes];
     let (start_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
     let mut beats = Beats::new(start_ns + 1, rate_per_s.min(BURSTS_PER_S_MAX));
-    let (mut sent, mut unheard, mut refused, mut missed, mut went_offline) = (0_u64, 0_u64, 0_u64, 0_u64, false);
-    let (mut refused_because, mut before) = (None, 0_u64);
-    while let Some(due_ns) = beats.wait(end) {
+    let (mut account, mut missed, mut before) = (Account::default(), 0_u64, 0_u64);
+    let (mut went_offline, mut peer_went_away, mut sender) = (false, false, sender);
+    while let (Some(due_ns), Some(sender)) = (beats.wait(end), sender.as_mut()) {
         went_offline = is_off(cpu);
-        if went_offline {
+        peer_went_away = !sender.is_wanted(&account);
+        if went_offline || peer_went_away {
             break;
         }
         // Due by the end of this burst, of which those of beats that were missed are left out.
@@ -172,22 +284,13 @@ fn send(cpu: usize, socket: &UdpSocket, rate_per_s: u64, size_bytes: usize, end:
         let most = rate_per_s.div_ceil(beats.rate_per_s) + 1;
         missed += (due - before).saturating_sub(most);
         for _ in 0..(due - before).min(most) {
-            match socket.send(&payload) {
-                Ok(_) => sent += 1,
-                // It is the answer to a packet before: this one was not sent, but that one counts as heard by nobody.
-                Err(error) if Errno::from(&error) == Errno::CONNREFUSED => unheard += 1,
-                Err(error) => {
-                    refused += 1;
-                    refused_because.get_or_insert_with(|| Errno::from(&error).to_string());
-                }
-            }
+            sender.send(&mut packet, &mut account);
         }
         before = due;
     }
     let elapsed_ns = clock::monotonic_ns() - start_ns;
     let taken_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
-    let sent_per_s = sent as f64 * 1e9 / elapsed_ns.max(1) as f64;
-    let softirqs = None;
+    let Account { sent, unheard, refused, refused_because } = account;
     Cpu {
         cpu,
         sent,
@@ -197,8 +300,10 @@ fn send(cpu: usize, socket: &UdpSocket, rate_per_s: u64, size_bytes: usize, end:
         missed,
         elapsed_ns,
         taken_ns,
-        sent_per_s,
-        softirqs,
+        sent_per_s: sent as f64 * 1e9 / elapsed_ns.max(1) as f64,
+        arrived: sender.filter(|_| !peer_went_away).and_then(Sender::arrived),
+        peer_went_away,
+        softirqs: None,
         went_offline,
     }
 }
@@ -211,7 +316,7 @@ mod tests {
     fn nothing_leaves_the_machine() {
         let to = |address: &str| Settings {
             cpus: [0].into_iter().collect(),
-            to: Some(address.parse().unwrap()),
+            to: To::Own(address.parse().unwrap()),
             rate_per_s: 1000,
             size_bytes: 100,
         };
@@ -219,16 +324,20 @@ mod tests {
             assert_eq!(refuse(&to(well)), Ok(()), "{well}");
         }
         for out in
-            ["10.0.0.1:9", "192.168.1.1:9", "[fe80::1]:5", "0.0.0.0:9", "[::]:9", "224.0.0.1:9", "255.255.255.255:9"]
+            ["192.0.2.1:9", "8.8.8.8:9", "[2001:db8::1]:5", "0.0.0.0:9", "[::]:9", "224.0.0.1:9", "255.255.255.255:9"]
         {
             let refused = refuse(&to(out)).unwrap_err().to_string();
-            assert!(
-                refused.ends_with("a storm stays on this machine: only 127.0.0.0/8 and ::1 are allowed"),
-                "{refused}"
-            );
+            assert!(refused.contains("a storm stays on this machine, and this is no address of it here"), "{refused}");
+            let peer = To::Peer { peer: out.parse().unwrap() };
+            let refused = refuse(&Settings { to: peer, ..to(out) }).unwrap_err().to_string();
+            assert!(refused.contains("a peer has a private or link-local address"), "{refused}");
         }
         assert!(refuse(&to("127.0.0.1:0")).is_err());
         assert!(refuse(&Settings { size_bytes: 1473, ..to("127.0.0.1:9") }).is_err());
         assert!(refuse(&Settings { rate_per_s: 2_000_001, ..to("127.0.0.1:9") }).is_err());
+        let peer = Settings { to: To::Peer { peer: "10.0.0.1:7".parse().unwrap() }, ..to("127.0.0.1:9") };
+        assert_eq!(refuse(&peer), Ok(()));
+        assert!(refuse(&Settings { rate_per_s: 200_001, ..peer.clone() }).is_err());
+        assert!(refuse(&Settings { size_bytes: 23, ..peer }).is_err());
     }
 }

@@ -1,6 +1,7 @@
-//! How many bytes a second go from here to there, by TCP and by UDP, as the other end counts them: what was sent is no bandwidth, what came
-//! is.
+//! How many bytes a second go from here to there or back, by TCP and by UDP, as the end counts them that they go to: what was sent is no
+//! bandwidth, what came is.
 
+mod packets;
 mod tcp;
 pub mod wire;
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use evenkeel_sys::clock;
 use serde::Serialize;
 
-use super::udp::{self, Between, Session, server};
+use super::udp::{self, Between, server};
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
@@ -19,9 +20,14 @@ pub const STREAMS_MAX: usize = 32;
 /// The longest that one stream may last, in seconds.
 pub const SECONDS_MAX: f64 = 3600.0;
 
+/// The longest that a server sends one stream, in seconds: it spends its host's network on somebody else's word.
+pub const REVERSE_SECONDS_MAX: f64 = 60.0;
+
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Which way.
+    pub way: Way,
     /// Where a server runs; none starts one here and goes over loopback.
     pub to: Option<SocketAddr>,
     /// By what.
@@ -36,6 +42,16 @@ pub struct Settings {
     pub bits_per_s: Option<f64>,
     /// The CPU to run on; none leaves it to the kernel, or over loopback takes the last that is allowed.
     pub cpu: Option<usize>,
+}
+
+/// Which way the streams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// From here to the server, which counts what came.
+    ToServer,
+    /// From the server to here, where what came is counted.
+    FromServer,
 }
 
 /// The protocol.
@@ -57,17 +73,21 @@ pub struct Report {
     pub between: Between,
     /// By what.
     pub by: By,
-    /// Bits a second of all streams that came, by the server's count; none if it told nothing.
+    /// Which way.
+    pub way: Way,
+    /// Bits a second of all streams that came, by the count of the end that they went to; none if the server told nothing.
     pub arrived_bits_per_s: Option<f64>,
-    /// Bits a second of all streams that were sent.
-    pub sent_bits_per_s: f64,
+    /// Bits a second of all streams that were sent; none if the server sent them and told nothing.
+    pub sent_bits_per_s: Option<f64>,
+    /// Bits a second that the server agreed to send of UDP, where it is less than was asked for.
+    pub cut_to_bits_per_s: Option<f64>,
     /// UDP packets that did not come, as a share of those sent; none for TCP, which sends again what is lost.
     pub lost_share: Option<f64>,
-    /// CPU time of the sending threads, as a share of one CPU.
+    /// CPU time of the threads here, as a share of one CPU.
     pub cpu_share: f64,
     /// CPU time of the server's threads, as a share of one CPU; none if it told nothing.
     pub server_cpu_share: Option<f64>,
-    /// Streams of which the server did not tell what came: they are not in `arrived_bits_per_s`.
+    /// Streams of which the server did not tell what it counted: they are not in its figures above.
     pub untold: usize,
     /// Each.
     pub streams: Vec<Stream>,
@@ -76,15 +96,17 @@ pub struct Report {
 /// One stream.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Stream {
-    /// Sent, in bytes without headers.
-    pub sent_bytes: u64,
+    /// Sent, in bytes without headers; none if the server sent them and told nothing.
+    pub sent_bytes: Option<u64>,
     /// For so long, in seconds.
     pub seconds: f64,
-    /// What the server counted; none if it told nothing.
+    /// Packets a second that the server agreed to send, where it did that by UDP.
+    pub granted_packets_per_s: Option<u32>,
+    /// What came; none if the server counted it and told nothing.
     pub arrived: Option<Arrived>,
     /// UDP packets that the kernel here did not take.
     pub not_sent: u64,
-    /// CPU time of the sending thread, in nanoseconds.
+    /// CPU time of the thread here, in nanoseconds.
     pub cpu_ns: u64,
 }
 
@@ -97,12 +119,12 @@ pub struct Arrived {
     pub seconds: f64,
     /// UDP packets; none for TCP.
     pub packets: Option<u64>,
-    /// UDP packets that were sent and did not come; none for TCP.
+    /// UDP packets that were sent and did not come; none for TCP, and where the server did not tell what it sent.
     pub lost: Option<u64>,
     /// UDP packets that were overtaken; none for TCP.
     pub reordered: Option<u64>,
-    /// CPU time of the server's thread, in nanoseconds. UDP streams share one thread, whose time stands with each.
-    pub cpu_ns: u64,
+    /// CPU time of the server's thread, in nanoseconds; none if it did not tell. UDP streams share one thread, whose time stands with each.
+    pub cpu_ns: Option<u64>,
 }
 
 /// How to serve.
@@ -114,6 +136,8 @@ pub struct ServeSettings {
     pub seconds: f64,
     /// The CPU to run on; none leaves it to the kernel.
     pub cpu: Option<usize>,
+    /// Bits a second that it sends by UDP to those who ask for it, at the most; 0 sends nothing, by TCP neither.
+    pub reverse_bits_per_s_max: u64,
 }
 
 /// What was served.
@@ -125,6 +149,8 @@ pub struct Served {
     pub refused: u64,
     /// What came by TCP, in bytes.
     pub bytes: u64,
+    /// What was sent by TCP, in bytes.
+    pub sent_bytes: u64,
     /// What came by UDP.
     pub udp: server::Report,
 }
@@ -151,6 +177,7 @@ impl Server {
             seconds: settings.seconds,
             cpu: settings.cpu,
             echoes_per_s_max: 1000,
+            give_bits_per_s_max: settings.reverse_bits_per_s_max,
             receive_buffer_bytes: None,
         };
         Ok(Server { listener, udp: server::Server::bind(&udp)?, settings: settings.clone() })
@@ -170,12 +197,15 @@ impl Server {
         std::thread::scope(|scope| {
             let streams = scope.spawn(|| {
                 pin(self.settings.cpu)?;
-                tcp::serve(&self.listener, until_ns, watch)
+                let is_refused = self.settings.reverse_bits_per_s_max == 0;
+                let reverse = if is_refused { tcp::Reverse::Refused } else { tcp::Reverse::Allowed };
+                tcp::serve(&self.listener, reverse, until_ns, watch)
             });
             let udp = scope.spawn(|| self.udp.run(watch));
             let died = |_| MeterError::not_possible("serve", "a thread of it died");
             let (streams, udp) = (streams.join().map_err(died)??, udp.join().map_err(died)??);
-            Ok(Served { streams: streams.streams, refused: streams.refused, bytes: streams.bytes, udp })
+            let tcp::Served { streams, refused, bytes, sent_bytes } = streams;
+            Ok(Served { streams, refused, bytes, sent_bytes, udp })
         })
     }
 }
@@ -198,8 +228,11 @@ fn check(settings: &Settings) -> Result<(), MeterError> {
     if !(1..=STREAMS_MAX).contains(&settings.streams) {
         return Err(MeterError::wrong_use("streams", format!("{}; it takes 1 to {STREAMS_MAX}", settings.streams)));
     }
-    if !(0.01..=SECONDS_MAX).contains(&settings.seconds) {
-        return Err(MeterError::wrong_use("seconds", format!("{}; it takes 0.01 to {SECONDS_MAX}", settings.seconds)));
+    let seconds_max = if settings.way == Way::ToServer { SECONDS_MAX } else { REVERSE_SECONDS_MAX };
+    if !(0.01..=seconds_max).contains(&settings.seconds) {
+        let from_server = if settings.way == Way::ToServer { "" } else { " of what a server sends" };
+        let why = format!("{}; it takes 0.01 to {seconds_max}{from_server}", settings.seconds);
+        return Err(MeterError::wrong_use("seconds", why));
     }
     let most = match settings.by {
         By::Tcp => 1 << 24,
@@ -218,7 +251,8 @@ fn check(settings: &Settings) -> Result<(), MeterError> {
 fn over_loopback(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let (server_cpu, cpu) = udp::two_cpus()?;
     let at = SocketAddr::from(([127, 0, 0, 1], 0));
-    let server = Server::bind(&ServeSettings { at, seconds: 1e6, cpu: Some(server_cpu) })?;
+    let unbounded = ServeSettings { at, seconds: 1e6, cpu: Some(server_cpu), reverse_bits_per_s_max: u64::MAX };
+    let server = Server::bind(&unbounded)?;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| server.run(&Watch::new(&stop, &|_, _| {})));
@@ -236,8 +270,10 @@ fn measure(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Rep
     let one = || -> Result<Stream, MeterError> {
         pin(settings.cpu)?;
         match settings.by {
-            By::Tcp => tcp_stream(settings, to, watch),
-            By::Udp => udp_stream(settings, to, watch),
+            By::Tcp if settings.way == Way::ToServer => tcp_stream(settings, to, watch),
+            By::Tcp => tcp_stream_back(settings, to, watch),
+            By::Udp if settings.way == Way::ToServer => packets::send(settings, to, watch),
+            By::Udp => packets::fetch(settings, to, watch),
         }
     };
     let streams = std::thread::scope(|scope| {
@@ -251,71 +287,62 @@ fn measure(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Rep
 fn summed(settings: &Settings, to: SocketAddr, streams: Vec<Stream>) -> Report {
     let rate = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds.max(1e-9);
     let arrived: Vec<_> = streams.iter().filter_map(|stream| stream.arrived).collect();
+    let sent: Vec<f64> = streams.iter().filter_map(|stream| Some(rate(stream.sent_bytes?, stream.seconds))).collect();
     let longest = streams.iter().map(|stream| stream.seconds).fold(0.0, f64::max);
     let lost: Option<u64> = arrived.iter().map(|arrived| arrived.lost).sum();
     let packets: Option<u64> = arrived.iter().map(|arrived| arrived.packets).sum();
+    let server_cpus = arrived.iter().filter_map(|arrived| arrived.cpu_ns);
     let server_cpu_ns = match settings.by {
-        By::Tcp => arrived.iter().map(|arrived| arrived.cpu_ns).sum::<u64>(),
-        By::Udp => arrived.iter().map(|arrived| arrived.cpu_ns).max().unwrap_or(0),
+        By::Tcp => server_cpus.reduce(|one, other| one + other),
+        By::Udp => server_cpus.max(),
     };
     let share = |cpu_ns: u64| cpu_ns as f64 / 1e9 / longest.max(1e-9);
     let is_told = !arrived.is_empty();
+    let told = if settings.way == Way::ToServer { arrived.len() } else { sent.len() };
     Report {
         to,
         between: if to.ip().is_loopback() { Between::Loopback } else { Between::Network },
         by: settings.by,
+        way: settings.way,
         arrived_bits_per_s: is_told.then(|| arrived.iter().map(|came| rate(came.bytes, came.seconds)).sum()),
-        sent_bits_per_s: streams.iter().map(|stream| rate(stream.sent_bytes, stream.seconds)).sum(),
+        sent_bits_per_s: (!sent.is_empty()).then(|| sent.iter().sum()),
+        cut_to_bits_per_s: packets::cut_to(settings, &streams),
         lost_share: is_told
             .then(|| lost.zip(packets).map(|(lost, packets)| lost as f64 / (lost + packets).max(1) as f64))
             .flatten(),
         cpu_share: share(streams.iter().map(|stream| stream.cpu_ns).sum()),
-        server_cpu_share: is_told.then(|| share(server_cpu_ns)),
-        untold: streams.len() - arrived.len(),
+        server_cpu_share: server_cpu_ns.map(share),
+        untold: streams.len() - told,
         streams,
     }
 }
 
 fn tcp_stream(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Stream, MeterError> {
     let sent = tcp::send(to, (settings.seconds * 1e9) as u64, settings.bytes, watch)?;
+    let arrived = sent.counted.map(|counted| came(counted.bytes, counted.ns, Some(counted.cpu_ns)));
     Ok(Stream {
-        sent_bytes: sent.bytes,
+        sent_bytes: Some(sent.bytes),
         seconds: sent.ns as f64 / 1e9,
-        arrived: sent.counted.map(|counted| Arrived {
-            bytes: counted.bytes,
-            seconds: counted.ns as f64 / 1e9,
-            packets: None,
-            lost: None,
-            reordered: None,
-            cpu_ns: counted.cpu_ns,
-        }),
+        granted_packets_per_s: None,
+        arrived,
         not_sent: 0,
         cpu_ns: sent.cpu_ns,
     })
 }
 
-fn udp_stream(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Stream, MeterError> {
-    let bytes = settings.bytes.unwrap_or(1400);
-    let session = Session::open(to, None)?;
-    let before = session.tally()?;
-    let share = settings.bits_per_s.map(|bits| bits / settings.streams as f64);
-    let limit =
-        udp::Limit { ns: (settings.seconds * 1e9) as u64, packets_per_s: share.map(|bits| bits / 8.0 / bytes as f64) };
-    let flood = udp::flood(&session, bytes, limit, watch);
-    let after = udp::settled(&session)?;
-    let arrived = before.zip(after).map(|(before, after)| Arrived {
-        bytes: after.bytes,
-        seconds: after.span_ns as f64 / 1e9,
-        packets: Some(after.arrived),
-        lost: Some(flood.sent.saturating_sub(after.arrived)),
-        reordered: Some(after.reordered),
-        cpu_ns: after.cpu_ns.saturating_sub(before.cpu_ns),
-    });
+fn tcp_stream_back(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Stream, MeterError> {
+    let got = tcp::fetch(to, (settings.seconds * 1e9) as u64, settings.bytes, watch)?;
     Ok(Stream {
-        sent_bytes: flood.sent * bytes as u64,
-        seconds: flood.ns as f64 / 1e9,
-        arrived,
-        not_sent: flood.not_sent,
-        cpu_ns: flood.cpu_ns,
+        sent_bytes: got.sent.map(|sent| sent.bytes),
+        seconds: got.sent.map_or(got.ns, |sent| sent.ns) as f64 / 1e9,
+        granted_packets_per_s: None,
+        arrived: Some(came(got.bytes, got.ns, got.sent.map(|sent| sent.cpu_ns))),
+        not_sent: 0,
+        cpu_ns: got.cpu_ns,
     })
+}
+
+/// What came of a TCP stream.
+fn came(bytes: u64, ns: u64, server_cpu_ns: Option<u64>) -> Arrived {
+    Arrived { bytes, seconds: ns as f64 / 1e9, packets: None, lost: None, reordered: None, cpu_ns: server_cpu_ns }
 }

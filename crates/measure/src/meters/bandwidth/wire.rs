@@ -1,30 +1,34 @@
-//! What the ends of a TCP stream say to each other: a request before it, and what the server counted after it. Numbers are big-endian.
+//! What the ends of a TCP stream say to each other: a request before it, and what the server counted, or sent, after it. Numbers are
+//! big-endian.
 
-use super::SECONDS_MAX;
+use super::{REVERSE_SECONDS_MAX, SECONDS_MAX, Way};
 
 /// Bytes of a request.
 pub const REQUEST_BYTES: usize = 16;
 /// Bytes of a result.
 pub const RESULT_BYTES: usize = 32;
 
-const REQUEST: [u8; 8] = *b"EKB1send";
+const SEND: [u8; 8] = *b"EKB1send";
+const GIVE: [u8; 8] = *b"EKB1give";
 const RESULT: [u8; 8] = *b"EKB1came";
 
 /// What is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// Which way.
+    pub way: Way,
     /// For how long, in milliseconds.
     pub ms: u32,
 }
 
-/// What came.
+/// What came, or of a stream from the server what was sent: its last bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Result {
-    /// In bytes.
+    /// In bytes, this not counted.
     pub bytes: u64,
     /// From the request to the last of them, in nanoseconds.
     pub ns: u64,
-    /// CPU time of the thread that took them, in nanoseconds.
+    /// CPU time of the server's thread, in nanoseconds.
     pub cpu_ns: u64,
 }
 
@@ -34,14 +38,19 @@ impl Request {
         let (name, rest) = bytes.split_first_chunk::<8>()?;
         let (ms, rest) = rest.split_first_chunk::<4>()?;
         let ms = u32::from_be_bytes(*ms);
-        let is_one = *name == REQUEST && rest.iter().all(|byte| *byte == 0) && f64::from(ms) <= SECONDS_MAX * 1000.0;
-        is_one.then_some(Request { ms })
+        let (way, seconds_max) = match *name {
+            SEND => (Way::ToServer, SECONDS_MAX),
+            GIVE => (Way::FromServer, REVERSE_SECONDS_MAX),
+            _ => return None,
+        };
+        let is_one = rest.iter().all(|byte| *byte == 0) && f64::from(ms) <= seconds_max * 1000.0;
+        is_one.then_some(Request { way, ms })
     }
 
     /// Writes it.
     pub fn bytes(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
-        bytes[..8].copy_from_slice(&REQUEST);
+        bytes[..8].copy_from_slice(if self.way == Way::ToServer { &SEND } else { &GIVE });
         bytes[8..12].copy_from_slice(&self.ms.to_be_bytes());
         bytes
     }
@@ -76,7 +85,9 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(ms in 0_u32..60_000, numbers: (u64, u64, u64), bytes: [u8; RESULT_BYTES]) {
-            prop_assert_eq!(Request::parse(&Request { ms }.bytes()), Some(Request { ms }));
+            for way in [Way::ToServer, Way::FromServer] {
+                prop_assert_eq!(Request::parse(&Request { way, ms }.bytes()), Some(Request { way, ms }));
+            }
             let result = Result { bytes: numbers.0, ns: numbers.1, cpu_ns: numbers.2 };
             prop_assert_eq!(Result::parse(&result.bytes()), Some(result));
             prop_assert_eq!(Result::parse(&bytes), None, "chance does not make one");
@@ -84,7 +95,7 @@ mod tests {
 
         #[test]
         fn a_changed_request_is_none(at in 0_usize..8, by in 1_u8..) {
-            let mut bytes = Request { ms: 1000 }.bytes();
+            let mut bytes = Request { way: Way::ToServer, ms: 1000 }.bytes();
             bytes[at] ^= by;
             prop_assert_eq!(Request::parse(&bytes), None);
         }
@@ -92,8 +103,12 @@ mod tests {
 
     #[test]
     fn a_request_for_too_long_is_none() {
-        assert_eq!(Request::parse(&Request { ms: u32::MAX }.bytes()), None);
-        let mut tail = Request { ms: 1 }.bytes();
+        for (way, most) in [(Way::ToServer, 3_600_000), (Way::FromServer, 60_000)] {
+            assert!(Request::parse(&Request { way, ms: most }.bytes()).is_some());
+            assert_eq!(Request::parse(&Request { way, ms: most + 1 }.bytes()), None);
+            assert_eq!(Request::parse(&Request { way, ms: u32::MAX }.bytes()), None);
+        }
+        let mut tail = Request { way: Way::ToServer, ms: 1 }.bytes();
         tail[15] = 1;
         assert_eq!(Request::parse(&tail), None);
     }

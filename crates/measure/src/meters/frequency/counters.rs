@@ -88,6 +88,24 @@ fn register(file: &File, number: u64) -> Result<u64, Errno> {
 mod tests {
     use super::*;
 
+    /// A file that holds a number where the register would be read stands in for the driver.
+    #[test]
+    fn a_register_is_eight_bytes_at_its_number() {
+        let path = std::env::temp_dir().join(format!("evenkeel-msr-{}", std::process::id()));
+        let mut bytes = vec![0xff; MPERF as usize];
+        bytes.extend(0x0102_0304_0506_0708_u64.to_le_bytes());
+        std::fs::write(&path, &bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(register(&file, MPERF), Ok(0x0102_0304_0506_0708));
+        assert!(register(&file, APERF).is_err(), "half a number is none");
+        let counters = Counters { registers: Err(Errno::NXIO), cycles: Err(Errno::NOENT) };
+        let scale = Scale::between((0, 0), (2_000_000, 1_000_000));
+        let (registers, cycles) = counters.since(&counters.read(), &scale, 1);
+        assert!(matches!(registers, Counter::Closed(why) if why.starts_with("/dev/cpu/N/msr: ")));
+        assert!(matches!(cycles, Counter::Closed(why) if why.starts_with("perf_event_open: ")));
+    }
+
     #[test]
     fn counters_tell_the_clock_or_why_not() {
         let scale = Scale::between((0, 0), (2_000_000, 1_000_000));

@@ -153,6 +153,27 @@ mod tests {
         lists.iter().enumerate().map(|(cpu, list)| (cpu, CpuSet::parse_list(list).unwrap())).collect()
     }
 
+    /// The pairs of a captured host: how many, how many of them told siblings, and the first four.
+    #[test]
+    fn pairs_of_captured_hosts() {
+        for (host, count, told, first) in [
+            ("firecracker-2vcpu-6.18", 1, 0, &[(0, 1, false)][..]),
+            ("qemu-1cpu-6.1", 0, 0, &[]),
+            ("qemu-as-bare-metal-2-nodes-6.1", 22, 8, &[(0, 1, true), (2, 3, true), (0, 2, false), (0, 3, false)]),
+            ("qemu-128cpu-6.1", 190, 64, &[(0, 1, true), (2, 3, true), (0, 2, false), (0, 3, false)]),
+            ("qemu-nosmt-6.1", 3, 0, &[(0, 2, false), (0, 4, false), (0, 6, false)]),
+            ("qemu-arm64-4cpu-6.1", 3, 0, &[(0, 1, false), (0, 2, false), (0, 3, false)]),
+        ] {
+            let path = format!("{}/../../hosts/{host}.txt", env!("CARGO_MANIFEST_DIR"));
+            let root = Root::captured(evenkeel_sys::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap());
+            let online = CpuSet::parse_list(&root.text("/sys/devices/system/cpu/online").unwrap()).unwrap();
+            let groups: Vec<_> = online.iter().map(|cpu| (cpu, told_siblings(&root, cpu))).collect();
+            let pairs = pairs(&groups);
+            let seen = (pairs.len(), pairs.iter().filter(|pair| pair.2).count());
+            assert_eq!((seen, &pairs[..pairs.len().min(4)]), ((count, told), first), "{host}");
+        }
+    }
+
     #[test]
     fn both_kinds_of_pair_are_among_the_first() {
         assert_eq!(pairs(&groups(&["0", "1"])), [(0, 1, false)]);

@@ -51,11 +51,10 @@ pub(crate) fn measure(bytes: usize, for_ns: u64, root: &Root, watch: &Watch<'_>)
         return Ok(seen);
     }
     let allowed: CpuSet = pinned::allowed()?.into_iter().collect();
-    let pairs = nodes.iter().flat_map(|cpu| nodes.iter().map(move |memory| (cpu, memory)));
     let (mut lost, mut why) = (0, String::new());
-    for (at, (cpu_node, memory_node)) in pairs.enumerate() {
+    for (at, (cpu_node, memory_node, cpu)) in pairs(&nodes, &allowed).enumerate() {
         watch.progress(at as f64 / (nodes.len() * nodes.len()) as f64, "NUMA nodes");
-        let Some(cpu) = cpu_node.cpus.and(&allowed).first().filter(|_| at < PAIRS_MAX && !watch.stopped()) else {
+        let Some(cpu) = cpu.filter(|_| at < PAIRS_MAX && !watch.stopped()) else {
             (lost, why) = (lost + 1, "no CPU of the node that we may run on, or no time".to_owned());
             continue;
         };
@@ -82,6 +81,14 @@ pub(crate) fn measure(bytes: usize, for_ns: u64, root: &Root, watch: &Watch<'_>)
     Ok(seen)
 }
 
+/// Every pair of a node's CPUs and a node's memory, with the CPU to measure from; none where we may run on no CPU of the node.
+fn pairs<'a>(nodes: &'a [Node], allowed: &'a CpuSet) -> impl Iterator<Item = (&'a Node, &'a Node, Option<usize>)> + 'a {
+    nodes.iter().flat_map(move |cpu_node| {
+        let cpu = cpu_node.cpus.and(allowed).first();
+        nodes.iter().map(move |memory_node| (cpu_node, memory_node, cpu))
+    })
+}
+
 /// The nodes with memory; none where the kernel was built without.
 fn nodes(root: &Root) -> Option<Vec<Node>> {
     let folder = "/sys/devices/system/node";
@@ -100,11 +107,34 @@ fn nodes(root: &Root) -> Option<Vec<Node>> {
 mod tests {
     use super::*;
 
+    fn captured(host: &str) -> Root {
+        let path = format!("{}/../../hosts/{host}.txt", env!("CARGO_MANIFEST_DIR"));
+        Root::captured(evenkeel_sys::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap())
+    }
+
+    /// `CPU's node, memory's node, CPU, distance` of every pair of captured hosts, where some CPUs are not ours.
+    #[test]
+    fn pairs_of_captured_hosts() {
+        let told = |host: &str, allowed: &str| -> Vec<String> {
+            let (nodes, allowed) = (nodes(&captured(host)).unwrap(), CpuSet::parse_list(allowed).unwrap());
+            let word = |(from, memory, cpu): (&Node, &Node, Option<usize>)| {
+                let cpu = cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
+                format!("{}-{} by {cpu} at {}", from.number, memory.number, from.distances[memory.number])
+            };
+            pairs(&nodes, &allowed).map(word).collect()
+        };
+        let bare = "qemu-as-bare-metal-2-nodes-6.1";
+        assert_eq!(told(bare, "0-15"), ["0-0 by 0 at 10", "0-1 by 0 at 21", "1-0 by 8 at 21", "1-1 by 8 at 10"]);
+        assert_eq!(told(bare, "3,5"), ["0-0 by 3 at 10", "0-1 by 3 at 21", "1-0 by - at 21", "1-1 by - at 10"]);
+        let arm = told("qemu-arm64-2-nodes-6.12", "0-63");
+        assert!(arm.len() == 4 && arm[0].starts_with("0-0 by 0 at 10"), "{arm:?}");
+        assert_eq!(told("qemu-4-nodes-6.1", "0-63").len(), 16);
+        assert_eq!(told("firecracker-2vcpu-6.18", "0-1").len(), 1, "one node, which is not measured against itself");
+    }
+
     #[test]
     fn nodes_are_read_with_their_distances() {
-        let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hosts/qemu-4-nodes-6.1.txt");
-        let root = Root::captured(evenkeel_sys::Capture::parse(&std::fs::read_to_string(host).unwrap()).unwrap());
-        let nodes = nodes(&root).unwrap();
+        let nodes = nodes(&captured("qemu-4-nodes-6.1")).unwrap();
         assert_eq!(nodes.len(), 4, "{nodes:?}");
         assert!(nodes.iter().all(|node| node.distances.len() == 4 && node.distances[node.number] == 10), "{nodes:?}");
         assert!(nodes.iter().all(|node| !node.cpus.is_empty()), "{nodes:?}");

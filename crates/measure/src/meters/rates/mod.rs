@@ -13,6 +13,7 @@ mod seen;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 pub use between::{PagesSeen, between};
 pub use counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, THREADS_MAX, ThreadCounts};
@@ -27,13 +28,14 @@ pub use report::{
 };
 pub use seen::{Kind, Seen, Unknown};
 pub use spread::Spread;
+pub use timeline::Stretch;
 
 use std::fs;
 
 use evenkeel_sys::{Errno, Root, clock};
 
 use crate::{MeterError, Watch};
-use spread::Course;
+use spread::{Between, Course};
 
 /// How long to sleep before looking again whether to stop.
 const NAP_NS: u64 = 50_000_000;
@@ -113,7 +115,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     if let Some(Seen::Unknown(unknown)) = &first.process {
         return Err(MeterError::not_possible("read what is counted of the process", &unknown.why));
     }
-    let mut course = Course::new(&settings.target);
+    let mut course = Course::new(&settings.target, settings.every_ms);
     let (mut last, mut readings, mut ended) = (first.clone(), 1_u64, None);
     for turn in 1_u64.. {
         let due_ns = turn.saturating_mul(every_ns).min(for_ns);
@@ -121,7 +123,9 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         watch.progress(due_ns as f64 / for_ns.max(1) as f64, "reading what the kernel counts");
         let now = read(&settings.target);
         readings += 1;
-        course.add(&between(&last, &now, None));
+        let since_ns = |at_ns: u64| at_ns.saturating_sub(first.at_ns);
+        course
+            .add(&between(&last, &now, None), Between { start_ns: since_ns(last.at_ns), end_ns: since_ns(now.at_ns) });
         let (before, is_end) = (last, !is_whole || due_ns >= for_ns);
         last = now;
         if let Some(why) = end_of_process(&before, &last) {

@@ -7,6 +7,7 @@ use evenkeel_sys::udp::{self, Inbox, Outbox, SentStamp, Wait};
 use evenkeel_sys::{Errno, clock, thread};
 
 use super::client::Session;
+use super::lone;
 use super::order::{Order, Place};
 use super::wire::{FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
 use super::{Pace, Receive};
@@ -14,14 +15,14 @@ use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
 /// A sender that sleeps wakes so long before a packet is due and spins for the rest: a wake-up from idle takes some tens of microseconds.
-const AWAKE_NS: u64 = 50_000;
+pub(super) const AWAKE_NS: u64 = 50_000;
 /// How long answers may take once the last packet is sent.
-const GRACE_NS: u64 = 1_000_000_000;
+pub(super) const GRACE_NS: u64 = 1_000_000_000;
 
 /// How long it must be quiet once all have their answers.
-const QUIET_NS: u64 = 30_000_000;
+pub(super) const QUIET_NS: u64 = 30_000_000;
 /// How often it tells how far it is.
-const TELL_NS: u64 = 100_000_000;
+pub(super) const TELL_NS: u64 = 100_000_000;
 
 /// What to send, and how.
 #[derive(Clone, Copy, Debug)]
@@ -82,13 +83,17 @@ pub(super) struct Done {
 
 /// When packets are due.
 #[derive(Clone, Copy, Debug)]
-struct Beat {
+pub(super) struct Beat {
     start_ns: u64,
     rate_hz: f64,
 }
 
 impl Beat {
-    fn due_ns(&self, sequence: u64) -> u64 {
+    pub(super) fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
+    pub(super) fn due_ns(&self, sequence: u64) -> u64 {
         self.start_ns + (sequence as f64 * 1e9 / self.rate_hz) as u64
     }
 }
@@ -111,6 +116,12 @@ pub(super) fn run(
         udp::stamp_sent(session.socket()).map_err(|errno| MeterError::refused("have sent packets stamped", errno))?;
     }
     let beat = Beat { start_ns: clock::monotonic_ns() + 5_000_000, rate_hz: plan.rate_hz };
+    let died = |_| MeterError::not_possible("measure the round trip", "a thread of it died");
+    if plan.pace == Pace::Awake {
+        // A thread of its own all the same: what it sets for itself ends with it.
+        let done = std::thread::scope(|scope| scope.spawn(|| lone::run(session, plan, beat, watch, see)).join());
+        return done.map_err(died)?;
+    }
     let shared = Shared::default();
     let (sent, received) = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(session, plan, beat, &shared, see));
@@ -121,7 +132,6 @@ pub(super) fn run(
         });
         (sender.join(), receiver.join())
     });
-    let died = |_| MeterError::not_possible("measure the round trip", "a thread of it died");
     let (sent, (back, receiver_cpu_ns)) = (sent.map_err(died)??, received.map_err(died)??);
     Ok(Done { back, cpu_ns: sent.cpu_ns + receiver_cpu_ns, ..sent })
 }
@@ -131,6 +141,37 @@ pub(super) fn settle(cpu: Option<usize>) -> Result<(), MeterError> {
     cpu.map_or(Ok(()), stay_on)?;
     thread::set_timer_slack_ns(std::num::NonZeroU64::new(1))
         .map_err(|errno| MeterError::refused("set the timer slack", errno))
+}
+
+impl Done {
+    /// Puts all packets that are due by now into a batch: what was late is not thinned out. Gives the number of the next.
+    pub(super) fn fill(
+        &mut self,
+        out: &mut Outbox,
+        session: &Session,
+        plan: &Plan,
+        beat: Beat,
+        mut next: u64,
+        now_ns: u64,
+    ) -> u64 {
+        while next < plan.packets && beat.due_ns(next) <= now_ns {
+            let Some(packet) = out.push(None, plan.bytes) else { break };
+            FromClient::Echo(Numbered { session: session.secret(), sequence: next, sent_ns: now_ns }).write(packet);
+            self.late_ns.record(now_ns - beat.due_ns(next));
+            next += 1;
+        }
+        next
+    }
+
+    /// Sends the batch.
+    pub(super) fn flush(&mut self, out: &mut Outbox, session: &Session, plan: &Plan) {
+        let said = out.send(session.socket());
+        self.sent += said.sent as u64;
+        self.not_sent += said.refused as u64;
+        if plan.stamps == Stamps::Both {
+            fetch(session, &mut self.stamps);
+        }
+    }
 }
 
 fn send(session: &Session, plan: &Plan, beat: Beat, shared: &Shared, watch: &Watch<'_>) -> Result<Done, MeterError> {
@@ -152,20 +193,9 @@ fn send(session: &Session, plan: &Plan, beat: Beat, shared: &Shared, watch: &Wat
             std::hint::spin_loop();
             now_ns = clock::monotonic_ns();
         }
-        // All that are due by now go at once: what was late is not thinned out.
-        while next < plan.packets && beat.due_ns(next) <= now_ns {
-            let Some(packet) = out.push(None, plan.bytes) else { break };
-            FromClient::Echo(Numbered { session: session.secret(), sequence: next, sent_ns: now_ns }).write(packet);
-            done.late_ns.record(now_ns - beat.due_ns(next));
-            next += 1;
-        }
+        next = done.fill(&mut out, session, plan, beat, next, now_ns);
         shared.sent.store(next, Ordering::Release);
-        let said = out.send(session.socket());
-        done.sent += said.sent as u64;
-        done.not_sent += said.refused as u64;
-        if plan.stamps == Stamps::Both {
-            fetch(session, &mut done.stamps);
-        }
+        done.flush(&mut out, session, plan);
     }
     done.lasted_ns = clock::monotonic_ns().saturating_sub(beat.start_ns);
     if plan.stamps == Stamps::Both {
@@ -179,10 +209,74 @@ fn send(session: &Session, plan: &Plan, beat: Beat, shared: &Shared, watch: &Wat
 /// Three times a packet are the most there can be.
 const STAMPS_MAX: usize = 100_000;
 
-fn fetch(session: &Session, stamps: &mut Vec<SentStamp>) {
+pub(super) fn fetch(session: &Session, stamps: &mut Vec<SentStamp>) {
     while let Ok(Some(stamp)) = udp::sent_stamp(session.socket()) {
         if stamps.len() < STAMPS_MAX {
             stamps.push(stamp);
+        }
+    }
+}
+
+/// What has come back.
+#[derive(Default)]
+pub(super) struct Taken {
+    /// By the server's own numbers.
+    pub(super) back: Order,
+    /// By ours.
+    seen: Order,
+    last_ns: u64,
+    /// One more than the highest of our numbers that has an answer.
+    pub(super) upto: u64,
+}
+
+impl Taken {
+    /// Whether all is in, or what is not will not be waited for.
+    pub(super) fn is_over(&self, now_ns: u64, ended_ns: u64, sent: u64) -> bool {
+        // What was doubled on its way has a second answer, which comes after all are in.
+        let is_quiet = now_ns > self.last_ns + QUIET_NS;
+        now_ns > ended_ns + GRACE_NS || (is_quiet && self.is_whole(sent))
+    }
+
+    /// Whether each of so many packets has its answer.
+    pub(super) fn is_whole(&self, sent: u64) -> bool {
+        self.seen.counts().arrived >= sent
+    }
+
+    /// Takes the answers of one call.
+    pub(super) fn take(
+        &mut self,
+        inbox: &Inbox,
+        session: &Session,
+        beat: Beat,
+        sent: u64,
+        woken: bool,
+        see: &mut impl FnMut(&Seen),
+    ) {
+        let (read_ns, wall_ns) = (clock::monotonic_ns(), clock::realtime_ns());
+        self.last_ns = read_ns;
+        for packet in inbox.packets() {
+            let Ok(FromServer::Answer(answer)) = FromServer::parse(packet.bytes) else { continue };
+            let Numbered { session: of, sequence, sent_ns } = answer.to;
+            // Answers to what was never asked, or of another session, are somebody's play.
+            if of != session.secret() || sequence >= sent || sent_ns > read_ns {
+                continue;
+            }
+            // What the network or the server doubled is counted, and timed once.
+            self.back.see(answer.number);
+            if matches!(self.seen.see(sequence), Place::Again | Place::TooOld) {
+                continue;
+            }
+            self.upto = self.upto.max(sequence + 1);
+            see(&Seen {
+                sequence,
+                due_ns: beat.due_ns(sequence),
+                sent_ns,
+                read_ns,
+                held_ns: packet.stamp_ns.and_then(|stamp_ns| wall_ns.checked_sub(stamp_ns)),
+                woken,
+                waited_ns: answer.waited_ns,
+                turn_ns: answer.turn_ns,
+            });
         }
     }
 }
@@ -196,15 +290,11 @@ fn receive(
 ) -> Result<(Order, u64), MeterError> {
     settle(plan.cpu)?;
     let mut inbox = Inbox::new(PACKET_BYTES_MAX);
-    let (mut back, mut seen) = (Order::default(), Order::default());
-    let (mut ended_ns, mut last_ns) = (None, 0);
+    let (mut taken, mut ended_ns) = (Taken::default(), None);
     loop {
         if shared.ended.load(Ordering::Acquire) {
             let now_ns = clock::monotonic_ns();
-            let is_over = now_ns > *ended_ns.get_or_insert(now_ns) + GRACE_NS;
-            // What was doubled on its way has a second answer, which comes after all are in.
-            let is_quiet = now_ns > last_ns + QUIET_NS;
-            if is_over || (is_quiet && seen.counts().arrived >= shared.sent.load(Ordering::Acquire)) {
+            if taken.is_over(now_ns, *ended_ns.get_or_insert(now_ns), shared.sent.load(Ordering::Acquire)) {
                 break;
             }
         }
@@ -218,33 +308,9 @@ fn receive(
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => continue,
             Err(errno) => return Err(MeterError::refused("receive answers", errno)),
         }
-        let (read_ns, wall_ns) = (clock::monotonic_ns(), clock::realtime_ns());
-        last_ns = read_ns;
-        for packet in inbox.packets() {
-            let Ok(FromServer::Answer(answer)) = FromServer::parse(packet.bytes) else { continue };
-            let Numbered { session: of, sequence, sent_ns } = answer.to;
-            // Answers to what was never asked, or of another session, are somebody's play.
-            if of != session.secret() || sequence >= shared.sent.load(Ordering::Acquire) || sent_ns > read_ns {
-                continue;
-            }
-            // What the network or the server doubled is counted, and timed once.
-            back.see(answer.number);
-            if matches!(seen.see(sequence), Place::Again | Place::TooOld) {
-                continue;
-            }
-            see(&Seen {
-                sequence,
-                due_ns: beat.due_ns(sequence),
-                sent_ns,
-                read_ns,
-                held_ns: packet.stamp_ns.and_then(|stamp_ns| wall_ns.checked_sub(stamp_ns)),
-                woken,
-                waited_ns: answer.waited_ns,
-                turn_ns: answer.turn_ns,
-            });
-        }
+        taken.take(&inbox, session, beat, shared.sent.load(Ordering::Acquire), woken, &mut see);
     }
-    Ok((back, clock::thread_cpu_ns()))
+    Ok((taken.back, clock::thread_cpu_ns()))
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
+use super::give::{Due, Give, grant};
 use super::limit::{Allowance, Bucket, Cookies, Strangers};
 use super::order::Order;
-use super::wire::{FromClient, FromServer, Numbered, Tally};
+use super::wire::{FromClient, FromServer, Numbered, Tally, Wish};
 
 /// A session that has not been heard of for this long is gone. Longer than a cookie is good: an opening that somebody saw on its way can't
 /// be used again.
@@ -22,6 +23,8 @@ pub(super) const SESSIONS_MAX: usize = 64;
 const STRANGER: Allowance = Allowance { per_s: 200, burst: 200 };
 /// Bursts of one session.
 const BURSTS: Allowance = Allowance { per_s: 10, burst: 10 };
+/// Wishes of one session, which are to be said again while they last.
+const WISHES: Allowance = Allowance { per_s: 20, burst: 20 };
 /// Questions for the tally of one session.
 const COUNTS: Allowance = Allowance { per_s: 100, burst: 100 };
 
@@ -84,6 +87,7 @@ pub struct Counted {
 #[derive(Debug)]
 pub struct Gate {
     echoes: Allowance,
+    give_bits_per_s_max: u64,
     cookies: Cookies,
     secrets: RandomState,
     strangers: Strangers,
@@ -105,6 +109,17 @@ struct Session {
     echoes: Bucket,
     bursts: Bucket,
     counts: Bucket,
+    wishes: Bucket,
+    /// One a session: a wish that was long on its way must not begin it again.
+    give: Option<Give>,
+}
+
+/// Packets that a session asked for and that are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parcel {
+    pub(super) to: SocketAddr,
+    pub(super) session: u64,
+    pub(super) due: Due,
 }
 
 /// A packet as it came.
@@ -124,12 +139,18 @@ impl Gate {
         Gate {
             // A tenth of a second may come at once: somebody who was kept from sending makes up for it.
             echoes: Allowance { per_s: echoes_per_s_max, burst: (echoes_per_s_max / 10).max(64) },
+            give_bits_per_s_max: 0,
             cookies: Cookies::default(),
             secrets: RandomState::new(),
             strangers: Strangers::new(STRANGER),
             sessions: HashMap::with_capacity(SESSIONS_MAX),
             counted: Counted::default(),
         }
+    }
+
+    /// One that also sends packets to who wishes for them: to one host at a time, so many bits a second in all.
+    pub fn giving(self, bits_per_s_max: u64) -> Gate {
+        Gate { give_bits_per_s_max: bits_per_s_max, ..self }
     }
 
     /// What became of all packets.
@@ -201,6 +222,14 @@ impl Gate {
                 }
                 Ok(Act::Burst { session: secret, packets, bytes })
             }
+            FromClient::Give(wish) => {
+                let session = self.prove(from, wish.session, now_ns)?;
+                if !session.wishes.take(WISHES, now_ns) {
+                    return Err(Refusal::TooMany);
+                }
+                let packets_per_s = self.give(from, wish, now_ns);
+                Ok(Act::Say(FromServer::Given { session: wish.session, ask: wish.ask, packets_per_s }))
+            }
             FromClient::Bye { session } => {
                 self.prove(from, session, now_ns)?;
                 self.sessions.remove(&from);
@@ -214,6 +243,42 @@ impl Gate {
         if let Some(session) = self.sessions.get_mut(&to) {
             session.answered += packets;
         }
+    }
+
+    /// Begins what a proved session wishes for, or goes on with it. Gives the rate that it gets.
+    fn give(&mut self, from: SocketAddr, wish: Wish, now_ns: u64) -> Option<u32> {
+        if let Some(give) = self.sessions.get_mut(&from)?.give.as_mut() {
+            return give.again(wish, now_ns);
+        }
+        let mut running_bits_per_s = 0_u64;
+        for (to, give) in self.running(now_ns) {
+            if to.ip() != from.ip() {
+                return None;
+            }
+            running_bits_per_s = running_bits_per_s.saturating_add(give.bits_per_s());
+        }
+        let packets_per_s = grant(&wish, self.give_bits_per_s_max, running_bits_per_s)?;
+        self.sessions.get_mut(&from)?.give = Some(Give::new(wish, packets_per_s, now_ns));
+        Some(packets_per_s)
+    }
+
+    fn running(&self, now_ns: u64) -> impl Iterator<Item = (&SocketAddr, &Give)> {
+        let gives = self.sessions.iter().filter_map(|(to, session)| Some((to, session.give.as_ref()?)));
+        gives.filter(move |(_, give)| give.is_running(now_ns))
+    }
+
+    /// Whether a session gets packets that it wished for.
+    pub(super) fn gives(&self, now_ns: u64) -> bool {
+        self.running(now_ns).next().is_some()
+    }
+
+    /// What is due of all that was wished for, up to so many packets a session.
+    pub(super) fn parcels(&mut self, now_ns: u64, most: u32) -> Vec<Parcel> {
+        let due = self.sessions.iter_mut().filter_map(|(to, session)| {
+            let due = session.give.as_mut()?.due(now_ns, most)?;
+            Some(Parcel { to: *to, session: session.secret, due })
+        });
+        due.collect()
     }
 
     /// The cookie was good: a new session, or its welcome again if the first was lost.
@@ -261,6 +326,8 @@ impl Session {
             echoes: Bucket::default(),
             bursts: Bucket::default(),
             counts: Bucket::default(),
+            wishes: Bucket::default(),
+            give: None,
         }
     }
 

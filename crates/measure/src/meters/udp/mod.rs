@@ -6,7 +6,9 @@ mod ceiling;
 mod client;
 mod echo;
 mod gate;
+mod give;
 mod limit;
+mod lone;
 mod order;
 pub mod server;
 mod split;
@@ -23,6 +25,7 @@ pub use ceiling::{Ceiling, Rate};
 pub(crate) use ceiling::{Limit, flood, settled};
 pub(crate) use client::Session;
 pub use gate::{Act, Arrival, Counted, Gate};
+pub(crate) use give::ASK_AGAIN_NS;
 pub use order::{Counts, Order, Place};
 pub use split::Split;
 
@@ -56,9 +59,11 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
+    /// It stays awake between packets, and one thread both sends and receives: it sleeps only for the answer to the newest packet.
+    Awake,
     /// It sleeps, as a server does between ticks, and spins for the last 50 us. The CPU goes idle between packets.
     Sleep,
-    /// It spins all the time: the CPU that it runs on is never idle.
+    /// It spins all the time, and a second thread receives: the CPU that they run on is never idle.
     Spin,
 }
 
@@ -138,7 +143,7 @@ pub struct Echo {
     pub not_sent: u64,
     /// Other sessions that the server had at the same time; none if it did not tell.
     pub others: Option<u32>,
-    /// CPU time of the two threads here, as a share of one CPU.
+    /// CPU time of our threads here, as a share of one CPU.
     pub cpu_share: f64,
     /// CPU time of the server's thread, as a share of one CPU; none if it did not tell.
     pub server_cpu_share: Option<f64>,
@@ -207,6 +212,7 @@ pub(crate) fn beside_server<T>(
         seconds: 1e6,
         cpu: Some(cpu),
         echoes_per_s_max: 10_000_000,
+        give_bits_per_s_max: 0,
         receive_buffer_bytes,
     };
     let server = server::Server::bind(&settings)?;
@@ -260,12 +266,17 @@ impl Settings {
 
     /// Samples under our conditions.
     fn samples(&self, name: &str) -> Samples {
-        let word = |spins: bool| if spins { "spin" } else { "sleep" }.to_owned();
+        let pace = match self.pace {
+            Pace::Awake => "awake",
+            Pace::Sleep => "sleep",
+            Pace::Spin => "spin",
+        };
+        let receive = if self.receive == Receive::Spin { "spin" } else { "sleep" };
         let mut conditions = vec![
             ("rate_hz", self.rate_hz.to_string()),
             ("bytes", self.bytes.to_string()),
-            ("pace", word(self.pace == Pace::Spin)),
-            ("receive", word(self.receive == Receive::Spin)),
+            ("pace", pace.to_owned()),
+            ("receive", receive.to_owned()),
         ];
         conditions.extend(self.cpu.map(|cpu| ("cpu", cpu.to_string())));
         let mut samples = Samples::new(name, Unit::Ns, []);

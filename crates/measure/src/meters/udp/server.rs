@@ -7,12 +7,15 @@ use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
 use evenkeel_sys::{CpuSet, Errno, clock, thread};
 use serde::Serialize;
 
-use super::gate::{Act, Arrival, Counted, Gate};
+use super::gate::{Act, Arrival, Counted, Gate, Parcel};
 use super::wire::{Answer, FromServer, PACKET_BYTES_MAX, Tally};
 use crate::{MeterError, Watch};
 
 /// How long it sleeps for a packet before it looks whether it is to end.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
+
+/// How often packets go out that a session asked for: those of a rate go in lots, as from any sender that sleeps.
+const GIVE_EVERY_NS: u64 = 1_000_000;
 
 /// How often it tells how far it is.
 const TELL_NS: u64 = 100_000_000;
@@ -28,6 +31,8 @@ pub struct Settings {
     pub cpu: Option<usize>,
     /// The most echoes of one session in a second.
     pub echoes_per_s_max: u64,
+    /// Bits a second that are sent to one who asks for packets, at the most; 0 sends none.
+    pub give_bits_per_s_max: u64,
     /// The receive buffer to ask for, in bytes; none leaves the kernel's own.
     pub receive_buffer_bytes: Option<u32>,
 }
@@ -98,7 +103,7 @@ impl Server {
         let until_ns = start_ns.saturating_add((self.settings.seconds * 1e9) as u64);
         let mut serving = Serving::new(self);
         let mut inbox = Inbox::new(PACKET_BYTES_MAX + 1);
-        let mut told_ns = 0;
+        let (mut told_ns, mut gave) = (0, false);
         while !watch.stopped() {
             let now_ns = clock::monotonic_ns();
             if now_ns >= until_ns {
@@ -111,6 +116,11 @@ impl Server {
             }
             // What lies there is taken in batches; a packet that is waited for is given at once.
             let got = match inbox.receive(&self.socket, Wait::Not) {
+                Err(Errno::AGAIN) if gave => Err(Errno::AGAIN),
+                Err(Errno::AGAIN) if serving.gate.gives(now_ns) => {
+                    clock::sleep_until_ns(now_ns + GIVE_EVERY_NS);
+                    Err(Errno::AGAIN)
+                }
                 Err(Errno::AGAIN) => inbox.receive(&self.socket, Wait::Sleep),
                 got => got,
             };
@@ -120,6 +130,7 @@ impl Server {
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
                 Err(errno) => return Err(MeterError::refused(format!("receive at {}", self.at), errno)),
             }
+            gave = serving.give();
         }
         Ok(Report {
             at: self.at,
@@ -147,7 +158,7 @@ impl Serving<'_> {
     fn new(server: &Server) -> Serving<'_> {
         Serving {
             server,
-            gate: Gate::new(server.settings.echoes_per_s_max),
+            gate: Gate::new(server.settings.echoes_per_s_max).giving(server.settings.give_bits_per_s_max),
             out: Outbox::new(PACKET_BYTES_MAX),
             cpu_start_ns: clock::thread_cpu_ns(),
             bytes_in: 0,
@@ -208,6 +219,20 @@ impl Serving<'_> {
         }
         sent += self.flush();
         self.gate.filled(to, sent);
+    }
+
+    /// Sends what is due of what sessions asked for, a batch each: the inbox is looked at in between. Tells whether anything was due.
+    fn give(&mut self) -> bool {
+        let parcels = self.gate.parcels(clock::monotonic_ns(), udp::BATCH as u32);
+        let gave = !parcels.is_empty();
+        for Parcel { to, session, due } in parcels {
+            for at in due.at..due.at.saturating_add(due.packets) {
+                self.say(to, FromServer::Filler { session, at, of: u32::MAX }, due.bytes.into());
+            }
+            let sent = self.flush();
+            self.gate.filled(to, sent);
+        }
+        gave
     }
 
     /// Sends the batch, and gives how many packets the kernel took.

@@ -7,6 +7,8 @@
 pub const STRANGER_BYTES: usize = 64;
 /// Bytes of [`FromClient::Count`] and of its answer.
 pub const COUNT_BYTES: usize = 128;
+/// Bytes of [`FromClient::Give`]: longer than its answer.
+pub const GIVE_BYTES: usize = 64;
 /// Bytes of [`FromClient::Burst`] and [`FromClient::Bye`].
 pub const SHORT_BYTES: usize = 32;
 /// The shortest echo: an answer has the same length, and says more than the question.
@@ -20,6 +22,11 @@ pub const SEQUENCE_END: u64 = 1 << 48;
 /// The most packets that one [`FromClient::Burst`] can ask for.
 pub const BURST_PACKETS_MAX: u32 = 16_384;
 
+/// The longest that one [`FromClient::Give`] can ask for, in milliseconds.
+pub const GIVE_MS_MAX: u32 = 60_000;
+/// The most streams that a [`FromClient::Give`] can be one of.
+pub const GIVE_STREAMS_MAX: u16 = 32;
+
 const MAGIC: [u8; 4] = *b"EKU1";
 const HEADER_BYTES: usize = 8;
 /// A time of this many nanoseconds or more, or one that nobody knows.
@@ -32,12 +39,14 @@ const SINK: u8 = 4;
 const COUNT: u8 = 5;
 const BURST: u8 = 6;
 const BYE: u8 = 7;
+const GIVE: u8 = 8;
 const CHALLENGE: u8 = 65;
 const WELCOME: u8 = 66;
 const FULL: u8 = 67;
 const ANSWER: u8 = 68;
 const TALLY: u8 = 69;
 const FILLER: u8 = 70;
+const GIVEN: u8 = 71;
 
 /// Not a packet of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +92,25 @@ pub enum FromClient {
         /// Its secret.
         session: u64,
     },
+    /// Asks for packets at a rate for a while. Said again and again while they come: the server ends when it hears no more of it.
+    Give(Wish),
+}
+
+/// What a client wants to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The session's secret.
+    pub session: u64,
+    /// Tells this wish from another of the session: one that is said again is the same.
+    pub ask: u64,
+    /// For how long, in milliseconds, up to [`GIVE_MS_MAX`].
+    pub ms: u32,
+    /// How many packets a second; `u32::MAX` is as fast as it goes.
+    pub packets_per_s: u32,
+    /// How long each, in bytes.
+    pub bytes: u16,
+    /// How many streams there will be at once, this one included: they share what the server sends at the most.
+    pub streams: u16,
 }
 
 /// A packet among many.
@@ -135,8 +163,17 @@ pub enum FromServer {
         session: u64,
         /// Its number, from 0.
         at: u32,
-        /// How many there are.
+        /// How many there are; of those of a [`FromClient::Give`] as many as can be.
         of: u32,
+    },
+    /// What of a [`FromClient::Give`] will be sent.
+    Given {
+        /// The session's secret.
+        session: u64,
+        /// As in the wish.
+        ask: u64,
+        /// How many packets a second; none if the server sends none, because it serves another host, or never does such a thing.
+        packets_per_s: Option<u32>,
     },
 }
 
@@ -215,6 +252,15 @@ impl FromClient {
                 is_fit.then_some(FromClient::Burst { session, packets, bytes }).ok_or(Malformed)
             }
             BYE => exactly(SHORT_BYTES).and_then(|()| Ok(FromClient::Bye { session: fields.u64()? })),
+            GIVE => {
+                exactly(GIVE_BYTES)?;
+                let wish = fields.wish()?;
+                let is_fit = (1..=GIVE_MS_MAX).contains(&wish.ms)
+                    && wish.packets_per_s > 0
+                    && (FILLER_BYTES_MIN..=PACKET_BYTES_MAX).contains(&usize::from(wish.bytes))
+                    && (1..=GIVE_STREAMS_MAX).contains(&wish.streams);
+                is_fit.then_some(FromClient::Give(wish)).ok_or(Malformed)
+            }
             _ => Err(Malformed),
         }
     }
@@ -227,6 +273,7 @@ impl FromClient {
             FromClient::Sink(_) => FILLER_BYTES_MIN,
             FromClient::Count { .. } => COUNT_BYTES,
             FromClient::Burst { .. } | FromClient::Bye { .. } => SHORT_BYTES,
+            FromClient::Give(_) => GIVE_BYTES,
         }
     }
 
@@ -244,6 +291,10 @@ impl FromClient {
                 Writer::begin(packet, BURST).u64(session).u32(packets).u16(bytes).end();
             }
             FromClient::Bye { session } => Writer::begin(packet, BYE).u64(session).end(),
+            FromClient::Give(Wish { session, ask, ms, packets_per_s, bytes, streams }) => {
+                let written = Writer::begin(packet, GIVE).u64(session).u64(ask).u32(ms).u32(packets_per_s);
+                written.u16(bytes).u16(streams).end();
+            }
         }
     }
 }
@@ -266,6 +317,10 @@ impl FromServer {
             }
             TALLY => Ok(FromServer::Tally { session: fields.u64()?, ask: fields.u64()?, tally: fields.tally()? }),
             FILLER => Ok(FromServer::Filler { session: fields.u64()?, at: fields.u32()?, of: fields.u32()? }),
+            GIVEN => {
+                let (session, ask) = (fields.u64()?, fields.u64()?);
+                Ok(FromServer::Given { session, ask, packets_per_s: Some(fields.u32()?).filter(|per_s| *per_s > 0) })
+            }
             _ => Err(Malformed),
         }
     }
@@ -275,6 +330,7 @@ impl FromServer {
         match self {
             FromServer::Challenge { .. } | FromServer::Welcome { .. } | FromServer::Filler { .. } => 24,
             FromServer::Full { .. } => 16,
+            FromServer::Given { .. } => 28,
             FromServer::Answer(_) => ECHO_BYTES_MIN,
             FromServer::Tally { .. } => COUNT_BYTES,
         }
@@ -295,6 +351,9 @@ impl FromServer {
             }
             FromServer::Filler { session, at, of } => {
                 Writer::begin(packet, FILLER).u64(session).u32(at).u32(of).end();
+            }
+            FromServer::Given { session, ask, packets_per_s } => {
+                Writer::begin(packet, GIVEN).u64(session).u64(ask).u32(packets_per_s.unwrap_or(0)).end();
             }
         }
     }
@@ -342,6 +401,17 @@ impl Reader<'_> {
 
     fn numbered(&mut self) -> Result<Numbered, Malformed> {
         Ok(Numbered { session: self.u64()?, sequence: self.sequence()?, sent_ns: self.u64()? })
+    }
+
+    fn wish(&mut self) -> Result<Wish, Malformed> {
+        Ok(Wish {
+            session: self.u64()?,
+            ask: self.u64()?,
+            ms: self.u32()?,
+            packets_per_s: self.u32()?,
+            bytes: self.u16()?,
+            streams: self.u16()?,
+        })
     }
 
     fn tally(&mut self) -> Result<Tally, Malformed> {
@@ -417,133 +487,5 @@ impl<'a> Writer<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn numbered() -> impl Strategy<Value = Numbered> {
-        (any::<u64>(), 0..SEQUENCE_END, any::<u64>()).prop_map(|(session, sequence, sent_ns)| Numbered {
-            session,
-            sequence,
-            sent_ns,
-        })
-    }
-
-    fn from_client() -> impl Strategy<Value = FromClient> {
-        let sizes = (FILLER_BYTES_MIN as u16)..=(PACKET_BYTES_MAX as u16);
-        prop_oneof![
-            any::<u64>().prop_map(|nonce| FromClient::Hello { nonce }),
-            (any::<u64>(), any::<u64>()).prop_map(|(nonce, cookie)| FromClient::Open { nonce, cookie }),
-            numbered().prop_map(FromClient::Echo),
-            numbered().prop_map(|numbered| FromClient::Sink(Numbered { sent_ns: 0, ..numbered })),
-            (any::<u64>(), any::<u64>()).prop_map(|(session, ask)| FromClient::Count { session, ask }),
-            (any::<u64>(), 1..=BURST_PACKETS_MAX, sizes).prop_map(|(session, packets, bytes)| FromClient::Burst {
-                session,
-                packets,
-                bytes
-            }),
-            any::<u64>().prop_map(|session| FromClient::Bye { session }),
-        ]
-    }
-
-    fn from_server() -> impl Strategy<Value = FromServer> {
-        let known = || proptest::option::of(0..UNKNOWN_NS);
-        let tally =
-            (proptest::array::uniform10(any::<u64>()), known(), any::<u32>()).prop_map(|(n, dropped, sessions)| {
-                Tally {
-                    arrived: n[0],
-                    duplicates: n[1],
-                    reordered: n[2],
-                    extent_max: n[3],
-                    too_old: n[4],
-                    bytes: n[5],
-                    span_ns: n[6],
-                    answered: n[7],
-                    refused: n[8],
-                    dropped,
-                    cpu_ns: n[9],
-                    sessions,
-                }
-            });
-        prop_oneof![
-            (any::<u64>(), any::<u64>()).prop_map(|(nonce, cookie)| FromServer::Challenge { nonce, cookie }),
-            (any::<u64>(), any::<u64>()).prop_map(|(nonce, session)| FromServer::Welcome { nonce, session }),
-            any::<u64>().prop_map(|nonce| FromServer::Full { nonce }),
-            (numbered(), any::<u64>(), known(), known()).prop_map(|(to, number, waited_ns, turn_ns)| {
-                FromServer::Answer(Answer { to, number, waited_ns, turn_ns })
-            }),
-            (any::<u64>(), any::<u64>(), tally).prop_map(|(session, ask, tally)| FromServer::Tally {
-                session,
-                ask,
-                tally
-            }),
-            (any::<u64>(), any::<u32>(), any::<u32>()).prop_map(|(session, at, of)| FromServer::Filler {
-                session,
-                at,
-                of
-            }),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn what_a_client_writes_is_read(message in from_client()) {
-            let mut packet = vec![0; message.bytes_min()];
-            message.write(&mut packet);
-            prop_assert_eq!(FromClient::parse(&packet), Ok(message));
-            prop_assert_eq!(FromServer::parse(&packet), Err(Malformed));
-            for shorter in 0..packet.len() {
-                prop_assert_eq!(FromClient::parse(&packet[..shorter]), Err(Malformed), "{} bytes", shorter);
-            }
-        }
-
-        #[test]
-        fn what_a_server_writes_is_read(message in from_server()) {
-            let mut packet = vec![0; message.bytes_min()];
-            message.write(&mut packet);
-            prop_assert_eq!(FromServer::parse(&packet), Ok(message));
-            prop_assert_eq!(FromClient::parse(&packet), Err(Malformed));
-        }
-
-        #[test]
-        fn no_bytes_make_it_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), kind: u8, ours: bool) {
-            if ours && bytes.len() >= HEADER_BYTES {
-                bytes[..4].copy_from_slice(&MAGIC);
-                bytes[4..HEADER_BYTES].copy_from_slice(&[kind, 0, 0, 0]);
-            }
-            let _ = (FromClient::parse(&bytes), FromServer::parse(&bytes));
-        }
-
-        #[test]
-        fn a_message_fits_any_room(message in from_server(), length in 0_usize..200) {
-            message.write(&mut vec![0; length]);
-        }
-    }
-
-    #[test]
-    fn a_stranger_gets_no_more_than_it_sends() {
-        let answers = [
-            FromServer::Challenge { nonce: 1, cookie: 2 },
-            FromServer::Welcome { nonce: 1, session: 2 },
-            FromServer::Full { nonce: 1 },
-        ];
-        assert!(answers.iter().all(|answer| answer.bytes_min() < STRANGER_BYTES));
-    }
-
-    #[test]
-    fn what_is_nearly_a_packet_is_none() {
-        let mut hello = vec![0; STRANGER_BYTES];
-        FromClient::Hello { nonce: 5 }.write(&mut hello);
-        let changed = |at: usize, to: u8| {
-            let mut packet = hello.clone();
-            packet[at] = to;
-            packet
-        };
-        let longer = [hello.clone(), vec![0]].concat();
-        for packet in [changed(0, b'X'), changed(4, 99), changed(5, 1), longer, vec![0; PACKET_BYTES_MAX + 1]] {
-            assert_eq!(FromClient::parse(&packet), Err(Malformed), "{packet:?}");
-        }
-        assert_eq!(FromClient::parse(&hello), Ok(FromClient::Hello { nonce: 5 }));
-    }
-}
+#[path = "wire_tests.rs"]
+mod tests;

@@ -2,7 +2,7 @@
 
 use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
-use evenkeel_measure::meters::bandwidth::{self, By, Report};
+use evenkeel_measure::meters::bandwidth::{self, By, Report, Way};
 
 use super::{Entry, Pace, line};
 
@@ -11,6 +11,7 @@ pub(super) const ENTRY: Entry = Entry {
     seconds: 1.0,
     turn: |pace: Pace, watch| {
         let settings = bandwidth::Settings {
+            way: Way::ToServer,
             to: None,
             by: By::Tcp,
             streams: 1,

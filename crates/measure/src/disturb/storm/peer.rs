@@ -1,0 +1,131 @@
+//! `Peer`: another machine that is to be stormed, and that says yes. Somebody runs `measure udp --serve` there; only an address at which that
+//! answers the handshake gets packets, only in ranges that nobody reaches over the Internet, and no longer than it goes on answering.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use evenkeel_sys::{Errno, clock};
+
+use crate::error::MeterError;
+use crate::meters::udp::Session;
+use crate::meters::udp::wire::{FILLER_BYTES_MIN, FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
+
+/// To a peer at the most, of all senders.
+pub const RATE_PER_S_MAX: u64 = 200_000;
+/// Longer than that nobody storms a peer, whatever the command does.
+pub(super) const LENGTH_NS_MAX: u64 = 600_000_000_000;
+
+/// How often it is asked whether it still answers, and for how long it may be silent.
+const ASK_EVERY_NS: u64 = 250_000_000;
+const SILENCE_NS: u64 = 2_000_000_000;
+/// Answers that are read at a time.
+const ANSWERS_MAX: usize = 16;
+
+/// Whether an address is one that is used within a network and not between networks (RFC 1918, RFC 3927, RFC 4193, RFC 4291).
+pub(super) fn is_near(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local() || ip.is_loopback(),
+        // One that is mapped would be judged by what it only looks like.
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback(),
+    }
+}
+
+/// One sender's consent.
+#[derive(Debug)]
+pub(super) struct Peer {
+    session: Session,
+    sequence: u64,
+    asked_ns: u64,
+    answered_ns: u64,
+}
+
+impl Peer {
+    /// Asks for consent.
+    ///
+    /// # Errors
+    /// If nobody answers there.
+    pub(super) fn open(to: SocketAddr) -> Result<Peer, MeterError> {
+        let session = Session::open(to, None)?;
+        let refused = |error: std::io::Error| MeterError::refused(format!("send packets to {to}"), &error);
+        session.socket().set_nonblocking(true).map_err(refused)?;
+        let now_ns = clock::monotonic_ns();
+        Ok(Peer { session, sequence: 0, asked_ns: now_ns, answered_ns: now_ns })
+    }
+
+    pub(super) fn socket(&self) -> &UdpSocket {
+        self.session.socket()
+    }
+
+    /// Makes the next packet one of the session's, which the other end counts.
+    pub(super) fn number(&mut self, packet: &mut [u8]) {
+        let numbered = Numbered { session: self.session.secret(), sequence: self.sequence, sent_ns: 0 };
+        FromClient::Sink(numbered).write(packet);
+        self.sequence += 1;
+    }
+
+    /// Whether it still answers. Asks now and then.
+    pub(super) fn is_willing(&mut self) -> bool {
+        let now_ns = clock::monotonic_ns();
+        if now_ns < self.asked_ns + ASK_EVERY_NS {
+            return true;
+        }
+        let mut bytes = [0; PACKET_BYTES_MAX];
+        // No more than it was asked: one that sends all the time does not keep us here.
+        for _ in 0..ANSWERS_MAX {
+            match self.session.socket().recv(&mut bytes).map_err(|error| Errno::from(&error)) {
+                Ok(length) => {
+                    let is_tally = matches!(FromServer::parse(&bytes[..length]), Ok(FromServer::Tally { session, .. })
+                        if session == self.session.secret());
+                    if is_tally {
+                        self.answered_ns = now_ns;
+                    }
+                }
+                // Its port is closed: who gave consent is gone.
+                Err(Errno::CONNREFUSED) => return false,
+                Err(_) => break,
+            }
+        }
+        self.asked_ns = now_ns;
+        self.session.tell(FromClient::Count { session: self.session.secret(), ask: now_ns });
+        now_ns < self.answered_ns + SILENCE_NS
+    }
+
+    /// How many packets arrived, by its own count; none if it does not tell.
+    pub(super) fn arrived(self) -> Option<u64> {
+        self.session.socket().set_nonblocking(false).ok()?;
+        Some(self.session.tally().ok()??.arrived)
+    }
+}
+
+/// The shortest packet that it counts.
+pub(super) const BYTES_MIN: usize = FILLER_BYTES_MIN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_near_can_be_a_peer() {
+        for (address, expected) in [
+            ("10.0.0.1", true),
+            ("172.16.0.1", true),
+            ("172.32.0.1", false),
+            ("192.168.5.5", true),
+            ("169.254.1.1", true),
+            ("127.0.0.1", true),
+            ("100.64.0.1", false),
+            ("8.8.8.8", false),
+            ("0.0.0.0", false),
+            ("224.0.0.1", false),
+            ("255.255.255.255", false),
+            ("fe80::1", true),
+            ("fd00::1", true),
+            ("::1", true),
+            ("2001:db8::1", false),
+            ("::ffff:10.0.0.1", false),
+            ("ff02::1", false),
+            ("::", false),
+        ] {
+            assert_eq!(is_near(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The same open loop as `echo`, by one thread that stays awake between packets and sleeps only while the newest of them has no answer: what
+//! the usual ping-pong programs do. The CPU is warm when a packet goes, and nobody on it is in the way of whoever takes the answer.
+
+use evenkeel_sys::timer_fd::Alarm;
+use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
+use evenkeel_sys::{Errno, clock};
+
+use super::Receive;
+use super::client::Session;
+use super::echo::{self, AWAKE_NS, Beat, Done, Plan, QUIET_NS, Seen, Stamps, TELL_NS, Taken};
+use super::wire::PACKET_BYTES_MAX;
+use crate::{MeterError, Watch};
+
+/// Sends by the plan and gives each answer to `see`, in the order that they come.
+pub(super) fn run(
+    session: &Session,
+    plan: &Plan,
+    beat: Beat,
+    watch: &Watch<'_>,
+    mut see: impl FnMut(&Seen),
+) -> Result<Done, MeterError> {
+    echo::settle(plan.cpu)?;
+    let (mut out, mut inbox) = (Outbox::new(plan.bytes), Inbox::new(PACKET_BYTES_MAX));
+    let (mut done, mut taken) = (Done::default(), Taken::default());
+    let (mut next, mut told_ns, mut ended_ns) = (0, 0, None);
+    let mut limit = SleepLimit::new()?;
+    loop {
+        let now_ns = clock::monotonic_ns();
+        if next < plan.packets && !watch.stopped() {
+            if beat.due_ns(next) <= now_ns {
+                next = done.fill(&mut out, session, plan, beat, next, now_ns);
+                done.flush(&mut out, session, plan);
+            }
+            if now_ns >= told_ns + TELL_NS {
+                told_ns = now_ns;
+                watch.progress(next as f64 / plan.packets as f64, "echo");
+            }
+        } else if taken.is_over(now_ns, *ended_ns.get_or_insert(now_ns), next) {
+            break;
+        }
+        // With all answers in, the clock alone is looked at; what was doubled on its way is read with the next.
+        if taken.is_whole(next) && ended_ns.is_none() {
+            limit.set(beat.due_ns(next + 1).saturating_sub(AWAKE_NS))?;
+            std::hint::spin_loop();
+            continue;
+        }
+        let mut got = inbox.receive(session.socket(), Wait::NotForOne);
+        // An answer older than the newest may be lost: it is looked for, and not slept for.
+        let sleeps = plan.receive == Receive::Sleep && (taken.upto < next || ended_ns.is_some());
+        let woken = got == Err(Errno::AGAIN) && sleeps;
+        if woken {
+            let until_ns =
+                if next < plan.packets { beat.due_ns(next).saturating_sub(AWAKE_NS) } else { now_ns + QUIET_NS };
+            got = limit.sleep(session, until_ns).and_then(|()| inbox.receive(session.socket(), Wait::NotForOne));
+        }
+        match got {
+            Ok(_) => taken.take(&inbox, session, beat, next, woken, &mut see),
+            // A stamp that came later than its packet went ends the sleep too, and again until it is taken.
+            Err(Errno::AGAIN) if plan.stamps == Stamps::Both => echo::fetch(session, &mut done.stamps),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
+            Err(errno) => return Err(MeterError::refused("receive answers", errno)),
+        }
+    }
+    done.lasted_ns = ended_ns.unwrap_or(0).saturating_sub(beat.start_ns());
+    if plan.stamps == Stamps::Both {
+        echo::fetch(session, &mut done.stamps);
+    }
+    Ok(Done { back: taken.back, cpu_ns: clock::thread_cpu_ns(), ..done })
+}
+
+/// Ends a sleep for an answer in time for the next packet. It is set while the packet before is still to come: a timer that is set on the way
+/// to sleep and taken back on waking would cost each round trip some microseconds on a virtual machine.
+struct SleepLimit {
+    alarm: Alarm,
+    at_ns: u64,
+}
+
+impl SleepLimit {
+    fn new() -> Result<SleepLimit, MeterError> {
+        let alarm = Alarm::new().map_err(|errno| MeterError::refused("make a timer", errno))?;
+        Ok(SleepLimit { alarm, at_ns: 0 })
+    }
+
+    fn set(&mut self, at_ns: u64) -> Result<(), MeterError> {
+        if self.at_ns != at_ns {
+            self.alarm.set(at_ns).map_err(|errno| MeterError::refused("set a timer", errno))?;
+            self.at_ns = at_ns;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until there is something to receive, or until then; not at all if that is over.
+    fn sleep(&mut self, session: &Session, until_ns: u64) -> Result<(), Errno> {
+        if until_ns <= clock::monotonic_ns() {
+            return Ok(());
+        }
+        if self.at_ns != until_ns {
+            self.alarm.set(until_ns)?;
+            self.at_ns = until_ns;
+        }
+        udp::await_packet(session.socket(), &self.alarm)
+    }
+}
