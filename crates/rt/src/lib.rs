@@ -33,7 +33,9 @@ pub mod scope;
 mod thread;
 mod tick;
 
+pub use evenkeel_stats::Summary;
 pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
+pub use evenkeel_sys::{CpuSet, Errno};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
 pub use tick::{Done, Report, Spinning, Tick, TickClock, TickSettings};

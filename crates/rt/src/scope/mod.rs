@@ -18,6 +18,7 @@
 //! ```
 
 mod chrome;
+mod named;
 mod ring;
 
 use std::cell::OnceCell;
@@ -26,6 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use evenkeel_sys::tsc::{self, Scale};
 
+pub use named::Named;
 use ring::Ring;
 
 /// The most names that are told apart, and the most threads that record. What is beyond is not recorded, and counted.
@@ -107,13 +109,18 @@ impl Scope {
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
-        let end_ticks = tsc::ticks();
-        OWN.with(|own| {
-            if let Some(thread) = own.get() {
-                thread.ring.push(self.id, self.start_ticks, end_ticks);
-            }
-        });
+        left(self.id, self.start_ticks);
     }
+}
+
+#[inline]
+fn left(id: u32, start_ticks: u64) {
+    let end_ticks = tsc::ticks();
+    OWN.with(|own| {
+        if let Some(thread) = own.get() {
+            thread.ring.push(id, start_ticks, end_ticks);
+        }
+    });
 }
 
 /// Gives the calling thread a ring of the last `scopes` scopes (up to a million; rounded up to a power of two), under a name for those
