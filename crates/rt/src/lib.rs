@@ -34,6 +34,7 @@ mod thread;
 mod tick;
 
 pub use evenkeel_stats::Summary;
+pub use evenkeel_sys::clock::monotonic_ns;
 pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
 pub use evenkeel_sys::{CpuSet, Errno};
 pub use schedule::Overrun;
