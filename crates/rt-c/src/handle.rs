@@ -198,7 +198,7 @@ mod tests {
             Ok(())
         });
         assert!(inside.is_ok());
-        shared(gone, |_| Ok(assert_eq!(read(gone), Ok(7)))).unwrap();
+        assert_eq!(shared(gone, |_| Ok(read(gone))).unwrap(), Ok(7));
         assert_eq!(*take(gone).unwrap(), 7);
         let after = || [read(gone), take(gone).map(|value| *value).map_err(|failure| failure.status)];
         assert_eq!(after(), [Err(EvenkeelStatus::BadHandle); 2]);

@@ -26,6 +26,7 @@
 //!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
+pub mod agones;
 mod guard;
 mod margin;
 mod schedule;
