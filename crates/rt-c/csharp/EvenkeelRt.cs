@@ -320,6 +320,57 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_inherit_mutex_free(EvenkeelInheritMutex* mutex);
 
         /// <summary>
+        ///  Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+        ///
+        ///  Threads: any. Free it with evenkeel_rw_lock_free.
+        ///
+        ///  # Safety
+        ///  `lock` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_new(EvenkeelRwLock** @lock);
+
+        /// <summary>
+        ///  Takes the lock for reading, sleeping while somebody writes.
+        ///
+        ///  Threads: any, at any time, but for one that holds it, which may wait for itself.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_read", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_read(EvenkeelRwLock* @lock);
+
+        /// <summary>
+        ///  Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
+        ///
+        ///  Threads: the one that took it.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_unlock_read", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_unlock_read(EvenkeelRwLock* @lock);
+
+        /// <summary>
+        ///  Takes the lock for writing, sleeping while anybody reads or writes.
+        ///
+        ///  Threads: any, at any time, but for one that holds it, which would wait for itself.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_write(EvenkeelRwLock* @lock);
+
+        /// <summary>
+        ///  Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
+        ///
+        ///  Threads: the one that took it.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_unlock_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_unlock_write(EvenkeelRwLock* @lock);
+
+        /// <summary>
+        ///  Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+        ///
+        ///  Threads: any.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_free(EvenkeelRwLock* @lock);
+
+        /// <summary>
         ///  Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
         ///
         ///  Threads: any. Free it with evenkeel_event_free.
@@ -375,7 +426,7 @@ namespace Evenkeel
 
         /// <summary>
         ///  Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
-        ///  memory, so once a thread, before its first tick. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
+        ///  memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
         ///
         ///  Threads: the one that enters scopes.
         ///
@@ -398,20 +449,22 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_register(byte* name, uint* scope);
 
         /// <summary>
-        ///  Enters a scope: gives the token that evenkeel_scope_leave wants. Costs a reading of the cycle counter.
+        ///  Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
+        ///  scopes already; then there is nothing to leave.
         ///
         ///  Threads: any, at any time.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_enter", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern ulong evenkeel_scope_enter(uint scope);
+        public static extern EvenkeelStatus evenkeel_scope_enter(uint scope);
 
         /// <summary>
-        ///  Leaves a scope. Without a ring of the thread nothing is recorded; a number that was never given out is counted, under no name.
+        ///  Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
+        ///  nothing is recorded.
         ///
         ///  Threads: the one that entered it.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_leave", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_scope_leave(uint scope, ulong token);
+        public static extern EvenkeelStatus evenkeel_scope_leave(uint scope);
 
         /// <summary>
         ///  What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
@@ -675,6 +728,14 @@ namespace Evenkeel
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelInheritMutex
+    {
+    }
+
+    /// <summary>
+    ///  A lock that many may read under, or one may write under.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelRwLock
     {
     }
 

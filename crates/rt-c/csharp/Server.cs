@@ -47,9 +47,9 @@ static unsafe class Server
         for (int i = 0; i < 50; i++)
         {
             Must(EvenkeelRt.evenkeel_clock_wait(clock, &tick), "wait");
-            ulong token = EvenkeelRt.evenkeel_scope_enter(move);
+            EvenkeelRt.evenkeel_scope_enter(move);
             // ... move the world by (1 + tick.missed) periods ...
-            EvenkeelRt.evenkeel_scope_leave(move, token);
+            EvenkeelRt.evenkeel_scope_leave(move);
             Must(EvenkeelRt.evenkeel_clock_done(clock, &done), "done");
         }
 

@@ -47,14 +47,13 @@ int main(void)
     for (i = 0; i < 100; i++) {
         EvenkeelTick tick;
         EvenkeelDone done;
-        uint64_t token;
 
         EVENKEEL_INIT(&tick);
         must(evenkeel_clock_wait(clock, &tick), "wait");
 
-        token = evenkeel_scope_enter(move);
+        evenkeel_scope_enter(move);
         /* ... move the world by (1 + tick.missed) periods ... */
-        evenkeel_scope_leave(move, token);
+        evenkeel_scope_leave(move);
 
         EVENKEEL_INIT(&done);
         must(evenkeel_clock_done(clock, &done), "done");

@@ -146,6 +146,9 @@ typedef struct EvenkeelInheritMutex EvenkeelInheritMutex;
 // A lock. Not to be taken twice by one thread.
 typedef struct EvenkeelMutex EvenkeelMutex;
 
+// A lock that many may read under, or one may write under.
+typedef struct EvenkeelRwLock EvenkeelRwLock;
+
 // A thread that was set up. Some of what it holds ends when it is freed.
 typedef struct EvenkeelThread EvenkeelThread;
 
@@ -625,6 +628,39 @@ EvenkeelStatus evenkeel_inherit_mutex_unlock(struct EvenkeelInheritMutex *mutex)
 // Threads: any.
 EvenkeelStatus evenkeel_inherit_mutex_free(struct EvenkeelInheritMutex *mutex);
 
+// Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_rw_lock_free.
+//
+// # Safety
+// `lock` is null or may be written.
+EvenkeelStatus evenkeel_rw_lock_new(struct EvenkeelRwLock **lock);
+
+// Takes the lock for reading, sleeping while somebody writes.
+//
+// Threads: any, at any time, but for one that holds it, which may wait for itself.
+EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
+
+// Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
+//
+// Threads: the one that took it.
+EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
+
+// Takes the lock for writing, sleeping while anybody reads or writes.
+//
+// Threads: any, at any time, but for one that holds it, which would wait for itself.
+EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
+
+// Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
+//
+// Threads: the one that took it.
+EvenkeelStatus evenkeel_rw_lock_unlock_write(struct EvenkeelRwLock *lock);
+
+// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_rw_lock_free(struct EvenkeelRwLock *lock);
+
 // Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
 //
 // Threads: any. Free it with evenkeel_event_free.
@@ -662,7 +698,7 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t
 EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
 
 // Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
-// memory, so once a thread, before its first tick. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
+// memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
 //
 // Threads: the one that enters scopes.
 //
@@ -681,16 +717,17 @@ EvenkeelStatus evenkeel_scope_start_thread(const char *name,
 EvenkeelStatus evenkeel_scope_register(const char *name,
                                        uint32_t *scope);
 
-// Enters a scope: gives the token that evenkeel_scope_leave wants. Costs a reading of the cycle counter.
+// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
+// scopes already; then there is nothing to leave.
 //
 // Threads: any, at any time.
-uint64_t evenkeel_scope_enter(uint32_t scope);
+EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
 
-// Leaves a scope. Without a ring of the thread nothing is recorded; a number that was never given out is counted, under no name.
+// Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
+// nothing is recorded.
 //
 // Threads: the one that entered it.
-EvenkeelStatus evenkeel_scope_leave(uint32_t scope,
-                                    uint64_t token);
+EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
 
 // What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
 // into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit: threads go on meanwhile, so ask with some more than was needed.
@@ -791,6 +828,39 @@ EvenkeelStatus evenkeel_inherit_mutex_unlock(struct EvenkeelInheritMutex *mutex)
 // Threads: any.
 EvenkeelStatus evenkeel_inherit_mutex_free(struct EvenkeelInheritMutex *mutex);
 
+// Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_rw_lock_free.
+//
+// # Safety
+// `lock` is null or may be written.
+EvenkeelStatus evenkeel_rw_lock_new(struct EvenkeelRwLock **lock);
+
+// Takes the lock for reading, sleeping while somebody writes.
+//
+// Threads: any, at any time, but for one that holds it, which may wait for itself.
+EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
+
+// Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
+//
+// Threads: the one that took it.
+EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
+
+// Takes the lock for writing, sleeping while anybody reads or writes.
+//
+// Threads: any, at any time, but for one that holds it, which would wait for itself.
+EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
+
+// Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
+//
+// Threads: the one that took it.
+EvenkeelStatus evenkeel_rw_lock_unlock_write(struct EvenkeelRwLock *lock);
+
+// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_rw_lock_free(struct EvenkeelRwLock *lock);
+
 // Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
 //
 // Threads: any. Free it with evenkeel_event_free.
@@ -828,7 +898,7 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t
 EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
 
 // Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
-// memory, so once a thread, before its first tick. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
+// memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
 //
 // Threads: the one that enters scopes.
 //
@@ -847,16 +917,17 @@ EvenkeelStatus evenkeel_scope_start_thread(const char *name,
 EvenkeelStatus evenkeel_scope_register(const char *name,
                                        uint32_t *scope);
 
-// Enters a scope: gives the token that evenkeel_scope_leave wants. Costs a reading of the cycle counter.
+// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
+// scopes already; then there is nothing to leave.
 //
 // Threads: any, at any time.
-uint64_t evenkeel_scope_enter(uint32_t scope);
+EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
 
-// Leaves a scope. Without a ring of the thread nothing is recorded; a number that was never given out is counted, under no name.
+// Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
+// nothing is recorded.
 //
 // Threads: the one that entered it.
-EvenkeelStatus evenkeel_scope_leave(uint32_t scope,
-                                    uint64_t token);
+EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
 
 // What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
 // into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit: threads go on meanwhile, so ask with some more than was needed.

@@ -1,6 +1,6 @@
 //! Locks that sleep in the kernel, never yield, and spin only a moment, and only where there is another CPU.
 
-use evenkeel_rt::{Event, InheritMutex, Mutex};
+use evenkeel_rt::{Event, InheritMutex, Mutex, RwLock};
 
 use crate::failure::{EvenkeelStatus, caught};
 use crate::handle::{self, handles};
@@ -15,6 +15,10 @@ pub struct EvenkeelMutex(());
 #[derive(Debug)]
 pub struct EvenkeelInheritMutex(());
 
+/// A lock that many may read under, or one may write under.
+#[derive(Debug)]
+pub struct EvenkeelRwLock(());
+
 /// Something that happens once, until it is reset.
 #[derive(Debug)]
 pub struct EvenkeelEvent(());
@@ -23,6 +27,7 @@ handles! {
     3: EvenkeelMutex, 4096 of Mutex<()>;
     4: EvenkeelInheritMutex, 4096 of InheritMutex<()>;
     5: EvenkeelEvent, 4096 of Event;
+    6: EvenkeelRwLock, 4096 of RwLock<()>;
 }
 
 /// Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
@@ -151,6 +156,86 @@ pub extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInheritMutex
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_inherit_mutex_free(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     caught(|| handle::take(mutex).map(drop))
+}
+
+/// Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+///
+/// Threads: any. Free it with evenkeel_rw_lock_free.
+///
+/// # Safety
+/// `lock` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_rw_lock_new(lock: *mut *mut EvenkeelRwLock) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe { handle::give(lock, || Ok(RwLock::new(()))) })
+}
+
+/// Takes the lock for reading, sleeping while somebody writes.
+///
+/// Threads: any, at any time, but for one that holds it, which may wait for itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_rw_lock_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(lock, |lock| {
+            std::mem::forget(lock.read());
+            Ok(())
+        })
+    })
+}
+
+/// Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
+///
+/// Threads: the one that took it.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(lock, |lock| {
+            if !lock.is_locked() || lock.is_locked_exclusive() {
+                return Err(EvenkeelStatus::NotYet.into());
+            }
+            // SAFETY: it guards nothing of ours (`RwLock<()>`), it is held for reading, and the guard was forgotten.
+            unsafe { lock.force_unlock_read() };
+            Ok(())
+        })
+    })
+}
+
+/// Takes the lock for writing, sleeping while anybody reads or writes.
+///
+/// Threads: any, at any time, but for one that holds it, which would wait for itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_rw_lock_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(lock, |lock| {
+            std::mem::forget(lock.write());
+            Ok(())
+        })
+    })
+}
+
+/// Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
+///
+/// Threads: the one that took it.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(lock, |lock| {
+            if !lock.is_locked_exclusive() {
+                return Err(EvenkeelStatus::NotYet.into());
+            }
+            // SAFETY: it guards nothing of ours (`RwLock<()>`), it is held for writing, and the guard was forgotten.
+            unsafe { lock.force_unlock_write() };
+            Ok(())
+        })
+    })
+}
+
+/// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_rw_lock_free(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    caught(|| handle::take(lock).map(drop))
 }
 
 /// Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.

@@ -22,13 +22,14 @@
 //! assert_eq!(report.ticks, 3);
 //! ```
 //!
-//! [`Mutex`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
+//! [`Mutex`], [`RwLock`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
 //!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
 pub mod agones;
 mod guard;
 mod margin;
+mod preempt;
 mod schedule;
 pub mod scope;
 mod thread;
@@ -36,7 +37,10 @@ mod tick;
 
 pub use evenkeel_stats::Summary;
 pub use evenkeel_sys::clock::monotonic_ns;
-pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
+pub use evenkeel_sys::lock::waits;
+pub use evenkeel_sys::lock::{
+    Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 pub use evenkeel_sys::{CpuSet, Errno};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};

@@ -81,6 +81,7 @@ static int handles(void)
     EvenkeelClockSettings settings;
     EvenkeelClock *clock = NULL, *other = NULL;
     EvenkeelMutex *mutex = NULL;
+    EvenkeelRwLock *lock = NULL;
     uint64_t due = 7;
 
     CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
@@ -104,6 +105,17 @@ static int handles(void)
     CHECK(evenkeel_mutex_try_lock(mutex), EVENKEEL_STATUS_NOT_YET);
     CHECK(evenkeel_mutex_unlock(mutex), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_mutex_free(mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_new(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_write(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_write(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_unlock_write(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_free(lock), EVENKEEL_STATUS_OK);
     return 0;
 }
 
@@ -116,7 +128,8 @@ static int values(void)
     EvenkeelSummary summary;
     EvenkeelDone done;
     char text[256];
-    uint32_t scope;
+    uint32_t scope, again;
+    int i;
     size_t needed;
 
     CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
@@ -151,7 +164,17 @@ static int values(void)
 
     CHECK(evenkeel_scope_register("", &scope), EVENKEEL_STATUS_BAD_TEXT);
     CHECK(evenkeel_scope_register("\xff", &scope), EVENKEEL_STATUS_BAD_TEXT);
-    CHECK(evenkeel_scope_leave(123456, 0), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_enter(0), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_scope_enter(123456), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_scope_register("deep", &scope), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_register("deep", &again), EVENKEEL_STATUS_OK);
+    HOLDS(scope == again);
+    for (i = 0; i < 128; i++)
+        CHECK(evenkeel_scope_enter(scope), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_enter(scope), EVENKEEL_STATUS_NO_ROOM);
+    for (i = 0; i < 128; i++)
+        CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_BAD_HANDLE);
     CHECK(evenkeel_scope_chrome_json(text, 4, &needed), EVENKEEL_STATUS_TOO_SMALL);
     HOLDS(needed > 4);
     CHECK(evenkeel_scope_chrome_json(text, sizeof text, &needed), EVENKEEL_STATUS_OK);
