@@ -27,6 +27,72 @@ namespace Evenkeel
 
 
         /// <summary>
+        ///  Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
+        ///
+        ///  Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
+        ///  Free it with evenkeel_agones_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_agones_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_agones_new(EvenkeelAgonesSettings* asked, EvenkeelAgones** agones);
+
+        /// <summary>
+        ///  A tick begins: some nanoseconds. Until the first one no sign of health is given.
+        ///
+        ///  Threads: the one that ticks.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_agones_tick", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_agones_tick(EvenkeelAgones* agones);
+
+        /// <summary>
+        ///  Players may come. Comes back at once; the sidecar is asked until it says yes.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_agones_ready", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_agones_ready(EvenkeelAgones* agones);
+
+        /// <summary>
+        ///  The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_agones_shutdown", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_agones_shutdown(EvenkeelAgones* agones);
+
+        /// <summary>
+        ///  What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
+        ///
+        ///  Threads: any but the one that ticks.
+        ///
+        ///  # Safety
+        ///  `game_server` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_agones_game_server", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_agones_game_server(EvenkeelAgones* agones, EvenkeelGameServer* game_server);
+
+        /// <summary>
+        ///  How it goes.
+        ///
+        ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_agones_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_agones_report(EvenkeelAgones* agones, EvenkeelAgonesReport* report);
+
+        /// <summary>
+        ///  Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
+        ///
+        ///  Threads: any but the one that ticks.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_agones_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_agones_free(EvenkeelAgones* agones);
+
+        /// <summary>
         ///  Starts a clock: the first tick is due a period from here.
         ///
         ///  Threads: any. Free it with evenkeel_clock_free. Except where it is said otherwise, a clock is for one thread at a time: a
@@ -523,6 +589,128 @@ namespace Evenkeel
     }
 
     /// <summary>
+    ///  Tells the sidecar from a thread of its own.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelAgones
+    {
+    }
+
+    /// <summary>
+    ///  How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
+    ///  two seconds without a tick.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelAgonesSettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
+        /// </summary>
+        public uint port;
+        /// <summary>
+        ///  A request takes so long at most, in milliseconds, up to 60,000. 0: 1,000.
+        /// </summary>
+        public uint timeout_ms;
+        /// <summary>
+        ///  From one sign of health to the next, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+        /// </summary>
+        public uint health_period_ms;
+        /// <summary>
+        ///  Where no tick began for so long, in milliseconds, up to 3,600,000, health is withheld. 0: 2,000.
+        /// </summary>
+        public uint stall_ms;
+    }
+
+    /// <summary>
+    ///  How it goes.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelAgonesReport
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Signs of health that the sidecar took.
+        /// </summary>
+        public ulong health_sent;
+        /// <summary>
+        ///  Signs of health that were withheld, since nothing ticked.
+        /// </summary>
+        public ulong health_withheld;
+        /// <summary>
+        ///  Requests of any kind that failed.
+        /// </summary>
+        public ulong failures;
+        /// <summary>
+        ///  EvenkeelProgress of evenkeel_agones_ready.
+        /// </summary>
+        public uint ready;
+        /// <summary>
+        ///  EvenkeelProgress of evenkeel_agones_shutdown.
+        /// </summary>
+        public uint shutdown;
+        /// <summary>
+        ///  Why the last request failed that did, cut to what fits, with a zero at the end; empty where none did.
+        /// </summary>
+        public fixed byte last_failure[256];
+    }
+
+    /// <summary>
+    ///  What the sidecar tells of the game server. Texts have a zero at the end, and are empty where it does not say; a text that does not fit is
+    ///  EVENKEEL_STATUS_TOO_SMALL.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelGameServer
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Its name.
+        /// </summary>
+        public fixed byte name[256];
+        /// <summary>
+        ///  Its namespace, in two words since one is C++'s.
+        /// </summary>
+        public fixed byte name_space[256];
+        /// <summary>
+        ///  Such as "Ready" or "Allocated".
+        /// </summary>
+        public fixed byte state[64];
+        /// <summary>
+        ///  Where players reach it.
+        /// </summary>
+        public fixed byte address[256];
+        /// <summary>
+        ///  At which port: its first one. 0 where it has none.
+        /// </summary>
+        public uint port;
+        /// <summary>
+        ///  How many ports it has.
+        /// </summary>
+        public uint ports_count;
+    }
+
+    /// <summary>
     ///  Ticks at absolute times.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
@@ -856,6 +1044,25 @@ namespace Evenkeel
         public int dma_latency_errno;
     }
 
+
+    /// <summary>
+    ///  How far something is that was asked for.
+    /// </summary>
+    public enum EvenkeelProgress : uint
+    {
+        /// <summary>
+        ///  It was not.
+        /// </summary>
+        NotAsked = 0,
+        /// <summary>
+        ///  The sidecar has not said yes yet: it is asked again and again.
+        /// </summary>
+        Asked = 1,
+        /// <summary>
+        ///  The sidecar said yes.
+        /// </summary>
+        Done = 2,
+    }
 
     /// <summary>
     ///  What becomes of deadlines that passed while a tick was late: EvenkeelClockSettings.overrun.

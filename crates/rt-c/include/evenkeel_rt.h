@@ -112,6 +112,27 @@ typedef uint32_t EvenkeelOverrun;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// How far something is that was asked for.
+enum EvenkeelProgress
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // It was not.
+    EVENKEEL_PROGRESS_NOT_ASKED = 0,
+    // The sidecar has not said yes yet: it is asked again and again.
+    EVENKEEL_PROGRESS_ASKED = 1,
+    // The sidecar said yes.
+    EVENKEEL_PROGRESS_DONE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelProgress EvenkeelProgress;
+#else
+typedef uint32_t EvenkeelProgress;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Whether the last microseconds before a tick, at most 100, are waited out awake: EvenkeelClockSettings.spinning.
 enum EvenkeelSpinning
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -133,6 +154,9 @@ typedef uint32_t EvenkeelSpinning;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// Tells the sidecar from a thread of its own.
+typedef struct EvenkeelAgones EvenkeelAgones;
+
 // Ticks at absolute times.
 typedef struct EvenkeelClock EvenkeelClock;
 
@@ -151,6 +175,64 @@ typedef struct EvenkeelRwLock EvenkeelRwLock;
 
 // A thread that was set up. Some of what it holds ends when it is freed.
 typedef struct EvenkeelThread EvenkeelThread;
+
+// How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
+// two seconds without a tick.
+typedef struct EvenkeelAgonesSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
+    uint32_t port;
+    // A request takes so long at most, in milliseconds, up to 60,000. 0: 1,000.
+    uint32_t timeout_ms;
+    // From one sign of health to the next, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+    uint32_t health_period_ms;
+    // Where no tick began for so long, in milliseconds, up to 3,600,000, health is withheld. 0: 2,000.
+    uint32_t stall_ms;
+} EvenkeelAgonesSettings;
+
+// What the sidecar tells of the game server. Texts have a zero at the end, and are empty where it does not say; a text that does not fit is
+// EVENKEEL_STATUS_TOO_SMALL.
+typedef struct EvenkeelGameServer {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Its name.
+    char name[256];
+    // Its namespace, in two words since one is C++'s.
+    char name_space[256];
+    // Such as "Ready" or "Allocated".
+    char state[64];
+    // Where players reach it.
+    char address[256];
+    // At which port: its first one. 0 where it has none.
+    uint32_t port;
+    // How many ports it has.
+    uint32_t ports_count;
+} EvenkeelGameServer;
+
+// How it goes.
+typedef struct EvenkeelAgonesReport {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Signs of health that the sidecar took.
+    uint64_t health_sent;
+    // Signs of health that were withheld, since nothing ticked.
+    uint64_t health_withheld;
+    // Requests of any kind that failed.
+    uint64_t failures;
+    // EvenkeelProgress of evenkeel_agones_ready.
+    uint32_t ready;
+    // EvenkeelProgress of evenkeel_agones_shutdown.
+    uint32_t shutdown;
+    // Why the last request failed that did, cut to what fits, with a zero at the end; empty where none did.
+    char last_failure[256];
+} EvenkeelAgonesReport;
 
 // How a clock ticks. All zero (EVENKEEL_INIT): 50 times a second, and what cannot be in time is skipped.
 typedef struct EvenkeelClockSettings {
@@ -298,6 +380,53 @@ typedef struct EvenkeelThreadWishes {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
+//
+// Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
+// Free it with evenkeel_agones_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
+EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
+                                   struct EvenkeelAgones **agones);
+
+// A tick begins: some nanoseconds. Until the first one no sign of health is given.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_agones_tick(const struct EvenkeelAgones *agones);
+
+// Players may come. Comes back at once; the sidecar is asked until it says yes.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_agones_ready(const struct EvenkeelAgones *agones);
+
+// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_agones_shutdown(const struct EvenkeelAgones *agones);
+
+// What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
+//
+// Threads: any but the one that ticks.
+//
+// # Safety
+// `game_server` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_agones_game_server(const struct EvenkeelAgones *agones,
+                                           struct EvenkeelGameServer *game_server);
+
+// How it goes.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_agones_report(const struct EvenkeelAgones *agones, struct EvenkeelAgonesReport *report);
+
+// Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
+//
+// Threads: any but the one that ticks.
+EvenkeelStatus evenkeel_agones_free(struct EvenkeelAgones *agones);
 
 // Starts a clock: the first tick is due a period from here.
 //
@@ -448,6 +577,53 @@ EvenkeelStatus evenkeel_init(void *structure,
 // # Safety
 // `now_ns` is null or may be written.
 EvenkeelStatus evenkeel_now_ns(uint64_t *now_ns);
+
+// Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
+//
+// Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
+// Free it with evenkeel_agones_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
+EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
+                                   struct EvenkeelAgones **agones);
+
+// A tick begins: some nanoseconds. Until the first one no sign of health is given.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_agones_tick(const struct EvenkeelAgones *agones);
+
+// Players may come. Comes back at once; the sidecar is asked until it says yes.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_agones_ready(const struct EvenkeelAgones *agones);
+
+// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_agones_shutdown(const struct EvenkeelAgones *agones);
+
+// What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
+//
+// Threads: any but the one that ticks.
+//
+// # Safety
+// `game_server` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_agones_game_server(const struct EvenkeelAgones *agones,
+                                           struct EvenkeelGameServer *game_server);
+
+// How it goes.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_agones_report(const struct EvenkeelAgones *agones, struct EvenkeelAgonesReport *report);
+
+// Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
+//
+// Threads: any but the one that ticks.
+EvenkeelStatus evenkeel_agones_free(struct EvenkeelAgones *agones);
 
 // Starts a clock: the first tick is due a period from here.
 //

@@ -13,6 +13,7 @@
 //! **Structs grow.** Each begins with its size and version ([`structs`]). An older caller's shorter struct is read as if the rest were
 //! zero, which always means "as you think best", and filled as far as it goes; a newer caller's longer one is told how much was filled.
 
+mod agones;
 mod clock;
 mod failure;
 mod handle;
@@ -24,6 +25,7 @@ mod thread;
 
 use std::ffi::{c_char, c_void};
 
+pub use agones::*;
 pub use clock::*;
 pub use failure::{EvenkeelStatus, evenkeel_last_error, evenkeel_status_text};
 pub use lock::*;

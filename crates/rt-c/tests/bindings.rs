@@ -52,7 +52,13 @@ fn the_csharp_binding_is_fresh() {
         .csharp_use_function_pointer(false)
         .csharp_use_nint_types(false)
         .csharp_generate_const_filter(|name| name.starts_with("EVENKEEL_"))
-        .always_included_types(["EvenkeelStatus", "EvenkeelGot", "EvenkeelOverrun", "EvenkeelSpinning"])
+        .always_included_types([
+            "EvenkeelStatus",
+            "EvenkeelGot",
+            "EvenkeelOverrun",
+            "EvenkeelProgress",
+            "EvenkeelSpinning",
+        ])
         .generate_csharp_file(&made)
         .unwrap();
     check("csharp/EvenkeelRt.cs", &fs::read_to_string(made).unwrap());

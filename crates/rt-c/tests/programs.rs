@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't build its programs fails")]
 
 use std::ffi::OsStr;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
+use std::io::{Read, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -121,6 +124,54 @@ fn the_csharp_example_runs() {
     success(&output, &program);
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(told.contains("50 ticks"), "{told}");
+}
+
+/// A sidecar that says yes to everything until it is asked to end the server; gives what it was asked.
+fn sidecar(listener: TcpListener) -> Vec<String> {
+    let mut heard = Vec::new();
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut request = Vec::new();
+        let mut bytes = [0; 512];
+        // A request is over with its body: two braces, or nothing.
+        while !(request.ends_with(b"{}") || request.starts_with(b"GET") && request.ends_with(b"\r\n\r\n")) {
+            let Ok(count @ 1..) = stream.read(&mut bytes) else { break };
+            request.extend_from_slice(&bytes[..count]);
+        }
+        let line = String::from_utf8_lossy(&request).lines().next().unwrap_or_default().to_owned();
+        let body = match line.starts_with("GET /gameserver ") {
+            true => {
+                r#"{"object_meta":{"name":"seven"},"status":{"state":"Ready","address":"10.0.0.7","ports":[{"port":7777}]}}"#
+            }
+            false => "{}",
+        };
+        let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let is_last = line.starts_with("POST /shutdown ");
+        heard.push(line);
+        if is_last {
+            break;
+        }
+    }
+    heard
+}
+
+#[test]
+fn agones_is_told_from_c() {
+    let library = Library::new();
+    let program = library.compile("cc", &own("tests/c/agones.c"), Linked::Shared, &["-std=c99"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let heard = std::thread::spawn(|| sidecar(listener));
+    let mut command = Command::new(&program);
+    let output =
+        command.env("LD_LIBRARY_PATH", library.folder.path()).env("AGONES_SDK_HTTP_PORT", port).output().unwrap();
+    success(&output, &program);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.starts_with("ready 2, health sent"), "{told}");
+    assert!(told.contains("seven is Ready at 10.0.0.7:7777"), "{told}");
+    let heard = heard.join().unwrap();
+    assert_eq!(heard.iter().filter(|line| line.starts_with("POST /ready ")).count(), 1, "{heard:?}");
 }
 
 #[test]
