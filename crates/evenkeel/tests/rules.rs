@@ -21,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("rt", &["stats", "sys"]),
     ("rt-c", &["rt"]),
     ("arena", &[]),
-    ("evenkeel", &["host", "change", "measure", "trial", "stats", "sys"]),
+    ("evenkeel", &["host", "change", "measure", "trial", "stats", "sys", "rt"]),
 ];
 
 fn project() -> PathBuf {

@@ -182,6 +182,55 @@ fn misuse_is_told_and_no_crash() {
     }
 }
 
+#[test]
+fn threads_share_what_they_may() {
+    let library = Library::new();
+    library.run(&library.compile("cc", &own("tests/c/threads.c"), Linked::Shared, &["-std=gnu11"]));
+}
+
+/// Installs below a folder, and builds the example with nothing but what pkg-config says.
+#[test]
+fn pkg_config_finds_what_is_installed() {
+    if !is_there("pkg-config") {
+        return;
+    }
+    let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    for linked in [Linked::Shared, Linked::Static] {
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = folder.path().join("usr");
+        let output = Command::new(own("install.sh")).arg(&prefix).arg(&built).output().unwrap();
+        success(&output, Path::new("install.sh"));
+        let lib = prefix.join("lib");
+        let flags: &[&str] = match linked {
+            Linked::Shared => &["--cflags", "--libs"],
+            Linked::Static => {
+                // Where both are there, a linker takes the shared one.
+                for entry in fs::read_dir(&lib).unwrap().map(|entry| entry.unwrap().path()) {
+                    if entry.to_string_lossy().contains(".so") {
+                        fs::remove_file(entry).unwrap();
+                    }
+                }
+                &["--cflags", "--libs", "--static"]
+            }
+        };
+        let mut ask = Command::new("pkg-config");
+        let output = ask.args(flags).arg("evenkeel-rt").env("PKG_CONFIG_PATH", lib.join("pkgconfig")).output().unwrap();
+        success(&output, Path::new("pkg-config"));
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(said.contains("-lpthread"), matches!(linked, Linked::Static), "{said}");
+        let program = folder.path().join("tick");
+        let mut compiler = Command::new("cc");
+        compiler.arg(own("examples/tick.c")).arg("-o").arg(&program).args(said.split_whitespace());
+        success(&compiler.output().unwrap(), &program);
+        // The name that the loader asks for is the ABI's.
+        let output = Command::new(&program).env("LD_LIBRARY_PATH", &lib).output().unwrap();
+        success(&output, &program);
+        assert!(matches!(linked, Linked::Static) || lib.join("libevenkeel_rt.so.1").exists());
+        let is_shared = !Command::new(&program).output().unwrap().status.success();
+        assert_eq!(is_shared, matches!(linked, Linked::Shared), "{linked:?}");
+    }
+}
+
 /// One function of the header: its name, and its parameters' types.
 struct Function {
     name: String,
