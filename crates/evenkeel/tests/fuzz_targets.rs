@@ -90,6 +90,8 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/cpuset.rs", "parse_range", "cpuset"),
     ("sys/src/errno.rs", "parse", "errno"),
     ("sys/src/schedstat.rs", "parse_schedstat", "kernel-counts"),
+    ("sys/src/stall.rs", "parse_some_us", "kernel-counts"),
+    ("sys/src/stall.rs", "parse_throttled_ns", "kernel-counts"),
 ];
 
 /// A meter reads its own kernel, and no captured machine.

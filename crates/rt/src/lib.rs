@@ -24,16 +24,23 @@
 //!
 //! [`Mutex`], [`RwLock`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
 //!
+//! [`udp::Udp`] receives and sends many packets a call.
+//!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
 pub mod agones;
 mod guard;
+pub mod jobs;
 mod margin;
 mod preempt;
+mod quantum;
+pub mod rate;
 mod schedule;
 pub mod scope;
+pub mod telemetry;
 mod thread;
 mod tick;
+pub mod udp;
 
 pub use evenkeel_stats::Summary;
 pub use evenkeel_sys::clock::monotonic_ns;
@@ -42,6 +49,7 @@ pub use evenkeel_sys::lock::{
     Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 pub use evenkeel_sys::{CpuSet, Errno};
+pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
 pub use tick::{Done, Report, Spinning, Tick, TickClock, TickSettings};
