@@ -24,6 +24,21 @@ namespace Evenkeel
         public const ulong EVENKEEL_DO_NOT_ASK = 9223372036854775807;
 
 
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        public delegate void evenkeel_asynchronous_push_job_delegate(EvenkeelFrame* frame, void* context);
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        public delegate void evenkeel_frame_for_each_each_delegate(System.UIntPtr number, void* context);
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        public delegate void evenkeel_frame_push_after_job_delegate(EvenkeelFrame* frame, void* context);
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        public delegate void evenkeel_frame_push_job_delegate(EvenkeelFrame* frame, void* context);
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        public delegate void evenkeel_jobs_frame_body_delegate(EvenkeelFrame* frame, void* context);
+
 
 
         /// <summary>
@@ -256,6 +271,128 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_last_error", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_last_error(byte* buffer, System.UIntPtr size);
+
+        /// <summary>
+        ///  Starts the workers. All memory is taken here.
+        ///
+        ///  Threads: any. Free it with evenkeel_jobs_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_new(EvenkeelJobSettings* asked, EvenkeelJobs** jobs);
+
+        /// <summary>
+        ///  Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_free(EvenkeelJobs* jobs);
+
+        /// <summary>
+        ///  Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
+        ///
+        ///  Threads: one at a time. `body` is called on this one.
+        ///
+        ///  # Safety
+        ///  `body` is null or a function that takes this context.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_frame", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_frame(EvenkeelJobs* jobs, evenkeel_jobs_frame_body_delegate body, void* context);
+
+        /// <summary>
+        ///  What the last frame took.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `counters` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_last_frame", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_last_frame(EvenkeelJobs* jobs, EvenkeelFrameCounters* counters);
+
+        /// <summary>
+        ///  Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
+        ///  not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
+        ///
+        ///  Threads: the one that the frame was given on.
+        ///
+        ///  # Safety
+        ///  `job` is null or a function that takes this context on any thread, until the frame is over.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_frame_push", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_frame_push(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_job_delegate job, void* context);
+
+        /// <summary>
+        ///  Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
+        ///  EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
+        ///  jobs already.
+        ///
+        ///  Threads: the one that the frame was given on.
+        ///
+        ///  # Safety
+        ///  `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
+        ///  be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_frame_push_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_frame_push_after(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_after_job_delegate job, void* context, uint* others, System.UIntPtr others_count, uint* number);
+
+        /// <summary>
+        ///  Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
+        ///  queue; comes back when all are done.
+        ///
+        ///  Threads: the one that the frame was given on.
+        ///
+        ///  # Safety
+        ///  `each` is null or a function that takes this context on any thread, on several at once.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_frame_for_each", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_frame_for_each(EvenkeelFrame* frame, uint queue_number, System.UIntPtr count, System.UIntPtr chunk, evenkeel_frame_for_each_each_delegate each, void* context);
+
+        /// <summary>
+        ///  Makes what pushes asynchronous jobs.
+        ///
+        ///  Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
+        ///
+        ///  # Safety
+        ///  `asynchronous` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_asynchronous_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_asynchronous_new(EvenkeelJobs* jobs, EvenkeelAsynchronous** asynchronous);
+
+        /// <summary>
+        ///  Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
+        ///  job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
+        ///
+        ///  Threads: any, at any time; in jobs too.
+        ///
+        ///  # Safety
+        ///  `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_asynchronous_push", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_asynchronous_push(EvenkeelAsynchronous* asynchronous, uint queue_number, evenkeel_asynchronous_push_job_delegate job, void* context);
+
+        /// <summary>
+        ///  Frees what pushes asynchronous jobs; those that were pushed stay.
+        ///
+        ///  Threads: any.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_asynchronous_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_asynchronous_free(EvenkeelAsynchronous* asynchronous);
+
+        /// <summary>
+        ///  Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
+        ///  there were into `ran`.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `ran` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_run_asynchronous", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_run_asynchronous(EvenkeelJobs* jobs, System.UIntPtr at_most, System.UIntPtr* ran);
 
         /// <summary>
         ///  The library's version, such as "0.1.0".
@@ -749,9 +886,9 @@ namespace Evenkeel
         /// </summary>
         public uint spinning;
         /// <summary>
-        ///  0.
+        ///  One of EvenkeelAlign.
         /// </summary>
-        public uint reserved;
+        public uint align;
     }
 
     /// <summary>
@@ -900,6 +1037,139 @@ namespace Evenkeel
         ///  The largest.
         /// </summary>
         public ulong max_ns;
+    }
+
+    /// <summary>
+    ///  Workers and their queues.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelJobs
+    {
+    }
+
+    /// <summary>
+    ///  Pushes asynchronous jobs, from any thread.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelAsynchronous
+    {
+    }
+
+    /// <summary>
+    ///  A frame that is open: given to its body and to its jobs, each for as long as it runs, on the thread that it runs on.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelFrame
+    {
+    }
+
+    /// <summary>
+    ///  What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
+    ///  opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelJobSettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Threads that take from the frames' queues in their order, and then asynchronous jobs.
+        /// </summary>
+        public uint workers;
+        /// <summary>
+        ///  Threads that take asynchronous jobs alone, so that long ones do not hold a frame up. With the others up to 63.
+        /// </summary>
+        public uint asynchronous_workers;
+        /// <summary>
+        ///  Queues for frames, up to 8. 0: 1.
+        /// </summary>
+        public uint frame_queues;
+        /// <summary>
+        ///  Jobs that each of these has room for, up to 1,048,576. 0: 1,024.
+        /// </summary>
+        public uint frame_capacity;
+        /// <summary>
+        ///  Jobs that the asynchronous queue has room for, up to 1,048,576. 0: 256. One that does not fit is refused.
+        /// </summary>
+        public uint asynchronous_capacity;
+        /// <summary>
+        ///  Jobs of a frame that may wait for others or be waited for, up to 1,048,576. 0: 1,024.
+        /// </summary>
+        public uint linked_max;
+        /// <summary>
+        ///  For how many others these may wait together, up to 1,048,576. 0: 4,096.
+        /// </summary>
+        public uint waits_max;
+        /// <summary>
+        ///  A job that its frame's queue has no room for: 0, who pushes it runs it at once; 1, it is refused.
+        /// </summary>
+        public uint refuses_when_full;
+        /// <summary>
+        ///  A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
+        /// </summary>
+        public uint sleeps_at_once;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+    }
+
+    /// <summary>
+    ///  What the last frame took.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelFrameCounters
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Jobs of the frame that were run.
+        /// </summary>
+        public ulong jobs;
+        /// <summary>
+        ///  Of these, by the thread that opened it.
+        /// </summary>
+        public ulong by_caller;
+        /// <summary>
+        ///  Of these, by workers.
+        /// </summary>
+        public ulong by_workers;
+        /// <summary>
+        ///  Asynchronous jobs that ended meanwhile.
+        /// </summary>
+        public ulong asynchronous;
+        /// <summary>
+        ///  Jobs for which there was no room.
+        /// </summary>
+        public ulong full;
+        /// <summary>
+        ///  Threads that were woken.
+        /// </summary>
+        public ulong wakes;
+        /// <summary>
+        ///  What the thread that opened it slept, since all that was left was running elsewhere, in nanoseconds.
+        /// </summary>
+        public ulong waited_ns;
+        /// <summary>
+        ///  What the jobs took together, by the clock, in nanoseconds.
+        /// </summary>
+        public ulong busy_ns;
+        /// <summary>
+        ///  What the longest took, by the clock, in nanoseconds.
+        /// </summary>
+        public ulong longest_job_ns;
     }
 
     /// <summary>
@@ -1100,6 +1370,21 @@ namespace Evenkeel
         ///  Always: for a CPU that is known to be the server's own.
         /// </summary>
         Always = 2,
+    }
+
+    /// <summary>
+    ///  Whether the clock may move its ticks in time, to where they are done soonest: EvenkeelClockSettings.align.
+    /// </summary>
+    public enum EvenkeelAlign : uint
+    {
+        /// <summary>
+        ///  Where it was measured that they are done sooner there.
+        /// </summary>
+        Measured = 0,
+        /// <summary>
+        ///  Never: they stay where they were first due.
+        /// </summary>
+        Never = 1,
     }
 
     /// <summary>

@@ -66,6 +66,25 @@ typedef uint32_t EvenkeelStatus;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// Whether the clock may move its ticks in time, to where they are done soonest: EvenkeelClockSettings.align.
+enum EvenkeelAlign
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Where it was measured that they are done sooner there.
+    EVENKEEL_ALIGN_MEASURED = 0,
+    // Never: they stay where they were first due.
+    EVENKEEL_ALIGN_NEVER = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelAlign EvenkeelAlign;
+#else
+typedef uint32_t EvenkeelAlign;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // What became of a wish, in the fields of EvenkeelThreadReport.
 enum EvenkeelGot
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -157,15 +176,24 @@ typedef uint32_t EvenkeelSpinning;
 // Tells the sidecar from a thread of its own.
 typedef struct EvenkeelAgones EvenkeelAgones;
 
+// Pushes asynchronous jobs, from any thread.
+typedef struct EvenkeelAsynchronous EvenkeelAsynchronous;
+
 // Ticks at absolute times.
 typedef struct EvenkeelClock EvenkeelClock;
 
 // Something that happens once, until it is reset.
 typedef struct EvenkeelEvent EvenkeelEvent;
 
+// A frame that is open: given to its body and to its jobs, each for as long as it runs, on the thread that it runs on.
+typedef struct EvenkeelFrame EvenkeelFrame;
+
 // A lock whose holder runs with the priority of the most urgent thread that waits for it: where the tick's thread is real-time and
 // shares data with ordinary ones.
 typedef struct EvenkeelInheritMutex EvenkeelInheritMutex;
+
+// Workers and their queues.
+typedef struct EvenkeelJobs EvenkeelJobs;
 
 // A lock. Not to be taken twice by one thread.
 typedef struct EvenkeelMutex EvenkeelMutex;
@@ -248,8 +276,8 @@ typedef struct EvenkeelClockSettings {
     uint32_t catch_up_at_most;
     // One of EvenkeelSpinning.
     uint32_t spinning;
-    // 0.
-    uint32_t reserved;
+    // One of EvenkeelAlign.
+    uint32_t align;
 } EvenkeelClockSettings;
 
 // What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
@@ -353,6 +381,68 @@ typedef struct EvenkeelSummary {
     // The largest.
     uint64_t max_ns;
 } EvenkeelSummary;
+
+// What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
+// opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
+typedef struct EvenkeelJobSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Threads that take from the frames' queues in their order, and then asynchronous jobs.
+    uint32_t workers;
+    // Threads that take asynchronous jobs alone, so that long ones do not hold a frame up. With the others up to 63.
+    uint32_t asynchronous_workers;
+    // Queues for frames, up to 8. 0: 1.
+    uint32_t frame_queues;
+    // Jobs that each of these has room for, up to 1,048,576. 0: 1,024.
+    uint32_t frame_capacity;
+    // Jobs that the asynchronous queue has room for, up to 1,048,576. 0: 256. One that does not fit is refused.
+    uint32_t asynchronous_capacity;
+    // Jobs of a frame that may wait for others or be waited for, up to 1,048,576. 0: 1,024.
+    uint32_t linked_max;
+    // For how many others these may wait together, up to 1,048,576. 0: 4,096.
+    uint32_t waits_max;
+    // A job that its frame's queue has no room for: 0, who pushes it runs it at once; 1, it is refused.
+    uint32_t refuses_when_full;
+    // A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
+    uint32_t sleeps_at_once;
+    // 0.
+    uint32_t reserved;
+} EvenkeelJobSettings;
+
+// A job, or the body of a frame: gets the frame (null in an asynchronous job) and the context that it was pushed with. It must come back:
+// no exception and no longjmp may leave it.
+typedef void (*EvenkeelJob)(struct EvenkeelFrame *frame, void *context);
+
+// What the last frame took.
+typedef struct EvenkeelFrameCounters {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Jobs of the frame that were run.
+    uint64_t jobs;
+    // Of these, by the thread that opened it.
+    uint64_t by_caller;
+    // Of these, by workers.
+    uint64_t by_workers;
+    // Asynchronous jobs that ended meanwhile.
+    uint64_t asynchronous;
+    // Jobs for which there was no room.
+    uint64_t full;
+    // Threads that were woken.
+    uint64_t wakes;
+    // What the thread that opened it slept, since all that was left was running elsewhere, in nanoseconds.
+    uint64_t waited_ns;
+    // What the jobs took together, by the clock, in nanoseconds.
+    uint64_t busy_ns;
+    // What the longest took, by the clock, in nanoseconds.
+    uint64_t longest_job_ns;
+} EvenkeelFrameCounters;
+
+// A piece of a loop: gets the number and the context.
+typedef void (*EvenkeelEach)(size_t number, void *context);
 
 // What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
 typedef struct EvenkeelThreadWishes {
@@ -548,6 +638,114 @@ const char *evenkeel_status_text(uint32_t status);
 // `buffer` is null or points to `size` bytes that may be written.
 EvenkeelStatus evenkeel_last_error(char *buffer,
                                    size_t size);
+
+// Starts the workers. All memory is taken here.
+//
+// Threads: any. Free it with evenkeel_jobs_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
+EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked, struct EvenkeelJobs **jobs);
+
+// Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
+
+// Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
+//
+// Threads: one at a time. `body` is called on this one.
+//
+// # Safety
+// `body` is null or a function that takes this context.
+EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs, EvenkeelJob body, void *context);
+
+// What the last frame took.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `counters` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
+
+// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
+// not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `job` is null or a function that takes this context on any thread, until the frame is over.
+EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
+                                   uint32_t queue_number,
+                                   EvenkeelJob job,
+                                   void *context);
+
+// Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
+// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
+// jobs already.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
+// be written.
+EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
+                                         uint32_t queue_number,
+                                         EvenkeelJob job,
+                                         void *context,
+                                         const uint32_t *others,
+                                         size_t others_count,
+                                         uint32_t *number);
+
+// Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
+// queue; comes back when all are done.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `each` is null or a function that takes this context on any thread, on several at once.
+EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
+                                       uint32_t queue_number,
+                                       size_t count,
+                                       size_t chunk,
+                                       EvenkeelEach each,
+                                       void *context);
+
+// Makes what pushes asynchronous jobs.
+//
+// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
+//
+// # Safety
+// `asynchronous` is null or may be written.
+EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct EvenkeelAsynchronous **asynchronous);
+
+// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
+// job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
+//
+// Threads: any, at any time; in jobs too.
+//
+// # Safety
+// `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
+EvenkeelStatus evenkeel_asynchronous_push(const struct EvenkeelAsynchronous *asynchronous,
+                                          uint32_t queue_number,
+                                          EvenkeelJob job,
+                                          void *context);
+
+// Frees what pushes asynchronous jobs; those that were pushed stay.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_asynchronous_free(struct EvenkeelAsynchronous *asynchronous);
+
+// Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
+// there were into `ran`.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `ran` is null or may be written.
+EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
+                                              size_t at_most,
+                                              size_t *ran);
 
 // The library's version, such as "0.1.0".
 //
@@ -745,6 +943,114 @@ const char *evenkeel_status_text(uint32_t status);
 // `buffer` is null or points to `size` bytes that may be written.
 EvenkeelStatus evenkeel_last_error(char *buffer,
                                    size_t size);
+
+// Starts the workers. All memory is taken here.
+//
+// Threads: any. Free it with evenkeel_jobs_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
+EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked, struct EvenkeelJobs **jobs);
+
+// Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
+
+// Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
+//
+// Threads: one at a time. `body` is called on this one.
+//
+// # Safety
+// `body` is null or a function that takes this context.
+EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs, EvenkeelJob body, void *context);
+
+// What the last frame took.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `counters` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
+
+// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
+// not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `job` is null or a function that takes this context on any thread, until the frame is over.
+EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
+                                   uint32_t queue_number,
+                                   EvenkeelJob job,
+                                   void *context);
+
+// Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
+// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
+// jobs already.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
+// be written.
+EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
+                                         uint32_t queue_number,
+                                         EvenkeelJob job,
+                                         void *context,
+                                         const uint32_t *others,
+                                         size_t others_count,
+                                         uint32_t *number);
+
+// Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
+// queue; comes back when all are done.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `each` is null or a function that takes this context on any thread, on several at once.
+EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
+                                       uint32_t queue_number,
+                                       size_t count,
+                                       size_t chunk,
+                                       EvenkeelEach each,
+                                       void *context);
+
+// Makes what pushes asynchronous jobs.
+//
+// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
+//
+// # Safety
+// `asynchronous` is null or may be written.
+EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct EvenkeelAsynchronous **asynchronous);
+
+// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
+// job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
+//
+// Threads: any, at any time; in jobs too.
+//
+// # Safety
+// `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
+EvenkeelStatus evenkeel_asynchronous_push(const struct EvenkeelAsynchronous *asynchronous,
+                                          uint32_t queue_number,
+                                          EvenkeelJob job,
+                                          void *context);
+
+// Frees what pushes asynchronous jobs; those that were pushed stay.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_asynchronous_free(struct EvenkeelAsynchronous *asynchronous);
+
+// Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
+// there were into `ran`.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `ran` is null or may be written.
+EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
+                                              size_t at_most,
+                                              size_t *ran);
 
 // Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
 //

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_rt::{Done, Overrun, Spinning, Summary, Tick, TickClock, TickSettings, monotonic_ns};
+use evenkeel_rt::{Align, Done, Overrun, Spinning, Summary, Tick, TickClock, TickSettings, monotonic_ns};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
@@ -42,6 +42,16 @@ pub enum EvenkeelSpinning {
     Always = 2,
 }
 
+/// Whether the clock may move its ticks in time, to where they are done soonest: EvenkeelClockSettings.align.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelAlign {
+    /// Where it was measured that they are done sooner there.
+    Measured = 0,
+    /// Never: they stay where they were first due.
+    Never = 1,
+}
+
 /// How a clock ticks. All zero (EVENKEEL_INIT): 50 times a second, and what cannot be in time is skipped.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +68,8 @@ pub struct EvenkeelClockSettings {
     pub catch_up_at_most: u32,
     /// One of EvenkeelSpinning.
     pub spinning: u32,
-    /// 0.
-    pub reserved: u32,
+    /// One of EvenkeelAlign.
+    pub align: u32,
 }
 
 /// A tick that has begun. Times are on evenkeel_now_ns's clock.
@@ -145,7 +155,7 @@ pub struct EvenkeelSummary {
 }
 
 structs! {
-    EvenkeelClockSettings { period_ns: u64, overrun: u32, catch_up_at_most: u32, spinning: u32, reserved: u32 }
+    EvenkeelClockSettings { period_ns: u64, overrun: u32, catch_up_at_most: u32, spinning: u32, align: u32 }
     EvenkeelTick { number: u64, due_ns: u64, began_ns: u64, missed: u64 }
     EvenkeelDone { number: u64, done_ns: u64, lateness_ns: u64, work_ns: u64, due_to_done_ns: u64 }
     EvenkeelClockReport { ticks: u64, missed: u64, period_ns: u64, next_due_ns: u64, margin_ns: u64 }
@@ -174,11 +184,13 @@ fn settings(asked: EvenkeelClockSettings) -> Result<TickSettings, Failure> {
         2 => Spinning::Always,
         other => return Err(unknown("no EvenkeelSpinning:", other)),
     };
-    if asked.reserved != 0 {
-        return Err(EvenkeelStatus::UnknownField.into());
-    }
     let period = if asked.period_ns == 0 { TickSettings::default().period } else { period(asked.period_ns)? };
-    Ok(TickSettings { period, overrun, spinning })
+    let align = match asked.align {
+        0 => Align::Measured,
+        1 => Align::Never,
+        other => return Err(unknown("no EvenkeelAlign:", other)),
+    };
+    Ok(TickSettings { period, overrun, spinning, align })
 }
 
 /// Starts a clock: the first tick is due a period from here.

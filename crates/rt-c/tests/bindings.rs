@@ -54,6 +54,7 @@ fn the_csharp_binding_is_fresh() {
         .csharp_generate_const_filter(|name| name.starts_with("EVENKEEL_"))
         .always_included_types([
             "EvenkeelStatus",
+            "EvenkeelAlign",
             "EvenkeelGot",
             "EvenkeelOverrun",
             "EvenkeelProgress",

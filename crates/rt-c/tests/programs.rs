@@ -188,6 +188,12 @@ fn threads_share_what_they_may() {
     library.run(&library.compile("cc", &own("tests/c/threads.c"), Linked::Shared, &["-std=gnu11"]));
 }
 
+#[test]
+fn jobs_are_functions_with_a_context() {
+    let library = Library::new();
+    library.run(&library.compile("cc", &own("tests/c/jobs.c"), Linked::Shared, &["-std=c11"]));
+}
+
 /// Installs below a folder, and builds the example with nothing but what pkg-config says.
 #[test]
 fn pkg_config_finds_what_is_installed() {
