@@ -2,14 +2,14 @@
 # Each does the set-up that it needs on a fresh Debian or Ubuntu machine that has a Rust toolchain.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model lab bench build setup fmt clean
+.PHONY: help demo test check model lab bench build install-rt setup fmt clean
 
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: build ## inspect, audit, put a real server under load, prove a knob, put everything back, write report.html
 	target/release/evenkeel demo
@@ -39,6 +39,10 @@ bench: build ## measure evenkeel beside its peers, into target/bench/; ROW=… f
 
 build: setup ## build the program and the reference server
 	$(CARGO) build --release --locked -p evenkeel -p evenkeel-arena
+
+install-rt: setup ## build the library for C, C++ and C#, and install it below PREFIX (/usr/local unless told)
+	$(CARGO) build --profile rt-c --locked -p evenkeel-rt-c
+	crates/rt-c/install.sh "$(or $(PREFIX),/usr/local)" "$(or $(CARGO_TARGET_DIR),target)/rt-c"
 
 setup:
 	@deploy/setup.sh

@@ -42,6 +42,10 @@ ip iproute2
 sockperf sockperf
 iperf3 iperf3
 sysbench sysbench
+c++ g++
+pkg-config pkgconf
+mcs mono-mcs
+mono mono-runtime
 LIST
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2

@@ -17,6 +17,8 @@ use evenkeel_measure::meters::rates::{Counts, Pages, PagesSeen, Seen, Target as 
 use evenkeel_measure::meters::udp::wire::{FromClient, FromServer};
 use evenkeel_measure::meters::udp::{Act, Arrival, Gate};
 use evenkeel_measure::meters::{disk, imbalance, memory};
+use evenkeel_rt::agones::GameServer;
+use evenkeel_rt::agones::http::{Answer, BadAnswer, Reader};
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
 use tempfile::TempDir;
 
@@ -57,6 +59,7 @@ const SYSTEMD: &str = include_str!("../../hosts/firecracker-2vcpu-6.18.txt");
 /// All targets, by name.
 pub(crate) const TARGETS: &[Target] = &[
     target("arena", Whole(arena)),
+    target("agones", Whole(agones)),
     target("capture", Whole(capture)),
     target("card", Whole(card)),
     target("cgroup", Paths(SYSTEMD, &["/proc/self/cgroup"])),
@@ -277,6 +280,29 @@ fn capture(text: &str) {
     let printed = capture.to_string();
     assert_eq!(Capture::parse(&printed).as_ref(), Ok(&capture), "{printed}");
     answered(capture);
+}
+
+/// What somebody at the port of Agones' sidecar answers, each character a byte: in one piece or many it comes to the same, and no more
+/// is kept of it than there was.
+fn agones(text: &str) {
+    let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
+    let read = |piece: usize| -> Result<Answer, BadAnswer> {
+        let mut reader = Reader::default();
+        for piece in bytes.chunks(piece) {
+            if let Some(answer) = reader.push(piece)? {
+                return Ok(answer);
+            }
+        }
+        reader.end()
+    };
+    let whole = read(usize::MAX);
+    assert_eq!(read(1), whole);
+    assert_eq!(read(7), whole);
+    if let Ok(answer) = whole {
+        assert!(answer.body.len() <= bytes.len());
+        let _ = GameServer::parse(&answer.body);
+    }
+    let _ = GameServer::parse(&bytes);
 }
 
 /// A machine's card that a stranger sends: what is one can be put beside itself, and is no better than itself.

@@ -82,6 +82,9 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("measure/src/meters/imbalance/reading.rs", "parse_thread", "kernel-counts"),
     ("measure/src/meters/memory/latency.rs", "parse_huge_bytes", "kernel-counts"),
     ("measure/src/meters/memory/room.rs", "parse_field_kib", "kernel-counts"),
+    ("rt/src/agones/game_server.rs", "parse", "agones"),
+    ("rt/src/agones/http.rs", "parse_chunk_length", "agones"),
+    ("rt/src/agones/http.rs", "parse_head", "agones"),
     ("sys/src/capture.rs", "parse", "capture"),
     ("sys/src/cpuset.rs", "parse_list", "cpuset"),
     ("sys/src/cpuset.rs", "parse_mask", "cpuset"),
@@ -201,6 +204,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
     for dir in ["arena", "sys", "host", "change", "measure", "evenkeel"] {
+    for dir in ["sys", "host", "change", "measure", "rt", "evenkeel"] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();

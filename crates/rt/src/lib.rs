@@ -28,6 +28,7 @@
 //!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
+pub mod agones;
 mod guard;
 pub mod jobs;
 mod margin;
@@ -43,6 +44,7 @@ mod tick;
 pub mod udp;
 
 pub use evenkeel_stats::Summary;
+pub use evenkeel_sys::clock::monotonic_ns;
 pub use evenkeel_sys::lock::waits;
 pub use evenkeel_sys::lock::{
     Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,

@@ -155,8 +155,14 @@ impl TickClock {
     /// Takes the thread's set-up into its care: where that is real-time, the thread becomes an ordinary one for as long as its ticks take
     /// more than nine tenths of the time, so that somebody can still log in and stop the server.
     #[must_use]
-    pub fn on(self, thread: TickThread) -> TickClock {
-        TickClock { thread: Some((thread, Guard::new(clock::monotonic_ns()))), ..self }
+    pub fn on(mut self, thread: TickThread) -> TickClock {
+        self.take_thread(thread);
+        self
+    }
+
+    /// As [`on`](TickClock::on), for a clock that ticks already.
+    pub fn take_thread(&mut self, thread: TickThread) {
+        self.thread = Some((thread, Guard::new(clock::monotonic_ns())));
     }
 
     /// What the thread that it cares for has of its wishes now.

@@ -25,6 +25,7 @@
 
 mod chrome;
 mod long;
+mod named;
 #[cfg(feature = "puffin")]
 mod puffin;
 mod ring;

@@ -1,0 +1,96 @@
+// An engine that owns its loop, in C++: it asks when the next tick is due, does what else it has to do until then, and takes the tick
+// when its time has come. Handles and locks are owned as C++ owns things.
+#include <evenkeel_rt.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace {
+
+void must(EvenkeelStatus status, const char *what) {
+    if (status == EVENKEEL_STATUS_OK) return;
+    std::fprintf(stderr, "%s: %s\n", what, evenkeel_status_text(status));
+    std::exit(1);
+}
+
+struct Free {
+    void operator()(EvenkeelClock *clock) const { evenkeel_clock_free(clock); }
+    void operator()(EvenkeelMutex *mutex) const { evenkeel_mutex_free(mutex); }
+    void operator()(EvenkeelEvent *event) const { evenkeel_event_free(event); }
+};
+
+template <typename T>
+T prepared() {
+    T structure;
+    EVENKEEL_INIT(&structure);
+    return structure;
+}
+
+// What std::lock_guard wants.
+class Mutex {
+public:
+    Mutex() {
+        EvenkeelMutex *made = nullptr;
+        must(evenkeel_mutex_new(&made), "make a lock");
+        own.reset(made);
+    }
+    void lock() { must(evenkeel_mutex_lock(own.get()), "lock"); }
+    void unlock() { must(evenkeel_mutex_unlock(own.get()), "unlock"); }
+
+private:
+    std::unique_ptr<EvenkeelMutex, Free> own;
+};
+
+}  // namespace
+
+int main() {
+    auto settings = prepared<EvenkeelClockSettings>();
+    settings.period_ns = 5'000'000;
+    settings.spinning = EVENKEEL_SPINNING_NEVER;
+    EvenkeelClock *made = nullptr;
+    must(evenkeel_clock_new(&settings, &made), "start the clock");
+    const std::unique_ptr<EvenkeelClock, Free> clock(made);
+
+    Mutex world;
+    long moved = 0;
+    EvenkeelEvent *over = nullptr;
+    must(evenkeel_event_new(&over), "make an event");
+    const std::unique_ptr<EvenkeelEvent, Free> ended(over);
+    std::thread watcher([&] {
+        must(evenkeel_event_wait(ended.get()), "wait for the end");
+        const std::lock_guard<Mutex> held(world);
+        std::printf("moved %ld periods\n", moved);
+    });
+
+    int ticks = 0;
+    long idle = 0;
+    while (ticks < 50) {
+        auto tick = prepared<EvenkeelTick>();
+        const auto status = evenkeel_clock_poll(clock.get(), &tick);
+        if (status == EVENKEEL_STATUS_NOT_YET) {
+            // The engine's own: network, or a sleep of its own up to the deadline.
+            std::uint64_t due = 0, now = 0;
+            must(evenkeel_clock_next_due(clock.get(), &due), "next due");
+            must(evenkeel_now_ns(&now), "now");
+            if (due > now) std::this_thread::sleep_for(std::chrono::nanoseconds((due - now + 1) / 2));
+            ++idle;
+            continue;
+        }
+        must(status, "poll");
+        {
+            const std::lock_guard<Mutex> held(world);
+            moved += 1 + static_cast<long>(tick.missed);
+        }
+        auto done = prepared<EvenkeelDone>();
+        must(evenkeel_clock_done(clock.get(), &done), "done");
+        ++ticks;
+    }
+    must(evenkeel_event_set(ended.get()), "say that it is over");
+    watcher.join();
+    std::printf("%d ticks, idle %ld times\n", ticks, idle);
+    return idle > 0 && moved >= ticks ? 0 : 1;
+}

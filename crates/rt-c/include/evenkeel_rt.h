@@ -1,0 +1,1462 @@
+/* evenkeel-rt: a tick that keeps time on a machine that is not always there.
+ *
+ * Made of crates/rt-c of evenkeel by cbindgen: change it there.
+ *
+ * Every function gives an EvenkeelStatus, but for those that cannot fail. Structs are prepared by EVENKEEL_INIT(&structure), where zero
+ * means "as you think best"; the library fills them as far as they go. What has a _new has a _free. Handles are looked up, never
+ * followed: a null, freed or foreign one is an error. No call unwinds or ends the process; a fault
+ * of the library's own is told on the standard error output, and by EVENKEEL_STATUS_PANICKED.
+ */
+
+#ifndef EVENKEEL_RT_H
+#define EVENKEEL_RT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// What the fields of this header's structs mean. Fields are only ever added, at the end of a struct, without a new number.
+#define EVENKEEL_ABI_VERSION 1
+
+// In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
+#define EVENKEEL_DO_NOT_ASK 9223372036854775807
+
+// What became of a call. Everything but 0 says that what was asked for was not done.
+enum EvenkeelStatus
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // It was done.
+    EVENKEEL_STATUS_OK = 0,
+    // A pointer that must point somewhere is null.
+    EVENKEEL_STATUS_NULL_POINTER = 1,
+    // A pointer is not aligned for what it is to point to.
+    EVENKEEL_STATUS_MISALIGNED = 2,
+    // No handle of this kind: it was freed, is of another kind, or was never given out.
+    EVENKEEL_STATUS_BAD_HANDLE = 3,
+    // Another call is in the same object now, and this one may not be beside it.
+    EVENKEEL_STATUS_BUSY = 4,
+    // The struct's size is none that it can have: was it prepared by evenkeel_init?
+    EVENKEEL_STATUS_BAD_SIZE = 5,
+    // The struct's version is one that this library does not know.
+    EVENKEEL_STATUS_BAD_VERSION = 6,
+    // The struct asks for something in a field that this library does not know yet: it is older than its caller.
+    EVENKEEL_STATUS_UNKNOWN_FIELD = 7,
+    // A number is outside of what is documented for it.
+    EVENKEEL_STATUS_OUT_OF_RANGE = 8,
+    // A text is not UTF-8, is longer than documented, or does not say what it should.
+    EVENKEEL_STATUS_BAD_TEXT = 9,
+    // The buffer is too small: the call says how many bytes it takes.
+    EVENKEEL_STATUS_TOO_SMALL = 10,
+    // There is no room for one more: as many are there as the library allows.
+    EVENKEEL_STATUS_NO_ROOM = 11,
+    // It is not so far: the tick is not due, the lock is held, or nothing is recorded yet.
+    EVENKEEL_STATUS_NOT_YET = 12,
+    // The kernel, a file or a peer said no: evenkeel_last_error tells what.
+    EVENKEEL_STATUS_REFUSED = 13,
+    // A fault in the library, or a misuse that it cannot go on from: it was kept from unwinding into the caller. An object that it may
+    // have left half-changed answers so until it is freed.
+    EVENKEEL_STATUS_PANICKED = 14,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelStatus EvenkeelStatus;
+#else
+typedef uint32_t EvenkeelStatus;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Whether the clock may move its ticks in time, to where they are done soonest: EvenkeelClockSettings.align.
+enum EvenkeelAlign
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Where it was measured that they are done sooner there.
+    EVENKEEL_ALIGN_MEASURED = 0,
+    // Never: they stay where they were first due.
+    EVENKEEL_ALIGN_NEVER = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelAlign EvenkeelAlign;
+#else
+typedef uint32_t EvenkeelAlign;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What became of a wish, in the fields of EvenkeelThreadReport.
+enum EvenkeelGot
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // It was not wished.
+    EVENKEEL_GOT_NOT_ASKED = 0,
+    // It is in force: read back where the kernel tells.
+    EVENKEEL_GOT_IN_FORCE = 1,
+    // The kernel refused, with the error number beside.
+    EVENKEEL_GOT_REFUSED = 2,
+    // It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
+    EVENKEEL_GOT_RELIEVED = 3,
+    // The kernel took it and does nothing with it.
+    EVENKEEL_GOT_NO_EFFECT = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelGot EvenkeelGot;
+#else
+typedef uint32_t EvenkeelGot;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What becomes of deadlines that passed while a tick was late: EvenkeelClockSettings.overrun.
+enum EvenkeelOverrun
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // They are missed: the next tick is at the first deadline still to come, and knows how many were missed.
+    EVENKEEL_OVERRUN_SKIP = 0,
+    // Up to EvenkeelClockSettings.catch_up_at_most are caught up with, one right after another.
+    EVENKEEL_OVERRUN_CATCH_UP = 1,
+    // Time stretches: the next tick is a period after the late one began.
+    EVENKEEL_OVERRUN_SLOW_DOWN = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelOverrun EvenkeelOverrun;
+#else
+typedef uint32_t EvenkeelOverrun;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How far something is that was asked for.
+enum EvenkeelProgress
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // It was not.
+    EVENKEEL_PROGRESS_NOT_ASKED = 0,
+    // The sidecar has not said yes yet: it is asked again and again.
+    EVENKEEL_PROGRESS_ASKED = 1,
+    // The sidecar said yes.
+    EVENKEEL_PROGRESS_DONE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelProgress EvenkeelProgress;
+#else
+typedef uint32_t EvenkeelProgress;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Whether the last microseconds before a tick, at most 100, are waited out awake: EvenkeelClockSettings.spinning.
+enum EvenkeelSpinning
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Where the process has more than one CPU; little under a limit on its CPU time.
+    EVENKEEL_SPINNING_WHERE_THERE_IS_ROOM = 0,
+    // Never.
+    EVENKEEL_SPINNING_NEVER = 1,
+    // Always: for a CPU that is known to be the server's own.
+    EVENKEEL_SPINNING_ALWAYS = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelSpinning EvenkeelSpinning;
+#else
+typedef uint32_t EvenkeelSpinning;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Tells the sidecar from a thread of its own.
+typedef struct EvenkeelAgones EvenkeelAgones;
+
+// Pushes asynchronous jobs, from any thread.
+typedef struct EvenkeelAsynchronous EvenkeelAsynchronous;
+
+// Ticks at absolute times.
+typedef struct EvenkeelClock EvenkeelClock;
+
+// Something that happens once, until it is reset.
+typedef struct EvenkeelEvent EvenkeelEvent;
+
+// A frame that is open: given to its body and to its jobs, each for as long as it runs, on the thread that it runs on.
+typedef struct EvenkeelFrame EvenkeelFrame;
+
+// A lock whose holder runs with the priority of the most urgent thread that waits for it: where the tick's thread is real-time and
+// shares data with ordinary ones.
+typedef struct EvenkeelInheritMutex EvenkeelInheritMutex;
+
+// Workers and their queues.
+typedef struct EvenkeelJobs EvenkeelJobs;
+
+// A lock. Not to be taken twice by one thread.
+typedef struct EvenkeelMutex EvenkeelMutex;
+
+// A lock that many may read under, or one may write under.
+typedef struct EvenkeelRwLock EvenkeelRwLock;
+
+// A thread that was set up. Some of what it holds ends when it is freed.
+typedef struct EvenkeelThread EvenkeelThread;
+
+// How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
+// two seconds without a tick.
+typedef struct EvenkeelAgonesSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
+    uint32_t port;
+    // A request takes so long at most, in milliseconds, up to 60,000. 0: 1,000.
+    uint32_t timeout_ms;
+    // From one sign of health to the next, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+    uint32_t health_period_ms;
+    // Where no tick began for so long, in milliseconds, up to 3,600,000, health is withheld. 0: 2,000.
+    uint32_t stall_ms;
+} EvenkeelAgonesSettings;
+
+// What the sidecar tells of the game server. Texts have a zero at the end, and are empty where it does not say; a text that does not fit is
+// EVENKEEL_STATUS_TOO_SMALL.
+typedef struct EvenkeelGameServer {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Its name.
+    char name[256];
+    // Its namespace, in two words since one is C++'s.
+    char name_space[256];
+    // Such as "Ready" or "Allocated".
+    char state[64];
+    // Where players reach it.
+    char address[256];
+    // At which port: its first one. 0 where it has none.
+    uint32_t port;
+    // How many ports it has.
+    uint32_t ports_count;
+} EvenkeelGameServer;
+
+// How it goes.
+typedef struct EvenkeelAgonesReport {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Signs of health that the sidecar took.
+    uint64_t health_sent;
+    // Signs of health that were withheld, since nothing ticked.
+    uint64_t health_withheld;
+    // Requests of any kind that failed.
+    uint64_t failures;
+    // EvenkeelProgress of evenkeel_agones_ready.
+    uint32_t ready;
+    // EvenkeelProgress of evenkeel_agones_shutdown.
+    uint32_t shutdown;
+    // Why the last request failed that did, cut to what fits, with a zero at the end; empty where none did.
+    char last_failure[256];
+} EvenkeelAgonesReport;
+
+// How a clock ticks. All zero (EVENKEEL_INIT): 50 times a second, and what cannot be in time is skipped.
+typedef struct EvenkeelClockSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
+    uint64_t period_ns;
+    // One of EvenkeelOverrun.
+    uint32_t overrun;
+    // The most ticks in a row that may be behind their time, for EvenkeelOverrun's CatchUp; else 0.
+    uint32_t catch_up_at_most;
+    // One of EvenkeelSpinning.
+    uint32_t spinning;
+    // One of EvenkeelAlign.
+    uint32_t align;
+} EvenkeelClockSettings;
+
+// What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+typedef struct EvenkeelThreadReport {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // EvenkeelGot of EvenkeelThreadWishes.cpus.
+    uint32_t cpus;
+    // Its errno.
+    int32_t cpus_errno;
+    // EvenkeelGot of EvenkeelThreadWishes.slice_ns; a real-time thread has none.
+    uint32_t slice;
+    // Its errno.
+    int32_t slice_errno;
+    // EvenkeelGot of EvenkeelThreadWishes.timer_slack_ns.
+    uint32_t timer_slack;
+    // Its errno.
+    int32_t timer_slack_errno;
+    // EvenkeelGot of EvenkeelThreadWishes.fifo_priority.
+    uint32_t fifo;
+    // Its errno.
+    int32_t fifo_errno;
+    // EvenkeelGot of EvenkeelThreadWishes.dma_latency_us.
+    uint32_t dma_latency;
+    // Its errno.
+    int32_t dma_latency_errno;
+} EvenkeelThreadReport;
+
+// A tick that has begun. Times are on evenkeel_now_ns's clock.
+typedef struct EvenkeelTick {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // How many came before it, those that were missed included.
+    uint64_t number;
+    // When it was due, in nanoseconds.
+    uint64_t due_ns;
+    // When it began, in nanoseconds.
+    uint64_t began_ns;
+    // How many ticks right before it were missed.
+    uint64_t missed;
+} EvenkeelTick;
+
+// A tick that has ended. Times are on evenkeel_now_ns's clock.
+typedef struct EvenkeelDone {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The tick's number.
+    uint64_t number;
+    // When its work was done, in nanoseconds.
+    uint64_t done_ns;
+    // From due to begun, in nanoseconds.
+    uint64_t lateness_ns;
+    // From begun to done, in nanoseconds.
+    uint64_t work_ns;
+    // From due to done, in nanoseconds: what players feel.
+    uint64_t due_to_done_ns;
+} EvenkeelDone;
+
+// How well the ticks kept time so far.
+typedef struct EvenkeelClockReport {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Ticks that began.
+    uint64_t ticks;
+    // Ticks that were missed.
+    uint64_t missed;
+    // From one tick to the next, in nanoseconds, now.
+    uint64_t period_ns;
+    // When the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
+    uint64_t next_due_ns;
+    // How long before a tick the clock wakes, in nanoseconds; 0 where it does not wait awake.
+    uint64_t margin_ns;
+} EvenkeelClockReport;
+
+// Values in nanoseconds: quantiles within one in a hundred, the ends exact.
+typedef struct EvenkeelSummary {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // How many values.
+    uint64_t count;
+    // The smallest.
+    uint64_t min_ns;
+    // The median.
+    uint64_t p50_ns;
+    // Nine of ten are at or below.
+    uint64_t p90_ns;
+    // 99 of a hundred are at or below.
+    uint64_t p99_ns;
+    // 999 of a thousand are at or below.
+    uint64_t p999_ns;
+    // The largest.
+    uint64_t max_ns;
+} EvenkeelSummary;
+
+// What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
+// opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
+typedef struct EvenkeelJobSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Threads that take from the frames' queues in their order, and then asynchronous jobs.
+    uint32_t workers;
+    // Threads that take asynchronous jobs alone, so that long ones do not hold a frame up. With the others up to 63.
+    uint32_t asynchronous_workers;
+    // Queues for frames, up to 8. 0: 1.
+    uint32_t frame_queues;
+    // Jobs that each of these has room for, up to 1,048,576. 0: 1,024.
+    uint32_t frame_capacity;
+    // Jobs that the asynchronous queue has room for, up to 1,048,576. 0: 256. One that does not fit is refused.
+    uint32_t asynchronous_capacity;
+    // Jobs of a frame that may wait for others or be waited for, up to 1,048,576. 0: 1,024.
+    uint32_t linked_max;
+    // For how many others these may wait together, up to 1,048,576. 0: 4,096.
+    uint32_t waits_max;
+    // A job that its frame's queue has no room for: 0, who pushes it runs it at once; 1, it is refused.
+    uint32_t refuses_when_full;
+    // A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
+    uint32_t sleeps_at_once;
+    // 0.
+    uint32_t reserved;
+} EvenkeelJobSettings;
+
+// A job, or the body of a frame: gets the frame (null in an asynchronous job) and the context that it was pushed with. It must come back:
+// no exception and no longjmp may leave it.
+typedef void (*EvenkeelJob)(struct EvenkeelFrame *frame, void *context);
+
+// What the last frame took.
+typedef struct EvenkeelFrameCounters {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Jobs of the frame that were run.
+    uint64_t jobs;
+    // Of these, by the thread that opened it.
+    uint64_t by_caller;
+    // Of these, by workers.
+    uint64_t by_workers;
+    // Asynchronous jobs that ended meanwhile.
+    uint64_t asynchronous;
+    // Jobs for which there was no room.
+    uint64_t full;
+    // Threads that were woken.
+    uint64_t wakes;
+    // What the thread that opened it slept, since all that was left was running elsewhere, in nanoseconds.
+    uint64_t waited_ns;
+    // What the jobs took together, by the clock, in nanoseconds.
+    uint64_t busy_ns;
+    // What the longest took, by the clock, in nanoseconds.
+    uint64_t longest_job_ns;
+} EvenkeelFrameCounters;
+
+// A piece of a loop: gets the number and the context.
+typedef void (*EvenkeelEach)(size_t number, void *context);
+
+// What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
+typedef struct EvenkeelThreadWishes {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Run on these CPUs only, written as the kernel writes lists: "2-3,6". Null: wherever the kernel likes.
+    const char *cpus;
+    // The scheduler gives the thread the CPU for so long at a time, in nanoseconds (Linux 6.12 and later). 0: 100,000.
+    uint64_t slice_ns;
+    // How much later than asked for the kernel may end a sleep, in nanoseconds. 0: 1.
+    uint64_t timer_slack_ns;
+    // Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: do not ask.
+    uint32_t fifo_priority;
+    // Not 0: no CPU goes to sleep so deeply that waking takes longer than dma_latency_us, for as long as the thread is not freed. Costs
+    // power; needs a right to /dev/cpu_dma_latency.
+    uint32_t asks_dma_latency;
+    // In microseconds, 0 to 2,000,000,000; looked at where asks_dma_latency is not 0.
+    int32_t dma_latency_us;
+    // 0.
+    uint32_t reserved;
+} EvenkeelThreadWishes;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
+//
+// Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
+// Free it with evenkeel_agones_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
+EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
+                                   struct EvenkeelAgones **agones);
+
+// A tick begins: some nanoseconds. Until the first one no sign of health is given.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_agones_tick(const struct EvenkeelAgones *agones);
+
+// Players may come. Comes back at once; the sidecar is asked until it says yes.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_agones_ready(const struct EvenkeelAgones *agones);
+
+// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_agones_shutdown(const struct EvenkeelAgones *agones);
+
+// What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
+//
+// Threads: any but the one that ticks.
+//
+// # Safety
+// `game_server` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_agones_game_server(const struct EvenkeelAgones *agones,
+                                           struct EvenkeelGameServer *game_server);
+
+// How it goes.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_agones_report(const struct EvenkeelAgones *agones, struct EvenkeelAgonesReport *report);
+
+// Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
+//
+// Threads: any but the one that ticks.
+EvenkeelStatus evenkeel_agones_free(struct EvenkeelAgones *agones);
+
+// Starts a clock: the first tick is due a period from here.
+//
+// Threads: any. Free it with evenkeel_clock_free. Except where it is said otherwise, a clock is for one thread at a time: a
+// second one that comes meanwhile is told EVENKEEL_STATUS_BUSY, and changes nothing.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
+EvenkeelStatus evenkeel_clock_new(const struct EvenkeelClockSettings *asked,
+                                  struct EvenkeelClock **clock);
+
+// Frees a clock, and the thread that it took.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it, and then it is not freed.
+EvenkeelStatus evenkeel_clock_free(struct EvenkeelClock *clock);
+
+// Gives a thread's set-up into the clock's care: where it is real-time, it becomes an ordinary one for as long as its ticks take
+// more than nine tenths of the time, so that somebody can still log in and stop the server. The thread's handle is none from here on.
+//
+// Threads: the one that was set up, and that ticks.
+EvenkeelStatus evenkeel_clock_take_thread(struct EvenkeelClock *clock,
+                                          struct EvenkeelThread *thread);
+
+// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NOT_YET where it took none.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock, struct EvenkeelThreadReport *report);
+
+// Waits until the next tick is due, and begins it. A tick that was not said to be done ends here.
+//
+// Threads: one at a time; the one that ticks.
+//
+// # Safety
+// `tick` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_wait(struct EvenkeelClock *clock, struct EvenkeelTick *tick);
+
+// For engines that own their loop: begins the next tick if it is due, and is EVENKEEL_STATUS_NOT_YET else; it never waits.
+// evenkeel_clock_next_due tells when to ask.
+//
+// Threads: one at a time; the one that ticks.
+//
+// # Safety
+// `tick` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_poll(struct EvenkeelClock *clock,
+                                   struct EvenkeelTick *tick);
+
+// For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `due_ns` is null or may be written.
+EvenkeelStatus evenkeel_clock_next_due(const struct EvenkeelClock *clock, uint64_t *due_ns);
+
+// The tick's work is done. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+//
+// Threads: one at a time; the one that ticks.
+//
+// # Safety
+// `done` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_done(struct EvenkeelClock *clock, struct EvenkeelDone *done);
+
+// From the next tick on, another period, in nanoseconds: 1,000 to 3,600,000,000,000.
+//
+// Threads: one at a time.
+EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t period_ns);
+
+// Moves all ticks to come by so many nanoseconds, later or earlier, up to an hour: to where the CPU is ours.
+//
+// Threads: one at a time.
+EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
+
+// How well the ticks kept time so far.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct EvenkeelClockReport *report);
+
+// From due to begun. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `summary` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
+
+// From due to done: what players feel. EVENKEEL_STATUS_NOT_YET where no tick was done.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `summary` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
+
+// From begun to done. EVENKEEL_STATUS_NOT_YET where no tick was done.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `summary` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_work(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
+
+// What a status means, in a few English words. A number that is none has a text too.
+//
+// Threads: any, at any time. The text lives as long as the library is loaded.
+const char *evenkeel_status_text(uint32_t status);
+
+// What the last call of the calling thread that was not done said beyond its status: into `buffer`, cut to `size` bytes with its zero.
+// Empty where there is nothing to add.
+//
+// Threads: any; each has its own.
+//
+// # Safety
+// `buffer` is null or points to `size` bytes that may be written.
+EvenkeelStatus evenkeel_last_error(char *buffer,
+                                   size_t size);
+
+// Starts the workers. All memory is taken here.
+//
+// Threads: any. Free it with evenkeel_jobs_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
+EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked, struct EvenkeelJobs **jobs);
+
+// Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
+
+// Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
+//
+// Threads: one at a time. `body` is called on this one.
+//
+// # Safety
+// `body` is null or a function that takes this context.
+EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs, EvenkeelJob body, void *context);
+
+// What the last frame took.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `counters` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
+
+// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
+// not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `job` is null or a function that takes this context on any thread, until the frame is over.
+EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
+                                   uint32_t queue_number,
+                                   EvenkeelJob job,
+                                   void *context);
+
+// Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
+// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
+// jobs already.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
+// be written.
+EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
+                                         uint32_t queue_number,
+                                         EvenkeelJob job,
+                                         void *context,
+                                         const uint32_t *others,
+                                         size_t others_count,
+                                         uint32_t *number);
+
+// Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
+// queue; comes back when all are done.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `each` is null or a function that takes this context on any thread, on several at once.
+EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
+                                       uint32_t queue_number,
+                                       size_t count,
+                                       size_t chunk,
+                                       EvenkeelEach each,
+                                       void *context);
+
+// Makes what pushes asynchronous jobs.
+//
+// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
+//
+// # Safety
+// `asynchronous` is null or may be written.
+EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct EvenkeelAsynchronous **asynchronous);
+
+// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
+// job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
+//
+// Threads: any, at any time; in jobs too.
+//
+// # Safety
+// `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
+EvenkeelStatus evenkeel_asynchronous_push(const struct EvenkeelAsynchronous *asynchronous,
+                                          uint32_t queue_number,
+                                          EvenkeelJob job,
+                                          void *context);
+
+// Frees what pushes asynchronous jobs; those that were pushed stay.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_asynchronous_free(struct EvenkeelAsynchronous *asynchronous);
+
+// Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
+// there were into `ran`.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `ran` is null or may be written.
+EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
+                                              size_t at_most,
+                                              size_t *ran);
+
+// The library's version, such as "0.1.0".
+//
+// Threads: any, at any time. The text lives as long as the library is loaded.
+const char *evenkeel_version(void);
+
+// The highest version of structs that the library understands: what the program runs with, as EVENKEEL_ABI_VERSION is what it was
+// compiled with.
+//
+// Threads: any, at any time.
+uint32_t evenkeel_abi_version(void);
+
+// Prepares a struct of this library: all zero, which means defaults, but for its size (in bytes, as the caller's compiler knows it)
+// and version. EVENKEEL_INIT(&structure) does this with the right size.
+//
+// Threads: any; the struct is the caller's.
+//
+// # Safety
+// `structure` is null or points to `size` bytes that may be written.
+EvenkeelStatus evenkeel_init(void *structure,
+                             size_t size);
+
+// The monotonic clock (CLOCK_MONOTONIC) in nanoseconds, which all times of this library are on.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `now_ns` is null or may be written.
+EvenkeelStatus evenkeel_now_ns(uint64_t *now_ns);
+
+// Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
+//
+// Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
+// Free it with evenkeel_agones_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
+EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
+                                   struct EvenkeelAgones **agones);
+
+// A tick begins: some nanoseconds. Until the first one no sign of health is given.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_agones_tick(const struct EvenkeelAgones *agones);
+
+// Players may come. Comes back at once; the sidecar is asked until it says yes.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_agones_ready(const struct EvenkeelAgones *agones);
+
+// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_agones_shutdown(const struct EvenkeelAgones *agones);
+
+// What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
+//
+// Threads: any but the one that ticks.
+//
+// # Safety
+// `game_server` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_agones_game_server(const struct EvenkeelAgones *agones,
+                                           struct EvenkeelGameServer *game_server);
+
+// How it goes.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_agones_report(const struct EvenkeelAgones *agones, struct EvenkeelAgonesReport *report);
+
+// Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
+//
+// Threads: any but the one that ticks.
+EvenkeelStatus evenkeel_agones_free(struct EvenkeelAgones *agones);
+
+// Starts a clock: the first tick is due a period from here.
+//
+// Threads: any. Free it with evenkeel_clock_free. Except where it is said otherwise, a clock is for one thread at a time: a
+// second one that comes meanwhile is told EVENKEEL_STATUS_BUSY, and changes nothing.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
+EvenkeelStatus evenkeel_clock_new(const struct EvenkeelClockSettings *asked,
+                                  struct EvenkeelClock **clock);
+
+// Frees a clock, and the thread that it took.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it, and then it is not freed.
+EvenkeelStatus evenkeel_clock_free(struct EvenkeelClock *clock);
+
+// Gives a thread's set-up into the clock's care: where it is real-time, it becomes an ordinary one for as long as its ticks take
+// more than nine tenths of the time, so that somebody can still log in and stop the server. The thread's handle is none from here on.
+//
+// Threads: the one that was set up, and that ticks.
+EvenkeelStatus evenkeel_clock_take_thread(struct EvenkeelClock *clock,
+                                          struct EvenkeelThread *thread);
+
+// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NOT_YET where it took none.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock, struct EvenkeelThreadReport *report);
+
+// Waits until the next tick is due, and begins it. A tick that was not said to be done ends here.
+//
+// Threads: one at a time; the one that ticks.
+//
+// # Safety
+// `tick` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_wait(struct EvenkeelClock *clock, struct EvenkeelTick *tick);
+
+// For engines that own their loop: begins the next tick if it is due, and is EVENKEEL_STATUS_NOT_YET else; it never waits.
+// evenkeel_clock_next_due tells when to ask.
+//
+// Threads: one at a time; the one that ticks.
+//
+// # Safety
+// `tick` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_poll(struct EvenkeelClock *clock,
+                                   struct EvenkeelTick *tick);
+
+// For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `due_ns` is null or may be written.
+EvenkeelStatus evenkeel_clock_next_due(const struct EvenkeelClock *clock, uint64_t *due_ns);
+
+// The tick's work is done. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+//
+// Threads: one at a time; the one that ticks.
+//
+// # Safety
+// `done` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_done(struct EvenkeelClock *clock, struct EvenkeelDone *done);
+
+// From the next tick on, another period, in nanoseconds: 1,000 to 3,600,000,000,000.
+//
+// Threads: one at a time.
+EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t period_ns);
+
+// Moves all ticks to come by so many nanoseconds, later or earlier, up to an hour: to where the CPU is ours.
+//
+// Threads: one at a time.
+EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
+
+// How well the ticks kept time so far.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct EvenkeelClockReport *report);
+
+// From due to begun. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `summary` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
+
+// From due to done: what players feel. EVENKEEL_STATUS_NOT_YET where no tick was done.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `summary` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
+
+// From begun to done. EVENKEEL_STATUS_NOT_YET where no tick was done.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `summary` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_work(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
+
+// What a status means, in a few English words. A number that is none has a text too.
+//
+// Threads: any, at any time. The text lives as long as the library is loaded.
+const char *evenkeel_status_text(uint32_t status);
+
+// What the last call of the calling thread that was not done said beyond its status: into `buffer`, cut to `size` bytes with its zero.
+// Empty where there is nothing to add.
+//
+// Threads: any; each has its own.
+//
+// # Safety
+// `buffer` is null or points to `size` bytes that may be written.
+EvenkeelStatus evenkeel_last_error(char *buffer,
+                                   size_t size);
+
+// Starts the workers. All memory is taken here.
+//
+// Threads: any. Free it with evenkeel_jobs_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
+EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked, struct EvenkeelJobs **jobs);
+
+// Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
+
+// Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
+//
+// Threads: one at a time. `body` is called on this one.
+//
+// # Safety
+// `body` is null or a function that takes this context.
+EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs, EvenkeelJob body, void *context);
+
+// What the last frame took.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `counters` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
+
+// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
+// not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `job` is null or a function that takes this context on any thread, until the frame is over.
+EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
+                                   uint32_t queue_number,
+                                   EvenkeelJob job,
+                                   void *context);
+
+// Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
+// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
+// jobs already.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
+// be written.
+EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
+                                         uint32_t queue_number,
+                                         EvenkeelJob job,
+                                         void *context,
+                                         const uint32_t *others,
+                                         size_t others_count,
+                                         uint32_t *number);
+
+// Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
+// queue; comes back when all are done.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `each` is null or a function that takes this context on any thread, on several at once.
+EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
+                                       uint32_t queue_number,
+                                       size_t count,
+                                       size_t chunk,
+                                       EvenkeelEach each,
+                                       void *context);
+
+// Makes what pushes asynchronous jobs.
+//
+// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
+//
+// # Safety
+// `asynchronous` is null or may be written.
+EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct EvenkeelAsynchronous **asynchronous);
+
+// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
+// job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
+//
+// Threads: any, at any time; in jobs too.
+//
+// # Safety
+// `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
+EvenkeelStatus evenkeel_asynchronous_push(const struct EvenkeelAsynchronous *asynchronous,
+                                          uint32_t queue_number,
+                                          EvenkeelJob job,
+                                          void *context);
+
+// Frees what pushes asynchronous jobs; those that were pushed stay.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_asynchronous_free(struct EvenkeelAsynchronous *asynchronous);
+
+// Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
+// there were into `ran`.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `ran` is null or may be written.
+EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
+                                              size_t at_most,
+                                              size_t *ran);
+
+// Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_mutex_free.
+//
+// # Safety
+// `mutex` is null or may be written.
+EvenkeelStatus evenkeel_mutex_new(struct EvenkeelMutex **mutex);
+
+// Takes the lock, sleeping until it is free.
+//
+// Threads: any, at any time, but for one that holds it, which would wait for itself.
+EvenkeelStatus evenkeel_mutex_lock(struct EvenkeelMutex *mutex);
+
+// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_mutex_try_lock(struct EvenkeelMutex *mutex);
+
+// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it.
+//
+// Threads: the one that holds it.
+EvenkeelStatus evenkeel_mutex_unlock(struct EvenkeelMutex *mutex);
+
+// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_mutex_free(struct EvenkeelMutex *mutex);
+
+// Makes a lock that lends its holder the priority of who waits; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_inherit_mutex_free.
+//
+// # Safety
+// `mutex` is null or may be written.
+EvenkeelStatus evenkeel_inherit_mutex_new(struct EvenkeelInheritMutex **mutex);
+
+// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED where the calling thread holds it already: the kernel sees
+// that, and nothing has changed.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_inherit_mutex_lock(struct EvenkeelInheritMutex *mutex);
+
+// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_inherit_mutex_try_lock(struct EvenkeelInheritMutex *mutex);
+
+// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it, EVENKEEL_STATUS_PANICKED where another thread does: the kernel
+// sees that, and nothing has changed.
+//
+// Threads: the one that holds it.
+EvenkeelStatus evenkeel_inherit_mutex_unlock(struct EvenkeelInheritMutex *mutex);
+
+// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_inherit_mutex_free(struct EvenkeelInheritMutex *mutex);
+
+// Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_rw_lock_free.
+//
+// # Safety
+// `lock` is null or may be written.
+EvenkeelStatus evenkeel_rw_lock_new(struct EvenkeelRwLock **lock);
+
+// Takes the lock for reading, sleeping while somebody writes.
+//
+// Threads: any, at any time, but for one that holds it, which may wait for itself.
+EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
+
+// Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
+//
+// Threads: the one that took it.
+EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
+
+// Takes the lock for writing, sleeping while anybody reads or writes.
+//
+// Threads: any, at any time, but for one that holds it, which would wait for itself.
+EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
+
+// Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
+//
+// Threads: the one that took it.
+EvenkeelStatus evenkeel_rw_lock_unlock_write(struct EvenkeelRwLock *lock);
+
+// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_rw_lock_free(struct EvenkeelRwLock *lock);
+
+// Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_event_free.
+//
+// # Safety
+// `event` is null or may be written.
+EvenkeelStatus evenkeel_event_new(struct EvenkeelEvent **event);
+
+// It has happened: whoever waits goes on, and sees what was written before.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_event_set(struct EvenkeelEvent *event);
+
+// It is to happen anew.
+//
+// Threads: any, while nobody waits who waits for the last time.
+EvenkeelStatus evenkeel_event_reset(struct EvenkeelEvent *event);
+
+// Sleeps until it has happened.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_event_wait(struct EvenkeelEvent *event);
+
+// Whether it has happened: 1 or 0.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `is_set` is null or may be written.
+EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t *is_set);
+
+// Frees an event; EVENKEEL_STATUS_BUSY while another thread waits for it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
+
+// Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
+// memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
+//
+// Threads: the one that enters scopes.
+//
+// # Safety
+// `name` is null or a text that ends with a zero.
+EvenkeelStatus evenkeel_scope_start_thread(const char *name,
+                                           size_t scopes);
+
+// The number of the scope with this name of 1 to 128 bytes: the same one for the same name. Takes a lock and memory, so at the start,
+// not in a tick. EVENKEEL_STATUS_NO_ROOM where 4,096 names are known.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `name` is null or a text that ends with a zero; `scope` is null or may be written.
+EvenkeelStatus evenkeel_scope_register(const char *name,
+                                       uint32_t *scope);
+
+// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
+// scopes already; then there is nothing to leave.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
+
+// Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
+// nothing is recorded.
+//
+// Threads: the one that entered it.
+EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
+
+// What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
+// into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit: threads go on meanwhile, so ask with some more than was needed.
+//
+// Threads: any, at any time. Takes memory: not in a tick.
+//
+// # Safety
+// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
+                                          size_t size,
+                                          size_t *needed);
+
+// The same into a file, which is made or emptied first.
+//
+// Threads: any, at any time. Takes memory and writes: not in a tick.
+//
+// # Safety
+// `path` is null or a text that ends with a zero.
+EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
+
+// Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
+//
+// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
+//
+// # Safety
+// `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
+EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadWishes *wishes,
+                                   struct EvenkeelThread **thread);
+
+// Tells what became of each wish.
+//
+// Threads: any.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struct EvenkeelThreadReport *report);
+
+// Frees it: idle latency is no longer held. What the kernel was told of the thread stays.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
+
+// Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_mutex_free.
+//
+// # Safety
+// `mutex` is null or may be written.
+EvenkeelStatus evenkeel_mutex_new(struct EvenkeelMutex **mutex);
+
+// Takes the lock, sleeping until it is free.
+//
+// Threads: any, at any time, but for one that holds it, which would wait for itself.
+EvenkeelStatus evenkeel_mutex_lock(struct EvenkeelMutex *mutex);
+
+// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_mutex_try_lock(struct EvenkeelMutex *mutex);
+
+// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it.
+//
+// Threads: the one that holds it.
+EvenkeelStatus evenkeel_mutex_unlock(struct EvenkeelMutex *mutex);
+
+// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_mutex_free(struct EvenkeelMutex *mutex);
+
+// Makes a lock that lends its holder the priority of who waits; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_inherit_mutex_free.
+//
+// # Safety
+// `mutex` is null or may be written.
+EvenkeelStatus evenkeel_inherit_mutex_new(struct EvenkeelInheritMutex **mutex);
+
+// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED where the calling thread holds it already: the kernel sees
+// that, and nothing has changed.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_inherit_mutex_lock(struct EvenkeelInheritMutex *mutex);
+
+// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_inherit_mutex_try_lock(struct EvenkeelInheritMutex *mutex);
+
+// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it, EVENKEEL_STATUS_PANICKED where another thread does: the kernel
+// sees that, and nothing has changed.
+//
+// Threads: the one that holds it.
+EvenkeelStatus evenkeel_inherit_mutex_unlock(struct EvenkeelInheritMutex *mutex);
+
+// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_inherit_mutex_free(struct EvenkeelInheritMutex *mutex);
+
+// Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_rw_lock_free.
+//
+// # Safety
+// `lock` is null or may be written.
+EvenkeelStatus evenkeel_rw_lock_new(struct EvenkeelRwLock **lock);
+
+// Takes the lock for reading, sleeping while somebody writes.
+//
+// Threads: any, at any time, but for one that holds it, which may wait for itself.
+EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
+
+// Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
+//
+// Threads: the one that took it.
+EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
+
+// Takes the lock for writing, sleeping while anybody reads or writes.
+//
+// Threads: any, at any time, but for one that holds it, which would wait for itself.
+EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
+
+// Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
+//
+// Threads: the one that took it.
+EvenkeelStatus evenkeel_rw_lock_unlock_write(struct EvenkeelRwLock *lock);
+
+// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_rw_lock_free(struct EvenkeelRwLock *lock);
+
+// Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+//
+// Threads: any. Free it with evenkeel_event_free.
+//
+// # Safety
+// `event` is null or may be written.
+EvenkeelStatus evenkeel_event_new(struct EvenkeelEvent **event);
+
+// It has happened: whoever waits goes on, and sees what was written before.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_event_set(struct EvenkeelEvent *event);
+
+// It is to happen anew.
+//
+// Threads: any, while nobody waits who waits for the last time.
+EvenkeelStatus evenkeel_event_reset(struct EvenkeelEvent *event);
+
+// Sleeps until it has happened.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_event_wait(struct EvenkeelEvent *event);
+
+// Whether it has happened: 1 or 0.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `is_set` is null or may be written.
+EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t *is_set);
+
+// Frees an event; EVENKEEL_STATUS_BUSY while another thread waits for it.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
+
+// Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
+// memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
+//
+// Threads: the one that enters scopes.
+//
+// # Safety
+// `name` is null or a text that ends with a zero.
+EvenkeelStatus evenkeel_scope_start_thread(const char *name,
+                                           size_t scopes);
+
+// The number of the scope with this name of 1 to 128 bytes: the same one for the same name. Takes a lock and memory, so at the start,
+// not in a tick. EVENKEEL_STATUS_NO_ROOM where 4,096 names are known.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `name` is null or a text that ends with a zero; `scope` is null or may be written.
+EvenkeelStatus evenkeel_scope_register(const char *name,
+                                       uint32_t *scope);
+
+// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
+// scopes already; then there is nothing to leave.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
+
+// Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
+// nothing is recorded.
+//
+// Threads: the one that entered it.
+EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
+
+// What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
+// into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit: threads go on meanwhile, so ask with some more than was needed.
+//
+// Threads: any, at any time. Takes memory: not in a tick.
+//
+// # Safety
+// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
+                                          size_t size,
+                                          size_t *needed);
+
+// The same into a file, which is made or emptied first.
+//
+// Threads: any, at any time. Takes memory and writes: not in a tick.
+//
+// # Safety
+// `path` is null or a text that ends with a zero.
+EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
+
+// Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
+//
+// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
+//
+// # Safety
+// `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
+EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadWishes *wishes,
+                                   struct EvenkeelThread **thread);
+
+// Tells what became of each wish.
+//
+// Threads: any.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struct EvenkeelThreadReport *report);
+
+// Frees it: idle latency is no longer held. What the kernel was told of the thread stays.
+//
+// Threads: any.
+EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* EVENKEEL_RT_H */
+
+/* Prepares a struct: EvenkeelTick tick; EVENKEEL_INIT(&tick); */
+#define EVENKEEL_INIT(structure) evenkeel_init((structure), sizeof *(structure))

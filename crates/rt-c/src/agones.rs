@@ -1,0 +1,282 @@
+//! Agones: the sidecar of a game server in Kubernetes.
+
+use std::ffi::c_char;
+use std::time::Duration;
+
+use evenkeel_rt::agones::{Agones, AgonesError, AgonesSettings, Client, Progress};
+
+use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::handle::{self, handles};
+use crate::structs::{self, structs};
+
+/// Tells the sidecar from a thread of its own.
+#[derive(Debug)]
+pub struct EvenkeelAgones(());
+
+handles! { 7: EvenkeelAgones, 16 of Agones; }
+
+/// How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
+/// two seconds without a tick.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelAgonesSettings {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
+    pub port: u32,
+    /// A request takes so long at most, in milliseconds, up to 60,000. 0: 1,000.
+    pub timeout_ms: u32,
+    /// From one sign of health to the next, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+    pub health_period_ms: u32,
+    /// Where no tick began for so long, in milliseconds, up to 3,600,000, health is withheld. 0: 2,000.
+    pub stall_ms: u32,
+}
+
+/// How far something is that was asked for.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelProgress {
+    /// It was not.
+    NotAsked = 0,
+    /// The sidecar has not said yes yet: it is asked again and again.
+    Asked = 1,
+    /// The sidecar said yes.
+    Done = 2,
+}
+
+/// How it goes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelAgonesReport {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Signs of health that the sidecar took.
+    pub health_sent: u64,
+    /// Signs of health that were withheld, since nothing ticked.
+    pub health_withheld: u64,
+    /// Requests of any kind that failed.
+    pub failures: u64,
+    /// EvenkeelProgress of evenkeel_agones_ready.
+    pub ready: u32,
+    /// EvenkeelProgress of evenkeel_agones_shutdown.
+    pub shutdown: u32,
+    /// Why the last request failed that did, cut to what fits, with a zero at the end; empty where none did.
+    pub last_failure: [c_char; 256],
+}
+
+/// What the sidecar tells of the game server. Texts have a zero at the end, and are empty where it does not say; a text that does not fit is
+/// EVENKEEL_STATUS_TOO_SMALL.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelGameServer {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Its name.
+    pub name: [c_char; 256],
+    /// Its namespace, in two words since one is C++'s.
+    pub name_space: [c_char; 256],
+    /// Such as "Ready" or "Allocated".
+    pub state: [c_char; 64],
+    /// Where players reach it.
+    pub address: [c_char; 256],
+    /// At which port: its first one. 0 where it has none.
+    pub port: u32,
+    /// How many ports it has.
+    pub ports_count: u32,
+}
+
+structs! {
+    EvenkeelAgonesSettings { port: u32, timeout_ms: u32, health_period_ms: u32, stall_ms: u32 }
+    EvenkeelAgonesReport {
+        health_sent: u64, health_withheld: u64, failures: u64, ready: u32, shutdown: u32, last_failure: [c_char; 256],
+    }
+    EvenkeelGameServer {
+        name: [c_char; 256], name_space: [c_char; 256], state: [c_char; 64], address: [c_char; 256], port: u32,
+        ports_count: u32,
+    }
+}
+
+impl From<AgonesError> for Failure {
+    fn from(error: AgonesError) -> Failure {
+        Failure::new(EvenkeelStatus::Refused, error)
+    }
+}
+
+fn duration(what: &str, ms: u32, most_ms: u32, default: Duration) -> Result<Duration, Failure> {
+    match ms {
+        0 => Ok(default),
+        ms if ms <= most_ms => Ok(Duration::from_millis(ms.into())),
+        _ => Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what} of {ms} ms"))),
+    }
+}
+
+fn settings(asked: EvenkeelAgonesSettings) -> Result<AgonesSettings, Failure> {
+    let client = match u16::try_from(asked.port) {
+        Ok(0) => Client::from_environment()?,
+        Ok(port) => Client::at(port),
+        Err(_) => return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("port {}", asked.port))),
+    };
+    let client = client.within(duration("a time-out", asked.timeout_ms, 60_000, client.timeout())?);
+    let defaults = AgonesSettings::at(client);
+    let health_period = duration("a health period", asked.health_period_ms, 3_600_000, defaults.health_period)?;
+    let stall = duration("a stall", asked.stall_ms, 3_600_000, defaults.stall)?;
+    Ok(AgonesSettings { client, health_period, stall })
+}
+
+/// Puts a text and its zero where there is room for both.
+fn whole(place: &mut [c_char], text: &str) -> Result<(), Failure> {
+    if text.len() >= place.len() {
+        return Err(Failure::new(EvenkeelStatus::TooSmall, format_args!("a text of {} bytes", text.len())));
+    }
+    place.iter_mut().zip(text.bytes()).for_each(|(to, byte)| *to = byte as c_char);
+    Ok(())
+}
+
+/// As much of a text as there is room for.
+fn cut(place: &mut [c_char], text: &str) {
+    let mut length = text.len().min(place.len() - 1);
+    while !text.is_char_boundary(length) {
+        length -= 1;
+    }
+    // It fits.
+    let _ = whole(place, &text[..length]);
+}
+
+/// Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
+///
+/// Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
+/// Free it with evenkeel_agones_free.
+///
+/// # Safety
+/// `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_agones_new(
+    asked: *const EvenkeelAgonesSettings,
+    agones: *mut *mut EvenkeelAgones,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let settings = settings(unsafe { structs::get(asked) }?)?;
+        // SAFETY: the same.
+        unsafe { handle::give(agones, || Ok(Agones::start(settings)?)) }
+    })
+}
+
+/// A tick begins: some nanoseconds. Until the first one no sign of health is given.
+///
+/// Threads: the one that ticks.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_agones_tick(agones: *const EvenkeelAgones) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(agones, |agones| {
+            agones.tick();
+            Ok(())
+        })
+    })
+}
+
+/// Players may come. Comes back at once; the sidecar is asked until it says yes.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_agones_ready(agones: *const EvenkeelAgones) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(agones, |agones| {
+            agones.ready();
+            Ok(())
+        })
+    })
+}
+
+/// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_agones_shutdown(agones: *const EvenkeelAgones) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(agones, |agones| {
+            agones.shutdown();
+            Ok(())
+        })
+    })
+}
+
+/// What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
+///
+/// Threads: any but the one that ticks.
+///
+/// # Safety
+/// `game_server` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_agones_game_server(
+    agones: *const EvenkeelAgones,
+    game_server: *mut EvenkeelGameServer,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(agones, |agones| Ok(agones.game_server()?))?;
+        let mut told = EvenkeelGameServer {
+            size: 0,
+            version: 0,
+            name: [0; 256],
+            name_space: [0; 256],
+            state: [0; 64],
+            address: [0; 256],
+            port: found.status.ports.first().and_then(|port| port.port).map_or(0, u32::from),
+            ports_count: u32::try_from(found.status.ports.len()).unwrap_or(u32::MAX),
+        };
+        whole(&mut told.name, found.object_meta.name.as_deref().unwrap_or_default())?;
+        whole(&mut told.name_space, found.object_meta.namespace.as_deref().unwrap_or_default())?;
+        whole(&mut told.state, found.status.state.as_deref().unwrap_or_default())?;
+        whole(&mut told.address, found.status.address.as_deref().unwrap_or_default())?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(game_server, told) }
+    })
+}
+
+/// How it goes.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_agones_report(
+    agones: *const EvenkeelAgones,
+    report: *mut EvenkeelAgonesReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(agones, |agones| Ok(agones.report()))?;
+        let progress = |progress: Progress| match progress {
+            Progress::NotAsked => EvenkeelProgress::NotAsked as u32,
+            Progress::Asked => EvenkeelProgress::Asked as u32,
+            Progress::Done => EvenkeelProgress::Done as u32,
+        };
+        let mut told = EvenkeelAgonesReport {
+            size: 0,
+            version: 0,
+            health_sent: found.health_sent,
+            health_withheld: found.health_withheld,
+            failures: found.failures,
+            ready: progress(found.ready),
+            shutdown: progress(found.shutdown),
+            last_failure: [0; 256],
+        };
+        cut(&mut told.last_failure, found.last_failure.as_deref().unwrap_or_default());
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, told) }
+    })
+}
+
+/// Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
+///
+/// Threads: any but the one that ticks.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_agones_free(agones: *mut EvenkeelAgones) -> EvenkeelStatus {
+    caught(|| handle::take(agones).map(drop))
+}

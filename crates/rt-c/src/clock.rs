@@ -1,0 +1,475 @@
+//! The clock of a server loop.
+
+use std::time::Duration;
+
+use evenkeel_rt::{Align, Done, Overrun, Spinning, Summary, Tick, TickClock, TickSettings, monotonic_ns};
+
+use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::handle::{self, handles};
+use crate::structs::{self, structs};
+use crate::thread::{EvenkeelThread, EvenkeelThreadReport, told};
+
+/// Ticks at absolute times.
+#[derive(Debug)]
+pub struct EvenkeelClock(());
+
+handles! { 2: EvenkeelClock, 256 of TickClock; }
+
+/// Shorter periods are no ticks of a server, longer ones a mistake: from a microsecond to an hour.
+const PERIOD_NS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000_000_000;
+
+/// What becomes of deadlines that passed while a tick was late: EvenkeelClockSettings.overrun.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelOverrun {
+    /// They are missed: the next tick is at the first deadline still to come, and knows how many were missed.
+    Skip = 0,
+    /// Up to EvenkeelClockSettings.catch_up_at_most are caught up with, one right after another.
+    CatchUp = 1,
+    /// Time stretches: the next tick is a period after the late one began.
+    SlowDown = 2,
+}
+
+/// Whether the last microseconds before a tick, at most 100, are waited out awake: EvenkeelClockSettings.spinning.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelSpinning {
+    /// Where the process has more than one CPU; little under a limit on its CPU time.
+    WhereThereIsRoom = 0,
+    /// Never.
+    Never = 1,
+    /// Always: for a CPU that is known to be the server's own.
+    Always = 2,
+}
+
+/// Whether the clock may move its ticks in time, to where they are done soonest: EvenkeelClockSettings.align.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelAlign {
+    /// Where it was measured that they are done sooner there.
+    Measured = 0,
+    /// Never: they stay where they were first due.
+    Never = 1,
+}
+
+/// How a clock ticks. All zero (EVENKEEL_INIT): 50 times a second, and what cannot be in time is skipped.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelClockSettings {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
+    pub period_ns: u64,
+    /// One of EvenkeelOverrun.
+    pub overrun: u32,
+    /// The most ticks in a row that may be behind their time, for EvenkeelOverrun's CatchUp; else 0.
+    pub catch_up_at_most: u32,
+    /// One of EvenkeelSpinning.
+    pub spinning: u32,
+    /// One of EvenkeelAlign.
+    pub align: u32,
+}
+
+/// A tick that has begun. Times are on evenkeel_now_ns's clock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelTick {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// How many came before it, those that were missed included.
+    pub number: u64,
+    /// When it was due, in nanoseconds.
+    pub due_ns: u64,
+    /// When it began, in nanoseconds.
+    pub began_ns: u64,
+    /// How many ticks right before it were missed.
+    pub missed: u64,
+}
+
+/// A tick that has ended. Times are on evenkeel_now_ns's clock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelDone {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// The tick's number.
+    pub number: u64,
+    /// When its work was done, in nanoseconds.
+    pub done_ns: u64,
+    /// From due to begun, in nanoseconds.
+    pub lateness_ns: u64,
+    /// From begun to done, in nanoseconds.
+    pub work_ns: u64,
+    /// From due to done, in nanoseconds: what players feel.
+    pub due_to_done_ns: u64,
+}
+
+/// How well the ticks kept time so far.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelClockReport {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Ticks that began.
+    pub ticks: u64,
+    /// Ticks that were missed.
+    pub missed: u64,
+    /// From one tick to the next, in nanoseconds, now.
+    pub period_ns: u64,
+    /// When the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
+    pub next_due_ns: u64,
+    /// How long before a tick the clock wakes, in nanoseconds; 0 where it does not wait awake.
+    pub margin_ns: u64,
+}
+
+/// Values in nanoseconds: quantiles within one in a hundred, the ends exact.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelSummary {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// How many values.
+    pub count: u64,
+    /// The smallest.
+    pub min_ns: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// Nine of ten are at or below.
+    pub p90_ns: u64,
+    /// 99 of a hundred are at or below.
+    pub p99_ns: u64,
+    /// 999 of a thousand are at or below.
+    pub p999_ns: u64,
+    /// The largest.
+    pub max_ns: u64,
+}
+
+structs! {
+    EvenkeelClockSettings { period_ns: u64, overrun: u32, catch_up_at_most: u32, spinning: u32, align: u32 }
+    EvenkeelTick { number: u64, due_ns: u64, began_ns: u64, missed: u64 }
+    EvenkeelDone { number: u64, done_ns: u64, lateness_ns: u64, work_ns: u64, due_to_done_ns: u64 }
+    EvenkeelClockReport { ticks: u64, missed: u64, period_ns: u64, next_due_ns: u64, margin_ns: u64 }
+    EvenkeelSummary { count: u64, min_ns: u64, p50_ns: u64, p90_ns: u64, p99_ns: u64, p999_ns: u64, max_ns: u64 }
+}
+
+fn period(ns: u64) -> Result<Duration, Failure> {
+    if !PERIOD_NS.contains(&ns) {
+        return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("a period of {ns} ns")));
+    }
+    Ok(Duration::from_nanos(ns))
+}
+
+fn settings(asked: EvenkeelClockSettings) -> Result<TickSettings, Failure> {
+    let unknown = |what: &str, number: u32| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what} {number}"));
+    let overrun = match (asked.overrun, asked.catch_up_at_most) {
+        (0, 0) => Overrun::Skip,
+        (1, 1..) => Overrun::CatchUp { at_most: asked.catch_up_at_most },
+        (2, 0) => Overrun::SlowDown,
+        (0..=2, many) => return Err(unknown("catch_up_at_most beside this overrun:", many)),
+        (other, _) => return Err(unknown("no EvenkeelOverrun:", other)),
+    };
+    let spinning = match asked.spinning {
+        0 => Spinning::WhereThereIsRoom,
+        1 => Spinning::Never,
+        2 => Spinning::Always,
+        other => return Err(unknown("no EvenkeelSpinning:", other)),
+    };
+    let period = if asked.period_ns == 0 { TickSettings::default().period } else { period(asked.period_ns)? };
+    let align = match asked.align {
+        0 => Align::Measured,
+        1 => Align::Never,
+        other => return Err(unknown("no EvenkeelAlign:", other)),
+    };
+    Ok(TickSettings { period, overrun, spinning, align })
+}
+
+/// Starts a clock: the first tick is due a period from here.
+///
+/// Threads: any. Free it with evenkeel_clock_free. Except where it is said otherwise, a clock is for one thread at a time: a
+/// second one that comes meanwhile is told EVENKEEL_STATUS_BUSY, and changes nothing.
+///
+/// # Safety
+/// `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_new(
+    asked: *const EvenkeelClockSettings,
+    clock: *mut *mut EvenkeelClock,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let settings = settings(unsafe { structs::get(asked) }?)?;
+        // SAFETY: the same.
+        unsafe { handle::give(clock, || Ok(TickClock::start(settings))) }
+    })
+}
+
+/// Frees a clock, and the thread that it took.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it, and then it is not freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_clock_free(clock: *mut EvenkeelClock) -> EvenkeelStatus {
+    caught(|| handle::take(clock).map(drop))
+}
+
+/// Gives a thread's set-up into the clock's care: where it is real-time, it becomes an ordinary one for as long as its ticks take
+/// more than nine tenths of the time, so that somebody can still log in and stop the server. The thread's handle is none from here on.
+///
+/// Threads: the one that was set up, and that ticks.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_clock_take_thread(clock: *mut EvenkeelClock, thread: *mut EvenkeelThread) -> EvenkeelStatus {
+    caught(|| {
+        handle::alone(clock, |clock| {
+            clock.take_thread(*handle::take(thread)?);
+            Ok(())
+        })
+    })
+}
+
+/// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NOT_YET where it took none.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_thread_report(
+    clock: *const EvenkeelClock,
+    report: *mut EvenkeelThreadReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(clock, |clock| Ok(clock.thread()))?.ok_or(EvenkeelStatus::NotYet)?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, told(found)) }
+    })
+}
+
+/// Waits until the next tick is due, and begins it. A tick that was not said to be done ends here.
+///
+/// Threads: one at a time; the one that ticks.
+///
+/// # Safety
+/// `tick` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_wait(clock: *mut EvenkeelClock, tick: *mut EvenkeelTick) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises. First, since a tick that has begun can't be given back.
+        unsafe { structs::fillable(tick) }?;
+        let begun = handle::alone(clock, |clock| Ok(clock.wait()))?;
+        // SAFETY: the same.
+        unsafe { structs::fill(tick, begun.into()) }
+    })
+}
+
+/// For engines that own their loop: begins the next tick if it is due, and is EVENKEEL_STATUS_NOT_YET else; it never waits.
+/// evenkeel_clock_next_due tells when to ask.
+///
+/// Threads: one at a time; the one that ticks.
+///
+/// # Safety
+/// `tick` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_poll(clock: *mut EvenkeelClock, tick: *mut EvenkeelTick) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as for evenkeel_clock_wait.
+        unsafe { structs::fillable(tick) }?;
+        let begun = handle::alone(clock, |clock| match clock.next_due_ns() <= monotonic_ns() {
+            true => Ok(clock.wait()),
+            false => Err(EvenkeelStatus::NotYet.into()),
+        })?;
+        // SAFETY: the same.
+        unsafe { structs::fill(tick, begun.into()) }
+    })
+}
+
+impl From<Tick> for EvenkeelTick {
+    fn from(tick: Tick) -> EvenkeelTick {
+        let Tick { number, due_ns, began_ns, missed, .. } = tick;
+        EvenkeelTick { size: 0, version: 0, number, due_ns, began_ns, missed }
+    }
+}
+
+/// For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `due_ns` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_next_due(clock: *const EvenkeelClock, due_ns: *mut u64) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(clock, |clock| Ok(clock.next_due_ns()))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(due_ns, found) }
+    })
+}
+
+/// The tick's work is done. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+///
+/// Threads: one at a time; the one that ticks.
+///
+/// # Safety
+/// `done` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_done(clock: *mut EvenkeelClock, done: *mut EvenkeelDone) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fillable(done) }?;
+        let ended = handle::alone(clock, |clock| Ok(clock.done()))?.ok_or(EvenkeelStatus::NotYet)?;
+        // SAFETY: the same.
+        unsafe { structs::fill(done, ended.into()) }
+    })
+}
+
+impl From<Done> for EvenkeelDone {
+    fn from(done: Done) -> EvenkeelDone {
+        EvenkeelDone {
+            size: 0,
+            version: 0,
+            number: done.tick.number,
+            done_ns: done.done_ns,
+            lateness_ns: done.lateness_ns(),
+            work_ns: done.work_ns(),
+            due_to_done_ns: done.due_to_done_ns(),
+        }
+    }
+}
+
+/// From the next tick on, another period, in nanoseconds: 1,000 to 3,600,000,000,000.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_clock_set_period(clock: *mut EvenkeelClock, period_ns: u64) -> EvenkeelStatus {
+    caught(|| {
+        let period = period(period_ns)?;
+        handle::alone(clock, |clock| {
+            clock.set_period(period);
+            Ok(())
+        })
+    })
+}
+
+/// Moves all ticks to come by so many nanoseconds, later or earlier, up to an hour: to where the CPU is ours.
+///
+/// Threads: one at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_clock_shift(clock: *mut EvenkeelClock, by_ns: i64) -> EvenkeelStatus {
+    caught(|| {
+        if by_ns.unsigned_abs() > *PERIOD_NS.end() {
+            return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("a shift by {by_ns} ns")));
+        }
+        handle::alone(clock, |clock| {
+            clock.shift_ns(by_ns);
+            Ok(())
+        })
+    })
+}
+
+/// How well the ticks kept time so far.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_report(
+    clock: *const EvenkeelClock,
+    report: *mut EvenkeelClockReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(clock, |clock| {
+            let report = clock.report();
+            Ok(EvenkeelClockReport {
+                size: 0,
+                version: 0,
+                ticks: report.ticks,
+                missed: report.missed,
+                period_ns: u64::try_from(clock.period().as_nanos()).unwrap_or(u64::MAX),
+                next_due_ns: clock.next_due_ns(),
+                margin_ns: report.margin_ns,
+            })
+        })?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, found) }
+    })
+}
+
+/// # Safety
+/// `summary` is null or points to a struct prepared by evenkeel_init.
+unsafe fn summarised(
+    clock: *const EvenkeelClock,
+    summary: *mut EvenkeelSummary,
+    of: impl FnOnce(evenkeel_rt::Report) -> Option<Summary>,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(clock, |clock| Ok(of(clock.report())))?.ok_or(EvenkeelStatus::NotYet)?;
+        let Summary { count, min, p50, p90, p99, p999, max } = found;
+        let found = EvenkeelSummary {
+            size: 0,
+            version: 0,
+            count,
+            min_ns: min,
+            p50_ns: p50,
+            p90_ns: p90,
+            p99_ns: p99,
+            p999_ns: p999,
+            max_ns: max,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { structs::fill(summary, found) }
+    })
+}
+
+/// From due to begun. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `summary` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_lateness(
+    clock: *const EvenkeelClock,
+    summary: *mut EvenkeelSummary,
+) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    unsafe { summarised(clock, summary, |report| report.lateness_ns) }
+}
+
+/// From due to done: what players feel. EVENKEEL_STATUS_NOT_YET where no tick was done.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `summary` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_due_to_done(
+    clock: *const EvenkeelClock,
+    summary: *mut EvenkeelSummary,
+) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    unsafe { summarised(clock, summary, |report| report.due_to_done_ns) }
+}
+
+/// From begun to done. EVENKEEL_STATUS_NOT_YET where no tick was done.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `summary` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_clock_work(
+    clock: *const EvenkeelClock,
+    summary: *mut EvenkeelSummary,
+) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    unsafe { summarised(clock, summary, |report| report.work_ns) }
+}

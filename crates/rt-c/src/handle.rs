@@ -1,0 +1,228 @@
+//! Handles: what C holds as a pointer to an object of ours is a number that says where in a table the object is, and how many were there
+//! before it. It is looked up, never followed, so that a handle that was freed, is of another kind, or is nonsense is an error instead of
+//! a crash, and so is a second thread in an object that is for one.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{RwLock, TryLockError};
+
+use crate::failure::{EvenkeelStatus, Failure};
+use crate::structs;
+
+const _: () = assert!(usize::BITS == 64, "a handle holds 32 bits of generation and 32 of place and kind");
+
+/// In the lowest byte of every handle: odd, so that no pointer to a real object is one.
+const TAG: usize = 0xe1;
+
+/// One place of a table.
+pub(crate) struct Slot<V> {
+    /// How many objects were here, the present one included.
+    generation: u32,
+    value: Option<Box<V>>,
+}
+
+pub(crate) type Slots<V> = [RwLock<Slot<V>>];
+type Place<V> = &'static RwLock<Slot<V>>;
+
+impl<V> Slot<V> {
+    #[expect(clippy::declare_interior_mutable_const, reason = "it is what each place of a table begins as")]
+    pub(crate) const FREE: RwLock<Slot<V>> = RwLock::new(Slot { generation: 0, value: None });
+}
+
+/// A kind of handle.
+pub(crate) trait Handle: Sized + 'static {
+    /// What is behind it.
+    type Value: Send + Sync + 'static;
+    /// Told apart by this.
+    const KIND: u8;
+    /// Where the next one is looked for first.
+    fn cursor() -> &'static AtomicUsize;
+    /// As many as there can be.
+    fn slots() -> &'static Slots<Self::Value>;
+}
+
+/// Makes kinds of handles: the kind, how many there can be, and what is behind.
+macro_rules! handles {
+    ($($kind:literal: $handle:ident, $count:literal of $value:ty;)*) => { $(
+        impl $crate::handle::Handle for $handle {
+            type Value = $value;
+            const KIND: u8 = $kind;
+            fn cursor() -> &'static std::sync::atomic::AtomicUsize {
+                static CURSOR: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+                &CURSOR
+            }
+            fn slots() -> &'static $crate::handle::Slots<$value> {
+                static SLOTS: [std::sync::RwLock<$crate::handle::Slot<$value>>; $count] =
+                    [$crate::handle::Slot::<$value>::FREE; $count];
+                &SLOTS
+            }
+        }
+    )* };
+}
+pub(crate) use handles;
+
+/// Puts a value away, and its handle where the caller wants it.
+///
+/// # Safety
+/// `place` is null or may be written.
+pub(crate) unsafe fn give<H: Handle>(
+    place: *mut *mut H,
+    make: impl FnOnce() -> Result<H::Value, Failure>,
+) -> Result<(), Failure> {
+    structs::puttable(place)?;
+    let value = Box::new(make()?);
+    let slots = H::slots();
+    let first = H::cursor().fetch_add(1, Ordering::Relaxed);
+    for at in 0..slots.len() {
+        let index = first.wrapping_add(at) % slots.len();
+        let Ok(mut slot) = slots[index].try_write() else { continue };
+        if slot.value.is_none() {
+            slot.generation = slot.generation.wrapping_add(1);
+            slot.value = Some(value);
+            let number = (slot.generation as usize) << 32 | index << 16 | usize::from(H::KIND) << 8 | TAG;
+            // SAFETY: as the caller promises.
+            return unsafe { structs::put(place, std::ptr::without_provenance_mut(number)) };
+        }
+    }
+    Err(Failure::new(EvenkeelStatus::NoRoom, format_args!("there are {} of this kind", slots.len())))
+}
+
+/// Where a handle says that its object is, and the generation that it is of.
+fn place<H: Handle>(handle: *const H) -> Result<(Place<H::Value>, u32), Failure> {
+    let number = handle.addr();
+    if number == 0 {
+        return Err(EvenkeelStatus::NullPointer.into());
+    }
+    if number & 0xff != TAG || number >> 8 & 0xff != usize::from(H::KIND) {
+        return Err(EvenkeelStatus::BadHandle.into());
+    }
+    let slot = H::slots().get(number >> 16 & 0xffff).ok_or(EvenkeelStatus::BadHandle)?;
+    Ok((slot, (number >> 32) as u32))
+}
+
+fn refused<G>(error: TryLockError<G>) -> Failure {
+    match error {
+        TryLockError::WouldBlock => EvenkeelStatus::Busy.into(),
+        TryLockError::Poisoned(_) => {
+            Failure::new(EvenkeelStatus::Panicked, "an earlier call broke this object: free it and make another")
+        }
+    }
+}
+
+/// Works on an object that is for one thread at a time.
+pub(crate) fn alone<H: Handle, R>(
+    handle: *const H,
+    work: impl FnOnce(&mut H::Value) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let (slot, generation) = place(handle)?;
+    let mut slot = slot.try_write().map_err(refused)?;
+    if slot.generation != generation {
+        return Err(EvenkeelStatus::BadHandle.into());
+    }
+    work(slot.value.as_mut().ok_or(EvenkeelStatus::BadHandle)?)
+}
+
+/// Works with an object that several threads may use at a time.
+pub(crate) fn shared<H: Handle, R>(
+    handle: *const H,
+    work: impl FnOnce(&H::Value) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let (slot, generation) = place(handle)?;
+    let slot = slot.try_read().map_err(refused)?;
+    if slot.generation != generation {
+        return Err(EvenkeelStatus::BadHandle.into());
+    }
+    work(slot.value.as_ref().ok_or(EvenkeelStatus::BadHandle)?)
+}
+
+/// Takes an object out: its handle is none from here on. What drops it does so after that, outside of any lock.
+pub(crate) fn take<H: Handle>(handle: *const H) -> Result<Box<H::Value>, Failure> {
+    let (lock, generation) = place(handle)?;
+    let mut slot = match lock.try_write() {
+        Ok(slot) => slot,
+        Err(TryLockError::Poisoned(broken)) => broken.into_inner(),
+        Err(busy) => return Err(refused(busy)),
+    };
+    if slot.generation != generation {
+        return Err(EvenkeelStatus::BadHandle.into());
+    }
+    let value = slot.value.take().ok_or(EvenkeelStatus::BadHandle)?;
+    lock.clear_poison();
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::{null, null_mut, without_provenance};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::failure::caught;
+
+    #[derive(Debug)]
+    struct Few(());
+    struct Other(());
+    handles! {
+        201: Few, 4 of u64;
+        202: Other, 4 of u64;
+    }
+
+    fn make(value: u64) -> Result<*mut Few, EvenkeelStatus> {
+        let mut handle = null_mut();
+        // SAFETY: the place is ours.
+        match caught(|| unsafe { give(&raw mut handle, || Ok(value)) }) {
+            EvenkeelStatus::Ok => Ok(handle),
+            refused => Err(refused),
+        }
+    }
+
+    fn read(handle: *const Few) -> Result<u64, EvenkeelStatus> {
+        shared(handle, |value| Ok(*value)).map_err(|failure| failure.status)
+    }
+
+    #[test]
+    fn only_what_was_given_out_and_lives_is_a_handle() {
+        let handles: Vec<_> = (0..4).map(|value| make(value).unwrap()).collect();
+        assert_eq!(make(4), Err(EvenkeelStatus::NoRoom));
+        for (handle, value) in handles.iter().zip(0..) {
+            assert_eq!(read(*handle), Ok(value));
+            assert_eq!(shared(handle.cast::<Other>(), |_| Ok(())).unwrap_err().status, EvenkeelStatus::BadHandle);
+        }
+        assert_eq!(read(null()), Err(EvenkeelStatus::NullPointer));
+        let gone = handles[2];
+        // In use it stays, and nobody else gets in.
+        let inside = alone(gone, |value| {
+            *value = 7;
+            assert_eq!(take(gone).unwrap_err().status, EvenkeelStatus::Busy);
+            assert_eq!(read(gone), Err(EvenkeelStatus::Busy));
+            Ok(())
+        });
+        assert!(inside.is_ok());
+        assert_eq!(shared(gone, |_| Ok(read(gone))).unwrap(), Ok(7));
+        assert_eq!(*take(gone).unwrap(), 7);
+        let after = || [read(gone), take(gone).map(|value| *value).map_err(|failure| failure.status)];
+        assert_eq!(after(), [Err(EvenkeelStatus::BadHandle); 2]);
+        let new = make(9).unwrap();
+        assert_eq!(after(), [Err(EvenkeelStatus::BadHandle); 2], "the place has another now");
+        assert_eq!(read(new), Ok(9));
+        // What a panic may have left half-done is not used again, and can be freed.
+        assert_eq!(caught(|| alone(new, |_| panic!("half-done"))), EvenkeelStatus::Panicked);
+        assert_eq!(read(new), Err(EvenkeelStatus::Panicked));
+        assert!(take(new).is_ok());
+        assert_eq!(read(new), Err(EvenkeelStatus::BadHandle));
+        assert!(make(1).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn nonsense_is_no_handle(number in any::<usize>(), generation in 1_u32..) {
+            prop_assert!(shared(without_provenance::<Other>(number), |_| Ok(())).is_err());
+            // Well-formed but for what was never given out.
+            let number = (generation as usize) << 32 | (number & 0xffff_0000) | 202 << 8 | TAG;
+            let other = without_provenance::<Other>(number);
+            prop_assert_eq!(shared(other, |_| Ok(())).unwrap_err().status, EvenkeelStatus::BadHandle);
+            prop_assert_eq!(alone(other, |_| Ok(())).unwrap_err().status, EvenkeelStatus::BadHandle);
+            prop_assert_eq!(take(other).unwrap_err().status, EvenkeelStatus::BadHandle);
+        }
+    }
+}

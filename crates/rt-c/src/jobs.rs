@@ -1,0 +1,545 @@
+//! Jobs: the work of a frame in small pieces on a few threads, as functions with a context.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel_rt::jobs::{
+    Asynchronous, Frame, Handle, Idling, JobSettings, Jobs, JobsError, Queue, QueueSettings, Refused, WhenFull,
+    WorkerSettings,
+};
+
+use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::handle::{self, handles};
+use crate::structs::{self, structs};
+
+/// Workers and their queues.
+#[derive(Debug)]
+pub struct EvenkeelJobs(());
+
+/// Pushes asynchronous jobs, from any thread.
+#[derive(Debug)]
+pub struct EvenkeelAsynchronous(());
+
+/// A frame that is open: given to its body and to its jobs, each for as long as it runs, on the thread that it runs on.
+#[derive(Debug)]
+pub struct EvenkeelFrame(());
+
+/// The value behind an [`EvenkeelJobs`].
+pub(crate) struct Work {
+    jobs: Jobs,
+    /// Handles of the open frame, by their numbers. Room for all that there can be.
+    linked: Mutex<Vec<Handle<'static>>>,
+}
+
+handles! {
+    8: EvenkeelJobs, 64 of Mutex<Work>;
+    9: EvenkeelAsynchronous, 64 of Mutex<Asynchronous>;
+}
+
+/// A job, or the body of a frame: gets the frame (null in an asynchronous job) and the context that it was pushed with. It must come back:
+/// no exception and no longjmp may leave it.
+pub type EvenkeelJob = Option<unsafe extern "C" fn(frame: *mut EvenkeelFrame, context: *mut c_void)>;
+
+/// A piece of a loop: gets the number and the context.
+pub type EvenkeelEach = Option<unsafe extern "C" fn(number: usize, context: *mut c_void)>;
+
+/// What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
+/// opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelJobSettings {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Threads that take from the frames' queues in their order, and then asynchronous jobs.
+    pub workers: u32,
+    /// Threads that take asynchronous jobs alone, so that long ones do not hold a frame up. With the others up to 63.
+    pub asynchronous_workers: u32,
+    /// Queues for frames, up to 8. 0: 1.
+    pub frame_queues: u32,
+    /// Jobs that each of these has room for, up to 1,048,576. 0: 1,024.
+    pub frame_capacity: u32,
+    /// Jobs that the asynchronous queue has room for, up to 1,048,576. 0: 256. One that does not fit is refused.
+    pub asynchronous_capacity: u32,
+    /// Jobs of a frame that may wait for others or be waited for, up to 1,048,576. 0: 1,024.
+    pub linked_max: u32,
+    /// For how many others these may wait together, up to 1,048,576. 0: 4,096.
+    pub waits_max: u32,
+    /// A job that its frame's queue has no room for: 0, who pushes it runs it at once; 1, it is refused.
+    pub refuses_when_full: u32,
+    /// A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
+    pub sleeps_at_once: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// What the last frame took.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelFrameCounters {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Jobs of the frame that were run.
+    pub jobs: u64,
+    /// Of these, by the thread that opened it.
+    pub by_caller: u64,
+    /// Of these, by workers.
+    pub by_workers: u64,
+    /// Asynchronous jobs that ended meanwhile.
+    pub asynchronous: u64,
+    /// Jobs for which there was no room.
+    pub full: u64,
+    /// Threads that were woken.
+    pub wakes: u64,
+    /// What the thread that opened it slept, since all that was left was running elsewhere, in nanoseconds.
+    pub waited_ns: u64,
+    /// What the jobs took together, by the clock, in nanoseconds.
+    pub busy_ns: u64,
+    /// What the longest took, by the clock, in nanoseconds.
+    pub longest_job_ns: u64,
+}
+
+structs! {
+    EvenkeelJobSettings {
+        workers: u32, asynchronous_workers: u32, frame_queues: u32, frame_capacity: u32, asynchronous_capacity: u32,
+        linked_max: u32, waits_max: u32, refuses_when_full: u32, sleeps_at_once: u32, reserved: u32,
+    }
+    EvenkeelFrameCounters {
+        jobs: u64, by_caller: u64, by_workers: u64, asynchronous: u64, full: u64, wakes: u64, waited_ns: u64, busy_ns: u64,
+        longest_job_ns: u64,
+    }
+}
+
+impl From<JobsError> for Failure {
+    fn from(error: JobsError) -> Failure {
+        let status = match error {
+            JobsError::Thread { .. } => EvenkeelStatus::Refused,
+            _ => EvenkeelStatus::OutOfRange,
+        };
+        Failure::new(status, error)
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        let status = match refused {
+            Refused::Full(_) | Refused::Links => EvenkeelStatus::NoRoom,
+            Refused::WrongQueue(_) => EvenkeelStatus::OutOfRange,
+            _ => EvenkeelStatus::Refused,
+        };
+        Failure::new(status, refused)
+    }
+}
+
+fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings, Failure> {
+    let or = |many: u32, default: u32| if many == 0 { default } else { many };
+    let wrong = |what: &str, number: u32| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what}: {number}"));
+    let frames = match or(asked.frame_queues, 1) {
+        frames @ 1..=8 => frames as u8,
+        many => return Err(wrong("frame_queues", many)),
+    };
+    let workers = asked.workers.saturating_add(asked.asynchronous_workers);
+    if workers > 63 {
+        return Err(wrong("workers", workers));
+    }
+    let when_full = match asked.refuses_when_full {
+        0 => WhenFull::RunHere,
+        1 => WhenFull::Refuse,
+        other => return Err(wrong("refuses_when_full", other)),
+    };
+    let idling = match asked.sleeps_at_once {
+        0 => Idling::AsTheMachineIs,
+        1 => Idling::SleepAtOnce,
+        other => return Err(wrong("sleeps_at_once", other)),
+    };
+    if asked.reserved != 0 {
+        return Err(EvenkeelStatus::UnknownField.into());
+    }
+    let frame = QueueSettings { when_full, ..QueueSettings::frame(or(asked.frame_capacity, 1024) as usize) };
+    let mut queues = vec![frame; frames.into()];
+    queues.push(QueueSettings::asynchronous(or(asked.asynchronous_capacity, 256) as usize));
+    let all: Vec<Queue> = (0..=frames).map(Queue).collect();
+    let mut takers = vec![WorkerSettings::of(&all); asked.workers as usize];
+    takers.extend(vec![WorkerSettings::of(&[Queue(frames)]); asked.asynchronous_workers as usize]);
+    let (linked_max, waits_max) = (or(asked.linked_max, 1024), or(asked.waits_max, 4096));
+    Ok(JobSettings { queues, workers: takers, linked_max, waits_max, idling })
+}
+
+fn queue(number: u32) -> Result<Queue, Failure> {
+    u8::try_from(number).map(Queue).map_err(|_| EvenkeelStatus::OutOfRange.into())
+}
+
+/// A frame as the thread sees it that one of its functions runs on.
+#[derive(Clone, Copy)]
+struct Open {
+    token: usize,
+    frame: *const Frame<'static, 'static>,
+    linked: *const Mutex<Vec<Handle<'static>>>,
+}
+
+thread_local! {
+    /// From the outermost to the innermost: a job may run while its thread waits in another.
+    static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Tells frames apart, so that one that is over is not taken for another.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Runs a job of the caller's with a frame that it can name.
+fn run(job: Called, frame: &Frame<'_, 'static>, linked: *const Mutex<Vec<Handle<'static>>>) {
+    struct Closes;
+    impl Drop for Closes {
+        fn drop(&mut self) {
+            let _ = OPEN.try_with(|open| open.borrow_mut().pop());
+        }
+    }
+    // Odd, as all handles are.
+    let token = NEXT.fetch_add(1, Ordering::Relaxed) << 8 | 0xe3;
+    let frame = std::ptr::from_ref(frame).cast();
+    let is_open = OPEN.try_with(|open| open.borrow_mut().push(Open { token, frame, linked })).is_ok();
+    // A thread that ends runs no jobs.
+    if is_open {
+        let _closes = Closes;
+        job.call(std::ptr::without_provenance_mut(token));
+    }
+}
+
+/// A function of the caller's with its context, on its way to the thread that calls it.
+#[derive(Clone, Copy)]
+struct Called {
+    job: unsafe extern "C" fn(*mut EvenkeelFrame, *mut c_void),
+    context: *mut c_void,
+}
+
+// SAFETY: that its context may be used on another thread is what its pusher promises, as every function here says.
+unsafe impl Send for Called {}
+
+impl Called {
+    fn new(job: EvenkeelJob, context: *mut c_void) -> Result<Called, Failure> {
+        Ok(Called { job: job.ok_or(EvenkeelStatus::NullPointer)?, context })
+    }
+
+    fn call(self, frame: *mut EvenkeelFrame) {
+        // SAFETY: its pusher promises a function of this kind that takes this context, and that outlives the frame.
+        unsafe { (self.job)(frame, self.context) }
+    }
+}
+
+/// Works with the frame that a token names on this thread.
+fn within<R>(
+    frame: *const EvenkeelFrame,
+    work: impl FnOnce(&Frame<'static, 'static>, &Mutex<Vec<Handle<'static>>>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    if frame.is_null() {
+        return Err(EvenkeelStatus::NullPointer.into());
+    }
+    let open = OPEN.try_with(|open| open.borrow().iter().rev().find(|open| open.token == frame.addr()).copied());
+    let open = open.ok().flatten().ok_or(EvenkeelStatus::BadHandle)?;
+    // SAFETY: what is in the list is on this thread's stack beneath us: `run` takes it out before it comes back. The lifetimes say that
+    // jobs borrow nothing of ours, and `linked` is in the job system, which the frame holds.
+    unsafe { work(&*open.frame, &*open.linked) }
+}
+
+/// Starts the workers. All memory is taken here.
+///
+/// Threads: any. Free it with evenkeel_jobs_free.
+///
+/// # Safety
+/// `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_jobs_new(
+    asked: *const EvenkeelJobSettings,
+    jobs: *mut *mut EvenkeelJobs,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let settings = settings(unsafe { structs::get(asked) }?)?;
+        let make = || {
+            let jobs = Jobs::start(&settings)?;
+            let linked = Mutex::new(Vec::with_capacity(settings.linked_max as usize));
+            Ok(Mutex::new(Work { jobs, linked }))
+        };
+        // SAFETY: the same.
+        unsafe { handle::give(jobs, make) }
+    })
+}
+
+/// Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_jobs_free(jobs: *mut EvenkeelJobs) -> EvenkeelStatus {
+    caught(|| handle::take(jobs).map(drop))
+}
+
+/// Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
+///
+/// Threads: one at a time. `body` is called on this one.
+///
+/// # Safety
+/// `body` is null or a function that takes this context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_jobs_frame(
+    jobs: *mut EvenkeelJobs,
+    body: EvenkeelJob,
+    context: *mut c_void,
+) -> EvenkeelStatus {
+    caught(|| {
+        let body = Called::new(body, context)?;
+        handle::alone(jobs, |work| {
+            let work = work.get_mut().unwrap_or_else(PoisonError::into_inner);
+            work.linked.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+            let linked = std::ptr::from_ref(&work.linked);
+            work.jobs.frame(|frame| run(body, frame, linked));
+            Ok(())
+        })
+    })
+}
+
+/// What the last frame took.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `counters` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_jobs_last_frame(
+    jobs: *mut EvenkeelJobs,
+    counters: *mut EvenkeelFrameCounters,
+) -> EvenkeelStatus {
+    caught(|| {
+        let last =
+            handle::alone(jobs, |work| Ok(work.get_mut().unwrap_or_else(PoisonError::into_inner).jobs.last_frame()))?;
+        let told = EvenkeelFrameCounters {
+            size: 0,
+            version: 0,
+            jobs: last.jobs,
+            by_caller: last.by_caller,
+            by_workers: last.by_workers,
+            asynchronous: last.asynchronous,
+            full: last.full,
+            wakes: last.wakes,
+            waited_ns: last.waited_ns,
+            busy_ns: last.busy_ns,
+            longest_job_ns: last.longest_job_ns,
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(counters, told) }
+    })
+}
+
+/// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
+/// not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
+///
+/// Threads: the one that the frame was given on.
+///
+/// # Safety
+/// `job` is null or a function that takes this context on any thread, until the frame is over.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_frame_push(
+    frame: *mut EvenkeelFrame,
+    queue_number: u32,
+    job: EvenkeelJob,
+    context: *mut c_void,
+) -> EvenkeelStatus {
+    caught(|| {
+        let job = Called::new(job, context)?;
+        within(frame, |frame, linked| {
+            let linked = Linked(linked);
+            Ok(frame
+                .push_with(queue(queue_number)?, move |inner: &Frame<'_, 'static>| run(job, inner, linked.get()))?)
+        })
+    })
+}
+
+/// The handles' place, on its way to the thread that runs a job.
+#[derive(Clone, Copy)]
+struct Linked(*const Mutex<Vec<Handle<'static>>>);
+
+// SAFETY: what it points to is for any thread (`Mutex`), and stays until the frame is over.
+unsafe impl Send for Linked {}
+
+impl Linked {
+    fn get(self) -> *const Mutex<Vec<Handle<'static>>> {
+        self.0
+    }
+}
+
+/// Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
+/// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
+/// jobs already.
+///
+/// Threads: the one that the frame was given on.
+///
+/// # Safety
+/// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
+/// be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_frame_push_after(
+    frame: *mut EvenkeelFrame,
+    queue_number: u32,
+    job: EvenkeelJob,
+    context: *mut c_void,
+    others: *const u32,
+    others_count: usize,
+    number: *mut u32,
+) -> EvenkeelStatus {
+    /// More than this are waited for by a job in between.
+    const OTHERS_MAX: usize = 64;
+    caught(|| {
+        structs::puttable(number)?;
+        let job = Called::new(job, context)?;
+        if others_count > OTHERS_MAX {
+            return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("more than {OTHERS_MAX} others")));
+        }
+        let numbers: &[u32] = if others_count == 0 {
+            &[]
+        } else {
+            structs::puttable(others)?;
+            // SAFETY: as this function's caller promises; it is neither null nor misaligned.
+            unsafe { std::slice::from_raw_parts(others, others_count) }
+        };
+        let at = within(frame, |frame, linked| {
+            let queue = queue(queue_number)?;
+            let place = Linked(linked);
+            let mut linked = linked.lock().unwrap_or_else(PoisonError::into_inner);
+            if linked.len() == linked.capacity() {
+                return Err(EvenkeelStatus::NoRoom.into());
+            }
+            let Some(first) = linked.first().copied() else {
+                if !numbers.is_empty() {
+                    return Err(EvenkeelStatus::BadHandle.into());
+                }
+                let pushed =
+                    frame.after_with(&[], queue, move |inner: &Frame<'_, 'static>| run(job, inner, place.get()))?;
+                linked.push(pushed);
+                return Ok(1);
+            };
+            let mut handles = [first; OTHERS_MAX];
+            for (handle, number) in handles.iter_mut().zip(numbers) {
+                let known = (*number as usize).checked_sub(1).and_then(|at| linked.get(at));
+                *handle = *known.ok_or(EvenkeelStatus::BadHandle)?;
+            }
+            let after = &handles[..numbers.len()];
+            let pushed =
+                frame.after_with(after, queue, move |inner: &Frame<'_, 'static>| run(job, inner, place.get()))?;
+            linked.push(pushed);
+            Ok(linked.len() as u32)
+        })?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(number, at) }
+    })
+}
+
+/// Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
+/// queue; comes back when all are done.
+///
+/// Threads: the one that the frame was given on.
+///
+/// # Safety
+/// `each` is null or a function that takes this context on any thread, on several at once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_frame_for_each(
+    frame: *mut EvenkeelFrame,
+    queue_number: u32,
+    count: usize,
+    chunk: usize,
+    each: EvenkeelEach,
+    context: *mut c_void,
+) -> EvenkeelStatus {
+    struct Shared(*mut c_void);
+    // SAFETY: as this function's caller promises.
+    unsafe impl Sync for Shared {}
+    impl Shared {
+        fn get(&self) -> *mut c_void {
+            self.0
+        }
+    }
+    caught(|| {
+        let each = each.ok_or(EvenkeelStatus::NullPointer)?;
+        let context = Shared(context);
+        within(frame, |frame, _| {
+            // SAFETY: as this function's caller promises.
+            let call = |number| unsafe { each(number, context.get()) };
+            Ok(frame.for_each(queue(queue_number)?, 0..count, chunk, call)?)
+        })
+    })
+}
+
+/// Makes what pushes asynchronous jobs.
+///
+/// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
+///
+/// # Safety
+/// `asynchronous` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_asynchronous_new(
+    jobs: *mut EvenkeelJobs,
+    asynchronous: *mut *mut EvenkeelAsynchronous,
+) -> EvenkeelStatus {
+    caught(|| {
+        let made =
+            handle::alone(jobs, |work| Ok(work.get_mut().unwrap_or_else(PoisonError::into_inner).jobs.asynchronous()))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { handle::give(asynchronous, || Ok(Mutex::new(made))) }
+    })
+}
+
+/// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
+/// job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
+///
+/// Threads: any, at any time; in jobs too.
+///
+/// # Safety
+/// `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_asynchronous_push(
+    asynchronous: *const EvenkeelAsynchronous,
+    queue_number: u32,
+    job: EvenkeelJob,
+    context: *mut c_void,
+) -> EvenkeelStatus {
+    caught(|| {
+        let job = Called::new(job, context)?;
+        handle::shared(asynchronous, |asynchronous| {
+            let asynchronous = asynchronous.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(asynchronous.push(queue(queue_number)?, move || job.call(std::ptr::null_mut()))?)
+        })
+    })
+}
+
+/// Frees what pushes asynchronous jobs; those that were pushed stay.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_asynchronous_free(asynchronous: *mut EvenkeelAsynchronous) -> EvenkeelStatus {
+    caught(|| handle::take(asynchronous).map(drop))
+}
+
+/// Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
+/// there were into `ran`.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `ran` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_jobs_run_asynchronous(
+    jobs: *mut EvenkeelJobs,
+    at_most: usize,
+    ran: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        structs::puttable(ran)?;
+        let count = handle::alone(jobs, |work| {
+            Ok(work.get_mut().unwrap_or_else(PoisonError::into_inner).jobs.run_asynchronous(at_most))
+        })?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(ran, count) }
+    })
+}

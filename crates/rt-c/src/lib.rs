@@ -1,0 +1,86 @@
+//! The C ABI of `evenkeel-rt`. `include/evenkeel_rt.h` and `csharp/EvenkeelRt.cs` are made of this source (a test compares them), so
+//! what is said here of a function is what its caller reads.
+//!
+//! **Nothing unwinds into C.** Every function is a [`caught`](failure::caught) closure: a panic becomes
+//! [`Panicked`](EvenkeelStatus::Panicked), and the handle that it happened in answers so from then on. That needs unwinding inside: a
+//! library that aborts takes down a server with all its sessions for a fault in one of them. So the profile `rt-c`, which `make
+//! install-rt` builds with, unwinds, while the program's own profile aborts.
+//!
+//! **No pointer of ours is ever followed.** What C holds as `EvenkeelClock *` is a number in the clothes of a pointer ([`handle`]): one that
+//! was freed, is of another kind, or was never given out is an error, and so is a second thread in the same clock. Pointers of the
+//! caller's are looked at as far as that goes: null and misaligned ones are errors, and so are structs that tell no size.
+//!
+//! **Structs grow.** Each begins with its size and version ([`structs`]). An older caller's shorter struct is read as if the rest were
+//! zero, which always means "as you think best", and filled as far as it goes; a newer caller's longer one is told how much was filled.
+
+mod agones;
+mod clock;
+mod failure;
+mod handle;
+mod jobs;
+mod lock;
+mod scope;
+mod structs;
+mod text;
+mod thread;
+
+use std::ffi::{c_char, c_void};
+
+pub use agones::*;
+pub use clock::*;
+pub use failure::{EvenkeelStatus, evenkeel_last_error, evenkeel_status_text};
+pub use jobs::*;
+pub use lock::*;
+pub use scope::*;
+pub use thread::*;
+
+use failure::caught;
+
+/// What the fields of this header's structs mean. Fields are only ever added, at the end of a struct, without a new number.
+pub const EVENKEEL_ABI_VERSION: u32 = 1;
+
+/// The library's version, such as "0.1.0".
+///
+/// Threads: any, at any time. The text lives as long as the library is loaded.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// The highest version of structs that the library understands: what the program runs with, as EVENKEEL_ABI_VERSION is what it was
+/// compiled with.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_abi_version() -> u32 {
+    EVENKEEL_ABI_VERSION
+}
+
+/// Prepares a struct of this library: all zero, which means defaults, but for its size (in bytes, as the caller's compiler knows it)
+/// and version. EVENKEEL_INIT(&structure) does this with the right size.
+///
+/// Threads: any; the struct is the caller's.
+///
+/// # Safety
+/// `structure` is null or points to `size` bytes that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_init(structure: *mut c_void, size: usize) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::init(structure, size) }
+    })
+}
+
+/// The monotonic clock (CLOCK_MONOTONIC) in nanoseconds, which all times of this library are on.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `now_ns` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_now_ns(now_ns: *mut u64) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(now_ns, evenkeel_rt::monotonic_ns()) }
+    })
+}

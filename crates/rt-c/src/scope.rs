@@ -1,0 +1,159 @@
+//! The profiler: where the time of a tick went.
+
+use std::cell::RefCell;
+use std::ffi::c_char;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use evenkeel_rt::scope::{self, Entered, Scope};
+
+use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::{structs, text};
+
+/// The most scopes that one thread may be in at once.
+const DEPTH_MAX: usize = 128;
+/// The most names.
+const NAMES_MAX: usize = 4096;
+
+/// Scopes by their numbers, which begin at 1.
+static BY_NUMBER: [OnceLock<&'static Scope>; NAMES_MAX] = [const { OnceLock::new() }; NAMES_MAX];
+static COUNT: Mutex<usize> = Mutex::new(0);
+
+/// The scopes that a thread is in.
+struct Inside(Vec<(u32, Entered)>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // The thread ends: what it did not leave has no end, and its ring may be gone already.
+        self.0.drain(..).for_each(std::mem::forget);
+    }
+}
+
+thread_local! {
+    static INSIDE: RefCell<Inside> = const { RefCell::new(Inside(Vec::new())) };
+}
+
+fn inside<R>(work: impl FnOnce(&mut Vec<(u32, Entered)>) -> Result<R, Failure>) -> Result<R, Failure> {
+    let outcome = INSIDE.try_with(|inside| work(&mut inside.borrow_mut().0));
+    outcome.unwrap_or_else(|_| Err(Failure::new(EvenkeelStatus::NotYet, "the thread is about to end")))
+}
+
+fn by_number(scope: u32) -> Result<&'static Scope, Failure> {
+    let at = (scope as usize).checked_sub(1).and_then(|at| BY_NUMBER.get(at)?.get());
+    at.copied().ok_or_else(|| Failure::new(EvenkeelStatus::BadHandle, "no scope has this number"))
+}
+
+/// Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
+/// memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
+///
+/// Threads: the one that enters scopes.
+///
+/// # Safety
+/// `name` is null or a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_scope_start_thread(name: *const c_char, scopes: usize) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let name = unsafe { text::text(name) }?;
+        inside(|inside| {
+            inside.reserve_exact(DEPTH_MAX.saturating_sub(inside.len()));
+            Ok(())
+        })?;
+        scope::start_thread(name, scopes).then_some(()).ok_or_else(|| EvenkeelStatus::NoRoom.into())
+    })
+}
+
+/// The number of the scope with this name of 1 to 128 bytes: the same one for the same name. Takes a lock and memory, so at the start,
+/// not in a tick. EVENKEEL_STATUS_NO_ROOM where 4,096 names are known.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `name` is null or a text that ends with a zero; `scope` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_scope_register(name: *const c_char, scope: *mut u32) -> EvenkeelStatus {
+    caught(|| {
+        structs::puttable(scope)?;
+        // SAFETY: as this function's caller promises.
+        let name = unsafe { text::text(name) }?;
+        if !(1..=128).contains(&name.len()) {
+            return Err(Failure::new(EvenkeelStatus::BadText, format_args!("a name of {} bytes", name.len())));
+        }
+        let named = Scope::named(name).ok_or(EvenkeelStatus::NoRoom)?;
+        let mut count = COUNT.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = BY_NUMBER[..*count].iter().position(|known| known.get().is_some_and(|it| std::ptr::eq(*it, named)));
+        let at = known.unwrap_or(*count);
+        BY_NUMBER.get(at).ok_or(EvenkeelStatus::NoRoom)?.get_or_init(|| named);
+        *count = (*count).max(at + 1);
+        // SAFETY: the same.
+        unsafe { structs::put(scope, at as u32 + 1) }
+    })
+}
+
+/// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
+/// scopes already; then there is nothing to leave.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_scope_enter(scope: u32) -> EvenkeelStatus {
+    caught(|| {
+        let known = by_number(scope)?;
+        inside(|inside| {
+            if inside.len() >= DEPTH_MAX {
+                return Err(EvenkeelStatus::NoRoom.into());
+            }
+            inside.push((scope, known.enter()));
+            Ok(())
+        })
+    })
+}
+
+/// Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
+/// nothing is recorded.
+///
+/// Threads: the one that entered it.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_scope_leave(scope: u32) -> EvenkeelStatus {
+    caught(|| {
+        inside(|inside| {
+            let at = inside.iter().rposition(|(entered, _)| *entered == scope).ok_or(EvenkeelStatus::BadHandle)?;
+            drop(inside.remove(at));
+            Ok(())
+        })
+    })
+}
+
+/// What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
+/// into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit: threads go on meanwhile, so ask with some more than was needed.
+///
+/// Threads: any, at any time. Takes memory: not in a tick.
+///
+/// # Safety
+/// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_scope_chrome_json(
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        structs::puttable(needed)?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(buffer, size, &scope::recording().chrome_json(), needed) }
+    })
+}
+
+/// The same into a file, which is made or emptied first.
+///
+/// Threads: any, at any time. Takes memory and writes: not in a tick.
+///
+/// # Safety
+/// `path` is null or a text that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_scope_write_chrome_json(path: *const c_char) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let path = unsafe { text::text(path) }?;
+        std::fs::write(path, scope::recording().chrome_json())
+            .map_err(|error| Failure::new(EvenkeelStatus::Refused, format_args!("failed to write {path}: {error}")))
+    })
+}

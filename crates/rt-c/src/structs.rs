@@ -1,0 +1,279 @@
+//! What is read from and written to the caller's memory. Every struct begins with its size, as the caller's compiler knew it, and its
+//! version, so that either side may be older than the other.
+
+use std::ffi::{c_char, c_void};
+use std::mem::{MaybeUninit, align_of, size_of};
+
+use crate::EVENKEEL_ABI_VERSION;
+use crate::failure::{EvenkeelStatus, Failure};
+
+/// A struct larger than this was not prepared, whatever version it is of.
+const SIZE_MAX: usize = 4096;
+/// What every struct begins with.
+const HEAD: usize = size_of::<Head>();
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Head {
+    size: u32,
+    version: u32,
+}
+
+/// A struct of the header.
+///
+/// # Safety
+/// It is `repr(C)`, begins with `size: u32` and `version: u32`, has no padding, and any bytes are a value of it.
+pub(crate) unsafe trait Struct: Copy {}
+
+/// Says so of a struct, and looks at what can be looked at: that its fields, as they are listed, leave no room between them.
+macro_rules! structs {
+    ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => { $(
+        // SAFETY: `repr(C)` and the types of the fields can be seen where the struct is; the rest is the constant below.
+        unsafe impl $crate::structs::Struct for $name {}
+        const _: () = {
+            assert!(std::mem::offset_of!($name, size) == 0 && std::mem::offset_of!($name, version) == 4);
+            assert!(std::mem::size_of::<$name>() == 8 $(+ std::mem::size_of::<$type>())*);
+            assert!(std::mem::size_of::<$name>() <= 4096);
+            // That the types are those of the fields.
+            const fn same(it: &$name) { $(let _: &$type = &it.$field;)* }
+            let _: fn(&$name) = same;
+        };
+    )* };
+}
+pub(crate) use structs;
+
+/// Zeroes a struct, but for its head.
+///
+/// # Safety
+/// `structure` is null or points to `size` bytes that may be written.
+pub(crate) unsafe fn init(structure: *mut c_void, size: usize) -> Result<(), Failure> {
+    checked(structure.cast::<Head>())?;
+    if !(HEAD..=SIZE_MAX).contains(&size) {
+        return Err(EvenkeelStatus::BadSize.into());
+    }
+    let head = Head { size: size as u32, version: EVENKEEL_ABI_VERSION };
+    // SAFETY: the caller promises `size` bytes, which are room for a head, as was looked at.
+    unsafe {
+        structure.cast::<u8>().write_bytes(0, size);
+        structure.cast::<Head>().write(head);
+    }
+    Ok(())
+}
+
+/// Neither null nor misaligned; more cannot be seen of a pointer.
+fn checked<T>(pointer: *const T) -> Result<(), Failure> {
+    if pointer.is_null() {
+        return Err(EvenkeelStatus::NullPointer.into());
+    }
+    if !(pointer as usize).is_multiple_of(align_of::<T>()) {
+        return Err(EvenkeelStatus::Misaligned.into());
+    }
+    Ok(())
+}
+
+/// The head of a struct, if it can be one.
+///
+/// # Safety
+/// `structure` is null or points to a struct that may be read.
+unsafe fn head<T: Struct>(structure: *const T) -> Result<Head, Failure> {
+    checked(structure)?;
+    // SAFETY: the caller promises a struct, and a struct begins so.
+    let head = unsafe { structure.cast::<Head>().read() };
+    if !(HEAD..=SIZE_MAX).contains(&(head.size as usize)) {
+        let what = format_args!("a struct says that it has {} bytes: prepare it with evenkeel_init", head.size);
+        return Err(Failure::new(EvenkeelStatus::BadSize, what));
+    }
+    if !(1..=EVENKEEL_ABI_VERSION).contains(&head.version) {
+        let what =
+            format_args!("a struct has version {}, and the library knows up to {EVENKEEL_ABI_VERSION}", head.version);
+        return Err(Failure::new(EvenkeelStatus::BadVersion, what));
+    }
+    Ok(head)
+}
+
+/// Takes over what the caller asks for. What its struct is too short to hold is zero.
+///
+/// # Safety
+/// `structure` is null, or points to as many bytes as its size says, which may be read.
+pub(crate) unsafe fn get<T: Struct>(structure: *const T) -> Result<T, Failure> {
+    // SAFETY: the caller promises more than this.
+    let head = unsafe { head(structure) }?;
+    let size = head.size as usize;
+    let mut taken = MaybeUninit::<T>::zeroed();
+    let bytes = structure.cast::<u8>();
+    // SAFETY: both are at least so long, and `taken` is ours.
+    unsafe { bytes.copy_to_nonoverlapping(taken.as_mut_ptr().cast(), size.min(size_of::<T>())) };
+    // SAFETY: the bytes up to `size` are the caller's struct. A newer one's fields are zero where they ask for nothing.
+    let beyond = (size_of::<T>()..size).any(|at| unsafe { bytes.add(at).read() } != 0);
+    if beyond {
+        return Err(EvenkeelStatus::UnknownField.into());
+    }
+    // SAFETY: all bytes are set, and any are a value: `Struct`.
+    Ok(unsafe { taken.assume_init() })
+}
+
+/// Looks whether [`fill`] will do: before something is done that can't be undone.
+///
+/// # Safety
+/// As for [`fill`].
+pub(crate) unsafe fn fillable<T: Struct>(structure: *const T) -> Result<(), Failure> {
+    // SAFETY: as the caller promises.
+    unsafe { head(structure) }.map(drop)
+}
+
+/// Fills the caller's struct as far as it goes, and says in its size how far that is.
+///
+/// # Safety
+/// `structure` is null, or points to as many bytes as its size says, which may be written.
+pub(crate) unsafe fn fill<T: Struct>(structure: *mut T, value: T) -> Result<(), Failure> {
+    // SAFETY: the caller promises more than this.
+    let head = unsafe { head(structure) }?;
+    let size = (head.size as usize).min(size_of::<T>());
+    let head = Head { size: size as u32, version: EVENKEEL_ABI_VERSION };
+    // SAFETY: both are at least so long; the value is ours, and a struct begins with its head.
+    unsafe {
+        (&raw const value).cast::<u8>().copy_to_nonoverlapping(structure.cast(), size);
+        structure.cast::<Head>().write(head);
+    }
+    Ok(())
+}
+
+/// Writes one value.
+///
+/// # Safety
+/// `place` is null or may be written.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Failure> {
+    checked(place)?;
+    // SAFETY: the caller promises it, and it is neither null nor misaligned.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Looks whether [`put`] will do.
+pub(crate) fn puttable<T>(place: *const T) -> Result<(), Failure> {
+    checked(place)
+}
+
+/// Writes a text and its zero, and how many bytes that is, or would be where they don't fit.
+///
+/// # Safety
+/// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+pub(crate) unsafe fn put_text(buffer: *mut c_char, size: usize, text: &str, needed: *mut usize) -> Result<(), Failure> {
+    // SAFETY: as the caller promises. First of all: who has no buffer yet may ask for this alone.
+    unsafe { put(needed, text.len() + 1) }?;
+    checked(buffer)?;
+    if text.len() >= size {
+        return Err(Failure::new(EvenkeelStatus::TooSmall, format_args!("it takes {} bytes", text.len() + 1)));
+    }
+    // SAFETY: the buffer has room for the text and a zero, as was looked at, and a `str` of ours is nowhere else.
+    unsafe {
+        text.as_ptr().copy_to_nonoverlapping(buffer.cast(), text.len());
+        buffer.add(text.len()).write(0);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Old {
+        size: u32,
+        version: u32,
+        first: u64,
+    }
+
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct New {
+        size: u32,
+        version: u32,
+        first: u64,
+        second: u64,
+    }
+
+    structs! {
+        Old { first: u64 }
+        New { first: u64, second: u64 }
+    }
+
+    fn status<T>(result: Result<T, Failure>) -> EvenkeelStatus {
+        result.err().map_or(EvenkeelStatus::Ok, |failure| failure.status)
+    }
+
+    #[test]
+    fn either_side_may_be_older() {
+        // An old caller, a new library: there is nothing behind the short struct that may be touched.
+        let mut old = [Old { size: 16, version: 1, first: 7 }, Old { size: 9, version: 9, first: 9 }];
+        // SAFETY: sixteen bytes are there, and said.
+        let taken = unsafe { get((&raw const old[0]).cast::<New>()) }.unwrap();
+        assert_eq!((taken.first, taken.second), (7, 0));
+        let value = New { size: 0, version: 0, first: 3, second: 4 };
+        // SAFETY: as above.
+        unsafe { fill((&raw mut old[0]).cast::<New>(), value) }.unwrap();
+        assert_eq!(old, [Old { size: 16, version: 1, first: 3 }, Old { size: 9, version: 9, first: 9 }]);
+        // A new caller, an old library.
+        let mut new = New { size: 24, version: 1, first: 7, second: 0 };
+        // SAFETY: 24 bytes are there, and said.
+        unsafe {
+            assert_eq!(get((&raw const new).cast::<Old>()).unwrap().first, 7);
+            new.second = 1;
+            assert_eq!(status(get((&raw const new).cast::<Old>())), EvenkeelStatus::UnknownField);
+            fill((&raw mut new).cast::<Old>(), Old { size: 0, version: 0, first: 8 }).unwrap();
+        }
+        assert_eq!(new, New { size: 16, version: 1, first: 8, second: 1 }, "it says how far it is filled");
+    }
+
+    #[test]
+    fn what_was_not_prepared_is_refused() {
+        let with = |size, version| New { size, version, first: 0, second: 0 };
+        let table = [
+            (with(0, 1), EvenkeelStatus::BadSize),
+            (with(7, 1), EvenkeelStatus::BadSize),
+            (with(4097, 1), EvenkeelStatus::BadSize),
+            (with(u32::MAX, 1), EvenkeelStatus::BadSize),
+            (with(24, 0), EvenkeelStatus::BadVersion),
+            (with(24, 2), EvenkeelStatus::BadVersion),
+            (with(8, 1), EvenkeelStatus::Ok),
+        ];
+        for (mut value, expected) in table {
+            // SAFETY: what is said is there, or it is refused before it is looked at.
+            unsafe {
+                assert_eq!(status(get(&raw const value)), expected, "{value:?}");
+                assert_eq!(status(fillable(&raw const value)), expected, "{value:?}");
+                assert_eq!(status(fill(&raw mut value, with(0, 0))), expected, "{value:?}");
+            }
+        }
+        let mut value = with(24, 1);
+        let odd = (&raw mut value).cast::<u8>().wrapping_add(1).cast::<New>();
+        // SAFETY: neither is followed.
+        unsafe {
+            assert_eq!(status(get(std::ptr::null::<New>())), EvenkeelStatus::NullPointer);
+            assert_eq!(status(get(odd)), EvenkeelStatus::Misaligned);
+            assert_eq!(status(put(std::ptr::null_mut::<u64>(), 1)), EvenkeelStatus::NullPointer);
+            assert_eq!(status(init(std::ptr::null_mut(), 24)), EvenkeelStatus::NullPointer);
+            assert_eq!(status(init((&raw mut value).cast(), 4)), EvenkeelStatus::BadSize);
+            assert_eq!(status(init((&raw mut value).cast(), 24)), EvenkeelStatus::Ok);
+        }
+        assert_eq!(value, with(24, 1));
+    }
+
+    #[test]
+    fn a_text_fits_or_says_what_it_takes() {
+        let (mut buffer, mut needed) = ([9_u8; 5], 0);
+        // SAFETY: the buffer is as long as said.
+        unsafe {
+            assert_eq!(
+                status(put_text(buffer.as_mut_ptr().cast(), 5, "abcde", &raw mut needed)),
+                EvenkeelStatus::TooSmall
+            );
+            assert_eq!((buffer, needed), ([9; 5], 6));
+            assert_eq!(status(put_text(buffer.as_mut_ptr().cast(), 5, "abcd", &raw mut needed)), EvenkeelStatus::Ok);
+            assert_eq!((&buffer, needed), (b"abcd\0", 5));
+            assert_eq!(status(put_text(std::ptr::null_mut(), 0, "", &raw mut needed)), EvenkeelStatus::NullPointer);
+            assert_eq!(status(put_text(buffer.as_mut_ptr().cast(), 0, "", &raw mut needed)), EvenkeelStatus::TooSmall);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Setting a tick's thread up.
+
+use std::ffi::c_char;
+use std::num::NonZeroU64;
+
+use evenkeel_rt::{CpuSet, Got, ThreadReport, ThreadWishes, TickThread};
+
+use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::handle::{self, handles};
+use crate::structs::{self, structs};
+use crate::text;
+
+/// A thread that was set up. Some of what it holds ends when it is freed.
+#[derive(Debug)]
+pub struct EvenkeelThread(());
+
+handles! { 1: EvenkeelThread, 256 of TickThread; }
+
+/// In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
+pub const EVENKEEL_DO_NOT_ASK: u64 = 0x7fff_ffff_ffff_ffff;
+
+/// What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelThreadWishes {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Run on these CPUs only, written as the kernel writes lists: "2-3,6". Null: wherever the kernel likes.
+    pub cpus: *const c_char,
+    /// The scheduler gives the thread the CPU for so long at a time, in nanoseconds (Linux 6.12 and later). 0: 100,000.
+    pub slice_ns: u64,
+    /// How much later than asked for the kernel may end a sleep, in nanoseconds. 0: 1.
+    pub timer_slack_ns: u64,
+    /// Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: do not ask.
+    pub fifo_priority: u32,
+    /// Not 0: no CPU goes to sleep so deeply that waking takes longer than dma_latency_us, for as long as the thread is not freed. Costs
+    /// power; needs a right to /dev/cpu_dma_latency.
+    pub asks_dma_latency: u32,
+    /// In microseconds, 0 to 2,000,000,000; looked at where asks_dma_latency is not 0.
+    pub dma_latency_us: i32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// What became of a wish, in the fields of EvenkeelThreadReport.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelGot {
+    /// It was not wished.
+    NotAsked = 0,
+    /// It is in force: read back where the kernel tells.
+    InForce = 1,
+    /// The kernel refused, with the error number beside.
+    Refused = 2,
+    /// It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
+    Relieved = 3,
+    /// The kernel took it and does nothing with it.
+    NoEffect = 4,
+}
+
+/// What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelThreadReport {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// EvenkeelGot of EvenkeelThreadWishes.cpus.
+    pub cpus: u32,
+    /// Its errno.
+    pub cpus_errno: i32,
+    /// EvenkeelGot of EvenkeelThreadWishes.slice_ns; a real-time thread has none.
+    pub slice: u32,
+    /// Its errno.
+    pub slice_errno: i32,
+    /// EvenkeelGot of EvenkeelThreadWishes.timer_slack_ns.
+    pub timer_slack: u32,
+    /// Its errno.
+    pub timer_slack_errno: i32,
+    /// EvenkeelGot of EvenkeelThreadWishes.fifo_priority.
+    pub fifo: u32,
+    /// Its errno.
+    pub fifo_errno: i32,
+    /// EvenkeelGot of EvenkeelThreadWishes.dma_latency_us.
+    pub dma_latency: u32,
+    /// Its errno.
+    pub dma_latency_errno: i32,
+}
+
+structs! {
+    EvenkeelThreadWishes {
+        cpus: *const c_char, slice_ns: u64, timer_slack_ns: u64, fifo_priority: u32, asks_dma_latency: u32, dma_latency_us: i32,
+        reserved: u32,
+    }
+    EvenkeelThreadReport {
+        cpus: u32, cpus_errno: i32, slice: u32, slice_errno: i32, timer_slack: u32, timer_slack_errno: i32, fifo: u32,
+        fifo_errno: i32, dma_latency: u32, dma_latency_errno: i32,
+    }
+}
+
+/// Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
+///
+/// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
+///
+/// # Safety
+/// `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_thread_new(
+    wishes: *const EvenkeelThreadWishes,
+    thread: *mut *mut EvenkeelThread,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let wishes = unsafe { asked(structs::get(wishes)?) }?;
+        // SAFETY: the same.
+        unsafe { handle::give(thread, || Ok(TickThread::set_up(&wishes))) }
+    })
+}
+
+/// # Safety
+/// Its text is null or ends with a zero.
+unsafe fn asked(wishes: EvenkeelThreadWishes) -> Result<ThreadWishes, Failure> {
+    let cpus = if wishes.cpus.is_null() {
+        None
+    } else {
+        // SAFETY: as the caller promises.
+        let list = unsafe { text::text(wishes.cpus) }?;
+        let cpus = CpuSet::parse_list(list);
+        Some(cpus.ok_or_else(|| Failure::new(EvenkeelStatus::BadText, format_args!("no list of CPUs: {list}")))?)
+    };
+    let or = |ns: u64, default: u64| match ns {
+        0 => Some(default),
+        EVENKEEL_DO_NOT_ASK => None,
+        ns => Some(ns),
+    };
+    let fifo = match wishes.fifo_priority {
+        0 => None,
+        priority @ 1..=99 => Some(priority as u8),
+        other => return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("a real-time priority of {other}"))),
+    };
+    if wishes.asks_dma_latency != 0 && !(0..=2_000_000_000).contains(&wishes.dma_latency_us) {
+        let what = format_args!("a latency of {} us", wishes.dma_latency_us);
+        return Err(Failure::new(EvenkeelStatus::OutOfRange, what));
+    }
+    if wishes.reserved != 0 {
+        return Err(EvenkeelStatus::UnknownField.into());
+    }
+    Ok(ThreadWishes {
+        cpus,
+        slice_ns: or(wishes.slice_ns, 100_000),
+        timer_slack_ns: or(wishes.timer_slack_ns, 1).and_then(NonZeroU64::new),
+        fifo,
+        dma_latency_us: (wishes.asks_dma_latency != 0).then_some(wishes.dma_latency_us),
+    })
+}
+
+pub(crate) fn told(report: ThreadReport) -> EvenkeelThreadReport {
+    let got = |got: Got| match got {
+        Got::NotAsked => (EvenkeelGot::NotAsked as u32, 0),
+        Got::InForce => (EvenkeelGot::InForce as u32, 0),
+        Got::Refused(errno) => (EvenkeelGot::Refused as u32, errno.raw()),
+        Got::Relieved => (EvenkeelGot::Relieved as u32, 0),
+        Got::NoEffect => (EvenkeelGot::NoEffect as u32, 0),
+    };
+    let [(cpus, cpus_errno), (slice, slice_errno), (timer_slack, timer_slack_errno)] =
+        [report.cpus, report.slice, report.timer_slack].map(got);
+    let [(fifo, fifo_errno), (dma_latency, dma_latency_errno)] = [report.fifo, report.dma_latency].map(got);
+    EvenkeelThreadReport {
+        size: 0,
+        version: 0,
+        cpus,
+        cpus_errno,
+        slice,
+        slice_errno,
+        timer_slack,
+        timer_slack_errno,
+        fifo,
+        fifo_errno,
+        dma_latency,
+        dma_latency_errno,
+    }
+}
+
+/// Tells what became of each wish.
+///
+/// Threads: any.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_thread_report(
+    thread: *const EvenkeelThread,
+    report: *mut EvenkeelThreadReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(thread, |thread| Ok(told(thread.report())))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, found) }
+    })
+}
+
+/// Frees it: idle latency is no longer held. What the kernel was told of the thread stays.
+///
+/// Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_thread_free(thread: *mut EvenkeelThread) -> EvenkeelStatus {
+    caught(|| handle::take(thread).map(drop))
+}

@@ -1,0 +1,66 @@
+//! The header and the C# binding are what the source says: `UPDATE_EXPECT=1 cargo test -p evenkeel-rt-c` writes them.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't read the sources fails")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn own(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The source's files, by name; but for their tests.
+fn sources() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(own("src")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn check(path: &str, made: &str) {
+    let committed = own(path);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&committed, made).unwrap();
+    }
+    let found = fs::read_to_string(&committed).unwrap_or_default();
+    let differs = found.lines().zip(made.lines()).find(|(found, made)| found != made);
+    assert!(found == made, "{path} is stale (UPDATE_EXPECT=1 renews it), first at {differs:?}");
+}
+
+#[test]
+fn the_header_is_fresh() {
+    let config = cbindgen::Config::from_file(own("cbindgen.toml")).unwrap();
+    let builder = sources()
+        .into_iter()
+        .fold(cbindgen::Builder::new().with_config(config), |builder, file| builder.with_src(file));
+    let mut made = Vec::new();
+    builder.generate().unwrap().write(&mut made);
+    check("include/evenkeel_rt.h", &String::from_utf8(made).unwrap());
+}
+
+#[test]
+fn the_csharp_binding_is_fresh() {
+    let builder =
+        sources().into_iter().fold(csbindgen::Builder::default(), |builder, file| builder.input_extern_file(file));
+    let folder = tempfile::tempdir().unwrap();
+    let made = folder.path().join("EvenkeelRt.cs");
+    builder
+        .csharp_namespace("Evenkeel")
+        .csharp_class_name("EvenkeelRt")
+        .csharp_class_accessibility("public")
+        .csharp_dll_name("evenkeel_rt")
+        // Unity's compilers, and Mono's, know neither.
+        .csharp_use_function_pointer(false)
+        .csharp_use_nint_types(false)
+        .csharp_generate_const_filter(|name| name.starts_with("EVENKEEL_"))
+        .always_included_types([
+            "EvenkeelStatus",
+            "EvenkeelAlign",
+            "EvenkeelGot",
+            "EvenkeelOverrun",
+            "EvenkeelProgress",
+            "EvenkeelSpinning",
+        ])
+        .generate_csharp_file(&made)
+        .unwrap();
+    check("csharp/EvenkeelRt.cs", &fs::read_to_string(made).unwrap());
+}

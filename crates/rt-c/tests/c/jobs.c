@@ -1,0 +1,159 @@
+/* Jobs from C: many, in order, over a range, asynchronous ones, and what is wrong with them. Exits with 0, or with the line that did not
+ * hold. */
+#include <evenkeel_rt.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define OK(is) CHECK(is, EVENKEEL_STATUS_OK)
+#define CHECK(is, expected)                                                                                     \
+    do {                                                                                                        \
+        EvenkeelStatus got_ = (is);                                                                             \
+        if (got_ != (expected)) {                                                                               \
+            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #is, evenkeel_status_text(got_));                    \
+            exit(1);                                                                                            \
+        }                                                                                                       \
+    } while (0)
+#define HOLDS(what)                                                                                             \
+    do {                                                                                                        \
+        if (!(what)) {                                                                                          \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #what);                                                  \
+            exit(1);                                                                                            \
+        }                                                                                                       \
+    } while (0)
+
+enum { MANY = 1000 };
+
+typedef struct {
+    EvenkeelJobs *jobs;
+    EvenkeelFrame *seen;
+    atomic_int ran, nested, order, wrong, later;
+    int cells[MANY + 1];
+} World;
+
+static void one(EvenkeelFrame *frame, void *context)
+{
+    World *world = context;
+
+    (void)frame;
+    atomic_fetch_add(&world->ran, 1);
+}
+
+static void nests(EvenkeelFrame *frame, void *context)
+{
+    World *world = context;
+
+    atomic_fetch_add(&world->nested, 1);
+    OK(evenkeel_frame_push(frame, 0, one, world));
+}
+
+static void first(EvenkeelFrame *frame, void *context)
+{
+    World *world = context;
+
+    (void)frame;
+    if (atomic_fetch_add(&world->order, 1) != 0)
+        atomic_store(&world->wrong, 1);
+}
+
+static void second(EvenkeelFrame *frame, void *context)
+{
+    World *world = context;
+
+    (void)frame;
+    if (atomic_fetch_add(&world->order, 1) != 1)
+        atomic_store(&world->wrong, 1);
+}
+
+static void later(EvenkeelFrame *frame, void *context)
+{
+    World *world = context;
+
+    if (frame != NULL)
+        atomic_store(&world->wrong, 1);
+    atomic_fetch_add(&world->later, 1);
+}
+
+static void cell(size_t number, void *context)
+{
+    ((World *)context)->cells[number]++;
+}
+
+static void body(EvenkeelFrame *frame, void *context)
+{
+    World *world = context;
+    uint32_t a, b;
+    uint32_t unknown = 99;
+    int i;
+
+    world->seen = frame;
+    CHECK(evenkeel_frame_push_after(frame, 0, first, world, &unknown, 1, &a), EVENKEEL_STATUS_BAD_HANDLE);
+    OK(evenkeel_frame_push_after(frame, 0, first, world, NULL, 0, &a));
+    OK(evenkeel_frame_push_after(frame, 0, second, world, &a, 1, &b));
+    CHECK(evenkeel_frame_push_after(frame, 0, second, world, &unknown, 1, &b), EVENKEEL_STATUS_BAD_HANDLE);
+    for (i = 0; i < MANY; i++)
+        OK(evenkeel_frame_push(frame, 0, i % 2 ? one : nests, world));
+    OK(evenkeel_frame_for_each(frame, 0, MANY, 16, cell, world));
+    CHECK(evenkeel_frame_push(frame, 1, one, world), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(evenkeel_frame_push(frame, 7, one, world), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(evenkeel_frame_push(frame, 0, NULL, world), EVENKEEL_STATUS_NULL_POINTER);
+    /* A frame in a frame is another call in the same job system. */
+    CHECK(evenkeel_jobs_frame(world->jobs, one, world), EVENKEEL_STATUS_BUSY);
+    CHECK(evenkeel_jobs_free(world->jobs), EVENKEEL_STATUS_BUSY);
+}
+
+static void frames(uint32_t workers)
+{
+    static World world;
+    EvenkeelJobSettings settings;
+    EvenkeelFrameCounters counters;
+    EvenkeelAsynchronous *asynchronous = NULL;
+    size_t ran = 0;
+    int frame, i;
+
+    OK(EVENKEEL_INIT(&settings));
+    settings.workers = workers;
+    OK(evenkeel_jobs_new(&settings, &world.jobs));
+    for (frame = 0; frame < 20; frame++) {
+        EvenkeelJobs *jobs = world.jobs;
+
+        world = (World){0};
+        world.jobs = jobs;
+        OK(evenkeel_jobs_frame(jobs, body, &world));
+        HOLDS(world.ran == MANY && world.nested == MANY / 2 && world.order == 2 && !world.wrong);
+        for (i = 0; i < MANY; i++)
+            HOLDS(world.cells[i] == 1);
+        /* A frame that is over is none. */
+        CHECK(evenkeel_frame_push(world.seen, 0, one, &world), EVENKEEL_STATUS_BAD_HANDLE);
+    }
+    OK(EVENKEEL_INIT(&counters));
+    OK(evenkeel_jobs_last_frame(world.jobs, &counters));
+    HOLDS(counters.jobs >= MANY + MANY / 2 + 2 && counters.by_caller + counters.by_workers == counters.jobs);
+
+    OK(evenkeel_asynchronous_new(world.jobs, &asynchronous));
+    for (i = 0; i < 100; i++)
+        OK(evenkeel_asynchronous_push(asynchronous, 1, later, &world));
+    CHECK(evenkeel_asynchronous_push(asynchronous, 0, later, &world), EVENKEEL_STATUS_OUT_OF_RANGE);
+    OK(evenkeel_jobs_run_asynchronous(world.jobs, 1000, &ran));
+    HOLDS(workers > 0 || ran == 100);
+    OK(evenkeel_jobs_free(world.jobs));
+    CHECK(evenkeel_asynchronous_push(asynchronous, 1, later, &world), EVENKEEL_STATUS_REFUSED);
+    OK(evenkeel_asynchronous_free(asynchronous));
+    HOLDS(world.later <= 100 && !world.wrong);
+}
+
+int main(void)
+{
+    EvenkeelJobSettings settings;
+    EvenkeelJobs *jobs = NULL;
+
+    OK(EVENKEEL_INIT(&settings));
+    settings.workers = 64;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
+    settings.workers = 0;
+    settings.frame_queues = 9;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
+    frames(0);
+    frames(2);
+    return 0;
+}

@@ -1,0 +1,244 @@
+/* What C programs get wrong: each has a status, and none a crash. Exits with 0, or with the line that did not hold. */
+#define _GNU_SOURCE
+#include <evenkeel_rt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(is, expected)                                                                                     \
+    do {                                                                                                        \
+        EvenkeelStatus got_ = (is);                                                                             \
+        if (got_ != (expected)) {                                                                               \
+            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #is, evenkeel_status_text(got_));                    \
+            return 1;                                                                                           \
+        }                                                                                                       \
+    } while (0)
+#define HOLDS(what)                                                                                             \
+    do {                                                                                                        \
+        if (!(what)) {                                                                                          \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #what);                                                  \
+            return 1;                                                                                           \
+        }                                                                                                       \
+    } while (0)
+
+/* A tick as a program knew it that was compiled before `began_ns` and `missed` were there, with what lies behind it. */
+typedef struct {
+    uint32_t size, version;
+    uint64_t number, due_ns;
+    uint64_t behind[2];
+} OldTick;
+
+static int older_and_newer_callers(void)
+{
+    EvenkeelClockSettings settings;
+    EvenkeelClock *clock = NULL;
+    OldTick old;
+    struct {
+        EvenkeelTick tick;
+        uint64_t newer[3];
+    } new;
+    struct {
+        EvenkeelClockSettings settings;
+        uint64_t newer;
+    } asks;
+
+    /* A settings struct that ends after its period. */
+    CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
+    memset((char *)&settings + 16, 0xff, sizeof settings - 16);
+    settings.size = 16;
+    settings.period_ns = 1000000;
+    CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OK);
+
+    memset(&old, 0x55, sizeof old);
+    CHECK(evenkeel_init(&old, 24), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_wait(clock, (EvenkeelTick *)&old), EVENKEEL_STATUS_OK);
+    HOLDS(old.size == 24 && old.due_ns > 0);
+    HOLDS(old.behind[0] == 0x5555555555555555u && old.behind[1] == 0x5555555555555555u);
+
+    /* A program that knows more fields than the library: it is told how far the struct was filled. */
+    CHECK(evenkeel_init(&new, sizeof new), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_wait(clock, &new.tick), EVENKEEL_STATUS_OK);
+    HOLDS(new.tick.size == sizeof(EvenkeelTick) && new.tick.number > old.number && new.newer[0] == 0);
+    CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
+
+    /* One that asks for nothing new gets its clock, one that does is refused. */
+    CHECK(evenkeel_init(&asks, sizeof asks), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_new(&asks.settings, &clock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
+    asks.newer = 1;
+    CHECK(evenkeel_clock_new(&asks.settings, &clock), EVENKEEL_STATUS_UNKNOWN_FIELD);
+    asks.newer = 0;
+    asks.settings.version = 2;
+    CHECK(evenkeel_clock_new(&asks.settings, &clock), EVENKEEL_STATUS_BAD_VERSION);
+    asks.settings.size = 0;
+    CHECK(evenkeel_clock_new(&asks.settings, &clock), EVENKEEL_STATUS_BAD_SIZE);
+    return 0;
+}
+
+static int handles(void)
+{
+    EvenkeelClockSettings settings;
+    EvenkeelClock *clock = NULL, *other = NULL;
+    EvenkeelMutex *mutex = NULL;
+    EvenkeelRwLock *lock = NULL;
+    uint64_t due = 7;
+
+    CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_next_due(clock, &due), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_mutex_lock((EvenkeelMutex *)clock), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_BAD_HANDLE);
+    /* Its place is taken by another, and it is not that one. */
+    CHECK(evenkeel_clock_new(&settings, &other), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_next_due(clock, &due), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_clock_next_due((EvenkeelClock *)&due, &due), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_clock_next_due((EvenkeelClock *)(uintptr_t)-1, &due), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_clock_next_due(NULL, &due), EVENKEEL_STATUS_NULL_POINTER);
+    CHECK(evenkeel_clock_next_due(other, NULL), EVENKEEL_STATUS_NULL_POINTER);
+    CHECK(evenkeel_clock_next_due(other, (uint64_t *)((char *)&due + 1)), EVENKEEL_STATUS_MISALIGNED);
+    CHECK(evenkeel_clock_free(other), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_mutex_new(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_mutex_unlock(mutex), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_mutex_lock(mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_mutex_try_lock(mutex), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_mutex_unlock(mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_mutex_free(mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_new(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_write(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_write(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_unlock_write(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_free(lock), EVENKEEL_STATUS_OK);
+    return 0;
+}
+
+static int values(void)
+{
+    EvenkeelClockSettings settings;
+    EvenkeelThreadWishes wishes;
+    EvenkeelThread *thread = NULL;
+    EvenkeelClock *clock = NULL;
+    EvenkeelSummary summary;
+    EvenkeelDone done;
+    char text[256];
+    uint32_t scope, again;
+    int i;
+    size_t needed;
+
+    CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
+    settings.overrun = 3;
+    CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(evenkeel_last_error(text, sizeof text), EVENKEEL_STATUS_OK);
+    HOLDS(strstr(text, "3") != NULL);
+    settings.overrun = EVENKEEL_OVERRUN_CATCH_UP;
+    CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OUT_OF_RANGE);
+    settings.catch_up_at_most = 5;
+    settings.spinning = 9;
+    CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OUT_OF_RANGE);
+    settings.spinning = 0;
+    settings.period_ns = 999;
+    CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OUT_OF_RANGE);
+    settings.period_ns = 0;
+    CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_set_period(clock, 0), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(evenkeel_clock_shift(clock, INT64_MIN), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(EVENKEEL_INIT(&summary), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_lateness(clock, &summary), EVENKEEL_STATUS_NOT_YET);
+    CHECK(EVENKEEL_INIT(&done), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_clock_done(clock, &done), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
+
+    CHECK(EVENKEEL_INIT(&wishes), EVENKEEL_STATUS_OK);
+    wishes.cpus = "one and two";
+    CHECK(evenkeel_thread_new(&wishes, &thread), EVENKEEL_STATUS_BAD_TEXT);
+    wishes.cpus = NULL;
+    wishes.fifo_priority = 100;
+    CHECK(evenkeel_thread_new(&wishes, &thread), EVENKEEL_STATUS_OUT_OF_RANGE);
+
+    CHECK(evenkeel_scope_register("", &scope), EVENKEEL_STATUS_BAD_TEXT);
+    CHECK(evenkeel_scope_register("\xff", &scope), EVENKEEL_STATUS_BAD_TEXT);
+    CHECK(evenkeel_scope_enter(0), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_scope_enter(123456), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_scope_register("deep", &scope), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_register("deep", &again), EVENKEEL_STATUS_OK);
+    HOLDS(scope == again);
+    for (i = 0; i < 128; i++)
+        CHECK(evenkeel_scope_enter(scope), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_enter(scope), EVENKEEL_STATUS_NO_ROOM);
+    for (i = 0; i < 128; i++)
+        CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_scope_chrome_json(text, 4, &needed), EVENKEEL_STATUS_TOO_SMALL);
+    HOLDS(needed > 4);
+    CHECK(evenkeel_scope_chrome_json(text, sizeof text, &needed), EVENKEEL_STATUS_OK);
+    HOLDS(needed == strlen(text) + 1 && text[0] == '{');
+    CHECK(evenkeel_scope_write_chrome_json("/nowhere/at/all"), EVENKEEL_STATUS_REFUSED);
+    return 0;
+}
+
+/* The library does panic here: the kernel says that this thread would wait for itself. It comes back as a status. */
+static int a_panic_stays_inside(void)
+{
+    EvenkeelInheritMutex *mutex = NULL;
+    char text[256];
+
+    CHECK(evenkeel_inherit_mutex_new(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_lock(mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_lock(mutex), EVENKEEL_STATUS_PANICKED);
+    CHECK(evenkeel_last_error(text, sizeof text), EVENKEEL_STATUS_OK);
+    HOLDS(strstr(text, "EDEADLK") != NULL || strstr(text, "E35") != NULL);
+    CHECK(evenkeel_inherit_mutex_unlock(mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_unlock(mutex), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_inherit_mutex_free(mutex), EVENKEEL_STATUS_OK);
+    return 0;
+}
+
+static void *ticks(void *clock)
+{
+    EvenkeelTick tick;
+    EvenkeelStatus status;
+
+    EVENKEEL_INIT(&tick);
+    /* The other thread may be in it just now. */
+    while ((status = evenkeel_clock_wait(clock, &tick)) == EVENKEEL_STATUS_BUSY)
+        ;
+    return status == EVENKEEL_STATUS_OK ? clock : NULL;
+}
+
+static int two_threads_in_one_clock(void)
+{
+    EvenkeelClockSettings settings;
+    EvenkeelClock *clock = NULL;
+    EvenkeelStatus status;
+    pthread_t thread;
+    uint64_t due;
+    void *ended = NULL;
+    int looks = 0;
+
+    CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
+    settings.period_ns = 300000000;
+    CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OK);
+    HOLDS(pthread_create(&thread, NULL, ticks, clock) == 0);
+    /* While the other one waits: neither in nor away. */
+    while ((status = evenkeel_clock_next_due(clock, &due)) == EVENKEEL_STATUS_OK && looks++ < 10000)
+        usleep(1000);
+    CHECK(status, EVENKEEL_STATUS_BUSY);
+    CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_BUSY);
+    HOLDS(pthread_join(thread, &ended) == 0 && ended == clock);
+    CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
+    return 0;
+}
+
+int main(void)
+{
+    HOLDS(evenkeel_abi_version() == EVENKEEL_ABI_VERSION);
+    HOLDS(strlen(evenkeel_version()) > 0);
+    return older_and_newer_callers() || handles() || values() || a_panic_stays_inside() || two_threads_in_one_clock();
+}

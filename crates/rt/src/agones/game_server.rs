@@ -1,0 +1,135 @@
+//! `GameServer`: what the sidecar tells of the game server that it stands beside.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+
+/// What Kubernetes holds of this game server, as far as the sidecar tells. What it does not say is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct GameServer {
+    /// Who it is.
+    #[serde(alias = "objectMeta", deserialize_with = "or_default")]
+    pub object_meta: ObjectMeta,
+    /// What was asked for.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: Spec,
+    /// What it has.
+    #[serde(deserialize_with = "or_default")]
+    pub status: Status,
+}
+
+/// Who it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ObjectMeta {
+    /// Its name in its namespace.
+    pub name: Option<String>,
+    /// Its namespace.
+    pub namespace: Option<String>,
+    /// Told apart by this from all that ever were.
+    pub uid: Option<String>,
+    /// Its labels.
+    #[serde(deserialize_with = "or_default")]
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    #[serde(deserialize_with = "or_default")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Spec {
+    /// How its health is judged.
+    pub health: Option<HealthSpec>,
+}
+
+/// How its health is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct HealthSpec {
+    /// It is not judged.
+    pub disabled: Option<bool>,
+    /// One sign of health is wanted in so many seconds.
+    #[serde(alias = "periodSeconds")]
+    pub period_seconds: Option<u32>,
+    /// So many may be missing in a row.
+    #[serde(alias = "failureThreshold")]
+    pub failure_threshold: Option<u32>,
+    /// None is wanted for so many seconds at the start.
+    #[serde(alias = "initialDelaySeconds")]
+    pub initial_delay_seconds: Option<u32>,
+}
+
+/// What it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Such as `Ready` or `Allocated`.
+    pub state: Option<String>,
+    /// Where players reach it.
+    pub address: Option<String>,
+    /// At which ports.
+    #[serde(deserialize_with = "or_default")]
+    pub ports: Vec<Port>,
+}
+
+/// A port that players reach it at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Port {
+    /// As the game server's description calls it.
+    pub name: Option<String>,
+    /// Its number.
+    pub port: Option<u16>,
+}
+
+impl GameServer {
+    /// Reads the sidecar's JSON.
+    pub fn parse(json: &[u8]) -> Result<GameServer, serde_json::Error> {
+        serde_json::from_slice(json)
+    }
+}
+
+/// What is `null` is as if it was not there.
+fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(json: D) -> Result<T, D::Error> {
+    Option::deserialize(json).map(Option::unwrap_or_default)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_documents_example_is_read() {
+        let json = br#"{
+            "object_meta": {"name": "local", "namespace": "default", "uid": "1234", "resource_version": "v1", "generation": "1",
+                "creation_timestamp": "1531795395", "annotations": {"annotation": "true"}, "labels": {"islocal": "true"}},
+            "spec": {"health": {"period_seconds": 5, "failureThreshold": 3}},
+            "status": {"state": "Ready", "address": "127.0.0.1", "ports": [{"name": "default", "port": 7777}], "players": null}
+        }"#;
+        let read = GameServer::parse(json).unwrap();
+        assert_eq!(read.object_meta.name.as_deref(), Some("local"));
+        assert_eq!(read.object_meta.labels["islocal"], "true");
+        let health = read.spec.health.unwrap();
+        assert_eq!((health.period_seconds, health.failure_threshold, health.disabled), (Some(5), Some(3), None));
+        assert_eq!((read.status.state.as_deref(), read.status.ports[0].port), (Some("Ready"), Some(7777)));
+        let empty = [r#"{}"#, r#"{"object_meta":null,"spec":null,"status":{"ports":null}}"#];
+        empty
+            .into_iter()
+            .for_each(|json| assert_eq!(GameServer::parse(json.as_bytes()).unwrap(), GameServer::default()));
+        let wrong =
+            ["", "[]7", "null", r#"{"status":{"ports":[{"port":70000}]}}"#, r#"{"status":7}"#, &"[".repeat(100_000)];
+        wrong.into_iter().for_each(|json| assert!(GameServer::parse(json.as_bytes()).is_err(), "{json:.40}"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_bring_it_down(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = GameServer::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Agones: tells the sidecar of a game server in Kubernetes that it is ready, that it is well, and that it is over. Well means that it
+//! ticks: where the ticks stall, the sign of health is withheld, and Agones does what it does with a server that hangs.
+//!
+//! A thread of its own talks to the sidecar; what the tick's thread does is one store in memory.
+//!
+//! ```no_run
+//! use evenkeel_rt::agones::{Agones, AgonesSettings};
+//! use evenkeel_rt::{TickClock, TickSettings};
+//!
+//! let agones = Agones::start(AgonesSettings::from_environment()?)?;
+//! let mut clock = TickClock::start(TickSettings::default());
+//! agones.ready(); // as soon as the sidecar listens
+//! # let is_over = true;
+//! loop {
+//!     clock.wait();
+//!     agones.tick();
+//!     // … move the world …
+//!     if is_over {
+//!         break;
+//!     }
+//! }
+//! agones.shutdown();
+//! # Ok::<(), evenkeel_rt::agones::AgonesError>(())
+//! ```
+
+mod client;
+mod game_server;
+pub mod http;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+pub use client::{AgonesError, Client, Request};
+pub use game_server::{GameServer, HealthSpec, ObjectMeta, Port, Spec, Status};
+
+/// What the thread is asked for, as bits.
+const READY: u32 = 1;
+const SHUTDOWN: u32 = 2;
+const END: u32 = 4;
+
+/// The first wait after a request that failed, and the longest.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_MOST: Duration = Duration::from_secs(2);
+
+/// How Agones is told.
+#[derive(Clone, Copy, Debug)]
+pub struct AgonesSettings {
+    /// Whom to tell.
+    pub client: Client,
+    /// From one sign of health to the next. Agones judges by `spec.health.periodSeconds`, 5 s unless told: less than that.
+    pub health_period: Duration,
+    /// Where no tick began for so long, the ticks stall.
+    pub stall: Duration,
+}
+
+impl AgonesSettings {
+    /// For the sidecar that the environment names: a sign of health every two seconds, withheld after two seconds without a tick.
+    pub fn from_environment() -> Result<AgonesSettings, AgonesError> {
+        Ok(AgonesSettings::at(Client::from_environment()?))
+    }
+
+    /// The same for a known one.
+    pub fn at(client: Client) -> AgonesSettings {
+        AgonesSettings { client, health_period: Duration::from_secs(2), stall: Duration::from_secs(2) }
+    }
+}
+
+/// How far something is that was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// It was not.
+    #[default]
+    NotAsked,
+    /// The sidecar has not said yes yet: it is asked again and again.
+    Asked,
+    /// The sidecar said yes.
+    Done,
+}
+
+/// How it goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgonesReport {
+    /// Signs of health that the sidecar took.
+    pub health_sent: u64,
+    /// Signs of health that were withheld, since nothing ticked.
+    pub health_withheld: u64,
+    /// Requests of any kind that failed.
+    pub failures: u64,
+    /// [`Agones::ready`].
+    pub ready: Progress,
+    /// [`Agones::shutdown`].
+    pub shutdown: Progress,
+    /// Why the last request failed that did.
+    pub last_failure: Option<String>,
+}
+
+/// Tells the sidecar from a thread of its own, until it is dropped. Start it before the tick's thread is set up: a thread begins with the
+/// CPUs of the one that starts it.
+#[derive(Debug)]
+pub struct Agones {
+    shared: Arc<Shared>,
+    client: Client,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// How many ticks began.
+    beats: AtomicU64,
+    asked: AtomicU32,
+    report: Mutex<AgonesReport>,
+}
+
+impl Agones {
+    /// Starts the thread. That nobody listens yet is no error: sidecars start when they like.
+    pub fn start(settings: AgonesSettings) -> Result<Agones, AgonesError> {
+        let shared = Arc::new(Shared::default());
+        let teller = Teller::new(settings, Arc::clone(&shared), Instant::now());
+        let thread = thread::Builder::new().name("evenkeel-agones".into()).spawn(move || teller.run());
+        Ok(Agones { shared, client: settings.client, thread: Some(thread.map_err(AgonesError::Thread)?) })
+    }
+
+    /// A tick begins: a load and a store. Until the first one no sign of health is given. For one thread; where two tick, one
+    /// of them counts now and then.
+    #[inline]
+    pub fn tick(&self) {
+        // No more than a sign that something moves: nothing else is told by it, and a lost count is no loss.
+        let beats = self.shared.beats.load(Ordering::Relaxed);
+        self.shared.beats.store(beats.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Players may come. Comes back at once; the sidecar is asked until it says yes.
+    pub fn ready(&self) {
+        self.ask(READY);
+    }
+
+    /// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more when this is dropped.
+    pub fn shutdown(&self) {
+        self.ask(SHUTDOWN);
+    }
+
+    /// What is known of the game server. Blocks until it is answered or timed out: not for the tick's thread.
+    pub fn game_server(&self) -> Result<GameServer, AgonesError> {
+        self.client.game_server()
+    }
+
+    /// How it goes.
+    pub fn report(&self) -> AgonesReport {
+        let mut report = self.shared.report().clone();
+        // What was asked since the thread last looked is asked all the same.
+        let asked = self.shared.asked.load(Ordering::Relaxed);
+        for (bit, progress) in [(READY, &mut report.ready), (SHUTDOWN, &mut report.shutdown)] {
+            if asked & bit != 0 && *progress == Progress::NotAsked {
+                *progress = Progress::Asked;
+            }
+        }
+        report
+    }
+
+    fn ask(&self, bit: u32) {
+        self.shared.asked.fetch_or(bit, Ordering::Relaxed);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Agones {
+    /// Ends the thread: after two time-outs of the client at the latest.
+    fn drop(&mut self) {
+        self.ask(END);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to panic with; if it did, this server is ending anyway.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn report(&self) -> std::sync::MutexGuard<'_, AgonesReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Something that is asked for until it is done.
+#[derive(Debug)]
+struct Errand {
+    bit: u32,
+    is_done: bool,
+    wait: Duration,
+    next: Instant,
+}
+
+impl Errand {
+    fn new(bit: u32, now: Instant) -> Errand {
+        Errand { bit, is_done: false, wait: RETRY_FIRST, next: now }
+    }
+
+    fn is_due(&self, asked: u32, now: Instant) -> bool {
+        self.is_open(asked) && now >= self.next
+    }
+
+    fn is_open(&self, asked: u32) -> bool {
+        asked & self.bit != 0 && !self.is_done
+    }
+
+    fn tried(&mut self, is_done: bool, now: Instant) {
+        self.is_done = is_done;
+        self.next = now + self.wait;
+        self.wait = (self.wait * 2).min(RETRY_MOST);
+    }
+}
+
+/// The thread's own.
+#[derive(Debug)]
+struct Teller {
+    settings: AgonesSettings,
+    shared: Arc<Shared>,
+    ready: Errand,
+    shutdown: Errand,
+    next_health: Instant,
+    next_withheld: Instant,
+    /// How many ticks there were when the number last changed, and when that was seen.
+    beats: u64,
+    beat: Option<Instant>,
+}
+
+impl Teller {
+    fn new(settings: AgonesSettings, shared: Arc<Shared>, now: Instant) -> Teller {
+        let [ready, shutdown] = [READY, SHUTDOWN].map(|bit| Errand::new(bit, now));
+        Teller { settings, shared, ready, shutdown, next_health: now, next_withheld: now, beats: 0, beat: None }
+    }
+
+    fn run(mut self) {
+        // A thread begins with the scheduling of the one that started it, which may be real-time. Where that can't be undone, it sleeps
+        // nearly always all the same.
+        let _ = evenkeel_sys::sched::set_ordinary(None);
+        // Until it is asked to end; it sleeps in every turn.
+        loop {
+            let asked = self.shared.asked.load(Ordering::Relaxed);
+            let now = Instant::now();
+            if self.ready.is_due(asked, now) && asked & END == 0 {
+                let said = self.settings.client.ready();
+                self.ready.tried(self.told(said, |report| report.ready = Progress::Done), Instant::now());
+            }
+            if self.shutdown.is_due(asked, now) || asked & END != 0 && self.shutdown.is_open(asked) {
+                let said = self.settings.client.shutdown();
+                self.shutdown.tried(self.told(said, |report| report.shutdown = Progress::Done), Instant::now());
+            }
+            if asked & END != 0 {
+                return;
+            }
+            if self.health_is_due(Instant::now()) {
+                let said = self.settings.client.health();
+                self.told(said, |report| report.health_sent += 1);
+            }
+            thread::park_timeout(self.sleep(asked, Instant::now()));
+        }
+    }
+
+    /// Whether a sign of health is to be given now: one is due, and there was a tick lately.
+    fn health_is_due(&mut self, now: Instant) -> bool {
+        let beats = self.shared.beats.load(Ordering::Relaxed);
+        if beats != self.beats {
+            (self.beats, self.beat) = (beats, Some(now));
+        }
+        if now < self.next_health {
+            return false;
+        }
+        let is_well = self.beat.is_some_and(|beat| now.duration_since(beat) <= self.settings.stall);
+        if is_well {
+            self.next_health = now + self.settings.health_period;
+        } else if now >= self.next_withheld {
+            // It stays due, so that it is given as soon as something ticks; it is counted once a period.
+            self.next_withheld = now + self.settings.health_period;
+            self.shared.report().health_withheld += 1;
+        }
+        is_well
+    }
+
+    /// How often ticks are looked for: what is seen late counts as late.
+    fn look(&self) -> Duration {
+        let shorter = self.settings.stall.min(self.settings.health_period);
+        (shorter / 4).clamp(Duration::from_millis(1), Duration::from_millis(500))
+    }
+
+    fn sleep(&self, asked: u32, now: Instant) -> Duration {
+        let open = [&self.ready, &self.shutdown].into_iter().filter(|errand| errand.is_open(asked));
+        let next = open.map(|errand| errand.next.saturating_duration_since(now)).min();
+        next.unwrap_or(self.look()).min(self.look())
+    }
+
+    /// Notes what became of a request; gives whether it was done.
+    fn told(&self, said: Result<(), AgonesError>, done: impl FnOnce(&mut AgonesReport)) -> bool {
+        let mut report = self.shared.report();
+        match said {
+            Ok(()) => {
+                done(&mut report);
+                true
+            }
+            Err(error) => {
+                report.failures += 1;
+                report.last_failure = Some(error.to_string());
+                false
+            }
+        }
+    }
+}
