@@ -25,10 +25,8 @@ check: setup $(DENY) ## formatting, lints, documentation, licences and duplicate
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	$(DENY) --locked check bans licenses sources
 
-model: setup ## every order of steps that the locks and the job system's parts can take, by the model checker
-	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib -- lock:: job::
-model: setup ## every order of steps that the locks and the page of telemetry can take, by the model checker
-	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib -- lock:: sequence::
+model: setup ## every order of steps that the locks, the job system's parts and the page of telemetry can take, by the model checker
+	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib -- lock:: job:: sequence::
 
 lab: setup ## capture guests under QEMU anew (hosts/qemu-*), compare facts with other tools, try 100,000 mutated captures and edited files, fuzz; says what it skipped
 	lab/run.sh

@@ -43,9 +43,9 @@ pub mod scratch;
 pub mod sequence;
 pub mod shared_page;
 pub mod stall;
+pub mod sums;
 #[cfg(not(loom))]
 pub mod telemetry;
-pub mod sums;
 pub mod thread;
 pub mod timer_fd;
 pub mod tracepoint;

@@ -23,6 +23,8 @@ pub enum Wait {
     Sleep,
     /// Come back at once, with all that there are.
     Not,
+    /// Come back at once, with one at the most: quicker, where no more is expected.
+    NotForOne,
 }
 
 /// A packet that was received.
@@ -115,6 +117,7 @@ impl Inbox {
             // A call for more looks for a second packet before it gives the first.
             Wait::Sleep => self.call(socket, 1, 0),
             Wait::Not => self.call(socket, BATCH, libc::MSG_DONTWAIT),
+            Wait::NotForOne => self.call(socket, 1, libc::MSG_DONTWAIT),
         }
     }
 

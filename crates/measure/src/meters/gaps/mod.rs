@@ -13,11 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_sys::cpu_limit::CpuLimit;
-use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, Root, clock, cpu_limit, thread};
 use evenkeel_sys::tracepoint::{Ready, Tracepoint};
 use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, Errno, Root, clock, thread};
+use evenkeel_sys::{CpuSet, Errno, Root, clock, cpu_limit, thread};
 use serde::Serialize;
 
 pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};

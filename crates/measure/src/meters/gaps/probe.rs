@@ -11,8 +11,6 @@ use evenkeel_sys::{CpuSet, Errno, Usage, sched, thread};
 
 use super::cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 use super::interrupts::{Counts, Files, Source, between};
-use super::takers::Takers;
-use super::limits::{Limit, Taken};
 use super::takers::{Takers, Who};
 use super::tally::{Gap, Keep, Tally};
 use super::traced::{Told, Traced};
