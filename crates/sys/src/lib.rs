@@ -11,11 +11,13 @@ mod capture;
 pub mod cgroup;
 pub mod chain;
 pub mod clock;
+pub mod cpu_limit;
 mod cpuset;
 mod cycles;
 mod errno;
 mod ethtool;
 mod hand;
+pub mod job;
 mod kernel_config;
 mod kernel_log;
 pub mod lock;
@@ -35,6 +37,13 @@ pub mod rseq;
 pub mod sched;
 pub mod schedstat;
 pub mod scratch;
+#[cfg(loom)]
+#[path = "telemetry/sequence.rs"]
+pub mod sequence;
+pub mod shared_page;
+pub mod stall;
+#[cfg(not(loom))]
+pub mod telemetry;
 pub mod thread;
 pub mod timer_fd;
 pub mod tracepoint;
