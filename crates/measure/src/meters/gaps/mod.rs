@@ -170,7 +170,6 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     let cpus = check(settings)?;
     let root = Root::live();
     let limits = cpu_limit::all(&root);
-    let limits = limits::of_this_process(&root);
     let looks = match settings.mode {
         Mode::Spin => Looks::All,
         Mode::Sample => Looks::OwnCounts,
