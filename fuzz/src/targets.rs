@@ -445,6 +445,8 @@ fn telemetry(text: &str) {
         assert!(ofs.iter().all(|of| of.quantile_ns(0.5) <= of.max_ns && of.since(of).count == 0));
         assert!(prometheus(&[found]).ends_with('\n'));
     }
+}
+
 /// What anybody can send to the arena's server, its bots and whoever plays a record again. Packets are the characters up to 255,
 /// apart by any other; a session of eight `S` is the player's. Whoever sends, nobody gets in without a cookie, and no answer to
 /// a stranger outgrows its question.
