@@ -6,7 +6,9 @@ use anyhow::{Context, bail};
 
 mod audit;
 mod change;
+mod jobs;
 mod locks;
+mod locks_table;
 mod looks;
 mod row;
 mod scope;
@@ -23,6 +25,16 @@ const ROWS: &[(&str, Measure)] = &[
     ("tick-idle", tick::measure_idle),
     ("tick-neighbour", tick::measure_neighbour),
     ("tick-quota", tick::measure_quota),
+    ("jobs", jobs::measure_job),
+    ("jobs-frame-cpu", jobs::measure_frame_cpu),
+    ("jobs-frame-cpu-1-thread", jobs::measure_frame_cpu_one),
+    ("jobs-frame-cpu-4-threads", jobs::measure_frame_cpu_four),
+    ("jobs-frame-cpu-1us", jobs::measure_frame_cpu_work),
+    ("jobs-frame-slowest", jobs::measure_frame_slowest),
+    ("jobs-frame-slowest-1us", jobs::measure_frame_slowest_work),
+    ("jobs-two-cpus", jobs::measure_two_cpus),
+    ("jobs-two-cpus-1us", jobs::measure_two_cpus_work),
+    ("jobs-two-cpus-frame-cpu", jobs::measure_two_cpus_cpu),
     ("locks", locks::measure),
     ("scope", scope::measure),
     ("telemetry", looks::measure_telemetry),
@@ -32,6 +44,9 @@ const ROWS: &[(&str, Measure)] = &[
 
 fn main() -> anyhow::Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    if asked == ["locks-table"] {
+        return locks_table::print();
+    }
     let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
         bail!("no row is called {unknown}: {} are", names.join(", "));

@@ -2,10 +2,9 @@
 
 use evenkeel_sys::schedstat::{Counted, RunDelay};
 use evenkeel_sys::stall::{CpuStalls, Throttled};
-use evenkeel_sys::{Root, thread};
+use evenkeel_sys::{Root, cpu_limit, thread};
 
 use super::decide::{Hardware, Readings};
-use crate::limit;
 
 /// What counters said last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +40,10 @@ impl Sampler {
 
     /// The CPUs that the calling thread may use, and the limit on its control group.
     pub(super) fn hardware(&self) -> Hardware {
-        Hardware { cpus: thread::allowed_cpus().unwrap_or(1), cpu_limit: limit::cpu_share(&Root::live()) }
+        Hardware {
+            cpus: thread::allowed_cpus().unwrap_or(1),
+            cpu_limit: cpu_limit::tightest(&Root::live()).map(|limit| limit.cpus()),
+        }
     }
 
     /// What came since the last time.

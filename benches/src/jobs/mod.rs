@@ -1,0 +1,209 @@
+//! `jobs` and its kin: what a job costs, a thousand of them a frame, beside the pools that a server would use instead.
+//!
+//! Either frames run one after the other and the time of one by the number of its jobs counts, or there are 50 a second and the CPU time
+//! of the whole process counts, or how long the slowest of a hundred frames takes. Every contender gets fresh threads on the same CPUs.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, anyhow};
+use evenkeel_sys::clock::{monotonic_ns, process_cpu_ns, realtime_ns, sleep_until_ns, thread_cpu_ns};
+use evenkeel_sys::{CpuSet, thread};
+
+use crate::row::{Measured, Measurements, Row};
+use crate::turns::{Rounds, in_turns};
+
+mod native;
+mod pools;
+
+const JOBS: u32 = 1000;
+const ROUNDS: usize = 12;
+const PERIOD_NS: u64 = 20_000_000;
+
+/// What is measured of a contender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Measure {
+    /// Wall time a job, in nanoseconds, one frame after the other.
+    Job,
+    /// CPU time of the process a frame, in microseconds, 50 frames a second.
+    FrameCpu,
+    /// From the beginning to the end of the slowest of a hundred frames, in microseconds, 50 frames a second.
+    SlowestFrame,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Empty,
+    /// About a microsecond.
+    Microsecond,
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    row: &'static str,
+    measure: Measure,
+    work: Work,
+    cpus: usize,
+    /// The one that opens frames included.
+    threads: usize,
+}
+
+const fn case(row: &'static str, measure: Measure, work: Work, cpus: usize, threads: usize) -> Case {
+    Case { row, measure, work, cpus, threads }
+}
+
+pub(crate) fn measure_job() -> anyhow::Result<Row> {
+    measure(case("jobs", Measure::Job, Work::Empty, 1, 1))
+}
+
+pub(crate) fn measure_frame_cpu() -> anyhow::Result<Row> {
+    measure(case("jobs-frame-cpu", Measure::FrameCpu, Work::Empty, 1, 2))
+}
+
+pub(crate) fn measure_frame_cpu_one() -> anyhow::Result<Row> {
+    measure(case("jobs-frame-cpu-1-thread", Measure::FrameCpu, Work::Empty, 1, 1))
+}
+
+pub(crate) fn measure_frame_cpu_four() -> anyhow::Result<Row> {
+    measure(case("jobs-frame-cpu-4-threads", Measure::FrameCpu, Work::Empty, 1, 4))
+}
+
+pub(crate) fn measure_frame_cpu_work() -> anyhow::Result<Row> {
+    measure(case("jobs-frame-cpu-1us", Measure::FrameCpu, Work::Microsecond, 1, 2))
+}
+
+pub(crate) fn measure_frame_slowest() -> anyhow::Result<Row> {
+    measure(case("jobs-frame-slowest", Measure::SlowestFrame, Work::Empty, 1, 2))
+}
+
+pub(crate) fn measure_frame_slowest_work() -> anyhow::Result<Row> {
+    measure(case("jobs-frame-slowest-1us", Measure::SlowestFrame, Work::Microsecond, 1, 2))
+}
+
+pub(crate) fn measure_two_cpus() -> anyhow::Result<Row> {
+    measure(case("jobs-two-cpus", Measure::Job, Work::Empty, 2, 2))
+}
+
+pub(crate) fn measure_two_cpus_work() -> anyhow::Result<Row> {
+    measure(case("jobs-two-cpus-1us", Measure::Job, Work::Microsecond, 2, 2))
+}
+
+pub(crate) fn measure_two_cpus_cpu() -> anyhow::Result<Row> {
+    measure(case("jobs-two-cpus-frame-cpu", Measure::FrameCpu, Work::Empty, 2, 2))
+}
+
+/// Runs a frame of a thousand jobs.
+type Frame<'a> = &'a mut dyn FnMut();
+
+/// Sets a pool of so many threads up on the calling thread, and calls back with what runs a frame on it.
+type Contender = fn(Case, &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()>;
+
+fn measure(case: Case) -> anyhow::Result<Row> {
+    let allowed = thread::affinity().map_err(|errno| anyhow!("read the affinity: {errno}"))?;
+    let mut cpus: Vec<usize> = allowed.iter().collect();
+    let first = cpus.len().checked_sub(case.cpus).context("fewer CPUs may be used than this row takes")?;
+    let cpus: CpuSet = cpus.drain(first..).collect();
+    let mut contenders: Vec<(&str, &str, Box<dyn Fn() -> anyhow::Result<f64>>)> = Vec::new();
+    for (name, version, contender) in pools::ALL {
+        let cpus = cpus.clone();
+        contenders.push((name, version, Box::new(move || here(*contender, case, &cpus))));
+    }
+    let mut skipped = BTreeMap::new();
+    for (name, program) in native::all() {
+        let cpus = cpus.clone();
+        match program {
+            Ok(program) => {
+                contenders.push((name, native::VERSION, Box::new(move || program.run(case, &cpus))));
+            }
+            Err(why) => _ = skipped.insert(name.to_owned(), why.to_string()),
+        }
+    }
+    let seed = realtime_ns();
+    let rounds = in_turns(contenders.len(), Rounds { count: ROUNDS, seed }, |at| contenders[at].2())?;
+    let all = contenders.iter().zip(rounds).map(|((name, version, _), rounds)| Measured {
+        name: (*name).to_owned(),
+        version: (*version).to_owned(),
+        rounds,
+    });
+    let unit = if case.measure == Measure::Job { "ns" } else { "us" };
+    Row::of(Measurements { row: case.row, unit, all: all.collect(), skipped, seed })
+}
+
+/// Measures a pool of this process.
+fn here(contender: Contender, case: Case, cpus: &CpuSet) -> anyhow::Result<f64> {
+    let cpus = cpus.clone();
+    let body = move || {
+        // Threads that the pool starts inherit it.
+        thread::set_affinity(&cpus).map_err(|errno| anyhow!("run on the row's CPUs: {errno}"))?;
+        let mut number = 0.0;
+        contender(case, &mut |frame| number = take(case.measure, frame))?;
+        Ok(number)
+    };
+    std::thread::spawn(body).join().map_err(|_| anyhow!("a contender panicked"))?
+}
+
+fn take(measure: Measure, frame: Frame<'_>) -> f64 {
+    const WARM: u32 = 5;
+    (0..WARM).for_each(|_| frame());
+    match measure {
+        Measure::Job => {
+            let mut frames = 0_u32;
+            let (began_ns, mut now_ns) = (monotonic_ns(), 0);
+            while frames == 0 || now_ns - began_ns < 100_000_000 {
+                frame();
+                frames += 1;
+                now_ns = monotonic_ns();
+            }
+            (now_ns - began_ns) as f64 / f64::from(frames) / f64::from(JOBS)
+        }
+        Measure::FrameCpu => {
+            let began_ns = process_cpu_ns();
+            at_fifty_hertz(25, || frame());
+            (process_cpu_ns() - began_ns) as f64 / 25.0 / 1e3
+        }
+        Measure::SlowestFrame => {
+            let mut slowest_ns = 0;
+            at_fifty_hertz(100, || {
+                let began_ns = monotonic_ns();
+                frame();
+                slowest_ns = slowest_ns.max(monotonic_ns() - began_ns);
+            });
+            slowest_ns as f64 / 1e3
+        }
+    }
+}
+
+fn at_fifty_hertz(frames: u32, mut frame: impl FnMut()) {
+    let mut due_ns = monotonic_ns();
+    for _ in 0..frames {
+        due_ns += PERIOD_NS;
+        sleep_until_ns(due_ns);
+        frame();
+    }
+}
+
+impl Work {
+    /// What one job does.
+    #[inline(always)]
+    fn one(self, number: u32, steps: u64) {
+        std::hint::black_box(number);
+        if self == Work::Microsecond {
+            (0..steps).for_each(|step| _ = std::hint::black_box(step));
+        }
+    }
+
+    /// How many steps a microsecond has on this machine: by the quickest of many, so that nobody else's time is in it.
+    fn steps(self) -> u64 {
+        if self == Work::Empty {
+            return 0;
+        }
+        const TRIED: u64 = 10_000;
+        let once = || {
+            let start_ns = thread_cpu_ns();
+            (0..TRIED).for_each(|step| _ = std::hint::black_box(step));
+            thread_cpu_ns() - start_ns
+        };
+        TRIED * 1000 / (0..200).map(|_| once()).min().unwrap_or(1).max(1)
+    }
+}

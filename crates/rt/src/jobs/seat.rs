@@ -1,0 +1,384 @@
+//! `Seat`: what one thread of a job system does: take jobs in its order, run them, count, wake others, sleep.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use evenkeel_sys::job::{Claim, Left, Link, Source, Tally};
+use evenkeel_sys::{clock, tsc};
+
+use super::settings::Kind;
+use super::shared::{CALLER, CLAIM_MOST, Counted, Failures, JobQueue, Shared, Sharing, Task};
+
+/// A task that waits for nobody, and that nobody waits for in particular.
+pub(super) const UNLINKED: u32 = u32::MAX;
+/// Set in a task's label, which is its link: what it waited for went wrong, so it is not run.
+const SPOILT: u32 = 1 << 31;
+
+/// How many jobs a thread ends before it tells who waits for them; it does so at once when it finds no other.
+const UNTOLD_MAX: u64 = 16;
+
+/// Jobs on a thread's stack, each of which waits for those of a frame of its own: from here on, jobs are run where they are pushed, so
+/// that no job that has nothing to do with it comes on top.
+const DEPTH_MAX: u32 = 8;
+
+/// The place of one thread.
+pub(super) struct Seat {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: usize,
+    /// The queues it takes from, in its order.
+    takes: Box<[u8]>,
+    /// Those of them that are for frames.
+    takes_for_frames: Box<[u8]>,
+    /// The caller's ends of all queues; other seats have none.
+    sources: Box<[Source<Task>]>,
+    /// What it has taken from a queue and not run yet. A job that waits for others runs these before it sleeps.
+    claimed: RefCell<Option<(u8, Claim<Task>)>>,
+    tally: Tally<Failures>,
+    /// How many jobs are on this thread's stack, one on the other.
+    running: Cell<u32>,
+    /// What was counted and is not shown yet.
+    busy_ticks: Cell<u64>,
+    longest_ticks: Cell<u64>,
+    jobs: Cell<u64>,
+}
+
+impl Seat {
+    pub(super) fn new(shared: &Arc<Shared>, id: usize, takes: Vec<u8>, sources: Vec<Source<Task>>) -> Seat {
+        let for_frames = |queue: &u8| shared.queues[usize::from(*queue)].settings.kind == Kind::Frame;
+        Seat {
+            shared: Arc::clone(shared),
+            id,
+            takes_for_frames: takes.iter().copied().filter(for_frames).collect(),
+            takes: takes.into(),
+            sources: sources.into(),
+            claimed: RefCell::new(None),
+            tally: Tally::new(),
+            running: Cell::new(0),
+            busy_ticks: Cell::new(0),
+            longest_ticks: Cell::new(0),
+            jobs: Cell::new(0),
+        }
+    }
+
+    pub(super) fn bit(&self) -> u64 {
+        1 << self.id
+    }
+
+    pub(super) fn counted(&self) -> &Counted {
+        &self.shared.counted[self.id]
+    }
+
+    pub(super) fn is_too_deep(&self) -> bool {
+        self.running.get() > DEPTH_MAX
+    }
+
+    /// Whether one more job than a queue has room for would stand in it.
+    #[inline]
+    pub(super) fn is_full(&self, queue: usize, at: &JobQueue) -> bool {
+        let stands = match self.sources.get(queue) {
+            Some(source) => source.len() + at.ring.len(),
+            None => at.len(),
+        };
+        stands >= at.settings.capacity
+    }
+
+    /// Puts a job into a queue; gives it back where its place is blocked.
+    #[inline]
+    pub(super) fn put(&self, queue: usize, at: &JobQueue, task: Task) -> Result<(), Task> {
+        match self.sources.get(queue) {
+            Some(source) => source.push(task),
+            None => at.ring.push(task),
+        }
+    }
+
+    /// Whether what runs on this thread is a job.
+    pub(super) fn is_in_job(&self) -> bool {
+        self.running.get() > 0
+    }
+
+    /// Runs jobs of frames until there is none that it takes, or nothing is `left` to wait for. True if it ran any.
+    pub(super) fn help(&self, is_enough: impl Fn() -> bool) -> bool {
+        let mut began = tsc::ticks();
+        let mut ran = false;
+        while let Some((_, task)) = self.take(&self.takes_for_frames) {
+            began = self.run(task, began);
+            ran = true;
+            if is_enough() {
+                break;
+            }
+        }
+        self.tell();
+        ran
+    }
+
+    /// Helps, and sleeps where there is nothing to help with. Returns now and then.
+    pub(super) fn settle(&self, left: &Left<'_>) {
+        self.settle_until(|| left.is_nothing());
+    }
+
+    pub(super) fn settle_until(&self, is_over: impl Fn() -> bool) {
+        if self.help(|| false) || is_over() {
+            return;
+        }
+        let gate = &self.shared.gate;
+        gate.about_to_sleep(self.id);
+        if is_over() || self.shared.has_work(&self.takes_for_frames) {
+            return gate.stay(self.id);
+        }
+        let began_ns = clock::monotonic_ns();
+        gate.sleep(self.id, self.shared.looks);
+        add(&self.counted().waited_ns, clock::monotonic_ns().saturating_sub(began_ns));
+        // What we were woken for may be of a kind that does not belong into a frame.
+        self.pass_on();
+    }
+
+    /// Helps until a link is done: on the thread that opens frames, and outside of jobs.
+    pub(super) fn wait_for(&self, link: Link) {
+        let shared = &self.shared;
+        shared.awaited.store(link.index() as u32, Ordering::Relaxed);
+        while !shared.links.is_done(link) {
+            if !self.help(|| shared.links.is_done(link)) {
+                self.settle_until(|| shared.links.is_done(link));
+            }
+        }
+        shared.awaited.store(UNLINKED, Ordering::Relaxed);
+    }
+
+    /// Whether so many chunks, the first of which is done here and timed, are work for more than one.
+    pub(super) fn is_worth_sharing(&self, chunks: usize, first: impl FnOnce()) -> bool {
+        if self.shared.sharing == Sharing::OneCpu {
+            return false;
+        }
+        let began_ticks = tsc::ticks();
+        first();
+        let took_ticks = tsc::ticks().saturating_sub(began_ticks);
+        took_ticks.saturating_mul(chunks as u64 - 1) >= self.shared.worth_waking_ticks
+    }
+
+    /// What a worker does until it is to stop.
+    pub(super) fn work(&self) {
+        let gate = &self.shared.gate;
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let mut began = tsc::ticks();
+            let mut is_fresh = true;
+            while let Some((queue, task)) = self.take(&self.takes) {
+                if std::mem::take(&mut is_fresh) {
+                    // One wake for many jobs: who was woken wakes the next, if there is work for two.
+                    self.pass_on();
+                }
+                if self.shared.queues[usize::from(queue)].settings.kind == Kind::Frame {
+                    began = self.run(task, began);
+                } else {
+                    began = self.run_asynchronous(task);
+                }
+                if self.shared.stop.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            self.tell();
+            gate.about_to_sleep(self.id);
+            if self.shared.stop.load(Ordering::Acquire) || self.shared.has_work(&self.takes) {
+                gate.stay(self.id);
+            } else {
+                gate.sleep(self.id, self.shared.looks);
+            }
+        }
+    }
+
+    /// The next job in the order of these queues, and its queue.
+    #[inline]
+    fn take(&self, queues: &[u8]) -> Option<(u8, Task)> {
+        let mut claimed = self.claimed.borrow_mut();
+        if let Some((queue, claim)) = &mut *claimed {
+            if let Some(task) = claim.pop() {
+                return Some((*queue, task));
+            }
+            *claimed = None;
+        }
+        for queue in queues {
+            let at = &self.shared.queues[usize::from(*queue)];
+            if let Some(task) = at.ring.pop() {
+                return Some((*queue, task));
+            }
+            if let Some(mut claim) = at.from_caller.claim(self.shared.claim_most.load(Ordering::Relaxed)) {
+                let task = claim.pop();
+                *claimed = Some((*queue, claim));
+                return task.map(|task| (*queue, task));
+            }
+        }
+        None
+    }
+
+    /// Whether the next job is at hand already, and too short to be timed by itself.
+    #[inline]
+    fn is_timed_with_next(&self) -> bool {
+        self.shared.claim_most.load(Ordering::Relaxed) == CLAIM_MOST
+            && self.claimed.borrow().as_ref().is_some_and(|(_, claim)| !claim.is_empty())
+    }
+
+    /// Runs a job of a frame that began then; gives the time at which the next begins, or the same where they are timed together.
+    #[inline]
+    fn run(&self, task: Task, began_ticks: u64) -> u64 {
+        let label = task.label();
+        if label != UNLINKED && label & SPOILT != 0 {
+            self.drop_spoilt(task);
+            return tsc::ticks();
+        }
+        self.running.set(self.running.get() + 1);
+        task.run(self, &self.tally);
+        self.running.set(self.running.get() - 1);
+        self.jobs.set(self.jobs.get() + 1);
+        if self.is_timed_with_next() {
+            return began_ticks;
+        }
+        let ended_ticks = tsc::ticks();
+        self.took(ended_ticks.saturating_sub(began_ticks));
+        ended_ticks
+    }
+
+    #[inline]
+    fn took(&self, ticks: u64) {
+        self.busy_ticks.set(self.busy_ticks.get() + ticks);
+        if ticks > self.longest_ticks.get() {
+            self.longest_ticks.set(ticks);
+        }
+        if ticks > self.shared.worth_waking_ticks {
+            self.pass_on();
+        }
+        if self.tally.untold() >= UNTOLD_MAX {
+            self.tell();
+        }
+    }
+
+    /// Runs a job that was just made, where it was made.
+    #[cold]
+    pub(super) fn run_here(&self, task: Task) {
+        self.run(task, tsc::ticks());
+    }
+
+    #[cold]
+    fn drop_spoilt(&self, task: Task) {
+        let link = Link::at(task.label() & !SPOILT);
+        // Its closure may panic when it is dropped, which is no reason not to go on.
+        let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.discard(&self.tally)));
+        add(&self.counted().dropped, 1);
+        if let Err(payload) = dropped {
+            super::shared::drop_quietly(payload);
+        }
+        self.link_is_done(link, false);
+    }
+
+    fn run_asynchronous(&self, task: Task) -> u64 {
+        // It may last: who waits for a frame is told of the jobs before.
+        self.tell();
+        task.run(self, &self.tally);
+        add(&self.counted().asynchronous, 1);
+        tsc::ticks()
+    }
+
+    /// Runs asynchronous jobs that no worker takes, up to so many.
+    pub(super) fn run_orphans(&self, at_most: usize) -> usize {
+        let orphans = || self.shared.queues.iter().filter(|queue| queue.takers == 0);
+        let next = || orphans().find_map(|queue| queue.pop());
+        (0..at_most).map_while(|_| next().map(|task| self.run_asynchronous(task))).count()
+    }
+
+    /// Shows what was counted, then tells those who wait: they find it counted.
+    pub(super) fn tell(&self) {
+        let jobs = self.jobs.replace(0);
+        if jobs > 0 {
+            let counted = self.counted();
+            add(&counted.jobs, jobs);
+            add(&counted.busy_ticks, self.busy_ticks.replace(0));
+            let longest = self.longest_ticks.replace(0);
+            if longest > counted.longest_ticks.load(Ordering::Relaxed) {
+                counted.longest_ticks.store(longest, Ordering::Relaxed);
+            }
+        }
+        self.tally.tell();
+        let released = self.tally.take_released();
+        if released & !self.bit() != 0 {
+            (0..u64::BITS).map(|seat| released & 1 << seat).filter(|bit| *bit != 0).for_each(|bit| self.wake(bit));
+        }
+    }
+
+    /// A job stands in this queue: wakes one that takes from it, where that is sooner than to take it here.
+    #[inline]
+    pub(super) fn announce(&self, queue: usize) {
+        let Some(at) = self.shared.queues.get(queue) else { return };
+        let takes_it = at.takers & self.bit() != 0;
+        // Without a fence, a thread that falls asleep right now may be overlooked: then we take the job ourselves, in the end.
+        if takes_it && self.shared.gate.idle() & at.takers == 0 {
+            return;
+        }
+        self.announce_to_idle(queue, takes_it);
+    }
+
+    fn announce_to_idle(&self, queue: usize, takes_it: bool) {
+        let shared = &self.shared;
+        let Some(at) = shared.queues.get(queue) else { return };
+        if takes_it && at.settings.kind == Kind::Frame {
+            let stands = at.len() as u64;
+            let takes_ticks = stands.saturating_mul(shared.mean_ticks.load(Ordering::Relaxed));
+            if shared.sharing == Sharing::OneCpu || takes_ticks < shared.worth_waking_ticks {
+                return;
+            }
+        }
+        self.wake(at.takers);
+    }
+
+    /// There may be more than this thread gets to: wakes one that takes any of it.
+    fn pass_on(&self) {
+        let idle = self.shared.gate.idle();
+        if idle == 0 {
+            return;
+        }
+        let stands = |queue: &JobQueue| queue.takers & idle != 0 && queue.has_ready();
+        if let Some(queue) = self.shared.queues.iter().position(stands) {
+            self.announce_to_idle(queue, self.shared.queues[queue].takers & self.bit() != 0);
+        }
+    }
+
+    pub(super) fn wake(&self, takers: u64) {
+        if self.shared.gate.wake_one(takers & !self.bit()).is_some() {
+            add(&self.counted().wakes, 1);
+        }
+    }
+
+    /// A job is done that others may wait for: those that wait for nothing else now stand in their queues.
+    pub(super) fn link_is_done(&self, link: Link, well: bool) {
+        self.shared.links.done(link, well, |free, all_well| self.set_free(free, all_well));
+        // Either we see that it is waited for, or who waits sees that it is done.
+        fence(Ordering::SeqCst);
+        if self.shared.awaited.load(Ordering::Relaxed) == link.index() as u32 {
+            self.wake(1 << CALLER);
+        }
+    }
+
+    pub(super) fn set_free(&self, link: Link, all_well: bool) {
+        let waiting = self.shared.waiting.get(link.index()).and_then(|place| place.lock().take());
+        let Some((mut task, queue)) = waiting else { return };
+        if !all_well {
+            task.set_label(task.label() | SPOILT);
+        }
+        match self.shared.queues[queue].ring.push(task) {
+            Ok(()) => self.announce(queue),
+            // There is room for as many as can wait, but a thread that was taken from its CPU while it takes a job out blocks its place.
+            Err(task) => self.run_here(task),
+        }
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// For counters that one thread alone writes: no atomic step.
+#[inline]
+pub(super) fn add(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}

@@ -1,0 +1,161 @@
+//! `Links`: who waits for whom. A link stands for something that others may wait for, and that may wait for others. A chain of edges
+//! hangs on each link for those that wait for it; a count says for how many a link still waits. Bounded, and without a lock.
+
+use super::primitive::{AtomicU32, Ordering, fence};
+
+/// No edge.
+const NONE: u32 = u32::MAX;
+/// Nothing more can be hung on: what it stands for is done.
+const DONE: u32 = u32::MAX - 1;
+/// Set in a count: something that it waited for went wrong.
+const SPOILT: u32 = 1 << 31;
+
+/// A link, as long as the links are not [`clear`](Links::clear)ed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link(u32);
+
+impl Link {
+    /// Its place among all links, below their number.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The link at this place.
+    pub fn at(index: u32) -> Link {
+        Link(index)
+    }
+}
+
+#[derive(Debug)]
+struct Node {
+    /// For how many it waits, itself included until it is started, and [`SPOILT`].
+    waits_for: AtomicU32,
+    /// The first edge to those that wait for it, [`NONE`] or [`DONE`].
+    first: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Edge {
+    to: AtomicU32,
+    next: AtomicU32,
+}
+
+/// A fixed number of links and of edges between them.
+#[derive(Debug)]
+pub struct Links {
+    nodes: Box<[Node]>,
+    edges: Box<[Edge]>,
+    nodes_used: AtomicU32,
+    edges_used: AtomicU32,
+}
+
+impl Links {
+    /// Room for so many links, and for so many pairs of which one waits for the other.
+    pub fn new(links: u32, pairs: u32) -> Links {
+        let zero = || AtomicU32::new(0);
+        Links {
+            nodes: (0..links.min(DONE)).map(|_| Node { waits_for: zero(), first: AtomicU32::new(DONE) }).collect(),
+            edges: (0..pairs.min(DONE)).map(|_| Edge { to: zero(), next: zero() }).collect(),
+            nodes_used: zero(),
+            edges_used: zero(),
+        }
+    }
+
+    /// How many links there is room for.
+    pub fn room(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Takes all links back. To be called when nobody uses one; what would go wrong otherwise is the order, nothing else.
+    pub fn clear(&self) {
+        self.nodes_used.store(0, Ordering::Relaxed);
+        self.edges_used.store(0, Ordering::Relaxed);
+    }
+
+    /// A new link that waits for all of `others` (none: for what is done); it does not come free before it is [`start`](Links::start)ed.
+    /// None if there is no room.
+    pub fn link(&self, others: impl ExactSizeIterator<Item = Option<Link>>) -> Option<Link> {
+        let pairs = u32::try_from(others.len()).ok()?;
+        let edge = take(&self.edges_used, pairs, self.edges.len())?;
+        let own = take(&self.nodes_used, 1, self.nodes.len())?;
+        let node = self.nodes.get(own as usize)?;
+        node.first.store(NONE, Ordering::Relaxed);
+        node.waits_for.store(1 + pairs, Ordering::Relaxed);
+        for (edge, other) in (edge..).zip(others.take(pairs as usize)) {
+            if !other.is_some_and(|other| self.hang(edge, other, own)) {
+                node.waits_for.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        Some(Link(own))
+    }
+
+    /// False if `other` is done.
+    fn hang(&self, at: u32, other: Link, own: u32) -> bool {
+        let (Some(edge), Some(other)) = (self.edges.get(at as usize), self.nodes.get(other.index())) else {
+            return false;
+        };
+        edge.to.store(own, Ordering::Relaxed);
+        let mut first = other.first.load(Ordering::Relaxed);
+        while first != DONE {
+            edge.next.store(first, Ordering::Relaxed);
+            // Release: who is done sees the edge, and that it is counted.
+            match other.first.compare_exchange_weak(first, at, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => first = now,
+            }
+        }
+        // Acquire: what was done before is seen by who waits for it no more.
+        fence(Ordering::Acquire);
+        false
+    }
+
+    /// The link is ready to come free as soon as all are done that it waits for. `Some` if they are already: whether all went well.
+    #[must_use]
+    pub fn start(&self, link: Link) -> Option<bool> {
+        self.nodes.get(link.index()).and_then(|node| count_down(node, 0))
+    }
+
+    /// Whether what the link stands for is done.
+    pub fn is_done(&self, link: Link) -> bool {
+        self.nodes.get(link.index()).is_none_or(|node| node.first.load(Ordering::Acquire) == DONE)
+    }
+
+    /// What the link stands for is done; `well` tells how. `free` is called with each link that waits for nothing any more, and whether
+    /// all went well that it waited for.
+    pub fn done(&self, link: Link, well: bool, mut free: impl FnMut(Link, bool)) {
+        let Some(node) = self.nodes.get(link.index()) else { return };
+        // Release for those who ask later, Acquire for the edges.
+        let mut at = node.first.swap(DONE, Ordering::AcqRel);
+        for _ in 0..self.edges.len() {
+            let Some(edge) = self.edges.get(at as usize) else { return };
+            at = edge.next.load(Ordering::Relaxed);
+            let to = edge.to.load(Ordering::Relaxed);
+            let Some(waiting) = self.nodes.get(to as usize) else { return };
+            if let Some(all_well) = count_down(waiting, if well { 0 } else { SPOILT }) {
+                free(Link(to), all_well);
+            }
+        }
+    }
+}
+
+/// One less to wait for; `Some` for the last: whether all went well.
+fn count_down(node: &Node, spoilt: u32) -> Option<bool> {
+    if spoilt != 0 {
+        node.waits_for.fetch_or(spoilt, Ordering::Relaxed);
+    }
+    // Release: the last one sees what the others did; Acquire: it is the last one.
+    let before = node.waits_for.fetch_sub(1, Ordering::AcqRel);
+    (before & !SPOILT == 1).then_some(before & SPOILT == 0)
+}
+
+/// Takes so many of the next; none if there are not so many left.
+fn take(used: &AtomicU32, count: u32, room: usize) -> Option<u32> {
+    let mut at = used.load(Ordering::Relaxed);
+    loop {
+        let end = at.checked_add(count).filter(|end| *end as usize <= room)?;
+        match used.compare_exchange_weak(at, end, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some(at),
+            Err(now) => at = now,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! `open`: tasks that borrow are lent to other threads, and it does not return before all of them are gone: run, or dropped. A task that
+//! is leaked keeps it waiting for ever. That is what makes it sound to leave the borrow out of a task's type.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::primitive::{AtomicU64, Ordering};
+use super::task::{Task, call_lent};
+
+/// More than can ever be lent. It is in the count as long as the opener has not said how many it lent itself: until then, the count can't
+/// reach 0, and lending costs the opener no atomic step.
+const OPEN: u64 = 1 << 62;
+
+/// How many tasks are not gone.
+pub(super) struct Ledger<D> {
+    pending: AtomicU64,
+    /// The bit of the seat that waits.
+    waiter: u64,
+    data: D,
+}
+
+impl<D> Ledger<D> {
+    /// So many are gone. The bit of who waits, if these were the last.
+    ///
+    /// # Safety
+    /// The ledger lives: as many tasks of it are not gone yet. Afterwards it may be no more.
+    #[inline]
+    pub(super) unsafe fn gone(ledger: *const Ledger<D>, count: u64) -> Option<u64> {
+        // SAFETY: as the caller promises; no reference outlives the last line that needs it.
+        let waiter = unsafe { (*ledger).waiter };
+        // Release: what the tasks did is seen by who waited for them.
+        // SAFETY: as above.
+        let before = unsafe { (*ledger).pending.fetch_sub(count, Ordering::Release) };
+        (before == count).then_some(waiter)
+    }
+}
+
+/// Makes tasks that may borrow for `'env`, on the thread that opened the scope or in a task of it.
+pub struct Lender<'env, D> {
+    ledger: *const Ledger<D>,
+    /// What the opener has lent; none on other threads, and in tasks.
+    own: Option<Cell<u64>>,
+    /// Neither longer nor shorter than it is; and for one thread.
+    borrows: PhantomData<Cell<&'env ()>>,
+}
+
+impl<'env, D> Lender<'env, D> {
+    /// # Safety
+    /// The ledger lives as long as this, and a task of it is not gone as long.
+    pub(super) unsafe fn within(ledger: *const Ledger<D>) -> Lender<'env, D> {
+        Lender { ledger, own: None, borrows: PhantomData }
+    }
+
+    /// A task that may borrow.
+    #[inline]
+    pub fn lend<S, F>(&self, label: u32, job: F) -> Task<S, D>
+    where
+        F: FnOnce(&S, &Lender<'env, D>) + Send + 'env,
+        D: Sync + 'env,
+    {
+        match &self.own {
+            Some(own) => own.set(own.get() + 1),
+            // SAFETY: the ledger lives as long as this lender. Relaxed: the task that we are in is counted, so the count is not near 0.
+            None => _ = unsafe { &*self.ledger }.pending.fetch_add(1, Ordering::Relaxed),
+        }
+        // SAFETY: `call_lent` takes an `F` out; `'env` outlives the call of `open`, which waits until the task is gone.
+        unsafe { Task::holding(label, job, call_lent::<F, S, D>, self.ledger) }
+    }
+
+    /// What the opener keeps for all of its tasks.
+    #[inline]
+    pub fn data(&self) -> &D {
+        // SAFETY: the ledger lives as long as this lender.
+        &unsafe { &*self.ledger }.data
+    }
+}
+
+impl<D> fmt::Debug for Lender<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lender").finish_non_exhaustive()
+    }
+}
+
+/// What somebody waits for.
+pub struct Left<'a>(&'a AtomicU64);
+
+impl Left<'_> {
+    /// Whether nothing is left to wait for.
+    #[inline]
+    pub fn is_nothing(&self) -> bool {
+        // Acquire: what the tasks did is seen.
+        self.0.load(Ordering::Acquire) == 0
+    }
+}
+
+impl fmt::Debug for Left<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Left").field(&self.is_nothing()).finish()
+    }
+}
+
+/// Calls `body`, which may have tasks made that borrow for `'env`, and returns when all of them are gone. Until then `settle` is called
+/// again and again: it is to run tasks, or to sleep until the bit `waiter` is among what a [`Tally`](super::Tally) says is released. Gives
+/// back `data` too. Where `body` panics, the tasks are waited for all the same; where `settle` panics, the process ends.
+pub fn open<'env, D, R>(
+    waiter: u64,
+    data: D,
+    settle: impl FnMut(&Left<'_>),
+    body: impl FnOnce(&Lender<'env, D>) -> R,
+) -> (R, D) {
+    let ledger = Ledger { pending: AtomicU64::new(OPEN), waiter, data };
+    let lender = Lender { ledger: &raw const ledger, own: Some(Cell::new(0)), borrows: PhantomData };
+    let settling = Settling { lender, pending: &ledger.pending, settle };
+    let result = body(&settling.lender);
+    drop(settling);
+    (result, ledger.data)
+}
+
+/// Waits when it is dropped.
+struct Settling<'env, 'l, D, F: FnMut(&Left<'_>)> {
+    lender: Lender<'env, D>,
+    pending: &'l AtomicU64,
+    settle: F,
+}
+
+impl<D, F: FnMut(&Left<'_>)> Drop for Settling<'_, '_, D, F> {
+    fn drop(&mut self) {
+        // To go on while tasks still borrow is out of the question, and so is not to go on: an unwinding `settle` leaves nothing else.
+        let ends_the_process = EndOnDrop;
+        let own = self.lender.own.as_ref().map_or(0, Cell::get);
+        self.pending.fetch_add(own.wrapping_sub(OPEN), Ordering::Relaxed);
+        let left = Left(self.pending);
+        while !left.is_nothing() {
+            (self.settle)(&left);
+        }
+        std::mem::forget(ends_the_process);
+    }
+}
+
+struct EndOnDrop;
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}

@@ -1,0 +1,219 @@
+//! `Task`: a closure of a few words, held in place, that is run once or dropped. What it borrows is not in its type: it is made by a
+//! [`Lender`], behind which somebody waits until it is gone.
+
+use std::cell::Cell;
+use std::fmt;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ptr;
+
+use super::scope::{Ledger, Lender};
+
+const WORDS: usize = 6;
+
+/// The most that a closure may capture, in bytes: six references. What takes more is borrowed as a whole.
+pub const CAPTURED_BYTES_MAX: usize = WORDS * size_of::<usize>();
+
+type Words = MaybeUninit<[usize; WORDS]>;
+
+/// Moves the closure out of the words, and calls it, or drops it where there is no seat.
+type Call<S, D> = unsafe fn(*mut Words, Option<&S>, *const Ledger<D>);
+
+/// A closure that is run once, by a thread that shows its seat `S`, or dropped. Who waits for it keeps data `D`.
+pub struct Task<S, D> {
+    words: Words,
+    call: Call<S, D>,
+    /// Where it is counted; null where nobody waits for it.
+    ledger: *const Ledger<D>,
+    label: u32,
+}
+
+// SAFETY: the closure was `Send` when it was put in; the ledger, whose data are `Sync`, lives until this is gone, and is only read and
+// counted in.
+unsafe impl<S, D: Sync> Send for Task<S, D> {}
+
+impl<S, D> Task<S, D> {
+    /// A task that borrows nothing, and for which nobody waits.
+    #[inline]
+    pub fn free<F: FnOnce(&S) + Send + 'static>(label: u32, job: F) -> Task<S, D> {
+        // SAFETY: nothing is borrowed, and `call_free` takes an `F` out.
+        unsafe { Task::holding(label, job, call_free::<F, S, D>, ptr::null()) }
+    }
+
+    /// # Safety
+    /// `call` must take an `F` out of the words; all that `job` borrows, and the ledger, must live until this is run or dropped.
+    #[inline]
+    pub(super) unsafe fn holding<F>(label: u32, job: F, call: Call<S, D>, ledger: *const Ledger<D>) -> Task<S, D> {
+        const {
+            assert!(size_of::<F>() <= CAPTURED_BYTES_MAX, "the closure captures more than fits: let it borrow");
+            assert!(align_of::<F>() <= align_of::<Words>(), "the closure captures what is aligned to more than a word");
+        }
+        let mut words = Words::uninit();
+        // SAFETY: it fits and is aligned, as was just asserted.
+        unsafe { words.as_mut_ptr().cast::<F>().write(job) };
+        Task { words, call, ledger, label }
+    }
+
+    /// The number it was given.
+    #[inline]
+    pub fn label(&self) -> u32 {
+        self.label
+    }
+
+    /// Gives it another.
+    pub fn set_label(&mut self, label: u32) {
+        self.label = label;
+    }
+
+    /// Runs it, and counts it as gone, also where it panics.
+    #[inline]
+    pub fn run(self, seat: &S, tally: &Tally<D>) {
+        self.end(Some(seat), tally);
+    }
+
+    /// Drops it unrun, and counts it as gone.
+    pub fn discard(self, tally: &Tally<D>) {
+        self.end(None, tally);
+    }
+
+    #[inline]
+    fn end(self, seat: Option<&S>, tally: &Tally<D>) {
+        let mut task = ManuallyDrop::new(self);
+        // Who waits for others must not wait for this one too.
+        tally.turn_to(task.ledger);
+        let _gone = Gone { ledger: task.ledger, tally };
+        // SAFETY: the closure is in the words, and nobody takes it out again: this task is not dropped. The ledger lives until it is
+        // counted as gone, which `Gone` does last.
+        unsafe { (task.call)(&mut task.words, seat, task.ledger) };
+    }
+}
+
+impl<S, D> Drop for Task<S, D> {
+    fn drop(&mut self) {
+        let tally = Tally::new();
+        let _gone = Gone { ledger: self.ledger, tally: &tally };
+        // SAFETY: as in `end`; this is the only other place that takes it out, and both own the task.
+        unsafe { (self.call)(&mut self.words, None, self.ledger) };
+    }
+}
+
+impl<S, D> fmt::Debug for Task<S, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+/// # Safety
+/// The words hold an `F`, which is theirs no more afterwards.
+unsafe fn call_free<F: FnOnce(&S), S, D>(words: *mut Words, seat: Option<&S>, _: *const Ledger<D>) {
+    // SAFETY: as the caller promises.
+    let job = unsafe { words.cast::<F>().read() };
+    if let Some(seat) = seat {
+        job(seat);
+    }
+}
+
+/// # Safety
+/// As for `call_free`; and the ledger lives.
+pub(super) unsafe fn call_lent<'env, F, S, D>(words: *mut Words, seat: Option<&S>, ledger: *const Ledger<D>)
+where
+    F: FnOnce(&S, &Lender<'env, D>),
+    D: 'env,
+{
+    // SAFETY: as the caller promises.
+    let job = unsafe { words.cast::<F>().read() };
+    if let Some(seat) = seat {
+        // SAFETY: the ledger lives until this task is counted as gone, which is after this call.
+        job(seat, &unsafe { Lender::within(ledger) });
+    }
+}
+
+/// Counts a task as gone when it is dropped.
+struct Gone<'a, D> {
+    ledger: *const Ledger<D>,
+    tally: &'a Tally<D>,
+}
+
+impl<D> Drop for Gone<'_, D> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.ledger.is_null() {
+            self.tally.add(self.ledger);
+        }
+    }
+}
+
+/// Tasks that one thread ended and has not told those yet who wait for them: telling each by itself would cost an atomic step a task.
+pub struct Tally<D> {
+    /// Whose tasks; it lives, since it is not told yet. Null if there are none.
+    ledger: Cell<*const Ledger<D>>,
+    count: Cell<u64>,
+    /// A bit for the seat of each that has nothing to wait for any more.
+    released: Cell<u64>,
+}
+
+impl<D> Tally<D> {
+    /// An empty one.
+    pub const fn new() -> Tally<D> {
+        Tally { ledger: Cell::new(ptr::null()), count: Cell::new(0), released: Cell::new(0) }
+    }
+
+    /// Whoever else waits is told first.
+    #[inline]
+    fn turn_to(&self, ledger: *const Ledger<D>) {
+        if !ptr::eq(self.ledger.get(), ledger) {
+            self.tell();
+        }
+    }
+
+    #[inline]
+    fn add(&self, ledger: *const Ledger<D>) {
+        // The task may have run others.
+        self.turn_to(ledger);
+        self.ledger.set(ledger);
+        self.count.set(self.count.get() + 1);
+    }
+
+    /// Tells those who wait. To be called often: they wait for it.
+    #[inline]
+    pub fn tell(&self) {
+        let (ledger, count) = (self.ledger.replace(ptr::null()), self.count.replace(0));
+        if count > 0 {
+            // SAFETY: as many of its tasks as we counted are not told to be gone, so it is waited for, and lives.
+            let waiter = unsafe { Ledger::gone(ledger, count) };
+            self.released.set(self.released.get() | waiter.unwrap_or(0));
+        }
+    }
+
+    /// How many are not told yet.
+    #[inline]
+    pub fn untold(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// A bit for the seat of each who has nothing to wait for any more, since this was asked last: they are to be woken.
+    #[inline]
+    pub fn take_released(&self) -> u64 {
+        self.released.replace(0)
+    }
+}
+
+// SAFETY: it holds no more than a claim to count in a ledger, whose data are `Sync`.
+unsafe impl<D: Sync> Send for Tally<D> {}
+
+impl<D> Default for Tally<D> {
+    fn default() -> Tally<D> {
+        Tally::new()
+    }
+}
+
+impl<D> Drop for Tally<D> {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
+impl<D> fmt::Debug for Tally<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tally").field("untold", &self.count.get()).finish_non_exhaustive()
+    }
+}
