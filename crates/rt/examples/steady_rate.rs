@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use evenkeel_rt::memory::{Memory, MemoryWishes};
-use evenkeel_rt::rate::{RateSettings, TickRate};
+use evenkeel_rt::rate::{RateSettings, TickRate, Turns};
 use evenkeel_rt::telemetry::{Telemetry, TelemetryReader, TelemetrySettings};
 use evenkeel_rt::{ThreadWishes, TickClock, TickSettings, TickThread};
 use evenkeel_sys::clock::{monotonic_ns, thread_cpu_ns};
@@ -36,19 +36,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         telemetry.set_faults(tick.faults);
         telemetry.set_swapped_in(tick.swapped_in);
         telemetry.after(&done);
-        if let Some(period) = rate.after(&done) {
-            clock.set_period(period);
-            telemetry.set_period(period);
+        telemetry.set_quantum(&clock.quantum());
+        rate.set_turns(Turns::of(&clock.quantum()));
+        rate.after(&done);
+        if rate.period() != clock.period() {
+            clock.set_period(rate.period());
+            telemetry.set_period(rate.period());
         }
     }
     let page = TelemetryReader::open(telemetry.path())?.read()?;
-    let ms = |ns: Option<u64>| ns.map(|ns| Duration::from_nanos(ns));
+    let ms = |ns: Option<u64>| ns.map(Duration::from_nanos);
     println!("{} ticks, {} missed, load {:?}", page.ticks, page.missed, rate.load());
     println!(
         "due to done: median {:?}, p99 {:?}",
         ms(page.due_to_done.quantile_ns(0.5)),
         ms(page.due_to_done.quantile_ns(0.99))
     );
-    println!("faults {:?}", page.faults);
+    println!("faults {:?}, CPU {:?}", page.faults, page.turns);
     Ok(())
 }

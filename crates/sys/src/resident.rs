@@ -82,6 +82,7 @@ pub fn locked_kib() -> Result<u64, Errno> {
 }
 
 /// The line `VmLck: 123 kB` of /proc/PID/status.
+/// `VmLck:`, white space, `123 kB`: a line of /proc/PID/status.
 pub fn parse_locked_kib(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmLck:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()

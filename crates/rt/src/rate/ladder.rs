@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::quantum::Quantum;
+
 /// The most rungs that a ladder may have.
 pub const RUNGS_MAX: usize = 16;
 /// No rung may be shorter: more than 100 ticks a second is no use to players, and a thousand leave no time to decide in.
@@ -49,6 +51,17 @@ pub enum TurnModel {
 }
 
 impl Turns {
+    /// What a clock found of its CPU ([`TickClock::quantum`](crate::TickClock::quantum)); none where it comes in no turns, or in none that could be
+    /// told.
+    pub fn of(quantum: &Quantum) -> Option<Turns> {
+        let (period_ns, share) = (quantum.period_ns()?, quantum.share()?);
+        let model = match quantum {
+            Quantum::FixedSlot(_) => TurnModel::Slots,
+            _ => TurnModel::Bucket,
+        };
+        Some(Turns { period: Duration::from_nanos(period_ns), share, model })
+    }
+
     pub(super) fn is_sound(&self) -> bool {
         !self.period.is_zero() && self.share > 0.0 && self.share <= 1.0
     }
@@ -204,6 +217,18 @@ mod tests {
         ];
         for (rungs, expected) in table {
             assert_eq!(Ladder::new(&rungs).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn turns_are_what_a_clock_found() {
+        let slot = crate::Slot { period_ns: 10_000_000.4, share: 0.4, phase_ns: 7, confidence: 0.9 };
+        let bucket = Quantum::TokenBucket { quota_ns: 40_000_000, period_ns: 100_000_000 };
+        let turns = |period, model| Some(Turns { period: ms(period), share: 0.4, model });
+        assert_eq!(Turns::of(&Quantum::FixedSlot(slot)), turns(10, TurnModel::Slots));
+        assert_eq!(Turns::of(&bucket), turns(100, TurnModel::Bucket));
+        for none in [Quantum::Unknown, Quantum::None, Quantum::Irregular] {
+            assert_eq!(Turns::of(&none), None);
         }
     }
 

@@ -134,7 +134,7 @@ pub enum RateError {
 /// ```
 /// use std::time::Duration;
 ///
-/// use evenkeel_rt::rate::{RatePhase, RateSettings, TickRate};
+/// use evenkeel_rt::rate::{RatePhase, RateSettings, TickRate, Turns};
 /// use evenkeel_rt::{TickClock, TickSettings};
 ///
 /// const ROUND: RatePhase = RatePhase::between(Duration::from_millis(10), Duration::from_millis(30));
@@ -147,9 +147,11 @@ pub enum RateError {
 /// for _ in 0..3 {
 ///     clock.wait();
 ///     // … move the world by `rate.period()` …
-///     if let Some(period) = clock.done().and_then(|done| rate.after(&done)) {
-///         clock.set_period(period);
+///     rate.set_turns(Turns::of(&clock.quantum()));
+///     if let Some(done) = clock.done() {
+///         rate.after(&done);
 ///     }
+///     clock.set_period(rate.period());
 /// }
 /// # Ok::<(), evenkeel_rt::rate::RateError>(())
 /// ```
@@ -244,7 +246,7 @@ impl TickRate {
         self.tell(change)
     }
 
-    /// Tells how the CPU is given in turns, none where it is not: rungs become multiples of the turns' period. The new period, where it
+    /// Tells how the CPU is given in turns, none where it is not, best by [`Turns::of`] the clock's quantum after each tick: rungs become multiples of the turns' period. The new period, where it
     /// changes. Turns without a period or a share change nothing.
     pub fn set_turns(&mut self, turns: Option<Turns>) -> Option<Duration> {
         let change = self.decider.set_turns(turns);

@@ -11,6 +11,7 @@ pub use evenkeel_sys::telemetry::{
 };
 use evenkeel_sys::telemetry::{PageWriter, TickEntry};
 
+use crate::quantum::Quantum;
 use crate::rate::{TurnModel, Turns};
 use crate::tick::Done;
 
@@ -102,10 +103,11 @@ impl Telemetry {
         self.period_ns = u64::try_from(period.as_nanos()).ok();
     }
 
-    /// How the CPU is given, from the next entry on: none where it was looked at and is given whole.
-    pub fn set_turns(&mut self, turns: Option<Turns>) {
-        self.turns = match turns {
-            None => PageTurns::Whole,
+    /// How the CPU is given, as the clock found it ([`TickClock::quantum`](crate::TickClock::quantum)), from the next entry on.
+    pub fn set_quantum(&mut self, quantum: &Quantum) {
+        self.turns = match Turns::of(quantum) {
+            None if *quantum == Quantum::None => PageTurns::Whole,
+            None => PageTurns::Unknown,
             Some(Turns { period, share, model }) => {
                 let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
                 match model {
@@ -189,12 +191,15 @@ mod tests {
         let page = reader.read().unwrap();
         assert_eq!((page.ticks, page.missed, page.period_ns, page.turns), (1, 2, None, PageTurns::Unknown));
         telemetry.set_period(Duration::from_millis(20));
-        telemetry.set_turns(Some(Turns { period: Duration::from_millis(10), share: 0.4, model: TurnModel::Slots }));
+        telemetry.set_quantum(&Quantum::TokenBucket { quota_ns: 4_000_000, period_ns: 10_000_000 });
         telemetry.set_faults(Some(Faults { minor: 3, major: 1 }));
         telemetry.set_swapped_in(Some(9));
         telemetry.after(&done);
         telemetry.set_period(Duration::from_millis(30));
-        telemetry.set_turns(None);
+        telemetry.after(&done);
+        let bucket = PageTurns::Bucket { period_ns: 10_000_000, share: 0.4 };
+        assert_eq!(reader.read().unwrap().turns, bucket);
+        telemetry.set_quantum(&Quantum::None);
         telemetry.after(&done);
         let page = reader.read().unwrap();
         assert_eq!((page.period_ns, page.period_changes, page.turns), (Some(30_000_000), 1, PageTurns::Whole));
@@ -202,6 +207,6 @@ mod tests {
         let last = LastTick { number: 4, due_ns: 1_000_000, began_ns: 1_200_000, done_ns: 5_000_000, faults: None };
         assert_eq!(page.last, Some(last));
         assert_eq!(page.lateness.max_ns, Some(200_000));
-        assert_eq!((page.work.sum_ns, page.due_to_done.quantile_ns(0.5)), (3 * 3_800_000, Some(4_000_000)));
+        assert_eq!((page.work.sum_ns, page.due_to_done.quantile_ns(0.5)), (4 * 3_800_000, Some(4_000_000)));
     }
 }
