@@ -17,11 +17,12 @@ demo: build ## inspect, audit, put a real server under load, prove a knob, put e
 test: setup ## run every test
 	$(CARGO) build --workspace --locked
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked -p evenkeel-rt --all-features
 
 check: setup $(DENY) ## formatting, lints, documentation, licences and duplicates of dependencies
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --all-features --no-deps --locked
 	$(DENY) --locked check bans licenses sources
 
 model: setup ## every order of steps that the locks and the job system's parts can take, by the model checker

@@ -17,12 +17,12 @@ const WINDOW_NS: u64 = 400_000_000;
 const ROUNDS: usize = 12;
 
 /// Does the work while it holds the lock.
-type With<'a> = &'a (dyn Fn(&mut dyn FnMut()) + Sync);
+pub(crate) type With<'a> = &'a (dyn Fn(&mut dyn FnMut()) + Sync);
 
 pub(crate) fn measure() -> anyhow::Result<Row> {
     let cpu = thread::affinity().map_err(|errno| anyhow!("read the affinity: {errno}"))?.iter().last();
     let cpu = cpu.context("no CPU may be used")?;
-    let steps = steps_of_half(cpu)?;
+    let steps = steps_of(HALF_NS, cpu)?;
     let (plain, inherit) = (evenkeel_rt::Mutex::new(()), evenkeel_rt::InheritMutex::new(()));
     let (standard, parking) = (std::sync::Mutex::new(()), parking_lot::Mutex::new(()));
     let spinning = spin::mutex::SpinMutex::<_, spin::Spin>::new(());
@@ -87,12 +87,12 @@ fn one(with: With<'_>, cpu: usize, steps: u64) -> anyhow::Result<f64> {
     Ok(cpu_ns as f64 / operations.max(1) as f64 / 1e3)
 }
 
-fn pin(cpu: usize) -> anyhow::Result<()> {
+pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>()).map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))
 }
 
-/// How many steps half an operation has on this machine: the quickest of many, so that nobody else's time is in it.
-fn steps_of_half(cpu: usize) -> anyhow::Result<u64> {
+/// How many steps so much work has on this machine: the quickest of many, so that nobody else's time is in it.
+pub(crate) fn steps_of(work_ns: u64, cpu: usize) -> anyhow::Result<u64> {
     let body = move || -> anyhow::Result<u64> {
         pin(cpu)?;
         const TRIED: u64 = 100_000;
@@ -102,12 +102,12 @@ fn steps_of_half(cpu: usize) -> anyhow::Result<u64> {
             thread_cpu_ns() - start_ns
         };
         let quickest_ns = (0..50).map(|_| once()).min().unwrap_or(1).max(1);
-        Ok(TRIED * HALF_NS / quickest_ns)
+        Ok(TRIED * work_ns / quickest_ns)
     };
     std::thread::spawn(body).join().map_err(|_| anyhow!("the thread panicked"))?
 }
 
-fn work(steps: u64) {
+pub(crate) fn work(steps: u64) {
     for step in 0..steps {
         std::hint::black_box(step);
     }

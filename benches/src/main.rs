@@ -8,6 +8,7 @@ mod audit;
 mod change;
 mod jobs;
 mod locks;
+mod locks_table;
 mod row;
 mod scope;
 mod tick;
@@ -39,6 +40,9 @@ const ROWS: &[(&str, Measure)] = &[
 
 fn main() -> anyhow::Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    if asked == ["locks-table"] {
+        return locks_table::print();
+    }
     let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
         bail!("no row is called {unknown}: {} are", names.join(", "));

@@ -80,13 +80,11 @@ fn measure(row: &'static str, ground: Ground) -> anyhow::Result<Row> {
 
 /// The mean lateness of a second of ticks, in microseconds.
 fn one(ticks: Loop, cpu: usize, group: Option<&Group>) -> anyhow::Result<f64> {
-    let group = group.map(|group| group.0.clone());
     let body = move || -> anyhow::Result<f64> {
         thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>())
             .map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))?;
         if let Some(group) = group {
-            let own = rustix::thread::gettid().as_raw_nonzero().to_string();
-            std::fs::write(group.join("tasks"), own).context("enter the limited group")?;
+            group.enter()?;
         }
         let (mut sum_ns, mut count) = (0_u64, 0_u64);
         ticks(&mut |due_ns| {
@@ -99,7 +97,7 @@ fn one(ticks: Loop, cpu: usize, group: Option<&Group>) -> anyhow::Result<f64> {
         })?;
         Ok(sum_ns as f64 / count.max(1) as f64 / 1e3)
     };
-    std::thread::spawn(body).join().map_err(|_| anyhow!("a contender panicked"))?
+    std::thread::scope(|scope| scope.spawn(body).join()).map_err(|_| anyhow!("a contender panicked"))?
 }
 
 fn ours(begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
@@ -198,10 +196,10 @@ impl Drop for Neighbour {
 }
 
 /// A control group with 4 ms of CPU time in 10, of the first version, which lets a single thread in.
-struct Group(PathBuf);
+pub(crate) struct Group(PathBuf);
 
 impl Group {
-    fn new() -> anyhow::Result<Group> {
+    pub(crate) fn new() -> anyhow::Result<Group> {
         let dir = Path::new("/sys/fs/cgroup/cpu").join(format!("evenkeel-bench-{}", std::process::id()));
         std::fs::create_dir(&dir).with_context(|| {
             format!("make {}: this row takes root, and a CPU controller of the first version", dir.display())
@@ -211,6 +209,12 @@ impl Group {
             std::fs::write(group.0.join(file), value).with_context(|| format!("write {file}"))?;
         }
         Ok(group)
+    }
+
+    /// The calling thread is in it from now on.
+    pub(crate) fn enter(&self) -> anyhow::Result<()> {
+        let own = rustix::thread::gettid().as_raw_nonzero().to_string();
+        std::fs::write(self.0.join("tasks"), own).context("enter the limited group")
     }
 }
 

@@ -87,6 +87,8 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/cpuset.rs", "parse_range", "cpuset"),
     ("sys/src/errno.rs", "parse", "errno"),
     ("sys/src/schedstat.rs", "parse_schedstat", "kernel-counts"),
+    ("sys/src/stall.rs", "parse_some_us", "kernel-counts"),
+    ("sys/src/stall.rs", "parse_throttled_ns", "kernel-counts"),
 ];
 
 /// A meter reads its own kernel, and no captured machine.
@@ -101,13 +103,10 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("evenkeel/src/commands/prove.rs", "parse", "a command's argument: settings, each of which the target setting has"),
     ("evenkeel/src/commands/explain.rs", "parse_ref", "a command's argument, checked by the list of knobs"),
     ("measure/src/disturb/group.rs", "parse", OWN_KERNEL),
+    ("sys/src/cpu_limit.rs", "parse_cpu_max", OWN_KERNEL),
+    ("sys/src/cpu_limit.rs", "parse_groups", OWN_KERNEL),
+    ("sys/src/cpu_limit.rs", "parse_stat", OWN_KERNEL),
     ("measure/src/meters/gaps/interrupts.rs", "parse_column", OWN_KERNEL),
-    ("measure/src/meters/gaps/limits.rs", "parse_cpu_max", OWN_KERNEL),
-    ("measure/src/meters/gaps/limits.rs", "parse_groups", OWN_KERNEL),
-    ("measure/src/meters/gaps/limits.rs", "parse_throttled_ns", OWN_KERNEL),
-    ("measure/src/meters/quantum/limit.rs", "parse_cpu_max", OWN_KERNEL),
-    ("measure/src/meters/quantum/limit.rs", "parse_groups", OWN_KERNEL),
-    ("measure/src/meters/quantum/limit.rs", "parse_throttled", OWN_KERNEL),
     ("measure/src/meters/wake/idle.rs", "parse_calls", OWN_KERNEL),
     ("measure/src/meters/wake/idle.rs", "parse_idle_ticks", OWN_KERNEL),
 ];

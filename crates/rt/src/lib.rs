@@ -22,20 +22,30 @@
 //! assert_eq!(report.ticks, 3);
 //! ```
 //!
-//! [`Mutex`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
+//! [`Mutex`], [`RwLock`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
+//!
+//! [`udp::Udp`] receives and sends many packets a call.
 //!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
 mod guard;
 pub mod jobs;
-mod limit;
 mod margin;
+mod preempt;
+mod quantum;
+pub mod rate;
 mod schedule;
 pub mod scope;
+pub mod telemetry;
 mod thread;
 mod tick;
+pub mod udp;
 
-pub use evenkeel_sys::lock::{Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard};
+pub use evenkeel_sys::lock::waits;
+pub use evenkeel_sys::lock::{
+    Event, InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
 pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
 pub use tick::{Done, Report, Spinning, Tick, TickClock, TickSettings};

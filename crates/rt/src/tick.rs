@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use evenkeel_stats::{Histogram, Summary};
-use evenkeel_sys::{Root, clock, thread};
+use evenkeel_sys::{Root, clock, cpu_limit, thread};
 
 use crate::guard::Guard;
-use crate::limit;
 use crate::margin::{MOST_NS, Margin};
+use crate::quantum::{Align, Aligned, Keeper, Quantum};
 use crate::schedule::{Overrun, Schedule};
 use crate::thread::{Got, ThreadReport, TickThread};
 
@@ -20,6 +20,8 @@ pub struct TickSettings {
     pub overrun: Overrun,
     /// Whether the last of the wait is spent awake.
     pub spinning: Spinning,
+    /// Whether ticks may be moved in time, to where they are done soonest.
+    pub align: Align,
 }
 
 /// Whether the last microseconds before a tick, at most 100, are waited out awake. It never yields: under the kernel's present scheduler
@@ -38,7 +40,12 @@ pub enum Spinning {
 impl Default for TickSettings {
     /// 50 ticks a second.
     fn default() -> TickSettings {
-        TickSettings { period: Duration::from_millis(20), overrun: Overrun::default(), spinning: Spinning::default() }
+        TickSettings {
+            period: Duration::from_millis(20),
+            overrun: Overrun::default(),
+            spinning: Spinning::default(),
+            align: Align::default(),
+        }
     }
 }
 
@@ -96,6 +103,8 @@ pub struct Report {
     pub work_ns: Option<Summary>,
     /// How long before a tick the clock wakes, in nanoseconds; 0 where it does not wait awake.
     pub margin_ns: u64,
+    /// How the CPU is taken away, and what is done about it.
+    pub aligned: Aligned,
 }
 
 /// Ticks at absolute times. Use it from one thread, best one that [`TickThread`](crate::TickThread) has set up.
@@ -110,19 +119,27 @@ pub struct TickClock {
     due_to_done: Histogram,
     work: Histogram,
     thread: Option<(TickThread, Guard)>,
+    keeper: Option<Keeper>,
 }
 
 impl TickClock {
-    /// Starts now: the first tick is due a period from here. All memory is taken here.
+    /// Starts now: the first tick is due a period from here. All memory is taken here, and a thread is started that says what gaps in
+    /// the CPU's time mean, unless ticks are never to be aligned.
     pub fn start(settings: TickSettings) -> TickClock {
+        let root = Root::live();
         let period_ns = u64::try_from(settings.period.as_nanos()).unwrap_or(u64::MAX);
         let most_ns = match settings.spinning {
             Spinning::Always => MOST_NS,
             Spinning::Never => 0,
-            Spinning::WhereThereIsRoom => room_ns(&Root::live(), period_ns),
+            Spinning::WhereThereIsRoom => room_ns(&root, period_ns),
+        };
+        let now_ns = clock::monotonic_ns();
+        let keeper = match settings.align {
+            Align::Measured => Keeper::start(&root, now_ns, period_ns),
+            Align::Never => None,
         };
         TickClock {
-            schedule: Schedule::new(clock::monotonic_ns().saturating_add(period_ns), period_ns, settings.overrun),
+            schedule: Schedule::new(now_ns.saturating_add(period_ns), period_ns, settings.overrun),
             margin: Margin::up_to(most_ns),
             current: None,
             next_number: 0,
@@ -131,6 +148,7 @@ impl TickClock {
             due_to_done: Histogram::new(),
             work: Histogram::new(),
             thread: None,
+            keeper,
         }
     }
 
@@ -154,9 +172,23 @@ impl TickClock {
     /// Waits until the next tick is due, and begins it. A tick that is not said to be [`done`](TickClock::done) ends here.
     pub fn wait(&mut self) -> Tick {
         self.done();
-        let due = self.schedule.next(clock::monotonic_ns());
+        let mut now_ns = clock::monotonic_ns();
+        if let Some(keeper) = &mut self.keeper {
+            let by_ns = keeper.move_ns(now_ns, self.schedule.due_ns());
+            // A tick that is late already begins at once: it is the next one that is moved.
+            if by_ns != 0 && now_ns < self.schedule.due_ns() {
+                self.schedule.shift(by_ns, now_ns);
+            }
+        }
+        let due = self.schedule.next(now_ns);
+        if let Some(keeper) = &mut self.keeper {
+            now_ns = keeper.idle(now_ns, due.due_ns);
+        }
         self.sleep_until(due.due_ns);
         let began_ns = clock::monotonic_ns();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.began(due.due_ns, began_ns, now_ns < due.due_ns);
+        }
         let tick = Tick { number: self.next_number + due.missed, due_ns: due.due_ns, began_ns, missed: due.missed };
         self.next_number = tick.number + 1;
         self.missed += due.missed;
@@ -170,6 +202,9 @@ impl TickClock {
         let done = Done { tick: self.current.take()?, done_ns: clock::monotonic_ns() };
         self.due_to_done.record(done.due_to_done_ns());
         self.work.record(done.work_ns());
+        if let Some(keeper) = &mut self.keeper {
+            keeper.done(done.tick.due_ns, done.done_ns);
+        }
         if let Some((thread, guard)) = &mut self.thread
             && (thread.is_real_time() || thread.report().fifo == Got::Relieved)
             && let Some(turn) = guard.after_tick(done.done_ns, done.work_ns())
@@ -182,6 +217,27 @@ impl TickClock {
     /// From the next tick on, another period.
     pub fn set_period(&mut self, period: Duration) {
         self.schedule.set_period_ns(u64::try_from(period.as_nanos()).unwrap_or(u64::MAX));
+        if let Some(keeper) = &mut self.keeper {
+            keeper.set_period(clock::monotonic_ns(), self.schedule.due_ns(), self.schedule.period_ns());
+        }
+    }
+
+    /// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too. Without
+    /// any, those that a hypervisor makes are seen in idle time alone.
+    pub fn checkpoint(&mut self) {
+        if let (Some(keeper), Some(_)) = (&mut self.keeper, &self.current) {
+            keeper.checkpoint();
+        }
+    }
+
+    /// How the CPU is taken away from the thread that ticks, as far as is known by now.
+    pub fn quantum(&self) -> Quantum {
+        self.aligned().quantum
+    }
+
+    /// The same, with what is done about it.
+    pub fn aligned(&self) -> Aligned {
+        self.keeper.as_ref().map_or_else(Aligned::default, Keeper::report)
     }
 
     /// The time from one tick to the next.
@@ -203,6 +259,7 @@ impl TickClock {
             due_to_done_ns: self.due_to_done.summary(),
             work_ns: self.work.summary(),
             margin_ns: self.margin.map_or(0, |margin| margin.ns()),
+            aligned: self.aligned(),
         }
     }
 
@@ -232,8 +289,7 @@ fn room_ns(root: &Root, period_ns: u64) -> u64 {
     if thread::allowed_cpus().map_or(1, |cpus| cpus) <= 1 {
         return 0;
     }
-    let share = limit::cpu_share(root);
-    let given_ns = share.map_or(u64::MAX, |share| (share * period_ns as f64) as u64);
+    let given_ns = cpu_limit::tightest(root).map_or(u64::MAX, |limit| (limit.cpus() * period_ns as f64) as u64);
     (given_ns / 40).min(MOST_NS)
 }
 
@@ -245,7 +301,7 @@ mod tests {
     #[test]
     fn ticks_are_where_they_are_due() {
         for spinning in [Spinning::Always, Spinning::Never] {
-            let settings = TickSettings { period: Duration::from_millis(2), overrun: Overrun::Skip, spinning };
+            let settings = TickSettings { period: Duration::from_millis(2), spinning, ..TickSettings::default() };
             let mut clock = TickClock::start(settings);
             let first_ns = clock.next_due_ns();
             let mut last = None;

@@ -51,6 +51,12 @@ errnos! {
     CONNREFUSED = "connection refused",
     HOSTUNREACH = "no route to host",
     STALE = "stale file handle",
+    MSGSIZE = "message too long",
+    NOPROTOOPT = "protocol not available",
+    AFNOSUPPORT = "address family not supported by protocol",
+    ADDRINUSE = "address already in use",
+    ADDRNOTAVAIL = "cannot assign requested address",
+    NOBUFS = "no buffer space available",
     NOTEMPTY = "directory not empty",
     ILSEQ = "invalid or incomplete multibyte character",
 }

@@ -11,6 +11,7 @@ mod capture;
 pub mod cgroup;
 pub mod chain;
 pub mod clock;
+pub mod cpu_limit;
 mod cpuset;
 mod cycles;
 mod errno;
@@ -35,6 +36,13 @@ pub mod rseq;
 pub mod sched;
 pub mod schedstat;
 pub mod scratch;
+#[cfg(loom)]
+#[path = "telemetry/sequence.rs"]
+pub mod sequence;
+pub mod shared_page;
+pub mod stall;
+#[cfg(not(loom))]
+pub mod telemetry;
 pub mod thread;
 pub mod timer_fd;
 mod tree;

@@ -14,14 +14,22 @@ pub fn affinity() -> Result<CpuSet, Errno> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
+/// The CPUs that the process's first thread may run on: all of its own, unless that thread was pinned.
+///
+/// # Errors
+/// What the kernel said.
+pub fn process_affinity() -> Result<CpuSet, Errno> {
+    let set = rustix::thread::sched_getaffinity(Some(rustix::process::getpid()))?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
 /// How many CPUs the process was given: those that its control group's cpuset allows, of which the calling thread may have fewer.
 ///
 /// # Errors
 /// What the kernel said.
 pub fn allowed_cpus() -> Result<usize, Errno> {
     // A thread that pinned itself says nothing of the process: the first thread is asked, whose number is the process's.
-    let set = rustix::thread::sched_getaffinity(Some(rustix::process::getpid()))?;
-    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).count())
+    Ok(process_affinity()?.iter().count())
 }
 
 /// Lets the calling thread run on `cpus` only.

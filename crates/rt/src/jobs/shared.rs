@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use evenkeel_sys::job::{self, Gate, Link, Links, Ring, Sink, Source};
 use evenkeel_sys::lock::Mutex;
-use evenkeel_sys::{Root, thread, tsc};
+use evenkeel_sys::{Root, cpu_limit, thread, tsc};
 
 use super::seat::Seat;
 use super::settings::{Idling, JobSettings, Kind, QueueSettings};
-use crate::limit;
 
 pub(super) type Task = job::Task<Seat, Failures>;
 pub(super) type Lender<'env> = job::Lender<'env, Failures>;
@@ -120,11 +119,14 @@ pub(super) struct Counted {
     pub(super) longest_ticks: AtomicU64,
 }
 
+/// A job that waits for others, with its queue.
+type Waiting = Option<(Task, usize)>;
+
 pub(super) struct Shared {
     pub(super) queues: Box<[JobQueue]>,
     pub(super) links: Links,
     /// The jobs that wait, each in the place of its link.
-    pub(super) waiting: Box<[Mutex<Option<(Task, usize)>>]>,
+    pub(super) waiting: Box<[Mutex<Waiting>]>,
     /// Which frame it is, of all job systems': a handle of another counts as done.
     pub(super) generation: AtomicU64,
     pub(super) gate: Gate,
@@ -231,7 +233,7 @@ fn sharing(settings: &JobSettings) -> Sharing {
     let mut cpus: Vec<usize> = own.iter().chain(wished.flat_map(|cpus| cpus.iter())).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    match limit::cpu_share(&Root::live()) {
+    match cpu_limit::tightest(&Root::live()).map(|limit| limit.cpus()) {
         _ if cpus.len() <= 1 => Sharing::OneCpu,
         Some(share) if share < cpus.len() as f64 => Sharing::Limited,
         _ => Sharing::Several,

@@ -8,8 +8,15 @@ use super::Recording;
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Event<'a> {
-    Span { name: &'a str, ph: &'a str, ts: f64, dur: f64, pid: u32, tid: usize },
+    Span { name: &'a str, ph: &'a str, ts: f64, dur: f64, pid: u32, tid: usize, args: Switched },
     Thread { name: &'a str, ph: &'a str, pid: u32, tid: usize, args: Named<'a> },
+}
+
+/// Left out where it is not known.
+#[derive(Serialize)]
+struct Switched {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    switched_out: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -39,6 +46,7 @@ impl Recording {
                 dur: span.length_ns as f64 / 1e3,
                 pid,
                 tid,
+                args: Switched { switched_out: span.switched_out },
             }));
         }
         // Names and numbers always become JSON.
@@ -53,11 +61,11 @@ mod tests {
 
     #[test]
     fn a_recording_opens_elsewhere() {
-        let spans = vec![Span { name: "move \"x\"", start_ns: 1_500, length_ns: 250 }];
+        let spans = vec![Span { name: "move \"x\"", start_ns: 1_500, length_ns: 250, switched_out: Some(true) }];
         let thread = Recorded { name: "tick".into(), spans, overwritten: 0, unnamed: 0 };
         let json = Recording { threads: vec![thread] }.chrome_json();
         let plain = json.replace(&format!("\"pid\":{}", std::process::id()), "\"pid\":1");
-        expect_test::expect![[r#"{"displayTimeUnit":"ns","traceEvents":[{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"tick"}},{"name":"move \"x\"","ph":"X","ts":1.5,"dur":0.25,"pid":1,"tid":0}]}"#]]
+        expect_test::expect![[r#"{"displayTimeUnit":"ns","traceEvents":[{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"tick"}},{"name":"move \"x\"","ph":"X","ts":1.5,"dur":0.25,"pid":1,"tid":0,"args":{"switched_out":true}}]}"#]]
             .assert_eq(&plain);
     }
 }

@@ -16,17 +16,35 @@
 //! let json = recording.chrome_json(); // opens in Perfetto and in chrome://tracing
 //! # assert!(json.contains("move players"));
 //! ```
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `tracing` | `ScopeLayer`: spans of the crate tracing are recorded as scopes |
+//! | `puffin` | `Recording::to_puffin`: hands what was recorded to puffin's viewers |
+//! | `tracy` | scopes are zones of the Tracy profiler too, while the server runs a Tracy client |
 
 mod chrome;
+mod long;
+#[cfg(feature = "puffin")]
+mod puffin;
 mod ring;
+#[cfg(feature = "tracing")]
+mod spans;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
+use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use evenkeel_sys::clock::thread_cpu_ns;
 use evenkeel_sys::tsc::{self, Scale};
 
-use ring::Ring;
+use crate::preempt::Turns;
+pub use long::{LongScope, LongScopes, log_long, stop_long, take_long};
+use ring::{Kept, Ring};
+#[cfg(feature = "tracing")]
+pub use spans::ScopeLayer;
 
 /// The most names that are told apart, and the most threads that record. What is beyond is not recorded, and counted.
 const NAMES_MAX: usize = 4096;
@@ -52,8 +70,17 @@ struct Thread {
     ring: Ring,
 }
 
+/// What the thread itself knows.
+struct Own {
+    thread: Arc<Thread>,
+    /// None where the kernel does not tell whether the CPU was another's.
+    turns: Option<Rc<Turns>>,
+    /// Whether no scope has ended since the last one began: that one is an innermost one.
+    is_innermost: Cell<bool>,
+}
+
 thread_local! {
-    static OWN: OnceCell<Arc<Thread>> = const { OnceCell::new() };
+    static OWN: OnceCell<Own> = const { OnceCell::new() };
 }
 
 /// A place in the code that is timed: one `static` each.
@@ -67,8 +94,26 @@ pub struct Scope {
 #[derive(Debug)]
 #[must_use = "a scope ends where this is dropped: `let _scope = …`"]
 pub struct Entered {
-    id: u32,
+    scope: &'static Scope,
+    start_turns: u64,
     start_ticks: u64,
+    /// 0 while nobody asks for long scopes.
+    start_cpu_ns: u64,
+    /// It is left where it was entered.
+    thread: PhantomData<*mut ()>,
+    #[cfg(feature = "tracy")]
+    _zone: Zone,
+}
+
+/// A zone of the Tracy profiler, while one runs.
+#[cfg(feature = "tracy")]
+struct Zone(Option<tracy_client::Span>);
+
+#[cfg(feature = "tracy")]
+impl std::fmt::Debug for Zone {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Zone").field(&self.0.is_some()).finish()
+    }
 }
 
 impl Scope {
@@ -80,16 +125,29 @@ impl Scope {
     /// Enters it. Where the thread has no ring nothing is recorded, at the cost of a reading of the counter.
     #[inline]
     pub fn enter(&'static self) -> Entered {
-        let id = match self.id.load(Ordering::Relaxed) {
-            UNKNOWN => self.learn(),
-            id => id,
+        if self.id.load(Ordering::Relaxed) == UNKNOWN {
+            self.learn();
+        }
+        let begin = |own: &OnceCell<Own>| {
+            let Some(own) = own.get() else { return (0, 0) };
+            own.is_innermost.set(true);
+            (own.turns.as_ref().map_or(0, |turns| turns.count()), if long::is_on() { thread_cpu_ns() } else { 0 })
         };
-        Entered { id, start_ticks: tsc::ticks() }
+        let (start_turns, start_cpu_ns) = OWN.with(begin);
+        Entered {
+            scope: self,
+            start_turns,
+            start_cpu_ns,
+            #[cfg(feature = "tracy")]
+            _zone: Zone(tracy_client::Client::running().map(|client| client.span_alloc(Some(self.name), "", "", 0, 0))),
+            start_ticks: tsc::ticks(),
+            thread: PhantomData,
+        }
     }
 
     /// Gives it a number; the same one, if two threads come here at once.
     #[cold]
-    fn learn(&'static self) -> u32 {
+    fn learn(&'static self) {
         let mut known = known();
         let id = match self.id.load(Ordering::Relaxed) {
             UNKNOWN if known.names.len() < NAMES_MAX => {
@@ -100,7 +158,6 @@ impl Scope {
             id => id,
         };
         self.id.store(id, Ordering::Relaxed);
-        id
     }
 }
 
@@ -109,20 +166,29 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let end_ticks = tsc::ticks();
         OWN.with(|own| {
-            if let Some(thread) = own.get() {
-                thread.ring.push(self.id, self.start_ticks, end_ticks);
+            let Some(own) = own.get() else { return };
+            let kept = match &own.turns {
+                Some(turns) if turns.count() == self.start_turns => Kept::Yes,
+                Some(_) => Kept::No,
+                None => Kept::Unknown,
+            };
+            own.thread.ring.push(self.scope.id.load(Ordering::Relaxed), kept, self.start_ticks, end_ticks);
+            if own.is_innermost.replace(false) && self.start_cpu_ns > 0 {
+                long::ended(self.scope.name, thread_cpu_ns().saturating_sub(self.start_cpu_ns));
             }
         });
     }
 }
 
 /// Gives the calling thread a ring of the last `scopes` scopes (up to a million; rounded up to a power of two), under a name for those
-/// who read it. A second call changes nothing. Gives whether the thread has one.
+/// who read it. The first call of a process takes up to 0.3 s: it tries out whether the kernel tells when a thread is switched out. A
+/// second call of a thread changes nothing. Gives whether the thread has one.
 pub fn start_thread(name: &str, scopes: usize) -> bool {
     OWN.with(|own| {
         if own.get().is_some() {
             return true;
         }
+        let turns = Turns::of_this_thread();
         let mut known = known();
         if known.threads.len() >= THREADS_MAX {
             return false;
@@ -130,7 +196,7 @@ pub fn start_thread(name: &str, scopes: usize) -> bool {
         known.first.get_or_insert_with(tsc::ticks_and_ns);
         let thread = Arc::new(Thread { name: name.to_owned(), ring: Ring::new(scopes.clamp(2, RING_MAX)) });
         known.threads.push(Arc::clone(&thread));
-        own.set(thread).is_ok()
+        own.set(Own { thread, turns, is_innermost: Cell::new(false) }).is_ok()
     })
 }
 
@@ -163,6 +229,9 @@ pub struct Span {
     pub start_ns: u64,
     /// How long it took, in nanoseconds.
     pub length_ns: u64,
+    /// Whether another thread had the CPU meanwhile, or the thread slept; none where the kernel does not tell. A length that stands out
+    /// without it was taken by the hypervisor, an interrupt, or the work itself.
+    pub switched_out: Option<bool>,
 }
 
 /// Reads all rings, while their threads go on. What is overwritten meanwhile is left out and counted.
@@ -180,6 +249,7 @@ pub fn recording() -> Recording {
                 name: names.get(usize::try_from(entry.id).ok()?.checked_sub(1)?)?,
                 start_ns: scale.ns_at(entry.start_ticks),
                 length_ns: scale.length_ns(entry.end_ticks.saturating_sub(entry.start_ticks)),
+                switched_out: entry.kept.map(|kept| !kept),
             })
         };
         let spans: Vec<Span> = read.entries.iter().filter_map(span).collect();
@@ -237,5 +307,79 @@ mod tests {
         let recorded = of("small");
         assert_eq!(recorded.spans.len() as u64 + recorded.overwritten, 100);
         assert!((15..=16).contains(&recorded.spans.len()), "{}", recorded.spans.len());
+    }
+
+    #[test]
+    fn a_scope_in_which_the_thread_slept_says_so() {
+        let body = || {
+            start_thread("switched", 64);
+            for _ in 0..20 {
+                let _scope = OUTER.enter();
+                let _inner = INNER.enter();
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            (0..20).for_each(|_| drop(INNER.enter()));
+            crate::preempt::Turns::of_this_thread().is_some()
+        };
+        let is_told = std::thread::spawn(body).join().unwrap();
+        let spans = of("switched").spans;
+        if !is_told {
+            println!("skipped: the kernel does not tell here");
+            assert!(spans.iter().all(|span| span.switched_out.is_none()));
+            return;
+        }
+        let (slept, empty) = spans.split_at(40);
+        let count = |spans: &[Span]| spans.iter().filter(|span| span.switched_out == Some(true)).count();
+        // Outer and inner alike; the kernel may have come back to the thread at once now and then.
+        assert!(count(slept) >= 20, "{slept:?}");
+        assert!(count(empty) <= 5, "{empty:?}");
+    }
+
+    #[test]
+    fn long_innermost_scopes_are_logged_less_the_time_switched_out() {
+        static AROUND: Scope = Scope::new("around a long one");
+        static LONG: Scope = Scope::new("a long one");
+        static ASLEEP: Scope = Scope::new("one that sleeps");
+        let work = |ns: u64| {
+            let until_ns = thread_cpu_ns() + ns;
+            while thread_cpu_ns() < until_ns {
+                std::hint::spin_loop();
+            }
+        };
+        let body = move || {
+            start_thread("long", 64);
+            log_long(std::time::Duration::from_millis(2));
+            {
+                let _around = AROUND.enter();
+                let _long = LONG.enter();
+                work(3_000_000);
+            }
+            let asleep = ASLEEP.enter();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            drop(asleep);
+            stop_long();
+            let again = LONG.enter();
+            work(3_000_000);
+            drop(again);
+            evenkeel_sys::thread::id()
+        };
+        let thread = std::thread::spawn(body).join().unwrap();
+        // Other tests' scopes of this process may be there too.
+        let taken = take_long();
+        let ours: Vec<_> = taken.scopes.iter().filter(|long| long.thread == thread).collect();
+        let [long] = ours[..] else { panic!("{taken:?}") };
+        assert!(long.name == "a long one" && long.cpu_ns >= 3_000_000, "{long:?}");
+    }
+
+    #[cfg(feature = "tracy")]
+    #[test]
+    fn a_zone_is_open_while_a_client_runs() {
+        let entered = OUTER.enter();
+        let before = format!("{:?}", entered._zone);
+        drop(entered);
+        tracy_client::Client::start();
+        let entered = OUTER.enter();
+        assert_eq!((before.as_str(), format!("{:?}", entered._zone).as_str()), ("Zone(false)", "Zone(true)"));
+        drop(entered);
     }
 }

@@ -3,16 +3,31 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+/// Whether the thread kept its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kept {
+    Unknown = 0,
+    Yes = 1,
+    No = 2,
+}
+
 /// One scope: its number, and when it began and ended on the cycle counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) id: u32,
     pub(super) start_ticks: u64,
     pub(super) end_ticks: u64,
+    /// Whether the thread kept its CPU; none where nobody knows.
+    pub(super) kept: Option<bool>,
 }
+
+/// Above the number.
+const KEPT_SHIFT: u32 = 32;
 
 #[derive(Debug, Default)]
 struct Slot {
+    /// With what is known of the CPU in its upper half.
     id: AtomicU64,
     start: AtomicU64,
     end: AtomicU64,
@@ -42,14 +57,14 @@ impl Ring {
 
     /// To be called by one thread alone.
     #[inline]
-    pub(super) fn push(&self, id: u32, start_ticks: u64, end_ticks: u64) {
+    pub(super) fn push(&self, id: u32, kept: Kept, start_ticks: u64, end_ticks: u64) {
         // Only we write these two, so what we read of them is what we wrote.
         let number = self.begun.load(Ordering::Relaxed);
         self.begun.store(number + 1, Ordering::Relaxed);
         // A reader that sees any of what follows sees that this slot was begun anew.
         fence(Ordering::Release);
         let slot = &self.slots[number as usize & (self.slots.len() - 1)];
-        slot.id.store(id.into(), Ordering::Relaxed);
+        slot.id.store(u64::from(id) | (kept as u64) << KEPT_SHIFT, Ordering::Relaxed);
         slot.start.store(start_ticks, Ordering::Relaxed);
         slot.end.store(end_ticks, Ordering::Relaxed);
         // Release: a reader that sees this number sees the entry.
@@ -70,8 +85,11 @@ impl Ring {
 
     fn entry(&self, number: u64) -> Entry {
         let slot = &self.slots[number as usize & (self.slots.len() - 1)];
+        let word = slot.id.load(Ordering::Relaxed);
+        let kept = word >> KEPT_SHIFT;
         Entry {
-            id: slot.id.load(Ordering::Relaxed) as u32,
+            id: word as u32,
+            kept: (kept != Kept::Unknown as u64).then_some(kept == Kept::Yes as u64),
             start_ticks: slot.start.load(Ordering::Relaxed),
             end_ticks: slot.end.load(Ordering::Relaxed),
         }
@@ -88,7 +106,7 @@ mod tests {
     fn the_last_ones_are_kept() {
         let ring = Ring::new(3);
         assert!(ring.read().entries.is_empty());
-        (0..6).for_each(|at| ring.push(at, at.into(), u64::from(at) + 1));
+        (0..6).for_each(|at| ring.push(at, Kept::Yes, at.into(), u64::from(at) + 1));
         let read = ring.read();
         assert_eq!(read.entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [2, 3, 4, 5]);
         assert_eq!(read.overwritten, 2);
@@ -103,7 +121,7 @@ mod tests {
                 let mut at = 0_u64;
                 while !stop.load(Ordering::Relaxed) {
                     // All three words tell the number.
-                    ring.push(at as u32, at, at);
+                    ring.push(at as u32, if at.is_multiple_of(2) { Kept::Yes } else { Kept::No }, at, at);
                     at += 1;
                 }
             });
@@ -114,7 +132,7 @@ mod tests {
                 for (at, entry) in read.entries.iter().enumerate() {
                     let number = read.overwritten + at as u64;
                     assert!(entry.start_ticks == number && entry.end_ticks == number, "{number}: {entry:?}");
-                    assert_eq!(entry.id, number as u32);
+                    assert_eq!((entry.id, entry.kept), (number as u32, Some(number.is_multiple_of(2))));
                     seen += 1;
                 }
                 overwritten = read.overwritten;

@@ -1,6 +1,6 @@
 //! `Event`: threads wait until something has happened.
 
-use super::primitive::{AtomicU32, Ordering, relax, spins, wait, wake};
+use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wake};
 
 const NOT_YET: u32 = 0;
 const HAPPENED: u32 = 1;
@@ -46,6 +46,10 @@ impl Event {
 
     /// Sleeps until it has happened.
     pub fn wait(&self) {
+        if self.is_set() {
+            return;
+        }
+        let _waiting = begin(Kind::Event, self);
         for _ in 0..spins() {
             if self.is_set() {
                 return;

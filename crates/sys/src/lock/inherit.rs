@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::futex::{self, Flags};
 
+use super::waits::{self, Kind};
 use crate::errno::Errno;
 
 const FREE: u32 = 0;
@@ -33,13 +34,24 @@ impl Inherit {
     }
 
     pub(super) fn lock(&self) {
-        while !self.try_lock() {
+        if !self.try_lock() {
+            self.lock_held();
+        }
+    }
+
+    #[cold]
+    fn lock_held(&self) {
+        let _waiting = waits::begin(Kind::InheritMutex, self);
+        loop {
             // The kernel takes the lock for us, or lends the holder our priority and lets us sleep.
             match futex::lock_pi(&self.word, Flags::PRIVATE, None).map_err(Errno::from) {
                 Ok(()) => return,
                 // The holder is just about to end, or a signal came.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => never(errno),
+            }
+            if self.try_lock() {
+                return;
             }
         }
     }

@@ -9,7 +9,13 @@ mod plain;
 mod primitive;
 #[cfg(not(loom))]
 mod raw;
+mod read_write;
+#[cfg(not(loom))]
+pub mod waits;
 
 pub use event::Event;
 #[cfg(not(loom))]
-pub use raw::{InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RawInherit, RawPlain};
+pub use raw::{
+    InheritMutex, InheritMutexGuard, Mutex, MutexGuard, RawInherit, RawPlain, RawReadWrite, RwLock, RwLockReadGuard,
+    RwLockWriteGuard,
+};

@@ -1,7 +1,7 @@
 //! `Plain`: a lock in one word. Whoever finds it held sleeps, and whoever lets it go wakes one of them; who comes meanwhile may take it
 //! first, since a lock that is handed on stands still while the next one wakes up.
 
-use super::primitive::{AtomicU32, Ordering, relax, spins, wait, wake};
+use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wake};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -38,6 +38,7 @@ impl Plain {
 
     #[cold]
     fn lock_held(&self) {
+        let _waiting = begin(Kind::Mutex, self);
         let mut seen = self.look();
         if seen == FREE {
             match self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed) {

@@ -8,6 +8,8 @@ pub(super) use model::*;
 
 #[cfg(not(loom))]
 mod real {
+    pub(crate) use crate::lock::waits::{Kind, begin};
+
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
 
     use rustix::thread::futex::{self, Flags};
@@ -23,9 +25,9 @@ mod real {
         let _ = futex::wait(word, Flags::PRIVATE, value, None);
     }
 
-    /// Wakes up to `count` of those that wait on `word`.
-    pub(crate) fn wake(word: &AtomicU32, count: u32) {
-        let _ = futex::wake(word, Flags::PRIVATE, count);
+    /// Wakes up to `count` of those that wait on `word`, and gives whether there was one.
+    pub(crate) fn wake(word: &AtomicU32, count: u32) -> bool {
+        futex::wake(word, Flags::PRIVATE, count).is_ok_and(|woken| woken > 0)
     }
 
     /// How often to look before sleeping: not at all where all threads share one CPU.
@@ -47,27 +49,61 @@ mod real {
     }
 }
 
-/// The same under the model checker: a futex is a mutex and a condition over the word.
+/// The same under the model checker: a futex is a queue under a mutex, for all words.
 #[cfg(loom)]
 mod model {
+    /// Nothing is logged under the model checker.
+    pub(crate) enum Kind {
+        Mutex,
+        Read,
+        Write,
+        Event,
+    }
+
+    pub(crate) fn begin<T>(_: Kind, _: &T) {}
+
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
     use loom::sync::{Condvar, Mutex};
 
+    struct Queue {
+        /// Who sleeps: the word's address, and a number of their own.
+        sleepers: Vec<(usize, u32)>,
+        next: u32,
+    }
+
     loom::lazy_static! {
-        static ref QUEUE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+        static ref QUEUE: (Mutex<Queue>, Condvar) = (Mutex::new(Queue { sleepers: Vec::new(), next: 0 }), Condvar::new());
+    }
+
+    fn address(word: &AtomicU32) -> usize {
+        std::ptr::from_ref(word).addr()
     }
 
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
-        let queue = QUEUE.0.lock().unwrap();
+        let mut queue = QUEUE.0.lock().unwrap();
         // The kernel looks at the word under its own lock, which a waker takes too.
-        if word.load(Ordering::SeqCst) == value {
-            drop(QUEUE.1.wait(queue).unwrap());
+        if word.load(Ordering::SeqCst) != value {
+            return;
+        }
+        let own = (address(word), queue.next);
+        queue.next += 1;
+        queue.sleepers.push(own);
+        // The condition wakes all; who was not meant sleeps on, so that a wake too few is found.
+        while queue.sleepers.contains(&own) {
+            queue = QUEUE.1.wait(queue).unwrap();
         }
     }
 
-    pub(crate) fn wake(_: &AtomicU32, count: u32) {
-        let _queue = QUEUE.0.lock().unwrap();
-        if count == 1 { QUEUE.1.notify_one() } else { QUEUE.1.notify_all() }
+    pub(crate) fn wake(word: &AtomicU32, count: u32) -> bool {
+        let mut queue = QUEUE.0.lock().unwrap();
+        let mut left = count;
+        queue.sleepers.retain(|(sleeper, _)| {
+            let is_woken = left > 0 && *sleeper == address(word);
+            left -= u32::from(is_woken);
+            !is_woken
+        });
+        QUEUE.1.notify_all();
+        left < count
     }
 
     pub(crate) fn spins() -> u32 {

@@ -2,6 +2,7 @@
 
 use super::inherit::Inherit;
 use super::plain::Plain;
+use super::read_write::ReadWrite;
 
 /// A lock for data of threads that all are ordinary, or all real-time.
 pub type Mutex<T> = lock_api::Mutex<RawPlain, T>;
@@ -12,6 +13,13 @@ pub type InheritMutex<T> = lock_api::Mutex<RawInherit, T>;
 /// Held as long as this lives, by the thread that took it.
 pub type InheritMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawInherit, T>;
 
+/// A lock that many may hold who only read, or one who writes. Who wants to write is not kept waiting by readers that come after.
+pub type RwLock<T> = lock_api::RwLock<RawReadWrite, T>;
+/// Held for reading as long as this lives.
+pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawReadWrite, T>;
+/// Held for writing as long as this lives.
+pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawReadWrite, T>;
+
 /// The lock of a [`Mutex`].
 #[derive(Debug)]
 pub struct RawPlain(Plain);
@@ -19,6 +27,10 @@ pub struct RawPlain(Plain);
 /// The lock of an [`InheritMutex`].
 #[derive(Debug)]
 pub struct RawInherit(Inherit);
+
+/// The lock of a [`RwLock`].
+#[derive(Debug)]
+pub struct RawReadWrite(ReadWrite);
 
 // SAFETY: between a `lock` (or a `try_lock` that gave true) and its `unlock` no other thread gets through: the word goes from free to
 // held in one atomic step, with acquire and release; the model checker has tried every order of two threads.
@@ -66,6 +78,45 @@ unsafe impl lock_api::RawMutex for RawInherit {
     }
 }
 
+// SAFETY: a writer gets through only when the count of holders is 0, and sets it to what no reader gets past; a reader only when no
+// writer holds it; each in one atomic step, with acquire and release. The model checker has tried the orders of up to three threads.
+unsafe impl lock_api::RawRwLock for RawReadWrite {
+    const INIT: RawReadWrite = RawReadWrite(ReadWrite::new());
+    type GuardMarker = lock_api::GuardNoSend;
+
+    fn lock_shared(&self) {
+        self.0.read();
+    }
+
+    fn try_lock_shared(&self) -> bool {
+        self.0.try_read()
+    }
+
+    unsafe fn unlock_shared(&self) {
+        self.0.unlock_read();
+    }
+
+    fn lock_exclusive(&self) {
+        self.0.write();
+    }
+
+    fn try_lock_exclusive(&self) -> bool {
+        self.0.try_write()
+    }
+
+    unsafe fn unlock_exclusive(&self) {
+        self.0.unlock_write();
+    }
+
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+
+    fn is_locked_exclusive(&self) -> bool {
+        self.0.is_locked_by_writer()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +151,52 @@ mod tests {
         drop(held);
         assert!(!plain.is_locked() && !inherit.is_locked());
         assert_eq!(*plain.lock() + *inherit.lock(), 2);
+    }
+
+    #[test]
+    fn readers_share_and_writers_do_not() {
+        let lock = RwLock::new([0_u64; 2]);
+        {
+            let (_one, _two) = (lock.read(), lock.read());
+            assert!(lock.is_locked() && !lock.is_locked_exclusive() && lock.try_write().is_none());
+        }
+        {
+            let _writer = lock.write();
+            assert!(lock.is_locked_exclusive() && lock.try_read().is_none() && lock.try_write().is_none());
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        let mut both = lock.write();
+                        both[0] += 1;
+                        both[1] += 1;
+                    }
+                });
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        let both = lock.read();
+                        assert_eq!(both[0], both[1], "a reader sees a writer's steps all or not at all");
+                    }
+                });
+            }
+        });
+        assert_eq!(lock.into_inner(), [2 * EACH; 2]);
+    }
+
+    #[test]
+    fn a_writer_is_not_kept_waiting_by_readers_that_come_later() {
+        let lock = RwLock::new(());
+        let first = lock.read();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| drop(lock.write()));
+            while lock.try_read().is_some() {
+                std::thread::yield_now();
+            }
+            drop(first);
+            writer.join().unwrap();
+        });
+        assert!(lock.try_read().is_some());
     }
 
     #[test]

@@ -1,14 +1,27 @@
 //! UDP as a server that is short of CPU does it: many packets a system call, with the kernel's own time of each, and what the socket
 //! dropped. The standard library has one packet a call and none of the rest.
 
-mod batch;
+mod address;
+mod control;
+mod inbox;
+mod options;
+mod outbox;
 mod stamp;
+#[cfg(feature = "io-uring")]
+mod uring;
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-pub use batch::{BATCH, Inbox, Outbox, Packet, Sent, Wait};
-pub use stamp::{Moment, SentStamp, sent_stamp, stamp_received, stamp_sent};
+pub use inbox::{BATCH, Inbox, Packet, Wait};
+pub use options::{
+    SHARDS_MAX, Sharing, Undelivered, can_split_sent, force_receive_buffer_bytes, keep_undelivered, merge_received,
+    open, set_busy_poll_us, shard_by_cpu, tell_dropped, undelivered,
+};
+pub use outbox::{Load, Outbox, Sender, Sent};
+pub use stamp::{Moment, SentStamp, sent_stamp, stamp_arrivals, stamp_received, stamp_sent};
+#[cfg(feature = "io-uring")]
+pub use uring::RingInbox;
 
 use crate::errno::Errno;
 
@@ -57,13 +70,17 @@ fn meminfo(socket: &UdpSocket) -> Option<[u32; MEMINFO_NUMBERS]> {
     (done == 0 && is_whole).then_some(numbers)
 }
 
-/// Sets a socket option that is one number.
+/// Sets an option of the socket itself that is one number.
 fn set_option(socket: &UdpSocket, name: libc::c_int, value: u32) -> Result<(), Errno> {
+    set_option_of(socket, libc::SOL_SOCKET, name, value)
+}
+
+fn set_option_of(socket: &UdpSocket, level: libc::c_int, name: libc::c_int, value: u32) -> Result<(), Errno> {
     // SAFETY: the kernel reads the four bytes of `value` and keeps no pointer.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_SOCKET,
+            level,
             name,
             (&raw const value).cast(),
             size_of::<u32>() as libc::socklen_t,

@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-use super::batch::CONTROL_WORDS;
+use super::control::{CONTROL_WORDS, each_control, software_ns, word};
 use super::{last, set_option};
 use crate::errno::Errno;
 
@@ -41,6 +41,14 @@ pub struct SentStamp {
 /// What the kernel said.
 pub fn stamp_received(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE)
+}
+
+/// Has the kernel tell with each packet that comes in when it first had it, and no more than that (`SO_TIMESTAMPNS`).
+///
+/// # Errors
+/// What the kernel said.
+pub fn stamp_arrivals(socket: &UdpSocket) -> Result<(), Errno> {
+    set_option(socket, libc::SO_TIMESTAMPNS, 1)
 }
 
 /// Has the kernel stamp packets that come in, and each that goes out from now on: on its way to the queue, and when the driver gets it.
@@ -101,59 +109,15 @@ fn stamp_of(header: &libc::msghdr) -> Option<SentStamp> {
     Some(SentStamp { id, moment, ns: ns? })
 }
 
-/// When the kernel first had a packet that came in.
-pub(super) fn received_ns(header: &libc::msghdr) -> Option<u64> {
-    let mut ns = None;
-    each_control(header, |level, kind, data| {
-        if (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) {
-            ns = software_ns(data);
-        }
-    });
-    ns
-}
-
-/// The first of three times: the other two are a device's. Zeros stand for none.
-fn software_ns(data: &[u8]) -> Option<u64> {
-    let seconds = i64::from_ne_bytes(data.get(..8)?.try_into().ok()?);
-    let ns = i64::from_ne_bytes(data.get(8..16)?.try_into().ok()?);
-    let (seconds, ns) = (u64::try_from(seconds).ok()?, u64::try_from(ns).ok()?);
-    (seconds > 0).then(|| seconds.saturating_mul(1_000_000_000).saturating_add(ns))
-}
-
 /// `struct sock_extended_err`, of a stamp: what happened, and to which packet.
 fn extended_error(data: &[u8]) -> Option<(u32, u32)> {
-    let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
     (*data.get(4)? == ORIGIN_TIMESTAMPING).then_some(())?;
-    Some((word(8)?, word(12)?))
-}
-
-/// Gives each control message's level, type and bytes.
-fn each_control(header: &libc::msghdr, mut tell: impl FnMut(i32, i32, &[u8])) {
-    // SAFETY: the header is one that the kernel has filled in: its control buffer holds `msg_controllen` bytes of whole messages, lives
-    // as long as the header's owner does not write to it, and the macros stay within that length.
-    unsafe {
-        let mut message = libc::CMSG_FIRSTHDR(header);
-        while let Some(one) = message.as_ref() {
-            #[allow(clippy::unnecessary_cast, reason = "musl has fewer bits for it than glibc")]
-            let length = (one.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-            tell(one.cmsg_level, one.cmsg_type, std::slice::from_raw_parts(libc::CMSG_DATA(message), length));
-            message = libc::CMSG_NXTHDR(header, message);
-        }
-    }
+    Some((word(data, 8)?, word(data, 12)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_of_nothing_are_none() {
-        let time = |seconds: i64, ns: i64| [seconds.to_ne_bytes(), ns.to_ne_bytes()].concat();
-        assert_eq!(software_ns(&time(2, 5)), Some(2_000_000_005));
-        for data in [time(0, 0), time(-1, 5), time(1, -5), vec![1; 15], Vec::new()] {
-            assert_eq!(software_ns(&data), None, "{data:?}");
-        }
-    }
 
     #[test]
     fn errors_are_no_stamps() {

@@ -3,7 +3,6 @@
 
 mod cause;
 mod interrupts;
-mod limits;
 mod probe;
 mod takers;
 mod tally;
@@ -11,13 +10,13 @@ mod tally;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_sys::cpu_limit::CpuLimit;
 use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, Root, clock, thread};
+use evenkeel_sys::{CpuSet, Root, clock, cpu_limit, thread};
 use serde::Serialize;
 
 pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 pub use interrupts::Source;
-pub use limits::Limit;
 use probe::{Looks, Plan, Probe, Seen};
 pub use tally::{Gap, Keep, Sum};
 
@@ -138,6 +137,23 @@ pub struct Report {
     pub doubts: Vec<String>,
 }
 
+/// A limit on CPU time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Limit {
+    /// The group's folder.
+    pub group: String,
+    /// What it may use, in CPUs: 0.4 is four tenths of one.
+    pub cpus: f64,
+    /// From one refill to the next, in microseconds.
+    pub period_us: u64,
+}
+
+impl From<&CpuLimit> for Limit {
+    fn from(limit: &CpuLimit) -> Limit {
+        Limit { group: limit.group.clone(), cpus: limit.cpus(), period_us: limit.period_ns / 1000 }
+    }
+}
+
 /// Measures.
 ///
 /// # Errors
@@ -145,7 +161,7 @@ pub struct Report {
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let cpus = check(settings)?;
     let root = Root::live();
-    let limits = limits::of_this_process(&root);
+    let limits = cpu_limit::all(&root);
     let plan = Plan {
         scale: Scale::measured(),
         threshold_ns: settings.threshold_ns,
@@ -174,7 +190,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     };
     let length_ns = clock::monotonic_ns() - start_ns;
     let used_ns = clock::process_cpu_ns() - start_cpu_ns;
-    let mut report = report(settings, seen, limits);
+    let mut report = report(settings, seen, limits.iter().map(Limit::from).collect());
     (report.start_ns, report.length_ns) = (start_ns, length_ns);
     report.observer_cpu_share = used_ns as f64 / length_ns.max(1) as f64;
     Ok(report)

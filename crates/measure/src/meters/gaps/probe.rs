@@ -3,13 +3,13 @@
 //! After a gap it reads what the kernel counts of itself (about 1 us). What takes longer (interrupts, switch records, names) waits until
 //! the end of a window of half a second. While it reads it does not watch; that time is told, and a gap in it is found by the counts.
 
+use evenkeel_sys::cpu_limit::{Counters, CpuLimit};
 use evenkeel_sys::schedstat::{Counted, RunDelay};
 use evenkeel_sys::tsc::{self, Scale};
 use evenkeel_sys::{CpuSet, Errno, Usage, sched, thread};
 
 use super::cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 use super::interrupts::{Counts, Files, Source, between};
-use super::limits::{Limit, Taken};
 use super::takers::Takers;
 use super::tally::{Gap, Keep, Tally};
 use crate::error::MeterError;
@@ -40,7 +40,7 @@ pub(super) struct Plan<'a> {
     /// Which gaps are listed.
     pub keep: Keep,
     /// The limits that hold for this process.
-    pub limits: &'a [Limit],
+    pub limits: &'a [CpuLimit],
     /// The thread that waits for the probes: it is the meter itself too.
     pub meter_tid: u32,
     /// Whether switch records and interrupts are looked at.
@@ -79,7 +79,7 @@ pub(super) struct Probe<'a> {
     plan: &'a Plan<'a>,
     cpu: usize,
     run_delay: RunDelay,
-    taken: Taken,
+    taken: Counters,
     throttled_ns: u64,
     last: Own,
     /// What one reading of the counts takes, in ticks, and from when on it was interrupted.
@@ -151,7 +151,7 @@ impl<'a> Probe<'a> {
         let refused = |errno| MeterError::refused("read /proc/thread-self/schedstat", errno);
         let run_delay = RunDelay::of_this_thread().map_err(refused)?;
         let last = Own { counted: run_delay.read().map_err(refused)?, faults: 0 };
-        let taken = Taken::by(plan.limits);
+        let taken = Counters::of(plan.limits);
         let takers = match plan.looks {
             Looks::All => Takers::on(cpu),
             Looks::OwnCounts => Err(Errno::NODATA),
@@ -161,7 +161,7 @@ impl<'a> Probe<'a> {
             plan,
             cpu,
             run_delay,
-            throttled_ns: taken.read_ns(),
+            throttled_ns: taken.read().ns.unwrap_or(0),
             taken,
             last,
             usual_ticks: 0,
@@ -264,7 +264,7 @@ impl<'a> Probe<'a> {
         let run_delay_ns = after.run_delay_ns.saturating_sub(before.run_delay_ns);
         let mut throttled_ns = 0;
         if run_delay_ns > LIMIT_MIN_NS && !self.taken.is_empty() {
-            let now_ns = self.taken.read_ns();
+            let now_ns = self.taken.read().ns.unwrap_or(0);
             throttled_ns = now_ns.saturating_sub(self.throttled_ns);
             self.throttled_ns = now_ns;
         }

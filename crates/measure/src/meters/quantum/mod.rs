@@ -2,18 +2,17 @@
 //! apart the CPUs' slots are. A server that begins its ticks where its share begins is done in half the time; one under a limit of its
 //! control group must do the opposite, so that the two are told apart.
 
-mod limit;
 mod phase;
 mod probe;
 mod siege;
 
 use evenkeel_stats::periodicity::{self, Count, Known, Label, Limit, Model, Periodicity, Slots};
-use evenkeel_sys::{CpuSet, Root, clock, thread};
+use evenkeel_sys::cpu_limit::CpuLimit;
+use evenkeel_sys::{CpuSet, Root, clock, cpu_limit, thread};
 use serde::Serialize;
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
-use limit::Place;
 pub use probe::Labels;
 use probe::Watched;
 
@@ -163,7 +162,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         return Err(MeterError::wrong_use(format!("CPU {cpu}"), why));
     }
     let root = Root::live();
-    let limit = Place::tightest(&root);
+    let limit = cpu_limit::tightest(&root);
     let reference_ns = clock::monotonic_ns();
     let mut measured = measure(settings, &cpus, &root, limit.as_ref(), watch)?;
     for cpu in &mut measured {
@@ -174,10 +173,9 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         method: settings.method,
         count: settings.count,
         reference_ns,
-        limit: limit.map(|place| {
-            let limit = place.now(&root);
+        limit: limit.map(|limit| {
             let (quota_ms, period_ms) = (limit.quota_ns as f64 / MS, limit.period_ns as f64 / MS);
-            LimitSeen { quota_ms, period_ms, folder: place.folder().to_owned() }
+            LimitSeen { quota_ms, period_ms, folder: limit.group }
         }),
         cpus: measured,
     })
@@ -187,7 +185,7 @@ fn measure(
     settings: &Settings,
     cpus: &[usize],
     root: &Root,
-    limit: Option<&Place>,
+    limit: Option<&CpuLimit>,
     watch: &Watch<'_>,
 ) -> Result<Vec<Cpu>, MeterError> {
     let one = |cpu: usize, watch: &Watch<'_>| -> Result<Cpu, MeterError> {
@@ -230,10 +228,10 @@ fn fold(
     cpu: usize,
     settings: &Settings,
     root: &Root,
-    place: Option<&Place>,
+    place: Option<&CpuLimit>,
     watch: &Watch<'_>,
 ) -> Result<Cpu, MeterError> {
-    let before = place.map(|place| place.now(root)).filter(|limit| limit.quota_ns < limit.period_ns);
+    let before = place.map(|place| limit_now(place, root)).filter(|limit| limit.quota_ns < limit.period_ns);
     // A limit does not hold for real-time threads: only an ordinary one meets it.
     let class = if before.is_some() && settings.class == Class::Auto { Class::Ordinary } else { settings.class };
     let watched = match probe::watch(cpu, class, settings.threshold_ns, settings.duration_ns, watch) {
@@ -244,7 +242,7 @@ fn fold(
         other => other?,
     };
     let limit = before.map(|before| {
-        let after = place.and_then(|place| place.now(root).throttled);
+        let after = place.and_then(|place| place.throttled(root).times);
         let throttled = before.throttled.zip(after).map(|(before, after)| after.saturating_sub(before));
         Limit { throttled, ..before }
     });
@@ -253,6 +251,11 @@ fn fold(
     let said =
         periodicity::detect(&watched.windows, &watched.gaps, &Known { count: settings.count, limit, turns_end_at_ns });
     Ok(told(cpu, said, limit, watched))
+}
+
+/// The limit, with how often it has run out so far.
+fn limit_now(place: &CpuLimit, root: &Root) -> Limit {
+    Limit { quota_ns: place.quota_ns, period_ns: place.period_ns, throttled: place.throttled(root).times }
 }
 
 fn tick_ns(root: &Root) -> Option<u64> {

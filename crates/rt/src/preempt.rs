@@ -1,0 +1,80 @@
+//! `Turns`: how often the calling thread had to give its CPU away inside the guest, for about a nanosecond a look. All who want to know
+//! it of one thread share one count: what arms anew for one must not hide from another what it saw.
+
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+use evenkeel_sys::rseq::Watcher;
+use evenkeel_sys::sched;
+
+/// What the kernel does here, tried out once a process.
+static SERVES: OnceLock<bool> = OnceLock::new();
+
+thread_local! {
+    static OWN: OnceCell<Option<Rc<Turns>>> = const { OnceCell::new() };
+}
+
+/// The count of one thread.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    watcher: Watcher,
+    count: Cell<u64>,
+}
+
+impl Turns {
+    /// The calling thread's; none where the kernel or the C library can't tell. The first call of a process takes up to 0.3 s.
+    pub(crate) fn of_this_thread() -> Option<Rc<Turns>> {
+        if !*SERVES.get_or_init(serves) {
+            return None;
+        }
+        let made = || {
+            let watcher = Watcher::of_this_thread().ok()?;
+            watcher.arm();
+            Some(Rc::new(Turns { watcher, count: Cell::new(0) }))
+        };
+        OWN.try_with(|own| own.get_or_init(made).clone()).ok().flatten()
+    }
+
+    /// How often others had its turn so far, as far as anybody looked: several turns between two looks are one.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u64 {
+        if !self.watcher.intact() {
+            self.count.set(self.count.get() + 1);
+            self.watcher.arm();
+        }
+        self.count.get()
+    }
+}
+
+/// Tries it out in a thread of its own: the caller may be real-time, or where it may run may be nobody else's business.
+fn serves() -> bool {
+    let body = || {
+        sched::set_ordinary(None).is_ok() && Watcher::of_this_thread().is_ok_and(|watcher| watcher.self_test().is_ok())
+    };
+    std::thread::Builder::new().spawn(body).is_ok_and(|tried| tried.join().unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_is_seen_by_all_who_count() {
+        let body = || {
+            let (Some(one), Some(other)) = (Turns::of_this_thread(), Turns::of_this_thread()) else {
+                println!("skipped: the kernel can't tell a thread's turns here");
+                return;
+            };
+            let (before, seen) = (one.count(), other.count());
+            for _ in 0..20 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                one.count();
+            }
+            // Where nothing else is to run the kernel may come back to the thread without clearing: not twenty times in a row.
+            assert!(one.count() > before && other.count() > seen);
+            assert_eq!(one.count(), other.count());
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+}

@@ -1,0 +1,517 @@
+//! `Aligner`: decides when to look for a quantum, which places of the ticks to try, and where to hold them. Times come in and moves go out:
+//! it has no clock, so that a test can run an hour of it in a moment.
+
+use evenkeel_stats::periodicity::{Gap, Label, Model, Periodicity, Slots};
+
+use super::grid::{Followed, Grid, step_ns};
+use super::trial::{FINALS, PLACES_MAX, Trial, Verdict};
+use super::watch::Watch;
+use super::{Aligned, Alignment, GapsSeen, Quantum, Slot};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// From the beginning of a look to when the gaps so far are judged; each time more of them.
+const LOOKS_NS: [u64; 3] = [3 * SECOND_NS / 2, 3 * SECOND_NS, 5 * SECOND_NS];
+/// Between two wake-ups of each, on average: what costs 1 % of a CPU, and then 2 % to see short gaps too.
+const STEPS_NS: [u64; 3] = [500_000, 250_000, 250_000];
+/// What is left between the last of them and the tick, at least.
+const CLEAR_NS: u64 = 300_000;
+/// Slots are believed from here on.
+const CONFIDENT: f64 = 0.7;
+/// Slots in which fewer of the last gaps came when they should are not followed any more.
+const TRUSTED: f64 = 0.5;
+/// A tick that begins so late, or is kept from running for so long, was hurt.
+const HURT_NS: u64 = 300_000;
+/// From this share of hurt ticks on it is worth a look; and a sweep of all places, where no period was found.
+const HURTS: f64 = 0.1;
+const HURTS_MUCH: f64 = 0.25;
+/// How fast hurt ticks are forgotten.
+const MEMORY: f64 = 1.0 / 32.0;
+/// Where ticks are held, they may get so much longer before the places are tried again.
+const LONGER: f64 = 1.25;
+/// After a look without success the next one waits, longer each time.
+const WAIT_NS: u64 = 15 * SECOND_NS;
+const WAIT_MAX_NS: u64 = 600 * SECOND_NS;
+/// How long after the beginning of our share a tick is due at the soonest, in nanoseconds.
+const AFTER_START_NS: f64 = 30_000.0;
+/// And how many mean deviations later, so that it rarely comes before: of evenly spread beginnings two cover all.
+const DEVIATIONS: f64 = 2.5;
+/// Ticks in a turn of a trial of slots.
+const TURN_TICKS: u32 = 6;
+/// A sweep of sixteen places takes about forty turns, and is to take no longer than this.
+const SWEEP_NS: u64 = 6 * SECOND_NS;
+const SWEEP_TURNS: u64 = 40;
+/// What a place must gain: where slots are believed, under a limit, and where nothing but the gain speaks for it.
+const GAIN_SLOTS: f64 = 1.0;
+const GAIN_LIMIT: f64 = 0.98;
+const GAIN_ALONE: f64 = 0.96;
+/// A period that is a whole number of the scheduler's ticks to within this may be that of other threads' turns.
+const TICK_TOLERANCE: f64 = 3e-4;
+/// In how many parts the period of slots is cut to meet that of ticks, and that of a limit.
+const SLOT_PARTS: u32 = 3;
+const LIMIT_PARTS: u32 = 16;
+
+/// A tick, as far as it counts here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) due_ns: u64,
+    pub(super) began_ns: u64,
+    pub(super) done_ns: u64,
+    /// How long it was kept from running in the guest while it worked, in nanoseconds.
+    pub(super) lost_ns: u64,
+}
+
+/// What is known at the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Given {
+    /// The limit on CPU time: quota and period in nanoseconds.
+    pub(super) limit: Option<(u64, u64)>,
+    /// The scheduler's tick in nanoseconds.
+    pub(super) tick_ns: Option<u64>,
+}
+
+/// Why places are tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Why {
+    /// Slots.
+    Believed,
+    /// Slots that may be turns of an ordinary thread: where the CPU should be gone ticks have to be done later, or there are none.
+    Unproven {
+        /// The place from which the ticks came.
+        home_ns: f64,
+    },
+    /// A limit.
+    Limit,
+    /// Ticks are hurt, and no period explains it.
+    Hurt,
+}
+
+impl Why {
+    /// Whether the places are among slots that are followed.
+    fn follows(self) -> bool {
+        matches!(self, Why::Believed | Why::Unproven { .. })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one, and nothing may be allocated")]
+enum Activity {
+    Looking { since_ns: u64, look: usize, asked: bool },
+    Trying { trial: Trial, grid: Grid, why: Why },
+    Watching,
+}
+
+/// Where ticks are held.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    grid: Grid,
+    offset_ns: f64,
+    follows: bool,
+    /// Or only until they are there.
+    stays: bool,
+    /// From due to done, in nanoseconds, when it was tried, and on average lately.
+    tried_ns: f64,
+    lately_ns: f64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Aligner {
+    given: Given,
+    period_ns: u64,
+    watch: Watch,
+    activity: Activity,
+    followed: Option<Followed>,
+    hold: Option<Hold>,
+    quantum: Quantum,
+    /// The shares of hurt ticks, and of the time from due to done in which they did not run, lately.
+    hurt: f64,
+    next_look_ns: u64,
+    wait_ns: u64,
+    /// The tick for which the return of the CPU has been looked out for.
+    looked_out_ns: u64,
+    is_lookout: bool,
+    /// How far the ticks are moved for a look, in nanoseconds.
+    aside_ns: i64,
+    has_no_multiple: bool,
+    chance: u64,
+    moves: u64,
+    probes: u64,
+    gaps: GapsSeen,
+}
+
+impl Aligner {
+    pub(super) fn new(now_ns: u64, period_ns: u64, given: Given) -> Aligner {
+        let limit = given.limit.filter(|(quota_ns, period_ns)| quota_ns < period_ns);
+        let given = Given { limit, ..given };
+        let quantum =
+            limit.map_or(Quantum::Unknown, |(quota_ns, period_ns)| Quantum::TokenBucket { quota_ns, period_ns });
+        // Under a limit a look would be paid for out of the tick's own time, and there is nothing to find.
+        let activity = match limit {
+            Some(_) => Activity::Watching,
+            None => Activity::Looking { since_ns: now_ns, look: 0, asked: false },
+        };
+        Aligner {
+            given,
+            period_ns,
+            watch: Watch::new(),
+            activity,
+            followed: None,
+            hold: None,
+            quantum,
+            hurt: 0.0,
+            next_look_ns: now_ns,
+            wait_ns: WAIT_NS,
+            looked_out_ns: 0,
+            is_lookout: false,
+            aside_ns: 0,
+            has_no_multiple: false,
+            chance: now_ns | 1,
+            moves: 0,
+            probes: 0,
+            gaps: GapsSeen::default(),
+        }
+    }
+
+    pub(super) fn report(&self) -> Aligned {
+        let alignment = match self.activity {
+            Activity::Looking { .. } if self.hold.is_none() => Alignment::Looking,
+            Activity::Trying { .. } => Alignment::Trying,
+            _ if self.hold.is_some() => Alignment::Held,
+            _ if self.has_no_multiple => Alignment::NoMultiple,
+            _ => Alignment::Free,
+        };
+        let quantum = match (self.quantum, &self.followed) {
+            (Quantum::FixedSlot(_), Some(followed)) => Quantum::FixedSlot(slot(followed)),
+            (quantum, _) => quantum,
+        };
+        Aligned { quantum, alignment, moves: self.moves, probes: self.probes, gaps: self.gaps }
+    }
+
+    /// When to wake next in the idle time from `now_ns` to a tick that is due at `due_ns`; none to sleep through to it.
+    pub(super) fn next_wake_ns(&mut self, now_ns: u64, due_ns: u64) -> Option<u64> {
+        self.is_lookout = false;
+        if let Activity::Looking { look, .. } = self.activity {
+            // A step by chance, so that it adds no period of its own.
+            let step_ns = STEPS_NS[look] / 2 + self.random() % STEPS_NS[look];
+            return Some(now_ns + step_ns).filter(|wake_ns| wake_ns + CLEAR_NS <= due_ns && !self.watch.is_full());
+        }
+        if self.looked_out_ns == due_ns {
+            return None;
+        }
+        self.looked_out_ns = due_ns;
+        let wake_ns = self.followed.as_ref()?.lookout_ns(due_ns);
+        self.is_lookout = wake_ns > now_ns && wake_ns < due_ns;
+        self.is_lookout.then_some(wake_ns)
+    }
+
+    /// The thread runs at `now_ns`, and what comes is idle time.
+    pub(super) fn idle_from(&mut self, now_ns: u64) {
+        if let Activity::Looking { .. } = self.activity {
+            self.watch.open(now_ns);
+        }
+    }
+
+    /// A sleep of idle time was to end at `wanted_ns` and did at `woke_ns`; `label` says who took the CPU for so many nanoseconds.
+    pub(super) fn woke(&mut self, wanted_ns: u64, woke_ns: u64, label: impl FnOnce(u64) -> Label) {
+        self.probes += 1;
+        if self.is_lookout {
+            if let Some(followed) = &mut self.followed {
+                followed.looked_out(woke_ns);
+            }
+            return;
+        }
+        self.slept(wanted_ns, woke_ns, label);
+    }
+
+    fn slept(&mut self, wanted_ns: u64, woke_ns: u64, label: impl FnOnce(u64) -> Label) {
+        if let Some(gap) = self.watch.woke(wanted_ns, woke_ns, label) {
+            self.count(gap.label);
+        }
+    }
+
+    /// The sleep before a tick was to end at `due_ns` and did at `began_ns`: work begins.
+    pub(super) fn began(&mut self, due_ns: u64, began_ns: u64, label: impl FnOnce(u64) -> Label) {
+        if let Activity::Looking { .. } = self.activity {
+            self.slept(due_ns, began_ns, label);
+        }
+    }
+
+    /// The tick's work has come so far, and met a gap or none.
+    pub(super) fn passed(&mut self, now_ns: u64, gap: Option<Gap>) {
+        if let Activity::Looking { .. } = self.activity {
+            self.watch.ran(now_ns, gap);
+        }
+        if let Some(gap) = gap {
+            self.count(gap.label);
+        }
+    }
+
+    fn count(&mut self, label: Label) {
+        match label {
+            Label::Foreign => self.gaps.foreign += 1,
+            Label::Preempted => self.gaps.preempted += 1,
+            Label::Unknown => self.gaps.unknown += 1,
+        }
+    }
+
+    /// Whether gaps are to be judged now: the watch that has them.
+    pub(super) fn asks(&mut self, now_ns: u64) -> Option<&Watch> {
+        match &mut self.activity {
+            Activity::Looking { since_ns, look, asked }
+                if !*asked && (now_ns >= *since_ns + LOOKS_NS[*look] || self.watch.is_full()) =>
+            {
+                *asked = true;
+                Some(&self.watch)
+            }
+            _ => None,
+        }
+    }
+
+    /// It could not be asked now: later.
+    pub(super) fn not_asked(&mut self) {
+        if let Activity::Looking { asked, .. } = &mut self.activity {
+            *asked = false;
+        }
+    }
+
+    /// What the gaps say.
+    pub(super) fn found(&mut self, now_ns: u64, due_ns: u64, said: &Periodicity) {
+        let Activity::Looking { since_ns, look, .. } = self.activity else { return };
+        if let Some(slots) = said.slots.filter(|_| said.confidence >= CONFIDENT) {
+            let followed = Followed::new(&slots, said.confidence, self.watch.gaps().iter().map(end_ns));
+            let believed = self.is_believed(&slots);
+            self.watch.clear();
+            return self.follow(now_ns, due_ns, followed, believed);
+        }
+        let is_quiet = look > 0 && said.model == Model::None && self.hurt < HURTS;
+        if look + 1 < LOOKS_NS.len() && !is_quiet && !self.watch.is_full() {
+            self.activity = Activity::Looking { since_ns, look: look + 1, asked: false };
+            return;
+        }
+        self.watch.clear();
+        self.activity = Activity::Watching;
+        self.quantum = if said.model == Model::None { Quantum::None } else { Quantum::Irregular };
+        self.has_no_multiple = false;
+        if self.hurt >= HURTS_MUCH && self.hold.is_none() {
+            self.sweep(due_ns, self.period_ns as f64, Why::Hurt);
+        } else {
+            self.wait(now_ns);
+        }
+    }
+
+    /// Whether a period can't be that of turns which the scheduler ends at its tick.
+    fn is_believed(&self, slots: &Slots) -> bool {
+        let gaps = self.watch.gaps();
+        let foreign = gaps.iter().filter(|gap| gap.label == Label::Foreign).count();
+        let is_multiple = self.given.tick_ns.is_some_and(|tick_ns| {
+            let turns = (slots.period_ns / tick_ns as f64).round().max(1.0);
+            let apart_ns = (slots.period_ns - turns * tick_ns as f64).abs();
+            apart_ns <= TICK_TOLERANCE * slots.period_ns + 3.0 * slots.period_error_ns
+        });
+        foreign * 2 > gaps.len() || !is_multiple
+    }
+
+    /// Slots that were found: where among them ticks are best is tried.
+    fn follow(&mut self, now_ns: u64, due_ns: u64, followed: Followed, believed: bool) {
+        self.followed = Some(followed);
+        if believed {
+            self.quantum = Quantum::FixedSlot(slot(&followed));
+        }
+        let step = step_ns(self.period_ns, followed.period_ns(), SLOT_PARTS);
+        self.has_no_multiple = step.is_none();
+        self.activity = Activity::Watching;
+        let Some(step_ns) = step else {
+            self.hold = None;
+            return self.wait(now_ns);
+        };
+        let grid = Grid { step_ns, base_ns: 0 };
+        let home_ns = grid.offset_ns(self.followed.as_ref(), due_ns);
+        let later_ns = AFTER_START_NS + DEVIATIONS * followed.deviation_ns;
+        let count = if later_ns > 2.0 * AFTER_START_NS { 2 } else { 1 };
+        let others = [AFTER_START_NS, later_ns].into_iter().take(count);
+        let (came_from_ns, why) = match believed {
+            true => (home_ns, Why::Believed),
+            false => (step_ns - (followed.gone_ns() / 2.0).min(step_ns / 2.0), Why::Unproven { home_ns }),
+        };
+        if let Some(trial) = Trial::new(came_from_ns, others, TURN_TICKS, self.period_ns) {
+            self.activity = Activity::Trying { trial, grid, why };
+        }
+    }
+
+    /// Ticks all over a stretch of `over_ns`, of which the best place is held.
+    fn sweep(&mut self, due_ns: u64, over_ns: f64, why: Why) {
+        let parts = if why == Why::Limit { LIMIT_PARTS } else { 1 };
+        let step_ns = step_ns(self.period_ns, over_ns, parts).unwrap_or(self.period_ns as f64);
+        // So many ticks until they meet the limit's period at the same point again.
+        let cycle = (over_ns / step_ns).round().clamp(1.0, f64::from(LIMIT_PARTS)) as u64;
+        let turn = (SWEEP_NS / (SWEEP_TURNS * self.period_ns)).clamp(4, 12).next_multiple_of(cycle);
+        let grid = Grid { step_ns, base_ns: due_ns };
+        let others = (1..PLACES_MAX).map(|at| at as f64 * step_ns / PLACES_MAX as f64);
+        if let Some(trial) = Trial::new(0.0, others, turn as u32, self.period_ns) {
+            self.activity = Activity::Trying { trial, grid, why };
+        }
+    }
+
+    /// A tick is done. Gives by how much to move the next one, which is due at `next_due_ns`.
+    pub(super) fn ticked(&mut self, seen: &Seen) {
+        let late_ns = seen.began_ns.saturating_sub(seen.due_ns);
+        let is_hurt = late_ns.max(seen.lost_ns) > HURT_NS;
+        self.hurt += MEMORY * (f64::from(u8::from(is_hurt)) - self.hurt);
+        let due_to_done_ns = seen.done_ns.saturating_sub(seen.due_ns);
+        if let Activity::Trying { trial, grid, why } = &mut self.activity {
+            let (grid, why) = (*grid, *why);
+            if let Some(verdict) = trial.ticked(due_to_done_ns) {
+                self.judge(seen.done_ns, grid, why, &verdict);
+            }
+            return;
+        }
+        if let Some(hold) = &mut self.hold {
+            let most_ns = 1.5 * self.period_ns as f64;
+            hold.lately_ns += MEMORY / 2.0 * ((due_to_done_ns as f64).min(most_ns) - hold.lately_ns);
+        }
+    }
+
+    fn judge(&mut self, now_ns: u64, grid: Grid, why: Why, verdict: &Verdict) {
+        self.activity = Activity::Watching;
+        let gain = verdict.after_ns / verdict.before_ns.max(1.0);
+        let (most, least_won) = match why {
+            Why::Believed => (GAIN_SLOTS, FINALS / 2 + 1),
+            Why::Limit => (GAIN_LIMIT, FINALS / 2 + 1),
+            Why::Unproven { .. } | Why::Hurt => (GAIN_ALONE, FINALS),
+        };
+        let is_better = verdict.won >= least_won && gain < most;
+        let (offset_ns, tried_ns) = match (is_better, why) {
+            (true, _) => (verdict.best_ns, verdict.after_ns),
+            (false, Why::Unproven { home_ns }) => (home_ns, verdict.before_ns),
+            (false, _) => (verdict.came_from_ns, verdict.before_ns),
+        };
+        // Where nothing was better and nothing else speaks for it, ticks go back to where they came from, and are let go there.
+        let stays = is_better || matches!(why, Why::Believed | Why::Limit);
+        let follows = why.follows();
+        self.hold = Some(Hold { grid, offset_ns, follows, stays, tried_ns, lately_ns: tried_ns });
+        match &self.followed {
+            Some(followed) if stays && follows => self.quantum = Quantum::FixedSlot(slot(followed)),
+            _ if !stays => self.quantum = Quantum::Irregular,
+            _ => {}
+        }
+        self.wait(now_ns);
+        // What hid in the ticks' own time shows in idle time now.
+        if is_better && why == Why::Hurt {
+            self.next_look_ns = now_ns;
+        }
+    }
+
+    /// By how much to move the next tick, which is due at `due_ns`, in nanoseconds. To be asked once before each tick.
+    pub(super) fn move_ns(&mut self, now_ns: u64, due_ns: u64) -> i64 {
+        self.reconsider(now_ns, due_ns);
+        let (grid, offset_ns, follows) = match (&self.activity, &self.hold) {
+            (Activity::Trying { trial, grid, why }, _) => (*grid, trial.offset_ns(), why.follows()),
+            (_, Some(hold)) => (hold.grid, hold.offset_ns, hold.follows),
+            (_, None) => return self.step_aside(),
+        };
+        self.aside_ns = 0;
+        let followed = self.followed.as_ref().filter(|_| follows);
+        let wanted_ns = grid.nearest_ns(followed, due_ns, offset_ns);
+        let by_ns = wanted_ns.cast_signed() - due_ns.cast_signed();
+        // Back where they were, ticks that nothing was better for are let go.
+        if self.hold.is_some_and(|hold| !hold.stays) && !matches!(self.activity, Activity::Trying { .. }) {
+            self.let_go();
+        }
+        if by_ns.unsigned_abs() as f64 > grid.step_ns / 20.0 {
+            self.moves += 1;
+            return by_ns;
+        }
+        // What the followed slots wander is followed smoothly.
+        by_ns / 4
+    }
+
+    /// A gap that lies within the ticks' own time is in no idle time: for the second part of a look they are moved by half a period, and
+    /// back after it.
+    fn step_aside(&mut self) -> i64 {
+        let wanted_ns = match self.activity {
+            Activity::Looking { look: 1.., .. } => (self.period_ns / 2).cast_signed(),
+            _ => 0,
+        };
+        wanted_ns - std::mem::replace(&mut self.aside_ns, wanted_ns)
+    }
+
+    fn let_go(&mut self) {
+        self.hold = None;
+        self.followed = None;
+    }
+
+    /// Whether it is time for another look or trial.
+    fn reconsider(&mut self, now_ns: u64, due_ns: u64) {
+        if !matches!(self.activity, Activity::Watching) || self.hold.is_some_and(|hold| !hold.stays) {
+            return;
+        }
+        if self.followed.as_ref().is_some_and(|followed| followed.trust() < TRUSTED) {
+            self.let_go();
+            return self.look(now_ns);
+        }
+        if now_ns < self.next_look_ns {
+            return;
+        }
+        let limit = self.given.limit;
+        match (&self.hold, limit) {
+            (Some(hold), None) if hold.follows && hold.lately_ns < LONGER * hold.tried_ns => {}
+            (Some(hold), Some(_)) if hold.lately_ns < LONGER * hold.tried_ns => {}
+            (Some(_), Some((_, period_ns))) => self.sweep(due_ns, period_ns as f64, Why::Limit),
+            (None, Some((_, period_ns))) if self.hurt >= HURTS => self.sweep(due_ns, period_ns as f64, Why::Limit),
+            (None, Some(_)) => {}
+            (_, None) => self.look(now_ns),
+        }
+    }
+
+    fn look(&mut self, now_ns: u64) {
+        self.watch.clear();
+        self.activity = Activity::Looking { since_ns: now_ns, look: 0, asked: false };
+    }
+
+    /// The next look comes after a while, which gets longer.
+    fn wait(&mut self, now_ns: u64) {
+        self.next_look_ns = now_ns + self.wait_ns;
+        self.wait_ns = (self.wait_ns * 2).min(WAIT_MAX_NS);
+    }
+
+    /// Ticks come at another period from now on.
+    pub(super) fn set_period(&mut self, now_ns: u64, due_ns: u64, period_ns: u64) {
+        if period_ns == self.period_ns {
+            return;
+        }
+        self.period_ns = period_ns;
+        self.hold = None;
+        match (self.followed, &self.activity) {
+            (_, Activity::Looking { .. }) => {}
+            (Some(followed), _) => {
+                let believed = matches!(self.quantum, Quantum::FixedSlot(_));
+                self.follow(now_ns, due_ns, followed, believed);
+            }
+            (None, _) => {
+                self.activity = Activity::Watching;
+                self.next_look_ns = now_ns;
+            }
+        }
+    }
+
+    fn random(&mut self) -> u64 {
+        // Marsaglia's xorshift: chance enough for lengths of naps.
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        self.chance
+    }
+}
+
+fn slot(followed: &Followed) -> Slot {
+    Slot {
+        period_ns: followed.period_ns(),
+        share: followed.share,
+        phase_ns: followed.phase_ns(),
+        confidence: followed.confidence * followed.trust(),
+    }
+}
+
+fn end_ns(gap: &Gap) -> u64 {
+    gap.start_ns + gap.length_ns
+}

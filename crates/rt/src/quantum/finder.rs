@@ -1,0 +1,142 @@
+//! `Finder`: a thread of its own that says what gaps mean. That takes ten milliseconds of CPU time, which no tick has to spare: the thread that
+//! ticks hands the gaps over and goes on, and never waits for the answer.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use evenkeel_stats::periodicity::{Count, Gap, Known, Periodicity, Window, detect};
+use evenkeel_sys::{CpuSet, sched, thread};
+
+use super::own;
+use super::watch::Watch;
+
+/// It gives way to nearly everything.
+const NICE: i32 = 15;
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Idle,
+    Asked,
+    Answered(Periodicity),
+    Over,
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    stage: Stage,
+    windows: Vec<Window>,
+    gaps: Vec<Gap>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    desk: Mutex<Desk>,
+    news: Condvar,
+}
+
+/// Ends its thread when it is dropped.
+#[derive(Debug)]
+pub(super) struct Finder {
+    shared: Arc<Shared>,
+}
+
+impl Finder {
+    /// None where no thread can be started.
+    pub(super) fn start() -> Option<Finder> {
+        let shared = Arc::new(Shared::default());
+        {
+            let (windows, gaps) = Watch::room();
+            let mut desk = lock(&shared);
+            desk.windows.reserve(windows);
+            desk.gaps.reserve(gaps);
+        }
+        let tickers = thread::affinity().unwrap_or_default();
+        let theirs = Arc::clone(&shared);
+        let body = move || {
+            step_back(&tickers);
+            own::try_mark();
+            run(&theirs);
+        };
+        std::thread::Builder::new().name("evenkeel-quantum".into()).spawn(body).ok()?;
+        Some(Finder { shared })
+    }
+
+    /// Hands the gaps over; false if it can't be now.
+    pub(super) fn ask(&self, watch: &Watch) -> bool {
+        let Some(mut desk) = self.try_lock() else { return false };
+        desk.windows.clear();
+        desk.gaps.clear();
+        // There is room for all: nothing is allocated.
+        desk.windows.extend_from_slice(watch.windows());
+        desk.gaps.extend_from_slice(watch.gaps());
+        desk.stage = Stage::Asked;
+        drop(desk);
+        self.shared.news.notify_one();
+        true
+    }
+
+    /// The answer, once.
+    pub(super) fn answer(&self) -> Option<Periodicity> {
+        let mut desk = self.try_lock()?;
+        match std::mem::take(&mut desk.stage) {
+            Stage::Answered(said) => Some(said),
+            other => {
+                desk.stage = other;
+                None
+            }
+        }
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Desk>> {
+        match self.shared.desk.try_lock() {
+            Ok(desk) => Some(desk),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+impl Drop for Finder {
+    fn drop(&mut self) {
+        lock(&self.shared).stage = Stage::Over;
+        self.shared.news.notify_one();
+    }
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Desk> {
+    shared.desk.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the thread inherits is the tick's: an ordinary class instead, and another CPU where there is one.
+fn step_back(tickers: &CpuSet) {
+    let _ = (sched::set_ordinary(None), thread::set_nice(NICE));
+    let all = thread::process_affinity().unwrap_or_default();
+    let others: CpuSet = all.iter().filter(|cpu| !tickers.contains(*cpu)).collect();
+    let _ = thread::set_affinity(if others.is_empty() { &all } else { &others });
+}
+
+fn run(shared: &Shared) {
+    let mut windows = Vec::new();
+    let mut gaps = Vec::new();
+    loop {
+        let mut desk = lock(shared);
+        loop {
+            match desk.stage {
+                Stage::Asked => break,
+                Stage::Over => return,
+                Stage::Idle | Stage::Answered(_) => {}
+            }
+            desk = shared.news.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::swap(&mut windows, &mut desk.windows);
+        std::mem::swap(&mut gaps, &mut desk.gaps);
+        drop(desk);
+        let said = detect(&windows, &gaps, &Known { count: Count::All, ..Known::default() });
+        let mut desk = lock(shared);
+        std::mem::swap(&mut windows, &mut desk.windows);
+        std::mem::swap(&mut gaps, &mut desk.gaps);
+        if matches!(desk.stage, Stage::Asked) {
+            desk.stage = Stage::Answered(said);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `Trial`: where ticks are done soonest, by having ticks there. Places are tried in turns, a few ticks each; the better half of them is tried
+//! again, until one is left, which then has to beat the place from which the ticks came in five rounds of fresh ticks: the best of
+//! sixteen is good by chance alone.
+
+/// Places that are tried at the most, with the one that the ticks came from.
+pub(super) const PLACES_MAX: usize = 17;
+/// Rounds between the best and where the ticks came from.
+pub(super) const FINALS: usize = 5;
+/// A tick counts for at most so many periods: a pause of the machine is no place's fault.
+const LONGEST: f64 = 1.5;
+
+/// A place: how much later than a point of the grid ticks are due there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    offset_ns: f64,
+    sum_ns: f64,
+    ticks: u32,
+}
+
+impl Place {
+    fn mean_ns(&self) -> f64 {
+        if self.ticks == 0 { f64::INFINITY } else { self.sum_ns / f64::from(self.ticks) }
+    }
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// The place from which the ticks came.
+    pub(super) came_from_ns: f64,
+    /// The best of all others.
+    pub(super) best_ns: f64,
+    /// From due to done at the place where the ticks came from, a median of means in nanoseconds, and at the best.
+    pub(super) before_ns: f64,
+    pub(super) after_ns: f64,
+    /// In how many of the last rounds the best was the better one.
+    pub(super) won: usize,
+}
+
+/// Places in turns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trial {
+    places: [Place; PLACES_MAX],
+    count: usize,
+    /// Ticks in a turn; the first after a move is not counted.
+    turn_ticks: u32,
+    longest_ns: f64,
+    at: usize,
+    /// Ticks of this turn that are done.
+    done: u32,
+    finals: Option<Finals>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Finals {
+    round: usize,
+    /// Means of each round: where the ticks came from, and the best.
+    means_ns: [[f64; FINALS]; 2],
+}
+
+impl Trial {
+    /// From `came_from_ns`, against each of `others`, of which more than sixteen are left out. At least one tick a turn counts.
+    pub(super) fn new(
+        came_from_ns: f64,
+        others: impl Iterator<Item = f64>,
+        turn_ticks: u32,
+        period_ns: u64,
+    ) -> Option<Trial> {
+        let mut places = [Place::default(); PLACES_MAX];
+        places[0].offset_ns = came_from_ns;
+        let mut count = 1;
+        for (place, offset_ns) in places[1..].iter_mut().zip(others) {
+            place.offset_ns = offset_ns;
+            count += 1;
+        }
+        let longest_ns = LONGEST * period_ns as f64;
+        let trial = Trial { places, count, turn_ticks: turn_ticks.max(2), longest_ns, at: 0, done: 0, finals: None };
+        (count > 1).then(|| trial.unless_two())
+    }
+
+    fn unless_two(self) -> Trial {
+        let finals = (self.count == 2).then(Finals::default);
+        Trial { finals, ..self }
+    }
+
+    /// Where the next tick is to be.
+    pub(super) fn offset_ns(&self) -> f64 {
+        self.places[self.at].offset_ns
+    }
+
+    /// A tick there took so long from due to done.
+    pub(super) fn ticked(&mut self, due_to_done_ns: u64) -> Option<Verdict> {
+        self.done += 1;
+        let place = &mut self.places[self.at];
+        if self.done > 1 {
+            place.sum_ns += (due_to_done_ns as f64).min(self.longest_ns);
+            place.ticks += 1;
+        }
+        if self.done <= self.turn_ticks {
+            return None;
+        }
+        self.done = 0;
+        self.at += 1;
+        if self.at < self.count {
+            return None;
+        }
+        self.at = 0;
+        match self.finals {
+            None => {
+                self.halve();
+                None
+            }
+            Some(finals) => self.round(finals),
+        }
+    }
+
+    /// The better half goes on, with the place from which the ticks came.
+    fn halve(&mut self) {
+        let others = &mut self.places[1..self.count];
+        others.sort_unstable_by(|one, other| one.mean_ns().total_cmp(&other.mean_ns()));
+        let left = (self.count - 1).div_ceil(2);
+        // In the order of time: neighbours are a short move apart.
+        self.places[1..=left].sort_unstable_by(|one, other| one.offset_ns.total_cmp(&other.offset_ns));
+        self.count = left + 1;
+        if left == 1 {
+            self.finals = Some(Finals::default());
+            for place in &mut self.places {
+                *place = Place { offset_ns: place.offset_ns, ..Place::default() };
+            }
+        }
+    }
+
+    fn round(&mut self, mut finals: Finals) -> Option<Verdict> {
+        for (place, means_ns) in self.places.iter_mut().zip(&mut finals.means_ns) {
+            means_ns[finals.round] = place.mean_ns();
+            *place = Place { offset_ns: place.offset_ns, ..Place::default() };
+        }
+        finals.round += 1;
+        self.finals = Some(finals);
+        if finals.round < FINALS {
+            return None;
+        }
+        let [mut before_ns, mut after_ns] = finals.means_ns;
+        let won = before_ns.iter().zip(&after_ns).filter(|(before, after)| after < before).count();
+        before_ns.sort_unstable_by(f64::total_cmp);
+        after_ns.sort_unstable_by(f64::total_cmp);
+        Some(Verdict {
+            came_from_ns: self.places[0].offset_ns,
+            best_ns: self.places[1].offset_ns,
+            before_ns: before_ns[FINALS / 2],
+            after_ns: after_ns[FINALS / 2],
+            won,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn run(mut trial: Trial, cost: impl Fn(f64) -> f64) -> (Verdict, u32) {
+        for ticks in 1..2000 {
+            if let Some(verdict) = trial.ticked(cost(trial.offset_ns()) as u64) {
+                return (verdict, ticks);
+            }
+        }
+        panic!("a trial that never ends");
+    }
+
+    #[test]
+    fn the_soonest_place_wins() {
+        let steps = || (0..16).map(|at| f64::from(at) * 1e6);
+        let valley = |offset: f64| 4e6 + (offset - 9e6).abs();
+        let (verdict, ticks) = run(Trial::new(3e6, steps(), 6, 20_000_000).unwrap(), valley);
+        assert_eq!((verdict.came_from_ns, verdict.best_ns, verdict.won), (3e6, 9e6, FINALS));
+        assert_eq!((verdict.before_ns, verdict.after_ns), (10e6, 4e6));
+        assert!(ticks < 340, "{ticks}");
+        let (verdict, ticks) = run(Trial::new(9e6, [5e4].into_iter(), 6, 20_000_000).unwrap(), valley);
+        assert_eq!((verdict.best_ns, verdict.won, ticks), (5e4, 0, 70));
+        assert!(Trial::new(1.0, std::iter::empty(), 6, 20_000_000).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn every_trial_ends(count in 1_usize..40, turn in 0_u32..20, cost in 0.0..1e12_f64) {
+            let others = (0..count).map(|at| at as f64 * 1e5);
+            let (_, ticks) = run(Trial::new(0.0, others, turn, 10_000_000).unwrap(), |_| cost);
+            prop_assert!(ticks < 1500);
+        }
+    }
+}

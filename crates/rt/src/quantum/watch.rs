@@ -1,0 +1,146 @@
+//! `Watch`: what short sleeps in idle time say of the CPU. One that ends when it should says that the CPU was ours; one that ends late says
+//! since when at least it was not, and to the microsecond when it came back.
+//!
+//! A sleep costs a hundredth of what a spin of the same length does, takes nothing from anybody, and meets what a server's thread meets:
+//! beside an ordinary neighbour a thread that has slept gets its turn at once, so that the neighbour's turns are no gaps here, while a
+//! thread that spins sees one every few milliseconds.
+
+use evenkeel_stats::periodicity::{Gap, Label, Window};
+
+/// Gaps that are kept of one look; with ten a tick of 4 ms a second and a half of them.
+const GAPS_MAX: usize = 4096;
+/// Stretches of watching that are kept of one look: one a tick.
+const WINDOWS_MAX: usize = 2048;
+/// A sleep that ends so much later than usual has met a gap, in nanoseconds.
+const LATE_NS: u64 = 150_000;
+/// Usual lateness is reckoned no larger than this, in nanoseconds: a CPU that is gone half of the time is not usual.
+const USUAL_MAX_NS: f64 = 150_000.0;
+/// How far one wake-up moves what is usual, in nanoseconds: it finds the median.
+const USUAL_STEP_NS: f64 = 2_000.0;
+
+/// Time that was watched, with its gaps.
+#[derive(Debug)]
+pub(super) struct Watch {
+    windows: Vec<Window>,
+    gaps: Vec<Gap>,
+    /// The stretch that is being watched, and when it was last known that the CPU was ours.
+    open: Option<Window>,
+    usual_ns: f64,
+}
+
+impl Watch {
+    pub(super) fn new() -> Watch {
+        Watch {
+            windows: Vec::with_capacity(WINDOWS_MAX),
+            gaps: Vec::with_capacity(GAPS_MAX),
+            open: None,
+            usual_ns: 50_000.0,
+        }
+    }
+
+    /// How many windows and gaps it has at the most.
+    pub(super) fn room() -> (usize, usize) {
+        (WINDOWS_MAX, GAPS_MAX)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.windows.clear();
+        self.gaps.clear();
+        self.open = None;
+    }
+
+    pub(super) fn windows(&self) -> &[Window] {
+        &self.windows
+    }
+
+    pub(super) fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.windows.len() == WINDOWS_MAX || self.gaps.len() == GAPS_MAX
+    }
+
+    /// The thread runs at `ns`: from here on it watches.
+    pub(super) fn open(&mut self, ns: u64) {
+        self.close();
+        self.open = Some(Window { start_ns: ns, end_ns: ns });
+    }
+
+    /// The thread does something else from its last wake-up on.
+    pub(super) fn close(&mut self) {
+        if let Some(window) = self.open.take()
+            && window.end_ns > window.start_ns
+            && self.windows.len() < WINDOWS_MAX
+        {
+            self.windows.push(window);
+        }
+    }
+
+    /// A sleep was to end at `wanted_ns` and ended at `woke_ns`. Gives the gap that it met, of which `label` says who took it.
+    pub(super) fn woke(&mut self, wanted_ns: u64, woke_ns: u64, label: impl FnOnce(u64) -> Label) -> Option<Gap> {
+        let late_ns = woke_ns.saturating_sub(wanted_ns);
+        let is_gap = late_ns as f64 >= self.usual_ns + LATE_NS as f64;
+        let step = if late_ns as f64 > self.usual_ns { USUAL_STEP_NS } else { -USUAL_STEP_NS };
+        self.usual_ns = (self.usual_ns + step).clamp(0.0, USUAL_MAX_NS);
+        let window = self.open.as_mut()?;
+        let asleep_ns = wanted_ns.saturating_sub(window.end_ns);
+        let from_ns = window.end_ns;
+        window.end_ns = woke_ns.max(from_ns);
+        if !is_gap {
+            return None;
+        }
+        // It began somewhere while the thread slept: half-way is right on average.
+        let start_ns = (wanted_ns - asleep_ns / 2).max(from_ns);
+        let gap = Gap { start_ns, length_ns: woke_ns.saturating_sub(start_ns), label: label(late_ns) };
+        if self.gaps.len() < GAPS_MAX {
+            self.gaps.push(gap);
+        }
+        Some(gap)
+    }
+
+    /// The thread ran until `to_ns`, but for a gap in which it did not.
+    pub(super) fn ran(&mut self, to_ns: u64, gap: Option<Gap>) {
+        let Some(window) = self.open.as_mut() else { return };
+        window.end_ns = to_ns.max(window.end_ns);
+        self.gaps.extend(gap.filter(|_| self.gaps.len() < GAPS_MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_end_of_a_sleep_is_a_gap() {
+        let mut watch = Watch::new();
+        let foreign = |_| Label::Foreign;
+        assert_eq!(watch.woke(100, 900_000, foreign), None, "nothing is watched yet");
+        watch.open(1_000_000);
+        assert_eq!(watch.woke(1_500_000, 1_560_000, foreign), None);
+        let gap = watch.woke(2_060_000, 5_000_000, foreign).unwrap();
+        assert_eq!((gap.start_ns, gap.start_ns + gap.length_ns), (1_810_000, 5_000_000));
+        watch.close();
+        watch.open(9_000_000);
+        watch.close();
+        assert_eq!(watch.windows(), [Window { start_ns: 1_000_000, end_ns: 5_000_000 }]);
+        assert_eq!(watch.gaps(), [gap]);
+    }
+
+    #[test]
+    fn what_is_usual_is_no_gap_and_nothing_grows() {
+        let mut watch = Watch::new();
+        watch.open(0);
+        for at in 1..10_000_u64 {
+            // Every sleep here ends 0.2 ms late: a machine of long timers.
+            watch.woke(at * 500_000, at * 500_000 + 200_000, |_| Label::Unknown);
+        }
+        assert!(watch.gaps().len() < 60, "{}", watch.gaps().len());
+        for at in 10_000..20_000_u64 {
+            watch.woke(at * 500_000, at * 500_000 + 400_000, |_| Label::Unknown);
+            watch.open(at * 500_000 + 400_000);
+        }
+        assert!(watch.is_full());
+        assert_eq!((watch.gaps().len(), watch.windows().len()), (GAPS_MAX, WINDOWS_MAX));
+    }
+}

@@ -1,0 +1,288 @@
+//! `Decider`: which rung of the ladder the tick is to be on. Pure: ticks and readings come in, so that hours can be played in a test.
+
+use std::time::Duration;
+
+use super::ladder::{Ladder, LadderError, TurnModel, Turns};
+use super::{RateChange, RatePhase, Why};
+
+/// The lengths of so many ticks of a window are kept: at 10 ms more than two seconds.
+const TICKS_KEPT: usize = 256;
+/// The load is judged by the tick that nine of ten are shorter than: a rare long one is what the rest of the period is for.
+const JUDGED_BY: f64 = 0.9;
+/// Overloaded windows among the last three that make it step: one may be a pause of the whole machine.
+const OVERLOADED: u32 = 2;
+const LAST_WINDOWS: u8 = 0b111;
+/// Calm windows before it comes back.
+pub const CALM_WINDOWS: u32 = 10;
+/// The most calm windows that are asked for, after it came back in vain again and again.
+pub const CALM_WINDOWS_MAX: u32 = 640;
+/// Who is overloaded again within so many windows came back in vain.
+const IN_VAIN_WINDOWS: u32 = 60;
+/// The load on the faster rung must be so far below what is sustainable, as a share of it, before it comes back.
+const BACK_BELOW: f64 = 0.85;
+
+/// What the kernel told of a window of about a second. What it does not tell here is none, never 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Readings {
+    /// How long the window was, in nanoseconds.
+    pub window_ns: u64,
+    /// CPU time of the tick's thread, in nanoseconds.
+    pub cpu_ns: Option<u64>,
+    /// How long that thread was ready and did not run, in nanoseconds.
+    pub run_wait_ns: Option<u64>,
+    /// How long some thread of the system was ready and did not run, in nanoseconds.
+    pub pressure_ns: Option<u64>,
+    /// The same among the threads of our control group.
+    pub group_pressure_ns: Option<u64>,
+    /// How long a limit on CPU time held our control group up, in nanoseconds, all CPUs added.
+    pub throttled_ns: Option<u64>,
+}
+
+/// What was found of the machine: limits follow from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hardware {
+    /// CPUs that the server may run on.
+    pub cpus: usize,
+    /// CPUs that a limit leaves it on average; none where nothing limits it.
+    pub cpu_limit: Option<f64>,
+}
+
+/// From where on a window counts as overloaded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thresholds {
+    /// Work over the tick's share of the period.
+    pub load: f64,
+    /// Share of ticks that were missed.
+    pub missed: f64,
+    /// Share of the time that the tick's thread was ready and did not run.
+    pub run_wait: f64,
+    /// Share of the time that somebody else was ready and did not run.
+    pub pressure: f64,
+}
+
+impl Thresholds {
+    /// On one CPU the system has the share that was set aside for it, and somebody waits whenever two are ready.
+    pub(super) fn of(hardware: &Hardware, sustainable: f64, system_share: f64) -> Thresholds {
+        let is_alone = hardware.cpus <= 1;
+        let kept = if is_alone { 1.0 - system_share } else { 1.0 };
+        Thresholds {
+            load: sustainable.min(kept).clamp(0.05, 1.0),
+            missed: 0.02,
+            run_wait: if is_alone { 0.2 } else { 0.1 },
+            pressure: if is_alone { 0.4 } else { 0.6 },
+        }
+    }
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub(super) struct Decider {
+    ladder: Ladder,
+    hardware: Hardware,
+    turns: Option<Turns>,
+    sustainable: f64,
+    system_share: f64,
+    phase: RatePhase,
+    thresholds: Thresholds,
+    rung: usize,
+    /// Lengths of the window's last ticks, in nanoseconds.
+    lasted_ns: [u64; TICKS_KEPT],
+    ticks: u64,
+    missed: u64,
+    /// Which of the last windows were overloaded, the last one in the lowest bit.
+    overloaded: u8,
+    calm: u32,
+    calm_needed: u32,
+    /// Windows since it came back to a faster rung.
+    since_back: u32,
+    load: Option<f64>,
+}
+
+/// What a decider is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Wishes<'a> {
+    pub(super) ladder: &'a [Duration],
+    pub(super) start: Duration,
+    pub(super) phase: RatePhase,
+    pub(super) sustainable: f64,
+    pub(super) system_share: f64,
+}
+
+impl Decider {
+    pub(super) fn new(wishes: &Wishes<'_>, hardware: Hardware) -> Result<Decider, LadderError> {
+        let ladder = Ladder::new(wishes.ladder)?;
+        let mut decider = Decider {
+            rung: ladder.nearest(wishes.start),
+            ladder,
+            hardware,
+            turns: None,
+            sustainable: wishes.sustainable,
+            system_share: wishes.system_share,
+            phase: wishes.phase,
+            thresholds: Thresholds::of(&hardware, wishes.sustainable, wishes.system_share),
+            lasted_ns: [0; TICKS_KEPT],
+            ticks: 0,
+            missed: 0,
+            overloaded: 0,
+            calm: 0,
+            calm_needed: CALM_WINDOWS,
+            since_back: u32::MAX,
+            load: None,
+        };
+        decider.enter(wishes.phase);
+        Ok(decider)
+    }
+
+    pub(super) fn period_ns(&self) -> u64 {
+        self.ladder.period_ns(self.rung)
+    }
+
+    #[cfg(test)]
+    pub(super) fn ladder_period_ns(&self, rung: usize) -> u64 {
+        self.ladder.period_ns(rung)
+    }
+
+    pub(super) fn load(&self) -> Option<f64> {
+        self.load
+    }
+
+    pub(super) fn thresholds(&self) -> Thresholds {
+        self.thresholds
+    }
+
+    /// A tick lasted so long, and so many were missed before it.
+    pub(super) fn tick(&mut self, lasted_ns: u64, missed: u64) {
+        self.lasted_ns[self.ticks as usize % TICKS_KEPT] = lasted_ns;
+        self.ticks += 1;
+        self.missed = self.missed.saturating_add(missed);
+    }
+
+    /// Another phase of the game begins.
+    pub(super) fn enter(&mut self, phase: RatePhase) -> Option<RateChange> {
+        self.phase = phase;
+        let sustainable = phase.sustainable.unwrap_or(self.sustainable);
+        self.thresholds = Thresholds::of(&self.hardware, sustainable, self.system_share);
+        let (low, high) = self.ladder.within(phase.fastest, phase.slowest);
+        self.go_to(self.rung.clamp(low, high), Why::Phase)
+    }
+
+    /// The CPU is given in turns, or is not any more.
+    pub(super) fn set_turns(&mut self, turns: Option<Turns>) -> Option<RateChange> {
+        self.turns = turns.filter(Turns::is_sound);
+        let before_ns = self.period_ns();
+        self.ladder.align(self.turns.map(|turns| turns.period));
+        self.changed(before_ns, Why::Turns)
+    }
+
+    /// A window is over.
+    pub(super) fn window(&mut self, readings: &Readings) -> Option<RateChange> {
+        self.since_back = self.since_back.saturating_add(1);
+        if self.ticks == 0 {
+            // Nothing ran, so nothing is known: the server was stopped, or a tick takes longer than a window.
+            return None;
+        }
+        let needs_ns = self.needs_ns(readings);
+        let load = self.load_on(self.rung, needs_ns);
+        let found = self.overload(load, readings);
+        self.load = Some(load);
+        (self.ticks, self.missed) = (0, 0);
+        let (low, high) = self.ladder.within(self.phase.fastest, self.phase.slowest);
+        self.overloaded = (self.overloaded << 1 | u8::from(found.is_some())) & LAST_WINDOWS;
+        if let Some(why) = found {
+            self.calm = 0;
+            if self.overloaded.count_ones() < OVERLOADED || self.rung >= high {
+                return None;
+            }
+            let fits = |rung: &usize| self.load_on(*rung, needs_ns) <= self.thresholds.load;
+            // Work says how far to go; anything else is found out a rung at a time.
+            let to = (self.rung + 1..=high).find(fits).unwrap_or(high);
+            if self.since_back < IN_VAIN_WINDOWS {
+                self.calm_needed = (self.calm_needed * 2).min(CALM_WINDOWS_MAX);
+            }
+            self.since_back = u32::MAX;
+            return self.go_to(if why == Why::Work { to } else { self.rung + 1 }, why);
+        }
+        if (IN_VAIN_WINDOWS..u32::MAX).contains(&self.since_back) {
+            (self.calm_needed, self.since_back) = (CALM_WINDOWS, u32::MAX);
+        }
+        let has_faster = self.rung > low;
+        let is_calm = has_faster && self.load_on(self.rung - 1, needs_ns) <= self.thresholds.load * BACK_BELOW;
+        // A window that is neither calm nor overloaded takes some of the patience back, not all.
+        self.calm = if is_calm { self.calm + 1 } else { self.calm.saturating_sub(2) };
+        if !has_faster || self.calm < self.calm_needed {
+            return None;
+        }
+        self.since_back = 0;
+        self.go_to(self.rung - 1, Why::Calm)
+    }
+
+    /// What a tick needs: of the tick's own turns, and of what a limit gives, in nanoseconds.
+    fn needs_ns(&self, readings: &Readings) -> (f64, Option<f64>) {
+        let kept = (self.ticks as usize).min(TICKS_KEPT);
+        let mut sorted = self.lasted_ns;
+        let sorted = &mut sorted[..kept];
+        sorted.sort_unstable();
+        let lasted_ns = sorted[((kept as f64 * JUDGED_BY) as usize).min(kept - 1)];
+        let had_ns = match self.turns {
+            Some(turns) if turns.model == TurnModel::Slots => turns.had_ns(lasted_ns),
+            _ => lasted_ns as f64,
+        };
+        (had_ns, readings.cpu_ns.map(|cpu_ns| cpu_ns as f64 / self.ticks as f64))
+    }
+
+    /// Work over share of the period: the larger of what the tick needs of its turns, and of its limit.
+    fn load_on(&self, rung: usize, (had_ns, cpu_ns): (f64, Option<f64>)) -> f64 {
+        let period_ns = self.ladder.period_ns(rung) as f64;
+        let (slots, bucket) = match self.turns {
+            Some(turns) if turns.model == TurnModel::Slots => (turns.share, None),
+            Some(turns) => (1.0, Some(turns.share)),
+            None => (1.0, None),
+        };
+        let limit = self.hardware.cpu_limit.into_iter().chain(bucket).fold(f64::INFINITY, f64::min);
+        let of_slots = had_ns / (slots * period_ns);
+        // A limit of a CPU or more does not bind one thread; its own time of running counts against a lesser one.
+        let of_limit = cpu_ns.filter(|_| limit > 0.0 && limit < 1.0).map_or(0.0, |cpu_ns| cpu_ns / (limit * period_ns));
+        of_slots.max(of_limit)
+    }
+
+    fn overload(&self, load: f64, readings: &Readings) -> Option<Why> {
+        let thresholds = &self.thresholds;
+        let window_ns = readings.window_ns.max(1) as f64;
+        let share = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / window_ns);
+        let waited = share(readings.run_wait_ns);
+        // Others wait because of us only as far as we run, and what waits may be ourselves.
+        let is_ours = load >= thresholds.load / 2.0;
+        let others = |ns| is_ours && share(ns) - waited > thresholds.pressure;
+        if load > thresholds.load {
+            Some(Why::Work)
+        } else if self.missed as f64 / (self.ticks + self.missed) as f64 > thresholds.missed {
+            Some(Why::Missed)
+        } else if waited > thresholds.run_wait {
+            Some(Why::Waited)
+        } else if share(readings.throttled_ns) > thresholds.run_wait {
+            Some(Why::Throttled)
+        } else if others(readings.group_pressure_ns) {
+            Some(Why::Pressure)
+        } else if others(readings.pressure_ns) {
+            Some(Why::Starved)
+        } else {
+            None
+        }
+    }
+
+    fn go_to(&mut self, rung: usize, why: Why) -> Option<RateChange> {
+        let before_ns = self.period_ns();
+        self.rung = rung;
+        self.changed(before_ns, why)
+    }
+
+    /// What was counted on another period says nothing of this one.
+    fn changed(&mut self, before_ns: u64, why: Why) -> Option<RateChange> {
+        let after_ns = self.period_ns();
+        if before_ns == after_ns {
+            return None;
+        }
+        (self.ticks, self.missed, self.overloaded, self.calm) = (0, 0, 0, 0);
+        Some(RateChange { from: Duration::from_nanos(before_ns), to: Duration::from_nanos(after_ns), why })
+    }
+}

@@ -1,0 +1,239 @@
+//! `Ladder`: the periods that a tick may have, and what becomes of them on a CPU that is given in turns. Pure.
+
+use std::time::Duration;
+
+/// The most rungs that a ladder may have.
+pub const RUNGS_MAX: usize = 16;
+/// No rung may be shorter: more than 100 ticks a second is no use to players, and a thousand leave no time to decide in.
+pub const RUNG_LEAST: Duration = Duration::from_millis(1);
+/// No rung may be longer.
+pub const RUNG_MOST: Duration = Duration::from_secs(10);
+
+/// A rung this close below a multiple of the CPU's period, as a share of that period, is that multiple.
+const NEAR: f64 = 0.05;
+/// Rung and multiple closer than this are the same: the rest is the error of the detection, and whoever keeps the phase follows it.
+const SAME: f64 = 0.001;
+
+/// Why there can be no such ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LadderError {
+    /// It has no rung.
+    #[error("a ladder of tick periods needs at least one")]
+    Empty,
+    /// It has too many.
+    #[error("a ladder of tick periods may have {RUNGS_MAX} rungs, and this one has {0}")]
+    TooMany(usize),
+    /// A rung is out of range.
+    #[error("the tick period {0:?} is not within 1 ms to 10 s")]
+    OutOfRange(Duration),
+}
+
+/// How the CPU is given to this machine or to this server in turns, as far as that was found out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turns {
+    /// From the start of one turn to the start of the next.
+    pub period: Duration,
+    /// How much of the period is ours, above 0 and up to 1.
+    pub share: f64,
+    /// Who gives them.
+    pub model: TurnModel,
+}
+
+/// Two ways to give a CPU in turns. They differ in what a tick's length on the clock says of the CPU time that it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnModel {
+    /// A hypervisor, at fixed times: in the rest of the period nothing runs, however little ran before.
+    Slots,
+    /// A limit on CPU time, as a control group has it: what was not used may still be.
+    Bucket,
+}
+
+impl Turns {
+    pub(super) fn is_sound(&self) -> bool {
+        !self.period.is_zero() && self.share > 0.0 && self.share <= 1.0
+    }
+
+    /// The time that a tick had the CPU which lasted so long on the clock, if it began with a turn.
+    pub(super) fn had_ns(&self, lasted_ns: u64) -> f64 {
+        let period_ns = self.period.as_nanos() as f64;
+        let turn_ns = period_ns * self.share;
+        let whole = (lasted_ns as f64 / period_ns).floor();
+        whole * turn_ns + (lasted_ns as f64 - whole * period_ns).min(turn_ns)
+    }
+}
+
+/// Rungs from the shortest period to the longest.
+#[derive(Clone, Debug)]
+pub(super) struct Ladder {
+    asked_ns: Vec<u64>,
+    /// The same, moved to multiples of the CPU's own period.
+    rungs_ns: Vec<u64>,
+    aligned_to_ns: f64,
+}
+
+impl Ladder {
+    pub(super) fn new(rungs: &[Duration]) -> Result<Ladder, LadderError> {
+        if rungs.is_empty() {
+            return Err(LadderError::Empty);
+        }
+        if rungs.len() > RUNGS_MAX {
+            return Err(LadderError::TooMany(rungs.len()));
+        }
+        if let Some(odd) = rungs.iter().find(|rung| !(RUNG_LEAST..=RUNG_MOST).contains(*rung)) {
+            return Err(LadderError::OutOfRange(*odd));
+        }
+        // In range, so that the number of nanoseconds fits.
+        let mut asked_ns: Vec<u64> = rungs.iter().map(|rung| rung.as_nanos() as u64).collect();
+        asked_ns.sort_unstable();
+        asked_ns.dedup();
+        Ok(Ladder { rungs_ns: asked_ns.clone(), asked_ns, aligned_to_ns: 0.0 })
+    }
+
+    pub(super) fn last(&self) -> usize {
+        self.rungs_ns.len() - 1
+    }
+
+    /// The period of a rung; beyond the last one, the last one's.
+    pub(super) fn period_ns(&self, rung: usize) -> u64 {
+        self.rungs_ns[rung.min(self.last())]
+    }
+
+    /// The rung nearest to this period, as the user named it.
+    pub(super) fn nearest(&self, period: Duration) -> usize {
+        let asked = period.as_nanos() as f64;
+        let apart = |rung: &u64| (*rung as f64 - asked).abs();
+        let rungs = self.asked_ns.iter().enumerate();
+        rungs.min_by(|one, other| apart(one.1).total_cmp(&apart(other.1))).map_or(0, |(at, _)| at)
+    }
+
+    /// The first and the last rung within a range; where none is, the one nearest to its start.
+    pub(super) fn within(&self, fastest: Duration, slowest: Duration) -> (usize, usize) {
+        let low = self.asked_ns.partition_point(|rung| u128::from(*rung) < fastest.as_nanos());
+        let high = self.asked_ns.partition_point(|rung| u128::from(*rung) <= slowest.as_nanos());
+        if low < high { (low, high - 1) } else { (self.nearest(fastest), self.nearest(fastest)) }
+    }
+
+    /// Moves the rungs to multiples of the CPU's own period, or back to where the user put them. Upwards: a tick may come later than
+    /// asked for, not more often. A period longer than the longest rung has no multiples here, and changes nothing.
+    pub(super) fn align(&mut self, to: Option<Duration>) {
+        let longest_ns = self.asked_ns[self.last()] as f64;
+        let to_ns = to.map_or(0.0, |period| period.as_nanos() as f64);
+        let to_ns = if to_ns > longest_ns * (1.0 + NEAR) { 0.0 } else { to_ns };
+        if (to_ns - self.aligned_to_ns).abs() <= self.aligned_to_ns * SAME
+            && (to_ns > 0.0) == (self.aligned_to_ns > 0.0)
+        {
+            return;
+        }
+        self.aligned_to_ns = to_ns;
+        let mut longest_ns = 0;
+        for (rung_ns, asked_ns) in self.rungs_ns.iter_mut().zip(&self.asked_ns) {
+            // Two rungs that came to the same multiple may differ by what counts as the same: they stay in order.
+            *rung_ns = aligned(*asked_ns, to_ns).max(longest_ns);
+            longest_ns = *rung_ns;
+        }
+    }
+}
+
+fn aligned(asked_ns: u64, to_ns: f64) -> u64 {
+    if to_ns <= 0.0 {
+        return asked_ns;
+    }
+    let times = asked_ns as f64 / to_ns;
+    let times = if times - times.floor() <= NEAR { times.floor() } else { times.ceil() }.max(1.0);
+    let multiple_ns = times * to_ns;
+    if (multiple_ns - asked_ns as f64).abs() <= multiple_ns * SAME { asked_ns } else { multiple_ns.round() as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn usual() -> Ladder {
+        Ladder::new(&[ms(30), ms(10), ms(20), ms(50), ms(20)]).unwrap()
+    }
+
+    #[test]
+    fn rungs_are_moved_to_multiples() {
+        let table: [(Option<u64>, [u64; 4]); 11] = [
+            (None, [10_000, 20_000, 30_000, 50_000]),
+            (Some(10_000), [10_000, 20_000, 30_000, 50_000]),
+            (Some(10_001), [10_000, 20_000, 30_000, 50_000]),
+            (Some(9_980), [9_980, 19_960, 29_940, 49_900]),
+            (Some(4_000), [12_000, 20_000, 32_000, 52_000]),
+            (Some(7_000), [14_000, 21_000, 35_000, 56_000]),
+            (Some(15_000), [15_000, 30_000, 30_000, 60_000]),
+            (Some(20_000), [20_000, 20_000, 40_000, 60_000]),
+            (Some(50_000), [50_000, 50_000, 50_000, 50_000]),
+            (Some(100_000), [10_000, 20_000, 30_000, 50_000]),
+            (Some(1), [10_000, 20_000, 30_000, 50_000]),
+        ];
+        let mut ladder = usual();
+        for (to_us, expected) in table {
+            ladder.align(to_us.map(Duration::from_micros));
+            let rungs: Vec<u64> = ladder.rungs_ns.iter().map(|ns| ns / 1000).collect();
+            assert_eq!(rungs, expected, "{to_us:?}");
+        }
+        ladder.align(Some(ms(7)));
+        ladder.align(Some(Duration::from_micros(7_003)));
+        assert_eq!(ladder.period_ns(0), 14_000_000, "the noise of the detection moves nothing");
+        ladder.align(None);
+        assert_eq!(ladder.period_ns(99), 50_000_000);
+    }
+
+    #[test]
+    fn a_range_is_of_rungs() {
+        let table = [((10, 50), (0, 3)), ((20, 30), (1, 2)), ((15, 45), (1, 2)), ((60, 90), (3, 3)), ((1, 2), (0, 0))];
+        for ((fastest, slowest), expected) in table.into_iter().chain([((21, 22), (1, 1)), ((50, 10), (3, 3))]) {
+            assert_eq!(usual().within(ms(fastest), ms(slowest)), expected, "{fastest} to {slowest}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_ladder_is_told() {
+        let table = [
+            (vec![], "a ladder of tick periods needs at least one"),
+            (vec![ms(20); 17], "a ladder of tick periods may have 16 rungs, and this one has 17"),
+            (vec![ms(20), ms(0)], "the tick period 0ns is not within 1 ms to 10 s"),
+            (vec![Duration::MAX], "the tick period 18446744073709551615.999999999s is not within 1 ms to 10 s"),
+        ];
+        for (rungs, expected) in table {
+            assert_eq!(Ladder::new(&rungs).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn time_in_the_dark_is_no_work() {
+        let turns = Turns { period: ms(10), share: 0.4, model: TurnModel::Slots };
+        // Work of 3.5, 6.5 and 13 ms lasts 3.5, 12.5 and 31 ms where 4 of 10 ms are ours.
+        for (lasted_us, had_us) in [(3_500, 3_500), (12_500, 6_500), (31_000, 13_000), (9_000, 4_000), (10_000, 4_000)]
+        {
+            assert_eq!((turns.had_ns(lasted_us * 1000) / 1000.0).round() as u64, had_us, "{lasted_us}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rungs_stay_in_order_and_are_multiples(
+            rungs in prop::collection::vec(1_000_u64..10_000_000, 1..17), to_us in 1_u64..20_000_000,
+        ) {
+            let rungs: Vec<Duration> = rungs.into_iter().map(Duration::from_micros).collect();
+            let mut ladder = Ladder::new(&rungs).unwrap();
+            let (asked, longest) = (ladder.rungs_ns.clone(), ladder.rungs_ns[ladder.last()] as f64);
+            ladder.align(Some(Duration::from_micros(to_us)));
+            prop_assert!(ladder.rungs_ns.is_sorted());
+            let to_ns = to_us as f64 * 1000.0;
+            for (rung, asked) in ladder.rungs_ns.iter().zip(asked) {
+                let times = *rung as f64 / to_ns;
+                let is_multiple = (times - times.round()).abs() <= times * 0.0011;
+                prop_assert!(is_multiple || to_ns > longest, "{rung} of {to_ns}");
+                prop_assert!(*rung as f64 >= asked as f64 - to_ns * 0.051, "{asked} became {rung}");
+            }
+        }
+    }
+}

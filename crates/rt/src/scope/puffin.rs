@@ -1,0 +1,95 @@
+//! A recording for puffin's viewers: handed to its global profiler, whose sinks (a window, a socket, a file) get it with the next frame.
+
+use std::collections::HashMap;
+
+use evenkeel_sys::clock;
+use puffin::{GlobalProfiler, ScopeDetails, ScopeId, Stream, StreamInfo, ThreadInfo};
+
+use super::{Recorded, Recording, Span};
+
+impl Recording {
+    /// Hands the recording to puffin's global profiler; it is part of the next `GlobalProfiler::new_frame`. What was recorded twice is
+    /// shown twice: take a recording at the end of what it is to show.
+    pub fn to_puffin(&self) {
+        let apart_ns = puffin::now_ns() - clock::monotonic_ns().cast_signed();
+        let mut profiler = GlobalProfiler::lock();
+        for (number, thread) in self.threads.iter().enumerate() {
+            let mut names: Vec<&'static str> = thread.spans.iter().map(|span| span.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            let details: Vec<_> = names.iter().map(|name| ScopeDetails::from_scope_name(*name)).collect();
+            let ids: HashMap<_, _> = names.iter().copied().zip(profiler.register_user_scopes(&details)).collect();
+            // Our own streams are whole; what puffin would not read it does not get.
+            if let Ok(stream) = StreamInfo::parse(stream(thread, &ids, apart_ns))
+                && stream.num_scopes > 0
+            {
+                let info = ThreadInfo { start_time_ns: Some(number as i64), name: thread.name.clone() };
+                profiler.report_user_scopes(info, &stream.as_stream_into_ref());
+            }
+        }
+    }
+}
+
+/// The thread's scopes as puffin nests them: each begins before those inside it.
+fn stream(thread: &Recorded, ids: &HashMap<&str, ScopeId>, apart_ns: i64) -> Stream {
+    let mut spans: Vec<&Span> = thread.spans.iter().collect();
+    spans.sort_by_key(|span| (span.start_ns, std::cmp::Reverse(span.length_ns)));
+    let at = |ns: u64| ns.cast_signed().saturating_add(apart_ns);
+    let mut stream = Stream::default();
+    // Where each open scope was begun in the stream, and when it ends.
+    let mut open: Vec<(usize, u64)> = Vec::new();
+    for span in spans {
+        let Some(id) = ids.get(span.name) else { continue };
+        while let Some((offset, end_ns)) = open.pop_if(|(_, end_ns)| *end_ns <= span.start_ns) {
+            stream.end_scope(offset, at(end_ns));
+        }
+        // Readings of the counter may be some nanoseconds out of order; a scope ends no later than what it is in.
+        let within_ns = open.last().map_or(u64::MAX, |(_, end_ns)| *end_ns);
+        let (offset, _) = stream.begin_scope(|| at(span.start_ns), *id, "");
+        open.push((offset, span.start_ns.saturating_add(span.length_ns).min(within_ns)));
+    }
+    while let Some((offset, end_ns)) = open.pop() {
+        stream.end_scope(offset, at(end_ns));
+    }
+    stream
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use puffin::Reader;
+
+    use super::*;
+
+    #[test]
+    fn a_frame_has_the_scopes_nested() {
+        let span = |name, start_ns, length_ns| Span { name, start_ns, length_ns, switched_out: None };
+        // As they are left: the inner ones first. The last one seems to end a moment after the one around it.
+        let spans =
+            vec![span("move", 1000, 300), span("shoot", 1400, 601), span("tick", 1000, 1000), span("tick", 3000, 10)];
+        let thread = Recorded { name: "ticks".into(), spans, overwritten: 0, unnamed: 0 };
+        let frames = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&frames);
+        let sink = GlobalProfiler::lock().add_sink(Box::new(move |frame| kept.lock().unwrap().push(frame)));
+        Recording { threads: vec![thread] }.to_puffin();
+        let mut profiler = GlobalProfiler::lock();
+        profiler.new_frame();
+        profiler.remove_sink(sink);
+        let frames = frames.lock().unwrap();
+        let Ok(unpacked) = frames[0].unpacked();
+        let (info, stream) = unpacked.thread_streams.first_key_value().unwrap();
+        assert_eq!((info.name.as_str(), stream.num_scopes, stream.depth), ("ticks", 4, 2));
+        // What is registered already keeps its number.
+        let known = ["move", "shoot", "tick"];
+        let ids = profiler.register_user_scopes(&known.map(ScopeDetails::from_scope_name));
+        let names: HashMap<ScopeId, &str> = ids.into_iter().zip(known).collect();
+        let tops = Reader::from_start(&stream.stream).read_top_scopes().unwrap();
+        let told: Vec<_> = tops.iter().map(|top| (names[&top.id], top.record.duration_ns)).collect();
+        assert_eq!(told, [("tick", 1000), ("tick", 10)]);
+        let inner =
+            Reader::with_offset(&stream.stream, tops[0].child_begin_position).unwrap().read_top_scopes().unwrap();
+        let told: Vec<_> = inner.iter().map(|scope| (names[&scope.id], scope.record.duration_ns)).collect();
+        assert_eq!(told, [("move", 300), ("shoot", 600)]);
+    }
+}

@@ -1,0 +1,207 @@
+//! `Telemetry`: what the ticks are doing, on a page of shared memory that anybody with the right reads while the server runs on. Writing
+//! it is a few dozen stores to memory that is there: no system call, no lock, no allocation.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use evenkeel_sys::shared_page::Access;
+pub use evenkeel_sys::telemetry::{
+    Count, Counters, Faults, LastTick, NAME_BYTES_MAX, Odd, Owner, PageError, PageHistogram, PageTurns, Session,
+    Snapshot, State, TelemetryReader, folders, prometheus, sessions,
+};
+use evenkeel_sys::telemetry::{PageWriter, TickEntry};
+
+use crate::rate::{TurnModel, Turns};
+use crate::tick::Done;
+
+/// Where a session's page is, and who may read it.
+#[derive(Clone, Debug)]
+pub struct TelemetrySettings {
+    /// The session's name, 1 to 64 bytes: any text. In the file's name all but letters, digits and `-` is `_`.
+    pub session: String,
+    /// The folder to put it in; none for /dev/shm, or `$XDG_RUNTIME_DIR` where that can't be written to.
+    pub folder: Option<PathBuf>,
+    /// Who may read it beside the server's own user.
+    pub access: Access,
+}
+
+impl TelemetrySettings {
+    /// A session of this name, in the usual place, for the server's own user.
+    pub fn named(session: &str) -> TelemetrySettings {
+        TelemetrySettings { session: session.to_owned(), folder: None, access: Access::Owner }
+    }
+}
+
+/// Writes a session's page, from the tick's thread. The page goes away with this and its [`Counters`]; one that a killed server left behind
+/// is removed by the next server of the same user that starts.
+///
+/// ```
+/// use evenkeel_rt::telemetry::{Count, Telemetry, TelemetryReader, TelemetrySettings};
+/// use evenkeel_rt::{TickClock, TickSettings};
+/// # use std::time::Duration;
+/// # let here = tempfile::tempdir().unwrap();
+/// # let folder = Some(here.path().to_owned());
+///
+/// // Without a folder it is in /dev/shm.
+/// let settings = TelemetrySettings { folder, ..TelemetrySettings::named("match 7") };
+/// let mut telemetry = Telemetry::create(&settings)?;
+/// let counters = telemetry.counters(); // for any thread
+/// counters.set(Count::Players, 12);
+/// let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(2), ..TickSettings::default() });
+/// telemetry.set_period(clock.period());
+/// for _ in 0..3 {
+///     clock.wait();
+///     // … move the world …
+///     if let Some(done) = clock.done() {
+///         telemetry.after(&done);
+///     }
+/// }
+///
+/// // In this process or in another one:
+/// let reader = TelemetryReader::open(telemetry.path())?;
+/// let page = reader.read()?;
+/// assert_eq!((page.ticks, page.count(Count::Players)), (3, Some(12)));
+/// assert!(reader.prometheus()?.contains("evenkeel_ticks_total{session=\"match 7\""));
+/// # Ok::<(), evenkeel_rt::telemetry::PageError>(())
+/// ```
+#[derive(Debug)]
+pub struct Telemetry {
+    writer: PageWriter,
+    period_ns: Option<u64>,
+    turns: PageTurns,
+    faults: Option<Faults>,
+    swapped_in: Option<u64>,
+}
+
+impl Telemetry {
+    /// Makes the page. All memory is taken here, and is there before it is written to.
+    ///
+    /// # Errors
+    /// If the session's name has another length than 1 to 64 bytes, this process has such a session already, or the page can be put nowhere:
+    /// the reason of each folder is in the error.
+    pub fn create(settings: &TelemetrySettings) -> Result<Telemetry, PageError> {
+        let writer = match &settings.folder {
+            Some(folder) => PageWriter::create(folder, &settings.session, settings.access)?,
+            None => in_first(&folders(), settings)?,
+        };
+        Ok(Telemetry { writer, period_ns: None, turns: PageTurns::Unknown, faults: None, swapped_in: None })
+    }
+
+    /// Where the page is.
+    pub fn path(&self) -> &Path {
+        self.writer.path()
+    }
+
+    /// Counters for any thread: jobs, packets, drops, players. What nobody ever counts stays unknown to readers.
+    pub fn counters(&self) -> Counters {
+        self.writer.counters()
+    }
+
+    /// The time from one tick to the next, from the next entry on.
+    pub fn set_period(&mut self, period: Duration) {
+        self.period_ns = u64::try_from(period.as_nanos()).ok();
+    }
+
+    /// How the CPU is given, from the next entry on: none where it was looked at and is given whole.
+    pub fn set_turns(&mut self, turns: Option<Turns>) {
+        self.turns = match turns {
+            None => PageTurns::Whole,
+            Some(Turns { period, share, model }) => {
+                let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+                match model {
+                    TurnModel::Slots => PageTurns::Slots { period_ns, share },
+                    TurnModel::Bucket => PageTurns::Bucket { period_ns, share },
+                }
+            }
+        };
+    }
+
+    /// Page faults of the tick that the next entry is of.
+    pub fn set_faults(&mut self, faults: Option<Faults>) {
+        self.faults = faults;
+    }
+
+    /// Pages that the system read back from swap since the start, from the next entry on.
+    pub fn set_swapped_in(&mut self, pages: Option<u64>) {
+        self.swapped_in = pages;
+    }
+
+    /// Writes the entry of a tick that is done.
+    pub fn after(&mut self, done: &Done) {
+        self.writer.tick(&TickEntry {
+            number: done.tick.number,
+            missed: done.tick.missed,
+            due_ns: done.tick.due_ns,
+            began_ns: done.tick.began_ns,
+            done_ns: done.done_ns,
+            period_ns: self.period_ns,
+            turns: self.turns,
+            faults: self.faults.take(),
+            swapped_in: self.swapped_in,
+        });
+    }
+}
+
+/// The first folder that takes it. What is wrong with the session itself is wrong everywhere.
+fn in_first(folders: &[PathBuf], settings: &TelemetrySettings) -> Result<PageWriter, PageError> {
+    let mut refusals = Vec::new();
+    for folder in folders {
+        match PageWriter::create(folder, &settings.session, settings.access) {
+            Err(PageError::Kernel { path, errno }) if errno != evenkeel_sys::Errno::EXIST => {
+                refusals.push(format!("{}: {errno}", path.display()));
+            }
+            done => return done,
+        }
+    }
+    Err(PageError::NoFolder(refusals.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tick;
+    use evenkeel_sys::Errno;
+
+    #[test]
+    fn the_first_folder_that_takes_it_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = TelemetrySettings::named("a");
+        let nowhere = folder.path().join("none");
+        let error = in_first(std::slice::from_ref(&nowhere), &settings).unwrap_err().to_string();
+        assert!(error.starts_with("no folder for a page of telemetry: ") && error.contains("ENOENT"), "{error}");
+        let made = in_first(&[nowhere, folder.path().into()], &settings).unwrap();
+        assert!(made.path().starts_with(folder.path()));
+        let again = in_first(&[folder.path().into()], &settings).unwrap_err();
+        assert!(matches!(again, PageError::Kernel { errno: Errno::EXIST, .. }), "{again}");
+        let nameless = in_first(&[folder.path().into()], &TelemetrySettings::named("")).unwrap_err();
+        assert_eq!(nameless, PageError::Name(0));
+    }
+
+    #[test]
+    fn what_was_told_is_on_the_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = TelemetrySettings { folder: Some(folder.path().into()), ..TelemetrySettings::named("a") };
+        let mut telemetry = Telemetry::create(&settings).unwrap();
+        let reader = TelemetryReader::open(telemetry.path()).unwrap();
+        let tick = Tick { number: 4, due_ns: 1_000_000, began_ns: 1_200_000, missed: 2 };
+        let done = Done { tick, done_ns: 5_000_000 };
+        telemetry.after(&done);
+        let page = reader.read().unwrap();
+        assert_eq!((page.ticks, page.missed, page.period_ns, page.turns), (1, 2, None, PageTurns::Unknown));
+        telemetry.set_period(Duration::from_millis(20));
+        telemetry.set_turns(Some(Turns { period: Duration::from_millis(10), share: 0.4, model: TurnModel::Slots }));
+        telemetry.set_faults(Some(Faults { minor: 3, major: 1 }));
+        telemetry.set_swapped_in(Some(9));
+        telemetry.after(&done);
+        telemetry.set_period(Duration::from_millis(30));
+        telemetry.set_turns(None);
+        telemetry.after(&done);
+        let page = reader.read().unwrap();
+        assert_eq!((page.period_ns, page.period_changes, page.turns), (Some(30_000_000), 1, PageTurns::Whole));
+        assert_eq!((page.faults, page.swapped_in), (Some(Faults { minor: 3, major: 1 }), Some(9)));
+        let last = LastTick { number: 4, due_ns: 1_000_000, began_ns: 1_200_000, done_ns: 5_000_000, faults: None };
+        assert_eq!(page.last, Some(last));
+        assert_eq!(page.lateness.max_ns, Some(200_000));
+        assert_eq!((page.work.sum_ns, page.due_to_done.quantile_ns(0.5)), (3 * 3_800_000, Some(4_000_000)));
+    }
+}

@@ -1,0 +1,80 @@
+//! `Failures`: which peers could not be reached, and why. Bounded: whoever sends from many made-up addresses fills a table, no more.
+
+use std::net::SocketAddr;
+
+use evenkeel_sys::Errno;
+
+/// The most peers that are told apart.
+const PEERS_MAX: usize = 64;
+
+/// A peer that packets did not get to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The peer.
+    pub to: SocketAddr,
+    /// What was said of the last packet.
+    pub why: Errno,
+    /// How many packets.
+    pub packets: u64,
+}
+
+/// The peers that packets did not get to.
+#[derive(Debug)]
+pub(crate) struct Failures {
+    peers: Vec<Failure>,
+    others: u64,
+}
+
+impl Failures {
+    pub(crate) fn new() -> Failures {
+        Failures { peers: Vec::with_capacity(PEERS_MAX), others: 0 }
+    }
+
+    pub(crate) fn add(&mut self, to: Option<SocketAddr>, why: Errno, packets: u64) {
+        let Some(to) = to else {
+            self.others += packets;
+            return;
+        };
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.to == to) {
+            peer.packets += packets;
+            peer.why = why;
+        } else if self.peers.len() < PEERS_MAX {
+            self.peers.push(Failure { to, why, packets });
+        } else {
+            self.others += packets;
+        }
+    }
+
+    pub(crate) fn peers(&self) -> &[Failure] {
+        &self.peers
+    }
+
+    pub(crate) fn others(&self) -> u64 {
+        self.others
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.peers.clear();
+        self.others = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_peers_than_there_is_room_for_are_counted_together() {
+        let mut failures = Failures::new();
+        let peer = |port: u16| SocketAddr::from(([10, 0, 0, 1], port));
+        for port in 1..=100 {
+            failures.add(Some(peer(port)), Errno::CONNREFUSED, 1);
+        }
+        failures.add(Some(peer(7)), Errno::HOSTUNREACH, 2);
+        failures.add(None, Errno::IO, 5);
+        assert_eq!((failures.peers().len(), failures.others()), (PEERS_MAX, 36 + 5));
+        assert_eq!(failures.peers()[6], Failure { to: peer(7), why: Errno::HOSTUNREACH, packets: 3 });
+        failures.forget();
+        assert_eq!((failures.peers().len(), failures.others()), (0, 0));
+    }
+}

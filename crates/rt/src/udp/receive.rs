@@ -1,0 +1,326 @@
+//! `Incoming`: the half of a socket that receives. It drains what there is up to a bound, and goes on where it left off.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use evenkeel_stats::{Histogram, Summary};
+#[cfg(feature = "io-uring")]
+use evenkeel_sys::udp::RingInbox;
+use evenkeel_sys::udp::{self, BATCH, Inbox, Packet};
+use evenkeel_sys::{Errno, clock};
+
+use super::failures::{Failure, Failures};
+use super::settings::{Stamps, UdpSettings, Undelivered, Way};
+
+/// What the kernel merges packets into.
+const MERGED_BYTES_MAX: usize = 65_535;
+/// Errors of one call after which the next call goes on.
+const ERRORS_MAX: u32 = 64;
+/// A count of drops that is further ahead than this is one from before.
+const BEHIND: u32 = 1 << 31;
+
+/// A packet that was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// Who says to have sent it.
+    pub from: SocketAddr,
+    /// What it says; only the beginning if it was cut off.
+    pub bytes: &'a [u8],
+    /// How long it waited in the kernel, in nanoseconds of the wall clock; none unless the settings ask for stamps.
+    pub waited_ns: Option<u64>,
+    /// It was longer than the settings' `bytes_max`.
+    pub is_truncated: bool,
+}
+
+/// What one call has received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets.
+    pub packets: usize,
+    /// Their bytes, without headers.
+    pub bytes: u64,
+    /// How many of them were cut off.
+    pub truncated: usize,
+    /// Errors of the network or the kernel that came between them.
+    pub errors: u32,
+    /// The bound was reached: more may wait.
+    pub is_bound_reached: bool,
+}
+
+/// What was received since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiveCounters {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, without headers.
+    pub bytes: u64,
+    /// Packets that were cut off.
+    pub truncated: u64,
+    /// Packets that the socket had no room for, or dropped for another reason; none where the kernel does not tell.
+    pub dropped: Option<u64>,
+    /// Errors of the network or the kernel.
+    pub errors: u64,
+    /// Calls that asked the kernel for packets.
+    pub calls: u64,
+}
+
+/// Where packets come from.
+#[derive(Debug)]
+enum Door {
+    One(Inbox),
+    Many(Inbox),
+    #[cfg(feature = "io-uring")]
+    Ring(Box<RingInbox>),
+}
+
+impl Door {
+    fn receive(&mut self, socket: &UdpSocket, packets: usize) -> Result<usize, Errno> {
+        match self {
+            Door::One(inbox) => inbox.receive_one(socket),
+            Door::Many(inbox) => inbox.receive_at_most(socket, packets),
+            #[cfg(feature = "io-uring")]
+            Door::Ring(inbox) => inbox.receive(packets),
+        }
+    }
+
+    fn packet(&self, at: usize) -> Option<Packet<'_>> {
+        match self {
+            Door::One(inbox) | Door::Many(inbox) => inbox.packet(at),
+            #[cfg(feature = "io-uring")]
+            Door::Ring(inbox) => inbox.packet(at),
+        }
+    }
+}
+
+/// The half of a socket that receives.
+#[derive(Debug)]
+pub struct Incoming {
+    socket: Arc<UdpSocket>,
+    door: Door,
+    way: Way,
+    bytes_max: usize,
+    packets_max: usize,
+    undelivered: Undelivered,
+    waited: Option<Histogram>,
+    counters: ReceiveCounters,
+    dropped_seen: u32,
+    pub(super) failures: Failures,
+    /// The kernel gave so many, of which this one is next, from this byte on.
+    given: usize,
+    next: usize,
+    from_byte: usize,
+    now_ns: u64,
+}
+
+impl Incoming {
+    /// Takes the way, or the next plainer one that is there, and says what refused the others.
+    pub(super) fn open(
+        socket: &Arc<UdpSocket>,
+        settings: &UdpSettings,
+        wish: Way,
+        mut refused: impl FnMut(Way, Errno),
+    ) -> Incoming {
+        let mut way = wish;
+        let door = loop {
+            match door(socket, way, settings.bytes_max) {
+                Ok(door) => break door,
+                Err(errno) => refused(way, errno),
+            }
+            match way.plainer() {
+                Some(plainer) => way = plainer,
+                None => break Door::One(Inbox::with_room(1, settings.bytes_max)),
+            }
+        };
+        // What was dropped before is not known to have been ours.
+        let dropped = udp::dropped(socket);
+        let counters = ReceiveCounters { dropped: dropped.map(|_| 0), ..ReceiveCounters::default() };
+        Incoming {
+            socket: Arc::clone(socket),
+            door,
+            way,
+            bytes_max: settings.bytes_max,
+            packets_max: settings.receive_packets_max.max(1),
+            undelivered: settings.undelivered,
+            waited: (settings.stamps == Stamps::EachPacket).then(Histogram::new),
+            counters,
+            dropped_seen: dropped.unwrap_or(0),
+            failures: Failures::new(),
+            given: 0,
+            next: 0,
+            from_byte: 0,
+            now_ns: 0,
+        }
+    }
+
+    /// The way that packets come.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Gives each packet that waits, up to the settings' `receive_packets_max`. Never waits itself.
+    pub fn receive(&mut self, each: impl FnMut(Received<'_>)) -> Counts {
+        self.receive_at_most(self.packets_max, each)
+    }
+
+    /// As [`Incoming::receive`], but at most so many: what is left of those that the kernel has given comes first in the next call.
+    pub fn receive_at_most(&mut self, packets: usize, mut each: impl FnMut(Received<'_>)) -> Counts {
+        let mut counts = Counts::default();
+        loop {
+            self.give(packets, &mut counts, &mut each);
+            if counts.packets >= packets {
+                counts.is_bound_reached = true;
+                break;
+            }
+            let asked = (packets - counts.packets).min(BATCH);
+            self.counters.calls += 1;
+            match self.door.receive(&self.socket, asked) {
+                Ok(given) => {
+                    (self.given, self.next, self.from_byte) = (given, 0, 0);
+                    if self.waited.is_some() {
+                        self.now_ns = clock::realtime_ns();
+                    }
+                }
+                Err(Errno::AGAIN) => break,
+                Err(errno) => {
+                    counts.errors += 1;
+                    self.trouble(errno);
+                    if counts.errors >= ERRORS_MAX {
+                        break;
+                    }
+                }
+            }
+        }
+        self.counters.packets += counts.packets as u64;
+        self.counters.bytes += counts.bytes;
+        self.counters.truncated += counts.truncated as u64;
+        self.counters.errors += u64::from(counts.errors);
+        counts
+    }
+
+    /// Gives what the last call of the kernel has left.
+    fn give(&mut self, packets: usize, counts: &mut Counts, each: &mut impl FnMut(Received<'_>)) {
+        let mut dropped = None;
+        while self.next < self.given && counts.packets < packets {
+            let Some(packet) = self.door.packet(self.next) else {
+                self.next += 1;
+                continue;
+            };
+            dropped = packet.dropped.or(dropped);
+            let waited_ns = packet.stamp_ns.filter(|_| self.waited.is_some());
+            let waited_ns = waited_ns.map(|stamp_ns| self.now_ns.saturating_sub(stamp_ns));
+            let segment = packet.segment_bytes.map_or(packet.bytes.len(), |bytes| usize::from(bytes.get())).max(1);
+            let rest = packet.bytes.get(self.from_byte..).unwrap_or_default();
+            // An empty packet is one, too.
+            let pieces = rest.len().div_ceil(segment).max(1).min(packets - counts.packets);
+            for at in 0..pieces {
+                let piece = rest.get(at * segment..).unwrap_or_default();
+                let piece = piece.get(..segment).unwrap_or(piece);
+                let bytes = piece.get(..self.bytes_max).unwrap_or(piece);
+                let is_truncated = packet.truncated || bytes.len() < piece.len();
+                if let (Some(waited), Some(ns)) = (&mut self.waited, waited_ns) {
+                    waited.record(ns);
+                }
+                counts.packets += 1;
+                counts.bytes += bytes.len() as u64;
+                counts.truncated += usize::from(is_truncated);
+                if let Some(from) = packet.from {
+                    each(Received { from, bytes, waited_ns, is_truncated });
+                }
+            }
+            self.from_byte += pieces * segment;
+            if self.from_byte >= packet.bytes.len() {
+                (self.next, self.from_byte) = (self.next + 1, 0);
+            }
+        }
+        if let Some(dropped) = dropped {
+            self.count_dropped(dropped);
+        }
+    }
+
+    fn count_dropped(&mut self, now: u32) {
+        let more = now.wrapping_sub(self.dropped_seen);
+        if more < BEHIND {
+            self.dropped_seen = now;
+            self.counters.dropped = Some(self.counters.dropped.unwrap_or(0) + u64::from(more));
+        }
+    }
+
+    /// A call failed. It may be that another is not to be tried this way again.
+    fn trouble(&mut self, errno: Errno) {
+        if self.undelivered == Undelivered::Told {
+            take_undelivered(&self.socket, &mut self.failures);
+        }
+        let is_of_the_way = [Errno::NOSYS, Errno::PERM, Errno::EXIST, Errno::INVAL].contains(&errno);
+        #[cfg(feature = "io-uring")]
+        if is_of_the_way && self.way == Way::Uring {
+            // The ring is another thread's, or was forbidden since: its place is taken by what was made ready with it.
+            self.way = Way::Offloaded;
+            self.door = Door::Many(Inbox::new(MERGED_BYTES_MAX));
+            return;
+        }
+        if is_of_the_way && self.way != Way::One {
+            self.way = Way::One;
+            self.door = Door::One(Inbox::with_room(1, self.bytes_max.max(MERGED_BYTES_MAX)));
+        }
+    }
+
+    /// What was received since the start. Asks the kernel how much was dropped.
+    pub fn counters(&mut self) -> ReceiveCounters {
+        if let Some(dropped) = udp::dropped(&self.socket) {
+            self.count_dropped(dropped);
+        }
+        self.counters
+    }
+
+    /// How long packets waited in the kernel, in nanoseconds; none unless the settings ask for stamps.
+    pub fn waited_ns(&self) -> Option<Summary> {
+        self.waited.as_ref()?.summary()
+    }
+
+    /// All that is known of how long they waited, for whoever wants other quantiles.
+    pub fn waited_histogram(&self) -> Option<&Histogram> {
+        self.waited.as_ref()
+    }
+
+    /// The peers that packets were not delivered to, at most 64, if the settings ask to be told. What else was not delivered is counted in
+    /// [`Incoming::failures_of_others`].
+    pub fn failures(&self) -> &[Failure] {
+        self.failures.peers()
+    }
+
+    /// Packets that were not delivered to peers beyond those that are told apart, or to nobody knows whom.
+    pub fn failures_of_others(&self) -> u64 {
+        self.failures.others()
+    }
+}
+
+/// Takes what the network said, a bounded number of times.
+pub(super) fn take_undelivered(socket: &UdpSocket, failures: &mut Failures) {
+    for _ in 0..ERRORS_MAX {
+        match udp::undelivered(socket) {
+            Ok(Some(undelivered)) => failures.add(undelivered.to, undelivered.why, 1),
+            Ok(None) => return,
+            // Reading the queue gives the socket's error, too, and takes it away.
+            Err(_) => {}
+        }
+    }
+}
+
+fn door(socket: &UdpSocket, way: Way, bytes_max: usize) -> Result<Door, Errno> {
+    match way {
+        Way::One => Ok(Door::One(Inbox::with_room(1, bytes_max))),
+        Way::Batched => Ok(Door::Many(Inbox::new(bytes_max))),
+        Way::Offloaded => {
+            udp::merge_received(socket)?;
+            Ok(Door::Many(Inbox::new(MERGED_BYTES_MAX)))
+        }
+        #[cfg(feature = "io-uring")]
+        Way::Uring => {
+            let ring = RingInbox::new(socket, 2 * BATCH, MERGED_BYTES_MAX)?;
+            udp::merge_received(socket)?;
+            Ok(Door::Ring(Box::new(ring)))
+        }
+        #[cfg(not(feature = "io-uring"))]
+        Way::Uring => Err(Errno::NOSYS),
+    }
+}

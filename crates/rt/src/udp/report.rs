@@ -1,0 +1,145 @@
+//! What became of the wishes that a socket was opened with.
+
+use std::fmt;
+use std::net::UdpSocket;
+
+use evenkeel_sys::{Errno, udp};
+
+use super::buffer::BufferNeed;
+use super::rmem_max_bytes;
+use super::settings::Way;
+use super::trial::Trial;
+use crate::thread::Got;
+
+/// Which half of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// The one that receives.
+    Receive,
+    /// The one that sends.
+    Send,
+}
+
+/// A way that is not to be had here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Of which half.
+    pub half: Half,
+    /// The way.
+    pub way: Way,
+    /// What the kernel said; `ENOSYS` also where the crate was built without the feature.
+    pub why: Errno,
+}
+
+/// What became of the receive buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferReport {
+    /// What the formula says, in bytes as the kernel counts them.
+    pub needed_bytes: u64,
+    /// What there is now, read back; none if it could not be read.
+    pub got_bytes: Option<u64>,
+    /// Whether more than the system allows could be asked for (`SO_RCVBUFFORCE`).
+    pub forced: Got,
+    /// What the system allows an ordinary process to ask for (`net.core.rmem_max`), which the kernel doubles; none if it could not be read.
+    pub rmem_max_bytes: Option<u64>,
+}
+
+impl BufferReport {
+    /// How much is missing, in bytes as the kernel counts them; none if that is not known.
+    pub fn missing_bytes(&self) -> Option<u64> {
+        Some(self.needed_bytes.saturating_sub(self.got_bytes?))
+    }
+}
+
+/// What became of each wish.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UdpReport {
+    /// The way that packets come.
+    pub receive_way: Way,
+    /// The way that packets go. A device that can't take messages apart is seen later: [`Outgoing::way`](super::Outgoing::way) tells.
+    pub send_way: Way,
+    /// Ways that were to be taken and are not to be had.
+    pub refused: Vec<Refused>,
+    /// [`UdpSettings::buffer`](super::UdpSettings::buffer), if asked for.
+    pub buffer: Option<BufferReport>,
+    /// Whether the socket tells with packets how many it dropped.
+    pub drops: Got,
+    /// [`UdpSettings::stamps`](super::UdpSettings::stamps).
+    pub stamps: Got,
+    /// [`UdpSettings::undelivered`](super::UdpSettings::undelivered).
+    pub undelivered: Got,
+    /// [`UdpSettings::busy_poll_us`](super::UdpSettings::busy_poll_us).
+    pub busy_poll: Got,
+    /// Whether packets go to the socket of the CPU that handles them.
+    pub shard: Got,
+    /// How the ways were tried, if they were.
+    pub trial: Option<Trial>,
+}
+
+impl fmt::Display for UdpReport {
+    /// A line for each thing that somebody may want to know.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "receives {}, sends {}", self.receive_way, self.send_way)?;
+        for Refused { half, way, why } in &self.refused {
+            let verb = if *half == Half::Receive { "receiving" } else { "sending" };
+            writeln!(f, "{verb} {way} is not to be had: {why}")?;
+        }
+        if let Some(buffer) = self.buffer {
+            write!(f, "receive buffer: {} bytes needed, ", buffer.needed_bytes)?;
+            match buffer.got_bytes {
+                Some(got) => write!(f, "{got} there")?,
+                None => write!(f, "unknown how many there")?,
+            }
+            match (buffer.missing_bytes(), buffer.rmem_max_bytes) {
+                (Some(1..), Some(max)) => writeln!(
+                    f,
+                    ": net.core.rmem_max of {max} stands in the way; set it to {}, or give the server CAP_NET_ADMIN",
+                    buffer.needed_bytes.div_ceil(2)
+                )?,
+                _ => writeln!(f)?,
+            }
+        }
+        let options = [
+            ("drops told with packets", self.drops),
+            ("stamps", self.stamps),
+            ("undelivered packets told", self.undelivered),
+            ("busy polling", self.busy_poll),
+            ("a socket for each CPU", self.shard),
+        ];
+        for (name, got) in options {
+            match got {
+                Got::Refused(errno) => writeln!(f, "{name}: refused: {errno}")?,
+                Got::NoEffect => writeln!(f, "{name}: the kernel took it and does not do it")?,
+                Got::NotAsked | Got::InForce | Got::Relieved => {}
+            }
+        }
+        self.trial.as_ref().map_or(Ok(()), |trial| write!(f, "{trial}"))
+    }
+}
+
+pub(super) fn got<T>(wish: Option<T>, ask: impl FnOnce(T) -> Result<bool, Errno>) -> Got {
+    match wish.map(ask) {
+        None => Got::NotAsked,
+        Some(Ok(true)) => Got::InForce,
+        Some(Ok(false)) => Got::NoEffect,
+        Some(Err(errno)) => Got::Refused(errno),
+    }
+}
+
+/// Asks for a buffer, beyond what the system allows where that may be; never for less than there is.
+pub(super) fn ask_buffer(socket: &UdpSocket, need: BufferNeed) -> BufferReport {
+    let needed_bytes = need.buffer_bytes();
+    let read = || udp::receive_buffer_bytes(socket).ok();
+    let mut forced = Got::NotAsked;
+    if read().is_none_or(|there| there < needed_bytes) {
+        // What the system allows needs no right; it takes what it can get.
+        let plain = udp::set_receive_buffer_bytes(socket, need.option_bytes());
+        if plain.is_err() || read().is_none_or(|there| there < needed_bytes) {
+            forced = match udp::force_receive_buffer_bytes(socket, need.option_bytes()) {
+                Ok(()) => Got::InForce,
+                Err(errno) => Got::Refused(errno),
+            };
+        }
+    }
+    BufferReport { needed_bytes, got_bytes: read(), forced, rmem_max_bytes: rmem_max_bytes() }
+}

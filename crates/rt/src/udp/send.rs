@@ -1,0 +1,326 @@
+//! `Outgoing`: the half of a socket that sends. Packets are queued and go in as few calls as they can; what the kernel has no room for stays
+//! queued, and what it refuses is counted by peer without losing the rest.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use evenkeel_sys::Errno;
+use evenkeel_sys::udp::{self, Load, Sender};
+
+use super::batch::{Batch, Group, Grouping, SEGMENTS_MAX};
+use super::failures::{Failure, Failures};
+use super::receive::take_undelivered;
+use super::settings::{DATAGRAM_BYTES_MAX, UdpSettings, Undelivered, Way};
+
+/// How often a call is made again that a signal has ended.
+const SIGNALS_MAX: u32 = 16;
+/// The most parts of one call: a message for each of 64 peers whose packets were queued in turns.
+const PARTS: usize = 64 * SEGMENTS_MAX as usize;
+
+/// Why a packet was not queued. It is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotQueued {
+    /// It is longer than the settings' `bytes_max`.
+    TooLong,
+    /// The queue is full, and the kernel takes no more now.
+    Full,
+}
+
+impl std::fmt::Display for NotQueued {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            NotQueued::TooLong => "queue a packet: it is longer than the settings' bytes_max; send less, or open the socket with more",
+            NotQueued::Full => {
+                "queue a packet: the queue is full and the kernel takes no more now; it goes on when the device has sent some"
+            }
+        })
+    }
+}
+
+impl std::error::Error for NotQueued {}
+
+/// What became of the packets that were queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// The kernel took so many.
+    pub sent: usize,
+    /// It refused so many, which are gone: see [`Outgoing::failures`].
+    pub refused: usize,
+    /// It had no room for so many, which stay queued.
+    pub waiting: usize,
+}
+
+/// What was sent since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendCounters {
+    /// Packets that the kernel took.
+    pub packets: u64,
+    /// Their bytes, without headers.
+    pub bytes: u64,
+    /// Packets that it refused.
+    pub refused: u64,
+    /// Packets that were not queued, for want of room or for their length.
+    pub not_queued: u64,
+    /// Times that the kernel had no room.
+    pub stalls: u64,
+    /// Calls to send.
+    pub calls: u64,
+}
+
+/// The half of a socket that sends.
+#[derive(Debug)]
+pub struct Outgoing {
+    socket: Arc<UdpSocket>,
+    sender: Sender,
+    batch: Batch,
+    way: Way,
+    bytes_max: usize,
+    is_v6: bool,
+    undelivered: Undelivered,
+    counters: SendCounters,
+    failures: Failures,
+}
+
+/// How far a call came.
+enum Step {
+    Taken(usize),
+    NoRoom,
+    Refused(Errno),
+}
+
+impl Outgoing {
+    /// Takes the way, or the next plainer one that is there, and says what refused the others.
+    pub(super) fn open(
+        socket: &Arc<UdpSocket>,
+        settings: &UdpSettings,
+        wish: Way,
+        mut refused: impl FnMut(Way, Errno),
+    ) -> Outgoing {
+        let mut way = wish;
+        if way == Way::Uring {
+            way = Way::Offloaded;
+        }
+        if way == Way::Offloaded
+            && let Err(errno) = udp::can_split_sent(socket)
+        {
+            refused(way, errno);
+            way = Way::Batched;
+        }
+        let segment_bytes_max = settings.bytes_max.min(usize::from(u16::MAX)) as u16;
+        let grouping = if way == Way::Offloaded { Grouping::ByPeer { segment_bytes_max } } else { Grouping::Alone };
+        let packets = settings.queue_packets.clamp(1, 1 << 16);
+        // One packet of any length always fits.
+        let bytes = packets.saturating_mul(settings.bytes_max.min(1500)).max(DATAGRAM_BYTES_MAX);
+        let key = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+        Outgoing {
+            socket: Arc::clone(socket),
+            sender: Sender::new(PARTS.min(packets.max(64))),
+            batch: Batch::new(packets, bytes, grouping, key),
+            way,
+            bytes_max: settings.bytes_max,
+            is_v6: socket.local_addr().is_ok_and(|address| address.is_ipv6()),
+            undelivered: settings.undelivered,
+            counters: SendCounters::default(),
+            failures: Failures::new(),
+        }
+    }
+
+    /// The way that packets go.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Queues a packet. When the queue is full it is flushed first.
+    ///
+    /// # Errors
+    /// [`NotQueued::TooLong`], or [`NotQueued::Full`] if the kernel has no room for what is queued; the packet is then gone, and counted.
+    pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), NotQueued> {
+        if bytes.len() > self.bytes_max {
+            self.counters.not_queued += 1;
+            return Err(NotQueued::TooLong);
+        }
+        let to = self.as_the_socket_has_it(to);
+        if self.batch.push(to, bytes).is_ok() {
+            return Ok(());
+        }
+        self.flush();
+        self.batch.push(to, bytes).map_err(|_| {
+            self.counters.not_queued += 1;
+            NotQueued::Full
+        })
+    }
+
+    /// A socket of version 6 knows addresses of version 4 by another name.
+    fn as_the_socket_has_it(&self, to: SocketAddr) -> SocketAddr {
+        match to {
+            SocketAddr::V4(v4) if self.is_v6 => SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port())),
+            to => to,
+        }
+    }
+
+    /// How many packets are queued.
+    pub fn waiting(&self) -> usize {
+        self.batch.packets_waiting()
+    }
+
+    /// Sends what is queued, as far as the kernel takes it. Never waits.
+    pub fn flush(&mut self) -> Flushed {
+        let mut flushed = Flushed::default();
+        while !self.batch.waiting().is_empty() {
+            if !self.flush_some(&mut flushed) {
+                self.counters.stalls += 1;
+                break;
+            }
+        }
+        flushed.waiting = self.batch.packets_waiting();
+        self.counters.packets += flushed.sent as u64;
+        self.counters.refused += flushed.refused as u64;
+        flushed
+    }
+
+    /// Sends as many messages as one load holds. False if the kernel has no room for more.
+    fn flush_some(&mut self, flushed: &mut Flushed) -> bool {
+        let Outgoing { socket, sender, batch, way, counters, .. } = self;
+        let mut load = sender.load();
+        for group in batch.waiting() {
+            if !load.add(Some(group.to), group.segment_bytes(), batch.pieces(group)) {
+                break;
+            }
+        }
+        let (count, mut done, mut again) = (load.len(), 0, false);
+        let (mut stopped, mut is_troubled) = (None, false);
+        while done < count {
+            counters.calls += 1;
+            match step(&mut load, socket, done..count, *way) {
+                Step::Taken(taken) => {
+                    for group in batch.waiting().iter().skip(done).take(taken) {
+                        flushed.sent += group.packets as usize;
+                        counters.bytes += u64::from(group.bytes);
+                    }
+                    done += taken;
+                    again = false;
+                }
+                // It may be an error of a packet before, which the socket tells once.
+                Step::Refused(_) if !again => (again, is_troubled) = (true, true),
+                refused => {
+                    stopped = Some(refused);
+                    break;
+                }
+            }
+        }
+        self.batch.gone(done);
+        if is_troubled && self.undelivered == Undelivered::Told {
+            take_undelivered(&self.socket, &mut self.failures);
+        }
+        match stopped {
+            // A message that holds no more than can be added is always added.
+            None if count == 0 => false,
+            None => true,
+            Some(Step::Refused(errno)) => self.one_refused(errno, flushed),
+            Some(_) => false,
+        }
+    }
+
+    /// The first message that waits was refused. False if the kernel has no room.
+    fn one_refused(&mut self, errno: Errno, flushed: &mut Flushed) -> bool {
+        let Some(group) = self.batch.waiting().first().copied() else { return true };
+        if group.segment_bytes().is_some() {
+            return self.send_apart(&group, errno, flushed);
+        }
+        self.failures.add(Some(group.to), errno, u64::from(group.packets));
+        flushed.refused += group.packets as usize;
+        self.batch.gone(1);
+        true
+    }
+
+    /// Sends the packets of a message one by one, since the kernel did not take them as one; and learns from it, if that was it.
+    fn send_apart(&mut self, group: &Group, whole: Errno, flushed: &mut Flushed) -> bool {
+        let Outgoing { socket, sender, batch, counters, failures, .. } = self;
+        let mut load = sender.load();
+        for packet in batch.packets(group) {
+            load.add(Some(group.to), None, std::iter::once(packet));
+        }
+        let (mut sent, mut refused, mut has_room) = (0_u32, 0_u32, true);
+        for (at, packet) in batch.packets(group).enumerate().take(load.len()) {
+            counters.calls += 1;
+            match step(&mut load, socket, at..at + 1, Way::One) {
+                Step::Taken(_) => {
+                    sent += 1;
+                    counters.bytes += packet.len() as u64;
+                }
+                Step::Refused(errno) => {
+                    refused += 1;
+                    failures.add(Some(group.to), errno, 1);
+                }
+                Step::NoRoom => {
+                    has_room = false;
+                    break;
+                }
+            }
+        }
+        flushed.sent += sent as usize;
+        flushed.refused += refused as usize;
+        if sent > 0 {
+            self.learn(group, whole);
+        }
+        if sent + refused >= group.packets {
+            self.batch.gone(1);
+        } else {
+            self.batch.gone_of_first(sent + refused);
+        }
+        has_room
+    }
+
+    /// Packets go one by one that did not go as one: those of this length on, if it was the length; all of them, if it was the device.
+    fn learn(&mut self, group: &Group, whole: Errno) {
+        let Grouping::ByPeer { segment_bytes_max } = self.batch.grouping() else { return };
+        let of_the_length = [Errno::MSGSIZE, Errno::INVAL].contains(&whole);
+        match group.segment_bytes().filter(|_| of_the_length) {
+            Some(bytes) => {
+                let segment_bytes_max = segment_bytes_max.min(bytes.get() - 1);
+                self.batch.regroup(Grouping::ByPeer { segment_bytes_max });
+            }
+            None => {
+                self.batch.regroup(Grouping::Alone);
+                self.way = Way::Batched;
+            }
+        }
+    }
+
+    /// What was sent since the start.
+    pub fn counters(&self) -> SendCounters {
+        self.counters
+    }
+
+    /// The peers that the kernel refused to send to, at most 64, and those that packets were not delivered to as seen while sending. What
+    /// else was refused is counted in [`Outgoing::failures_of_others`].
+    pub fn failures(&self) -> &[Failure] {
+        self.failures.peers()
+    }
+
+    /// Packets to peers beyond those that are told apart.
+    pub fn failures_of_others(&self) -> u64 {
+        self.failures.others()
+    }
+
+    pub(super) fn forget_failures(&mut self) {
+        self.failures.forget();
+    }
+}
+
+/// One call, made again after signals.
+fn step(load: &mut Load<'_>, socket: &UdpSocket, range: std::ops::Range<usize>, way: Way) -> Step {
+    for _ in 0..SIGNALS_MAX {
+        let said = match way {
+            Way::One => load.send_one(socket, range.start).map(|()| 1),
+            _ => load.send(socket, range.clone()),
+        };
+        return match said {
+            Ok(taken) => Step::Taken(taken),
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => Step::NoRoom,
+            Err(errno) => Step::Refused(errno),
+        };
+    }
+    Step::NoRoom
+}

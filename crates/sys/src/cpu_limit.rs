@@ -1,0 +1,294 @@
+//! The limits on CPU time that hold for the calling thread: those of its control group and of all groups above it, as they say
+//! themselves. Whoever wonders about a CPU that is gone now and then reads them first: what is written down need not be guessed.
+//!
+//! Both versions of control groups are known. Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`) and
+//! Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`, `cpu.cfs_period_us`).
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::Root;
+
+/// Groups from ours up to the root that are looked at.
+const DEPTH_MAX: usize = 64;
+
+/// Where the two versions are mounted: the second alone or beside the first, the first's controller alone or with its sister.
+const SECOND: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+const FIRST: [&str; 2] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
+
+/// A limit on CPU time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuLimit {
+    /// The group's folder.
+    pub group: String,
+    /// CPU time in each period, in nanoseconds; above 0.
+    pub quota_ns: u64,
+    /// From one refill to the next, in nanoseconds; above 0.
+    pub period_ns: u64,
+}
+
+/// What a limit has taken since its group was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Throttled {
+    /// In how many periods it ran out; none where nobody counts.
+    pub times: Option<u64>,
+    /// How long threads were held back for it, in nanoseconds; none where nobody counts.
+    pub ns: Option<u64>,
+}
+
+impl CpuLimit {
+    /// How many CPUs it comes to: 0.4 is four tenths of one.
+    pub fn cpus(&self) -> f64 {
+        self.quota_ns as f64 / self.period_ns as f64
+    }
+
+    /// What it has taken so far.
+    pub fn throttled(&self, root: &Root) -> Throttled {
+        root.text(&format!("{}/cpu.stat", self.group)).map_or_else(|_| Throttled::default(), |text| parse_stat(&text))
+    }
+}
+
+/// All limits that hold for the calling thread, the innermost first.
+pub fn all(root: &Root) -> Vec<CpuLimit> {
+    // In the first version's groups each thread may be elsewhere. What was captured may know only of the process.
+    let text = root.text("/proc/thread-self/cgroup").or_else(|_| root.text("/proc/self/cgroup"));
+    let groups = text.map_or_else(|_| Groups::default(), |text| parse_groups(&text));
+    let mut limits: Vec<CpuLimit> = Vec::new();
+    for (path, mounts) in [(groups.second, SECOND), (groups.first, FIRST)] {
+        let Some(path) = path else { continue };
+        for folder in mounts.iter().flat_map(|mount| folders(mount, &path)) {
+            if limits.iter().all(|limit| limit.group != folder) {
+                limits.extend(limit_of(root, folder));
+            }
+        }
+    }
+    limits
+}
+
+/// The tightest of them, which is what counts: none if there is no limit, or nothing tells.
+pub fn tightest(root: &Root) -> Option<CpuLimit> {
+    all(root).into_iter().min_by(|one, other| one.cpus().total_cmp(&other.cpus()))
+}
+
+/// The counters of limits, kept open: read for as little as a read of a file, without taking memory.
+#[derive(Debug)]
+pub struct Counters {
+    files: Vec<File>,
+}
+
+impl Counters {
+    /// Of these limits of the live machine. One whose file can't be opened is left out: it then counts nothing.
+    pub fn of<'a>(limits: impl IntoIterator<Item = &'a CpuLimit>) -> Counters {
+        let open = |limit: &CpuLimit| File::open(format!("{}/cpu.stat", limit.group)).ok();
+        Counters { files: limits.into_iter().filter_map(open).collect() }
+    }
+
+    /// Whether there is nothing to ask.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// What all of them together have taken so far.
+    pub fn read(&self) -> Throttled {
+        let mut sum = Throttled::default();
+        let add = |sum: Option<u64>, one: Option<u64>| match (sum, one) {
+            (Some(sum), Some(one)) => Some(sum.saturating_add(one)),
+            (sum, one) => sum.or(one),
+        };
+        for file in &self.files {
+            // Longer than any kernel's; what would be beyond it is not looked at.
+            let mut bytes = [0; 1024];
+            let length = file.read_at(&mut bytes, 0).unwrap_or(0);
+            let one = std::str::from_utf8(&bytes[..length]).map_or_else(|_| Throttled::default(), parse_stat);
+            sum = Throttled { times: add(sum.times, one.times), ns: add(sum.ns, one.ns) };
+        }
+        sum
+    }
+}
+
+/// The paths of our groups, below where they are mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Groups {
+    second: Option<String>,
+    /// That of the first version's CPU controller.
+    first: Option<String>,
+}
+
+/// `NUMBER:CONTROLLERS:PATH` in each line, the second version with the number 0 and no controllers.
+fn parse_groups(text: &str) -> Groups {
+    let mut groups = Groups::default();
+    for line in text.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        // A group outside of our namespace is shown as `/../NAME`: nothing of it can be read here.
+        if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            continue;
+        }
+        if number == "0" && controllers.is_empty() {
+            groups.second = Some(path.to_owned());
+        } else if controllers.split(',').any(|controller| controller == "cpu") {
+            groups.first = Some(path.to_owned());
+        }
+    }
+    groups
+}
+
+/// The folder of a group and of those above it. In a container the path may be the host's while the mount is our group: the mount
+/// itself is among them.
+fn folders(mount: &str, path: &str) -> Vec<String> {
+    let mut folders = Vec::new();
+    let mut path = path.trim_end_matches('/');
+    while folders.len() < DEPTH_MAX {
+        folders.push(format!("{mount}{path}"));
+        match path.rfind('/') {
+            Some(at) => path = &path[..at],
+            None => break,
+        }
+    }
+    folders
+}
+
+fn limit_of(root: &Root, group: String) -> Option<CpuLimit> {
+    let (quota_us, period_us) = match root.text(&format!("{group}/cpu.max")) {
+        Ok(text) => parse_cpu_max(&text)?,
+        Err(_) => {
+            let number = |name| root.text(&format!("{group}/cpu.cfs_{name}_us")).ok()?.trim().parse::<i64>().ok();
+            (number("quota")?, number("period")?)
+        }
+    };
+    // In the first version no limit is -1.
+    let ns = |us: i64| u64::try_from(us).ok().filter(|us| *us > 0)?.checked_mul(1000);
+    Some(CpuLimit { quota_ns: ns(quota_us)?, period_ns: ns(period_us)?, group })
+}
+
+/// `QUOTA PERIOD` in microseconds; none for `max PERIOD`.
+fn parse_cpu_max(text: &str) -> Option<(i64, i64)> {
+    let mut words = text.split_ascii_whitespace();
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+/// `nr_throttled N`, and `throttled_time NS` of the first version or `throttled_usec US` of the second.
+fn parse_stat(text: &str) -> Throttled {
+    let mut throttled = Throttled::default();
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once(' ') else { continue };
+        let Ok(value) = value.trim().parse::<u64>() else { continue };
+        match name {
+            "nr_throttled" => throttled.times = Some(value),
+            "throttled_time" => throttled.ns = Some(value),
+            "throttled_usec" => throttled.ns = Some(value.saturating_mul(1000)),
+            _ => {}
+        }
+    }
+    throttled
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn host(texts: &[(&str, &str)]) -> Root {
+        let texts = texts.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
+        Root::from(texts.collect::<BTreeMap<_, _>>())
+    }
+
+    /// Each limit: the group below the mounts, and its quota and period in microseconds.
+    fn found(texts: &[(&str, &str)]) -> Vec<(String, u64, u64)> {
+        let plain = |limit: CpuLimit| {
+            let group = limit.group.trim_start_matches("/sys/fs/cgroup").to_owned();
+            (group, limit.quota_ns / 1000, limit.period_ns / 1000)
+        };
+        all(&host(texts)).into_iter().map(plain).collect()
+    }
+
+    const NESTED: [(&str, &str); 5] = [
+        ("/proc/self/cgroup", "0::/pods/one/server\n"),
+        ("/sys/fs/cgroup/pods/one/server/cpu.max", "max 100000\n"),
+        ("/sys/fs/cgroup/pods/one/cpu.max", "40000 100000\n"),
+        ("/sys/fs/cgroup/pods/one/cpu.stat", "usage_usec 1\nnr_periods 8\nnr_throttled 7\nthrottled_usec 9\n"),
+        ("/sys/fs/cgroup/pods/cpu.max", "30000 50000\n"),
+    ];
+
+    #[test]
+    fn limits_are_found_in_both_versions() {
+        assert_eq!(found(&NESTED), [("/pods/one".into(), 40_000, 100_000), ("/pods".into(), 30_000, 50_000)]);
+        let first = [
+            ("/proc/self/cgroup", "9:name=systemd:/\n4:memory:/m\n2:cpu,cpuacct:/docker/abc\n0::/\n"),
+            ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "20000\n"),
+            ("/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "50000\n"),
+            ("/sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us", "-1\n"),
+            ("/sys/fs/cgroup/cpu/docker/abc/cpu.cfs_period_us", "100000\n"),
+        ];
+        // In a container the group's own path is not mounted: its top is the group.
+        assert_eq!(found(&first), [("/cpu,cpuacct".into(), 20_000, 50_000)]);
+        let own_thread = [
+            ("/proc/self/cgroup", "3:cpu:/\n"),
+            ("/proc/thread-self/cgroup", "3:cpu:/ticks\n"),
+            ("/sys/fs/cgroup/cpu/ticks/cpu.cfs_quota_us", "4000\n"),
+            ("/sys/fs/cgroup/cpu/ticks/cpu.cfs_period_us", "10000\n"),
+        ];
+        assert_eq!(found(&own_thread), [("/cpu/ticks".into(), 4000, 10_000)]);
+    }
+
+    #[test]
+    fn what_says_no_limit_is_none() {
+        let v2 = "0::/a\n";
+        let table: [&[(&str, &str)]; 6] = [
+            &[],
+            &[("/proc/self/cgroup", "junk\n"), ("/sys/fs/cgroup/cpu.max", "1 2\n")],
+            &[("/proc/self/cgroup", v2), ("/sys/fs/cgroup/a/cpu.max", "max 100000\n")],
+            &[("/proc/self/cgroup", v2), ("/sys/fs/cgroup/a/cpu.max", "0 0\n")],
+            &[("/proc/self/cgroup", v2), ("/sys/fs/cgroup/a/cpu.max", "9223372036854775807 100000\n")],
+            // Outside of our namespace: what is mounted is not above it.
+            &[("/proc/self/cgroup", "0::/../other\n"), ("/sys/fs/cgroup/cpu.max", "1000 2000\n")],
+        ];
+        for texts in table {
+            assert_eq!(found(texts), [], "{texts:?}");
+        }
+        let cpuset_only = [("/proc/self/cgroup", "4:cpuset:/b\n"), ("/sys/fs/cgroup/cpu/b/cpu.cfs_quota_us", "4000\n")];
+        assert_eq!(found(&cpuset_only), []);
+    }
+
+    #[test]
+    fn the_tightest_counts_and_says_what_it_took() {
+        let root = host(&NESTED);
+        let tightest = tightest(&root).unwrap();
+        assert_eq!((tightest.group.as_str(), tightest.cpus()), ("/sys/fs/cgroup/pods/one", 0.4));
+        assert_eq!(tightest.throttled(&root), Throttled { times: Some(7), ns: Some(9000) });
+        let first = parse_stat("nr_periods 5\nnr_throttled 3\nthrottled_time 7000\n");
+        assert_eq!(first, Throttled { times: Some(3), ns: Some(7000) });
+        assert_eq!(parse_stat("usage_usec 1\nnr_throttled -1\n"), Throttled::default());
+        assert!(Counters::of([&tightest]).is_empty(), "that group is not on this machine");
+    }
+
+    #[test]
+    fn counters_of_several_limits_are_one_sum() {
+        let dir = tempfile::tempdir().unwrap();
+        let limit = |name: &str, text: &str| {
+            let group = dir.path().join(name);
+            std::fs::create_dir(&group).unwrap();
+            std::fs::write(group.join("cpu.stat"), text).unwrap();
+            CpuLimit { group: group.to_str().unwrap().to_owned(), quota_ns: 1, period_ns: 1 }
+        };
+        let limits =
+            [limit("a", "nr_throttled 2\nthrottled_usec 3\n"), limit("b", "nr_throttled 5\n"), limit("c", "\0")];
+        let counters = Counters::of(&limits);
+        assert!(!counters.is_empty());
+        assert_eq!(counters.read(), Throttled { times: Some(7), ns: Some(3000) });
+        assert_eq!(Counters::of([]).read(), Throttled::default(), "nobody counts: that is not 0");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in "\\PC{0,80}", groups in "([0-9]:[a-z,]{0,9}:/?[./a-z]{0,20}\n?){0,5}") {
+            let _ = (parse_cpu_max(&text), parse_stat(&text), parse_groups(&text));
+            let _ = all(&host(&[("/proc/self/cgroup", &groups), ("/sys/fs/cgroup/cpu.max", &text)]));
+        }
+    }
+}

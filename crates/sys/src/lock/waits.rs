@@ -1,0 +1,206 @@
+//! `waits`: for who looks for what holds a server up: each wait for a lock or an event that took longer than told, less the time in which
+//! the waiter could have gone on but had no CPU. Off, it costs a load on the way of those who wait anyway; a lock that is free never comes
+//! here.
+
+use std::cell::OnceCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::clock;
+use crate::schedstat::RunDelay;
+use crate::thread;
+
+/// The most waits that are kept until somebody takes them.
+const KEPT_MAX: usize = 4096;
+/// No wait is as long: nothing is logged.
+const OFF: u64 = u64::MAX;
+
+static OVER_NS: AtomicU64 = AtomicU64::new(OFF);
+static LOG: Mutex<LongWaits> = Mutex::new(LongWaits { waits: Vec::new(), lost: 0 });
+
+thread_local! {
+    /// None where the kernel does not count for how long this thread waited for a CPU.
+    static RUN_DELAY: OnceCell<Option<RunDelay>> = const { OnceCell::new() };
+}
+
+/// What was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A mutex.
+    Mutex,
+    /// A mutex whose holder inherits priority.
+    InheritMutex,
+    /// To read under a reader-writer lock.
+    Read,
+    /// To write under one.
+    Write,
+    /// An event.
+    Event,
+}
+
+/// A wait that took long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongWait {
+    /// What was waited for.
+    pub kind: Kind,
+    /// Which: its address.
+    pub address: usize,
+    /// Who waited: the kernel's number of the thread.
+    pub thread: u32,
+    /// When it began, in nanoseconds of the monotonic clock.
+    pub start_ns: u64,
+    /// How long it took, in nanoseconds, without `no_cpu_ns`.
+    pub length_ns: u64,
+    /// For how long the wait was over but the CPU another's, in nanoseconds; none where the kernel does not count it, and `length_ns` has it.
+    pub no_cpu_ns: Option<u64>,
+}
+
+/// The waits that were logged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LongWaits {
+    /// In the order in which they ended.
+    pub waits: Vec<LongWait>,
+    /// Those for which there was no room.
+    pub lost: u64,
+}
+
+/// From now on every wait is logged that takes longer than this, in nanoseconds. Takes the memory that it needs.
+pub fn log_over_ns(over_ns: u64) {
+    let mut log = log();
+    let missing = KEPT_MAX.saturating_sub(log.waits.capacity());
+    log.waits.reserve_exact(missing);
+    OVER_NS.store(over_ns.min(OFF - 1), Ordering::Relaxed);
+}
+
+/// No wait is logged from now on. Those that were can still be taken.
+pub fn stop_log() {
+    OVER_NS.store(OFF, Ordering::Relaxed);
+}
+
+/// Takes what was logged since the last time.
+pub fn take_log() -> LongWaits {
+    let mut log = log();
+    let taken = log.clone();
+    log.waits.clear();
+    log.lost = 0;
+    taken
+}
+
+fn log() -> std::sync::MutexGuard<'static, LongWaits> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A wait that goes on until this is dropped; none while nothing is logged.
+pub(crate) fn begin<T>(kind: Kind, of: &T) -> Option<Waiting> {
+    if OVER_NS.load(Ordering::Relaxed) == OFF {
+        return None;
+    }
+    Some(Waiting {
+        kind,
+        address: std::ptr::from_ref(of).addr(),
+        start_ns: clock::monotonic_ns(),
+        run_delay_ns: run_delay_ns(),
+    })
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    kind: Kind,
+    address: usize,
+    start_ns: u64,
+    run_delay_ns: Option<u64>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let whole_ns = clock::monotonic_ns().saturating_sub(self.start_ns);
+        let over_ns = OVER_NS.load(Ordering::Relaxed);
+        if whole_ns <= over_ns {
+            return;
+        }
+        let no_cpu_ns = self.run_delay_ns.zip(run_delay_ns()).map(|(before, after)| after.saturating_sub(before));
+        let length_ns = whole_ns.saturating_sub(no_cpu_ns.unwrap_or(0));
+        if length_ns <= over_ns {
+            return;
+        }
+        let mut log = log();
+        if log.waits.len() == log.waits.capacity() {
+            log.lost += 1;
+            return;
+        }
+        let (kind, address, start_ns, thread) = (self.kind, self.address, self.start_ns, thread::id());
+        log.waits.push(LongWait { kind, address, thread, start_ns, length_ns, no_cpu_ns });
+    }
+}
+
+/// For how long this thread had to wait for a CPU since it began.
+fn run_delay_ns() -> Option<u64> {
+    let read = |kept: &OnceCell<Option<RunDelay>>| {
+        let run_delay = kept.get_or_init(|| RunDelay::of_this_thread().ok()).as_ref()?;
+        Some(run_delay.read().ok()?.run_delay_ns)
+    };
+    // None too in a thread that is just ending.
+    RUN_DELAY.try_with(read).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Event, InheritMutex, Mutex as Plain, RwLock};
+    use super::*;
+
+    /// Waits at least 20 ms for what `hold` gives, in another thread.
+    fn while_held<G>(hold: impl FnOnce() -> G, wait: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            let held = hold();
+            let waiter = scope.spawn(wait);
+            std::thread::sleep(Duration::from_millis(40));
+            drop(held);
+            waiter.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn long_waits_are_told_and_short_ones_are_not() {
+        let (plain, inherit, both, event) = (Plain::new(()), InheritMutex::new(()), RwLock::new(()), Event::new());
+        drop(plain.lock());
+        while_held(|| plain.lock(), || drop(plain.lock()));
+        // Other tests of this process may take locks at the same time: ours are known by their addresses.
+        let ours = [
+            std::ptr::from_ref(&plain).addr(),
+            std::ptr::from_ref(&inherit).addr(),
+            std::ptr::from_ref(&both).addr(),
+            std::ptr::from_ref(&event).addr(),
+        ];
+        let size = size_of::<u64>() * 2;
+        let of_ours = |log: LongWaits| -> Vec<LongWait> {
+            let is_ours = |wait: &LongWait| ours.iter().any(|at| (*at..at + size).contains(&wait.address));
+            log.waits.into_iter().filter(is_ours).collect()
+        };
+        assert_eq!(of_ours(take_log()), [], "nothing is logged unless somebody asks");
+
+        log_over_ns(20_000_000);
+        drop((plain.lock(), inherit.lock(), both.read(), both.try_write()));
+        while_held(|| plain.lock(), || drop(plain.lock()));
+        while_held(|| inherit.lock(), || drop(inherit.lock()));
+        while_held(|| both.write(), || drop(both.read()));
+        while_held(|| both.read(), || drop(both.write()));
+        struct Sets<'a>(&'a Event);
+        impl Drop for Sets<'_> {
+            fn drop(&mut self) {
+                self.0.set();
+            }
+        }
+        while_held(|| Sets(&event), || event.wait());
+        stop_log();
+        let waits = of_ours(take_log());
+        let kinds: Vec<Kind> = waits.iter().map(|wait| wait.kind).collect();
+        assert_eq!(kinds, [Kind::Mutex, Kind::InheritMutex, Kind::Read, Kind::Write, Kind::Event], "{waits:?}");
+        for wait in &waits {
+            assert!(wait.length_ns > 20_000_000 && wait.thread != thread::id(), "{wait:?}");
+        }
+        while_held(|| plain.lock(), || drop(plain.lock()));
+        assert_eq!(of_ours(take_log()), []);
+    }
+}

@@ -1,0 +1,175 @@
+//! How long somebody was ready to run and did not, as the kernel counts it for the whole system and for a control group, and how long a
+//! limit held a group up: small files that are kept open and read anew, without an allocation.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use crate::errno::Errno;
+
+/// The files have some 100 to 600 bytes.
+const BYTES_MAX: usize = 2048;
+
+/// The most of /proc/thread-self/cgroup that is looked at: hierarchies, one a line.
+const GROUPS_MAX: usize = 64;
+
+/// A pressure file of CPUs (Linux 4.20 and later, where it is not switched off).
+#[derive(Debug)]
+pub struct CpuStalls {
+    file: File,
+}
+
+impl CpuStalls {
+    /// Of the whole system: in a container that shows the machine's /proc too.
+    ///
+    /// # Errors
+    /// What the kernel said; `ENOENT` where it has none.
+    pub fn of_the_system() -> Result<CpuStalls, Errno> {
+        CpuStalls::open("/proc/pressure/cpu".into())
+    }
+
+    /// Of the calling thread's control group, of the second version.
+    ///
+    /// # Errors
+    /// What the kernel said; `ENOENT` where there is no such group, or it has none, as the topmost has.
+    pub fn of_this_group() -> Result<CpuStalls, Errno> {
+        CpuStalls::open(group_file("cpu.pressure").ok_or(Errno::NOENT)?)
+    }
+
+    fn open(path: PathBuf) -> Result<CpuStalls, Errno> {
+        let stalls = CpuStalls { file: File::open(path).map_err(|error| Errno::from(&error))? };
+        stalls.some_us()?;
+        Ok(stalls)
+    }
+
+    /// How long at least one thread waited for a CPU, in microseconds since boot or since the group was made.
+    ///
+    /// # Errors
+    /// What the kernel said, `EOPNOTSUPP` where pressure is switched off; `EINVAL` if the file does not say it.
+    pub fn some_us(&self) -> Result<u64, Errno> {
+        let mut bytes = [0; BYTES_MAX];
+        parse_some_us(text(&self.file, &mut bytes)?).ok_or(Errno::INVAL)
+    }
+}
+
+/// `cpu.stat` of a control group.
+#[derive(Debug)]
+pub struct Throttled {
+    file: File,
+}
+
+impl Throttled {
+    /// Of the calling thread's control group, of either version.
+    ///
+    /// # Errors
+    /// What the kernel said; `EINVAL` where the group counts no such thing: it has no limit.
+    pub fn of_this_group() -> Result<Throttled, Errno> {
+        let path = group_file("cpu.stat").ok_or(Errno::NOENT)?;
+        let throttled = Throttled { file: File::open(path).map_err(|error| Errno::from(&error))? };
+        throttled.ns()?;
+        Ok(throttled)
+    }
+
+    /// How long the limit held the group up, in nanoseconds since it was made, all CPUs added.
+    ///
+    /// # Errors
+    /// As [`Throttled::of_this_group`].
+    pub fn ns(&self) -> Result<u64, Errno> {
+        let mut bytes = [0; BYTES_MAX];
+        parse_throttled_ns(text(&self.file, &mut bytes)?).ok_or(Errno::INVAL)
+    }
+}
+
+fn text<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, Errno> {
+    let length = file.read_at(bytes, 0).map_err(|error| Errno::from(&error))?;
+    std::str::from_utf8(&bytes[..length]).map_err(|_| Errno::ILSEQ)
+}
+
+/// Where the calling thread's control group has this file: the first version's group for CPUs, or the second's, whichever has it.
+fn group_file(name: &str) -> Option<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/thread-self/cgroup").ok()?;
+    let candidates = groups.lines().take(GROUPS_MAX).filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (parts.next()?, parts.next()?.trim_start_matches('/'));
+        let hierarchy = match controllers {
+            "" => "",
+            first if first.split(',').any(|controller| controller == "cpu") => "cpu",
+            _ => return None,
+        };
+        // A group above the namespace's own is shown as `/../x`: it has no folder here.
+        (!group.split('/').any(|part| part == ".."))
+            .then(|| PathBuf::from("/sys/fs/cgroup").join(hierarchy).join(group).join(name))
+    });
+    candidates.into_iter().find(|path| path.exists())
+}
+
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=123` in a line of its own.
+pub fn parse_some_us(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
+}
+
+/// `throttled_usec 123` of the second version, `throttled_time 123000` of the first.
+pub fn parse_throttled_ns(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (name, number) = line.split_once(' ')?;
+        match name {
+            "throttled_usec" => number.trim().parse::<u64>().ok()?.checked_mul(1000),
+            "throttled_time" => number.trim().parse().ok(),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn counts_are_read() {
+        let pressure = "some avg10=0.11 avg60=2.26 avg300=10.64 total=7971824546\nfull avg10=0.00 avg60=0 total=5\n";
+        let table = [
+            (pressure, Some(7_971_824_546)),
+            ("full avg10=0.00 total=5\n", None),
+            ("some avg10=0.00\n", None),
+            ("some total=-1\n", None),
+            ("some total=99999999999999999999\n", None),
+            ("", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse_some_us(text), expected, "{text}");
+        }
+        let table = [
+            ("usage_usec 9\nnr_throttled 3\nthrottled_usec 12\n", Some(12_000)),
+            ("nr_periods 0\nnr_throttled 0\nthrottled_time 77\nnr_bursts 0\n", Some(77)),
+            ("usage_usec 9\n", None),
+            ("throttled_usec 18446744073709551615\n", None),
+            ("throttled_time x\n", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse_throttled_ns(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in "(some |full |total=|throttled_usec |throttled_time |[0-9 \n=-]|\\PC){0,40}") {
+            let _ = (parse_some_us(&text), parse_throttled_ns(&text));
+        }
+    }
+
+    #[test]
+    fn ours_never_go_back() {
+        match CpuStalls::of_the_system() {
+            Ok(stalls) => assert!(stalls.some_us().unwrap() <= stalls.some_us().unwrap()),
+            Err(errno) => println!("skipped: this kernel tells no pressure: {errno}"),
+        }
+        for read in [CpuStalls::of_this_group().map(drop), Throttled::of_this_group().map(drop)] {
+            if let Err(errno) = read {
+                println!("skipped: this control group does not tell: {errno}");
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What stands where on the page. All of it is words of 64 bits in the machine's order; [`UNKNOWN`] stands for what nobody told.
+//!
+//! The head says where each part begins and how long it is, so that a later version can add words at a part's end, and a reader takes the
+//! words that it knows. What changes the meaning of a word takes another format number.
+
+/// First word: `EVENKEEL` in bytes, which a machine of the other byte order reads otherwise. It is written last.
+pub const MAGIC: u64 = u64::from_ne_bytes(*b"EVENKEEL");
+/// The format's number.
+pub const FORMAT: u64 = 1;
+/// Stands where nothing is known.
+pub const UNKNOWN: u64 = u64::MAX;
+
+/// Words of the head.
+pub mod head {
+    /// [`super::MAGIC`].
+    pub const MAGIC: usize = 0;
+    /// [`super::FORMAT`].
+    pub const FORMAT: usize = 1;
+    /// The whole page in bytes.
+    pub const PAGE_BYTES: usize = 2;
+    /// Where the tick's part begins, and its length.
+    pub const TICK_AT: usize = 3;
+    /// See above.
+    pub const TICK_WORDS: usize = 4;
+    /// Where the counters begin, and how many there are.
+    pub const COUNTS_AT: usize = 5;
+    /// See above.
+    pub const COUNTS_WORDS: usize = 6;
+    /// Where the first histogram begins.
+    pub const HISTOGRAMS_AT: usize = 7;
+    /// How many histograms there are, one right after another.
+    pub const HISTOGRAMS: usize = 8;
+    /// The length of each.
+    pub const HISTOGRAM_WORDS: usize = 9;
+    /// The writer's process, as its own namespace numbers it.
+    pub const PID: usize = 10;
+    /// When that process began, in the kernel's ticks since boot: tells it from a later one of the same number.
+    pub const START_TICKS: usize = 11;
+    /// The inode of its namespace of processes.
+    pub const NAMESPACE: usize = 12;
+    /// The boot's identifier, in two words.
+    pub const BOOT: usize = 13;
+    /// When the session began, in nanoseconds since 1970 UTC.
+    pub const BEGAN: usize = 15;
+    /// The length of the session's name in bytes.
+    pub const NAME_BYTES: usize = 16;
+    /// The session's name, UTF-8.
+    pub const NAME: usize = 17;
+    /// Words of the name.
+    pub const NAME_WORDS: usize = 8;
+    /// How many entries the tick's thread has begun to write; see [`super::super::sequence`].
+    pub const BEGUN: usize = 30;
+    /// How many of them are whole.
+    pub const DONE: usize = 31;
+    /// Words of the head.
+    pub const WORDS: usize = 32;
+}
+
+/// Words of the tick's part, written by the tick's thread alone. Times are of the monotonic clock.
+pub mod tick {
+    /// Ticks that were done.
+    pub const TICKS: usize = 0;
+    /// Ticks that were missed.
+    pub const MISSED: usize = 1;
+    /// The last tick's number.
+    pub const NUMBER: usize = 2;
+    /// When it was due, in nanoseconds.
+    pub const DUE: usize = 3;
+    /// When it began.
+    pub const BEGAN: usize = 4;
+    /// When it was done.
+    pub const DONE: usize = 5;
+    /// The time from one tick to the next, in nanoseconds.
+    pub const PERIOD: usize = 6;
+    /// How often that changed.
+    pub const PERIOD_CHANGES: usize = 7;
+    /// How the CPU is given: 0 whole, 1 in slots, 2 by a limit.
+    pub const TURNS_MODEL: usize = 8;
+    /// From one turn to the next, in nanoseconds.
+    pub const TURNS_PERIOD: usize = 9;
+    /// How much of it is ours, in millionths.
+    pub const TURNS_SHARE: usize = 10;
+    /// Page faults of the tick's thread that needed no disk.
+    pub const MINOR_FAULTS: usize = 11;
+    /// Page faults of the tick's thread that waited for a disk.
+    pub const MAJOR_FAULTS: usize = 12;
+    /// Those of the last tick.
+    pub const TICK_MINOR_FAULTS: usize = 13;
+    /// See above.
+    pub const TICK_MAJOR_FAULTS: usize = 14;
+    /// Pages that the whole system read back from swap since the session began.
+    pub const SWAPPED_IN: usize = 15;
+    /// Words of the part.
+    pub const WORDS: usize = 24;
+}
+
+/// A counter that any thread may add to, by its word in its part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Jobs that were run.
+    Jobs = 0,
+    /// Datagrams that came.
+    PacketsIn = 1,
+    /// Datagrams that were sent.
+    PacketsOut = 2,
+    /// Bytes in those that came.
+    BytesIn = 3,
+    /// Bytes in those that were sent.
+    BytesOut = 4,
+    /// Datagrams that were lost for want of room, of either direction.
+    Drops = 5,
+    /// Players that are there now; it goes up and down.
+    Players = 6,
+}
+
+impl Count {
+    /// All of them, in the order of their words.
+    pub const ALL: [Count; 7] = [
+        Count::Jobs,
+        Count::PacketsIn,
+        Count::PacketsOut,
+        Count::BytesIn,
+        Count::BytesOut,
+        Count::Drops,
+        Count::Players,
+    ];
+}
+
+/// Words of the counters' part.
+pub const COUNTS_WORDS: usize = 12;
+
+/// Histograms in their order: from due to begun, from begun to done, from due to done.
+pub const HISTOGRAMS: [&str; 3] = ["lateness", "work", "due_to_done"];
+
+/// Words of a histogram: how many, their sum and the longest in nanoseconds, then a word for each bucket.
+pub mod histogram {
+    /// How many values there are.
+    pub const COUNT: usize = 0;
+    /// Their sum in nanoseconds.
+    pub const SUM: usize = 1;
+    /// The longest in nanoseconds.
+    pub const MAX: usize = 2;
+    /// The first bucket.
+    pub const BUCKETS: usize = 4;
+    /// Words of a histogram.
+    pub const WORDS: usize = BUCKETS + super::BUCKETS;
+}
+
+/// Where each part begins, as this version writes it.
+pub const TICK_AT: usize = head::WORDS;
+/// See above.
+pub const COUNTS_AT: usize = TICK_AT + tick::WORDS;
+/// See above.
+pub const HISTOGRAMS_AT: usize = COUNTS_AT + COUNTS_WORDS;
+/// Words in use.
+pub const WORDS: usize = HISTOGRAMS_AT + HISTOGRAMS.len() * histogram::WORDS;
+/// The page, as this version writes it.
+pub const PAGE_BYTES: usize = 4096;
+const _: () = assert!(WORDS * 8 <= PAGE_BYTES);
+
+/// Twenty to a tenfold, of which 1, 2 and 5 are three: a quantile is at most a seventh too long.
+const MANTISSAS: [u64; 20] =
+    [100, 112, 125, 140, 160, 180, 200, 224, 250, 280, 315, 355, 400, 450, 500, 560, 630, 710, 800, 900];
+const TENFOLDS: usize = 7;
+/// Bounds between buckets.
+pub const BOUNDS: usize = MANTISSAS.len() * TENFOLDS + 1;
+/// Buckets: the last one has what is longer than the last bound.
+pub const BUCKETS: usize = BOUNDS + 1;
+
+/// The longest value of each bucket but the last in nanoseconds, from 1 us to 10 s.
+pub const BOUNDS_NS: [u64; BOUNDS] = bounds_ns();
+
+const fn bounds_ns() -> [u64; BOUNDS] {
+    let mut bounds = [0; BOUNDS];
+    let (mut at, mut unit) = (0, 10);
+    while at < BOUNDS {
+        bounds[at] = MANTISSAS[at % MANTISSAS.len()] * unit;
+        at += 1;
+        if at.is_multiple_of(MANTISSAS.len()) {
+            unit *= 10;
+        }
+    }
+    bounds
+}
+
+/// The bucket that a value belongs to.
+pub fn bucket(value_ns: u64) -> usize {
+    BOUNDS_NS.partition_point(|bound| *bound < value_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_in_order_and_hold_the_round_ones() {
+        assert!(BOUNDS_NS.is_sorted());
+        assert_eq!((BOUNDS_NS[0], BOUNDS_NS[BOUNDS - 1]), (1_000, 10_000_000_000));
+        for round_ns in [2_000, 50_000, 1_000_000, 20_000_000, 5_000_000_000] {
+            assert!(BOUNDS_NS.contains(&round_ns), "{round_ns}");
+        }
+        assert!(BOUNDS_NS.windows(2).all(|pair| pair[1] as f64 <= pair[0] as f64 * 1.15));
+        let table = [(0, 0), (1_000, 0), (1_001, 1), (1_120, 1), (10_000_000_000, 140), (10_000_000_001, 141)];
+        for (value_ns, expected) in table {
+            assert_eq!(bucket(value_ns), expected, "{value_ns}");
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+}

@@ -1,0 +1,150 @@
+//! `Owner`: which process a page is of, and whether it is still there. A number alone does not tell: numbers come again, and a container
+//! numbers anew.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+
+use crate::errno::Errno;
+use crate::shared_page;
+
+/// A process, told apart from all others that this kernel ran since it was booted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its number, in its own namespace.
+    pub pid: u64,
+    /// When it began, in the kernel's ticks since boot.
+    pub start_ticks: u64,
+    /// The inode of its namespace of processes.
+    pub namespace: u64,
+    /// The boot's identifier.
+    pub boot: [u64; 2],
+}
+
+/// Whether the writer of a page is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs.
+    Live,
+    /// It has ended, and left the page behind.
+    Gone,
+}
+
+impl Owner {
+    /// The calling process.
+    ///
+    /// # Errors
+    /// What the kernel said of /proc; `EINVAL` if it says something else than it does.
+    pub fn ours() -> Result<Owner, Errno> {
+        let pid = u64::from(std::process::id());
+        let (_, start_ticks) = of_process("self")?;
+        Ok(Owner { pid, start_ticks, namespace: namespace()?, boot: boot()? })
+    }
+
+    /// Whether it is still there. `page` is the open page, which its writer holds a lock on: it decides where /proc does not show the process.
+    ///
+    /// # Errors
+    /// What the kernel said of /proc.
+    pub fn state(&self, page: &File) -> Result<State, Errno> {
+        if self.boot != boot()? {
+            return Ok(State::Gone);
+        }
+        if self.namespace == namespace()? {
+            match of_process(&self.pid.to_string()) {
+                // A zombie has ended, and waits for its parent to notice.
+                Ok((state, start_ticks)) => {
+                    let is_it = start_ticks == self.start_ticks && !matches!(state, 'Z' | 'X');
+                    return Ok(if is_it { State::Live } else { State::Gone });
+                }
+                // Gone, or hidden: /proc may show each user its own processes alone.
+                Err(Errno::NOENT | Errno::SRCH | Errno::PERM | Errno::ACCESS) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(if shared_page::is_locked(page)? { State::Live } else { State::Gone })
+    }
+}
+
+fn of_process(name: &str) -> Result<(char, u64), Errno> {
+    let text = fs::read(format!("/proc/{name}/stat")).map_err(|error| Errno::from(&error))?;
+    // A program's name may be any bytes.
+    parse_start(&String::from_utf8_lossy(&text)).ok_or(Errno::INVAL)
+}
+
+/// State and start of /proc/PID/stat, whose second field is a name in brackets that may hold anything.
+pub fn parse_start(text: &str) -> Option<(char, u64)> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+fn namespace() -> Result<u64, Errno> {
+    fs::metadata("/proc/self/ns/pid").map(|found| found.ino()).map_err(|error| Errno::from(&error))
+}
+
+fn boot() -> Result<[u64; 2], Errno> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(|error| Errno::from(&error))?;
+    parse_boot(&text).ok_or(Errno::INVAL)
+}
+
+/// 32 hexadecimal digits with dashes.
+pub fn parse_boot(text: &str) -> Option<[u64; 2]> {
+    let number = u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()?;
+    Some([(number >> 64) as u64, number as u64])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_proc_says_is_read() {
+        let stat =
+            "7 (a ) R b) S 1 7 7 0 -1 4194304 96 0 0 0 0 0 0 0 20 0 1 0 1234567 2781184 304 18446744073709551615";
+        let table =
+            [(stat, Some(('S', 1_234_567))), ("7 (x) Z 1 2 3", None), ("7 x S 1", None), ("", None), ("7 (x)", None)];
+        for (text, expected) in table {
+            assert_eq!(parse_start(text), expected, "{text}");
+        }
+        let boot = "e7da19b2-ff5c-4b4e-b0a8-4f1488a8aee7\n";
+        assert_eq!(parse_boot(boot), Some([0xe7da_19b2_ff5c_4b4e, 0xb0a8_4f14_88a8_aee7]));
+        for odd in ["", "-", "e7da19b2-ff5c-4b4e-b0a8-4f1488a8aee7f", "xyz"] {
+            assert_eq!(parse_boot(odd), None, "{odd}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in "([0-9]{1,22}|[()SZ -]|\\PC){0,60}") {
+            let _ = (parse_start(&text), parse_boot(&text));
+        }
+    }
+
+    #[test]
+    fn others_are_told_apart() {
+        let ours = Owner::ours().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page");
+        let held = shared_page::SharedPage::create(&path, 8, shared_page::Access::Owner).unwrap();
+        let page = shared_page::open(&path).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let child_pid = u64::from(child.id());
+        let zombie = Owner { pid: child_pid, start_ticks: 0, ..ours };
+        let table = [
+            ("ours", ours, State::Live),
+            ("a later one of the number", Owner { start_ticks: ours.start_ticks + 1, ..ours }, State::Gone),
+            ("another boot", Owner { boot: [1, 2], ..ours }, State::Gone),
+            ("another namespace, and the lock is held", Owner { namespace: 1, ..ours }, State::Live),
+            ("a child of another start", zombie, State::Gone),
+        ];
+        for (what, owner, expected) in table {
+            assert_eq!(owner.state(&page), Ok(expected), "{what}");
+        }
+        child.wait().unwrap();
+        drop(held);
+        assert_eq!(Owner { namespace: 1, ..ours }.state(&page), Ok(State::Gone), "nobody holds the lock");
+        assert_eq!(Owner { pid: u64::MAX, ..ours }.state(&page), Ok(State::Gone));
+    }
+}

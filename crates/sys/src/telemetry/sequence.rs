@@ -1,0 +1,63 @@
+//! How a reader knows that what it read belongs together, while the writer never waits: one number is raised before an entry is written,
+//! another after it. A reader takes the second, copies, and takes the first: what both agree on was not touched meanwhile.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Begins an entry, and gives its number. To be called by one thread alone.
+pub fn begin(begun: &AtomicU64) -> u64 {
+    // Only we write it, so what we read is what we wrote.
+    let number = begun.load(Ordering::Relaxed).wrapping_add(1);
+    begun.store(number, Ordering::Relaxed);
+    // A reader that sees any of what follows sees that it was begun.
+    fence(Ordering::Release);
+    number
+}
+
+/// The entry of this number is whole.
+pub fn end(done: &AtomicU64, number: u64) {
+    // Release: a reader that sees the number sees the entry.
+    done.store(number, Ordering::Release);
+}
+
+/// Looks three times: at what is done, at what is to be copied, and at what is begun. None if the copy may be of two entries.
+pub fn copied<T>(done: impl FnOnce() -> u64, copy: impl FnOnce() -> T, begun: impl FnOnce() -> u64) -> Option<T> {
+    let before = done();
+    // With the writer's release: the copy is of this entry or of a later one.
+    fence(Ordering::Acquire);
+    let copy = copy();
+    // With the writer's fence: if the copy has a word of a later entry, its beginning is seen below.
+    fence(Ordering::Acquire);
+    (begun() == before).then_some(copy)
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn no_order_of_steps_lets_a_torn_entry_through() {
+        loom::model(|| {
+            let page: Arc<[AtomicU64; 4]> = Arc::new(std::array::from_fn(|_| AtomicU64::new(0)));
+            let writers = Arc::clone(&page);
+            let writer = loom::thread::spawn(move || {
+                for _ in 0..2 {
+                    let number = begin(&writers[0]);
+                    writers[2].store(number, Ordering::Relaxed);
+                    writers[3].store(number, Ordering::Relaxed);
+                    end(&writers[1], number);
+                }
+            });
+            let load = |at: usize| page[at].load(Ordering::Relaxed);
+            if let Some((done, one, other)) = copied(|| load(1), || (load(1), load(2), load(3)), || load(0)) {
+                assert_eq!(one, other);
+                assert_eq!(done, one, "the copy is of the entry that was done");
+            }
+            writer.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,287 @@
+//! `Snapshot`: a page as it was at one moment, read from bytes that anybody may have written. Total: whatever the bytes are, this comes
+//! back, with all that it uses checked.
+
+use super::layout::{self, BOUNDS_NS, Count, UNKNOWN, head, histogram, tick};
+use super::owner::Owner;
+
+/// The longest period of turns that is believed, in nanoseconds: an hour.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// What is wrong with a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Odd {
+    /// It is too short for what it says that it holds.
+    #[error("it has {0} bytes, and says that it needs {1}")]
+    Short(usize, u64),
+    /// It is of something else, of a machine of the other byte order, or not ready yet.
+    #[error("it does not begin as a page of telemetry does")]
+    Foreign,
+    /// It has a format that this reader does not know.
+    #[error("it has format {0}, and this reader knows {known}", known = layout::FORMAT)]
+    Format(u64),
+    /// A part is shorter than this format's.
+    #[error("its part \"{0}\" is shorter than format 1 has it")]
+    Part(&'static str),
+    /// The session's name is none.
+    #[error("its session's name is too long, empty, or not UTF-8")]
+    Name,
+    /// The buckets of a histogram don't add up.
+    #[error("the buckets of its histogram \"{0}\" don't add up to its count")]
+    Sum(&'static str),
+}
+
+/// How the CPU is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum PageTurns {
+    /// Nobody told.
+    #[default]
+    Unknown,
+    /// Whole.
+    Whole,
+    /// By a hypervisor, at fixed times.
+    Slots {
+        /// From one turn to the next, in nanoseconds.
+        period_ns: u64,
+        /// How much of it is ours, 0 to 1.
+        share: f64,
+    },
+    /// By a limit on CPU time.
+    Bucket {
+        /// From one turn to the next, in nanoseconds.
+        period_ns: u64,
+        /// How much of it is ours, 0 to 1.
+        share: f64,
+    },
+}
+
+impl PageTurns {
+    pub(super) fn words(&self) -> (u64, u64, u64) {
+        let millionths = |share: f64| (share.clamp(0.0, 1.0) * 1e6).round() as u64;
+        match *self {
+            PageTurns::Unknown => (UNKNOWN, UNKNOWN, UNKNOWN),
+            PageTurns::Whole => (0, UNKNOWN, UNKNOWN),
+            PageTurns::Slots { period_ns, share } => (1, period_ns, millionths(share)),
+            PageTurns::Bucket { period_ns, share } => (2, period_ns, millionths(share)),
+        }
+    }
+
+    /// What no writer of ours says is unknown.
+    fn of(model: u64, period_ns: u64, millionths: u64) -> PageTurns {
+        let share = millionths as f64 / 1e6;
+        match (model, period_ns, millionths) {
+            (0, ..) => PageTurns::Whole,
+            (1, 1..=LONGEST_NS, 0..=1_000_000) => PageTurns::Slots { period_ns, share },
+            (2, 1..=LONGEST_NS, 0..=1_000_000) => PageTurns::Bucket { period_ns, share },
+            _ => PageTurns::Unknown,
+        }
+    }
+}
+
+/// Page faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// That needed no disk.
+    pub minor: u64,
+    /// That waited for a disk: for a file, or for what had been swapped out.
+    pub major: u64,
+}
+
+/// The last tick that was done. Times are of the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastTick {
+    /// How many came before it.
+    pub number: u64,
+    /// When it was due.
+    pub due_ns: u64,
+    /// When it began.
+    pub began_ns: u64,
+    /// When it was done.
+    pub done_ns: u64,
+    /// Its page faults, where they are told.
+    pub faults: Option<Faults>,
+}
+
+/// A histogram of durations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageHistogram {
+    /// How many.
+    pub count: u64,
+    /// Their sum in nanoseconds.
+    pub sum_ns: u64,
+    /// The longest in nanoseconds; none of none.
+    pub max_ns: Option<u64>,
+    /// How many in each bucket, by [`BOUNDS_NS`] and one for what is longer.
+    pub buckets: Vec<u64>,
+}
+
+impl PageHistogram {
+    /// How long the share `q` (0 to 1) of them are at the most, in nanoseconds: at most a seventh too long. None of none.
+    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        if self.count == 0 || !(0.0..=1.0).contains(&q) {
+            return None;
+        }
+        let rank = ((q * self.count as f64).ceil() as u64).max(1);
+        let mut seen = 0_u64;
+        let at = self.buckets.iter().position(|count| {
+            seen = seen.saturating_add(*count);
+            seen >= rank
+        });
+        let bound_ns = at.and_then(|at| BOUNDS_NS.get(at)).copied().unwrap_or(u64::MAX);
+        Some(bound_ns.min(self.max_ns?))
+    }
+
+    /// What came since an earlier snapshot. The longest is of both.
+    #[must_use]
+    pub fn since(&self, before: &PageHistogram) -> PageHistogram {
+        let buckets: Vec<u64> =
+            self.buckets.iter().zip(&before.buckets).map(|(now, before)| now.saturating_sub(*before)).collect();
+        let count = buckets.iter().fold(0, |sum: u64, count| sum.saturating_add(*count));
+        PageHistogram {
+            count,
+            sum_ns: self.sum_ns.saturating_sub(before.sum_ns),
+            max_ns: self.max_ns.filter(|_| count > 0),
+            buckets,
+        }
+    }
+}
+
+/// All that a page tells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// The session's name, as the server gave it: any text of up to 64 bytes.
+    pub session: String,
+    /// The server.
+    pub owner: Owner,
+    /// When the session began, in nanoseconds since 1970 UTC.
+    pub began_realtime_ns: u64,
+    /// Ticks that were done.
+    pub ticks: u64,
+    /// Ticks that were missed.
+    pub missed: u64,
+    /// The last tick; none before the first.
+    pub last: Option<LastTick>,
+    /// The time from one tick to the next, in nanoseconds.
+    pub period_ns: Option<u64>,
+    /// How often that changed.
+    pub period_changes: u64,
+    /// How the CPU is given.
+    pub turns: PageTurns,
+    /// Page faults of the tick's thread.
+    pub faults: Option<Faults>,
+    /// Pages that the whole system read back from swap since the session began.
+    pub swapped_in: Option<u64>,
+    /// Counters, in the order of [`Count::ALL`]; those that nobody counts are none.
+    pub counts: [Option<u64>; Count::ALL.len()],
+    /// From due to begun.
+    pub lateness: PageHistogram,
+    /// From begun to done.
+    pub work: PageHistogram,
+    /// From due to done: what players feel.
+    pub due_to_done: PageHistogram,
+}
+
+impl Snapshot {
+    /// Reads a page's bytes.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn parse(bytes: &[u8]) -> Result<Snapshot, Odd> {
+        let page = Page { words: bytes.as_chunks().0, bytes: bytes.len() };
+        let head = page.words.get(..head::WORDS).ok_or(Odd::Foreign)?;
+        let head = |at: usize| u64::from_ne_bytes(head[at]);
+        if head(head::MAGIC) != layout::MAGIC {
+            return Err(Odd::Foreign);
+        }
+        if head(head::FORMAT) != layout::FORMAT {
+            return Err(Odd::Format(head(head::FORMAT)));
+        }
+        let part = page.part("tick", head(head::TICK_AT), head(head::TICK_WORDS), tick::WORDS)?;
+        let counts = page.part("counts", head(head::COUNTS_AT), head(head::COUNTS_WORDS), layout::COUNTS_WORDS)?;
+        let [lateness, work, due_to_done] = page.histograms(&head)?;
+        let tick = |at: usize| u64::from_ne_bytes(part[at]);
+        let known = |word: u64| (word != UNKNOWN).then_some(word);
+        let faults = |minor, major| Some(Faults { minor: known(tick(minor))?, major: known(tick(major))? });
+        let last = known(tick(tick::NUMBER)).map(|number| LastTick {
+            number,
+            due_ns: tick(tick::DUE),
+            began_ns: tick(tick::BEGAN),
+            done_ns: tick(tick::DONE),
+            faults: faults(tick::TICK_MINOR_FAULTS, tick::TICK_MAJOR_FAULTS),
+        });
+        Ok(Snapshot {
+            session: name(&head)?,
+            owner: Owner {
+                pid: head(head::PID),
+                start_ticks: head(head::START_TICKS),
+                namespace: head(head::NAMESPACE),
+                boot: [head(head::BOOT), head(head::BOOT + 1)],
+            },
+            began_realtime_ns: head(head::BEGAN),
+            ticks: tick(tick::TICKS),
+            missed: tick(tick::MISSED),
+            last,
+            period_ns: known(tick(tick::PERIOD)),
+            period_changes: tick(tick::PERIOD_CHANGES),
+            turns: PageTurns::of(tick(tick::TURNS_MODEL), tick(tick::TURNS_PERIOD), tick(tick::TURNS_SHARE)),
+            faults: faults(tick::MINOR_FAULTS, tick::MAJOR_FAULTS),
+            swapped_in: known(tick(tick::SWAPPED_IN)),
+            counts: Count::ALL.map(|count| known(u64::from_ne_bytes(counts[count as usize]))),
+            lateness,
+            work,
+            due_to_done,
+        })
+    }
+
+    /// A counter; none where nobody counts it.
+    pub fn count(&self, count: Count) -> Option<u64> {
+        self.counts[count as usize]
+    }
+}
+
+struct Page<'a> {
+    words: &'a [[u8; 8]],
+    bytes: usize,
+}
+
+impl<'a> Page<'a> {
+    fn part(&self, name: &'static str, at: u64, words: u64, least: usize) -> Result<&'a [[u8; 8]], Odd> {
+        if words < least as u64 {
+            return Err(Odd::Part(name));
+        }
+        let end = at.saturating_add(words);
+        let range = usize::try_from(at).ok().zip(usize::try_from(end).ok());
+        range.and_then(|(at, end)| self.words.get(at..end)).ok_or(Odd::Short(self.bytes, end.saturating_mul(8)))
+    }
+
+    fn histograms(&self, head: &impl Fn(usize) -> u64) -> Result<[PageHistogram; 3], Odd> {
+        let words = head(head::HISTOGRAM_WORDS);
+        if head(head::HISTOGRAMS) < layout::HISTOGRAMS.len() as u64 {
+            return Err(Odd::Part("histograms"));
+        }
+        let one = |at: u64| {
+            let name = layout::HISTOGRAMS[at as usize];
+            let begin = head(head::HISTOGRAMS_AT).saturating_add(words.saturating_mul(at));
+            let part = self.part(name, begin, words, histogram::WORDS)?;
+            let word = |at: usize| u64::from_ne_bytes(part[at]);
+            let buckets: Vec<u64> = (histogram::BUCKETS..histogram::WORDS).map(word).collect();
+            let count = word(histogram::COUNT);
+            let sum = buckets.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
+            if sum != Some(count) {
+                return Err(Odd::Sum(name));
+            }
+            let max_ns = (count > 0).then(|| word(histogram::MAX));
+            Ok(PageHistogram { count, sum_ns: word(histogram::SUM), max_ns, buckets })
+        };
+        Ok([one(0)?, one(1)?, one(2)?])
+    }
+}
+
+fn name(head: &impl Fn(usize) -> u64) -> Result<String, Odd> {
+    let length = usize::try_from(head(head::NAME_BYTES)).unwrap_or(usize::MAX);
+    let mut bytes = [0; head::NAME_WORDS * 8];
+    for (at, chunk) in bytes.chunks_exact_mut(8).enumerate() {
+        chunk.copy_from_slice(&head(head::NAME + at).to_ne_bytes());
+    }
+    let name = bytes.get(..length).filter(|name| !name.is_empty()).ok_or(Odd::Name)?;
+    std::str::from_utf8(name).map(str::to_owned).map_err(|_| Odd::Name)
+}

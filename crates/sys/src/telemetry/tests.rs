@@ -1,0 +1,368 @@
+//! The page, written and read: what it says, torn or not, and what hostile bytes come to.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use expect_test::expect;
+use proptest::prelude::*;
+
+use super::layout::{self, head, histogram, tick};
+use super::*;
+use crate::errno::Errno;
+use crate::shared_page::Access;
+
+fn entry(number: u64) -> TickEntry {
+    TickEntry {
+        number,
+        missed: 0,
+        due_ns: number * 20_000_000,
+        began_ns: number * 20_000_000 + 60_000,
+        done_ns: number * 20_000_000 + 4_060_000,
+        period_ns: Some(20_000_000),
+        turns: PageTurns::Slots { period_ns: 10_000_000, share: 0.4 },
+        faults: Some(Faults { minor: 2, major: 0 }),
+        swapped_in: None,
+    }
+}
+
+/// A sound page's words.
+fn page(session: &str) -> Vec<u64> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = PageWriter::create(folder.path(), session, Access::Owner).unwrap();
+    let counters = writer.counters();
+    (0..3).for_each(|number| writer.tick(&entry(number)));
+    writer.tick(&TickEntry { missed: 5, done_ns: 10_180_000_000, ..entry(8) });
+    counters.add(Count::PacketsIn, 70);
+    counters.add(Count::PacketsIn, 7);
+    counters.set(Count::Players, 0);
+    let bytes = std::fs::read(writer.path()).unwrap();
+    bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+#[test]
+fn a_page_says_what_was_written() {
+    let mut words = page("match 7");
+    let found = Snapshot::parse(&bytes(&words)).unwrap();
+    assert_eq!((found.session.as_str(), found.owner), ("match 7", Owner::ours().unwrap()));
+    assert_eq!((found.ticks, found.missed, found.period_ns, found.period_changes), (4, 5, Some(20_000_000), 0));
+    assert_eq!(found.turns, PageTurns::Slots { period_ns: 10_000_000, share: 0.4 });
+    assert_eq!((found.faults, found.swapped_in), (Some(Faults { minor: 8, major: 0 }), None));
+    let counts = Count::ALL.map(|count| found.count(count));
+    assert_eq!(counts, [None, Some(77), None, None, None, None, Some(0)], "unknown is not 0");
+    assert_eq!((found.lateness.count, found.lateness.quantile_ns(1.0)), (4, Some(60_000)));
+    assert_eq!((found.work.quantile_ns(0.5), found.work.quantile_ns(1.0)), (Some(4_000_000), Some(10_019_940_000)));
+    assert_eq!(found.work.quantile_ns(1.1), None);
+    let since = found.work.since(&found.work);
+    assert_eq!((since.count, since.sum_ns, since.max_ns, since.quantile_ns(0.5)), (0, 0, None, None));
+    // A later version's page: longer parts elsewhere, more histograms.
+    words.resize(2000, 7);
+    let parts = [
+        (head::TICK_AT, head::TICK_WORDS, 1000, tick::WORDS),
+        (head::COUNTS_AT, head::COUNTS_WORDS, 1100, layout::COUNTS_WORDS),
+    ];
+    for (at, length, to, count) in parts {
+        let from = words[at] as usize;
+        words.copy_within(from..from + count, to);
+        words[length] += 5;
+        words[at] = to as u64;
+    }
+    words[head::HISTOGRAMS] += 1;
+    assert_eq!(Snapshot::parse(&bytes(&words)), Ok(found));
+}
+
+#[test]
+fn what_is_wrong_with_a_page_is_told() {
+    let sound = page("a");
+    let at_count = layout::HISTOGRAMS_AT + histogram::COUNT;
+    let table: [(usize, u64, &str); 13] = [
+        (head::MAGIC, layout::MAGIC.swap_bytes(), "it does not begin as a page of telemetry does"),
+        (head::MAGIC, 0, "it does not begin as a page of telemetry does"),
+        (head::FORMAT, 2, "it has format 2, and this reader knows 1"),
+        (head::TICK_WORDS, 3, "its part \"tick\" is shorter than format 1 has it"),
+        (head::TICK_AT, 5000, "it has 4096 bytes, and says that it needs 40192"),
+        (head::TICK_AT, u64::MAX, "it has 4096 bytes, and says that it needs 18446744073709551615"),
+        (head::COUNTS_WORDS, u64::MAX, "it has 4096 bytes, and says that it needs 18446744073709551615"),
+        (head::HISTOGRAMS, 2, "its part \"histograms\" is shorter than format 1 has it"),
+        (head::HISTOGRAM_WORDS, 1 << 62, "it has 4096 bytes, and says that it needs 18446744073709551615"),
+        (head::NAME_BYTES, 65, "its session's name is too long, empty, or not UTF-8"),
+        (head::NAME_BYTES, 0, "its session's name is too long, empty, or not UTF-8"),
+        (head::NAME, 0xff, "its session's name is too long, empty, or not UTF-8"),
+        (at_count, 5, "the buckets of its histogram \"lateness\" don't add up to its count"),
+    ];
+    for (at, value, expected) in table {
+        let mut words = sound.clone();
+        words[at] = value;
+        let error = Snapshot::parse(&bytes(&words)).map(drop).unwrap_err().to_string();
+        assert_eq!(error, expected, "word {at} is {value}");
+    }
+    for length in [0, 7, 8, 255] {
+        assert_eq!(Snapshot::parse(&bytes(&sound)[..length]), Err(Odd::Foreign), "{length}");
+    }
+    assert!(matches!(Snapshot::parse(&bytes(&sound)[..4000]), Err(Odd::Short(4000, _))));
+    // A share that no CPU has is not believed, and costs nothing else.
+    let mut words = sound;
+    words[layout::TICK_AT + tick::TURNS_SHARE] = 1_000_001;
+    assert_eq!(Snapshot::parse(&bytes(&words)).unwrap().turns, PageTurns::Unknown);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_a_panic(
+        changes in prop::collection::vec((0_usize..512, prop_oneof![any::<u64>(), 0_u64..2000, Just(u64::MAX)]), 0..20),
+        length in 0_usize..4200,
+    ) {
+        let mut words = page("a");
+        for (at, value) in changes {
+            words[at] = value;
+        }
+        let mut bytes = bytes(&words);
+        bytes.truncate(length.max(8));
+        if let Ok(page) = Snapshot::parse(&bytes) {
+            for histogram in [&page.lateness, &page.work, &page.due_to_done] {
+                let _ = (histogram.quantile_ns(0.99), histogram.since(&page.work));
+            }
+            let _ = prometheus(&[page]);
+        }
+    }
+}
+
+#[test]
+fn prometheus_reads_it() {
+    let mut first = Snapshot::parse(&bytes(&page("a \"quoted\" \\ name\nof two lines"))).unwrap();
+    let mut second = Snapshot::parse(&bytes(&page("b"))).unwrap();
+    (first.owner.pid, second.owner.pid) = (7, 8);
+    (first.began_realtime_ns, second.began_realtime_ns) = (1_700_000_000_500_000_000, 0);
+    (second.faults, second.turns) = (None, PageTurns::Whole);
+    let text = prometheus(&[first, second]);
+    // What has buckets is checked by rule in another test; one of them here is enough.
+    let plain: Vec<&str> = text.lines().filter(|line| !line.contains("_bucket") || line.contains("work")).collect();
+    expect![[r##"
+        # HELP evenkeel_ticks_total Ticks that were done.
+        # TYPE evenkeel_ticks_total counter
+        evenkeel_ticks_total{session="a \"quoted\" \\ name\nof two lines",pid="7"} 4
+        evenkeel_ticks_total{session="b",pid="8"} 4
+        # HELP evenkeel_missed_ticks_total Ticks that were missed.
+        # TYPE evenkeel_missed_ticks_total counter
+        evenkeel_missed_ticks_total{session="a \"quoted\" \\ name\nof two lines",pid="7"} 5
+        evenkeel_missed_ticks_total{session="b",pid="8"} 5
+        # HELP evenkeel_tick_period_changes_total How often the time between ticks changed.
+        # TYPE evenkeel_tick_period_changes_total counter
+        evenkeel_tick_period_changes_total{session="a \"quoted\" \\ name\nof two lines",pid="7"} 0
+        evenkeel_tick_period_changes_total{session="b",pid="8"} 0
+        # HELP evenkeel_page_faults_total Page faults of the tick's thread; major ones waited for a disk.
+        # TYPE evenkeel_page_faults_total counter
+        evenkeel_page_faults_total{session="a \"quoted\" \\ name\nof two lines",pid="7",kind="major"} 0
+        evenkeel_page_faults_total{session="a \"quoted\" \\ name\nof two lines",pid="7",kind="minor"} 8
+        # HELP evenkeel_packets_total Datagrams.
+        # TYPE evenkeel_packets_total counter
+        evenkeel_packets_total{session="a \"quoted\" \\ name\nof two lines",pid="7",direction="in"} 77
+        evenkeel_packets_total{session="b",pid="8",direction="in"} 77
+        # HELP evenkeel_session_start_time_seconds When the session began, since 1970 UTC.
+        # TYPE evenkeel_session_start_time_seconds gauge
+        evenkeel_session_start_time_seconds{session="a \"quoted\" \\ name\nof two lines",pid="7"} 1700000000.5
+        evenkeel_session_start_time_seconds{session="b",pid="8"} 0
+        # HELP evenkeel_tick_period_seconds Time from one tick to the next.
+        # TYPE evenkeel_tick_period_seconds gauge
+        evenkeel_tick_period_seconds{session="a \"quoted\" \\ name\nof two lines",pid="7"} 0.02
+        evenkeel_tick_period_seconds{session="b",pid="8"} 0.02
+        # HELP evenkeel_cpu_turn_period_seconds From one turn on the CPU to the next, where it is given in turns.
+        # TYPE evenkeel_cpu_turn_period_seconds gauge
+        evenkeel_cpu_turn_period_seconds{session="a \"quoted\" \\ name\nof two lines",pid="7"} 0.01
+        # HELP evenkeel_cpu_turn_share_ratio How much of that period is the server's.
+        # TYPE evenkeel_cpu_turn_share_ratio gauge
+        evenkeel_cpu_turn_share_ratio{session="a \"quoted\" \\ name\nof two lines",pid="7"} 0.4
+        # HELP evenkeel_players Players that are there.
+        # TYPE evenkeel_players gauge
+        evenkeel_players{session="a \"quoted\" \\ name\nof two lines",pid="7"} 0
+        evenkeel_players{session="b",pid="8"} 0
+        # HELP evenkeel_tick_lateness_seconds From when a tick was due to when it began.
+        # TYPE evenkeel_tick_lateness_seconds histogram
+        evenkeel_tick_lateness_seconds_sum{session="a \"quoted\" \\ name\nof two lines",pid="7"} 0.00024
+        evenkeel_tick_lateness_seconds_count{session="a \"quoted\" \\ name\nof two lines",pid="7"} 4
+        evenkeel_tick_lateness_seconds_sum{session="b",pid="8"} 0.00024
+        evenkeel_tick_lateness_seconds_count{session="b",pid="8"} 4
+        # HELP evenkeel_tick_work_seconds From when a tick began to when it was done.
+        # TYPE evenkeel_tick_work_seconds histogram
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.000001"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.000002"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.000005"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.00001"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.00002"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.00005"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.0001"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.0002"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.0005"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.001"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.002"} 0
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.005"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.01"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.02"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.05"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.1"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.2"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="0.5"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="1"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="2"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="5"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="10"} 3
+        evenkeel_tick_work_seconds_bucket{session="a \"quoted\" \\ name\nof two lines",pid="7",le="+Inf"} 4
+        evenkeel_tick_work_seconds_sum{session="a \"quoted\" \\ name\nof two lines",pid="7"} 10.03194
+        evenkeel_tick_work_seconds_count{session="a \"quoted\" \\ name\nof two lines",pid="7"} 4
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.000001"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.000002"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.000005"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.00001"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.00002"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.00005"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.0001"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.0002"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.0005"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.001"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.002"} 0
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.005"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.01"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.02"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.05"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.1"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.2"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="0.5"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="1"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="2"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="5"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="10"} 3
+        evenkeel_tick_work_seconds_bucket{session="b",pid="8",le="+Inf"} 4
+        evenkeel_tick_work_seconds_sum{session="b",pid="8"} 10.03194
+        evenkeel_tick_work_seconds_count{session="b",pid="8"} 4
+        # HELP evenkeel_tick_due_to_done_seconds From when a tick was due to when it was done.
+        # TYPE evenkeel_tick_due_to_done_seconds histogram
+        evenkeel_tick_due_to_done_seconds_sum{session="a \"quoted\" \\ name\nof two lines",pid="7"} 10.03218
+        evenkeel_tick_due_to_done_seconds_count{session="a \"quoted\" \\ name\nof two lines",pid="7"} 4
+        evenkeel_tick_due_to_done_seconds_sum{session="b",pid="8"} 10.03218
+        evenkeel_tick_due_to_done_seconds_count{session="b",pid="8"} 4"##]]
+    .assert_eq(&plain.join("\n"));
+}
+
+/// The exposition format's rules, as promtool and the scraper hold them.
+#[test]
+fn the_text_keeps_the_formats_rules() {
+    let text =
+        prometheus(&[Snapshot::parse(&bytes(&page("a"))).unwrap(), Snapshot::parse(&bytes(&page("b}"))).unwrap()]);
+    assert!(text.ends_with('\n'));
+    let (mut named, mut seen): (Vec<&str>, Vec<String>) = (Vec::new(), Vec::new());
+    let mut buckets: Option<(String, f64, f64)> = None;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(!named.contains(&name), "{name} has one block");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            named.push(name);
+            continue;
+        }
+        if line.starts_with("# HELP ") {
+            continue;
+        }
+        let name = line.split('{').next().unwrap();
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let value: f64 = value.parse().unwrap();
+        assert!(value >= 0.0 && name.starts_with(named.last().unwrap()), "{line} is in the block of its metric");
+        assert!(!seen.contains(&series.to_owned()), "{series} is there once");
+        seen.push(series.to_owned());
+        if let Some((of, bound)) = series.split_once("le=\"") {
+            let bound: f64 = bound.trim_end_matches("\"}").parse().unwrap();
+            if let Some((before, last, count)) = &buckets
+                && before == of
+            {
+                assert!(*last < bound && *count <= value, "{line}: buckets count up");
+            }
+            buckets = Some((of.to_owned(), bound, value));
+        } else if name.ends_with("_count") {
+            let (_, bound, count) = buckets.as_ref().unwrap();
+            assert!(bound.is_infinite() && *count == value, "{line}: the last bucket has them all");
+        }
+    }
+    assert_eq!(named.len(), 13, "{named:?}");
+}
+
+#[test]
+fn a_page_lives_as_long_as_its_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let writer = PageWriter::create(folder.path(), "a/../b c", Access::Owner).unwrap();
+    let name = format!("evenkeel-rt.{}.a____b_c", std::process::id());
+    assert_eq!(writer.path(), folder.path().join(&name));
+    let found = sessions(folder.path()).unwrap();
+    assert_eq!(
+        found.iter().map(|found| (found.state, found.path.as_path())).collect::<Vec<_>>(),
+        [(State::Live, writer.path())]
+    );
+    // What a killed server left: the same page, of a process that began at another time. And what only looks like one.
+    let mut words = page("left");
+    words[head::START_TICKS] += 1;
+    let left = folder.path().join(format!("evenkeel-rt.{}.left", std::process::id()));
+    std::fs::write(&left, bytes(&words)).unwrap();
+    let foreign = folder.path().join("evenkeel-rt.1.x");
+    std::fs::write(&foreign, "no page").unwrap();
+    let states = || sessions(folder.path()).unwrap().iter().map(|found| found.state).collect::<Vec<_>>();
+    assert_eq!(states(), [State::Live, State::Gone]);
+    let second = PageWriter::create(folder.path(), "second", Access::Owner).unwrap();
+    assert_eq!(states(), [State::Live, State::Live]);
+    assert!(!left.exists() && foreign.exists(), "only what is known to be left behind goes");
+    let counters = second.counters();
+    drop((writer, second));
+    assert_eq!(states(), [State::Live], "somebody still counts");
+    drop(counters);
+    assert_eq!(states(), []);
+    assert_eq!(sessions(&folder.path().join("none")).map(drop), Err(Errno::NOENT));
+    let long = "x".repeat(65);
+    assert_eq!(PageWriter::create(folder.path(), &long, Access::Owner).map(drop), Err(PageError::Name(65)));
+}
+
+#[test]
+fn nothing_torn_is_ever_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = PageWriter::create(folder.path(), "a", Access::Owner).unwrap();
+    let (path, stop): (PathBuf, AtomicBool) = (writer.path().into(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Bursts, as ticks are: a writer that never pauses leaves no moment to read in.
+            let mut number = 0;
+            while !stop.load(Ordering::Relaxed) {
+                for _ in 0..200 {
+                    writer.tick(&entry(number));
+                    number += 1;
+                }
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+        });
+        let reader = TelemetryReader::open(&path).unwrap();
+        let (mut read, mut last) = (0, 0);
+        while read < 300 {
+            let page = match reader.read() {
+                Ok(page) => page,
+                Err(PageError::HalfWritten { .. }) => continue,
+                Err(error) => panic!("{error}"),
+            };
+            let Some(tick) = page.last else { continue };
+            assert_eq!((page.ticks, tick.due_ns), (tick.number + 1, tick.number * 20_000_000));
+            assert_eq!((page.work.count, page.lateness.count), (page.ticks, page.ticks));
+            assert_eq!(page.faults, Some(Faults { minor: 2 * page.ticks, major: 0 }));
+            assert!(page.ticks >= last, "time goes forward");
+            (read, last) = (read + 1, page.ticks);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_page_that_stays_half_written_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("evenkeel-rt.1.a");
+    let mut words = page("a");
+    words[head::BEGUN] += 1;
+    std::fs::write(&path, bytes(&words)).unwrap();
+    let error = TelemetryReader::open(&path).unwrap().read().unwrap_err();
+    assert_eq!(error, PageError::HalfWritten { path });
+}

@@ -1,0 +1,211 @@
+//! `PageWriter`: what the tick's thread writes each tick, and `Counters`: what any thread adds. Nothing here waits or allocates after the
+//! page is made.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::layout::{self, Count, UNKNOWN, head, histogram, tick};
+use super::owner::{Owner, State};
+use super::reader::{self, PREFIX, PageError};
+use super::sequence;
+use super::snapshot::{Faults, PageTurns};
+use crate::clock;
+use crate::shared_page::{Access, SharedPage};
+
+/// The longest name of a session in bytes.
+pub const NAME_BYTES_MAX: usize = head::NAME_WORDS * 8;
+
+/// What a tick's thread tells of a tick.
+#[derive(Clone, Copy, Debug)]
+pub struct TickEntry {
+    /// How many came before it, those that were missed included.
+    pub number: u64,
+    /// How many right before it were missed.
+    pub missed: u64,
+    /// When it was due, in nanoseconds of the monotonic clock.
+    pub due_ns: u64,
+    /// When it began.
+    pub began_ns: u64,
+    /// When it was done.
+    pub done_ns: u64,
+    /// The time from one tick to the next, in nanoseconds, if it is told.
+    pub period_ns: Option<u64>,
+    /// How the CPU is given.
+    pub turns: PageTurns,
+    /// Page faults of this tick.
+    pub faults: Option<Faults>,
+    /// Pages that the system read back from swap since the session began.
+    pub swapped_in: Option<u64>,
+}
+
+/// A page to write to, from one thread. The file goes away when this and all its [`Counters`] are dropped.
+#[derive(Debug)]
+pub struct PageWriter {
+    page: Arc<SharedPage>,
+}
+
+/// Counters that any thread may add to. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    page: Arc<SharedPage>,
+}
+
+impl PageWriter {
+    /// Makes the session's page in a folder, and removes those that servers of the same user left there which are gone. `session` is a name
+    /// of 1 to 64 bytes.
+    ///
+    /// # Errors
+    /// If the name has another length, there is such a session of this process, the file system has no room, or the folder can't be
+    /// written to.
+    pub fn create(folder: &Path, session: &str, access: Access) -> Result<PageWriter, PageError> {
+        if session.is_empty() || session.len() > NAME_BYTES_MAX {
+            return Err(PageError::Name(session.len()));
+        }
+        let owner = Owner::ours().map_err(|errno| PageError::Kernel { path: "/proc/self".into(), errno })?;
+        sweep(folder);
+        let path = folder.join(file_name(owner.pid, session));
+        let page = SharedPage::create(&path, layout::PAGE_BYTES, access)
+            .map_err(|errno| PageError::Kernel { path: path.clone(), errno })?;
+        fill(page.words(), &owner, session);
+        Ok(PageWriter { page: Arc::new(page) })
+    }
+
+    /// Where the page is.
+    pub fn path(&self) -> &Path {
+        self.page.path()
+    }
+
+    /// For other threads.
+    pub fn counters(&self) -> Counters {
+        Counters { page: Arc::clone(&self.page) }
+    }
+
+    /// Writes an entry. `&mut` makes it the only writer.
+    pub fn tick(&mut self, entry: &TickEntry) {
+        let words = self.page.words();
+        let number = sequence::begin(&words[head::BEGUN]);
+        let part = &words[layout::TICK_AT..layout::COUNTS_AT];
+        add(&part[tick::TICKS], 1);
+        add(&part[tick::MISSED], entry.missed);
+        set(&part[tick::NUMBER], entry.number);
+        set(&part[tick::DUE], entry.due_ns);
+        set(&part[tick::BEGAN], entry.began_ns);
+        set(&part[tick::DONE], entry.done_ns);
+        if let Some(period_ns) = entry.period_ns {
+            let before = part[tick::PERIOD].load(Ordering::Relaxed);
+            if before != period_ns {
+                set(&part[tick::PERIOD], period_ns);
+                add(&part[tick::PERIOD_CHANGES], u64::from(before != UNKNOWN));
+            }
+        }
+        let (model, period_ns, share) = entry.turns.words();
+        set(&part[tick::TURNS_MODEL], model);
+        set(&part[tick::TURNS_PERIOD], period_ns);
+        set(&part[tick::TURNS_SHARE], share);
+        if let Some(faults) = entry.faults {
+            add(&part[tick::MINOR_FAULTS], faults.minor);
+            add(&part[tick::MAJOR_FAULTS], faults.major);
+        }
+        set(&part[tick::TICK_MINOR_FAULTS], entry.faults.map_or(UNKNOWN, |faults| faults.minor));
+        set(&part[tick::TICK_MAJOR_FAULTS], entry.faults.map_or(UNKNOWN, |faults| faults.major));
+        if let Some(pages) = entry.swapped_in {
+            set(&part[tick::SWAPPED_IN], pages);
+        }
+        let values = [
+            entry.began_ns.saturating_sub(entry.due_ns),
+            entry.done_ns.saturating_sub(entry.began_ns),
+            entry.done_ns.saturating_sub(entry.due_ns),
+        ];
+        for (words, value_ns) in words[layout::HISTOGRAMS_AT..].chunks_exact(histogram::WORDS).zip(values) {
+            add(&words[histogram::COUNT], 1);
+            add(&words[histogram::SUM], value_ns);
+            set(&words[histogram::MAX], words[histogram::MAX].load(Ordering::Relaxed).max(value_ns));
+            add(&words[histogram::BUCKETS + layout::bucket(value_ns)], 1);
+        }
+        sequence::end(&words[head::DONE], number);
+    }
+}
+
+impl Counters {
+    /// Adds to a counter; from the first time on it is known.
+    pub fn add(&self, count: Count, more: u64) {
+        let word = self.word(count);
+        if word.load(Ordering::Relaxed) == UNKNOWN {
+            // Whoever comes second finds it known, and adds to what the first one added.
+            let _ = word.compare_exchange(UNKNOWN, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        word.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Sets what goes up and down, such as [`Count::Players`].
+    pub fn set(&self, count: Count, now: u64) {
+        self.word(count).store(now, Ordering::Relaxed);
+    }
+
+    fn word(&self, count: Count) -> &AtomicU64 {
+        &self.page.words()[layout::COUNTS_AT + count as usize]
+    }
+}
+
+/// One thread alone writes these words, so that a load and a store do for an addition.
+#[inline]
+fn add(word: &AtomicU64, more: u64) {
+    let before = word.load(Ordering::Relaxed);
+    word.store(if before == UNKNOWN { more } else { before.wrapping_add(more) }, Ordering::Relaxed);
+}
+
+#[inline]
+fn set(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
+}
+
+fn fill(words: &[AtomicU64], owner: &Owner, session: &str) {
+    let place = |at: usize, value: u64| set(&words[at], value);
+    place(head::FORMAT, layout::FORMAT);
+    place(head::PAGE_BYTES, layout::PAGE_BYTES as u64);
+    place(head::TICK_AT, layout::TICK_AT as u64);
+    place(head::TICK_WORDS, tick::WORDS as u64);
+    place(head::COUNTS_AT, layout::COUNTS_AT as u64);
+    place(head::COUNTS_WORDS, layout::COUNTS_WORDS as u64);
+    place(head::HISTOGRAMS_AT, layout::HISTOGRAMS_AT as u64);
+    place(head::HISTOGRAMS, layout::HISTOGRAMS.len() as u64);
+    place(head::HISTOGRAM_WORDS, histogram::WORDS as u64);
+    place(head::PID, owner.pid);
+    place(head::START_TICKS, owner.start_ticks);
+    place(head::NAMESPACE, owner.namespace);
+    place(head::BOOT, owner.boot[0]);
+    place(head::BOOT + 1, owner.boot[1]);
+    place(head::BEGAN, clock::realtime_ns());
+    place(head::NAME_BYTES, session.len() as u64);
+    for (at, bytes) in session.as_bytes().chunks(8).enumerate() {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        place(head::NAME + at, u64::from_ne_bytes(word));
+    }
+    for word in &words[layout::TICK_AT..layout::HISTOGRAMS_AT] {
+        set(word, UNKNOWN);
+    }
+    for known in [tick::TICKS, tick::MISSED, tick::PERIOD_CHANGES] {
+        place(layout::TICK_AT + known, 0);
+    }
+    // Release: who sees it sees all of the above.
+    words[head::MAGIC].store(layout::MAGIC, Ordering::Release);
+}
+
+/// `evenkeel-rt.PID.SESSION`, with a line in place of all that is neither letter nor digit.
+fn file_name(pid: u64, session: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    format!("{PREFIX}{pid}.{}", session.chars().map(plain).collect::<String>())
+}
+
+/// Removes what servers of this user left behind that were killed. What can't be read or removed stays.
+fn sweep(folder: &Path) {
+    for path in reader::session_paths(folder).unwrap_or_default() {
+        let Ok(found) = reader::TelemetryReader::open(&path) else { continue };
+        let is_ours = found.user().is_ok_and(|user| user == rustix::process::geteuid().as_raw());
+        if is_ours && found.state() == Ok(State::Gone) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! `RingInbox`: one request that the kernel answers with packet after packet, each in a buffer of a ring that it takes them from
+//! (io_uring(7), multishot recvmsg, since Linux 6.0; deferred task work since 6.1). It saves the copying of headers that recvmmsg(2) does
+//! for each packet, and the call itself where there is nothing to receive.
+
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread::ThreadId;
+
+use io_uring::types::{BufRingEntry, Fd, RecvMsgOut};
+use io_uring::{IoUring, cqueue, opcode};
+
+use super::address::Name;
+use super::control::Told;
+use super::inbox::{Packet, stride};
+use crate::errno::Errno;
+use crate::mapping::{Mapping, Pages};
+
+/// The one group of buffers.
+const GROUP: u16 = 0;
+/// What the kernel writes before the name: four numbers.
+const HEAD_BYTES: usize = 16;
+/// Room for an address, rounded up so that what follows is aligned.
+const NAME_BYTES: usize = 32;
+/// Room for a time, a count of drops and a segment's length: the packet then begins a cache line of its own.
+const CONTROL_BYTES: usize = 80;
+const BEFORE_BYTES: usize = HEAD_BYTES + NAME_BYTES + CONTROL_BYTES;
+/// The most buffers.
+const BUFFERS_MAX: usize = 1024;
+/// A request that ends for want of buffers is made again at once, so often.
+const TRIES: usize = 3;
+
+#[derive(Clone, Copy, Debug)]
+struct Got {
+    buffer: u16,
+    length: usize,
+}
+
+/// Receives packets by one standing request. Belongs to the thread that first receives.
+pub struct RingInbox {
+    // Dropped first: nothing of the kernel's writes to the memory below after that.
+    ring: IoUring,
+    socket: UdpSocket,
+    // Where it is has to stay until the request is made, which is in the same call; it is kept for reading answers.
+    template: libc::msghdr,
+    entries: Mapping,
+    buffers: Mapping,
+    stride: usize,
+    bytes_each: usize,
+    count: usize,
+    tail: u16,
+    got: Vec<Got>,
+    is_asked: bool,
+    /// An answer that came behind packets, for the next call.
+    trouble: Option<Errno>,
+    thread: Option<ThreadId>,
+}
+
+// SAFETY: the template's pointers are null; all else may be used from any one thread at a time, and the kernel refuses another than the
+// first with an error.
+unsafe impl Send for RingInbox {}
+
+impl RingInbox {
+    /// Room for so many packets, rounded up to a power of two of at most 1,024, of up to so many bytes each. Nothing is received yet.
+    ///
+    /// # Errors
+    /// `EINVAL` or `ENOSYS` where the kernel is too old; `EPERM` where `kernel.io_uring_disabled` or a sandbox forbids it; `ENOMEM`.
+    pub fn new(socket: &UdpSocket, packets: usize, bytes_each: usize) -> Result<RingInbox, Errno> {
+        let count = packets.clamp(1, BUFFERS_MAX).next_power_of_two();
+        let bytes_each = bytes_each.max(1);
+        let stride = stride(BEFORE_BYTES + bytes_each);
+        let ring = IoUring::builder()
+            .setup_r_disabled()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_cqsize(2 * count as u32)
+            .build(2)
+            .map_err(|error| Errno::from(&error))?;
+        let entries = Mapping::new(count * size_of::<BufRingEntry>(), Pages::Unadvised)?;
+        let mut buffers = Mapping::new(stride * count, Pages::Small)?;
+        // The first page of each, which every packet touches, is there before the first packet.
+        let step = stride.max(4096) / size_of::<u64>();
+        buffers.words_mut().iter_mut().step_by(step).for_each(|word| *word = std::hint::black_box(0));
+        let socket = socket.try_clone().map_err(|error| Errno::from(&error))?;
+        // SAFETY: a message header of nothing is one.
+        let mut template: libc::msghdr = unsafe { std::mem::zeroed() };
+        template.msg_namelen = NAME_BYTES as libc::socklen_t;
+        template.msg_controllen = CONTROL_BYTES as _;
+        // SAFETY: the mapping is aligned to pages, holds so many entries, and lives until the ring is gone.
+        unsafe { ring.submitter().register_buf_ring_with_flags(entries.address() as u64, count as u16, GROUP, 0) }
+            .map_err(|error| Errno::from(&error))?;
+        let got = Vec::with_capacity(count);
+        let mut inbox = RingInbox {
+            ring,
+            socket,
+            template,
+            entries,
+            buffers,
+            stride,
+            bytes_each,
+            count,
+            tail: 0,
+            got,
+            is_asked: false,
+            trouble: None,
+            thread: None,
+        };
+        (0..count as u16).for_each(|buffer| inbox.give(buffer));
+        inbox.publish();
+        Ok(inbox)
+    }
+
+    /// Receives at most so many packets without waiting, and says how many: at least one. The packets of the call before are gone.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there was none; `EEXIST` if another thread received before; `ECONNREFUSED` if a packet of ours found nobody; what else
+    /// the kernel said.
+    pub fn receive(&mut self, packets: usize) -> Result<usize, Errno> {
+        self.give_back();
+        let packets = packets.clamp(1, self.count);
+        if let Err(errno) = self.begin_on_this_thread() {
+            // What was answered to the other thread is not lost.
+            return self.reaped(packets).unwrap_or(Err(errno));
+        }
+        for _ in 0..TRIES {
+            if let Some(reaped) = self.reaped(packets) {
+                return reaped;
+            }
+            if self.is_asked && !self.ring.submission().taskrun() {
+                return Err(Errno::AGAIN);
+            }
+            if !self.is_asked {
+                self.ask()?;
+            }
+            match self.ring.submit() {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(error) => return Err(Errno::from(&error)),
+            }
+        }
+        self.reaped(packets).unwrap_or(Err(Errno::AGAIN))
+    }
+
+    fn begin_on_this_thread(&mut self) -> Result<(), Errno> {
+        let this = std::thread::current().id();
+        match self.thread {
+            Some(thread) if thread == this => Ok(()),
+            Some(_) => Err(Errno::EXIST),
+            None => {
+                self.ring.submitter().register_enable_rings().map_err(|error| Errno::from(&error))?;
+                self.thread = Some(this);
+                Ok(())
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Result<(), Errno> {
+        let request = opcode::RecvMsgMulti::new(Fd(self.socket.as_raw_fd()), &raw const self.template, GROUP);
+        // SAFETY: the socket is this value's own; the template is read when the request is submitted, which is before anything moves it;
+        // the buffers of the group live until the ring is gone.
+        unsafe { self.ring.submission().push(&request.build()) }.map_err(|_| Errno::BUSY)?;
+        self.is_asked = true;
+        Ok(())
+    }
+
+    /// Takes what the kernel has answered, up to an error.
+    fn reap(&mut self, packets: usize) {
+        let mut completions = self.ring.completion();
+        while self.got.len() < packets {
+            let Some(answer) = completions.next() else { return };
+            if !cqueue::more(answer.flags()) {
+                self.is_asked = false;
+            }
+            match (usize::try_from(answer.result()), cqueue::buffer_select(answer.flags())) {
+                (Ok(length), Some(buffer)) => self.got.push(Got { buffer, length }),
+                (Ok(_), None) => {}
+                (Err(_), buffer) => {
+                    if let Some(buffer) = buffer {
+                        self.got.push(Got { buffer, length: 0 });
+                    }
+                    let errno = Errno::from_raw(answer.result().saturating_neg());
+                    // Out of buffers: they are all here, and the request is made again.
+                    if errno != Errno::NOBUFS {
+                        self.trouble = Some(errno);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was reaped: packets, and an error before which there are none.
+    fn reaped(&mut self, packets: usize) -> Option<Result<usize, Errno>> {
+        if self.got.is_empty() && self.trouble.is_none() {
+            self.reap(packets);
+        }
+        match self.got.len() {
+            0 => self.trouble.take().map(Err),
+            some => Some(Ok(some)),
+        }
+    }
+
+    fn give_back(&mut self) {
+        if self.got.is_empty() {
+            return;
+        }
+        for at in 0..self.got.len() {
+            self.give(self.got[at].buffer);
+        }
+        self.got.clear();
+        self.publish();
+    }
+
+    /// Puts a buffer at the end of those that the kernel may take, which it sees with [`RingInbox::publish`].
+    fn give(&mut self, buffer: u16) {
+        let at = usize::from(self.tail) & (self.count - 1);
+        let address = self.buffers.address() + usize::from(buffer) * self.stride;
+        let entries = self.entries.words_mut().as_mut_ptr().cast::<BufRingEntry>();
+        // SAFETY: the mapping holds `count` entries of two words, of which `at` is one; the kernel reads those before the tail alone, and
+        // this is behind it. The last two bytes of the first entry are the tail, which is not touched.
+        let entry = unsafe { &mut *entries.add(at) };
+        entry.set_addr(address as u64);
+        entry.set_len((BEFORE_BYTES + self.bytes_each) as u32);
+        entry.set_bid(buffer);
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    fn publish(&mut self) {
+        let entries = self.entries.words_mut().as_mut_ptr().cast::<BufRingEntry>();
+        // SAFETY: the tail is within the first entry, aligned to two bytes, and all that write to it do so here; the kernel reads it.
+        let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()) };
+        tail.store(self.tail, Ordering::Release);
+    }
+
+    /// One packet of the last call.
+    pub fn packet(&self, at: usize) -> Option<Packet<'_>> {
+        let got = self.got.get(at)?;
+        let words = self.buffers.words();
+        // SAFETY: the same memory as bytes. The kernel writes to it within calls of this thread alone, since task work is deferred to them,
+        // and to none that it has given to us.
+        let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
+        let length = got.length.min(BEFORE_BYTES + self.bytes_each);
+        let buffer = bytes.get(usize::from(got.buffer) * self.stride..)?.get(..length)?;
+        let out = RecvMsgOut::parse(buffer, &self.template).ok()?;
+        let mut name = Name::none();
+        let name_bytes = out.name_data();
+        let name_length = name_bytes.len().min(size_of::<Name>());
+        // SAFETY: both are at least so long, and apart; any bytes are a name.
+        unsafe { std::ptr::copy_nonoverlapping(name_bytes.as_ptr(), (&raw mut name).cast::<u8>(), name_length) };
+        let mut header = self.template;
+        header.msg_control = out.control_data().as_ptr().cast_mut().cast();
+        header.msg_controllen = out.control_data().len() as _;
+        let told = Told::of(&header);
+        Some(Packet {
+            bytes: buffer.get(BEFORE_BYTES..)?,
+            from: name.get(name_length),
+            stamp_ns: told.stamp_ns,
+            segment_bytes: told.segment_bytes,
+            dropped: told.dropped,
+            truncated: out.is_payload_truncated(),
+        })
+    }
+
+    /// Whether answers are here that a call would give without asking the kernel.
+    pub fn has_more(&mut self) -> bool {
+        !self.ring.completion().is_empty()
+    }
+}
+
+impl Drop for RingInbox {
+    fn drop(&mut self) {
+        // Ends the request before its buffers go; where another thread made it, the kernel ends it with the ring.
+        if self.thread == Some(std::thread::current().id()) {
+            let _ = self.ring.submitter().register_sync_cancel(None, io_uring::types::CancelBuilder::any());
+        }
+    }
+}
+
+impl std::fmt::Debug for RingInbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let RingInbox { bytes_each, count, got, is_asked, .. } = self;
+        f.debug_struct("RingInbox")
+            .field("bytes_each", bytes_each)
+            .field("room", count)
+            .field("packets", &got.len())
+            .field("is_asked", is_asked)
+            .finish_non_exhaustive()
+    }
+}
