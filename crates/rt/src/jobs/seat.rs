@@ -125,12 +125,13 @@ impl Seat {
         let gate = &self.shared.gate;
         gate.about_to_sleep(self.id);
         if is_over() || self.shared.has_work(&self.takes_for_frames) {
-            return gate.stay(self.id);
+            gate.stay(self.id);
+        } else {
+            let began_ns = clock::monotonic_ns();
+            gate.sleep(self.id, self.shared.looks);
+            add(&self.counted().waited_ns, clock::monotonic_ns().saturating_sub(began_ns));
         }
-        let began_ns = clock::monotonic_ns();
-        gate.sleep(self.id, self.shared.looks);
-        add(&self.counted().waited_ns, clock::monotonic_ns().saturating_sub(began_ns));
-        // What we were woken for may be of a kind that does not belong into a frame.
+        // What we were called for, asleep or not, may be of a kind that does not belong into a frame.
         self.pass_on();
     }
 

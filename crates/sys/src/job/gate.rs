@@ -152,11 +152,11 @@ mod model {
                     shared.0.about_to_sleep(seat);
                     if shared.1.load(Ordering::Acquire) == 0 {
                         shared.0.sleep(seat, 0);
-                        // Who was woken wakes the next.
-                        shared.0.wake_one(0b11);
                     } else {
                         shared.0.stay(seat);
                     }
+                    // Who may have been called wakes the next: a call may come to one that does not sleep after all.
+                    shared.0.wake_one(0b11);
                 })
             });
             shared.1.store(1, Ordering::Release);
