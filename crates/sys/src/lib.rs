@@ -34,7 +34,6 @@ pub mod rseq;
 pub mod sched;
 pub mod schedstat;
 pub mod scratch;
-pub mod sums;
 pub mod thread;
 pub mod timer_fd;
 mod tree;
@@ -42,6 +41,7 @@ pub mod tsc;
 pub mod udp;
 mod usage;
 pub mod waking;
+pub mod wide;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};
