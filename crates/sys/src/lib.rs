@@ -54,6 +54,7 @@ pub mod tsc;
 pub mod udp;
 mod usage;
 pub mod waking;
+pub mod wide;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use cpuset::{CpuSet, MAX_CPUS};

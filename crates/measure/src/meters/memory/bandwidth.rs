@@ -1,7 +1,7 @@
 //! Bandwidth of memory: reading, writing and copying far more than a core's own caches hold, by one thread and by one on each CPU.
 
-use evenkeel_sys::Root;
 use evenkeel_sys::mapping::{Mapping, Pages};
+use evenkeel_sys::{Root, wide};
 use serde::Serialize;
 
 use super::latency;
@@ -19,7 +19,7 @@ const WINDOW_NS: u64 = 10_000_000;
 pub enum Kind {
     /// Reads it all, and adds it up with the widest vectors that the CPU has.
     Read,
-    /// Writes it all.
+    /// Writes it all, as wide.
     Write,
     /// Copies one half over the other; bytes read and bytes written both count.
     Copy,
@@ -114,12 +114,12 @@ fn step(kind: Kind, walk: &mut Walk) -> u64 {
     let moved_words = match kind {
         Kind::Read => {
             let words = &walk.memory.words()[from..to];
-            std::hint::black_box(evenkeel_sys::sums::sum(words));
+            std::hint::black_box(wide::sum(words));
             words.len()
         }
         Kind::Write => {
             let words = &mut walk.memory.words_mut()[from..to];
-            words.fill(turn);
+            wide::fill(words, turn);
             std::hint::black_box(&words);
             words.len()
         }
