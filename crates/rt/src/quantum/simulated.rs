@@ -301,11 +301,9 @@ fn where_nothing_is_periodic_nothing_is_lost() {
         let (got, left) = (with.mean_ms(0, 600), without.mean_ms(0, 600));
         assert!(got <= left * 1.01, "{machine:?}: {got:.4} ms, {left:.4} unaligned: {:?}", with.aligned);
         assert!(!matches!(with.aligned.quantum, Quantum::FixedSlot(_)), "{:?}", with.aligned);
-        let intervals = (with.ticks.last().unwrap().0 - with.ticks[0].0) as f64 / (600.0 * 1e9 / 20e6);
-        assert!(intervals <= 20.005 * MS || machine_is_busy(machine), "{intervals}");
+        if matches!(machine, Machine::Quiet) {
+            let interval_ns = (with.ticks.last().unwrap().0 - with.ticks[0].0) as f64 / (with.ticks.len() - 1) as f64;
+            assert!((interval_ns - 20.0 * MS).abs() < 1_000.0, "{interval_ns}: moves for a look come to nothing");
+        }
     }
-}
-
-fn machine_is_busy(machine: Machine) -> bool {
-    !matches!(machine, Machine::Quiet)
 }
