@@ -26,6 +26,9 @@ const ROWS: &[(&str, Measure)] = &[
     ("tick-idle", tick::measure_idle),
     ("tick-neighbour", tick::measure_neighbour),
     ("tick-quota", tick::measure_quota),
+    ("tick-thief", tick::measure_thief),
+    ("tick-idle-cpu", tick::measure_idle_cpu),
+    ("tick-neighbour-cpu", tick::measure_neighbour_cpu),
     ("jobs", jobs::measure_job),
     ("jobs-frame-cpu", jobs::measure_frame_cpu),
     ("jobs-frame-cpu-1-thread", jobs::measure_frame_cpu_one),
@@ -52,6 +55,9 @@ fn main() -> anyhow::Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     if asked == ["locks-table"] {
         return locks_table::print();
+    }
+    if asked == ["ticks-table"] {
+        return tick::print_table();
     }
     let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {

@@ -1,5 +1,6 @@
 //! `tick-idle`, `tick-neighbour`, `tick-quota`: how late ticks begin, beside what a server loop would use instead: on a quiet CPU, on one
-//! that an ordinary busy thread shares, and under a limit of 4 ms in 10.
+//! that an ordinary busy thread shares, and under a limit of 4 ms in 10; the same with `-cpu` for the CPU time that ticking takes beside the
+//! work. `tick-thief`: how long it takes from due to done where a real-time thread takes 6 ms of every 10, as a hypervisor does.
 //!
 //! 100 ticks a second with a millisecond of work each, every contender in a fresh thread on the same CPU, a second at a time, in an order
 //! that chance gives each round.
@@ -14,22 +15,53 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use evenkeel_rt::{ThreadWishes, TickClock, TickSettings, TickThread};
 use evenkeel_sys::clock::{monotonic_ns, realtime_ns, sleep_until_ns, thread_cpu_ns};
-use evenkeel_sys::{CpuSet, thread};
+use evenkeel_sys::{CpuSet, sched, thread};
 
 use crate::row::{Measured, Measurements, Row};
 use crate::turns::{Rounds, in_turns};
 
-const PERIOD_NS: u64 = 10_000_000;
-const TICKS: u32 = 100;
-const WORK_NS: u64 = 1_000_000;
 const ROUNDS: usize = 12;
+const THIEF_ROUNDS: usize = 6;
+const PACE: Pace = Pace { period_ns: 10_000_000, work_ns: 1_000_000, before: 0, ticks: 100 };
+/// Under the thief ours has five seconds to learn; the others have nothing to learn, and begin wherever chance has it.
+const THIEF_PACE: Pace = Pace { period_ns: 20_000_000, work_ns: 3_500_000, before: 10, ticks: 100 };
+const THIEF_LEARNS: u32 = 250;
 
 /// The version of the peer that the manifest pins.
 const SPIN_SLEEP: &str = "1.3.3";
 const TOKIO: &str = "1.54.1";
 
+/// How ticks go.
+#[derive(Clone, Copy)]
+struct Pace {
+    period_ns: u64,
+    /// CPU time of each tick's work.
+    work_ns: u64,
+    /// Ticks that go before those that count.
+    before: u32,
+    ticks: u32,
+}
+
+impl Pace {
+    fn all(self) -> u32 {
+        self.before + self.ticks
+    }
+}
+
 /// Runs ticks, and calls back at the beginning of each with when it was due.
-type Loop = fn(&mut dyn FnMut(u64)) -> anyhow::Result<()>;
+type Loop = fn(Pace, &mut dyn FnMut(u64)) -> anyhow::Result<()>;
+
+/// What became of the ticks that count.
+#[derive(Default)]
+struct Outcome {
+    late_ns: Vec<u64>,
+    due_to_done_ns: Vec<u64>,
+    /// When the first and the last of them was due.
+    first_due_ns: u64,
+    last_due_ns: u64,
+    /// CPU time beside the work, from the first to the last of them.
+    beside_ns: u64,
+}
 
 const CONTENDERS: [(&str, &str, Loop); 5] = [
     ("evenkeel-rt", env!("CARGO_PKG_VERSION"), ours),
@@ -45,66 +77,182 @@ enum Ground {
     Idle,
     Neighbour,
     Quota,
+    Thief,
+}
+
+/// Somebody on the same CPU, or nobody.
+enum Stage {
+    Alone,
+    Beside(#[expect(dead_code, reason = "held")] Beside),
+    Limited(Group),
+}
+
+impl Ground {
+    fn set(self, cpu: usize) -> anyhow::Result<Stage> {
+        Ok(match self {
+            Ground::Idle => Stage::Alone,
+            Ground::Neighbour => Stage::Beside(Beside::neighbour(cpu)?),
+            Ground::Quota => Stage::Limited(Group::new()?),
+            Ground::Thief => Stage::Beside(Beside::thief(cpu)?),
+        })
+    }
 }
 
 pub(crate) fn measure_idle() -> anyhow::Result<Row> {
-    measure("tick-idle", Ground::Idle)
+    measure("tick-idle", "us", Ground::Idle, PACE, mean_late_us)
 }
 
 pub(crate) fn measure_neighbour() -> anyhow::Result<Row> {
-    measure("tick-neighbour", Ground::Neighbour)
+    measure("tick-neighbour", "us", Ground::Neighbour, PACE, mean_late_us)
 }
 
 pub(crate) fn measure_quota() -> anyhow::Result<Row> {
-    measure("tick-quota", Ground::Quota)
+    measure("tick-quota", "us", Ground::Quota, PACE, mean_late_us)
 }
 
-fn measure(row: &'static str, ground: Ground) -> anyhow::Result<Row> {
-    let cpu = thread::affinity()
-        .map_err(|errno| anyhow!("read the affinity: {errno}"))?
-        .iter()
-        .last()
-        .context("no CPU may be used")?;
-    let group = (ground == Ground::Quota).then(Group::new).transpose()?;
-    let _neighbour = (ground == Ground::Neighbour).then(|| Neighbour::start(cpu)).transpose()?;
+pub(crate) fn measure_thief() -> anyhow::Result<Row> {
+    measure("tick-thief", "ms", Ground::Thief, THIEF_PACE, |outcome| quantile(&outcome.due_to_done_ns, 0.5) / 1e6)
+}
+
+pub(crate) fn measure_idle_cpu() -> anyhow::Result<Row> {
+    measure("tick-idle-cpu", "us a tick", Ground::Idle, PACE, beside_us)
+}
+
+pub(crate) fn measure_neighbour_cpu() -> anyhow::Result<Row> {
+    measure("tick-neighbour-cpu", "us a tick", Ground::Neighbour, PACE, beside_us)
+}
+
+fn mean_late_us(outcome: &Outcome) -> f64 {
+    outcome.late_ns.iter().sum::<u64>() as f64 / outcome.late_ns.len().max(1) as f64 / 1e3
+}
+
+fn beside_us(outcome: &Outcome) -> f64 {
+    outcome.beside_ns as f64 / outcome.late_ns.len().max(1) as f64 / 1e3
+}
+
+fn quantile(ns: &[u64], share: f64) -> f64 {
+    let mut ns = ns.to_vec();
+    ns.sort_unstable();
+    ns.get((ns.len() as f64 * share) as usize).map_or(f64::NAN, |ns| *ns as f64)
+}
+
+fn the_cpu() -> anyhow::Result<usize> {
+    let ours = thread::affinity().map_err(|errno| anyhow!("read the affinity: {errno}"))?;
+    ours.iter().last().context("no CPU may be used")
+}
+
+fn measure(
+    row: &'static str,
+    unit: &'static str,
+    ground: Ground,
+    pace: Pace,
+    figure: fn(&Outcome) -> f64,
+) -> anyhow::Result<Row> {
+    let cpu = the_cpu()?;
+    let stage = ground.set(cpu)?;
     let seed = realtime_ns();
-    let turns = Rounds { count: ROUNDS, seed };
-    let rounds = in_turns(CONTENDERS.len(), turns, |at| one(CONTENDERS[at].2, cpu, group.as_ref()))?;
+    let count = if ground == Ground::Thief { THIEF_ROUNDS } else { ROUNDS };
+    let rounds = in_turns(CONTENDERS.len(), Rounds { count, seed }, |at| {
+        let before = if ground == Ground::Thief && at == 0 { THIEF_LEARNS } else { pace.before };
+        Ok(figure(&one(CONTENDERS[at].2, Pace { before, ..pace }, cpu, &stage)?))
+    })?;
     let all = CONTENDERS.iter().zip(rounds).map(|((name, version, _), rounds)| Measured {
         name: (*name).to_owned(),
         version: (*version).to_owned(),
         rounds,
     });
-    Row::of(Measurements { row, unit: "us", all: all.collect(), skipped: BTreeMap::new(), seed })
+    Row::of(Measurements { row, unit, all: all.collect(), skipped: BTreeMap::new(), seed })
 }
 
-/// The mean lateness of a second of ticks, in microseconds.
-fn one(ticks: Loop, cpu: usize, group: Option<&Group>) -> anyhow::Result<f64> {
-    let body = move || -> anyhow::Result<f64> {
+/// `ticks-table`: everything at 50 and 100 ticks a second, each contender five times for two seconds, in turns.
+pub(crate) fn print_table() -> anyhow::Result<()> {
+    const TIMES: usize = 5;
+    let cpu = the_cpu()?;
+    let grounds =
+        [("quiet", Ground::Idle), ("neighbour", Ground::Neighbour), ("limit", Ground::Quota), ("thief", Ground::Thief)];
+    println!(
+        "ground Hz contender: lateness us p50 p99, over 1 ms %, missed %, CPU beside the work us a tick, due to done ms p50 p99"
+    );
+    for (name, ground) in grounds {
+        let stage = ground.set(cpu)?;
+        for period_ns in [20_000_000, 10_000_000] {
+            let pace = Pace { period_ns, ticks: (2_000_000_000 / period_ns) as u32, ..PACE };
+            let mut all: Vec<Vec<Outcome>> = CONTENDERS.iter().map(|_| Vec::new()).collect();
+            for at in (0..TIMES).flat_map(|_| 0..CONTENDERS.len()) {
+                all[at].push(one(CONTENDERS[at].2, pace, cpu, &stage)?);
+            }
+            for ((contender, ..), outcomes) in CONTENDERS.iter().zip(&all) {
+                println!("{name} {} {contender}: {}", 1_000_000_000 / period_ns, told(outcomes, period_ns));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn told(outcomes: &[Outcome], period_ns: u64) -> String {
+    let late: Vec<u64> = outcomes.iter().flat_map(|outcome| outcome.late_ns.iter().copied()).collect();
+    let done: Vec<u64> = outcomes.iter().flat_map(|outcome| outcome.due_to_done_ns.iter().copied()).collect();
+    let over = late.iter().filter(|ns| **ns > 1_000_000).count() as f64 / late.len().max(1) as f64;
+    let due = |outcome: &Outcome| {
+        (outcome.last_due_ns.saturating_sub(outcome.first_due_ns) as f64 / period_ns as f64).round() + 1.0
+    };
+    let due: f64 = outcomes.iter().map(due).sum();
+    let beside: u64 = outcomes.iter().map(|outcome| outcome.beside_ns).sum();
+    format!(
+        "{:.1} {:.1}, {:.1}, {:.1}, {:.1}, {:.2} {:.2}",
+        quantile(&late, 0.5) / 1e3,
+        quantile(&late, 0.99) / 1e3,
+        over * 100.0,
+        (1.0 - late.len() as f64 / due) * 100.0,
+        beside as f64 / late.len().max(1) as f64 / 1e3,
+        quantile(&done, 0.5) / 1e6,
+        quantile(&done, 0.99) / 1e6,
+    )
+}
+
+/// A contender in a fresh thread.
+fn one(ticks: Loop, pace: Pace, cpu: usize, stage: &Stage) -> anyhow::Result<Outcome> {
+    let group = if let Stage::Limited(group) = stage { Some(group.0.clone()) } else { None };
+    let body = move || -> anyhow::Result<Outcome> {
         thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>())
             .map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))?;
         if let Some(group) = group {
-            group.enter()?;
+            let own = rustix::thread::gettid().as_raw_nonzero().to_string();
+            std::fs::write(group.join("tasks"), own).context("enter the limited group")?;
         }
-        let (mut sum_ns, mut count) = (0_u64, 0_u64);
-        ticks(&mut |due_ns| {
-            sum_ns += monotonic_ns().saturating_sub(due_ns);
-            count += 1;
-            let done_ns = thread_cpu_ns() + WORK_NS;
-            while thread_cpu_ns() < done_ns {
+        let mut outcome = Outcome::default();
+        let (mut count, mut cpu_before_ns) = (0, 0);
+        ticks(pace, &mut |due_ns| {
+            let late_ns = monotonic_ns().saturating_sub(due_ns);
+            let begun_ns = thread_cpu_ns();
+            while thread_cpu_ns() < begun_ns + pace.work_ns {
                 std::hint::spin_loop();
             }
+            count += 1;
+            if count <= pace.before {
+                return;
+            }
+            let now_ns = monotonic_ns();
+            if outcome.late_ns.is_empty() {
+                (outcome.first_due_ns, cpu_before_ns) = (due_ns, thread_cpu_ns());
+            } else {
+                outcome.beside_ns += begun_ns.saturating_sub(cpu_before_ns);
+                cpu_before_ns = thread_cpu_ns();
+            }
+            outcome.last_due_ns = due_ns;
+            outcome.late_ns.push(late_ns);
+            outcome.due_to_done_ns.push(now_ns.saturating_sub(due_ns));
         })?;
-        Ok(sum_ns as f64 / count.max(1) as f64 / 1e3)
+        Ok(outcome)
     };
-    std::thread::scope(|scope| scope.spawn(body).join()).map_err(|_| anyhow!("a contender panicked"))?
+    std::thread::spawn(body).join().map_err(|_| anyhow!("a contender panicked"))?
 }
 
-fn ours(begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
+fn ours(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     let _thread = TickThread::set_up(&ThreadWishes::default());
-    let settings = TickSettings { period: Duration::from_nanos(PERIOD_NS), ..TickSettings::default() };
+    let settings = TickSettings { period: Duration::from_nanos(pace.period_ns), ..TickSettings::default() };
     let mut clock = TickClock::start(settings);
-    for _ in 0..TICKS {
+    for _ in 0..pace.all() {
         begin(clock.wait().due_ns);
         clock.done();
     }
@@ -112,55 +260,55 @@ fn ours(begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
 }
 
 /// Deadlines for the peers that have none of their own: those that passed are skipped, as ours are.
-fn deadlines(mut wait: impl FnMut(u64), begin: &mut dyn FnMut(u64)) {
-    let mut due_ns = monotonic_ns() + PERIOD_NS;
-    for _ in 0..TICKS {
-        while due_ns + PERIOD_NS <= monotonic_ns() {
-            due_ns += PERIOD_NS;
+fn deadlines(pace: Pace, mut wait: impl FnMut(u64), begin: &mut dyn FnMut(u64)) {
+    let mut due_ns = monotonic_ns() + pace.period_ns;
+    for _ in 0..pace.all() {
+        while due_ns + pace.period_ns <= monotonic_ns() {
+            due_ns += pace.period_ns;
         }
         wait(due_ns);
         begin(due_ns);
-        due_ns += PERIOD_NS;
+        due_ns += pace.period_ns;
     }
 }
 
-fn nanosleep(begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
-    deadlines(sleep_until_ns, begin);
+fn nanosleep(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
+    deadlines(pace, sleep_until_ns, begin);
     Ok(())
 }
 
-fn timerfd(begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
+fn timerfd(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
     let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
     let spec = |ns: u64| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
-    let mut due_ns = monotonic_ns() + PERIOD_NS;
-    let times = Itimerspec { it_interval: spec(PERIOD_NS), it_value: spec(due_ns) };
+    let mut due_ns = monotonic_ns() + pace.period_ns;
+    let times = Itimerspec { it_interval: spec(pace.period_ns), it_value: spec(due_ns) };
     rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &times)?;
-    for _ in 0..TICKS {
+    for _ in 0..pace.all() {
         let mut expired = [0; 8];
         rustix::io::read(&timer, &mut expired)?;
         let expired = u64::from_ne_bytes(expired);
-        due_ns += (expired - 1) * PERIOD_NS;
+        due_ns += (expired - 1) * pace.period_ns;
         begin(due_ns);
-        due_ns += PERIOD_NS;
+        due_ns += pace.period_ns;
     }
     Ok(())
 }
 
-fn spin_sleep(begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
+fn spin_sleep(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     let sleeper = spin_sleep::SpinSleeper::default();
-    deadlines(|due_ns| sleeper.sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()))), begin);
+    deadlines(pace, |due_ns| sleeper.sleep(Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()))), begin);
     Ok(())
 }
 
-fn tokio_interval(begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
+fn tokio_interval(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     runtime.block_on(async {
         let (now, now_ns) = (Instant::now(), monotonic_ns());
-        let period = Duration::from_nanos(PERIOD_NS);
+        let period = Duration::from_nanos(pace.period_ns);
         let mut interval = tokio::time::interval_at((now + period).into(), period);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        for _ in 0..TICKS {
+        for _ in 0..pace.all() {
             let due = interval.tick().await.into_std().saturating_duration_since(now);
             begin(now_ns + u64::try_from(due.as_nanos()).unwrap_or(u64::MAX));
         }
@@ -168,27 +316,53 @@ fn tokio_interval(begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An ordinary thread that never sleeps, on the same CPU.
-struct Neighbour {
+/// A thread on the same CPU.
+struct Beside {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Neighbour {
-    fn start(cpu: usize) -> anyhow::Result<Neighbour> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let body = move || {
+impl Beside {
+    /// An ordinary one that never sleeps.
+    fn neighbour(cpu: usize) -> anyhow::Result<Beside> {
+        Beside::start(move |stop| {
             let pinned = thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>());
-            while pinned.is_ok() && !stopped.load(Ordering::Relaxed) {
+            while pinned.is_ok() && !stop.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
-        };
-        Ok(Neighbour { stop, thread: Some(std::thread::Builder::new().spawn(body)?) })
+        })
+    }
+
+    /// A real-time one that takes 6 ms of every 10.
+    fn thief(cpu: usize) -> anyhow::Result<Beside> {
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
+        let thief = Beside::start(move |stop| {
+            let pinned = thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>());
+            let made = pinned.and_then(|()| sched::set_fifo(50));
+            let is_made = made.is_ok();
+            let _ = ready.send(made);
+            let mut begin_ns = monotonic_ns() + 10_000_000;
+            while is_made && !stop.load(Ordering::Relaxed) {
+                sleep_until_ns(begin_ns);
+                while monotonic_ns() < begin_ns + 6_000_000 {
+                    std::hint::spin_loop();
+                }
+                begin_ns += 10_000_000;
+            }
+        })?;
+        let made = is_ready.recv().context("the thief ended at once")?;
+        made.map_err(|errno| anyhow!("make the thief real-time: {errno}: this row takes root"))?;
+        Ok(thief)
+    }
+
+    fn start(body: impl FnOnce(&AtomicBool) + Send + 'static) -> anyhow::Result<Beside> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        Ok(Beside { stop, thread: Some(std::thread::Builder::new().spawn(move || body(&stopped))?) })
     }
 }
 
-impl Drop for Neighbour {
+impl Drop for Beside {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);

@@ -228,7 +228,7 @@ impl TickClock {
         }
     }
 
-    /// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too. Without
+    /// Says that the tick's work has come so far, for little more than a reading of the clock: with calls at every step of the work, gaps within it are seen too. Without
     /// any, those that a hypervisor makes are seen in idle time alone.
     pub fn checkpoint(&mut self) {
         if let (Some(keeper), Some(_)) = (&mut self.keeper, &self.current) {
@@ -242,6 +242,19 @@ impl TickClock {
     }
 
     /// The same, with what is done about it.
+    ///
+    /// ```
+    /// use evenkeel_rt::{Align, Alignment, Quantum, TickClock, TickSettings};
+    ///
+    /// let mut clock = TickClock::start(TickSettings { align: Align::Measured, ..TickSettings::default() });
+    /// clock.wait();
+    /// match clock.quantum() {
+    ///     Quantum::FixedSlot(slot) => println!("ours for {:.0} % of {} ns", slot.share * 100.0, slot.period_ns),
+    ///     Quantum::TokenBucket { quota_ns, period_ns } => println!("{quota_ns} ns of every {period_ns}"),
+    ///     Quantum::Unknown | Quantum::None | Quantum::Irregular => {}
+    /// }
+    /// assert_ne!(clock.aligned().alignment, Alignment::Held, "nothing is held after one tick");
+    /// ```
     pub fn aligned(&self) -> Aligned {
         self.keeper.as_ref().map_or_else(Aligned::default, Keeper::report)
     }

@@ -119,150 +119,168 @@ struct Server {
     work_ms: f64,
     seconds: f64,
     align: Align,
-    /// Where it is told to begin: the first tick is due so long after a beginning of our share.
+    /// A beginning of our share and its period in milliseconds, for a clock that is told.
     told: Option<(u64, f64)>,
     sets_up: bool,
 }
 
 struct Ran {
-    /// From due to done in milliseconds, of every tick, with the second of its begin.
+    /// The second of each tick's begin, and from due to done in milliseconds.
     ticks: Vec<(f64, f64)>,
     aligned: Aligned,
-    mean_interval_ms: f64,
+    interval_ms: f64,
 }
 
 impl Ran {
-    fn after(&self, second: f64) -> Vec<f64> {
+    fn median_after(&self, second: f64) -> f64 {
         let mut ms: Vec<f64> = self.ticks.iter().filter(|(at, _)| *at >= second).map(|(_, ms)| *ms).collect();
         ms.sort_unstable_by(f64::total_cmp);
-        ms
-    }
-    fn median_after(&self, second: f64) -> f64 {
-        let ms = self.after(second);
         ms[ms.len() / 2]
     }
+
     fn mean_after(&self, second: f64) -> f64 {
-        let ms = self.after(second);
+        let ms: Vec<f64> = self.ticks.iter().filter(|(at, _)| *at >= second).map(|(_, ms)| *ms).collect();
         ms.iter().sum::<f64>() / ms.len() as f64
     }
 }
 
+const SERVER: Server =
+    Server { period_ms: 20.0, work_ms: 3.5, seconds: 12.0, align: Align::Measured, told: None, sets_up: true };
+
 fn serve(cpu: usize, server: Server) -> Ran {
     let body = move || {
         let wishes = ThreadWishes { cpus: Some([cpu].into_iter().collect()), ..ThreadWishes::default() };
-        let _thread = if server.sets_up {
-            Some(TickThread::set_up(&wishes))
-        } else {
-            pin(cpu);
-            None
-        };
+        pin(cpu);
+        let _thread = server.sets_up.then(|| TickThread::set_up(&wishes));
         let period = Duration::from_nanos((server.period_ms * MS) as u64);
         let mut clock = TickClock::start(TickSettings { period, align: server.align, ..TickSettings::default() });
         if let Some((start_ns, quantum_ms)) = server.told {
-            let since = (clock.next_due_ns() as f64 - start_ns as f64) / (quantum_ms * MS);
-            clock.shift_ns(((since.ceil() - since) * quantum_ms * MS + 50_000.0) as i64);
+            let turns = (clock.next_due_ns() as f64 - start_ns as f64) / (quantum_ms * MS);
+            clock.shift_ns(((turns.ceil() - turns) * quantum_ms * MS + 50_000.0) as i64);
         }
         let begin_ns = clock::monotonic_ns();
         let mut ticks = Vec::with_capacity(1 << 16);
-        let (mut first, mut last) = (0, 0);
-        loop {
+        let mut last_ns = begin_ns;
+        while last_ns < begin_ns + (server.seconds * 1e9) as u64 {
             let tick = clock.wait();
             let until_ns = clock::thread_cpu_ns() + (server.work_ms * MS) as u64;
             while clock::thread_cpu_ns() < until_ns {
                 std::hint::spin_loop();
             }
             let done = clock.done().unwrap();
-            let second = (tick.began_ns - begin_ns) as f64 / 1e9;
-            if first == 0 {
-                first = tick.began_ns;
-            }
-            last = tick.began_ns;
-            ticks.push((second, done.due_to_done_ns() as f64 / MS));
-            if second > server.seconds {
-                break;
-            }
+            last_ns = tick.began_ns;
+            ticks.push(((last_ns - begin_ns) as f64 / 1e9, done.due_to_done_ns() as f64 / MS));
         }
-        let mean_interval_ms = (last - first) as f64 / MS / (ticks.len() - 1) as f64;
-        Ran { ticks, aligned: clock.aligned(), mean_interval_ms }
+        let span_ms = (ticks.last().unwrap().0 - ticks[0].0) * 1e3;
+        Ran { interval_ms: span_ms / (ticks.len() - 1) as f64, ticks, aligned: clock.aligned() }
     };
     std::thread::spawn(body).join().unwrap()
 }
-
-const SERVER: Server =
-    Server { period_ms: 20.0, work_ms: 3.5, seconds: 12.0, align: Align::Measured, told: None, sets_up: true };
 
 fn calibrates() -> bool {
     std::env::var_os("EVENKEEL_CALIBRATE").is_some()
 }
 
-#[test]
-fn ticks_find_the_share_that_a_thief_leaves() {
-    let _alone = Alone::on_this_host();
+/// The clock under a thief, and then one that is told where the share begins, for three seconds; none without real-time threads.
+fn beside_a_thief(slots: Slots, server: Server) -> Option<(Ran, Ran)> {
     let cpu = cpu();
-    let mut all = vec![(10.0, 0.4, 0.0, 0.0)];
-    if calibrates() {
-        all = vec![
-            (10.0, 0.4, 0.0, 0.0),
-            (10.0, 0.4, 0.02, 100.0),
-            (5.0, 0.6, 0.02, 100.0),
-            (20.0, 0.4, 0.0, 0.0),
-            (20.0, 0.6, 0.02, 100.0),
-            (8.0, 0.8, 0.02, 100.0),
-            (15.6, 0.4, 0.02, 100.0),
-            (30.0, 0.2, 0.02, 100.0),
-            (5.0, 0.9, 0.0, 0.0),
-        ];
+    // Wherever the first tick comes to lie.
+    let begin = |part: f64| clock::monotonic_ns() + 20_000_000 + (part * slots.period_ms * MS) as u64;
+    let chance = clock::monotonic_ns() % 997;
+    let thief = Taker::thief(cpu, Slots { start_ns: begin(chance as f64 / 997.0), ..slots });
+    let ran = serve(cpu, server);
+    if !thief.stop() {
+        println!("skipped: this user may not have real-time threads");
+        return None;
     }
-    for (period_ms, share, jitter, drift_ppm) in all {
-        let slots = Slots { period_ms, share, jitter, drift_ppm, start_ns: clock::monotonic_ns() + 20_000_000 };
-        let ticks_ms = period_ms * (20.0_f64 / period_ms).round().max(1.0);
-        let server = Server { period_ms: ticks_ms, work_ms: 3.5_f64.min(0.6 * share * ticks_ms), ..SERVER };
-        let thief = Taker::thief(cpu, slots);
-        let ran = serve(cpu, server);
-        if !thief.stop() {
-            println!("skipped: this user may not have real-time threads");
-            return;
-        }
-        let slots = Slots { drift_ppm: 0.0, start_ns: clock::monotonic_ns() + 20_000_000, ..slots };
-        let thief = Taker::thief(cpu, slots);
-        let told =
-            serve(cpu, Server { align: Align::Never, seconds: 3.0, told: Some((slots.start_ns, period_ms)), ..server });
-        let un = serve(cpu, Server { align: Align::Never, seconds: 3.0, told: None, ..server });
-        drop(thief);
-        println!(
-            "{period_ms} {share} {jitter} {drift_ppm} ticks {ticks_ms}/{}: median {:.3} mean {:.3}, told {:.3} {:.3}, unaligned {:.3} {:.3}, interval {:.4}",
-            server.work_ms,
-            ran.median_after(8.0),
-            ran.mean_after(8.0),
-            told.median_after(0.5),
-            told.mean_after(0.5),
-            un.median_after(0.5),
-            un.mean_after(0.5),
-            ran.mean_interval_ms
-        );
-        println!("   {:?}", ran.aligned);
-    }
+    let slots = Slots { drift_ppm: 0.0, start_ns: begin(0.0), ..slots };
+    let thief = Taker::thief(cpu, slots);
+    let told = Some((slots.start_ns, slots.period_ms));
+    let told = serve(cpu, Server { align: Align::Never, seconds: 3.0, told, ..server });
+    drop(thief);
+    Some((ran, told))
 }
 
 #[test]
-fn a_neighbour() {
+fn ticks_find_the_share_that_a_thief_leaves() {
     let _alone = Alone::on_this_host();
-    let cpu = cpu();
-    for sets_up in [true, false] {
-        for is_quiet in [true, false] {
-            let _neighbour = (!is_quiet).then(|| Taker::neighbour(cpu));
-            let server = Server { sets_up, seconds: 10.0, ..SERVER };
-            let ran = serve(cpu, server);
-            let un = serve(cpu, Server { align: Align::Never, ..server });
+    let mut grid = vec![(10.0, 0.4, 0.02, 100.0)];
+    if calibrates() {
+        grid.extend([
+            (10.0, 0.4, 0.0, 0.0),
+            (5.0, 0.6, 0.02, 100.0),
+            (5.0, 0.9, 0.0, 0.0),
+            (8.0, 0.8, 0.02, 100.0),
+            (15.6, 0.4, 0.02, 100.0),
+            (20.0, 0.4, 0.02, 100.0),
+            (30.0, 0.2, 0.02, 100.0),
+        ]);
+    }
+    for (period_ms, share, jitter, drift_ppm) in grid {
+        let slots = Slots { period_ms, share, jitter, drift_ppm, start_ns: 0 };
+        let ticks_ms = period_ms * (20.0_f64 / period_ms).round().max(1.0);
+        let server = Server { period_ms: ticks_ms, work_ms: 3.5_f64.min(0.6 * share * ticks_ms), ..SERVER };
+        // The machine may pause, or do others' work meanwhile: one of three has to be right.
+        let is_right = (0..3).any(|_| {
+            let Some((ran, told)) = beside_a_thief(slots, server) else { return true };
+            let (got, bar) = (ran.median_after(8.0), told.median_after(0.5));
             println!(
-                "set up {sets_up} quiet {is_quiet}: median {:.3} mean {:.3}; unaligned {:.3} {:.3}, interval {:.4}\n  {:?}",
-                ran.median_after(0.0),
-                ran.mean_after(0.0),
-                un.median_after(0.0),
-                un.mean_after(0.0),
-                ran.mean_interval_ms,
+                "{slots:?} ticks {ticks_ms} ms: {got:.3} ms, mean {:.3}, told {bar:.3}, interval {:.4}, {:?}",
+                ran.mean_after(8.0),
+                ran.interval_ms,
                 ran.aligned
             );
-        }
+            got <= bar * 1.05 && matches!(ran.aligned.quantum, Quantum::FixedSlot(_))
+        });
+        assert!(is_right, "{slots:?}");
+    }
+}
+
+/// `EVENKEEL_LONG_S` seconds under a thief with jitter and drift, each half minute against what a clock has that is told.
+#[test]
+fn they_stay_there() {
+    let Some(seconds) = std::env::var("EVENKEEL_LONG_S").ok().and_then(|text| text.parse::<f64>().ok()) else { return };
+    let _alone = Alone::on_this_host();
+    let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, start_ns: 0 };
+    let Some((ran, told)) = beside_a_thief(slots, Server { seconds, ..SERVER }) else { return };
+    let bar = told.median_after(0.5);
+    for part in 0..(seconds / 30.0) as u32 {
+        let from = f64::from(part) * 30.0;
+        let within = Ran {
+            ticks: ran.ticks.iter().filter(|(at, _)| (from..from + 30.0).contains(at)).copied().collect(),
+            aligned: ran.aligned,
+            interval_ms: 0.0,
+        };
+        println!("{from} s: {:.3} ms, mean {:.3}, told {bar:.3}", within.median_after(0.0), within.mean_after(0.0));
+        assert!(part == 0 || within.median_after(0.0) <= bar * 1.05, "from {from} s");
+    }
+    println!("interval {:.4} ms, {:?}", ran.interval_ms, ran.aligned);
+}
+
+#[test]
+fn beside_a_neighbour_and_alone_nothing_is_lost() {
+    let _alone = Alone::on_this_host();
+    let seconds = if calibrates() { 30.0 } else { 4.0 };
+    let mut grounds = vec![(true, true)];
+    if calibrates() {
+        grounds.extend([(true, false), (false, true), (false, false)]);
+    }
+    for (sets_up, is_quiet) in grounds {
+        let _neighbour = (!is_quiet).then(|| Taker::neighbour(cpu()));
+        let server = Server { sets_up, seconds, ..SERVER };
+        let is_right = (0..3).any(|_| {
+            let (ran, left) = (serve(cpu(), server), serve(cpu(), Server { align: Align::Never, ..server }));
+            let (got, bar) = (ran.mean_after(0.0), left.mean_after(0.0));
+            println!(
+                "set up {sets_up}, quiet {is_quiet}: {got:.3} ms, median {:.3}; unaligned {bar:.3}, {:.3}; interval {:.4}, {:?}",
+                ran.median_after(0.0),
+                left.median_after(0.0),
+                ran.interval_ms,
+                ran.aligned
+            );
+            // Three times the bar: a run is short, and chance moves it.
+            got <= bar * 1.03 && !matches!(ran.aligned.quantum, Quantum::FixedSlot(_))
+        });
+        assert!(is_right);
     }
 }

@@ -397,7 +397,7 @@ impl Aligner {
         self.wait(now_ns);
         // What hid in the ticks' own time shows in idle time now.
         if is_better && why == Why::Hurt {
-            self.next_look_ns = now_ns;
+            self.look(now_ns);
         }
     }
 
@@ -454,12 +454,16 @@ impl Aligner {
         }
         let limit = self.given.limit;
         match (&self.hold, limit) {
-            (Some(hold), None) if hold.follows && hold.lately_ns < LONGER * hold.tried_ns => {}
+            (Some(hold), None) if hold.lately_ns < LONGER * hold.tried_ns => {}
             (Some(hold), Some(_)) if hold.lately_ns < LONGER * hold.tried_ns => {}
             (Some(_), Some((_, period_ns))) => self.sweep(due_ns, period_ns as f64, Why::Limit),
             (None, Some((_, period_ns))) if self.hurt >= HURTS => self.sweep(due_ns, period_ns as f64, Why::Limit),
             (None, Some(_)) => {}
-            (_, None) => self.look(now_ns),
+            (_, None) => {
+                // What was the best place without a reason that is known is not any more.
+                self.hold = None;
+                self.look(now_ns);
+            }
         }
     }
 

@@ -2,15 +2,17 @@
 //! ticks hands the gaps over and goes on, and never waits for the answer.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
-use evenkeel_stats::periodicity::{Count, Gap, Known, Periodicity, Window, detect};
+use evenkeel_stats::periodicity::{Count, Detector, Gap, Known, Periodicity, Window};
 use evenkeel_sys::{CpuSet, sched, thread};
 
-use super::own;
 use super::watch::Watch;
 
 /// It gives way to nearly everything.
 const NICE: i32 = 15;
+/// How long the start waits for it at the most.
+const READY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 enum Stage {
@@ -52,12 +54,17 @@ impl Finder {
         }
         let tickers = thread::affinity().unwrap_or_default();
         let theirs = Arc::clone(&shared);
+        let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let body = move || {
             step_back(&tickers);
-            own::try_mark();
-            run(&theirs);
+            let (windows, gaps) = Watch::room();
+            let room = (Vec::with_capacity(windows), Vec::with_capacity(gaps), Detector::with_room(windows, gaps));
+            let _ = ready.send(());
+            run(&theirs, room);
         };
         std::thread::Builder::new().name("evenkeel-quantum".into()).spawn(body).ok()?;
+        // Nothing is allocated after the start: by then the thread has what it needs. Where it is starved it has to do without that promise.
+        let _ = is_ready.recv_timeout(READY);
         Some(Finder { shared })
     }
 
@@ -115,9 +122,8 @@ fn step_back(tickers: &CpuSet) {
     let _ = thread::set_affinity(if others.is_empty() { &all } else { &others });
 }
 
-fn run(shared: &Shared) {
-    let mut windows = Vec::new();
-    let mut gaps = Vec::new();
+fn run(shared: &Shared, room: (Vec<Window>, Vec<Gap>, Detector)) {
+    let (mut windows, mut gaps, mut detector) = room;
     loop {
         let mut desk = lock(shared);
         loop {
@@ -131,7 +137,7 @@ fn run(shared: &Shared) {
         std::mem::swap(&mut windows, &mut desk.windows);
         std::mem::swap(&mut gaps, &mut desk.gaps);
         drop(desk);
-        let said = detect(&windows, &gaps, &Known { count: Count::All, ..Known::default() });
+        let said = detector.detect(&windows, &gaps, &Known { count: Count::All, ..Known::default() });
         let mut desk = lock(shared);
         std::mem::swap(&mut windows, &mut desk.windows);
         std::mem::swap(&mut gaps, &mut desk.gaps);

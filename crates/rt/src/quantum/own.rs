@@ -4,30 +4,17 @@
 //! count of its waiting, as everything is where the mark does not serve.
 
 use std::cell::{Cell, OnceCell};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::rc::Rc;
 
 use evenkeel_stats::periodicity::Label;
-use evenkeel_sys::rseq::Watcher;
 use evenkeel_sys::schedstat::RunDelay;
 
-/// Whether the mark does what it is used for on this kernel: 0 is not known yet.
-static SERVES: AtomicU8 = AtomicU8::new(UNTRIED);
-const UNTRIED: u8 = 0;
-const TRYING: u8 = 1;
-const YES: u8 = 2;
-const NO: u8 = 3;
-
-/// Tries the mark out, once in a process, in the calling thread, which must be an ordinary one: up to 0.3 s.
-pub(super) fn try_mark() {
-    if SERVES.compare_exchange(UNTRIED, TRYING, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        let does = Watcher::of_this_thread().is_ok_and(|watcher| watcher.self_test().is_ok());
-        SERVES.store(if does { YES } else { NO }, Ordering::Relaxed);
-    }
-}
+use crate::preempt::Turns;
 
 struct Own {
-    watcher: Option<Watcher>,
+    turns: Option<Rc<Turns>>,
     delay: Option<RunDelay>,
+    marked: Cell<u64>,
     waited_ns: Cell<u64>,
 }
 
@@ -38,8 +25,9 @@ thread_local! {
 
 fn with<T>(ask: impl FnOnce(&Own) -> T) -> Option<T> {
     let make = || Own {
-        watcher: Watcher::of_this_thread().ok(),
+        turns: Turns::of_this_thread(),
         delay: RunDelay::of_this_thread().ok(),
+        marked: Cell::new(0),
         waited_ns: Cell::new(0),
     };
     OWN.try_with(|own| ask(own.get_or_init(make))).ok()
@@ -51,25 +39,22 @@ impl Own {
         let now_ns = self.delay.as_ref()?.read().ok()?.run_delay_ns;
         Some(now_ns.saturating_sub(self.waited_ns.replace(now_ns)))
     }
+
+    /// Whether nobody inside the guest had its turn since this was last asked; none where that can't be told.
+    fn is_intact(&self) -> Option<bool> {
+        let count = self.turns.as_ref()?.count();
+        Some(count == self.marked.replace(count))
+    }
 }
 
-/// Makes what is needed for the calling thread: the only allocation.
+/// Makes what is needed for the calling thread: the only allocation. The first call of a process tries the mark out, up to 0.3 s.
 pub(super) fn prepare() {
     mark();
 }
 
 /// From here on a preemption is seen, and waiting is counted anew.
 pub(super) fn mark() {
-    with(|own| {
-        own.waited_ns();
-        arm(own);
-    });
-}
-
-fn arm(own: &Own) {
-    if let Some(watcher) = &own.watcher {
-        watcher.arm();
-    }
+    with(|own| (own.waited_ns(), own.is_intact()));
 }
 
 /// Who kept the thread from running.
@@ -85,15 +70,9 @@ pub(super) enum Kept {
 
 /// Who kept the thread from running since the mark, which is set anew.
 pub(super) fn kept() -> Kept {
-    let ask = |own: &Own| {
-        let serves = SERVES.load(Ordering::Relaxed) == YES;
-        let is_intact = own.watcher.as_ref().is_some_and(Watcher::intact);
-        if serves && is_intact {
-            return Kept::Not;
-        }
-        let kept = own.waited_ns().map_or(Kept::Unknown, Kept::For);
-        arm(own);
-        kept
+    let ask = |own: &Own| match own.is_intact() {
+        Some(true) => Kept::Not,
+        Some(false) | None => own.waited_ns().map_or(Kept::Unknown, Kept::For),
     };
     with(ask).unwrap_or(Kept::Unknown)
 }
@@ -115,7 +94,6 @@ mod tests {
     fn a_thread_is_told_of_itself() {
         std::thread::spawn(|| {
             prepare();
-            try_mark();
             mark();
             assert_ne!(kept(), Kept::Unknown, "this kernel counts");
             std::thread::sleep(std::time::Duration::from_millis(1));

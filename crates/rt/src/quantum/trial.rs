@@ -48,6 +48,7 @@ pub(super) struct Trial {
     at: usize,
     /// Ticks of this turn that are done.
     done: u32,
+    goes_back: bool,
     finals: Option<Finals>,
 }
 
@@ -74,7 +75,16 @@ impl Trial {
             count += 1;
         }
         let longest_ns = LONGEST * period_ns as f64;
-        let trial = Trial { places, count, turn_ticks: turn_ticks.max(2), longest_ns, at: 0, done: 0, finals: None };
+        let trial = Trial {
+            places,
+            count,
+            turn_ticks: turn_ticks.max(2),
+            longest_ns,
+            at: 0,
+            done: 0,
+            goes_back: false,
+            finals: None,
+        };
         (count > 1).then(|| trial.unless_two())
     }
 
@@ -119,8 +129,13 @@ impl Trial {
         let others = &mut self.places[1..self.count];
         others.sort_unstable_by(|one, other| one.mean_ns().total_cmp(&other.mean_ns()));
         let left = (self.count - 1).div_ceil(2);
-        // In the order of time: neighbours are a short move apart.
-        self.places[1..=left].sort_unstable_by(|one, other| one.offset_ns.total_cmp(&other.offset_ns));
+        // In the order of time, there and back: neighbours are a short move apart, and all moves together come to nothing.
+        self.goes_back = !self.goes_back;
+        let goes_back = self.goes_back;
+        self.places[1..=left].sort_unstable_by(|one, other| {
+            let order = one.offset_ns.total_cmp(&other.offset_ns);
+            if goes_back { order.reverse() } else { order }
+        });
         self.count = left + 1;
         if left == 1 {
             self.finals = Some(Finals::default());

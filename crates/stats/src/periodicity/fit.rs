@@ -39,30 +39,54 @@ struct Line {
 }
 
 /// What is left of edges beside a line.
+#[derive(Debug, Default)]
 struct Residuals {
     /// The turn and how late.
     points: Vec<(f64, f64)>,
 }
 
-pub(super) fn refine(observed: &Observed, period_ns: f64) -> Option<Fit> {
+/// What a fit works in, to be used again.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    starts: Vec<f64>,
+    ends: Vec<f64>,
+    of_starts: Residuals,
+    of_ends: Residuals,
+    left: Vec<f64>,
+}
+
+impl Room {
+    /// For so many gaps.
+    pub(super) fn of(gaps: usize) -> Room {
+        let residuals = || Residuals { points: Vec::with_capacity(gaps) };
+        let edges = || Vec::with_capacity(gaps);
+        Room { starts: edges(), ends: edges(), of_starts: residuals(), of_ends: residuals(), left: edges() }
+    }
+}
+
+pub(super) fn refine(observed: &Observed, period_ns: f64, room: &mut Room) -> Option<Fit> {
     let (first, last) = observed.span();
     let middle = (first + last) / 2.0;
-    let starts: Vec<f64> = observed.gaps.iter().map(|gap| gap.0 - middle).collect();
-    let ends: Vec<f64> = observed.gaps.iter().map(|gap| gap.1 - middle).collect();
+    let Room { starts, ends, of_starts, of_ends, left } = room;
+    starts.clear();
+    starts.extend(observed.gaps.iter().map(|gap| gap.0 - middle));
+    ends.clear();
+    ends.extend(observed.gaps.iter().map(|gap| gap.1 - middle));
     let mut period = period_ns;
-    let mut begin = Line { at: crowd(&starts, period), gate: GATE * period };
-    let mut end = Line { at: crowd(&ends, period), gate: GATE * period };
+    let mut begin = Line { at: crowd(starts, period), gate: GATE * period };
+    let mut end = Line { at: crowd(ends, period), gate: GATE * period };
     let (mut span, whole) = (FIRST_SPAN_NS.min(last - first), last - first);
     loop {
         for _ in 0..ROUNDS {
-            let (of_starts, of_ends) = (begin.residuals(&starts, period, span), end.residuals(&ends, period, span));
-            let change = common_slope(&of_starts, &of_ends)?;
+            begin.residuals(starts, period, span, of_starts);
+            end.residuals(ends, period, span, of_ends);
+            let change = common_slope(of_starts, of_ends)?;
             // A line that leaves its candidate belongs to another one.
             if !(0.97..=1.03).contains(&((period + change) / period_ns)) {
                 return None;
             }
-            begin.settle(&of_starts, change, period);
-            end.settle(&of_ends, change, period);
+            begin.settle(of_starts, change, period, left);
+            end.settle(of_ends, change, period, left);
             period += change;
         }
         if span >= whole {
@@ -70,7 +94,7 @@ pub(super) fn refine(observed: &Observed, period_ns: f64) -> Option<Fit> {
         }
         span *= 2.0;
     }
-    let of_starts = begin.residuals(&starts, period, whole);
+    begin.residuals(starts, period, whole, of_starts);
     let spread_ns = of_starts.deviation();
     let gone_ns = (end.at - begin.at).rem_euclid(period);
     let train = Train { from_ns: middle + begin.at, gone_ns, period_ns: period };
@@ -100,21 +124,24 @@ fn crowd(edges: &[f64], period: f64) -> f64 {
 }
 
 impl Line {
-    fn residuals(&self, edges: &[f64], period: f64, span: f64) -> Residuals {
+    fn residuals(&self, edges: &[f64], period: f64, span: f64, into: &mut Residuals) {
         let near = edges.iter().filter(|edge| edge.abs() <= span / 2.0);
         let point = |edge: &f64| {
             let turn = ((edge - self.at) / period).round();
             (turn, edge - self.at - turn * period)
         };
-        Residuals { points: near.map(point).filter(|(_, late)| late.abs() <= self.gate).collect() }
+        into.points.clear();
+        into.points.extend(near.map(point).filter(|(_, late)| late.abs() <= self.gate));
     }
 
     /// Moves to the middle of the edges that are near, with the new slope taken out, and narrows its gate.
-    fn settle(&mut self, residuals: &Residuals, slope: f64, period: f64) {
-        let left: Vec<f64> = residuals.points.iter().map(|(turn, late)| late - slope * turn).collect();
-        if let Some(by) = middle_of(left.clone()) {
+    fn settle(&mut self, residuals: &Residuals, slope: f64, period: f64, left: &mut Vec<f64>) {
+        left.clear();
+        left.extend(residuals.points.iter().map(|(turn, late)| late - slope * turn));
+        if let Some(by) = middle_of(left) {
             self.at += by;
-            let deviation = NORMAL * middle_of(left.iter().map(|late| (late - by).abs()).collect()).unwrap_or(0.0);
+            left.iter_mut().for_each(|late| *late = (*late - by).abs());
+            let deviation = NORMAL * middle_of(left).unwrap_or(0.0);
             let gate = (GATE_DEVIATIONS * deviation).max(GATE_MIN_NS);
             self.gate = gate.min(GATE * period);
         }
@@ -163,7 +190,7 @@ fn common_slope(starts: &Residuals, ends: &Residuals) -> Option<f64> {
 }
 
 /// The median; the order of the values is lost.
-fn middle_of(mut values: Vec<f64>) -> Option<f64> {
+fn middle_of(values: &mut [f64]) -> Option<f64> {
     if values.is_empty() {
         return None;
     }

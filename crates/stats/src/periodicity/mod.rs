@@ -14,7 +14,7 @@
 //!
 //! [`detect`] takes `5 * seconds * (1/PERIOD_MIN - 1/PERIOD_MAX) * (2 * gaps + 2 * windows)` steps of four multiplications, with at most
 //! [`SEARCH_NS`] of time and [`SEARCH_GAPS`] gaps: about 10 ms for two seconds, 150 ms at the very most. It allocates some vectors of the
-//! gaps' and the spectrum's length, and nothing that grows. It is not for the middle of a tick; [`Tracker::observe`] is: a dozen
+//! gaps' and the spectrum's length, which a [`Detector`] keeps for the next time. It is not for the middle of a tick; [`Tracker::observe`] is: a dozen
 //! operations, no allocation.
 
 mod agreement;
@@ -227,14 +227,53 @@ pub struct Periodicity {
 
 /// Says how the CPU is taken away. `windows` and `gaps` are in the order of time and do not overlap; each gap lies in a window.
 pub fn detect(windows: &[Window], gaps: &[Gap], known: &Known) -> Periodicity {
-    let limit = known.limit.filter(|limit| bites(windows, gaps, limit));
-    // What a limit takes is preempted, or not known: neither says anything of a hypervisor then.
-    let observed = match limit {
-        Some(_) => Observed::new(windows, gaps, |label| label == Label::Foreign),
-        None => Observed::new(windows, gaps, |label| known.count == Count::All || label != Label::Preempted),
-    };
+    Detector::default().detect(windows, gaps, known)
+}
+
+/// [`detect`] with room that is used again: with enough of it at the start it allocates nothing more.
+#[derive(Debug, Default)]
+pub struct Detector {
+    observed: Observed,
+    spectrum: spectrum::Room,
+    fit: fit::Room,
+}
+
+impl Detector {
+    /// With room for so many windows and gaps. More are no error: they take what they need.
+    pub fn with_room(windows: usize, gaps: usize) -> Detector {
+        Detector {
+            observed: Observed::with_room(windows, gaps),
+            spectrum: spectrum::Room::of(windows, gaps),
+            fit: fit::Room::of(gaps),
+        }
+    }
+
+    /// The same as the function [`detect`].
+    pub fn detect(&mut self, windows: &[Window], gaps: &[Gap], known: &Known) -> Periodicity {
+        let limit = known.limit.filter(|limit| bites(windows, gaps, limit));
+        // What a limit takes is preempted, or not known: neither says anything of a hypervisor then.
+        match limit {
+            Some(_) => self.observed.fill(windows, gaps, |label| label == Label::Foreign),
+            None => {
+                let counts = |label| known.count == Count::All || label != Label::Preempted;
+                self.observed.fill(windows, gaps, counts);
+            }
+        }
+        let best = if self.observed.lost_share() >= LOST_MIN { self.best_fit() } else { None };
+        judged(&self.observed, gaps, known, limit, best)
+    }
+
+    /// The period that agrees best with what was seen.
+    fn best_fit(&mut self) -> Option<Fit> {
+        let periods = spectrum::periods(&self.observed, &mut self.spectrum);
+        let periods = periods.into_iter().filter(|period| *period > 0.0);
+        let fits = periods.filter_map(|period| fit::refine(&self.observed, period, &mut self.fit));
+        fits.max_by(|one, other| one.agreement.total_cmp(&other.agreement))
+    }
+}
+
+fn judged(observed: &Observed, gaps: &[Gap], known: &Known, limit: Option<Limit>, best: Option<Fit>) -> Periodicity {
     let lost_share = observed.lost_share();
-    let best = if lost_share >= LOST_MIN { best_fit(&observed) } else { None };
     let found = best.filter(is_periodic);
     let is_own_tick = found.is_some_and(|fit| known.turns_end_at_ns.is_some_and(|tick_ns| fit.is_multiple(tick_ns)));
     let agreement = best.map_or(0.0, |fit| fit.agreement);
@@ -279,13 +318,6 @@ fn bites(windows: &[Window], gaps: &[Gap], limit: &Limit) -> bool {
     let missing: u64 = inside.map(|gap| gap.length_ns).sum();
     let takes = 1.0 - limit.quota_ns as f64 / limit.period_ns as f64;
     missing as f64 >= LIMIT_BITES * takes * watched as f64
-}
-
-/// The period that agrees best with what was seen.
-fn best_fit(observed: &Observed) -> Option<Fit> {
-    let periods = spectrum::periods(observed);
-    let fits = periods.into_iter().filter_map(|period| fit::refine(observed, period));
-    fits.max_by(|one, other| one.agreement.total_cmp(&other.agreement))
 }
 
 fn is_periodic(fit: &Fit) -> bool {

@@ -5,6 +5,7 @@ use super::{Gap, Label, PERIOD_MAX_NS, Window};
 /// A stretch of time, in nanoseconds since the base.
 pub(super) type Stretch = (f64, f64);
 
+#[derive(Debug, Default)]
 pub(super) struct Observed {
     /// The first moment of the first window.
     pub(super) base_ns: u64,
@@ -15,11 +16,26 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    pub(super) fn new(windows: &[Window], gaps: &[Gap], counts: impl Fn(Label) -> bool) -> Observed {
+    /// For so many windows and gaps; a gap that is set aside cuts a window in two.
+    pub(super) fn with_room(windows: usize, gaps: usize) -> Observed {
+        Observed { base_ns: 0, windows: Vec::with_capacity(windows + gaps), gaps: Vec::with_capacity(gaps) }
+    }
+
+    #[cfg(test)]
+    fn new(windows: &[Window], gaps: &[Gap], counts: impl Fn(Label) -> bool) -> Observed {
+        let mut observed = Observed::default();
+        observed.fill(windows, gaps, counts);
+        observed
+    }
+
+    /// Forgets what was observed before, and takes these in.
+    pub(super) fn fill(&mut self, windows: &[Window], gaps: &[Gap], counts: impl Fn(Label) -> bool) {
+        let observed = self;
         let base_ns = windows.first().map_or(0, |window| window.start_ns);
         let since = |ns: u64| ns as f64 - base_ns as f64;
-        let mut observed = Observed { base_ns, windows: Vec::with_capacity(windows.len()), gaps: Vec::new() };
-        observed.gaps.reserve(gaps.len());
+        observed.base_ns = base_ns;
+        observed.windows.clear();
+        observed.gaps.clear();
         let mut rest = gaps.iter().peekable();
         for window in windows {
             let (mut from, end) = (since(window.start_ns), since(window.end_ns));
@@ -42,7 +58,6 @@ impl Observed {
             }
             observed.watch(from, end);
         }
-        observed
     }
 
     fn watch(&mut self, from: f64, to: f64) {

@@ -14,7 +14,34 @@ const FINE: f64 = 5.0;
 const PEAKS: usize = 6;
 const NS: f64 = 1e9;
 
+/// Frequencies that are tried at the most: five for each width of a line, in [`SEARCH_NS`].
+const FREQUENCIES: usize = (FINE * SEARCH_NS / PERIOD_MIN_NS) as usize + 1;
+
+/// What a spectrum is made in, to be used again.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    windows: Vec<Stretch>,
+    gaps: Vec<Stretch>,
+    edges: Vec<Edge>,
+    power: Vec<f64>,
+    found: Vec<usize>,
+}
+
+impl Room {
+    /// For so many windows and gaps.
+    pub(super) fn of(windows: usize, gaps: usize) -> Room {
+        Room {
+            windows: Vec::with_capacity(windows + gaps),
+            gaps: Vec::with_capacity(gaps),
+            edges: Vec::with_capacity(2 * (windows + 2 * gaps)),
+            power: Vec::with_capacity(FREQUENCIES),
+            found: Vec::with_capacity(FREQUENCIES),
+        }
+    }
+}
+
 /// One edge of a gap or window: its turning phasor, the turn from one frequency to the next, and its weight.
+#[derive(Debug)]
 struct Edge {
     re: f64,
     im: f64,
@@ -23,29 +50,32 @@ struct Edge {
     weight: f64,
 }
 
-/// Periods in nanoseconds, the strongest first.
-pub(super) fn periods(observed: &Observed) -> Vec<f64> {
+/// Periods in nanoseconds, the strongest first; 0 where there are fewer.
+pub(super) fn periods(observed: &Observed, room: &mut Room) -> [f64; PEAKS] {
     let end = observed.span().1;
     let many = observed.gaps.len().saturating_sub(SEARCH_GAPS);
     let from = (end - SEARCH_NS).max(if many > 0 { observed.gaps[many].0 } else { f64::MIN });
-    let windows: Vec<Stretch> =
-        observed.windows.iter().filter(|(_, to)| *to > from).map(|(start, to)| (start.max(from), *to)).collect();
-    let gaps: Vec<Stretch> = observed.gaps.iter().filter(|(start, _)| *start >= from).copied().collect();
+    let Room { windows, gaps, edges, power, found } = room;
+    windows.clear();
+    windows.extend(observed.windows.iter().filter(|(_, to)| *to > from).map(|(start, to)| (start.max(from), *to)));
+    gaps.clear();
+    gaps.extend(observed.gaps.iter().filter(|(start, _)| *start >= from));
     let span_s = (end - windows.first().map_or(end, |first| first.0)) / NS;
     // A period must fit some times into what was watched.
     if gaps.len() < 4 || span_s < 3.0 * PERIOD_MIN_NS / NS {
-        return Vec::new();
+        return [0.0; PEAKS];
     }
     let (low_hz, high_hz) = ((NS / PERIOD_MAX_NS).max(3.0 / span_s), NS / PERIOD_MIN_NS);
     let step_hz = 1.0 / (FINE * span_s);
     let count = ((high_hz - low_hz) / step_hz).max(0.0) as usize;
-    let power = power(&windows, &gaps, low_hz, step_hz, count);
-    peaks(&power).into_iter().map(|at| NS / (low_hz + at * step_hz)).collect()
+    make_edges(windows, gaps, low_hz, step_hz, edges);
+    make_power(edges, low_hz, step_hz, count, power);
+    peaks(power, found).map(|at| at.map_or(0.0, |at| NS / (low_hz + at * step_hz)))
 }
 
-fn power(windows: &[Stretch], gaps: &[Stretch], low_hz: f64, step_hz: f64, count: usize) -> Vec<f64> {
+fn make_edges(windows: &[Stretch], gaps: &[Stretch], low_hz: f64, step_hz: f64, edges: &mut Vec<Edge>) {
     let mean = total(gaps) / total(windows).max(1.0);
-    let mut edges = Vec::with_capacity(2 * (gaps.len() + windows.len()));
+    edges.clear();
     let mut edge = |at_ns: f64, weight: f64| {
         let at_s = at_ns / NS;
         let (im, re) = (-TAU * low_hz * at_s).sin_cos();
@@ -60,10 +90,13 @@ fn power(windows: &[Stretch], gaps: &[Stretch], low_hz: f64, step_hz: f64, count
         edge(*from, -mean);
         edge(*to, mean);
     }
-    let mut power = Vec::with_capacity(count);
+}
+
+fn make_power(edges: &mut [Edge], low_hz: f64, step_hz: f64, count: usize, power: &mut Vec<f64>) {
+    power.clear();
     for at in 0..count {
         let (mut re, mut im) = (0.0, 0.0);
-        for edge in &mut edges {
+        for edge in &mut *edges {
             re += edge.weight * edge.re;
             im += edge.weight * edge.im;
             (edge.re, edge.im) =
@@ -73,19 +106,18 @@ fn power(windows: &[Stretch], gaps: &[Stretch], low_hz: f64, step_hz: f64, count
         let hz = low_hz + at as f64 * step_hz;
         power.push((re * re + im * im) / (hz * hz));
     }
-    power
 }
 
 /// Where the strongest peaks are, as fractions of steps: a parabola through the three highest points of each.
-fn peaks(power: &[f64]) -> Vec<f64> {
+fn peaks(power: &[f64], found: &mut Vec<usize>) -> [Option<f64>; PEAKS] {
     let is_peak = |at: &usize| power[*at] >= power[*at - 1] && power[*at] > power[*at + 1];
-    let mut found: Vec<usize> = (1..power.len().saturating_sub(1)).filter(is_peak).collect();
+    found.clear();
+    found.extend((1..power.len().saturating_sub(1)).filter(is_peak));
     found.sort_unstable_by(|one, other| power[*other].total_cmp(&power[*one]));
-    found.truncate(PEAKS);
     let between = |at: usize| {
         let (before, here, after) = (power[at - 1].sqrt(), power[at].sqrt(), power[at + 1].sqrt());
         let bend = before - 2.0 * here + after;
         at as f64 + if bend < 0.0 { (before - after) / (2.0 * bend) } else { 0.0 }
     };
-    found.into_iter().map(between).collect()
+    std::array::from_fn(|nth| found.get(nth).map(|at| between(*at)))
 }
