@@ -59,7 +59,7 @@ fn played(seed: u64, ticks: u32, crew: &mut Crew) -> Played {
         for (Slot(slot), bytes, is_full) in room.datagrams() {
             told.bytes_max = told.bytes_max.max(bytes.len());
             *(if is_full { &mut told.full } else { &mut told.changes }) += 1;
-            if (tick as usize * 31 + slot * 17) % 16 != 0 {
+            if !(tick as usize * 31 + slot * 17).is_multiple_of(16) {
                 let Ok(FromServer::Snapshot(packed)) = FromServer::parse(bytes) else { panic!("tick {tick}") };
                 clients[slot].mirror.take_in(&packed).unwrap();
                 let mut whole = Snapshot::default();

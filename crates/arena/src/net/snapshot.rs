@@ -287,11 +287,15 @@ fn pack_change(bits: &mut BitWriter<'_>, was: &Entity, now: &Entity) {
         ((was.health, was.shooting) != (now.health, now.shooting), pack_state),
     ];
     for (changed, pack) in parts {
+    let part = |bits: &mut BitWriter<'_>, changed: bool, pack: fn(&mut BitWriter<'_>, &Entity)| {
         bits.flag(changed);
         if changed {
             pack(bits, now);
         }
-    }
+    };
+    part(bits, (was.yaw, was.pitch) != (now.yaw, now.pitch), pack_look);
+    part(bits, (was.gait, was.stride, was.stance) != (now.gait, now.stride, now.stance), pack_legs);
+    part(bits, (was.health, was.shooting) != (now.health, now.shooting), pack_state);
 }
 
 fn read_change(bits: &mut BitReader<'_>, was: &Entity) -> Result<Entity, WireError> {

@@ -77,7 +77,7 @@ fn flood(target: SocketAddrV4, seconds: u64) -> Sent {
 fn source(noise: &mut Noise) -> SocketAddrV4 {
     let number = noise.next();
     let [_, a, b, c, high, low, ..] = number.to_le_bytes();
-    let address = if number % 8 == 0 { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(10, a, b, c) };
+    let address = if number.is_multiple_of(8) { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(10, a, b, c) };
     SocketAddrV4::new(address, u16::from_le_bytes([high, low]).max(1_024))
 }
 

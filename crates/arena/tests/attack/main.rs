@@ -1,7 +1,11 @@
 //! A flood from forged addresses, in a network of the test's own: who plays goes on playing, who has proved nothing costs no memory
 //! and gets back less than was sent.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests: a panic is how a test says that it can't go on"
+)]
 
 mod attacker;
 #[path = "../loopback/program.rs"]
