@@ -628,6 +628,56 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_event_free(EvenkeelEvent* @event);
 
         /// <summary>
+        ///  Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
+        ///
+        ///  Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_new(EvenkeelRateSettings* asked, EvenkeelRate** rate);
+
+        /// <summary>
+        ///  The period that is chosen now, in nanoseconds: to start a clock with.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `period_ns` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_period", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_period(EvenkeelRate* rate, ulong* period_ns);
+
+        /// <summary>
+        ///  After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
+        ///  now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
+        ///
+        ///  Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
+        ///
+        ///  # Safety
+        ///  `period_ns` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_after(EvenkeelRate* rate, EvenkeelClock* clock, ulong* period_ns);
+
+        /// <summary>
+        ///  Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
+        ///
+        ///  Threads: the one that ticks.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_enter", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_enter(EvenkeelRate* rate, EvenkeelClock* clock, ulong fastest_ns, ulong slowest_ns);
+
+        /// <summary>
+        ///  Frees it; the clock keeps its period.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_free(EvenkeelRate* rate);
+
+        /// <summary>
         ///  Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
         ///  memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
         ///
@@ -691,6 +741,73 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_write_chrome_json", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_scope_write_chrome_json(byte* path);
+
+        /// <summary>
+        ///  Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
+        ///  EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+        ///
+        ///  Threads: any. Free it with evenkeel_telemetry_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
+        ///  be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_new(EvenkeelTelemetrySettings* asked, EvenkeelTelemetry** telemetry);
+
+        /// <summary>
+        ///  Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+        ///
+        ///  Threads: the one that ticks. Takes less than a microsecond.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_after(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
+
+        /// <summary>
+        ///  Counts more of something (EvenkeelCount).
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_add", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_add(EvenkeelTelemetry* telemetry, uint what, ulong more);
+
+        /// <summary>
+        ///  Says how many there are now (EvenkeelCount): players.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_set(EvenkeelTelemetry* telemetry, uint what, ulong now);
+
+        /// <summary>
+        ///  Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+        ///
+        ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_path", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_path(EvenkeelTelemetry* telemetry, byte* path, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
+        ///  The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+        ///
+        ///  Threads: any, at any time. Takes memory: not in a tick.
+        ///
+        ///  # Safety
+        ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_prometheus", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_prometheus(EvenkeelTelemetry* telemetry, byte* text, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
+        ///  Takes the page away.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_free(EvenkeelTelemetry* telemetry);
 
         /// <summary>
         ///  Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
@@ -1203,6 +1320,94 @@ namespace Evenkeel
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelEvent
     {
+    }
+
+    /// <summary>
+    ///  Chooses the period of a clock.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelRate
+    {
+    }
+
+    /// <summary>
+    ///  How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelRateSettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
+        /// </summary>
+        public fixed ulong ladder_ns[16];
+        /// <summary>
+        ///  The one to start with, in nanoseconds. 0: 20,000,000.
+        /// </summary>
+        public ulong start_ns;
+        /// <summary>
+        ///  The shortest period of the phase to start in, in nanoseconds. 0: 20,000,000.
+        /// </summary>
+        public ulong fastest_ns;
+        /// <summary>
+        ///  The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
+        /// </summary>
+        public ulong slowest_ns;
+        /// <summary>
+        ///  Work over the tick's share of the period that can go on for ever, 0.05 to 1. 0: 0.75.
+        /// </summary>
+        public double sustainable;
+        /// <summary>
+        ///  With one CPU, the share of it that the system keeps, up to 0.95. 0: 0.5; below 0: none.
+        /// </summary>
+        public double system_share;
+    }
+
+    /// <summary>
+    ///  A session's page.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelTelemetry
+    {
+    }
+
+    /// <summary>
+    ///  Where a session's page is, and who may read it.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelTelemetrySettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The session's name, 1 to 64 bytes: any text.
+        /// </summary>
+        public byte* session;
+        /// <summary>
+        ///  The folder to put it in. Null: /dev/shm, or $XDG_RUNTIME_DIR where that can't be written to.
+        /// </summary>
+        public byte* folder;
+        /// <summary>
+        ///  Not 0: the server's group may read it too, not only its user.
+        /// </summary>
+        public uint is_for_group;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
     }
 
     /// <summary>

@@ -85,6 +85,35 @@ typedef uint32_t EvenkeelAlign;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What is counted on a session's page.
+enum EvenkeelCount
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Jobs that were run.
+    EVENKEEL_COUNT_JOBS = 0,
+    // Datagrams that came.
+    EVENKEEL_COUNT_PACKETS_IN = 1,
+    // Datagrams that were sent.
+    EVENKEEL_COUNT_PACKETS_OUT = 2,
+    // Bytes in those that came.
+    EVENKEEL_COUNT_BYTES_IN = 3,
+    // Bytes in those that were sent.
+    EVENKEEL_COUNT_BYTES_OUT = 4,
+    // Datagrams that were lost for want of room, of either direction.
+    EVENKEEL_COUNT_DROPS = 5,
+    // Players that are there now; it goes up and down.
+    EVENKEEL_COUNT_PLAYERS = 6,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelCount EvenkeelCount;
+#else
+typedef uint32_t EvenkeelCount;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // What became of a wish, in the fields of EvenkeelThreadReport.
 enum EvenkeelGot
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -198,8 +227,14 @@ typedef struct EvenkeelJobs EvenkeelJobs;
 // A lock. Not to be taken twice by one thread.
 typedef struct EvenkeelMutex EvenkeelMutex;
 
+// Chooses the period of a clock.
+typedef struct EvenkeelRate EvenkeelRate;
+
 // A lock that many may read under, or one may write under.
 typedef struct EvenkeelRwLock EvenkeelRwLock;
+
+// A session's page.
+typedef struct EvenkeelTelemetry EvenkeelTelemetry;
 
 // A thread that was set up. Some of what it holds ends when it is freed.
 typedef struct EvenkeelThread EvenkeelThread;
@@ -443,6 +478,42 @@ typedef struct EvenkeelFrameCounters {
 
 // A piece of a loop: gets the number and the context.
 typedef void (*EvenkeelEach)(size_t number, void *context);
+
+// How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
+typedef struct EvenkeelRateSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
+    uint64_t ladder_ns[16];
+    // The one to start with, in nanoseconds. 0: 20,000,000.
+    uint64_t start_ns;
+    // The shortest period of the phase to start in, in nanoseconds. 0: 20,000,000.
+    uint64_t fastest_ns;
+    // The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
+    uint64_t slowest_ns;
+    // Work over the tick's share of the period that can go on for ever, 0.05 to 1. 0: 0.75.
+    double sustainable;
+    // With one CPU, the share of it that the system keeps, up to 0.95. 0: 0.5; below 0: none.
+    double system_share;
+} EvenkeelRateSettings;
+
+// Where a session's page is, and who may read it.
+typedef struct EvenkeelTelemetrySettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The session's name, 1 to 64 bytes: any text.
+    const char *session;
+    // The folder to put it in. Null: /dev/shm, or $XDG_RUNTIME_DIR where that can't be written to.
+    const char *folder;
+    // Not 0: the server's group may read it too, not only its user.
+    uint32_t is_for_group;
+    // 0.
+    uint32_t reserved;
+} EvenkeelTelemetrySettings;
 
 // What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
 typedef struct EvenkeelThreadWishes {
@@ -1179,6 +1250,47 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t
 // Threads: any.
 EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
 
+// Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
+//
+// Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
+EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
+                                 struct EvenkeelRate **rate);
+
+// The period that is chosen now, in nanoseconds: to start a clock with.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `period_ns` is null or may be written.
+EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_ns);
+
+// After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
+// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
+//
+// Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
+//
+// # Safety
+// `period_ns` is null or may be written.
+EvenkeelStatus evenkeel_rate_after(struct EvenkeelRate *rate,
+                                   struct EvenkeelClock *clock,
+                                   uint64_t *period_ns);
+
+// Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
+                                   struct EvenkeelClock *clock,
+                                   uint64_t fastest_ns,
+                                   uint64_t slowest_ns);
+
+// Frees it; the clock keeps its period.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
+
 // Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
 // memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
 //
@@ -1229,6 +1341,60 @@ EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
 // # Safety
 // `path` is null or a text that ends with a zero.
 EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
+
+// Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
+// EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+//
+// Threads: any. Free it with evenkeel_telemetry_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
+// be written.
+EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *asked,
+                                      struct EvenkeelTelemetry **telemetry);
+
+// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+//
+// Threads: the one that ticks. Takes less than a microsecond.
+EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
+                                        const struct EvenkeelClock *clock);
+
+// Counts more of something (EvenkeelCount).
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_telemetry_add(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t more);
+
+// Says how many there are now (EvenkeelCount): players.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_telemetry_set(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t now);
+
+// Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry,
+                                       char *path,
+                                       size_t size,
+                                       size_t *needed);
+
+// The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+//
+// Threads: any, at any time. Takes memory: not in a tick.
+//
+// # Safety
+// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *telemetry,
+                                             char *text,
+                                             size_t size,
+                                             size_t *needed);
+
+// Takes the page away.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
 
 // Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
 //
@@ -1379,6 +1545,47 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t
 // Threads: any.
 EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
 
+// Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
+//
+// Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
+EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
+                                 struct EvenkeelRate **rate);
+
+// The period that is chosen now, in nanoseconds: to start a clock with.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `period_ns` is null or may be written.
+EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_ns);
+
+// After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
+// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
+//
+// Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
+//
+// # Safety
+// `period_ns` is null or may be written.
+EvenkeelStatus evenkeel_rate_after(struct EvenkeelRate *rate,
+                                   struct EvenkeelClock *clock,
+                                   uint64_t *period_ns);
+
+// Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
+                                   struct EvenkeelClock *clock,
+                                   uint64_t fastest_ns,
+                                   uint64_t slowest_ns);
+
+// Frees it; the clock keeps its period.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
+
 // Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
 // memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
 //
@@ -1429,6 +1636,60 @@ EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
 // # Safety
 // `path` is null or a text that ends with a zero.
 EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
+
+// Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
+// EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+//
+// Threads: any. Free it with evenkeel_telemetry_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
+// be written.
+EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *asked,
+                                      struct EvenkeelTelemetry **telemetry);
+
+// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+//
+// Threads: the one that ticks. Takes less than a microsecond.
+EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
+                                        const struct EvenkeelClock *clock);
+
+// Counts more of something (EvenkeelCount).
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_telemetry_add(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t more);
+
+// Says how many there are now (EvenkeelCount): players.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_telemetry_set(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t now);
+
+// Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry,
+                                       char *path,
+                                       size_t size,
+                                       size_t *needed);
+
+// The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+//
+// Threads: any, at any time. Takes memory: not in a tick.
+//
+// # Safety
+// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *telemetry,
+                                             char *text,
+                                             size_t size,
+                                             size_t *needed);
+
+// Takes the page away.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
 
 // Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
 //

@@ -13,7 +13,14 @@ use crate::thread::{EvenkeelThread, EvenkeelThreadReport, told};
 #[derive(Debug)]
 pub struct EvenkeelClock(());
 
-handles! { 2: EvenkeelClock, 256 of TickClock; }
+/// The value behind an [`EvenkeelClock`].
+pub(crate) struct Ticking {
+    pub(crate) clock: TickClock,
+    /// The last tick that was done, for what looks at it afterwards.
+    pub(crate) last: Option<Done>,
+}
+
+handles! { 2: EvenkeelClock, 256 of Ticking; }
 
 /// Shorter periods are no ticks of a server, longer ones a mistake: from a microsecond to an hour.
 const PERIOD_NS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000_000_000;
@@ -209,7 +216,7 @@ pub unsafe extern "C" fn evenkeel_clock_new(
         // SAFETY: as this function's caller promises.
         let settings = settings(unsafe { structs::get(asked) }?)?;
         // SAFETY: the same.
-        unsafe { handle::give(clock, || Ok(TickClock::start(settings))) }
+        unsafe { handle::give(clock, || Ok(Ticking { clock: TickClock::start(settings), last: None })) }
     })
 }
 
@@ -229,7 +236,7 @@ pub extern "C" fn evenkeel_clock_free(clock: *mut EvenkeelClock) -> EvenkeelStat
 pub extern "C" fn evenkeel_clock_take_thread(clock: *mut EvenkeelClock, thread: *mut EvenkeelThread) -> EvenkeelStatus {
     caught(|| {
         handle::alone(clock, |clock| {
-            clock.take_thread(*handle::take(thread)?);
+            clock.clock.take_thread(*handle::take(thread)?);
             Ok(())
         })
     })
@@ -247,7 +254,7 @@ pub unsafe extern "C" fn evenkeel_clock_thread_report(
     report: *mut EvenkeelThreadReport,
 ) -> EvenkeelStatus {
     caught(|| {
-        let found = handle::shared(clock, |clock| Ok(clock.thread()))?.ok_or(EvenkeelStatus::NotYet)?;
+        let found = handle::shared(clock, |clock| Ok(clock.clock.thread()))?.ok_or(EvenkeelStatus::NotYet)?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::fill(report, told(found)) }
     })
@@ -264,7 +271,7 @@ pub unsafe extern "C" fn evenkeel_clock_wait(clock: *mut EvenkeelClock, tick: *m
     caught(|| {
         // SAFETY: as this function's caller promises. First, since a tick that has begun can't be given back.
         unsafe { structs::fillable(tick) }?;
-        let begun = handle::alone(clock, |clock| Ok(clock.wait()))?;
+        let begun = handle::alone(clock, |clock| Ok(clock.clock.wait()))?;
         // SAFETY: the same.
         unsafe { structs::fill(tick, begun.into()) }
     })
@@ -282,8 +289,8 @@ pub unsafe extern "C" fn evenkeel_clock_poll(clock: *mut EvenkeelClock, tick: *m
     caught(|| {
         // SAFETY: as for evenkeel_clock_wait.
         unsafe { structs::fillable(tick) }?;
-        let begun = handle::alone(clock, |clock| match clock.next_due_ns() <= monotonic_ns() {
-            true => Ok(clock.wait()),
+        let begun = handle::alone(clock, |clock| match clock.clock.next_due_ns() <= monotonic_ns() {
+            true => Ok(clock.clock.wait()),
             false => Err(EvenkeelStatus::NotYet.into()),
         })?;
         // SAFETY: the same.
@@ -307,7 +314,7 @@ impl From<Tick> for EvenkeelTick {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_clock_next_due(clock: *const EvenkeelClock, due_ns: *mut u64) -> EvenkeelStatus {
     caught(|| {
-        let found = handle::shared(clock, |clock| Ok(clock.next_due_ns()))?;
+        let found = handle::shared(clock, |clock| Ok(clock.clock.next_due_ns()))?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::put(due_ns, found) }
     })
@@ -324,7 +331,11 @@ pub unsafe extern "C" fn evenkeel_clock_done(clock: *mut EvenkeelClock, done: *m
     caught(|| {
         // SAFETY: as this function's caller promises.
         unsafe { structs::fillable(done) }?;
-        let ended = handle::alone(clock, |clock| Ok(clock.done()))?.ok_or(EvenkeelStatus::NotYet)?;
+        let ended = handle::alone(clock, |clock| {
+            let done = clock.clock.done().ok_or(EvenkeelStatus::NotYet)?;
+            clock.last = Some(done);
+            Ok(done)
+        })?;
         // SAFETY: the same.
         unsafe { structs::fill(done, ended.into()) }
     })
@@ -352,7 +363,7 @@ pub extern "C" fn evenkeel_clock_set_period(clock: *mut EvenkeelClock, period_ns
     caught(|| {
         let period = period(period_ns)?;
         handle::alone(clock, |clock| {
-            clock.set_period(period);
+            clock.clock.set_period(period);
             Ok(())
         })
     })
@@ -368,7 +379,7 @@ pub extern "C" fn evenkeel_clock_shift(clock: *mut EvenkeelClock, by_ns: i64) ->
             return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("a shift by {by_ns} ns")));
         }
         handle::alone(clock, |clock| {
-            clock.shift_ns(by_ns);
+            clock.clock.shift_ns(by_ns);
             Ok(())
         })
     })
@@ -387,6 +398,7 @@ pub unsafe extern "C" fn evenkeel_clock_report(
 ) -> EvenkeelStatus {
     caught(|| {
         let found = handle::shared(clock, |clock| {
+            let Ticking { clock, .. } = clock;
             let report = clock.report();
             Ok(EvenkeelClockReport {
                 size: 0,
@@ -411,7 +423,7 @@ unsafe fn summarised(
     of: impl FnOnce(evenkeel_rt::Report) -> Option<Summary>,
 ) -> EvenkeelStatus {
     caught(|| {
-        let found = handle::shared(clock, |clock| Ok(of(clock.report())))?.ok_or(EvenkeelStatus::NotYet)?;
+        let found = handle::shared(clock, |clock| Ok(of(clock.clock.report())))?.ok_or(EvenkeelStatus::NotYet)?;
         let Summary { count, min, p50, p90, p99, p999, max } = found;
         let found = EvenkeelSummary {
             size: 0,

@@ -19,8 +19,10 @@ mod failure;
 mod handle;
 mod jobs;
 mod lock;
+mod rate;
 mod scope;
 mod structs;
+mod telemetry;
 mod text;
 mod thread;
 
@@ -31,7 +33,9 @@ pub use clock::*;
 pub use failure::{EvenkeelStatus, evenkeel_last_error, evenkeel_status_text};
 pub use jobs::*;
 pub use lock::*;
+pub use rate::*;
 pub use scope::*;
+pub use telemetry::*;
 pub use thread::*;
 
 use failure::caught;
