@@ -22,6 +22,10 @@ namespace Evenkeel
         ///  In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
         /// </summary>
         public const ulong EVENKEEL_DO_NOT_ASK = 9223372036854775807;
+        /// <summary>
+        ///  A number that the kernel does not tell.
+        /// </summary>
+        public const ulong EVENKEEL_UNKNOWN = 9223372036854775807;
 
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
@@ -38,6 +42,9 @@ namespace Evenkeel
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         public delegate void evenkeel_jobs_frame_body_delegate(EvenkeelFrame* frame, void* context);
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        public delegate void evenkeel_udp_receive_each_delegate(EvenkeelPacket* packet, void* context);
 
 
 
@@ -839,6 +846,70 @@ namespace Evenkeel
         [DllImport(__DllName, EntryPoint = "evenkeel_thread_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_thread_free(EvenkeelThread* thread);
 
+        /// <summary>
+        ///  Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+        ///
+        ///  Threads: any. Free it with evenkeel_udp_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_new(EvenkeelUdpSettings* asked, EvenkeelUdp** udp);
+
+        /// <summary>
+        ///  Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_receive", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_receive(EvenkeelUdp* udp, System.UIntPtr at_most, evenkeel_udp_receive_each_delegate each, void* context, EvenkeelReceived* received);
+
+        /// <summary>
+        ///  Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
+        ///  kernel takes no more now; it is then gone.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_send", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_send(EvenkeelUdp* udp, EvenkeelAddress* to, byte* bytes, System.UIntPtr bytes_count);
+
+        /// <summary>
+        ///  Sends what is queued, as far as the kernel takes it. Never waits.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `flushed` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_flush", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_flush(EvenkeelUdp* udp, EvenkeelFlushed* flushed);
+
+        /// <summary>
+        ///  What the socket is, and what went over it.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_report(EvenkeelUdp* udp, EvenkeelUdpReport* report);
+
+        /// <summary>
+        ///  Closes it.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_free(EvenkeelUdp* udp);
+
 
     }
 
@@ -1519,6 +1590,278 @@ namespace Evenkeel
         public int dma_latency_errno;
     }
 
+    /// <summary>
+    ///  A server's socket.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdp
+    {
+    }
+
+    /// <summary>
+    ///  What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdpSettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The address to receive on, such as "0.0.0.0:7777" or "[::]:7777". Null: any port of every interface, version 4.
+        /// </summary>
+        public byte* address;
+        /// <summary>
+        ///  The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
+        /// </summary>
+        public uint receive;
+        /// <summary>
+        ///  The way to send: one of EvenkeelWay.
+        /// </summary>
+        public uint send;
+        /// <summary>
+        ///  The longest datagram, in bytes, up to 65,527. 0: 1,500.
+        /// </summary>
+        public uint bytes_max;
+        /// <summary>
+        ///  The most packets that wait to be sent, up to 65,536. 0: 512.
+        /// </summary>
+        public uint queue_packets;
+        /// <summary>
+        ///  What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
+        /// </summary>
+        public uint players;
+        /// <summary>
+        ///  Packets a second of each of them. Needed beside players.
+        /// </summary>
+        public uint packets_a_second;
+        /// <summary>
+        ///  Bytes of each packet. Needed beside players.
+        /// </summary>
+        public uint packet_bytes;
+        /// <summary>
+        ///  The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
+        /// </summary>
+        public uint drain_interval_ms;
+        /// <summary>
+        ///  Not 0: the kernel tells how long each packet waited.
+        /// </summary>
+        public uint stamps;
+        /// <summary>
+        ///  Not 0: packets that the network did not deliver are counted.
+        /// </summary>
+        public uint hears_undelivered;
+        /// <summary>
+        ///  How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
+        /// </summary>
+        public uint busy_poll_us;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+    }
+
+    /// <summary>
+    ///  Where a packet comes from or goes to.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelAddress
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  In the order of the network; of version 4 the first four bytes.
+        /// </summary>
+        public fixed byte ip[16];
+        /// <summary>
+        ///  1 to 65,535.
+        /// </summary>
+        public uint port;
+        /// <summary>
+        ///  1: version 6; 0: version 4.
+        /// </summary>
+        public uint is_ipv6;
+        /// <summary>
+        ///  Of version 6, for link-local addresses: the interface's number.
+        /// </summary>
+        public uint scope_id;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+    }
+
+    /// <summary>
+    ///  A packet that was received; what it points to stays until the function that it was given to comes back.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelPacket
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Who says to have sent it.
+        /// </summary>
+        public EvenkeelAddress from;
+        /// <summary>
+        ///  What it says.
+        /// </summary>
+        public byte* bytes;
+        /// <summary>
+        ///  How many bytes.
+        /// </summary>
+        public System.UIntPtr bytes_count;
+        /// <summary>
+        ///  How long it waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings ask for stamps.
+        /// </summary>
+        public ulong waited_ns;
+        /// <summary>
+        ///  1: it was longer than bytes_max, and the rest is cut off.
+        /// </summary>
+        public uint is_truncated;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+    }
+
+    /// <summary>
+    ///  What one call has received.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelReceived
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Packets.
+        /// </summary>
+        public ulong packets;
+        /// <summary>
+        ///  Their bytes, without headers.
+        /// </summary>
+        public ulong bytes;
+        /// <summary>
+        ///  How many of them were cut off.
+        /// </summary>
+        public ulong truncated;
+        /// <summary>
+        ///  Errors of the network or the kernel that came between them.
+        /// </summary>
+        public uint errors;
+        /// <summary>
+        ///  1: the bound was reached, and more may wait.
+        /// </summary>
+        public uint is_bound_reached;
+    }
+
+    /// <summary>
+    ///  What became of the packets that were queued.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelFlushed
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The kernel took so many.
+        /// </summary>
+        public ulong sent;
+        /// <summary>
+        ///  It refused so many, which are gone.
+        /// </summary>
+        public ulong refused;
+        /// <summary>
+        ///  It had no room for so many, which stay queued.
+        /// </summary>
+        public ulong waiting;
+    }
+
+    /// <summary>
+    ///  What a socket is, and what went over it since the start.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdpReport
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The port that it receives on.
+        /// </summary>
+        public uint port;
+        /// <summary>
+        ///  The way that packets come: One, Batched, Offloaded or Uring of EvenkeelWay.
+        /// </summary>
+        public uint receive_way;
+        /// <summary>
+        ///  The way that packets go.
+        /// </summary>
+        public uint send_way;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+        /// <summary>
+        ///  What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
+        /// </summary>
+        public ulong buffer_needed_bytes;
+        /// <summary>
+        ///  What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were told.
+        /// </summary>
+        public ulong buffer_got_bytes;
+        /// <summary>
+        ///  Packets that came.
+        /// </summary>
+        public ulong packets_in;
+        /// <summary>
+        ///  Packets that the kernel took.
+        /// </summary>
+        public ulong packets_out;
+        /// <summary>
+        ///  Packets that the socket had no room for; EVENKEEL_UNKNOWN where the kernel does not tell.
+        /// </summary>
+        public ulong dropped;
+        /// <summary>
+        ///  Packets that the kernel refused to send.
+        /// </summary>
+        public ulong refused;
+    }
+
 
     /// <summary>
     ///  How far something is that was asked for.
@@ -1685,6 +2028,37 @@ namespace Evenkeel
         ///  The kernel took it and does nothing with it.
         /// </summary>
         NoEffect = 4,
+    }
+
+    /// <summary>
+    ///  How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
+    /// </summary>
+    public enum EvenkeelWay : uint
+    {
+        /// <summary>
+        ///  The one that was never behind where it was measured.
+        /// </summary>
+        Usual = 0,
+        /// <summary>
+        ///  The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
+        /// </summary>
+        Measured = 1,
+        /// <summary>
+        ///  A call for each packet.
+        /// </summary>
+        One = 2,
+        /// <summary>
+        ///  Up to 64 packets a call.
+        /// </summary>
+        Batched = 3,
+        /// <summary>
+        ///  As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+        /// </summary>
+        Offloaded = 4,
+        /// <summary>
+        ///  Receiving by one standing request of io_uring, where the library was built with it.
+        /// </summary>
+        Uring = 5,
     }
 
 

@@ -20,6 +20,9 @@
 // In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
 #define EVENKEEL_DO_NOT_ASK 9223372036854775807
 
+// A number that the kernel does not tell.
+#define EVENKEEL_UNKNOWN 9223372036854775807
+
 // What became of a call. Everything but 0 says that what was asked for was not done.
 enum EvenkeelStatus
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -202,6 +205,33 @@ typedef uint32_t EvenkeelSpinning;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
+enum EvenkeelWay
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // The one that was never behind where it was measured.
+    EVENKEEL_WAY_USUAL = 0,
+    // The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
+    EVENKEEL_WAY_MEASURED = 1,
+    // A call for each packet.
+    EVENKEEL_WAY_ONE = 2,
+    // Up to 64 packets a call.
+    EVENKEEL_WAY_BATCHED = 3,
+    // As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+    EVENKEEL_WAY_OFFLOADED = 4,
+    // Receiving by one standing request of io_uring, where the library was built with it.
+    EVENKEEL_WAY_URING = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelWay EvenkeelWay;
+#else
+typedef uint32_t EvenkeelWay;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Tells the sidecar from a thread of its own.
 typedef struct EvenkeelAgones EvenkeelAgones;
 
@@ -238,6 +268,9 @@ typedef struct EvenkeelTelemetry EvenkeelTelemetry;
 
 // A thread that was set up. Some of what it holds ends when it is freed.
 typedef struct EvenkeelThread EvenkeelThread;
+
+// A server's socket.
+typedef struct EvenkeelUdp EvenkeelUdp;
 
 // How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
 // two seconds without a tick.
@@ -537,6 +570,142 @@ typedef struct EvenkeelThreadWishes {
     // 0.
     uint32_t reserved;
 } EvenkeelThreadWishes;
+
+// What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
+typedef struct EvenkeelUdpSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The address to receive on, such as "0.0.0.0:7777" or "[::]:7777". Null: any port of every interface, version 4.
+    const char *address;
+    // The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
+    uint32_t receive;
+    // The way to send: one of EvenkeelWay.
+    uint32_t send;
+    // The longest datagram, in bytes, up to 65,527. 0: 1,500.
+    uint32_t bytes_max;
+    // The most packets that wait to be sent, up to 65,536. 0: 512.
+    uint32_t queue_packets;
+    // What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
+    uint32_t players;
+    // Packets a second of each of them. Needed beside players.
+    uint32_t packets_a_second;
+    // Bytes of each packet. Needed beside players.
+    uint32_t packet_bytes;
+    // The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
+    uint32_t drain_interval_ms;
+    // Not 0: the kernel tells how long each packet waited.
+    uint32_t stamps;
+    // Not 0: packets that the network did not deliver are counted.
+    uint32_t hears_undelivered;
+    // How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
+    uint32_t busy_poll_us;
+    // 0.
+    uint32_t reserved;
+} EvenkeelUdpSettings;
+
+// Where a packet comes from or goes to.
+typedef struct EvenkeelAddress {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // In the order of the network; of version 4 the first four bytes.
+    uint8_t ip[16];
+    // 1 to 65,535.
+    uint32_t port;
+    // 1: version 6; 0: version 4.
+    uint32_t is_ipv6;
+    // Of version 6, for link-local addresses: the interface's number.
+    uint32_t scope_id;
+    // 0.
+    uint32_t reserved;
+} EvenkeelAddress;
+
+// A packet that was received; what it points to stays until the function that it was given to comes back.
+typedef struct EvenkeelPacket {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Who says to have sent it.
+    struct EvenkeelAddress from;
+    // What it says.
+    const uint8_t *bytes;
+    // How many bytes.
+    size_t bytes_count;
+    // How long it waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings ask for stamps.
+    uint64_t waited_ns;
+    // 1: it was longer than bytes_max, and the rest is cut off.
+    uint32_t is_truncated;
+    // 0.
+    uint32_t reserved;
+} EvenkeelPacket;
+
+// Gets each packet that was received. It must come back: no exception and no longjmp may leave it. The socket is in a call meanwhile, so
+// answers are sent afterwards.
+typedef void (*EvenkeelOnPacket)(const struct EvenkeelPacket *packet, void *context);
+
+// What one call has received.
+typedef struct EvenkeelReceived {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Packets.
+    uint64_t packets;
+    // Their bytes, without headers.
+    uint64_t bytes;
+    // How many of them were cut off.
+    uint64_t truncated;
+    // Errors of the network or the kernel that came between them.
+    uint32_t errors;
+    // 1: the bound was reached, and more may wait.
+    uint32_t is_bound_reached;
+} EvenkeelReceived;
+
+// What became of the packets that were queued.
+typedef struct EvenkeelFlushed {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The kernel took so many.
+    uint64_t sent;
+    // It refused so many, which are gone.
+    uint64_t refused;
+    // It had no room for so many, which stay queued.
+    uint64_t waiting;
+} EvenkeelFlushed;
+
+// What a socket is, and what went over it since the start.
+typedef struct EvenkeelUdpReport {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The port that it receives on.
+    uint32_t port;
+    // The way that packets come: One, Batched, Offloaded or Uring of EvenkeelWay.
+    uint32_t receive_way;
+    // The way that packets go.
+    uint32_t send_way;
+    // 0.
+    uint32_t reserved;
+    // What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
+    uint64_t buffer_needed_bytes;
+    // What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were told.
+    uint64_t buffer_got_bytes;
+    // Packets that came.
+    uint64_t packets_in;
+    // Packets that the kernel took.
+    uint64_t packets_out;
+    // Packets that the socket had no room for; EVENKEEL_UNKNOWN where the kernel does not tell.
+    uint64_t dropped;
+    // Packets that the kernel refused to send.
+    uint64_t refused;
+} EvenkeelUdpReport;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1418,6 +1587,60 @@ EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struc
 // Threads: any.
 EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
 
+// Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+//
+// Threads: any. Free it with evenkeel_udp_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
+                                struct EvenkeelUdp **udp);
+
+// Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_receive(struct EvenkeelUdp *udp,
+                                    size_t at_most,
+                                    EvenkeelOnPacket each,
+                                    void *context,
+                                    struct EvenkeelReceived *received);
+
+// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
+// kernel takes no more now; it is then gone.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
+EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
+                                 const struct EvenkeelAddress *to,
+                                 const uint8_t *bytes,
+                                 size_t bytes_count);
+
+// Sends what is queued, as far as the kernel takes it. Never waits.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `flushed` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushed *flushed);
+
+// What the socket is, and what went over it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
+
+// Closes it.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
+
 // Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
 //
 // Threads: any. Free it with evenkeel_mutex_free.
@@ -1712,6 +1935,60 @@ EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struc
 //
 // Threads: any.
 EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
+
+// Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+//
+// Threads: any. Free it with evenkeel_udp_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
+                                struct EvenkeelUdp **udp);
+
+// Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_receive(struct EvenkeelUdp *udp,
+                                    size_t at_most,
+                                    EvenkeelOnPacket each,
+                                    void *context,
+                                    struct EvenkeelReceived *received);
+
+// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
+// kernel takes no more now; it is then gone.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
+EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
+                                 const struct EvenkeelAddress *to,
+                                 const uint8_t *bytes,
+                                 size_t bytes_count);
+
+// Sends what is queued, as far as the kernel takes it. Never waits.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `flushed` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushed *flushed);
+
+// What the socket is, and what went over it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
+
+// Closes it.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -25,6 +25,7 @@ mod structs;
 mod telemetry;
 mod text;
 mod thread;
+mod udp;
 
 use std::ffi::{c_char, c_void};
 
@@ -37,6 +38,7 @@ pub use rate::*;
 pub use scope::*;
 pub use telemetry::*;
 pub use thread::*;
+pub use udp::*;
 
 use failure::caught;
 

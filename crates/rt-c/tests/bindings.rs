@@ -59,6 +59,7 @@ fn the_csharp_binding_is_fresh() {
             "EvenkeelOverrun",
             "EvenkeelProgress",
             "EvenkeelSpinning",
+            "EvenkeelWay",
         ])
         .generate_csharp_file(&made)
         .unwrap();
