@@ -88,6 +88,31 @@ typedef uint32_t EvenkeelAlign;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What the clock does about it: EvenkeelQuantum.alignment.
+enum EvenkeelAlignment
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Nothing.
+    EVENKEEL_ALIGNMENT_FREE = 0,
+    // It wakes in idle time to see what is late.
+    EVENKEEL_ALIGNMENT_LOOKING = 1,
+    // It has ticks at several places, to see where they are done soonest.
+    EVENKEEL_ALIGNMENT_TRYING = 2,
+    // Ticks are held where they were done soonest.
+    EVENKEEL_ALIGNMENT_HELD = 3,
+    // There are slots, and no place among them: the period of the ticks does not fit theirs.
+    EVENKEEL_ALIGNMENT_NO_MULTIPLE = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelAlignment EvenkeelAlignment;
+#else
+typedef uint32_t EvenkeelAlignment;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // What is counted on a session's page.
 enum EvenkeelCount
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -181,6 +206,31 @@ enum EvenkeelProgress
 typedef enum EvenkeelProgress EvenkeelProgress;
 #else
 typedef uint32_t EvenkeelProgress;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How the CPU is taken away from the thread that ticks: EvenkeelQuantum.model.
+enum EvenkeelQuantumModel
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Not known: it was not looked for, or not for long enough yet.
+    EVENKEEL_QUANTUM_MODEL_UNKNOWN = 0,
+    // It is ours.
+    EVENKEEL_QUANTUM_MODEL_NONE = 1,
+    // At set times, as a hypervisor does that gives each virtual CPU a slot.
+    EVENKEEL_QUANTUM_MODEL_FIXED_SLOT = 2,
+    // When a budget has run out, until it is filled again.
+    EVENKEEL_QUANTUM_MODEL_TOKEN_BUCKET = 3,
+    // At no times that could be told.
+    EVENKEEL_QUANTUM_MODEL_IRREGULAR = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelQuantumModel EvenkeelQuantumModel;
+#else
+typedef uint32_t EvenkeelQuantumModel;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -409,6 +459,28 @@ typedef struct EvenkeelDone {
     // From due to done, in nanoseconds: what players feel.
     uint64_t due_to_done_ns;
 } EvenkeelDone;
+
+// How the CPU is taken away, and what is done about it.
+typedef struct EvenkeelQuantum {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // One of EvenkeelQuantumModel.
+    uint32_t model;
+    // One of EvenkeelAlignment.
+    uint32_t alignment;
+    // At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
+    uint64_t period_ns;
+    // How much of the CPU is ours, up to 1; below 0 where that is not known.
+    double share;
+    // How often ticks were put elsewhere.
+    uint64_t moves;
+    // Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
+    uint64_t gaps_foreign;
+    // Gaps in which another thread had the CPU.
+    uint64_t gaps_preempted;
+} EvenkeelQuantum;
 
 // How well the ticks kept time so far.
 typedef struct EvenkeelClockReport {
@@ -832,6 +904,19 @@ EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t p
 // Threads: one at a time.
 EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
 
+// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+//
+// Threads: one at a time; the one that ticks.
+EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
+
+// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `quantum` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
+
 // How well the ticks kept time so far.
 //
 // Threads: one at a time.
@@ -1136,6 +1221,19 @@ EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t p
 //
 // Threads: one at a time.
 EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
+
+// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+//
+// Threads: one at a time; the one that ticks.
+EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
+
+// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `quantum` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
 
 // How well the ticks kept time so far.
 //

@@ -55,9 +55,11 @@ fn the_csharp_binding_is_fresh() {
         .always_included_types([
             "EvenkeelStatus",
             "EvenkeelAlign",
+            "EvenkeelAlignment",
             "EvenkeelGot",
             "EvenkeelOverrun",
             "EvenkeelProgress",
+            "EvenkeelQuantumModel",
             "EvenkeelSpinning",
             "EvenkeelWay",
         ])

@@ -109,6 +109,7 @@ static void page(const char *folder)
     EvenkeelClock *clock = NULL;
     EvenkeelTick tick;
     EvenkeelDone done;
+    EvenkeelQuantum quantum;
     uint64_t period;
     size_t needed;
     int i;
@@ -144,6 +145,10 @@ static void page(const char *folder)
         OK(evenkeel_telemetry_after(telemetry, clock));
         OK(evenkeel_rate_after(rate, clock, &period));
     }
+    OK(evenkeel_clock_checkpoint(clock));
+    OK(EVENKEEL_INIT(&quantum));
+    OK(evenkeel_clock_quantum(clock, &quantum));
+    HOLDS(quantum.model <= EVENKEEL_QUANTUM_MODEL_IRREGULAR && quantum.share <= 1);
     /* A phase that may only have the slow rung. */
     OK(evenkeel_rate_enter(rate, clock, 5000000, 5000000));
     OK(evenkeel_clock_wait(clock, &tick));
