@@ -22,6 +22,10 @@ namespace Evenkeel
         ///  In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
         /// </summary>
         public const ulong EVENKEEL_DO_NOT_ASK = 9223372036854775807;
+        /// <summary>
+        ///  A number that the kernel does not tell.
+        /// </summary>
+        public const ulong EVENKEEL_UNKNOWN = 9223372036854775807;
 
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
@@ -38,6 +42,9 @@ namespace Evenkeel
 
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         public delegate void evenkeel_jobs_frame_body_delegate(EvenkeelFrame* frame, void* context);
+
+        [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
+        public delegate void evenkeel_udp_receive_each_delegate(EvenkeelPacket* packet, void* context);
 
 
 
@@ -207,6 +214,25 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_clock_shift", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_clock_shift(EvenkeelClock* clock, long by_ns);
+
+        /// <summary>
+        ///  Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+        ///
+        ///  Threads: one at a time; the one that ticks.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_clock_checkpoint", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_clock_checkpoint(EvenkeelClock* clock);
+
+        /// <summary>
+        ///  How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `quantum` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_clock_quantum", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_clock_quantum(EvenkeelClock* clock, EvenkeelQuantum* quantum);
 
         /// <summary>
         ///  How well the ticks kept time so far.
@@ -628,6 +654,56 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_event_free(EvenkeelEvent* @event);
 
         /// <summary>
+        ///  Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
+        ///
+        ///  Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_new(EvenkeelRateSettings* asked, EvenkeelRate** rate);
+
+        /// <summary>
+        ///  The period that is chosen now, in nanoseconds: to start a clock with.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `period_ns` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_period", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_period(EvenkeelRate* rate, ulong* period_ns);
+
+        /// <summary>
+        ///  After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
+        ///  now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
+        ///
+        ///  Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
+        ///
+        ///  # Safety
+        ///  `period_ns` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_after(EvenkeelRate* rate, EvenkeelClock* clock, ulong* period_ns);
+
+        /// <summary>
+        ///  Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
+        ///
+        ///  Threads: the one that ticks.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_enter", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_enter(EvenkeelRate* rate, EvenkeelClock* clock, ulong fastest_ns, ulong slowest_ns);
+
+        /// <summary>
+        ///  Frees it; the clock keeps its period.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_free(EvenkeelRate* rate);
+
+        /// <summary>
         ///  Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
         ///  memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
         ///
@@ -693,6 +769,73 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_write_chrome_json(byte* path);
 
         /// <summary>
+        ///  Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
+        ///  EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+        ///
+        ///  Threads: any. Free it with evenkeel_telemetry_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
+        ///  be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_new(EvenkeelTelemetrySettings* asked, EvenkeelTelemetry** telemetry);
+
+        /// <summary>
+        ///  Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+        ///
+        ///  Threads: the one that ticks. Takes less than a microsecond.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_after(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
+
+        /// <summary>
+        ///  Counts more of something (EvenkeelCount).
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_add", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_add(EvenkeelTelemetry* telemetry, uint what, ulong more);
+
+        /// <summary>
+        ///  Says how many there are now (EvenkeelCount): players.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_set(EvenkeelTelemetry* telemetry, uint what, ulong now);
+
+        /// <summary>
+        ///  Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+        ///
+        ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_path", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_path(EvenkeelTelemetry* telemetry, byte* path, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
+        ///  The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+        ///
+        ///  Threads: any, at any time. Takes memory: not in a tick.
+        ///
+        ///  # Safety
+        ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_prometheus", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_prometheus(EvenkeelTelemetry* telemetry, byte* text, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
+        ///  Takes the page away.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_free(EvenkeelTelemetry* telemetry);
+
+        /// <summary>
         ///  Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
         ///
         ///  Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
@@ -721,6 +864,70 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_thread_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_thread_free(EvenkeelThread* thread);
+
+        /// <summary>
+        ///  Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+        ///
+        ///  Threads: any. Free it with evenkeel_udp_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_new(EvenkeelUdpSettings* asked, EvenkeelUdp** udp);
+
+        /// <summary>
+        ///  Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_receive", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_receive(EvenkeelUdp* udp, System.UIntPtr at_most, evenkeel_udp_receive_each_delegate each, void* context, EvenkeelReceived* received);
+
+        /// <summary>
+        ///  Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
+        ///  kernel takes no more now; it is then gone.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_send", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_send(EvenkeelUdp* udp, EvenkeelAddress* to, byte* bytes, System.UIntPtr bytes_count);
+
+        /// <summary>
+        ///  Sends what is queued, as far as the kernel takes it. Never waits.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `flushed` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_flush", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_flush(EvenkeelUdp* udp, EvenkeelFlushed* flushed);
+
+        /// <summary>
+        ///  What the socket is, and what went over it.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_report(EvenkeelUdp* udp, EvenkeelUdpReport* report);
+
+        /// <summary>
+        ///  Closes it.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_free(EvenkeelUdp* udp);
 
 
     }
@@ -1040,6 +1247,50 @@ namespace Evenkeel
     }
 
     /// <summary>
+    ///  How the CPU is taken away, and what is done about it.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelQuantum
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  One of EvenkeelQuantumModel.
+        /// </summary>
+        public uint model;
+        /// <summary>
+        ///  One of EvenkeelAlignment.
+        /// </summary>
+        public uint alignment;
+        /// <summary>
+        ///  At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
+        /// </summary>
+        public ulong period_ns;
+        /// <summary>
+        ///  How much of the CPU is ours, up to 1; below 0 where that is not known.
+        /// </summary>
+        public double share;
+        /// <summary>
+        ///  How often ticks were put elsewhere.
+        /// </summary>
+        public ulong moves;
+        /// <summary>
+        ///  Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
+        /// </summary>
+        public ulong gaps_foreign;
+        /// <summary>
+        ///  Gaps in which another thread had the CPU.
+        /// </summary>
+        public ulong gaps_preempted;
+    }
+
+    /// <summary>
     ///  Workers and their queues.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
@@ -1206,6 +1457,94 @@ namespace Evenkeel
     }
 
     /// <summary>
+    ///  Chooses the period of a clock.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelRate
+    {
+    }
+
+    /// <summary>
+    ///  How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelRateSettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
+        /// </summary>
+        public fixed ulong ladder_ns[16];
+        /// <summary>
+        ///  The one to start with, in nanoseconds. 0: 20,000,000.
+        /// </summary>
+        public ulong start_ns;
+        /// <summary>
+        ///  The shortest period of the phase to start in, in nanoseconds. 0: 20,000,000.
+        /// </summary>
+        public ulong fastest_ns;
+        /// <summary>
+        ///  The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
+        /// </summary>
+        public ulong slowest_ns;
+        /// <summary>
+        ///  Work over the tick's share of the period that can go on for ever, 0.05 to 1. 0: 0.75.
+        /// </summary>
+        public double sustainable;
+        /// <summary>
+        ///  With one CPU, the share of it that the system keeps, up to 0.95. 0: 0.5; below 0: none.
+        /// </summary>
+        public double system_share;
+    }
+
+    /// <summary>
+    ///  A session's page.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelTelemetry
+    {
+    }
+
+    /// <summary>
+    ///  Where a session's page is, and who may read it.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelTelemetrySettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The session's name, 1 to 64 bytes: any text.
+        /// </summary>
+        public byte* session;
+        /// <summary>
+        ///  The folder to put it in. Null: /dev/shm, or $XDG_RUNTIME_DIR where that can't be written to.
+        /// </summary>
+        public byte* folder;
+        /// <summary>
+        ///  Not 0: the server's group may read it too, not only its user.
+        /// </summary>
+        public uint is_for_group;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+    }
+
+    /// <summary>
     ///  A thread that was set up. Some of what it holds ends when it is freed.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
@@ -1314,6 +1653,278 @@ namespace Evenkeel
         public int dma_latency_errno;
     }
 
+    /// <summary>
+    ///  A server's socket.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdp
+    {
+    }
+
+    /// <summary>
+    ///  What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdpSettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The address to receive on, such as "0.0.0.0:7777" or "[::]:7777". Null: any port of every interface, version 4.
+        /// </summary>
+        public byte* address;
+        /// <summary>
+        ///  The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
+        /// </summary>
+        public uint receive;
+        /// <summary>
+        ///  The way to send: one of EvenkeelWay.
+        /// </summary>
+        public uint send;
+        /// <summary>
+        ///  The longest datagram, in bytes, up to 65,527. 0: 1,500.
+        /// </summary>
+        public uint bytes_max;
+        /// <summary>
+        ///  The most packets that wait to be sent, up to 65,536. 0: 512.
+        /// </summary>
+        public uint queue_packets;
+        /// <summary>
+        ///  What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
+        /// </summary>
+        public uint players;
+        /// <summary>
+        ///  Packets a second of each of them. Needed beside players.
+        /// </summary>
+        public uint packets_a_second;
+        /// <summary>
+        ///  Bytes of each packet. Needed beside players.
+        /// </summary>
+        public uint packet_bytes;
+        /// <summary>
+        ///  The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
+        /// </summary>
+        public uint drain_interval_ms;
+        /// <summary>
+        ///  Not 0: the kernel tells how long each packet waited.
+        /// </summary>
+        public uint stamps;
+        /// <summary>
+        ///  Not 0: packets that the network did not deliver are counted.
+        /// </summary>
+        public uint hears_undelivered;
+        /// <summary>
+        ///  How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
+        /// </summary>
+        public uint busy_poll_us;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+    }
+
+    /// <summary>
+    ///  Where a packet comes from or goes to.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelAddress
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  In the order of the network; of version 4 the first four bytes.
+        /// </summary>
+        public fixed byte ip[16];
+        /// <summary>
+        ///  1 to 65,535.
+        /// </summary>
+        public uint port;
+        /// <summary>
+        ///  1: version 6; 0: version 4.
+        /// </summary>
+        public uint is_ipv6;
+        /// <summary>
+        ///  Of version 6, for link-local addresses: the interface's number.
+        /// </summary>
+        public uint scope_id;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+    }
+
+    /// <summary>
+    ///  A packet that was received; what it points to stays until the function that it was given to comes back.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelPacket
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Who says to have sent it.
+        /// </summary>
+        public EvenkeelAddress from;
+        /// <summary>
+        ///  What it says.
+        /// </summary>
+        public byte* bytes;
+        /// <summary>
+        ///  How many bytes.
+        /// </summary>
+        public System.UIntPtr bytes_count;
+        /// <summary>
+        ///  How long it waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings ask for stamps.
+        /// </summary>
+        public ulong waited_ns;
+        /// <summary>
+        ///  1: it was longer than bytes_max, and the rest is cut off.
+        /// </summary>
+        public uint is_truncated;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+    }
+
+    /// <summary>
+    ///  What one call has received.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelReceived
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Packets.
+        /// </summary>
+        public ulong packets;
+        /// <summary>
+        ///  Their bytes, without headers.
+        /// </summary>
+        public ulong bytes;
+        /// <summary>
+        ///  How many of them were cut off.
+        /// </summary>
+        public ulong truncated;
+        /// <summary>
+        ///  Errors of the network or the kernel that came between them.
+        /// </summary>
+        public uint errors;
+        /// <summary>
+        ///  1: the bound was reached, and more may wait.
+        /// </summary>
+        public uint is_bound_reached;
+    }
+
+    /// <summary>
+    ///  What became of the packets that were queued.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelFlushed
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The kernel took so many.
+        /// </summary>
+        public ulong sent;
+        /// <summary>
+        ///  It refused so many, which are gone.
+        /// </summary>
+        public ulong refused;
+        /// <summary>
+        ///  It had no room for so many, which stay queued.
+        /// </summary>
+        public ulong waiting;
+    }
+
+    /// <summary>
+    ///  What a socket is, and what went over it since the start.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdpReport
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The port that it receives on.
+        /// </summary>
+        public uint port;
+        /// <summary>
+        ///  The way that packets come: One, Batched, Offloaded or Uring of EvenkeelWay.
+        /// </summary>
+        public uint receive_way;
+        /// <summary>
+        ///  The way that packets go.
+        /// </summary>
+        public uint send_way;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+        /// <summary>
+        ///  What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
+        /// </summary>
+        public ulong buffer_needed_bytes;
+        /// <summary>
+        ///  What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were told.
+        /// </summary>
+        public ulong buffer_got_bytes;
+        /// <summary>
+        ///  Packets that came.
+        /// </summary>
+        public ulong packets_in;
+        /// <summary>
+        ///  Packets that the kernel took.
+        /// </summary>
+        public ulong packets_out;
+        /// <summary>
+        ///  Packets that the socket had no room for; EVENKEEL_UNKNOWN where the kernel does not tell.
+        /// </summary>
+        public ulong dropped;
+        /// <summary>
+        ///  Packets that the kernel refused to send.
+        /// </summary>
+        public ulong refused;
+    }
+
 
     /// <summary>
     ///  How far something is that was asked for.
@@ -1385,6 +1996,60 @@ namespace Evenkeel
         ///  Never: they stay where they were first due.
         /// </summary>
         Never = 1,
+    }
+
+    /// <summary>
+    ///  How the CPU is taken away from the thread that ticks: EvenkeelQuantum.model.
+    /// </summary>
+    public enum EvenkeelQuantumModel : uint
+    {
+        /// <summary>
+        ///  Not known: it was not looked for, or not for long enough yet.
+        /// </summary>
+        Unknown = 0,
+        /// <summary>
+        ///  It is ours.
+        /// </summary>
+        None = 1,
+        /// <summary>
+        ///  At set times, as a hypervisor does that gives each virtual CPU a slot.
+        /// </summary>
+        FixedSlot = 2,
+        /// <summary>
+        ///  When a budget has run out, until it is filled again.
+        /// </summary>
+        TokenBucket = 3,
+        /// <summary>
+        ///  At no times that could be told.
+        /// </summary>
+        Irregular = 4,
+    }
+
+    /// <summary>
+    ///  What the clock does about it: EvenkeelQuantum.alignment.
+    /// </summary>
+    public enum EvenkeelAlignment : uint
+    {
+        /// <summary>
+        ///  Nothing.
+        /// </summary>
+        Free = 0,
+        /// <summary>
+        ///  It wakes in idle time to see what is late.
+        /// </summary>
+        Looking = 1,
+        /// <summary>
+        ///  It has ticks at several places, to see where they are done soonest.
+        /// </summary>
+        Trying = 2,
+        /// <summary>
+        ///  Ticks are held where they were done soonest.
+        /// </summary>
+        Held = 3,
+        /// <summary>
+        ///  There are slots, and no place among them: the period of the ticks does not fit theirs.
+        /// </summary>
+        NoMultiple = 4,
     }
 
     /// <summary>
@@ -1480,6 +2145,37 @@ namespace Evenkeel
         ///  The kernel took it and does nothing with it.
         /// </summary>
         NoEffect = 4,
+    }
+
+    /// <summary>
+    ///  How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
+    /// </summary>
+    public enum EvenkeelWay : uint
+    {
+        /// <summary>
+        ///  The one that was never behind where it was measured.
+        /// </summary>
+        Usual = 0,
+        /// <summary>
+        ///  The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
+        /// </summary>
+        Measured = 1,
+        /// <summary>
+        ///  A call for each packet.
+        /// </summary>
+        One = 2,
+        /// <summary>
+        ///  Up to 64 packets a call.
+        /// </summary>
+        Batched = 3,
+        /// <summary>
+        ///  As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+        /// </summary>
+        Offloaded = 4,
+        /// <summary>
+        ///  Receiving by one standing request of io_uring, where the library was built with it.
+        /// </summary>
+        Uring = 5,
     }
 
 

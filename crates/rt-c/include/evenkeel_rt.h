@@ -20,6 +20,9 @@
 // In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
 #define EVENKEEL_DO_NOT_ASK 9223372036854775807
 
+// A number that the kernel does not tell.
+#define EVENKEEL_UNKNOWN 9223372036854775807
+
 // What became of a call. Everything but 0 says that what was asked for was not done.
 enum EvenkeelStatus
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -82,6 +85,60 @@ enum EvenkeelAlign
 typedef enum EvenkeelAlign EvenkeelAlign;
 #else
 typedef uint32_t EvenkeelAlign;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What the clock does about it: EvenkeelQuantum.alignment.
+enum EvenkeelAlignment
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Nothing.
+    EVENKEEL_ALIGNMENT_FREE = 0,
+    // It wakes in idle time to see what is late.
+    EVENKEEL_ALIGNMENT_LOOKING = 1,
+    // It has ticks at several places, to see where they are done soonest.
+    EVENKEEL_ALIGNMENT_TRYING = 2,
+    // Ticks are held where they were done soonest.
+    EVENKEEL_ALIGNMENT_HELD = 3,
+    // There are slots, and no place among them: the period of the ticks does not fit theirs.
+    EVENKEEL_ALIGNMENT_NO_MULTIPLE = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelAlignment EvenkeelAlignment;
+#else
+typedef uint32_t EvenkeelAlignment;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What is counted on a session's page.
+enum EvenkeelCount
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Jobs that were run.
+    EVENKEEL_COUNT_JOBS = 0,
+    // Datagrams that came.
+    EVENKEEL_COUNT_PACKETS_IN = 1,
+    // Datagrams that were sent.
+    EVENKEEL_COUNT_PACKETS_OUT = 2,
+    // Bytes in those that came.
+    EVENKEEL_COUNT_BYTES_IN = 3,
+    // Bytes in those that were sent.
+    EVENKEEL_COUNT_BYTES_OUT = 4,
+    // Datagrams that were lost for want of room, of either direction.
+    EVENKEEL_COUNT_DROPS = 5,
+    // Players that are there now; it goes up and down.
+    EVENKEEL_COUNT_PLAYERS = 6,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelCount EvenkeelCount;
+#else
+typedef uint32_t EvenkeelCount;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -152,6 +209,31 @@ typedef uint32_t EvenkeelProgress;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// How the CPU is taken away from the thread that ticks: EvenkeelQuantum.model.
+enum EvenkeelQuantumModel
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Not known: it was not looked for, or not for long enough yet.
+    EVENKEEL_QUANTUM_MODEL_UNKNOWN = 0,
+    // It is ours.
+    EVENKEEL_QUANTUM_MODEL_NONE = 1,
+    // At set times, as a hypervisor does that gives each virtual CPU a slot.
+    EVENKEEL_QUANTUM_MODEL_FIXED_SLOT = 2,
+    // When a budget has run out, until it is filled again.
+    EVENKEEL_QUANTUM_MODEL_TOKEN_BUCKET = 3,
+    // At no times that could be told.
+    EVENKEEL_QUANTUM_MODEL_IRREGULAR = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelQuantumModel EvenkeelQuantumModel;
+#else
+typedef uint32_t EvenkeelQuantumModel;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Whether the last microseconds before a tick, at most 100, are waited out awake: EvenkeelClockSettings.spinning.
 enum EvenkeelSpinning
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -170,6 +252,33 @@ enum EvenkeelSpinning
 typedef enum EvenkeelSpinning EvenkeelSpinning;
 #else
 typedef uint32_t EvenkeelSpinning;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
+enum EvenkeelWay
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // The one that was never behind where it was measured.
+    EVENKEEL_WAY_USUAL = 0,
+    // The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
+    EVENKEEL_WAY_MEASURED = 1,
+    // A call for each packet.
+    EVENKEEL_WAY_ONE = 2,
+    // Up to 64 packets a call.
+    EVENKEEL_WAY_BATCHED = 3,
+    // As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+    EVENKEEL_WAY_OFFLOADED = 4,
+    // Receiving by one standing request of io_uring, where the library was built with it.
+    EVENKEEL_WAY_URING = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelWay EvenkeelWay;
+#else
+typedef uint32_t EvenkeelWay;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -198,11 +307,20 @@ typedef struct EvenkeelJobs EvenkeelJobs;
 // A lock. Not to be taken twice by one thread.
 typedef struct EvenkeelMutex EvenkeelMutex;
 
+// Chooses the period of a clock.
+typedef struct EvenkeelRate EvenkeelRate;
+
 // A lock that many may read under, or one may write under.
 typedef struct EvenkeelRwLock EvenkeelRwLock;
 
+// A session's page.
+typedef struct EvenkeelTelemetry EvenkeelTelemetry;
+
 // A thread that was set up. Some of what it holds ends when it is freed.
 typedef struct EvenkeelThread EvenkeelThread;
+
+// A server's socket.
+typedef struct EvenkeelUdp EvenkeelUdp;
 
 // How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
 // two seconds without a tick.
@@ -342,6 +460,28 @@ typedef struct EvenkeelDone {
     uint64_t due_to_done_ns;
 } EvenkeelDone;
 
+// How the CPU is taken away, and what is done about it.
+typedef struct EvenkeelQuantum {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // One of EvenkeelQuantumModel.
+    uint32_t model;
+    // One of EvenkeelAlignment.
+    uint32_t alignment;
+    // At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
+    uint64_t period_ns;
+    // How much of the CPU is ours, up to 1; below 0 where that is not known.
+    double share;
+    // How often ticks were put elsewhere.
+    uint64_t moves;
+    // Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
+    uint64_t gaps_foreign;
+    // Gaps in which another thread had the CPU.
+    uint64_t gaps_preempted;
+} EvenkeelQuantum;
+
 // How well the ticks kept time so far.
 typedef struct EvenkeelClockReport {
     // Of this struct, in bytes; after a call, as many as were filled.
@@ -444,6 +584,42 @@ typedef struct EvenkeelFrameCounters {
 // A piece of a loop: gets the number and the context.
 typedef void (*EvenkeelEach)(size_t number, void *context);
 
+// How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
+typedef struct EvenkeelRateSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
+    uint64_t ladder_ns[16];
+    // The one to start with, in nanoseconds. 0: 20,000,000.
+    uint64_t start_ns;
+    // The shortest period of the phase to start in, in nanoseconds. 0: 20,000,000.
+    uint64_t fastest_ns;
+    // The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
+    uint64_t slowest_ns;
+    // Work over the tick's share of the period that can go on for ever, 0.05 to 1. 0: 0.75.
+    double sustainable;
+    // With one CPU, the share of it that the system keeps, up to 0.95. 0: 0.5; below 0: none.
+    double system_share;
+} EvenkeelRateSettings;
+
+// Where a session's page is, and who may read it.
+typedef struct EvenkeelTelemetrySettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The session's name, 1 to 64 bytes: any text.
+    const char *session;
+    // The folder to put it in. Null: /dev/shm, or $XDG_RUNTIME_DIR where that can't be written to.
+    const char *folder;
+    // Not 0: the server's group may read it too, not only its user.
+    uint32_t is_for_group;
+    // 0.
+    uint32_t reserved;
+} EvenkeelTelemetrySettings;
+
 // What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
 typedef struct EvenkeelThreadWishes {
     // Of this struct, in bytes.
@@ -466,6 +642,142 @@ typedef struct EvenkeelThreadWishes {
     // 0.
     uint32_t reserved;
 } EvenkeelThreadWishes;
+
+// What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
+typedef struct EvenkeelUdpSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The address to receive on, such as "0.0.0.0:7777" or "[::]:7777". Null: any port of every interface, version 4.
+    const char *address;
+    // The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
+    uint32_t receive;
+    // The way to send: one of EvenkeelWay.
+    uint32_t send;
+    // The longest datagram, in bytes, up to 65,527. 0: 1,500.
+    uint32_t bytes_max;
+    // The most packets that wait to be sent, up to 65,536. 0: 512.
+    uint32_t queue_packets;
+    // What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
+    uint32_t players;
+    // Packets a second of each of them. Needed beside players.
+    uint32_t packets_a_second;
+    // Bytes of each packet. Needed beside players.
+    uint32_t packet_bytes;
+    // The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
+    uint32_t drain_interval_ms;
+    // Not 0: the kernel tells how long each packet waited.
+    uint32_t stamps;
+    // Not 0: packets that the network did not deliver are counted.
+    uint32_t hears_undelivered;
+    // How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
+    uint32_t busy_poll_us;
+    // 0.
+    uint32_t reserved;
+} EvenkeelUdpSettings;
+
+// Where a packet comes from or goes to.
+typedef struct EvenkeelAddress {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // In the order of the network; of version 4 the first four bytes.
+    uint8_t ip[16];
+    // 1 to 65,535.
+    uint32_t port;
+    // 1: version 6; 0: version 4.
+    uint32_t is_ipv6;
+    // Of version 6, for link-local addresses: the interface's number.
+    uint32_t scope_id;
+    // 0.
+    uint32_t reserved;
+} EvenkeelAddress;
+
+// A packet that was received; what it points to stays until the function that it was given to comes back.
+typedef struct EvenkeelPacket {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Who says to have sent it.
+    struct EvenkeelAddress from;
+    // What it says.
+    const uint8_t *bytes;
+    // How many bytes.
+    size_t bytes_count;
+    // How long it waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings ask for stamps.
+    uint64_t waited_ns;
+    // 1: it was longer than bytes_max, and the rest is cut off.
+    uint32_t is_truncated;
+    // 0.
+    uint32_t reserved;
+} EvenkeelPacket;
+
+// Gets each packet that was received. It must come back: no exception and no longjmp may leave it. The socket is in a call meanwhile, so
+// answers are sent afterwards.
+typedef void (*EvenkeelOnPacket)(const struct EvenkeelPacket *packet, void *context);
+
+// What one call has received.
+typedef struct EvenkeelReceived {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Packets.
+    uint64_t packets;
+    // Their bytes, without headers.
+    uint64_t bytes;
+    // How many of them were cut off.
+    uint64_t truncated;
+    // Errors of the network or the kernel that came between them.
+    uint32_t errors;
+    // 1: the bound was reached, and more may wait.
+    uint32_t is_bound_reached;
+} EvenkeelReceived;
+
+// What became of the packets that were queued.
+typedef struct EvenkeelFlushed {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The kernel took so many.
+    uint64_t sent;
+    // It refused so many, which are gone.
+    uint64_t refused;
+    // It had no room for so many, which stay queued.
+    uint64_t waiting;
+} EvenkeelFlushed;
+
+// What a socket is, and what went over it since the start.
+typedef struct EvenkeelUdpReport {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The port that it receives on.
+    uint32_t port;
+    // The way that packets come: One, Batched, Offloaded or Uring of EvenkeelWay.
+    uint32_t receive_way;
+    // The way that packets go.
+    uint32_t send_way;
+    // 0.
+    uint32_t reserved;
+    // What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
+    uint64_t buffer_needed_bytes;
+    // What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were told.
+    uint64_t buffer_got_bytes;
+    // Packets that came.
+    uint64_t packets_in;
+    // Packets that the kernel took.
+    uint64_t packets_out;
+    // Packets that the socket had no room for; EVENKEEL_UNKNOWN where the kernel does not tell.
+    uint64_t dropped;
+    // Packets that the kernel refused to send.
+    uint64_t refused;
+} EvenkeelUdpReport;
 
 #ifdef __cplusplus
 extern "C" {
@@ -591,6 +903,19 @@ EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t p
 //
 // Threads: one at a time.
 EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
+
+// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+//
+// Threads: one at a time; the one that ticks.
+EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
+
+// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `quantum` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
 
 // How well the ticks kept time so far.
 //
@@ -897,6 +1222,19 @@ EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t p
 // Threads: one at a time.
 EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
 
+// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+//
+// Threads: one at a time; the one that ticks.
+EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
+
+// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `quantum` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
+
 // How well the ticks kept time so far.
 //
 // Threads: one at a time.
@@ -1179,6 +1517,47 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t
 // Threads: any.
 EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
 
+// Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
+//
+// Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
+EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
+                                 struct EvenkeelRate **rate);
+
+// The period that is chosen now, in nanoseconds: to start a clock with.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `period_ns` is null or may be written.
+EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_ns);
+
+// After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
+// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
+//
+// Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
+//
+// # Safety
+// `period_ns` is null or may be written.
+EvenkeelStatus evenkeel_rate_after(struct EvenkeelRate *rate,
+                                   struct EvenkeelClock *clock,
+                                   uint64_t *period_ns);
+
+// Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
+                                   struct EvenkeelClock *clock,
+                                   uint64_t fastest_ns,
+                                   uint64_t slowest_ns);
+
+// Frees it; the clock keeps its period.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
+
 // Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
 // memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
 //
@@ -1230,6 +1609,60 @@ EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
 // `path` is null or a text that ends with a zero.
 EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
 
+// Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
+// EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+//
+// Threads: any. Free it with evenkeel_telemetry_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
+// be written.
+EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *asked,
+                                      struct EvenkeelTelemetry **telemetry);
+
+// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+//
+// Threads: the one that ticks. Takes less than a microsecond.
+EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
+                                        const struct EvenkeelClock *clock);
+
+// Counts more of something (EvenkeelCount).
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_telemetry_add(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t more);
+
+// Says how many there are now (EvenkeelCount): players.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_telemetry_set(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t now);
+
+// Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry,
+                                       char *path,
+                                       size_t size,
+                                       size_t *needed);
+
+// The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+//
+// Threads: any, at any time. Takes memory: not in a tick.
+//
+// # Safety
+// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *telemetry,
+                                             char *text,
+                                             size_t size,
+                                             size_t *needed);
+
+// Takes the page away.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
+
 // Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
 //
 // Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
@@ -1251,6 +1684,60 @@ EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struc
 //
 // Threads: any.
 EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
+
+// Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+//
+// Threads: any. Free it with evenkeel_udp_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
+                                struct EvenkeelUdp **udp);
+
+// Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_receive(struct EvenkeelUdp *udp,
+                                    size_t at_most,
+                                    EvenkeelOnPacket each,
+                                    void *context,
+                                    struct EvenkeelReceived *received);
+
+// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
+// kernel takes no more now; it is then gone.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
+EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
+                                 const struct EvenkeelAddress *to,
+                                 const uint8_t *bytes,
+                                 size_t bytes_count);
+
+// Sends what is queued, as far as the kernel takes it. Never waits.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `flushed` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushed *flushed);
+
+// What the socket is, and what went over it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
+
+// Closes it.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
 
 // Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
 //
@@ -1379,6 +1866,47 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t
 // Threads: any.
 EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
 
+// Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
+//
+// Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
+EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
+                                 struct EvenkeelRate **rate);
+
+// The period that is chosen now, in nanoseconds: to start a clock with.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `period_ns` is null or may be written.
+EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_ns);
+
+// After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
+// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
+//
+// Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
+//
+// # Safety
+// `period_ns` is null or may be written.
+EvenkeelStatus evenkeel_rate_after(struct EvenkeelRate *rate,
+                                   struct EvenkeelClock *clock,
+                                   uint64_t *period_ns);
+
+// Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
+                                   struct EvenkeelClock *clock,
+                                   uint64_t fastest_ns,
+                                   uint64_t slowest_ns);
+
+// Frees it; the clock keeps its period.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
+
 // Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
 // memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
 //
@@ -1430,6 +1958,60 @@ EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
 // `path` is null or a text that ends with a zero.
 EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
 
+// Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
+// EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+//
+// Threads: any. Free it with evenkeel_telemetry_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
+// be written.
+EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *asked,
+                                      struct EvenkeelTelemetry **telemetry);
+
+// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+//
+// Threads: the one that ticks. Takes less than a microsecond.
+EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
+                                        const struct EvenkeelClock *clock);
+
+// Counts more of something (EvenkeelCount).
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_telemetry_add(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t more);
+
+// Says how many there are now (EvenkeelCount): players.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_telemetry_set(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t now);
+
+// Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry,
+                                       char *path,
+                                       size_t size,
+                                       size_t *needed);
+
+// The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+//
+// Threads: any, at any time. Takes memory: not in a tick.
+//
+// # Safety
+// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *telemetry,
+                                             char *text,
+                                             size_t size,
+                                             size_t *needed);
+
+// Takes the page away.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
+
 // Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
 //
 // Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
@@ -1451,6 +2033,60 @@ EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struc
 //
 // Threads: any.
 EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
+
+// Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+//
+// Threads: any. Free it with evenkeel_udp_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
+                                struct EvenkeelUdp **udp);
+
+// Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_receive(struct EvenkeelUdp *udp,
+                                    size_t at_most,
+                                    EvenkeelOnPacket each,
+                                    void *context,
+                                    struct EvenkeelReceived *received);
+
+// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
+// kernel takes no more now; it is then gone.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
+EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
+                                 const struct EvenkeelAddress *to,
+                                 const uint8_t *bytes,
+                                 size_t bytes_count);
+
+// Sends what is queued, as far as the kernel takes it. Never waits.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `flushed` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushed *flushed);
+
+// What the socket is, and what went over it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
+
+// Closes it.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -19,10 +19,13 @@ mod failure;
 mod handle;
 mod jobs;
 mod lock;
+mod rate;
 mod scope;
 mod structs;
+mod telemetry;
 mod text;
 mod thread;
+mod udp;
 
 use std::ffi::{c_char, c_void};
 
@@ -31,8 +34,11 @@ pub use clock::*;
 pub use failure::{EvenkeelStatus, evenkeel_last_error, evenkeel_status_text};
 pub use jobs::*;
 pub use lock::*;
+pub use rate::*;
 pub use scope::*;
+pub use telemetry::*;
 pub use thread::*;
+pub use udp::*;
 
 use failure::caught;
 

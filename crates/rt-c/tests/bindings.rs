@@ -55,10 +55,13 @@ fn the_csharp_binding_is_fresh() {
         .always_included_types([
             "EvenkeelStatus",
             "EvenkeelAlign",
+            "EvenkeelAlignment",
             "EvenkeelGot",
             "EvenkeelOverrun",
             "EvenkeelProgress",
+            "EvenkeelQuantumModel",
             "EvenkeelSpinning",
+            "EvenkeelWay",
         ])
         .generate_csharp_file(&made)
         .unwrap();

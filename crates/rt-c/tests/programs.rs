@@ -194,6 +194,15 @@ fn jobs_are_functions_with_a_context() {
     library.run(&library.compile("cc", &own("tests/c/jobs.c"), Linked::Shared, &["-std=c11"]));
 }
 
+#[test]
+fn packets_and_pages_come_and_go() {
+    let library = Library::new();
+    let program = library.compile("cc", &own("tests/c/network.c"), Linked::Shared, &["-std=c99"]);
+    let mut command = Command::new(&program);
+    let output = command.arg(library.folder.path()).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
+    success(&output, &program);
+}
+
 /// Installs below a folder, and builds the example with nothing but what pkg-config says.
 #[test]
 fn pkg_config_finds_what_is_installed() {

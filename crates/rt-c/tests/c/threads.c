@@ -25,6 +25,13 @@ static uint32_t scope;
 /* Plain words, each guarded by one of the locks. */
 static long by_mutex, by_inherit, by_rw, before_start;
 
+/* The kernel itself hands this lock on, which ThreadSanitizer does not see: it would call the plain word a race. */
+#ifdef __SANITIZE_THREAD__
+#define PLUS_ONE(word) __atomic_fetch_add(&(word), 1, __ATOMIC_RELAXED)
+#else
+#define PLUS_ONE(word) ((word)++)
+#endif
+
 static void *work(void *none)
 {
     EvenkeelClockSettings settings;
@@ -42,7 +49,7 @@ static void *work(void *none)
         by_mutex++;
         OK(evenkeel_mutex_unlock(mutex));
         OK(evenkeel_inherit_mutex_lock(inherit));
-        by_inherit++;
+        PLUS_ONE(by_inherit);
         OK(evenkeel_inherit_mutex_unlock(inherit));
         if (i % 10 == 0) {
             OK(evenkeel_rw_lock_write(rw));

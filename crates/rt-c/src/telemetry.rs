@@ -1,0 +1,216 @@
+//! Telemetry: what the ticks are doing, on a page of shared memory.
+
+use std::ffi::c_char;
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel_rt::telemetry::{Access, Count, Counters, PageError, Telemetry, TelemetryReader, TelemetrySettings};
+
+use crate::clock::EvenkeelClock;
+use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::handle::{self, handles};
+use crate::structs::{self, structs};
+use crate::text;
+
+/// A session's page.
+#[derive(Debug)]
+pub struct EvenkeelTelemetry(());
+
+/// The value behind an [`EvenkeelTelemetry`]: the tick's thread writes the page, any thread counts.
+pub(crate) struct Page {
+    telemetry: Mutex<Telemetry>,
+    counters: Counters,
+}
+
+handles! { 10: EvenkeelTelemetry, 256 of Page; }
+
+/// What is counted on a session's page.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelCount {
+    /// Jobs that were run.
+    Jobs = 0,
+    /// Datagrams that came.
+    PacketsIn = 1,
+    /// Datagrams that were sent.
+    PacketsOut = 2,
+    /// Bytes in those that came.
+    BytesIn = 3,
+    /// Bytes in those that were sent.
+    BytesOut = 4,
+    /// Datagrams that were lost for want of room, of either direction.
+    Drops = 5,
+    /// Players that are there now; it goes up and down.
+    Players = 6,
+}
+
+/// Where a session's page is, and who may read it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelTelemetrySettings {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// The session's name, 1 to 64 bytes: any text.
+    pub session: *const c_char,
+    /// The folder to put it in. Null: /dev/shm, or $XDG_RUNTIME_DIR where that can't be written to.
+    pub folder: *const c_char,
+    /// Not 0: the server's group may read it too, not only its user.
+    pub is_for_group: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+structs! {
+    EvenkeelTelemetrySettings { session: *const c_char, folder: *const c_char, is_for_group: u32, reserved: u32 }
+}
+
+impl From<PageError> for Failure {
+    fn from(error: PageError) -> Failure {
+        Failure::new(EvenkeelStatus::Refused, error)
+    }
+}
+
+fn locked(telemetry: &Mutex<Telemetry>) -> std::sync::MutexGuard<'_, Telemetry> {
+    telemetry.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
+/// EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+///
+/// Threads: any. Free it with evenkeel_telemetry_free.
+///
+/// # Safety
+/// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
+/// be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_telemetry_new(
+    asked: *const EvenkeelTelemetrySettings,
+    telemetry: *mut *mut EvenkeelTelemetry,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let asked = unsafe { structs::get(asked) }?;
+        if asked.reserved != 0 {
+            return Err(EvenkeelStatus::UnknownField.into());
+        }
+        // SAFETY: the same.
+        let session = unsafe { text::text(asked.session) }?.to_owned();
+        let folder = if asked.folder.is_null() {
+            None
+        } else {
+            // SAFETY: the same.
+            Some(unsafe { text::text(asked.folder) }?.into())
+        };
+        let access = if asked.is_for_group == 0 { Access::Owner } else { Access::Group };
+        let make = || {
+            let telemetry = Telemetry::create(&TelemetrySettings { session, folder, access })?;
+            Ok(Page { counters: telemetry.counters(), telemetry: Mutex::new(telemetry) })
+        };
+        // SAFETY: the same.
+        unsafe { handle::give(telemetry, make) }
+    })
+}
+
+/// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+///
+/// Threads: the one that ticks. Takes less than a microsecond.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_telemetry_after(
+    telemetry: *const EvenkeelTelemetry,
+    clock: *const EvenkeelClock,
+) -> EvenkeelStatus {
+    caught(|| {
+        let (done, period) = handle::shared(clock, |clock| Ok((clock.last, clock.clock.period())))?;
+        let done = done.ok_or(EvenkeelStatus::NotYet)?;
+        handle::shared(telemetry, |page| {
+            let mut telemetry = locked(&page.telemetry);
+            telemetry.set_period(period);
+            telemetry.after(&done);
+            Ok(())
+        })
+    })
+}
+
+fn count(number: u32) -> Result<Count, Failure> {
+    let known = Count::ALL.get(number as usize).copied();
+    known.ok_or_else(|| Failure::new(EvenkeelStatus::OutOfRange, format_args!("no EvenkeelCount: {number}")))
+}
+
+/// Counts more of something (EvenkeelCount).
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_telemetry_add(telemetry: *const EvenkeelTelemetry, what: u32, more: u64) -> EvenkeelStatus {
+    caught(|| {
+        let what = count(what)?;
+        handle::shared(telemetry, |page| {
+            page.counters.add(what, more);
+            Ok(())
+        })
+    })
+}
+
+/// Says how many there are now (EvenkeelCount): players.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_telemetry_set(telemetry: *const EvenkeelTelemetry, what: u32, now: u64) -> EvenkeelStatus {
+    caught(|| {
+        let what = count(what)?;
+        handle::shared(telemetry, |page| {
+            page.counters.set(what, now);
+            Ok(())
+        })
+    })
+}
+
+/// Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_telemetry_path(
+    telemetry: *const EvenkeelTelemetry,
+    path: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found =
+            handle::shared(telemetry, |page| Ok(locked(&page.telemetry).path().to_string_lossy().into_owned()))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(path, size, &found, needed) }
+    })
+}
+
+/// The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+///
+/// Threads: any, at any time. Takes memory: not in a tick.
+///
+/// # Safety
+/// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_telemetry_prometheus(
+    telemetry: *const EvenkeelTelemetry,
+    text: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        let path = handle::shared(telemetry, |page| Ok(locked(&page.telemetry).path().to_owned()))?;
+        let said = TelemetryReader::open(&path)?.prometheus()?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(text, size, &said, needed) }
+    })
+}
+
+/// Takes the page away.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_telemetry_free(telemetry: *mut EvenkeelTelemetry) -> EvenkeelStatus {
+    caught(|| handle::take(telemetry).map(drop))
+}
