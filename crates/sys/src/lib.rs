@@ -43,7 +43,6 @@ pub mod scratch;
 pub mod sequence;
 pub mod shared_page;
 pub mod stall;
-pub mod sums;
 #[cfg(not(loom))]
 pub mod telemetry;
 pub mod thread;

@@ -281,12 +281,6 @@ fn pack_change(bits: &mut BitWriter<'_>, was: &Entity, now: &Entity) {
             pack_place(bits, now);
         }
     }
-    let parts: [(bool, Writes); 3] = [
-        ((was.yaw, was.pitch) != (now.yaw, now.pitch), pack_look),
-        ((was.gait, was.stride, was.stance) != (now.gait, now.stride, now.stance), pack_legs),
-        ((was.health, was.shooting) != (now.health, now.shooting), pack_state),
-    ];
-    for (changed, pack) in parts {
     let part = |bits: &mut BitWriter<'_>, changed: bool, pack: fn(&mut BitWriter<'_>, &Entity)| {
         bits.flag(changed);
         if changed {
