@@ -99,12 +99,15 @@ type Frame<'a> = &'a mut dyn FnMut();
 /// Sets a pool of so many threads up on the calling thread, and calls back with what runs a frame on it.
 type Contender = fn(Case, &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()>;
 
+/// A contender's name and version, and what gives one round of it.
+type Round = (&'static str, &'static str, Box<dyn Fn() -> anyhow::Result<f64>>);
+
 fn measure(case: Case) -> anyhow::Result<Row> {
     let allowed = thread::affinity().map_err(|errno| anyhow!("read the affinity: {errno}"))?;
     let mut cpus: Vec<usize> = allowed.iter().collect();
     let first = cpus.len().checked_sub(case.cpus).context("fewer CPUs may be used than this row takes")?;
     let cpus: CpuSet = cpus.drain(first..).collect();
-    let mut contenders: Vec<(&str, &str, Box<dyn Fn() -> anyhow::Result<f64>>)> = Vec::new();
+    let mut contenders: Vec<Round> = Vec::new();
     for (name, version, contender) in pools::ALL {
         let cpus = cpus.clone();
         contenders.push((name, version, Box::new(move || here(*contender, case, &cpus))));
@@ -159,7 +162,7 @@ fn take(measure: Measure, frame: Frame<'_>) -> f64 {
         }
         Measure::FrameCpu => {
             let began_ns = process_cpu_ns();
-            at_fifty_hertz(25, || frame());
+            at_fifty_hertz(25, frame);
             (process_cpu_ns() - began_ns) as f64 / 25.0 / 1e3
         }
         Measure::SlowestFrame => {

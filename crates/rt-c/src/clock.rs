@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_rt::{
-    Align, Alignment, Done, Overrun, Quantum, Spinning, Summary, Tick, TickClock, TickSettings, monotonic_ns,
-};
+use evenkeel_rt::{Align, Done, Overrun, Spinning, Summary, Tick, TickClock, TickSettings, monotonic_ns};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};

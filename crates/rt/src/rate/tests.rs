@@ -77,11 +77,14 @@ fn hours(decider: &mut Decider, seconds: u32, of: impl Fn(u32, u64) -> Second) -
         .collect()
 }
 
+/// A name, the machine, its turns, what every second is like, and each change: at which second, to which period in ms, and why.
+type Row<'a> = (&'a str, Hardware, Option<Turns>, Second, &'a [(u32, u128, Why)]);
+
 #[test]
 fn an_hour_of_the_same_is_one_change_at_most() {
     let bucket = Turns { model: TurnModel::Bucket, ..SLOTS };
     let limited = Hardware { cpus: 2, cpu_limit: Some(0.4) };
-    let table: [(&str, Hardware, Option<Turns>, Second, &[(u32, u128, Why)]); 14] = [
+    let table: [Row<'_>; 14] = [
         ("light", FOUR_CPUS, None, lasting(3_000), &[]),
         ("just sustainable", FOUR_CPUS, None, lasting(14_900), &[]),
         ("too much", FOUR_CPUS, None, lasting(18_000), &[(1, 30, Why::Work)]),
