@@ -94,7 +94,6 @@ fn workers_take_part_where_there_is_work_for_them() {
     });
     if evenkeel_sys::thread::allowed_cpus() != Ok(1) {
         assert_eq!((jobs.last_frame().by_caller, jobs.last_frame().by_workers), (1, 1));
-        assert!(jobs.last_frame().wakes >= 1);
     }
 }
 

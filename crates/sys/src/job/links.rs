@@ -7,6 +7,8 @@ use super::primitive::{AtomicU32, Ordering, fence};
 const NONE: u32 = u32::MAX;
 /// Nothing more can be hung on: what it stands for is done.
 const DONE: u32 = u32::MAX - 1;
+/// The same, and it went wrong.
+const FAILED: u32 = u32::MAX - 2;
 /// Set in a count: something that it waited for went wrong.
 const SPOILT: u32 = 1 << 31;
 
@@ -54,8 +56,8 @@ impl Links {
     pub fn new(links: u32, pairs: u32) -> Links {
         let zero = || AtomicU32::new(0);
         Links {
-            nodes: (0..links.min(DONE)).map(|_| Node { waits_for: zero(), first: AtomicU32::new(DONE) }).collect(),
-            edges: (0..pairs.min(DONE)).map(|_| Edge { to: zero(), next: zero() }).collect(),
+            nodes: (0..links.min(FAILED)).map(|_| Node { waits_for: zero(), first: AtomicU32::new(DONE) }).collect(),
+            edges: (0..pairs.min(FAILED)).map(|_| Edge { to: zero(), next: zero() }).collect(),
             nodes_used: zero(),
             edges_used: zero(),
         }
@@ -82,34 +84,40 @@ impl Links {
         node.first.store(NONE, Ordering::Relaxed);
         node.waits_for.store(1 + pairs, Ordering::Relaxed);
         for (edge, other) in (first..first + pairs).zip(others) {
-            if !other.is_some_and(|other| self.hang(edge, other, own)) {
-                node.waits_for.fetch_sub(1, Ordering::Relaxed);
+            match other.map(|other| self.hang(edge, other, own)) {
+                Some(NONE) => {}
+                Some(FAILED) => {
+                    node.waits_for.fetch_or(SPOILT, Ordering::Relaxed);
+                    node.waits_for.fetch_sub(1, Ordering::Relaxed);
+                }
+                _ => _ = node.waits_for.fetch_sub(1, Ordering::Relaxed),
             }
         }
         Some(Link(own))
     }
 
-    /// False if `other` is done. Only what was there before can be waited for: so nobody waits in a circle.
-    fn hang(&self, at: u32, other: Link, own: u32) -> bool {
+    /// [`NONE`] if it hangs now, or [`DONE`] or [`FAILED`] if `other` is that already. Only what was there before can be waited for: so
+    /// nobody waits in a circle.
+    fn hang(&self, at: u32, other: Link, own: u32) -> u32 {
         if other.0 >= own {
-            return false;
+            return DONE;
         }
         let (Some(edge), Some(other)) = (self.edges.get(at as usize), self.nodes.get(other.index())) else {
-            return false;
+            return DONE;
         };
         edge.to.store(own, Ordering::Relaxed);
         let mut first = other.first.load(Ordering::Relaxed);
-        while first != DONE {
+        while first != DONE && first != FAILED {
             edge.next.store(first, Ordering::Relaxed);
             // Release: who is done sees the edge, and that it is counted.
             match other.first.compare_exchange_weak(first, at, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => return NONE,
                 Err(now) => first = now,
             }
         }
         // Acquire: what was done before is seen by who waits for it no more.
         fence(Ordering::Acquire);
-        false
+        first
     }
 
     /// The link is ready to come free as soon as all are done that it waits for. `Some` if they are already: whether all went well.
@@ -120,7 +128,7 @@ impl Links {
 
     /// Whether what the link stands for is done.
     pub fn is_done(&self, link: Link) -> bool {
-        self.nodes.get(link.index()).is_none_or(|node| node.first.load(Ordering::Acquire) == DONE)
+        self.nodes.get(link.index()).is_none_or(|node| matches!(node.first.load(Ordering::Acquire), DONE | FAILED))
     }
 
     /// What the link stands for is done; `well` tells how. `free` is called with each link that waits for nothing any more, and whether
@@ -128,7 +136,7 @@ impl Links {
     pub fn done(&self, link: Link, well: bool, mut free: impl FnMut(Link, bool)) {
         let Some(node) = self.nodes.get(link.index()) else { return };
         // Release for those who ask later, Acquire for the edges.
-        let mut at = node.first.swap(DONE, Ordering::AcqRel);
+        let mut at = node.first.swap(if well { DONE } else { FAILED }, Ordering::AcqRel);
         for _ in 0..self.edges.len() {
             let Some(edge) = self.edges.get(at as usize) else { return };
             at = edge.next.load(Ordering::Relaxed);
@@ -205,6 +213,8 @@ mod tests {
         assert_eq!([bad, good, both].map(|link| links.start(link)), [Some(true), Some(true), None]);
         assert_eq!(freed(&links, bad, false), []);
         assert_eq!(freed(&links, good, true), [(2, false)]);
+        let late = link(&links, &[bad]);
+        assert_eq!(links.start(late), Some(false), "what went wrong before counts too");
     }
 
     #[test]
