@@ -216,25 +216,6 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_shift(EvenkeelClock* clock, long by_ns);
 
         /// <summary>
-        ///  Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
-        ///
-        ///  Threads: one at a time; the one that ticks.
-        /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_clock_checkpoint", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_clock_checkpoint(EvenkeelClock* clock);
-
-        /// <summary>
-        ///  How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
-        ///
-        ///  Threads: one at a time.
-        ///
-        ///  # Safety
-        ///  `quantum` is null or points to a struct prepared by evenkeel_init.
-        /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_clock_quantum", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_clock_quantum(EvenkeelClock* clock, EvenkeelQuantum* quantum);
-
-        /// <summary>
         ///  How well the ticks kept time so far.
         ///
         ///  Threads: one at a time.
@@ -652,6 +633,25 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_free(EvenkeelEvent* @event);
+
+        /// <summary>
+        ///  Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+        ///
+        ///  Threads: one at a time; the one that ticks.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_clock_checkpoint", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_clock_checkpoint(EvenkeelClock* clock);
+
+        /// <summary>
+        ///  How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `quantum` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_clock_quantum", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_clock_quantum(EvenkeelClock* clock, EvenkeelQuantum* quantum);
 
         /// <summary>
         ///  Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
@@ -1247,50 +1247,6 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  How the CPU is taken away, and what is done about it.
-    /// </summary>
-    [StructLayout(LayoutKind.Sequential)]
-    public unsafe partial struct EvenkeelQuantum
-    {
-        /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
-        /// </summary>
-        public uint size;
-        /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
-        /// </summary>
-        public uint version;
-        /// <summary>
-        ///  One of EvenkeelQuantumModel.
-        /// </summary>
-        public uint model;
-        /// <summary>
-        ///  One of EvenkeelAlignment.
-        /// </summary>
-        public uint alignment;
-        /// <summary>
-        ///  At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
-        /// </summary>
-        public ulong period_ns;
-        /// <summary>
-        ///  How much of the CPU is ours, up to 1; below 0 where that is not known.
-        /// </summary>
-        public double share;
-        /// <summary>
-        ///  How often ticks were put elsewhere.
-        /// </summary>
-        public ulong moves;
-        /// <summary>
-        ///  Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
-        /// </summary>
-        public ulong gaps_foreign;
-        /// <summary>
-        ///  Gaps in which another thread had the CPU.
-        /// </summary>
-        public ulong gaps_preempted;
-    }
-
-    /// <summary>
     ///  Workers and their queues.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
@@ -1454,6 +1410,50 @@ namespace Evenkeel
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelEvent
     {
+    }
+
+    /// <summary>
+    ///  How the CPU is taken away, and what is done about it.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelQuantum
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  One of EvenkeelQuantumModel.
+        /// </summary>
+        public uint model;
+        /// <summary>
+        ///  One of EvenkeelAlignment.
+        /// </summary>
+        public uint alignment;
+        /// <summary>
+        ///  At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
+        /// </summary>
+        public ulong period_ns;
+        /// <summary>
+        ///  How much of the CPU is ours, up to 1; below 0 where that is not known.
+        /// </summary>
+        public double share;
+        /// <summary>
+        ///  How often ticks were put elsewhere.
+        /// </summary>
+        public ulong moves;
+        /// <summary>
+        ///  Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
+        /// </summary>
+        public ulong gaps_foreign;
+        /// <summary>
+        ///  Gaps in which another thread had the CPU.
+        /// </summary>
+        public ulong gaps_preempted;
     }
 
     /// <summary>
@@ -1999,60 +1999,6 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  How the CPU is taken away from the thread that ticks: EvenkeelQuantum.model.
-    /// </summary>
-    public enum EvenkeelQuantumModel : uint
-    {
-        /// <summary>
-        ///  Not known: it was not looked for, or not for long enough yet.
-        /// </summary>
-        Unknown = 0,
-        /// <summary>
-        ///  It is ours.
-        /// </summary>
-        None = 1,
-        /// <summary>
-        ///  At set times, as a hypervisor does that gives each virtual CPU a slot.
-        /// </summary>
-        FixedSlot = 2,
-        /// <summary>
-        ///  When a budget has run out, until it is filled again.
-        /// </summary>
-        TokenBucket = 3,
-        /// <summary>
-        ///  At no times that could be told.
-        /// </summary>
-        Irregular = 4,
-    }
-
-    /// <summary>
-    ///  What the clock does about it: EvenkeelQuantum.alignment.
-    /// </summary>
-    public enum EvenkeelAlignment : uint
-    {
-        /// <summary>
-        ///  Nothing.
-        /// </summary>
-        Free = 0,
-        /// <summary>
-        ///  It wakes in idle time to see what is late.
-        /// </summary>
-        Looking = 1,
-        /// <summary>
-        ///  It has ticks at several places, to see where they are done soonest.
-        /// </summary>
-        Trying = 2,
-        /// <summary>
-        ///  Ticks are held where they were done soonest.
-        /// </summary>
-        Held = 3,
-        /// <summary>
-        ///  There are slots, and no place among them: the period of the ticks does not fit theirs.
-        /// </summary>
-        NoMultiple = 4,
-    }
-
-    /// <summary>
     ///  What became of a call. Everything but 0 says that what was asked for was not done.
     /// </summary>
     public enum EvenkeelStatus : uint
@@ -2118,6 +2064,60 @@ namespace Evenkeel
         ///  have left half-changed answers so until it is freed.
         /// </summary>
         Panicked = 14,
+    }
+
+    /// <summary>
+    ///  How the CPU is taken away from the thread that ticks: EvenkeelQuantum.model.
+    /// </summary>
+    public enum EvenkeelQuantumModel : uint
+    {
+        /// <summary>
+        ///  Not known: it was not looked for, or not for long enough yet.
+        /// </summary>
+        Unknown = 0,
+        /// <summary>
+        ///  It is ours.
+        /// </summary>
+        None = 1,
+        /// <summary>
+        ///  At set times, as a hypervisor does that gives each virtual CPU a slot.
+        /// </summary>
+        FixedSlot = 2,
+        /// <summary>
+        ///  When a budget has run out, until it is filled again.
+        /// </summary>
+        TokenBucket = 3,
+        /// <summary>
+        ///  At no times that could be told.
+        /// </summary>
+        Irregular = 4,
+    }
+
+    /// <summary>
+    ///  What the clock does about it: EvenkeelQuantum.alignment.
+    /// </summary>
+    public enum EvenkeelAlignment : uint
+    {
+        /// <summary>
+        ///  Nothing.
+        /// </summary>
+        Free = 0,
+        /// <summary>
+        ///  It wakes in idle time to see what is late.
+        /// </summary>
+        Looking = 1,
+        /// <summary>
+        ///  It has ticks at several places, to see where they are done soonest.
+        /// </summary>
+        Trying = 2,
+        /// <summary>
+        ///  Ticks are held where they were done soonest.
+        /// </summary>
+        Held = 3,
+        /// <summary>
+        ///  There are slots, and no place among them: the period of the ticks does not fit theirs.
+        /// </summary>
+        NoMultiple = 4,
     }
 
     /// <summary>

@@ -460,28 +460,6 @@ typedef struct EvenkeelDone {
     uint64_t due_to_done_ns;
 } EvenkeelDone;
 
-// How the CPU is taken away, and what is done about it.
-typedef struct EvenkeelQuantum {
-    // Of this struct, in bytes; after a call, as many as were filled.
-    uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
-    uint32_t version;
-    // One of EvenkeelQuantumModel.
-    uint32_t model;
-    // One of EvenkeelAlignment.
-    uint32_t alignment;
-    // At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
-    uint64_t period_ns;
-    // How much of the CPU is ours, up to 1; below 0 where that is not known.
-    double share;
-    // How often ticks were put elsewhere.
-    uint64_t moves;
-    // Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
-    uint64_t gaps_foreign;
-    // Gaps in which another thread had the CPU.
-    uint64_t gaps_preempted;
-} EvenkeelQuantum;
-
 // How well the ticks kept time so far.
 typedef struct EvenkeelClockReport {
     // Of this struct, in bytes; after a call, as many as were filled.
@@ -583,6 +561,28 @@ typedef struct EvenkeelFrameCounters {
 
 // A piece of a loop: gets the number and the context.
 typedef void (*EvenkeelEach)(size_t number, void *context);
+
+// How the CPU is taken away, and what is done about it.
+typedef struct EvenkeelQuantum {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // One of EvenkeelQuantumModel.
+    uint32_t model;
+    // One of EvenkeelAlignment.
+    uint32_t alignment;
+    // At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
+    uint64_t period_ns;
+    // How much of the CPU is ours, up to 1; below 0 where that is not known.
+    double share;
+    // How often ticks were put elsewhere.
+    uint64_t moves;
+    // Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
+    uint64_t gaps_foreign;
+    // Gaps in which another thread had the CPU.
+    uint64_t gaps_preempted;
+} EvenkeelQuantum;
 
 // How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
 typedef struct EvenkeelRateSettings {
@@ -904,19 +904,6 @@ EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t p
 // Threads: one at a time.
 EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
 
-// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
-//
-// Threads: one at a time; the one that ticks.
-EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
-
-// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `quantum` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
-
 // How well the ticks kept time so far.
 //
 // Threads: one at a time.
@@ -1222,19 +1209,6 @@ EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t p
 // Threads: one at a time.
 EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
 
-// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
-//
-// Threads: one at a time; the one that ticks.
-EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
-
-// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `quantum` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
-
 // How well the ticks kept time so far.
 //
 // Threads: one at a time.
@@ -1516,6 +1490,19 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t
 //
 // Threads: any.
 EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
+
+// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+//
+// Threads: one at a time; the one that ticks.
+EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
+
+// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `quantum` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
 
 // Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
 //
@@ -1865,6 +1852,19 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t
 //
 // Threads: any.
 EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
+
+// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+//
+// Threads: one at a time; the one that ticks.
+EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
+
+// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `quantum` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
 
 // Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
 //
