@@ -541,7 +541,7 @@ fn kernel_counts(text: &str) {
         let _ = imbalance::parse_thread(line, 1);
         let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
     }
-    let _ = (evenkeel_sys::stall::parse_some_us(text), evenkeel_sys::stall::parse_throttled_ns(text));
+    let _ = evenkeel_sys::stall::parse_some_us(text);
     let _ = (evenkeel_sys::resident::parse_locked_kib(text), evenkeel_sys::resident::parse_swapped_in(text));
     let _ = disk::parse_mounts(text);
     let _ = memory::parse_huge_bytes(text, 0x7f00_0000_0000);

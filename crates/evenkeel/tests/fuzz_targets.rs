@@ -94,7 +94,6 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/resident.rs", "parse_swapped_in", "kernel-counts"),
     ("sys/src/schedstat.rs", "parse_schedstat", "kernel-counts"),
     ("sys/src/stall.rs", "parse_some_us", "kernel-counts"),
-    ("sys/src/stall.rs", "parse_throttled_ns", "kernel-counts"),
     ("sys/src/telemetry/owner.rs", "parse_boot", "telemetry"),
     ("sys/src/telemetry/owner.rs", "parse_start", "telemetry"),
     ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),

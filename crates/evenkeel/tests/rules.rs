@@ -19,11 +19,9 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("measure", &["stats", "sys"]),
     ("trial", &["host", "change", "stats", "sys"]),
     ("rt", &["stats", "sys"]),
-    ("arena", &["rt"]),
-    ("evenkeel", &["arena", "host", "change", "measure", "trial", "stats", "sys"]),
     ("rt-c", &["rt"]),
-    ("arena", &[]),
-    ("evenkeel", &["host", "change", "measure", "trial", "stats", "sys", "rt"]),
+    ("arena", &["rt"]),
+    ("evenkeel", &["arena", "host", "change", "measure", "trial", "stats", "sys", "rt"]),
 ];
 
 fn project() -> PathBuf {

@@ -1676,7 +1676,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The address to receive on, such as "0.0.0.0:7777" or "[::]:7777". Null: any port of every interface, version 4.
+        ///  The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
         /// </summary>
         public byte* address;
         /// <summary>

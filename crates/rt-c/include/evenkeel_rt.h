@@ -649,7 +649,7 @@ typedef struct EvenkeelUdpSettings {
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The address to receive on, such as "0.0.0.0:7777" or "[::]:7777". Null: any port of every interface, version 4.
+    // The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
     const char *address;
     // The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
     uint32_t receive;

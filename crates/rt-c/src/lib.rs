@@ -1,16 +1,16 @@
 //! The C ABI of `evenkeel-rt`. `include/evenkeel_rt.h` and `csharp/EvenkeelRt.cs` are made of this source (a test compares them), so
 //! what is said here of a function is what its caller reads.
 //!
-//! **Nothing unwinds into C.** Every function is a [`caught`](failure::caught) closure: a panic becomes
+//! **Nothing unwinds into C.** Every function is a `caught` closure: a panic becomes
 //! [`Panicked`](EvenkeelStatus::Panicked), and the handle that it happened in answers so from then on. That needs unwinding inside: a
 //! library that aborts takes down a server with all its sessions for a fault in one of them. So the profile `rt-c`, which `make
 //! install-rt` builds with, unwinds, while the program's own profile aborts.
 //!
-//! **No pointer of ours is ever followed.** What C holds as `EvenkeelClock *` is a number in the clothes of a pointer ([`handle`]): one that
+//! **No pointer of ours is ever followed.** What C holds as `EvenkeelClock *` is a number in the clothes of a pointer (`handle`): one that
 //! was freed, is of another kind, or was never given out is an error, and so is a second thread in the same clock. Pointers of the
 //! caller's are looked at as far as that goes: null and misaligned ones are errors, and so are structs that tell no size.
 //!
-//! **Structs grow.** Each begins with its size and version ([`structs`]). An older caller's shorter struct is read as if the rest were
+//! **Structs grow.** Each begins with its size and version (`structs`). An older caller's shorter struct is read as if the rest were
 //! zero, which always means "as you think best", and filled as far as it goes; a newer caller's longer one is told how much was filled.
 
 mod agones;

@@ -47,7 +47,7 @@ pub struct EvenkeelUdpSettings {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The address to receive on, such as "0.0.0.0:7777" or "[::]:7777". Null: any port of every interface, version 4.
+    /// The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
     pub address: *const c_char,
     /// The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
     pub receive: u32,

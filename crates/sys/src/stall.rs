@@ -1,5 +1,5 @@
-//! How long somebody was ready to run and did not, as the kernel counts it for the whole system and for a control group, and how long a
-//! limit held a group up: small files that are kept open and read anew, without an allocation.
+//! How long somebody was ready to run and did not, as the kernel counts it for the whole system and for a control group: small files that
+//! are kept open and read anew, without an allocation.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -52,34 +52,6 @@ impl CpuStalls {
     }
 }
 
-/// `cpu.stat` of a control group.
-#[derive(Debug)]
-pub struct Throttled {
-    file: File,
-}
-
-impl Throttled {
-    /// Of the calling thread's control group, of either version.
-    ///
-    /// # Errors
-    /// What the kernel said; `EINVAL` where the group counts no such thing: it has no limit.
-    pub fn of_this_group() -> Result<Throttled, Errno> {
-        let path = group_file("cpu.stat").ok_or(Errno::NOENT)?;
-        let throttled = Throttled { file: File::open(path).map_err(|error| Errno::from(&error))? };
-        throttled.ns()?;
-        Ok(throttled)
-    }
-
-    /// How long the limit held the group up, in nanoseconds since it was made, all CPUs added.
-    ///
-    /// # Errors
-    /// As [`Throttled::of_this_group`].
-    pub fn ns(&self) -> Result<u64, Errno> {
-        let mut bytes = [0; BYTES_MAX];
-        parse_throttled_ns(text(&self.file, &mut bytes)?).ok_or(Errno::INVAL)
-    }
-}
-
 fn text<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, Errno> {
     let length = file.read_at(bytes, 0).map_err(|error| Errno::from(&error))?;
     std::str::from_utf8(&bytes[..length]).map_err(|_| Errno::ILSEQ)
@@ -109,18 +81,6 @@ pub fn parse_some_us(text: &str) -> Option<u64> {
     line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
-/// `throttled_usec 123` of the second version, `throttled_time 123000` of the first.
-pub fn parse_throttled_ns(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let (name, number) = line.split_once(' ')?;
-        match name {
-            "throttled_usec" => number.trim().parse::<u64>().ok()?.checked_mul(1000),
-            "throttled_time" => number.trim().parse().ok(),
-            _ => None,
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -141,22 +101,12 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(parse_some_us(text), expected, "{text}");
         }
-        let table = [
-            ("usage_usec 9\nnr_throttled 3\nthrottled_usec 12\n", Some(12_000)),
-            ("nr_periods 0\nnr_throttled 0\nthrottled_time 77\nnr_bursts 0\n", Some(77)),
-            ("usage_usec 9\n", None),
-            ("throttled_usec 18446744073709551615\n", None),
-            ("throttled_time x\n", None),
-        ];
-        for (text, expected) in table {
-            assert_eq!(parse_throttled_ns(text), expected, "{text}");
-        }
     }
 
     proptest! {
         #[test]
-        fn no_text_is_a_panic(text in "(some |full |total=|throttled_usec |throttled_time |[0-9 \n=-]|\\PC){0,40}") {
-            let _ = (parse_some_us(&text), parse_throttled_ns(&text));
+        fn no_text_is_a_panic(text in "(some |full |total=|[0-9 \n=-]|\\PC){0,40}") {
+            let _ = parse_some_us(&text);
         }
     }
 
@@ -166,10 +116,8 @@ mod tests {
             Ok(stalls) => assert!(stalls.some_us().unwrap() <= stalls.some_us().unwrap()),
             Err(errno) => println!("skipped: this kernel tells no pressure: {errno}"),
         }
-        for read in [CpuStalls::of_this_group().map(drop), Throttled::of_this_group().map(drop)] {
-            if let Err(errno) = read {
-                println!("skipped: this control group does not tell: {errno}");
-            }
+        if let Err(errno) = CpuStalls::of_this_group() {
+            println!("skipped: this control group does not tell: {errno}");
         }
     }
 }

@@ -22,7 +22,7 @@ pub enum WhenFull {
     /// Who pushes it runs it, at once. A job that has to wait for others is refused all the same, unless they are done.
     #[default]
     RunHere,
-    /// It is dropped, and who pushes it gets [`Full`](super::Full).
+    /// It is dropped, and who pushes it gets [`Refused::Full`](super::Refused::Full).
     Refuse,
 }
 

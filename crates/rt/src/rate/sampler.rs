@@ -1,7 +1,8 @@
 //! `Sampler`: what the kernel tells once a second, from files that are kept open, without an allocation.
 
+use evenkeel_sys::cpu_limit::Counters;
 use evenkeel_sys::schedstat::{Counted, RunDelay};
-use evenkeel_sys::stall::{CpuStalls, Throttled};
+use evenkeel_sys::stall::CpuStalls;
 use evenkeel_sys::{Root, cpu_limit, thread};
 
 use super::decide::{Hardware, Readings};
@@ -21,7 +22,7 @@ pub(super) struct Sampler {
     own: Option<RunDelay>,
     pressure: Option<CpuStalls>,
     group_pressure: Option<CpuStalls>,
-    throttled: Option<Throttled>,
+    throttled: Counters,
     last: Counts,
 }
 
@@ -31,7 +32,7 @@ impl Sampler {
             own: RunDelay::of_this_thread().ok(),
             pressure: CpuStalls::of_the_system().ok(),
             group_pressure: CpuStalls::of_this_group().ok(),
-            throttled: Throttled::of_this_group().ok(),
+            throttled: Counters::of(&cpu_limit::all(&Root::live())),
             last: Counts::default(),
         };
         sampler.last = sampler.counts();
@@ -67,7 +68,7 @@ impl Sampler {
             own: self.own.as_ref().and_then(|own| own.read().ok()),
             pressure_us: self.pressure.as_ref().and_then(|file| file.some_us().ok()),
             group_pressure_us: self.group_pressure.as_ref().and_then(|file| file.some_us().ok()),
-            throttled_ns: self.throttled.as_ref().and_then(|file| file.ns().ok()),
+            throttled_ns: self.throttled.read().ns,
         }
     }
 }

@@ -245,7 +245,7 @@ impl AsFd for Udp {
     }
 }
 
-/// What was never behind where it was measured.
+/// What was the quickest in most of what was measured, on loopback.
 fn usual() -> Way {
     if cfg!(feature = "io-uring") { Way::Uring } else { Way::Offloaded }
 }

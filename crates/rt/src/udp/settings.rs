@@ -52,7 +52,7 @@ impl fmt::Display for Way {
 /// Which way to take. One that is refused here gives way to the next plainer one, and the report says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// The one that was never behind where it was measured: [`Way::Uring`] to receive with the feature `io-uring`, and [`Way::Offloaded`]
+    /// The one that was the quickest on loopback: [`Way::Uring`] to receive with the feature `io-uring`, and [`Way::Offloaded`]
     /// for all else.
     #[default]
     Usual,

@@ -172,6 +172,7 @@ fn take(used: &AtomicU32, count: u32, room: usize) -> Option<u32> {
 }
 
 #[cfg(all(test, not(loom)))]
+#[expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 mod tests {
     use super::*;
 

@@ -147,6 +147,7 @@ impl Drop for EndOnDrop {
 }
 
 #[cfg(all(test, not(loom)))]
+#[expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Mutex;
