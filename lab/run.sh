@@ -41,6 +41,8 @@ part 'guests, captured anew' "$LAB/machines.sh"
 part 'facts against independent tools, field by field' "$LAB/agree.sh"
 part 'kernel arguments, by an image and by grub' "$LAB/kernel-line.sh"
 part 'slots of a robbed virtual CPU' "$LAB/quantum.sh"
+part 'a guest stopped and robbed under the gaps meter' "$LAB/gaps.sh"
+part 'wakes of guests that idle in different ways' "$LAB/wake-in-guests.sh"
 part 'reboots and power cuts' "$LAB/reboot.sh"
 part '100,000 mutated captures' mutations
 part 'killed at every system call' crashes
