@@ -93,7 +93,8 @@ impl Seen {
 #[ignore = "the flood test starts it in a network of its own"]
 fn within_a_network_of_our_own() {
     // The tick's thread is real-time, as it should be on a server that strangers can reach: what a flood takes is the rest of the CPUs.
-    let mut server = Program::start(env!("CARGO_BIN_EXE_evenkeel-arena"), &["--players", "64", "--work-us", "300", "--fifo", "1"]);
+    let mut server =
+        Program::start(env!("CARGO_BIN_EXE_evenkeel-arena"), &["--players", "64", "--work-us", "300", "--fifo", "1"]);
     let ServerEvent::Ready { addr, .. } = server.next_line();
     let connect = addr.to_string();
     // Players have machines of their own: what comes late here is to be the server's doing, not the turns of the bots' thread.

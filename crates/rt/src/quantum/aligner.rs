@@ -35,6 +35,8 @@ const WAIT_MAX_NS: u64 = 600 * SECOND_NS;
 const AFTER_START_NS: f64 = 30_000.0;
 /// And how many mean deviations later, so that it rarely comes before: of evenly spread beginnings two cover all.
 const DEVIATIONS: f64 = 2.5;
+/// By which part of the period a tick is moved at the most for a look.
+const ASIDE_STEPS: u64 = 10;
 /// Ticks in a turn of a trial of slots.
 const TURN_TICKS: u32 = 6;
 /// A sweep of sixteen places takes about forty turns, and is to take no longer than this.
@@ -426,13 +428,16 @@ impl Aligner {
     }
 
     /// A gap that lies within the ticks' own time is in no idle time: for the second part of a look they are moved by half a period, and
-    /// back after it.
+    /// back after it, a tenth at a time: players see when ticks are, too.
     fn step_aside(&mut self) -> i64 {
         let wanted_ns = match self.activity {
             Activity::Looking { look: 1.., .. } => (self.period_ns / 2).cast_signed(),
             _ => 0,
         };
-        wanted_ns - std::mem::replace(&mut self.aside_ns, wanted_ns)
+        let most_ns = (self.period_ns / ASIDE_STEPS).cast_signed();
+        let by_ns = (wanted_ns - self.aside_ns).clamp(-most_ns, most_ns);
+        self.aside_ns += by_ns;
+        by_ns
     }
 
     fn let_go(&mut self) {
