@@ -62,9 +62,17 @@ impl Namespaces {
     fn measure(&self, arguments: &str) -> Value {
         let arguments = format!("measure {arguments} --json");
         let mut command = Namespaces::command(&self.client, env!("CARGO_BIN_EXE_evenkeel"), &arguments);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
+        // The server was started just now, and listens as soon as this machine lets it.
+        for _ in 0..100 {
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            if output.status.success() {
+                return serde_json::from_slice(&output.stdout).unwrap();
+            }
+            assert!(said.contains("ECONNREFUSED"), "{arguments}: {said}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("{arguments}: nobody listens after ten seconds");
     }
 }
 

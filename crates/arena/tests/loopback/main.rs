@@ -230,6 +230,8 @@ fn hostile_datagrams_make_no_player_and_get_no_larger_answer() {
 fn an_input_is_applied_once_and_acknowledged_and_a_silent_player_goes() {
     let (mut server, addr) = server(&[]);
     let Joined { socket, session, player, .. } = join(addr, now_ns() + 10 * SECOND_NS).unwrap();
+    // A machine that pauses is no server that is silent.
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let look = Look { yaw: 0x4000, pitch: 0 };
     let walk = PlayerInput { buttons: Buttons::from_bits(Buttons::FORWARD), look, ..PlayerInput::default() };
     let input = encoded(FromClient::Input { session, sequence: 9, ack: 0, input: walk });
