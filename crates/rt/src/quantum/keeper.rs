@@ -35,6 +35,8 @@ struct Work {
     began_ns: u64,
     cpu_ns: u64,
     lost_ns: u64,
+    /// How late it began: so long it may have waited for a CPU before its work, as what is counted since the last tick has it.
+    late_ns: u64,
     /// The last checkpoint, and how long it usually is from one to the next; 0 where there are none.
     passed_ns: u64,
     usual_ns: u64,
@@ -99,7 +101,8 @@ impl Keeper {
             self.aligner.began(due_ns, began_ns, |late_ns| label(late_ns, counters, throttled));
         }
         let cpu_ns = if self.is_limited { clock::thread_cpu_ns() } else { 0 };
-        self.work = Work { began_ns, cpu_ns, lost_ns: 0, passed_ns: began_ns, usual_ns: self.work.usual_ns };
+        let late_ns = began_ns.saturating_sub(due_ns);
+        self.work = Work { began_ns, cpu_ns, lost_ns: 0, late_ns, passed_ns: began_ns, usual_ns: self.work.usual_ns };
         own::mark();
     }
 
@@ -115,6 +118,7 @@ impl Keeper {
         let gap = |length_ns: u64, label| Gap { start_ns: now_ns - (since_ns + length_ns) / 2, length_ns, label };
         let met = match own::kept() {
             Kept::For(waited_ns) => {
+                let waited_ns = waited_ns.saturating_sub(std::mem::take(&mut work.late_ns));
                 work.lost_ns += waited_ns;
                 (waited_ns >= LONG_NS).then(|| gap(waited_ns.min(since_ns), Label::Preempted))
             }
@@ -137,12 +141,13 @@ impl Keeper {
         }
         let mut lost_ns = self.work.lost_ns;
         if let Kept::For(waited_ns) = own::kept() {
-            lost_ns += waited_ns;
+            lost_ns += waited_ns.saturating_sub(self.work.late_ns);
             if self.is_limited {
                 let ran_ns = clock::thread_cpu_ns().saturating_sub(self.work.cpu_ns);
                 lost_ns = lost_ns.max(done_ns.saturating_sub(self.work.began_ns).saturating_sub(ran_ns));
             }
         }
+        own::settle();
         self.aligner.ticked(&Seen { due_ns, began_ns: self.work.began_ns, done_ns, lost_ns });
         if let Some(watch) = self.aligner.asks(done_ns)
             && !self.finder.ask(watch)

@@ -50,11 +50,17 @@ impl Own {
 /// Makes what is needed for the calling thread: the only allocation. The first call of a process tries the mark out, up to 0.3 s.
 pub(super) fn prepare() {
     mark();
+    settle();
 }
 
-/// From here on a preemption is seen, and waiting is counted anew.
+/// From here on a preemption is seen. It costs a nanosecond or two: a tick begins here.
 pub(super) fn mark() {
-    with(|own| (own.waited_ns(), own.is_intact()));
+    with(Own::is_intact);
+}
+
+/// From here on waiting is counted anew: some microseconds, so not where a tick begins.
+pub(super) fn settle() {
+    with(Own::waited_ns);
 }
 
 /// Who kept the thread from running.
@@ -95,6 +101,7 @@ mod tests {
         std::thread::spawn(|| {
             prepare();
             mark();
+            settle();
             assert_ne!(kept(), Kept::Unknown, "this kernel counts");
             std::thread::sleep(std::time::Duration::from_millis(1));
             // A sleep that is said to be ten seconds late was not ten seconds in the queue.
