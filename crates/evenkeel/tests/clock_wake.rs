@@ -9,6 +9,11 @@ use std::time::Duration;
 
 use evenkeel_sys::{clock, process, thread};
 
+#[path = "common/offline.rs"]
+mod offline;
+
+use offline::Offline;
+
 const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 /// Far more than any of this takes, and bounded.
@@ -190,23 +195,6 @@ fn what_cannot_be_meant_is_wrong_use() {
     ] {
         let output = run(&args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
-    }
-}
-
-/// Takes a CPU offline, and online again when it is dropped.
-struct Offline(String);
-
-impl Offline {
-    fn take(cpu: usize) -> Option<Offline> {
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
-        fs::write(&path, "0").ok()?;
-        Some(Offline(path))
-    }
-}
-
-impl Drop for Offline {
-    fn drop(&mut self) {
-        let _ = fs::write(&self.0, "1");
     }
 }
 

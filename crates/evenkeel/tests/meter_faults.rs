@@ -13,6 +13,11 @@ use std::time::{Duration, Instant};
 
 use evenkeel_sys::{process, thread};
 
+#[path = "common/offline.rs"]
+mod offline;
+
+use offline::Offline;
+
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
@@ -105,23 +110,6 @@ impl Drop for Group {
         while fs::remove_dir(&self.0).is_err() && self.0.exists() && since.elapsed() < Duration::from_secs(5) {
             std::thread::sleep(Duration::from_millis(10));
         }
-    }
-}
-
-/// A CPU that is offline until this is dropped.
-struct Offline(String);
-
-impl Offline {
-    fn take(cpu: usize) -> Option<Offline> {
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
-        fs::write(&path, "0").ok()?;
-        Some(Offline(path))
-    }
-}
-
-impl Drop for Offline {
-    fn drop(&mut self) {
-        let _ = fs::write(&self.0, "1");
     }
 }
 
