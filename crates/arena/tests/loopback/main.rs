@@ -7,6 +7,7 @@
     reason = "clippy takes only functions marked as tests for tests, not their helpers"
 )]
 
+mod long;
 mod program;
 
 use std::net::{SocketAddr, UdpSocket};
