@@ -8,6 +8,7 @@ use std::time::Duration;
 use evenkeel_change::State;
 use evenkeel_host::{Facts, Plan, Setting};
 use evenkeel_sys::{CpuSet, Root};
+use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{Arm, Design, Metric, Outcome, Progress, Report, Switch, Titles, Trial, Watch, Workload, run};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -33,7 +34,8 @@ pub(crate) fn start_arena(bots: u8, seed: u64) -> Result<Arena, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
     let programs = program.parent().map_or_else(PathBuf::new, PathBuf::from);
-    Arena::start(Config { programs, bots, tick_hz: 50, work_us: 300, seed }).map_err(not_possible)
+    Arena::start(Config { programs, bots, tick_hz: 50, work_us: 300, seed, placement: Placement::Apart })
+        .map_err(not_possible)
 }
 
 fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
@@ -61,12 +63,15 @@ impl Experiment<'_> {
             refuse_if_interrupted(self.root, state)?;
         }
         let asked = self.settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let plan = Plan::of(self.facts, self.settings).map_err(not_possible)?;
+        let plans = plans(self.facts, self.settings)?;
         let title = if self.control { format!("control of {asked}") } else { format!("prove {asked}") };
-        let arms = if self.control { [Arm::AsItWas; 2] } else { [Arm::AsItWas, Arm::Planned] };
+        let arms = match self.control {
+            true => [Arm::as_it_was(plans.len()), Arm::as_it_was(plans.len())],
+            false => [Arm::as_it_was(plans.len()), Arm::planned(plans.len())],
+        };
         let hand = self.root.hand().map_err(not_possible)?;
-        let mut switch = Switch::begin(self.root, &hand, self.state, &title, &plan).map_err(not_possible)?;
-        let watch = Watch::start(self.root, &plan);
+        let mut switch = Switch::begin(self.root, &hand, self.state, &title, &plans).map_err(not_possible)?;
+        let watch = Watch::start(self.root, &plans);
         let bar = bar(self.progress, self.design.pairs, &title);
         let stop = || self.stop.load(Ordering::Relaxed);
         let mut trial = Trial { design: self.design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop };
@@ -83,6 +88,12 @@ impl Experiment<'_> {
     }
 }
 
+/// A plan for each setting.
+pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Failure> {
+    let plan = |setting: &Setting| Plan::of(facts, std::slice::from_ref(setting)).map_err(not_possible);
+    settings.iter().map(plan).collect()
+}
+
 /// What an interrupted run left on the host would pass for the host as it was.
 fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
@@ -95,7 +106,7 @@ fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
 /// The verdict for people who know no statistics.
 fn sentence(report: &Report, control: bool) -> String {
     let what = if control { "the same setting against itself" } else { report.arms[1].values.as_str() };
-    let metric = report.metric.title;
+    let metric = &report.metric.title;
     let Some(effect) = &report.effect else { return format!("{what}: nothing could be measured") };
     let change = as_change(effect.ratio);
     let between = match (effect.low, effect.high) {
@@ -132,8 +143,8 @@ fn show(bar: &ProgressBar, progress: Progress) {
 /// The metric of this name, or the usual one.
 pub(crate) fn metric(workload: &dyn Workload, name: &str) -> Result<Metric, Failure> {
     let metrics = workload.metrics();
-    let names = || metrics.iter().map(|metric| metric.name).collect::<Vec<_>>().join(", ");
-    let found = metrics.iter().find(|metric| metric.name == name).copied();
+    let names = || metrics.iter().map(|metric| metric.name.as_ref()).collect::<Vec<_>>().join(", ");
+    let found = metrics.iter().find(|metric| metric.name == name).cloned();
     found.ok_or_else(|| {
         Failure::text(exit::WRONG_USE, format!("measure {name:?}"), format!("the workload gives {}", names()))
     })

@@ -100,10 +100,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts to watch, and to count what shows whether the knobs of `plan` are at work. On a captured machine the counters stand still, and there is no thread to miss anything.
-    pub fn start(root: &Root, plan: &Plan) -> Watch {
+    /// Starts to watch, and to count what shows whether the knobs of `plans` are at work. On a captured machine the counters stand still, and there is no thread to miss anything.
+    pub fn start(root: &Root, plans: &[Plan]) -> Watch {
         let gaps = (root.kind() == RootKind::Live).then(GapThread::start).flatten();
-        Watch { root: root.clone(), counter: engaged::of(plan), gaps }
+        Watch { root: root.clone(), counter: engaged::of(plans), gaps }
     }
 
     /// The counter that shows whether the knobs are at work.
@@ -246,7 +246,7 @@ mod tests {
     fn a_captured_machine_is_watched_without_a_thread() {
         let root =
             Root::captured(Capture::parse("evenkeel-capture 1\n/proc/loadavg = 0.50 0.4 0.3 1/80 900\nend\n").unwrap());
-        let watch = Watch::start(&root, &Plan::default());
+        let watch = Watch::start(&root, &[]);
         let conditions = watch.end_window(&watch.begin_window());
         assert_eq!(conditions.load_1min, Some(0.5));
         assert_eq!((conditions.longest_gap_us, conditions.own_cpu_us, conditions.steal_share), (None, None, None));
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_live_machine_shows_what_it_did() {
-        let watch = Watch::start(&Root::live(), &Plan::default());
+        let watch = Watch::start(&Root::live(), &[]);
         let start = watch.begin_window();
         clock::sleep_until_ns(clock::monotonic_ns() + 4 * WATCH_PERIOD_NS);
         let conditions = watch.end_window(&start);

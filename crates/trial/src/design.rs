@@ -2,27 +2,14 @@
 
 use std::time::Duration;
 
-use evenkeel_stats::Direction;
 use serde::Serialize;
 
 use crate::error::TrialError;
+use crate::metric::Metric;
 use crate::rules::Rules;
 
 /// The most pairs of windows in one trial: with windows of a second that is more than five hours.
 const PAIRS_MAX: usize = 10_000;
-
-/// One number that a window yields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Metric {
-    /// Its name, with unit and quantile: `round_trip_us_p50`.
-    pub name: &'static str,
-    /// What it is, in a few plain words.
-    pub title: &'static str,
-    /// Its unit, such as `us`; `share` for a part of one.
-    pub unit: &'static str,
-    /// Which way is better.
-    pub better: Direction,
-}
 
 /// How a trial is run.
 #[derive(Clone, Debug, PartialEq, Serialize)]

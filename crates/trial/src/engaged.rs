@@ -7,8 +7,8 @@ use evenkeel_host::{Counter, Plan, knobs};
 use evenkeel_stats::median;
 use evenkeel_sys::Root;
 
+use crate::arm::ArmName;
 use crate::run::Window;
-use crate::switch::ArmName;
 use crate::workload::Workload;
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -21,8 +21,8 @@ const BUSY_SHARE_MAX: f64 = 0.9;
 const EXIT_LATENCY_RATIO_MIN: f64 = 0.05;
 
 /// The counter of the knobs in a plan, if they have one in common.
-pub(crate) fn of(plan: &Plan) -> Option<Counter> {
-    let mut counters = plan.steps.iter().map(|step| knobs::find(&step.knob).ok()?.counter);
+pub(crate) fn of(plans: &[Plan]) -> Option<Counter> {
+    let mut counters = plans.iter().flat_map(|plan| &plan.steps).map(|step| knobs::find(&step.knob).ok()?.counter);
     let first = counters.next()??;
     counters.all(|other| other == Some(first)).then_some(first)
 }

@@ -5,11 +5,12 @@ use std::fmt;
 use evenkeel_stats::{Comparison, Options, Pair, Verdict, compare, median};
 use serde::Serialize;
 
+use crate::arm::{Arm, ArmName};
 use crate::conditions::Conditions;
-use crate::design::{Design, Metric};
+use crate::design::Design;
 use crate::error::TrialError;
+use crate::metric::Metric;
 use crate::run::{Dropped, Ended, Record, Window};
-use crate::switch::{Arm, ArmName};
 
 /// Above this share of dropped pairs the machine was too unsteady to trust what is left without saying so.
 const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
@@ -143,7 +144,7 @@ impl Record {
         let arms = [ArmName::A, ArmName::B].map(|arm| self.arm(arm, &titles.values[arm as usize]));
         Ok(Report {
             title: titles.title,
-            metric: design.metric,
+            metric: design.metric.clone(),
             arms: arms.to_vec(),
             pairs: pairs.len(),
             effect: comparison.as_ref().map(Effect::from),
@@ -178,7 +179,7 @@ impl Record {
         let cpu: Vec<f64> = self.of(arm).filter_map(|window| window.sample.get("cpu_share").copied()).collect();
         ArmReport {
             arm,
-            does: self.arms[arm as usize],
+            does: self.arms[arm as usize].clone(),
             values: values.to_owned(),
             median: median(&numbers),
             cpu_share: median(&cpu),

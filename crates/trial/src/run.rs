@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use evenkeel_stats::{Order, PairDesign};
 use serde::Serialize;
 
+use crate::arm::{Arm, ArmName};
 use crate::conditions::{Conditions, Watch};
 use crate::design::Design;
 use crate::engaged::why_not_engaged;
 use crate::error::TrialError;
 use crate::rules::DropReason;
-use crate::switch::{Arm, ArmName, Switch};
+use crate::switch::Switch;
 use crate::workload::{Sample, Workload};
 
 /// All that one trial needs.
@@ -119,7 +120,7 @@ fn all_pairs(trial: &mut Trial<'_, '_>, on_progress: &mut dyn FnMut(Progress)) -
     let begun = Instant::now();
     let order = PairDesign::new(trial.design.pairs as u64, trial.design.seed);
     let (windows, dropped) = (Vec::new(), Vec::new());
-    let mut record = Record { windows, dropped, ended: Ended::Whole, arms: trial.arms, not_engaged: None };
+    let mut record = Record { windows, dropped, ended: Ended::Whole, arms: trial.arms.clone(), not_engaged: None };
     let tries = trial.design.pairs + trial.design.spare_pairs;
     for pair in 0..tries {
         let counted = record.windows.len() / 2;
@@ -176,7 +177,7 @@ fn one_pair(trial: &mut Trial<'_, '_>, pair: usize, order: Order, begun: Instant
 }
 
 fn one_window(trial: &mut Trial<'_, '_>, pair: usize, arm: ArmName, begun: Instant) -> Result<Window, TrialError> {
-    trial.switch.to(trial.arms[arm as usize], trial.workload)?;
+    trial.switch.to(&trial.arms[arm as usize], trial.workload)?;
     let mut start = trial.watch.begin_window();
     let mut start_us = 0.0;
     let sample = trial.workload.window(trial.design.settle, trial.design.window, &mut || {
@@ -184,7 +185,7 @@ fn one_window(trial: &mut Trial<'_, '_>, pair: usize, arm: ArmName, begun: Insta
         start_us = begun.elapsed().as_secs_f64() * 1e6;
     })?;
     let conditions = trial.watch.end_window(&start);
-    let name = trial.design.metric.name;
+    let name = trial.design.metric.name.as_ref();
     let value = *sample.get(name).ok_or_else(|| TrialError::NoSuchMetric {
         metric: name.to_owned(),
         given: sample.keys().cloned().collect::<Vec<_>>().join(", "),

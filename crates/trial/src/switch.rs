@@ -1,60 +1,62 @@
 //! `Switch`: brings one arm's values about on a host, again and again, and puts everything back at the end.
 
 use evenkeel_change::{FileUndo, Session, State, Undo};
-use evenkeel_host::{Action, Plan, Step};
+use evenkeel_host::{Action, Plan, Step, TakesEffect, knobs};
 use evenkeel_sys::{Hand, HeldLatency, Root};
-use serde::Serialize;
 
+use crate::arm::{Arm, Level};
 use crate::error::TrialError;
 use crate::workload::Workload;
-
-/// The name of an arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum ArmName {
-    A,
-    B,
-}
-
-/// What an arm does to the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arm {
-    /// Every knob at the value it had before the trial. It is written all the same, so that both arms go one path.
-    AsItWas,
-    /// Every knob at the value that the plan wants.
-    Planned,
-}
 
 /// The knobs of one trial, ready to be switched.
 pub struct Switch<'a> {
     hand: &'a Hand,
     session: Option<Session<'a>>,
-    /// The steps of the session, in its order.
-    files: Vec<Step>,
-    /// The most that leaving idle may take, while arm B is on.
-    hold_us: Option<i32>,
+    /// The steps of the session, in its order, each with the setting that it belongs to.
+    files: Vec<(usize, Step)>,
+    /// The setting that says how long leaving idle may take, with its step.
+    hold: Option<(usize, Step)>,
     held: Option<HeldLatency>,
-    /// Knob and value of the server's own process.
-    process: Vec<(String, String)>,
+    /// Steps that set a property of the server's own process, each with its setting.
+    process: Vec<(usize, Step)>,
+    /// What the server must do for a switch to reach it.
+    reach: Reach,
+}
+
+/// What a server must do for a switched value to reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    AtOnce,
+    NewSockets,
+    Restart,
 }
 
 impl<'a> Switch<'a> {
-    /// Notes in the journal what every file of the plan reads now. Without steps that write files, no state is needed.
+    /// Notes in the journal what every file of the plans reads now; there is one plan for each setting of the trial. Without
+    /// steps that write files, no state is needed.
     ///
     /// # Errors
-    /// If a file can't be read, if the journal can't be written, or if a step can't be switched live.
+    /// If a file can't be read, if the journal can't be written, or if a step can't be switched while the machine runs.
     pub fn begin(
         root: &'a Root,
         hand: &'a Hand,
         state: Option<&'a mut State>,
         title: &str,
-        plan: &Plan,
+        plans: &[Plan],
     ) -> Result<Switch<'a>, TrialError> {
-        let mut switch =
-            Switch { hand, session: None, files: Vec::new(), hold_us: None, held: None, process: Vec::new() };
-        for step in &plan.steps {
-            switch.sort(step)?;
+        let mut switch = Switch {
+            hand,
+            session: None,
+            files: Vec::new(),
+            hold: None,
+            held: None,
+            process: Vec::new(),
+            reach: Reach::AtOnce,
+        };
+        for (setting, plan) in plans.iter().enumerate() {
+            for step in &plan.steps {
+                switch.sort(setting, step)?;
+            }
         }
         if !switch.files.is_empty() {
             let state = state.ok_or_else(|| {
@@ -62,23 +64,34 @@ impl<'a> Switch<'a> {
                     "a state directory is needed to keep what is there now; give one with --state".into(),
                 )
             })?;
-            let session = Session::begin(root, hand, state, title, &switch.files)
+            let steps: Vec<Step> = switch.files.iter().map(|(_, step)| step.clone()).collect();
+            let session = Session::begin(root, hand, state, title, &steps)
                 .map_err(|error| TrialError::Change(error.to_string()))?;
             switch.session = Some(session);
         }
         Ok(switch)
     }
 
-    fn sort(&mut self, step: &Step) -> Result<(), TrialError> {
+    fn sort(&mut self, setting: usize, step: &Step) -> Result<(), TrialError> {
         let cannot =
             |why: &str| TrialError::Switch { knob: step.knob.clone(), wanted: step.wanted.clone(), why: why.into() };
-        match &step.action {
-            Action::Write { .. } => self.files.push(step.clone()),
-            Action::Hold { .. } => {
-                let us = step.wanted.parse().map_err(|_| cannot("no number of microseconds"))?;
-                self.hold_us = Some(us);
+        let reach = match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
+            Ok(TakesEffect::NewSockets) => Reach::NewSockets,
+            // A property of the server's own process is set while it runs where the workload can, and by a start where not.
+            Ok(TakesEffect::ProcessStart) if step.action != Action::Process => Reach::Restart,
+            Ok(TakesEffect::NewInterfaces) => {
+                return Err(cannot("it takes effect on interfaces brought up afterwards, which a trial does not do"));
             }
-            Action::Process => self.process.push((step.knob.clone(), step.wanted.clone())),
+            _ => Reach::AtOnce,
+        };
+        self.reach = self.reach.max(reach);
+        match &step.action {
+            Action::Write { .. } => self.files.push((setting, step.clone())),
+            Action::Hold { .. } => {
+                latency_us(step, &step.wanted)?;
+                self.hold = Some((setting, step.clone()));
+            }
+            Action::Process => self.process.push((setting, step.clone())),
             Action::ByHand { todo } => {
                 return Err(cannot(&format!(
                     "it is not set by this program, so it can't be switched between windows: {todo}"
@@ -93,17 +106,16 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
-    /// Brings an arm about, and reads back that it is in force.
+    /// Brings an arm about, and reads back that it is in force. A server that would not notice gets new sockets or a new start,
+    /// whatever the arm, so that all arms go one path.
     ///
     /// # Errors
     /// If the kernel or the server refuses, or if a value did not take.
-    pub fn to(&mut self, arm: Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
+    pub fn to(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
         if let Some(session) = &mut self.session {
-            for (index, step) in self.files.iter().enumerate() {
-                let wanted = match arm {
-                    Arm::AsItWas => session.before(index).unwrap_or_default().to_owned(),
-                    Arm::Planned => step.wanted.clone(),
-                };
+            for (index, (setting, step)) in self.files.iter().enumerate() {
+                let before = session.before(index).unwrap_or_default().to_owned();
+                let wanted = wanted(arm.level(*setting), step).map_or(before, str::to_owned);
                 session.set(index, &wanted).map_err(|error| TrialError::Switch {
                     knob: step.knob.clone(),
                     wanted: wanted.clone(),
@@ -112,26 +124,34 @@ impl<'a> Switch<'a> {
             }
         }
         self.hold(arm)?;
-        for (knob, value) in &self.process {
-            let value = (arm == Arm::Planned).then_some(value.as_str());
-            let found = workload.set_process(knob, value)?;
+        match self.reach {
+            Reach::AtOnce => {}
+            Reach::NewSockets => workload.reopen()?,
+            Reach::Restart => workload.restart()?,
+        }
+        for (setting, step) in &self.process {
+            let value = wanted(arm.level(*setting), step);
+            let found = workload.set_process(&step.knob, value)?;
             if value.is_some_and(|value| value != found) {
                 let why = format!("the server's process reads {found} afterwards");
-                return Err(TrialError::Switch { knob: knob.clone(), wanted: value.unwrap_or_default().into(), why });
+                let wanted = value.unwrap_or_default().into();
+                return Err(TrialError::Switch { knob: step.knob.clone(), wanted, why });
             }
         }
         Ok(())
     }
 
-    fn hold(&mut self, arm: Arm) -> Result<(), TrialError> {
-        // Dropping what was held ends the limit, so that arm A is the machine as it was.
+    fn hold(&mut self, arm: &Arm) -> Result<(), TrialError> {
+        // Dropping what was held ends the limit, so that an arm without it is the machine as it was.
         self.held = None;
-        let Some(us) = self.hold_us.filter(|_| arm == Arm::Planned) else { return Ok(()) };
+        let Some((setting, step)) = &self.hold else { return Ok(()) };
+        let Some(wanted) = wanted(arm.level(*setting), step) else { return Ok(()) };
+        let us = latency_us(step, wanted)?;
         let mut held = self.hand.hold_dma_latency_us(us)?;
         let in_force_us = held.in_force_us().map_err(|errno| TrialError::from(("/dev/cpu_dma_latency", errno)))?;
         if in_force_us > us {
             let why = format!("{in_force_us} us is in force afterwards");
-            return Err(TrialError::Switch { knob: "cpuidle.dma_latency_us".into(), wanted: us.to_string(), why });
+            return Err(TrialError::Switch { knob: step.knob.clone(), wanted: wanted.into(), why });
         }
         self.held = Some(held);
         Ok(())
@@ -152,4 +172,21 @@ impl<'a> Switch<'a> {
         let left: Vec<String> = back.files.iter().filter_map(left).collect();
         if back.all_undone { Ok(()) } else { Err(TrialError::Change(left.join("; "))) }
     }
+}
+
+/// The value that a level wants of a step; none where it is as it was.
+fn wanted<'s>(level: &'s Level, step: &'s Step) -> Option<&'s str> {
+    match level {
+        Level::AsItWas => None,
+        Level::Planned => Some(&step.wanted),
+        Level::Value(value) => Some(value),
+    }
+}
+
+fn latency_us(step: &Step, value: &str) -> Result<i32, TrialError> {
+    value.parse().map_err(|_| TrialError::Switch {
+        knob: step.knob.clone(),
+        wanted: value.to_owned(),
+        why: "it is no number of microseconds".into(),
+    })
 }

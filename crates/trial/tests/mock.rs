@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use evenkeel_change::State;
 use evenkeel_host::{Facts, Plan, Setting};
-use evenkeel_stats::Direction;
 use evenkeel_sys::{Capture, Root};
 use evenkeel_trial::{
     Arm, ArmName, Design, Ended, Metric, Outcome, Record, Report, Sample, Switch, Titles, Trial, TrialError, Watch,
@@ -25,8 +24,7 @@ end
 ";
 /// What `evenkeel prove` takes by default. With the mock's noise (4 % a window) its interval is about 2 % to either side.
 const PAIRS: usize = 30;
-const METRIC: Metric =
-    Metric { name: "round_trip_us_p50", title: "median round trip", unit: "us", better: Direction::Lower };
+const METRIC: Metric = Metric::us("round_trip_us_p50", "median round trip");
 
 /// A server whose round trip is 50 us, times `effect` while the guest polls, times noise: log-normal with 4 % a window, on top
 /// of a random walk of 1 % a window.
@@ -56,8 +54,8 @@ impl Workload for Mock {
         "mock".into()
     }
 
-    fn metrics(&self) -> &'static [Metric] {
-        &[METRIC]
+    fn metrics(&self) -> &[Metric] {
+        const { &[METRIC] }
     }
 
     fn passes_network_devices(&self) -> bool {
@@ -113,13 +111,13 @@ fn trial_on(host: &str, seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock
     let folder = tempfile::tempdir().unwrap();
     let mut state = State::open(&folder.path().join("state")).unwrap();
     let facts = Facts::probe(&root);
-    let plan = Plan::of(&facts, &[Setting::parse("haltpoll.guest_halt_poll_ns=200000").unwrap()]).unwrap();
+    let plans = [Plan::of(&facts, &[Setting::parse("haltpoll.guest_halt_poll_ns=200000").unwrap()]).unwrap()];
     let mut mock = Mock::new(&root, seed, 1.0);
     let mut design = design(seed);
     change(&mut mock, &mut design);
     let hand = root.hand().unwrap();
-    let mut switch = Switch::begin(&root, &hand, Some(&mut state), "test", &plan).unwrap();
-    let watch = Watch::start(&root, &plan);
+    let mut switch = Switch::begin(&root, &hand, Some(&mut state), "test", &plans).unwrap();
+    let watch = Watch::start(&root, &plans);
     let mut trial =
         Trial { design: &design, arms, switch: &mut switch, workload: &mut mock, watch: &watch, stop: &|| false };
     let record = run(&mut trial, &mut |_| {}).unwrap();
@@ -128,12 +126,17 @@ fn trial_on(host: &str, seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock
     Run { record, design }
 }
 
-const AB: [Arm; 2] = [Arm::AsItWas, Arm::Planned];
-const AA: [Arm; 2] = [Arm::AsItWas, Arm::AsItWas];
+fn ab() -> [Arm; 2] {
+    [Arm::as_it_was(1), Arm::planned(1)]
+}
+
+fn aa() -> [Arm; 2] {
+    [Arm::as_it_was(1), Arm::as_it_was(1)]
+}
 
 #[test]
 fn a_thing_compared_with_itself_is_the_same() {
-    let verdicts: Vec<Outcome> = (0..20).map(|seed| trial(seed, AA, |_, _| ()).report().verdict).collect();
+    let verdicts: Vec<Outcome> = (0..20).map(|seed| trial(seed, aa(), |_, _| ()).report().verdict).collect();
     let same = verdicts.iter().filter(|verdict| **verdict == Outcome::Same).count();
     assert!(same >= 19, "{same} of 20: {verdicts:?}");
 }
@@ -142,7 +145,7 @@ fn a_thing_compared_with_itself_is_the_same() {
 fn a_planted_effect_of_ten_per_cent_is_found() {
     for (effect, expected) in [(0.9, Outcome::Better), (1.1, Outcome::Worse)] {
         let verdicts: Vec<Outcome> =
-            (100..120).map(|seed| trial(seed, AB, |mock, _| mock.effect = effect).report().verdict).collect();
+            (100..120).map(|seed| trial(seed, ab(), |mock, _| mock.effect = effect).report().verdict).collect();
         let found = verdicts.iter().filter(|verdict| **verdict == expected).count();
         assert!(found >= 18, "{found} of 20: {verdicts:?}");
     }
@@ -150,18 +153,20 @@ fn a_planted_effect_of_ten_per_cent_is_found() {
 
 #[test]
 fn the_estimate_is_of_b_against_a() {
-    let report = trial(7, AB, |mock, _| mock.effect = 0.5).report();
+    let report = trial(7, ab(), |mock, _| mock.effect = 0.5).report();
     let effect = report.effect.unwrap();
     assert!((0.45..0.55).contains(&effect.ratio), "{effect:?}");
     assert!(effect.low.unwrap() < effect.ratio && effect.ratio < effect.high.unwrap());
-    assert_eq!((report.arms[0].does, report.arms[1].does), AB.into());
+    let does: Vec<Arm> = report.arms.iter().map(|arm| arm.does.clone()).collect();
+    assert_eq!(does, ab());
     assert!(report.arms[0].median > report.arms[1].median);
 }
 
 #[test]
 fn arms_take_turns_in_the_order_of_the_seed() {
-    let order =
-        |seed| -> Vec<ArmName> { trial(seed, AB, |_, _| ()).record.windows.iter().map(|window| window.arm).collect() };
+    let order = |seed| -> Vec<ArmName> {
+        trial(seed, ab(), |_, _| ()).record.windows.iter().map(|window| window.arm).collect()
+    };
     assert_eq!(order(5), order(5));
     assert_ne!(order(5), order(6));
     for pair in order(5).chunks(2) {
@@ -171,7 +176,7 @@ fn arms_take_turns_in_the_order_of_the_seed() {
 
 #[test]
 fn a_server_that_dies_keeps_what_was_measured() {
-    let report = trial(3, AB, |mock, _| mock.dies_at = Some(21)).report();
+    let report = trial(3, ab(), |mock, _| mock.dies_at = Some(21)).report();
     assert_eq!(report.pairs, 10);
     assert!(
         matches!(&report.ended, Ended::Failed { why } if why.contains("it ended (exit status: 9)")),
@@ -188,7 +193,7 @@ fn a_server_that_dies_keeps_what_was_measured() {
 #[test]
 fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
     // A rule that every window breaks.
-    let report = trial(3, AB, |_, design| design.rules.overrun_share_max = -1.0).report();
+    let report = trial(3, ab(), |_, design| design.rules.overrun_share_max = -1.0).report();
     assert_eq!((report.pairs, report.dropped.len()), (0, PAIRS + PAIRS / 3));
     assert_eq!((report.verdict, report.ended.clone(), report.effect), (Outcome::Undecided, Ended::OutOfSpares, None));
     assert!(report.doubts.iter().any(|doubt| doubt.contains("40 of 40 pairs were dropped")), "{:?}", report.doubts);
@@ -196,7 +201,7 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
 
 #[test]
 fn few_pairs_are_undecided_and_say_so() {
-    let report = trial(3, AB, |mock, design| {
+    let report = trial(3, ab(), |mock, design| {
         mock.effect = 0.5;
         design.pairs = 5;
     })
@@ -215,18 +220,18 @@ fn a_design_that_can_tell_nothing_is_refused() {
         (|design| design.smallest_effect_ratio = f64::NAN, "design a trial: NaN as the smallest effect"),
         (|design| design.confidence = 1.0, "design a trial: a confidence of 1"),
         (
-            |design| design.metric.name = "no_such_us",
+            |design| design.metric.name = "no_such_us".into(),
             "measure no_such_us: the workload gives cpu_share, round_trip_us_p50",
         ),
     ] {
         let mut design = design(1);
         change(&mut design);
         let hand = root.hand().unwrap();
-        let mut switch = Switch::begin(&root, &hand, None, "test", &Plan::default()).unwrap();
-        let watch = Watch::start(&root, &Plan::default());
+        let mut switch = Switch::begin(&root, &hand, None, "test", &[]).unwrap();
+        let watch = Watch::start(&root, &[]);
         let mut trial = Trial {
             design: &design,
-            arms: AA,
+            arms: aa(),
             switch: &mut switch,
             workload: &mut mock,
             watch: &watch,
@@ -242,11 +247,11 @@ fn a_knob_that_was_not_at_work_is_not_said_to_do_nothing() {
     // The counters of a captured machine stand still: no CPU ever goes idle.
     let state = "/sys/devices/system/cpu/cpu0/cpuidle/state1";
     let host = HOST.replace("end\n", &format!("{state}/latency = 1\n{state}/usage = 1000\nend\n"));
-    let report = trial_on(&host, 3, AB, |_, _| ()).report();
+    let report = trial_on(&host, 3, ab(), |_, _| ()).report();
     assert_eq!(report.verdict, Outcome::NotEngaged);
     assert_eq!(report.doubts[0], "the knob was not at work: CPUs went idle only 0 times a second");
-    let report = trial_on(&host, 3, AB, |mock, _| mock.effect = 0.5).report();
+    let report = trial_on(&host, 3, ab(), |mock, _| mock.effect = 0.5).report();
     assert_eq!(report.verdict, Outcome::Better, "a difference that was seen stands");
-    let report = trial_on(&host, 3, AA, |_, _| ()).report();
+    let report = trial_on(&host, 3, aa(), |_, _| ()).report();
     assert_eq!(report.verdict, Outcome::Same, "a control has nothing to engage");
 }

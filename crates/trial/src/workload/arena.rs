@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evenkeel_stats::Direction;
-use evenkeel_sys::{CpuSet, clock, thread};
+use evenkeel_sys::{CpuSet, clock};
 use serde_json::{Value, json};
 
-use crate::design::Metric;
 use crate::error::TrialError;
+use crate::metric::Metric;
 use crate::workload::child::{Conversation, Program};
-use crate::workload::{Sample, Workload};
+use crate::workload::{Entry, Placement, Sample, Workload, number, unknown};
 
 /// How long an answer may take, beyond what the command itself takes: a paused machine is no hung server.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -19,22 +19,52 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 const JOIN_TIME: Duration = Duration::from_secs(15);
 
 const METRICS: &[Metric] = &[
-    us("round_trip_us_p50", "median round trip of a packet, player to server and back"),
-    us("tick_lateness_us_p50", "median lateness of the server's tick"),
-    us("round_trip_us_p90", "90th percentile of the round trip of a packet"),
-    us("round_trip_us_p99", "99th percentile of the round trip of a packet"),
-    us("tick_lateness_us_p90", "90th percentile of the lateness of the server's tick"),
-    us("tick_lateness_us_p99", "99th percentile of the lateness of the server's tick"),
-    us("due_to_done_us_p50", "median time from a tick's due time until it is done"),
-    us("due_to_done_us_p99", "99th percentile of the time from a tick's due time until it is done"),
-    us("snapshot_jitter_us_p99", "99th percentile of snapshot jitter, as players see it"),
-    Metric { name: "cpu_share", title: "CPU time of the server in one CPU's", unit: "share", better: Direction::Lower },
+    Metric::us("round_trip_us_p50", "median round trip of a packet, player to server and back"),
+    Metric::us("tick_lateness_us_p50", "median lateness of the server's tick"),
+    Metric::us("round_trip_us_p90", "90th percentile of the round trip of a packet"),
+    Metric::us("round_trip_us_p99", "99th percentile of the round trip of a packet"),
+    Metric::us("tick_lateness_us_p90", "90th percentile of the lateness of the server's tick"),
+    Metric::us("tick_lateness_us_p99", "99th percentile of the lateness of the server's tick"),
+    Metric::us("due_to_done_us_p50", "median time from a tick's due time until it is done"),
+    Metric::us("due_to_done_us_p99", "99th percentile of the time from a tick's due time until it is done"),
+    Metric::us("snapshot_jitter_us_p99", "99th percentile of snapshot jitter, as players see it"),
+    Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower),
 ];
 
-/// A time in microseconds: the shorter the better.
-const fn us(name: &'static str, title: &'static str) -> Metric {
-    Metric { name, title, unit: "us", better: Direction::Lower }
-}
+/// The reference server by its name.
+pub(super) const ENTRY: Entry = Entry {
+    name: "arena",
+    title: "evenkeel's reference game server with its bots, on loopback",
+    install: None,
+    settings: &[
+        ("tick-hz=50", "ticks a second, 10 to 500"),
+        ("work-us=300", "work in each tick beside the game's own, in microseconds, 0 to 100000"),
+    ],
+    start: |options| {
+        let mut config = Config {
+            programs: options.programs.clone(),
+            bots: 16,
+            tick_hz: 50,
+            work_us: 300,
+            seed: options.seed,
+            placement: options.placement,
+        };
+        if let Some(players) = options.players {
+            config.bots = u8::try_from(players)
+                .ok()
+                .filter(|bots| (1..=254).contains(bots))
+                .ok_or_else(|| TrialError::Design(format!("{players} players: the arena takes 1 to 254")))?;
+        }
+        for (name, value) in &options.set {
+            match name.as_str() {
+                "tick-hz" => config.tick_hz = number(name, value, 10..=500)?,
+                "work-us" => config.work_us = number(name, value, 0..=100_000)?,
+                _ => return Err(unknown("arena", name)),
+            }
+        }
+        Ok(Box::new(Arena::start(config)?))
+    },
+};
 
 /// What to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +79,8 @@ pub struct Config {
     pub work_us: u32,
     /// Seed of the match.
     pub seed: u64,
+    /// Where server and bots run.
+    pub placement: Placement,
 }
 
 /// The running server with its bots.
@@ -68,7 +100,7 @@ impl Arena {
     /// # Errors
     /// If one of them does not start, or not all bots join in time.
     pub fn start(config: Config) -> Result<Arena, TrialError> {
-        let (server_cpus, bots_cpus) = apart();
+        let (server_cpus, bots_cpus) = config.placement.cpus();
         let path = config.programs.join("evenkeel-arena");
         let mut server_arguments = arguments(&[
             ("--tick-hz", config.tick_hz.into()),
@@ -110,13 +142,13 @@ impl Workload for Arena {
     fn describe(&self) -> String {
         let Config { bots, tick_hz, work_us, .. } = self.config;
         let place = match self.server_cpus.is_empty() {
-            true => "server and bots share one CPU".to_owned(),
+            true => "server and bots on whatever CPUs the kernel gives them".to_owned(),
             false => format!("server on CPUs {}, bots on CPUs {}", self.server_cpus, self.bots_cpus),
         };
         format!("arena: {bots} bots, {tick_hz} ticks a second, {work_us} us of extra work a tick, loopback; {place}")
     }
 
-    fn metrics(&self) -> &'static [Metric] {
+    fn metrics(&self) -> &[Metric] {
         METRICS
     }
 
@@ -178,17 +210,6 @@ fn timer_slack_ns(server: &mut Conversation, value: Option<u64>) -> Result<u64, 
     read_back.ok_or_else(|| server.error(format!("it answered {answer} to a question for its timer slack")))
 }
 
-/// The first half of our CPUs for the server, the others for its load; none where there is but one.
-fn apart() -> (CpuSet, CpuSet) {
-    let ours = thread::affinity().unwrap_or_default();
-    if ours.len() < 2 {
-        return (CpuSet::default(), CpuSet::default());
-    }
-    let half: CpuSet = ours.iter().take(ours.len() / 2).collect();
-    let rest = ours.without(&half);
-    (half, rest)
-}
-
 fn arguments(pairs: &[(&str, u64)]) -> Vec<String> {
     pairs.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]).collect()
 }
@@ -235,15 +256,15 @@ mod tests {
 
     #[test]
     fn programs_that_are_missing_are_named() {
-        let config = Config { programs: "/nowhere".into(), bots: 4, tick_hz: 50, work_us: 0, seed: 1 };
+        let config = Config {
+            programs: "/nowhere".into(),
+            bots: 4,
+            tick_hz: 50,
+            work_us: 0,
+            seed: 1,
+            placement: Placement::Apart,
+        };
         let message = Arena::start(config).err().map(|error| error.to_string()).unwrap();
         assert!(message.starts_with("start /nowhere/evenkeel-arena: it is not there"), "{message}");
-    }
-
-    #[test]
-    fn halves_do_not_overlap() {
-        let (server, bots) = apart();
-        assert!(server.and(&bots).is_empty());
-        assert_eq!(server.is_empty(), bots.is_empty());
     }
 }

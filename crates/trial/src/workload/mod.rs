@@ -1,10 +1,16 @@
-//! `Workload`: a server with load on it, one file each.
+//! `Workload`: a server with load on it, one file each and one line in [`ALL`].
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use crate::design::Metric;
+use evenkeel_sys::{CpuSet, thread};
+
 use crate::error::TrialError;
+use crate::metric::Metric;
 
 pub mod arena;
 mod child;
@@ -14,21 +20,47 @@ pub type Sample = BTreeMap<String, f64>;
 
 /// A server with load on it that can be measured window by window while it runs on.
 pub trait Workload {
-    /// What it is, for the report: programs, players, rates, placement.
+    /// What it is, for the report: programs, versions, players, rates, placement.
     fn describe(&self) -> String;
 
     /// The metrics that may decide a trial, the usual one first.
-    fn metrics(&self) -> &'static [Metric];
+    fn metrics(&self) -> &[Metric];
 
     /// Whether its packets pass a network device, which packets on loopback do not.
-    fn passes_network_devices(&self) -> bool;
+    fn passes_network_devices(&self) -> bool {
+        false
+    }
+
+    /// The server's processes, for what is seen from outside: CPU time, switches, properties. Empty where nothing can be told.
+    fn pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// Sets a property of the server's own process (`process.timer_slack_ns`); `None` gives it the default again.
     /// Returns the value read back.
     ///
     /// # Errors
     /// If the server can't, or did not.
-    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError>;
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        let why = format!("{} has no way to set it while it runs", self.describe());
+        Err(TrialError::Switch { knob: knob.to_owned(), wanted: value.unwrap_or("the default").to_owned(), why })
+    }
+
+    /// Makes the server take new sockets, for knobs that reach only those. By a new start, unless it can do better.
+    ///
+    /// # Errors
+    /// If it did not come back.
+    fn reopen(&mut self) -> Result<(), TrialError> {
+        self.restart()
+    }
+
+    /// Starts server and load anew, for knobs that reach only a new process.
+    ///
+    /// # Errors
+    /// If the workload can't, or it did not come back.
+    fn restart(&mut self) -> Result<(), TrialError> {
+        Err(TrialError::Workload { program: self.describe(), why: "it can't be started anew during a trial".into() })
+    }
 
     /// Lets the load run for `settle`, whose numbers are thrown away, and then for `window`, and returns that window's.
     /// `begin` is called between the two.
@@ -39,4 +71,125 @@ pub trait Workload {
 
     /// Ends server and load, gracefully if they let it.
     fn stop(&mut self);
+}
+
+/// Where server and load run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// The first half of our CPUs for the server, the others for its load; no pinning where there is but one.
+    #[default]
+    Apart,
+    /// Both on the first of our CPUs.
+    Together,
+    /// Wherever the kernel puts them.
+    Free,
+}
+
+impl Placement {
+    /// The CPUs of the server and of its load; empty sets pin nothing.
+    pub fn cpus(self) -> (CpuSet, CpuSet) {
+        let ours = thread::affinity().unwrap_or_default();
+        let first: CpuSet = ours.iter().take(1).collect();
+        match self {
+            Placement::Free => (CpuSet::default(), CpuSet::default()),
+            Placement::Together => (first.clone(), first),
+            Placement::Apart if ours.len() < 2 => (CpuSet::default(), CpuSet::default()),
+            Placement::Apart => {
+                let half: CpuSet = ours.iter().take(ours.len() / 2).collect();
+                let rest = ours.without(&half);
+                (half, rest)
+            }
+        }
+    }
+}
+
+/// What a workload may need to know to start. Each takes what concerns it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder of evenkeel's own programs.
+    pub programs: PathBuf,
+    /// Seed of whatever the workload draws by lot.
+    pub seed: u64,
+    /// Players or connections; the workload's own number if none.
+    pub players: Option<u32>,
+    /// Where server and load run.
+    pub placement: Placement,
+    /// The user's command with its arguments; empty for the built-in workloads.
+    pub command: Vec<String>,
+    /// What the user set of the workload itself by `--set NAME=VALUE`; a name that it does not know is an error.
+    pub set: BTreeMap<String, String>,
+}
+
+/// A workload that can be asked for by name.
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a few plain words.
+    pub title: &'static str,
+    /// The one command that installs what it needs, where it needs something: for a person to run, never run by us.
+    pub install: Option<&'static str>,
+    /// What `--set` takes, as `NAME=VALUE` with the default, and what it does.
+    pub settings: &'static [(&'static str, &'static str)],
+    /// Starts it and waits until it serves.
+    pub start: fn(&Options) -> Result<Box<dyn Workload>, TrialError>,
+}
+
+/// Every workload that has a name, in the order in which help shows them.
+pub const ALL: &[Entry] = &[arena::ENTRY];
+
+/// A whole number from `--set`, within bounds.
+pub(crate) fn number<N>(name: &str, value: &str, bounds: RangeInclusive<N>) -> Result<N, TrialError>
+where
+    N: FromStr + PartialOrd + Display,
+{
+    value.parse().ok().filter(|number| bounds.contains(number)).ok_or_else(|| {
+        let (least, most) = (bounds.start(), bounds.end());
+        TrialError::Design(format!("set {name}={value}: expected a whole number from {least} to {most}"))
+    })
+}
+
+/// A name that `--set` can't have for this workload.
+pub(crate) fn unknown(workload: &str, name: &str) -> TrialError {
+    let known = find(workload).map_or(&[][..], |entry| entry.settings);
+    let known: Vec<&str> = known.iter().filter_map(|(setting, _)| Some(setting.split_once('=')?.0)).collect();
+    let known = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
+    TrialError::Design(format!("set {name}: the workload {workload} takes {known}"))
+}
+
+/// The workload of this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    ALL.iter().find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_do_not_overlap() {
+        let (server, load) = Placement::Apart.cpus();
+        assert!(server.and(&load).is_empty());
+        assert_eq!(server.is_empty(), load.is_empty());
+        let (server, load) = Placement::Together.cpus();
+        assert_eq!((server.len(), &server), (1, &load));
+    }
+
+    #[test]
+    fn a_setting_that_a_workload_does_not_have_is_named() {
+        let mut options = Options {
+            programs: PathBuf::new(),
+            seed: 1,
+            players: None,
+            placement: Placement::Free,
+            command: Vec::new(),
+            set: BTreeMap::from([("colour".to_owned(), "red".to_owned())]),
+        };
+        for entry in ALL {
+            let message = (entry.start)(&options).err().map(|error| error.to_string()).unwrap();
+            assert!(message.starts_with("design a trial: set colour: the workload "), "{}: {message}", entry.name);
+        }
+        options.set = BTreeMap::from([("tick-hz".to_owned(), "5".to_owned())]);
+        let message = (arena::ENTRY.start)(&options).err().map(|error| error.to_string()).unwrap();
+        assert_eq!(message, "design a trial: set tick-hz=5: expected a whole number from 10 to 500");
+    }
 }

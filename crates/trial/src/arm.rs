@@ -1,0 +1,49 @@
+//! `Arm`: what is done to each setting of a trial while a window is measured.
+
+use serde::{Deserialize, Serialize};
+
+/// The name of an arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ArmName {
+    A,
+    B,
+}
+
+/// What an arm does to one setting.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// The value that it had before the trial. It is written all the same, so that all arms go one path.
+    AsItWas,
+    /// The value that was asked for.
+    Planned,
+    /// Another value, in the kernel's spelling; it has been checked as the asked one was.
+    Value(String),
+}
+
+/// What an arm does to the host: a level for each setting, in the order in which they were asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Arm(pub Vec<Level>);
+
+impl Arm {
+    /// The machine as it was before the trial.
+    pub fn as_it_was(settings: usize) -> Arm {
+        Arm(vec![Level::AsItWas; settings])
+    }
+
+    /// Everything that was asked for.
+    pub fn planned(settings: usize) -> Arm {
+        Arm(vec![Level::Planned; settings])
+    }
+
+    /// The level of a setting; one that was never named is as it was.
+    pub fn level(&self, setting: usize) -> &Level {
+        self.0.get(setting).unwrap_or(&Level::AsItWas)
+    }
+
+    /// Whether it leaves everything as it was.
+    pub fn is_as_it_was(&self) -> bool {
+        self.0.iter().all(|level| *level == Level::AsItWas)
+    }
+}

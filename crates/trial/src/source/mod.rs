@@ -1,0 +1,27 @@
+//! `Source`: where the numbers of a window come from when the server knows nothing of us, one file each: its output, its
+//! metrics endpoint, its page of telemetry, or what the kernel sees of it from outside.
+
+use crate::error::TrialError;
+use crate::metric::Metric;
+use crate::workload::Sample;
+
+/// Something that yields numbers for a window.
+pub trait Source {
+    /// What it is and where it reads, for the report.
+    fn describe(&self) -> String;
+
+    /// The metrics that it yields; may grow until the first window has ended.
+    fn metrics(&self) -> Vec<Metric>;
+
+    /// A window begins: what was seen until now does not count.
+    ///
+    /// # Errors
+    /// If there is nothing to read.
+    fn begin(&mut self) -> Result<(), TrialError>;
+
+    /// The window has ended: its numbers.
+    ///
+    /// # Errors
+    /// If nothing was heard in it, or what was heard can't be understood.
+    fn end(&mut self) -> Result<Sample, TrialError>;
+}
