@@ -12,6 +12,7 @@ mod design;
 mod engaged;
 mod error;
 mod metric;
+mod processes;
 mod report;
 mod rules;
 mod run;
