@@ -12,6 +12,7 @@ mod design;
 mod engaged;
 mod error;
 mod metric;
+mod process_knob;
 mod report;
 mod rules;
 mod run;

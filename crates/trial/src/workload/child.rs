@@ -92,6 +92,10 @@ impl Conversation {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn error(&self, why: impl Into<String>) -> TrialError {
         TrialError::Workload { program: self.name.to_owned(), why: why.into() }
     }
