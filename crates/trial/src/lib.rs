@@ -12,6 +12,7 @@ mod design;
 mod engaged;
 mod error;
 mod metric;
+pub mod part;
 mod process_knob;
 mod report;
 mod rules;

@@ -19,6 +19,7 @@ const LINES_WAITING_MAX: usize = 16;
 const END_TIME: Duration = Duration::from_secs(2);
 
 /// A running child. It is killed with us, and when this is dropped.
+#[derive(Debug)]
 pub(crate) struct Conversation {
     name: &'static str,
     child: Child,
