@@ -12,6 +12,8 @@ mod design;
 mod engaged;
 mod error;
 mod metric;
+pub mod part;
+mod process_knob;
 mod processes;
 mod report;
 mod rules;

@@ -320,6 +320,27 @@ fn all_that_a_server_started_is_ended_with_it() {
     }
 }
 
+#[test]
+fn a_property_of_its_threads_is_set_while_it_runs() {
+    let mut command = start("slack", "sleep 60 & wait", settings()).unwrap();
+    let slacks = |command: &Command| -> Vec<String> {
+        let read = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/timerslack_ns")).ok();
+        command.pids().iter().filter_map(read).map(|text| text.trim().to_owned()).collect()
+    };
+    let before = slacks(&command);
+    if before.is_empty() {
+        eprintln!("skipped: this user may not read a server's timer slack");
+        return;
+    }
+    assert_eq!(command.set_process("process.timer_slack_ns", Some("1234")).unwrap(), "1234");
+    assert_eq!(slacks(&command), vec!["1234"; before.len()]);
+    command.set_process("process.timer_slack_ns", None).unwrap();
+    assert_eq!(slacks(&command), before);
+    command.set_process("process.timer_slack_ns", Some("1234")).unwrap();
+    command.restart().unwrap();
+    assert_eq!(command.set_process("process.timer_slack_ns", None).unwrap(), before[0]);
+}
+
 fn with_load(load: &str, runs: Runs) -> Settings {
     Settings { load: Some(LoadSettings::parse(load, runs).unwrap()), ..settings() }
 }

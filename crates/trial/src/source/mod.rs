@@ -1,6 +1,8 @@
 //! `Source`: where the numbers of a window come from when the server knows nothing of us, one file each: its output, its
 //! metrics endpoint, its page of telemetry, or what the kernel sees of it from outside.
 
+pub(crate) mod telemetry;
+
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::workload::Sample;

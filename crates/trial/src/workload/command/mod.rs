@@ -9,6 +9,7 @@ use evenkeel_sys::{CpuSet, clock};
 
 use crate::error::TrialError;
 use crate::metric::Metric;
+use crate::process_knob::ProcessKnobs;
 use crate::processes::Used;
 use crate::source::Source;
 use crate::source::json_lines::JsonLines;
@@ -199,6 +200,8 @@ pub struct Command {
     load: Option<Load>,
     /// How long the load of a window took when it was tried.
     load_takes: Option<Duration>,
+    /// What was set in the server's threads.
+    knobs: ProcessKnobs,
 }
 
 impl Command {
@@ -234,6 +237,7 @@ impl Command {
             seen: None,
             load,
             load_takes: None,
+            knobs: ProcessKnobs::default(),
         };
         command.start_server()?;
         Ok(command)
@@ -334,8 +338,15 @@ impl Workload for Command {
         self.server.as_ref().map_or_else(Vec::new, |server| server.stats().iter().map(|stat| stat.pid).collect())
     }
 
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        let pids = self.pids();
+        self.knobs.set(&pids, knob, value)
+    }
+
     fn restart(&mut self) -> Result<(), TrialError> {
         self.stop();
+        // Other threads have the numbers of those that are gone.
+        self.knobs = ProcessKnobs::default();
         self.start_server()
     }
 
