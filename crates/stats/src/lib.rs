@@ -14,7 +14,7 @@
 //! | which arm goes first | [`PairDesign`], [`Order`] |
 //! | one number a window to a ratio, an interval and a verdict | [`compare`], [`Comparison`], [`Verdict`] |
 //!
-//! Beside it, [`periodicity`]: whether a CPU is taken away by the clock.
+//! For many knobs at once there are [`designs`]. Beside it all, [`periodicity`]: whether a CPU is taken away by the clock.
 //!
 //! ```
 //! use evenkeel_stats::{Direction, Options, Order, Pair, PairDesign, Verdict, compare};
@@ -36,6 +36,7 @@
 //! ```
 
 mod compare;
+pub mod designs;
 mod error;
 mod histogram;
 mod pairs;
