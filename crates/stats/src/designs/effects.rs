@@ -207,10 +207,10 @@ fn solve(blocks: &[Block], weights: &[f64], terms: usize) -> Result<Solved, usiz
 fn squares(blocks: &[Block], weights: &[f64], terms: usize) -> Vec<Vec<f64>> {
     let mut squares = vec![vec![0.0; terms]; terms];
     for (block, weight) in blocks.iter().zip(weights) {
-        for a in 0..terms {
-            for b in 0..=a {
-                squares[a][b] +=
-                    weight * block.columns[a].iter().zip(&block.columns[b]).map(|(x, y)| x * y).sum::<f64>();
+        for (row, x) in squares.iter_mut().zip(&block.columns) {
+            // The lower half is enough, but the whole is as quick at this size.
+            for (entry, y) in row.iter_mut().zip(&block.columns) {
+                *entry += weight * x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
             }
         }
     }
