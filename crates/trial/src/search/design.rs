@@ -99,7 +99,7 @@ impl SearchDesign {
 
     /// # Errors
     /// If nothing could ever come of it.
-    pub(super) fn check(&self) -> Result<(), TrialError> {
+    pub fn check(&self) -> Result<(), TrialError> {
         let bad = |why: String| Err(TrialError::Design(why));
         if self.candidates.is_empty() || self.candidates.len() > CANDIDATES_MAX {
             return bad(format!("{} knobs to search among: from 1 to {CANDIDATES_MAX}", self.candidates.len()));
