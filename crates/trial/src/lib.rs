@@ -18,6 +18,8 @@ mod processes;
 mod report;
 mod rules;
 mod session;
+mod run;
+pub mod search;
 pub mod source;
 mod switch;
 pub mod workload;
