@@ -18,7 +18,6 @@ mod processes;
 mod report;
 mod rules;
 mod session;
-mod run;
 pub mod search;
 pub mod source;
 mod switch;
