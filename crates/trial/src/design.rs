@@ -212,7 +212,7 @@ impl Design {
 /// run from ending on two lucky pairs.
 const PAIRS_MIN: usize = 5;
 /// Enough that a difference between a thing and itself could be claimed, and so is looked for.
-const CONTROL_PAIRS: usize = 8;
+const CONTROL_PAIRS: usize = 10;
 
 /// Durations as whole milliseconds.
 mod ms {

@@ -1,12 +1,16 @@
 //! What the control stretch says: the machine as it was against itself, by the same path, just before the trial. It tells what this
 //! machine, today, makes of nothing, and how small an effect a trial as long as the planned one could see.
 
+use evenkeel_stats::calibrate;
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, Outcome};
 use crate::design::Design;
 use crate::error::TrialError;
 use crate::session::{Judge, Window, pairs_of};
+
+/// The pairs of the trials that are made up of the stretch: so many tell what more would not.
+const PLANNED_MAX: usize = 100;
 
 /// The machine against itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,13 +47,22 @@ impl ControlReport {
         }
         let seen = judge.look();
         let verdict = seen.map_or(Outcome::Undecided, |seen| seen.verdict.into());
+        // What trials of this noise would say is asked of the test that this trial uses.
+        let made_up = match judge.is_sequential() {
+            true => calibrate(&pairs, design.stop.pairs_max().min(PLANNED_MAX), judge.options(), design.seed).ok(),
+            false => None,
+        };
+        let visible = made_up.map_or_else(
+            || seen.map(|seen| seen.smallest_visible_ratio),
+            |made_up| Some(made_up.smallest_visible_ratio),
+        );
         Ok(Some(ControlReport {
             pairs: pairs.len(),
             effect: seen.map(|seen| Effect::of(&seen, &judge)),
             verdict,
             is_claimed: matches!(verdict, Outcome::Better | Outcome::Worse),
-            claim_share: None,
-            smallest_visible_ratio: seen.map(|seen| seen.smallest_visible_ratio).filter(|ratio| ratio.is_finite()),
+            claim_share: made_up.map(|made_up| made_up.claim_rate),
+            smallest_visible_ratio: visible.filter(|ratio| ratio.is_finite() && *ratio > 0.0),
             windows: windows.to_vec(),
         }))
     }

@@ -176,7 +176,7 @@ impl Effect {
             ratio: seen.ratio,
             low: bounded(seen.low),
             high: bounded(seen.high),
-            confidence: judge.confidence(),
+            confidence: judge.options().confidence,
             interval: if judge.is_sequential() { Interval::Anytime } else { Interval::Fixed },
             p_value: seen.p_value,
             e_value: seen.e_value.filter(|e_value| e_value.is_finite()),

@@ -1,10 +1,10 @@
 //! One number's comparison over the pairs of a stretch, whichever way the design stops: what the loop looks at after every pair,
 //! and the report at the end, so that both say the same.
 
-use evenkeel_stats::{Options, Pair, Verdict, compare};
+use evenkeel_stats::{Options, Pair, Sequential, StatsError, Verdict, compare};
 
 use crate::arm::ArmName;
-use crate::design::{Design, Stop};
+use crate::design::{Design, Guard, Stop};
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::session::Window;
@@ -13,8 +13,14 @@ use crate::session::Window;
 pub(crate) struct Judge {
     name: String,
     options: Options,
-    stop: Stop,
-    pairs: Vec<Pair>,
+    way: Way,
+}
+
+enum Way {
+    /// The signed-rank interval of all pairs, looked at once.
+    Once(Vec<Pair>),
+    /// The test that may be looked at after every pair.
+    Always(Box<Sequential>),
 }
 
 /// What a look says of B against A.
@@ -28,8 +34,6 @@ pub(crate) struct Seen {
     pub(crate) e_value: Option<f64>,
     pub(crate) smallest_visible_ratio: f64,
     pub(crate) verdict: Verdict,
-    /// Whether more pairs can't be expected to change the answer.
-    pub(crate) decided: bool,
 }
 
 impl Judge {
@@ -47,13 +51,20 @@ impl Judge {
     /// If the options can't be judged by.
     pub(crate) fn of_guards(design: &Design) -> Result<Vec<Judge>, TrialError> {
         let part = (1.0 - design.confidence) / design.guards.len().max(1) as f64;
-        let judge = |guard: &crate::design::Guard| Judge::new(&guard.metric, guard.harm_ratio, 1.0 - part, design.stop);
+        let judge = |guard: &Guard| Judge::new(&guard.metric, guard.harm_ratio, 1.0 - part, design.stop);
         design.guards.iter().map(judge).collect()
     }
 
     fn new(metric: &Metric, smallest_effect_ratio: f64, confidence: f64, stop: Stop) -> Result<Judge, TrialError> {
         let options = Options { confidence, smallest_effect_ratio, better: metric.better };
-        Ok(Judge { name: metric.name.to_string(), options, stop, pairs: Vec::new() })
+        let name = metric.name.to_string();
+        let way = match stop {
+            Stop::After { .. } => Way::Once(Vec::new()),
+            Stop::Sequential { .. } => {
+                Way::Always(Box::new(Sequential::new(options).map_err(|error| failed(&name, error))?))
+            }
+        };
+        Ok(Judge { name, options, way })
     }
 
     /// Takes a pair.
@@ -61,40 +72,65 @@ impl Judge {
     /// # Errors
     /// If one of its numbers has no ratio to another.
     pub(crate) fn add(&mut self, pair: Pair) -> Result<(), TrialError> {
-        compare(&[pair], self.options).map_err(|error| self.failed(error))?;
-        self.pairs.push(pair);
-        Ok(())
+        let added = match &mut self.way {
+            Way::Once(pairs) => compare(&[pair], self.options).map(|_| pairs.push(pair)),
+            Way::Always(test) => test.add(pair),
+        };
+        added.map_err(|error| failed(&self.name, error))
+    }
+
+    /// Whether more pairs would not change the answer. Cheap, unlike a look.
+    pub(crate) fn is_decided(&self) -> bool {
+        matches!(&self.way, Way::Always(test) if test.verdict() != Verdict::Undecided)
     }
 
     /// What the pairs so far say; nothing without pairs.
     pub(crate) fn look(&self) -> Option<Seen> {
-        let comparison = compare(&self.pairs, self.options).ok()?;
-        Some(Seen {
-            pairs: comparison.pairs,
-            ratio: comparison.ratio,
-            low: comparison.low,
-            high: comparison.high,
-            p_value: comparison.p_value,
-            e_value: None,
-            smallest_visible_ratio: comparison.smallest_visible_ratio,
-            verdict: comparison.verdict,
-            decided: false,
-        })
+        match &self.way {
+            Way::Once(pairs) => {
+                let seen = compare(pairs, self.options).ok()?;
+                Some(Seen {
+                    pairs: seen.pairs,
+                    ratio: seen.ratio,
+                    low: seen.low,
+                    high: seen.high,
+                    p_value: seen.p_value,
+                    e_value: None,
+                    smallest_visible_ratio: seen.smallest_visible_ratio,
+                    verdict: seen.verdict,
+                })
+            }
+            Way::Always(test) if test.pairs() == 0 => None,
+            Way::Always(test) => {
+                let seen = test.look();
+                Some(Seen {
+                    pairs: seen.pairs,
+                    ratio: seen.ratio,
+                    low: seen.low,
+                    high: seen.high,
+                    // By Markov's inequality an e-value of 20 is a p-value of 1 in 20, at every look.
+                    p_value: (1.0 / seen.e_value).min(1.0),
+                    e_value: Some(seen.e_value),
+                    smallest_visible_ratio: seen.smallest_visible_ratio,
+                    verdict: seen.verdict,
+                })
+            }
+        }
     }
 
     /// Whether its interval holds at every look.
     pub(crate) fn is_sequential(&self) -> bool {
-        self.stop.is_sequential()
+        matches!(self.way, Way::Always(_))
     }
 
-    /// The confidence of its interval.
-    pub(crate) fn confidence(&self) -> f64 {
-        self.options.confidence
+    /// What was asked of it.
+    pub(crate) fn options(&self) -> Options {
+        self.options
     }
+}
 
-    fn failed(&self, error: evenkeel_stats::StatsError) -> TrialError {
-        TrialError::Design(format!("compare {}: {error}", self.name))
-    }
+fn failed(name: &str, error: StatsError) -> TrialError {
+    TrialError::Design(format!("compare {name}: {error}"))
 }
 
 /// The numbers of windows that lie pair by pair, as `number` reads them; pairs without it are left out.

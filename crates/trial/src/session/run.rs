@@ -171,7 +171,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     fn watch_decision(&mut self) {
         let pairs = self.record.windows.len() / 2;
         let Stop::Sequential { pairs_min, .. } = self.trial.design.stop else { return };
-        if self.decided_at.is_none() && pairs >= pairs_min && self.judge.look().is_some_and(|seen| seen.decided) {
+        if self.decided_at.is_none() && pairs >= pairs_min && self.judge.is_decided() {
             self.decided_at = Some(pairs);
         }
     }
@@ -192,7 +192,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
                 evenkeel_stats::Direction::Lower => ratio >= 1.0 + guard.harm_ratio,
                 evenkeel_stats::Direction::Higher => ratio <= 1.0 / (1.0 + guard.harm_ratio),
             };
-            judge.look().is_some_and(|seen| !seen.decided && harm(seen.ratio))
+            !judge.is_decided() && judge.look().is_some_and(|seen| harm(seen.ratio))
         })
     }
 
