@@ -18,6 +18,9 @@ pub const RATE_HZ: std::ops::RangeInclusive<f64> = 1.0..=520.0;
 /// So many ticks must have been seen.
 pub const TICKS_MIN: usize = 8;
 
+/// The last tick alone must foretell the next one so much better than all of them, or they keep time.
+const WALKS_BETTER: f64 = 0.7;
+
 /// A wake with less than this share of the work of a typical one is no tick.
 const LIGHT_SHARE: f64 = 1.0 / 3.0;
 /// One that takes very long, as a change of the map does, counts as no more than this many of those at the ninetieth of a hundred.
@@ -29,8 +32,14 @@ const SEARCH_NS: u64 = 8_000_000_000;
 const PEAKS_MAX: usize = 12;
 /// Peaks lower than this are chance, or keep no time worth the name.
 const PEAK_MIN: f64 = 0.15;
-/// Of the slots that chance leaves empty, so many must be filled.
+/// Of the slots that chance leaves empty, so many must be filled,
 const PRESENCE_MIN: f64 = 0.7;
+/// and all of them so many standard deviations beyond it. It is asked of dozens of periods, each of which is moved to where it fits best.
+const DEVIATIONS_MIN: f64 = 6.0;
+/// No matter how few other wakes there are, one may be in a slot.
+const CHANCE_MIN: f64 = 0.02;
+/// What is so little of a thread's work is not what it is there for.
+const WORK_SHARE_MIN: f64 = 0.1;
 
 /// How the times of ticks hang together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,6 +64,8 @@ pub struct Tempo {
     pub presence: f64,
     /// A wake with less work than this, in nanoseconds, is no tick.
     pub light_ns: f64,
+    /// The share of all work that is done in ticks.
+    pub work_share: f64,
 }
 
 impl Tempo {
@@ -108,7 +119,8 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     let periods = Spectrum::of(&kept).periods();
     let judged = periods.into_iter().filter_map(|start| judge(stretch, light_ns, start));
     // Ordered by rate: the last one that holds.
-    let best = judged.filter(|tempo| tempo.presence >= PRESENCE_MIN).max_by(|one, other| one.hz().total_cmp(&other.hz()));
+    let holds = |tempo: &Tempo| tempo.presence >= PRESENCE_MIN && tempo.work_share >= WORK_SHARE_MIN;
+    let best = judged.filter(holds).max_by(|one, other| one.hz().total_cmp(&other.hz()));
     best.ok_or(NoTick::NoPeriod)
 }
 
@@ -155,10 +167,13 @@ fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<Tempo> {
     let [kept, walks] = [Pull::Little, Pull::Whole].map(|pull| spread(&follow(beats, light_ns, start, closer, pull)));
     // A tick that keeps time is foretold by all that were before, and by the last one only as well as that itself was in time.
     let (pacing, spread_ns) = match (kept?, walks?) {
-        (kept, walks) if kept <= walks * 1.1 => (Pacing::Kept, kept),
+        (kept, walks) if kept * WALKS_BETTER <= walks => (Pacing::Kept, kept),
         (_, walks) => (Pacing::Walks, walks),
     };
-    Some(Tempo { period_ns: start.period_ns, pacing, spread_ns, presence, light_ns })
+    let weight = |beats: &mut dyn Iterator<Item = &Beat>| beats.map(|beat| beat.weight).sum::<f64>();
+    let in_ticks = weight(&mut second.slots.iter().filter_map(|slot| beats.get(slot.beat()?)));
+    let work_share = in_ticks / weight(&mut beats.iter()).max(f64::MIN_POSITIVE);
+    Some(Tempo { period_ns: start.period_ns, pacing, spread_ns, presence, light_ns, work_share })
 }
 
 /// Where to begin, by what was found.
@@ -195,15 +210,17 @@ fn spread(followed: &Followed) -> Option<f64> {
     median_absolute_deviation(&followed.slots.iter().filter_map(Slot::off_ns).collect::<Vec<_>>())
 }
 
-/// The share of slots that have a tick, beyond what chance would put there.
+/// The share of slots that have a tick, beyond what chance would put there; 0 where chance alone may have done it.
 pub(super) fn presence(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
     let seen = followed.at_their_time() as f64;
     let slots = followed.slots.len().max(1) as f64;
     let span_ns = beats.last().zip(beats.first()).map_or(0, |(last, first)| last.at_ns.saturating_sub(first.at_ns));
     let others = beats.iter().filter(|beat| beat.weight >= light_ns).count() as f64 - seen;
     let by_chance = 1.0 - (-(others.max(0.0) / span_ns.max(1) as f64 * 2.0 * gate.ns)).exp();
-    let share = seen / slots;
-    if by_chance >= 1.0 { 0.0 } else { (share - by_chance) / (1.0 - by_chance) }
+    let by_chance = by_chance.clamp(CHANCE_MIN, 1.0 - 1e-9);
+    let beyond = seen / slots - by_chance;
+    let deviations = beyond * (slots / (by_chance * (1.0 - by_chance))).sqrt();
+    if deviations < DEVIATIONS_MIN { 0.0 } else { beyond / (1.0 - by_chance) }
 }
 
 /// How well each rate explains the wakes.

@@ -166,13 +166,15 @@ fn joined(before: Option<Window>, now: Window) -> Window {
     Window { from_ns: before.from_ns, wakes, switches: before.switches + now.switches, is_too_much: before.is_too_much || now.is_too_much, ..now }
 }
 
-/// Of those that keep time the one that works most; else the busiest.
+/// Of those that keep time the one that works most in its ticks; else the busiest.
 fn choose(mut candidates: Vec<Candidate>, threads: usize) -> Option<Look> {
-    let with_tick = candidates.iter().position(|candidate| candidate.tempo.is_some());
     if candidates.is_empty() {
         return None;
     }
-    let chosen = candidates.remove(with_tick.unwrap_or(0));
+    let in_ticks = |candidate: &Candidate| Some(candidate.cpu_share * candidate.tempo?.work_share);
+    let with_tick = candidates.iter().enumerate().filter_map(|(at, candidate)| Some((at, in_ticks(candidate)?)));
+    let most = with_tick.max_by(|(_, one), (_, other)| one.total_cmp(other)).map_or(0, |(at, _)| at);
+    let chosen = candidates.remove(most);
     Some(Look { chosen, others: candidates, threads })
 }
 
