@@ -11,6 +11,7 @@ mod conditions;
 mod design;
 mod engaged;
 mod error;
+pub mod load;
 mod metric;
 mod report;
 mod rules;

@@ -14,6 +14,15 @@ use crate::metric::Metric;
 
 pub mod arena;
 mod child;
+mod ddnet;
+mod game;
+mod memcached;
+mod mosquitto;
+mod nginx;
+mod openarena;
+mod redis;
+mod server;
+mod serving;
 
 /// The numbers of one window, by name with unit: `round_trip_us_p50`.
 pub type Sample = BTreeMap<String, f64>;
@@ -68,6 +77,12 @@ pub trait Workload {
     /// # Errors
     /// If the server or its load ended, hung, or said what was not expected.
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError>;
+
+    /// What the workload itself doubts of what it measured so far: a load generator that did not keep up, say. Whole sentences' worth,
+    /// without an end mark.
+    fn doubts(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Ends server and load, gracefully if they let it.
     fn stop(&mut self);
@@ -135,7 +150,8 @@ pub struct Entry {
 }
 
 /// Every workload that has a name, in the order in which help shows them.
-pub const ALL: &[Entry] = &[arena::ENTRY];
+pub const ALL: &[Entry] =
+    &[arena::ENTRY, memcached::ENTRY, redis::ENTRY, nginx::ENTRY, mosquitto::ENTRY, ddnet::ENTRY, openarena::ENTRY];
 
 /// A whole number from `--set`, within bounds.
 pub(crate) fn number<N>(name: &str, value: &str, bounds: RangeInclusive<N>) -> Result<N, TrialError>

@@ -1,0 +1,114 @@
+//! A preset whose server is a game's: it plays by itself or waits for players, and tells nothing of its ticks. What is measured is seen from
+//! outside: here the CPU time that it takes.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use evenkeel_stats::Direction;
+use evenkeel_sys::{CpuSet, clock};
+
+use crate::error::TrialError;
+use crate::metric::Metric;
+use crate::workload::server::{Plan, Ready, Server};
+use crate::workload::{Placement, Sample, Workload};
+
+const METRICS: &[Metric] =
+    &[Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower)];
+
+/// What a game's preset is.
+pub(super) struct Preset {
+    /// What it is called.
+    pub(super) name: &'static str,
+    /// Its program.
+    pub(super) program: &'static str,
+    /// The one command that installs it.
+    pub(super) install: &'static str,
+    /// What it says when it serves.
+    pub(super) ready: &'static str,
+    /// What comes on until it serves fully, bots that join one by one, after it said so.
+    pub(super) settle: Duration,
+    /// Writes what it needs into its folder and gives its arguments.
+    pub(super) arguments: Arguments,
+    /// What is played, for the report.
+    pub(super) content: String,
+    /// Where the server runs: its load is in it, so that it has the first half of the CPUs or all.
+    pub(super) placement: Placement,
+}
+
+type Arguments = Box<dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>>;
+
+/// The running server.
+pub(super) struct Game {
+    preset: Preset,
+    server: Server,
+    cpus: CpuSet,
+}
+
+impl Game {
+    /// Starts it and waits until it serves.
+    pub(super) fn start(preset: Preset) -> Result<Game, TrialError> {
+        let (cpus, _) = preset.placement.cpus();
+        let server = run(&preset, &cpus)?;
+        Ok(Game { preset, server, cpus })
+    }
+}
+
+fn run(preset: &Preset, cpus: &CpuSet) -> Result<Server, TrialError> {
+    let mut server = Server::start(&Plan {
+        name: preset.name,
+        program: preset.program,
+        install: preset.install,
+        cpus,
+        ready: Ready::Says(preset.ready),
+        arguments: &*preset.arguments,
+    })?;
+    std::thread::sleep(preset.settle);
+    server.must_run()?;
+    Ok(server)
+}
+
+impl Workload for Game {
+    fn describe(&self) -> String {
+        let place = match self.cpus.is_empty() {
+            true => "on whatever CPUs the kernel gives it".to_owned(),
+            false => format!("on CPUs {}", self.cpus),
+        };
+        format!("{}: {}, loopback; {place}", self.preset.name, self.preset.content)
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        METRICS
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        vec![self.server.pid()]
+    }
+
+    fn restart(&mut self) -> Result<(), TrialError> {
+        self.server.stop();
+        self.server = run(&self.preset, &self.cpus)?;
+        Ok(())
+    }
+
+    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
+        clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(settle)));
+        self.server.must_run()?;
+        begin();
+        let (from_ns, cpu_from_ns) = (clock::monotonic_ns(), self.server.cpu_ns());
+        clock::sleep_until_ns(from_ns.saturating_add(ns(window)));
+        let (to_ns, cpu_to_ns) = (clock::monotonic_ns(), self.server.cpu_ns());
+        self.server.must_run()?;
+        let mut sample = Sample::new();
+        if let Some((from, to)) = cpu_from_ns.zip(cpu_to_ns) {
+            let share = to.saturating_sub(from) as f64 / to_ns.saturating_sub(from_ns) as f64;
+            sample.insert("cpu_share".to_owned(), share);
+        }
+        Ok(sample)
+    }
+
+    fn stop(&mut self) {
+        self.server.stop();
+    }
+}
