@@ -97,7 +97,7 @@ impl Loader {
     }
 
     /// Loads for `settle`, then for `window`; gives the window's numbers. `begin` is called between the two, and `end` at the end, on the
-    /// calling thread, with the time of each.
+    /// calling thread.
     ///
     /// # Errors
     /// What the server did instead of answering.
@@ -105,8 +105,8 @@ impl Loader {
         &mut self,
         settle: Duration,
         window: Duration,
-        begin: &mut dyn FnMut(u64),
-        end: &mut dyn FnMut(u64),
+        begin: &mut dyn FnMut(),
+        end: &mut dyn FnMut(),
     ) -> Result<Sample, Fault> {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
         let start_ns = clock::monotonic_ns() + START_NS;
@@ -129,9 +129,9 @@ impl Loader {
                 })
                 .collect();
             sleep_unless(&failed, begin_ns);
-            begin(clock::monotonic_ns());
+            begin();
             sleep_unless(&failed, end_ns);
-            end(clock::monotonic_ns());
+            end();
             let fell = || Err(Fault::Io { why: "a thread of the load generator fell".to_owned() });
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| fell())).collect()
         });

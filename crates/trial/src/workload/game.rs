@@ -85,6 +85,10 @@ impl Workload for Game {
         vec![self.server.pid()]
     }
 
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        self.server.set_process(knob, value)
+    }
+
     fn restart(&mut self) -> Result<(), TrialError> {
         self.server.stop();
         self.server = run(&self.preset, &self.cpus)?;
@@ -96,15 +100,12 @@ impl Workload for Game {
         clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(settle)));
         self.server.must_run()?;
         begin();
-        let (from_ns, cpu_from_ns) = (clock::monotonic_ns(), self.server.cpu_ns());
-        clock::sleep_until_ns(from_ns.saturating_add(ns(window)));
-        let (to_ns, cpu_to_ns) = (clock::monotonic_ns(), self.server.cpu_ns());
+        let before = self.server.used();
+        clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(window)));
+        let after = self.server.used();
         self.server.must_run()?;
         let mut sample = Sample::new();
-        if let Some((from, to)) = cpu_from_ns.zip(cpu_to_ns) {
-            let share = to.saturating_sub(from) as f64 / to_ns.saturating_sub(from_ns) as f64;
-            sample.insert("cpu_share".to_owned(), share);
-        }
+        after.put_since(&before, &mut sample);
         Ok(sample)
     }
 

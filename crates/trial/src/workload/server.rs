@@ -10,10 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use evenkeel_sys::{CpuSet, process, process_cpu};
+use evenkeel_sys::{CpuSet, process};
 use tempfile::TempDir;
 
 use crate::error::TrialError;
+use crate::process_knob::ProcessKnobs;
+use crate::processes::{Stat, Used};
 
 /// How long a server may take until it takes connections.
 const START_TIME: Duration = Duration::from_secs(20);
@@ -61,6 +63,7 @@ pub(super) struct Server {
     child: Child,
     said: Arc<Mutex<Said>>,
     address: SocketAddr,
+    knobs: ProcessKnobs,
     // Dropped after the child has ended, and in this order: unlocked, then removed.
     _lock: File,
     _folder: TempDir,
@@ -118,7 +121,15 @@ impl Server {
             // Ends with the server's output.
             std::thread::spawn(move || listen(output, word, &said));
         }
-        let mut server = Server { name: plan.name, child, said, address, _lock: lock, _folder: folder };
+        let mut server = Server {
+            name: plan.name,
+            child,
+            said,
+            address,
+            knobs: ProcessKnobs::default(),
+            _lock: lock,
+            _folder: folder,
+        };
         server.wait_until_ready(plan.ready)?;
         Ok(server)
     }
@@ -158,9 +169,14 @@ impl Server {
         self.child.id()
     }
 
-    /// CPU time that it has used, in nanoseconds.
-    pub(super) fn cpu_ns(&self) -> Option<u64> {
-        process_cpu::cpu_ns_of(self.pid()).ok()
+    /// What it has used of the machine until now.
+    pub(super) fn used(&self) -> Used {
+        Used::until_now(Stat::of(self.pid()).as_slice())
+    }
+
+    /// Sets a property of its threads; see [`ProcessKnobs::set`].
+    pub(super) fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        self.knobs.set(&[self.child.id()], knob, value)
     }
 
     fn has_ended(&mut self) -> Option<String> {
@@ -323,11 +339,9 @@ fn folder() -> std::io::Result<(TempDir, File)> {
     Ok((folder, lock))
 }
 
-/// Whether a process is stopped, by /proc.
+/// Whether a process is stopped.
 fn is_stopped(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before the state may hold anything, parentheses included.
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+    Stat::of(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
 }
 
 /// The first line that a program says of its version; nothing if it says none.
@@ -386,7 +400,9 @@ mod tests {
         let mut server = shell("pwd; echo one two; while :; do sleep 0.01; done", Ready::Says("e tw")).unwrap();
         let folder = server._folder.path().to_owned();
         assert!(folder.join(LOCK).is_file());
-        assert!(server.cpu_ns().is_some());
+        let mut sample = crate::workload::Sample::new();
+        server.used().put_since(&Used::default(), &mut sample);
+        assert!(sample.contains_key("cpu_us"), "{sample:?}");
         server.stop();
         assert!(server.has_ended().unwrap().contains("SIGTERM"), "it ended by itself when asked");
         assert!(

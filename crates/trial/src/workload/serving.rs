@@ -12,6 +12,7 @@ use evenkeel_sys::CpuSet;
 use crate::error::TrialError;
 use crate::load::{Loader, Protocol, Settings};
 use crate::metric::Metric;
+use crate::processes::Used;
 use crate::workload::server::{Plan, Ready, Server, version};
 use crate::workload::{Placement, Sample, Workload};
 
@@ -154,6 +155,10 @@ impl Workload for Serving {
         vec![self.server.pid()]
     }
 
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        self.server.set_process(knob, value)
+    }
+
     fn reopen(&mut self) -> Result<(), TrialError> {
         self.connect()
     }
@@ -167,24 +172,22 @@ impl Workload for Serving {
     }
 
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
-        let (mut from, mut to) = (None, None);
+        let (mut before, mut after) = (Used::default(), Used::default());
         let server = &self.server;
         let sample = self.loader.window(
             settle,
             window,
-            &mut |at_ns| {
+            &mut || {
                 begin();
-                from = server.cpu_ns().map(|cpu_ns| (at_ns, cpu_ns));
+                before = server.used();
             },
-            &mut |at_ns| to = server.cpu_ns().map(|cpu_ns| (at_ns, cpu_ns)),
+            &mut || after = server.used(),
         );
         let mut sample = sample.map_err(|fault| self.server.error(&fault.to_string()))?;
-        if let Some((from, to)) = from.zip(to) {
-            let (span_ns, cpu_ns) = (to.0.saturating_sub(from.0) as f64, to.1.saturating_sub(from.1) as f64);
-            sample.insert("cpu_share".to_owned(), cpu_ns / span_ns);
-            if let Some(rate) = sample.get("throughput_per_s").copied().filter(|rate| *rate > 0.0) {
-                sample.insert("cpu_us_per_request".to_owned(), cpu_ns / span_ns * 1e6 / rate);
-            }
+        after.put_since(&before, &mut sample);
+        let (cpu_share, rate) = (sample.get("cpu_share").copied(), sample.get("throughput_per_s").copied());
+        if let Some((cpu_share, rate)) = cpu_share.zip(rate).filter(|(_, rate)| *rate > 0.0) {
+            sample.insert("cpu_us_per_request".to_owned(), cpu_share * 1e6 / rate);
         }
         self.doubt(&sample);
         Ok(sample)
