@@ -20,6 +20,14 @@ use evenkeel_measure::meters::{disk, imbalance, memory};
 use evenkeel_rt::agones::GameServer;
 use evenkeel_rt::agones::http::{Answer, BadAnswer, Reader};
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
+use evenkeel_trial::source::http;
+use evenkeel_trial::source::json_lines::JsonLines;
+use evenkeel_trial::source::lines::ReadLine;
+use evenkeel_trial::source::named::Directions;
+use evenkeel_trial::source::prometheus::page::{self, Selector};
+use evenkeel_trial::source::regex::RegexLines;
+use evenkeel_trial::source::rule::{First, Rule, Values};
+use evenkeel_trial::source::split::{LINE_BYTES_MAX, Split};
 use tempfile::TempDir;
 
 /// One target: its name, and what it does with a text.
@@ -176,6 +184,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("lockdown", Paths(FOUR_CPUS, &["/sys/kernel/security/lockdown"])),
     target("look", Whole(look)),
     target("meminfo", Paths(FOUR_NODES, &["/proc/meminfo", "/sys/devices/system/node/node0/meminfo"])),
+    target("metrics-page", Whole(metrics_page)),
     target("mountinfo", Paths(SWAP, &["/proc/self/mountinfo"])),
     target(
         "nic",
@@ -204,6 +213,7 @@ pub(crate) const TARGETS: &[Target] = &[
         ),
     ),
     target("os-release", Paths(SYSTEMD, &["/etc/os-release"])),
+    target("output-lines", Whole(output_lines)),
     target("plan", Whole(plan)),
     target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
     target("rates", Whole(rates)),
@@ -303,6 +313,48 @@ fn agones(text: &str) {
         let _ = GameServer::parse(&answer.body);
     }
     let _ = GameServer::parse(&bytes);
+}
+
+/// What a server prints (each character a byte) behind a line with a path and one with an expression: however it is cut, the same
+/// numbers come out, and they are numbers.
+fn output_lines(text: &str) {
+    let mut parts = text.splitn(3, '\n');
+    let mut next = || parts.next().unwrap_or_default().to_owned();
+    let (path, expression) = ([next()], [next()]);
+    let bytes: Vec<u8> = next().chars().map(|char| char as u8).collect();
+    let directions = Directions::default();
+    let json = JsonLines::new(&path, &directions).map(|reader| Box::new(reader) as Box<dyn ReadLine>);
+    let regex = RegexLines::new(&expression, &directions).map(|reader| Box::new(reader) as Box<dyn ReadLine>);
+    for reader in [json, regex].into_iter().flatten() {
+        let heard = |piece: usize| {
+            let (mut split, mut values) = (Split::default(), Values::new(First::SpeaksForBefore));
+            let mut take = |line: &str| {
+                assert!(line.len() <= 3 * LINE_BYTES_MAX);
+                reader.read(line, &mut |_, value| values.push(value, 0));
+            };
+            bytes.chunks(piece).for_each(|piece| split.push(piece, &mut take));
+            split.end(&mut take);
+            reader.metrics().iter().map(|(_, rule)| values.number(*rule)).collect::<Vec<_>>()
+        };
+        let whole = heard(bytes.len().max(1));
+        assert_eq!(heard(1), whole);
+        assert!(whole.iter().flatten().all(|number| number.is_finite()));
+    }
+}
+
+/// A page of metrics, behind a line that says what is wanted of it, as it is at a window's begin and, behind `=`, at its end; and an answer
+/// in which it may stand.
+fn metrics_page(text: &str) {
+    let _ = (http::Address::parse(text), http::parse_answer(text.as_bytes()));
+    let (wanted, pages) = text.split_once('\n').unwrap_or((text, ""));
+    let (begin, end) = pages.split_once("\n=\n").unwrap_or((pages, pages));
+    let Ok((selector, rule)) = Rule::split(wanted) else { return };
+    let Some(selector) = Selector::parse(selector) else { return };
+    let selectors = [selector];
+    let (Ok(begin), Ok(end)) = (page::read(begin, &selectors), page::read(end, &selectors)) else { return };
+    if let Ok(number) = page::number(rule, &begin[0], &end[0], 1.0) {
+        assert!(number.is_finite());
+    }
 }
 
 /// A machine's card that a stranger sends: what is one can be put beside itself, and is no better than itself.

@@ -97,6 +97,17 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/telemetry/owner.rs", "parse_boot", "telemetry"),
     ("sys/src/telemetry/owner.rs", "parse_start", "telemetry"),
     ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),
+    ("trial/src/source/http.rs", "parse", "metrics-page"),
+    ("trial/src/source/http.rs", "parse_answer", "metrics-page"),
+    ("trial/src/source/json_lines.rs", "parse_path", "output-lines"),
+    ("trial/src/source/prometheus/page.rs", "parse", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_head", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_kind", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_line", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_name", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_quoted", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_value", "metrics-page"),
+    ("trial/src/source/rule.rs", "parse", "output-lines"),
 ];
 
 /// A meter reads its own kernel, and no captured machine.
@@ -118,6 +129,15 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("measure/src/meters/gaps/interrupts.rs", "parse_column", OWN_KERNEL),
     ("measure/src/meters/wake/idle.rs", "parse_calls", OWN_KERNEL),
     ("measure/src/meters/wake/idle.rs", "parse_idle_ticks", OWN_KERNEL),
+    ("trial/src/conditions.rs", "parse_load", "reads the kernel that it runs on: its cases are beside it"),
+    ("trial/src/conditions.rs", "parse_pressure_us", "reads the kernel that it runs on: its cases are beside it"),
+    ("trial/src/conditions.rs", "parse_ticks", "reads the kernel that it runs on: its cases are beside it"),
+    ("trial/src/processes.rs", "parse_stat", OWN_KERNEL),
+    ("trial/src/processes.rs", "parse_switches", OWN_KERNEL),
+    ("trial/src/workload/command/load.rs", "parse", "a command's argument: cut by the crate for it"),
+    ("trial/src/workload/command/sockets.rs", "parse", "a command's argument: its own property test has it"),
+    ("trial/src/workload/command/sockets.rs", "parse_sockets", OWN_KERNEL),
+    ("trial/src/workload/mod.rs", "parse", "a command's argument, one of three words"),
 ];
 
 fn top() -> PathBuf {
@@ -202,7 +222,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
-    for dir in ["arena", "sys", "host", "change", "measure", "rt", "evenkeel"] {
+    for dir in ["arena", "sys", "host", "change", "measure", "rt", "trial", "evenkeel"] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();
