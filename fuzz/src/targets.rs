@@ -14,11 +14,14 @@ use evenkeel_host::{Facts, Goal, Server, Setting, advise};
 use evenkeel_measure::card::{Card, compare};
 use evenkeel_measure::meters::bandwidth::wire as stream;
 use evenkeel_measure::meters::rates::{Counts, Pages, PagesSeen, Seen, Target as Watched, between, parse_fields};
+use evenkeel_measure::meters::ticks::wakes::Wakes;
 use evenkeel_measure::meters::udp::wire::{FromClient, FromServer};
 use evenkeel_measure::meters::udp::{Act, Arrival, Gate};
 use evenkeel_measure::meters::{disk, imbalance, memory};
 use evenkeel_rt::agones::GameServer;
 use evenkeel_rt::agones::http::{Answer, BadAnswer, Reader};
+use evenkeel_sys::packet_ring::{read_block, read_packet};
+use evenkeel_sys::perf_thread::first_thread_record;
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
 use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
 use evenkeel_trial::source::http;
@@ -602,6 +605,7 @@ fn udp_packets(text: &str) {
         if let Some(result) = bytes.first_chunk() {
             let _ = stream::Result::parse(result);
         }
+        kernel_records(&bytes);
         assert!(matches!(admit(stranger, &bytes), Err(_) | Ok(Act::Say(_))));
         if bytes.get(8..16) == Some(b"SSSSSSSS") {
             bytes[8..16].copy_from_slice(&session.to_be_bytes());
@@ -609,6 +613,20 @@ fn udp_packets(text: &str) {
         let _ = admit(known, &bytes);
     }
     assert!(gate.sessions() <= 1);
+}
+
+/// What the kernel writes into shared memory: records of switches, and blocks of packets with whatever somebody sent in them.
+fn kernel_records(bytes: &[u8]) {
+    let _ = read_packet(bytes);
+    let mut packets = 0_u32;
+    let unread = read_block(bytes, |_| packets += 1);
+    assert!((packets + unread) as usize <= bytes.len() / 48);
+    let (mut rest, mut wakes) = (bytes, Wakes::default());
+    while let Some((record, length)) = first_thread_record(rest) {
+        wakes.take(record);
+        rest = &rest[length..];
+    }
+    assert!(wakes.list().len() <= bytes.len() / 32);
 }
 
 /// What meters read of /proc: names of threads, interrupts and mounts are whatever somebody called them.
@@ -620,6 +638,7 @@ fn kernel_counts(text: &str) {
     for line in text.lines() {
         let _ = imbalance::parse_thread(line, 1);
         let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
+        let _ = evenkeel_sys::asleep::parse_syscall(line);
     }
     let _ = evenkeel_sys::stall::parse_some_us(text);
     let _ = (evenkeel_sys::resident::parse_locked_kib(text), evenkeel_sys::resident::parse_swapped_in(text));

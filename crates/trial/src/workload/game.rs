@@ -1,5 +1,5 @@
 //! A preset whose server is a game's: it plays by itself or waits for players, and tells nothing of its ticks. What is measured is seen from
-//! outside: here the CPU time that it takes.
+//! outside: its tick by the kernel's switch records, and the CPU time that it takes.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,11 +10,12 @@ use evenkeel_sys::{CpuSet, clock};
 
 use crate::error::TrialError;
 use crate::metric::Metric;
+use crate::source::Source;
+use crate::source::outside_ticks::OutsideTicks;
 use crate::workload::server::{Plan, Ready, Server};
 use crate::workload::{Placement, Sample, Workload};
 
-const METRICS: &[Metric] =
-    &[Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower)];
+const CPU: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
 
 /// What a game's preset is.
 pub(super) struct Preset {
@@ -42,15 +43,39 @@ type Arguments = Box<dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>>;
 pub(super) struct Game {
     preset: Preset,
     server: Server,
+    ticks: Ticks,
+    metrics: Vec<Metric>,
     cpus: CpuSet,
+}
+
+/// The server's tick, seen from outside.
+enum Ticks {
+    Seen(Box<OutsideTicks>),
+    /// A server without players may not tick at all, and a user may not be allowed to look.
+    Unseen { why: String },
+}
+
+impl Ticks {
+    fn of(server: &Server) -> Ticks {
+        match OutsideTicks::of(&[server.pid()], None) {
+            Ok(ticks) => Ticks::Seen(Box::new(ticks)),
+            Err(error) => Ticks::Unseen { why: error.to_string() },
+        }
+    }
 }
 
 impl Game {
     /// Starts it and waits until it serves.
     pub(super) fn start(preset: Preset) -> Result<Game, TrialError> {
         let (cpus, _) = preset.placement.cpus();
-        let server = run(&preset, &cpus)?;
-        Ok(Game { preset, server, cpus })
+        let mut server = run(&preset, &cpus)?;
+        let ticks = Ticks::of(&server);
+        server.must_run()?;
+        let mut metrics = vec![CPU];
+        if let Ticks::Seen(ticks) = &ticks {
+            metrics.splice(0..0, ticks.metrics());
+        }
+        Ok(Game { preset, server, ticks, metrics, cpus })
     }
 }
 
@@ -74,11 +99,15 @@ impl Workload for Game {
             true => "on whatever CPUs the kernel gives it".to_owned(),
             false => format!("on CPUs {}", self.cpus),
         };
-        format!("{}: {}, loopback; {place}", self.preset.name, self.preset.content)
+        let ticks = match &self.ticks {
+            Ticks::Seen(ticks) => format!("; {}", ticks.describe()),
+            Ticks::Unseen { .. } => String::new(),
+        };
+        format!("{}: {}, loopback; {place}{ticks}", self.preset.name, self.preset.content)
     }
 
     fn metrics(&self) -> &[Metric] {
-        METRICS
+        &self.metrics
     }
 
     fn pids(&self) -> Vec<u32> {
@@ -92,21 +121,41 @@ impl Workload for Game {
     fn restart(&mut self) -> Result<(), TrialError> {
         self.server.stop();
         self.server = run(&self.preset, &self.cpus)?;
-        Ok(())
+        let saw = matches!(self.ticks, Ticks::Seen(_));
+        self.ticks = Ticks::of(&self.server);
+        match &self.ticks {
+            Ticks::Unseen { why } if saw => Err(self.server.error(&format!("its tick was seen before, and is not now: {why}"))),
+            _ => Ok(()),
+        }
     }
 
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
         clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(settle)));
         self.server.must_run()?;
+        if let Ticks::Seen(ticks) = &mut self.ticks {
+            ticks.begin()?;
+        }
         begin();
         let before = self.server.used();
         clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(window)));
         let after = self.server.used();
+        let ended = match &mut self.ticks {
+            Ticks::Seen(ticks) => ticks.end(),
+            Ticks::Unseen { .. } => Ok(Sample::new()),
+        };
+        // A server that has died says more than that its numbers are missing.
         self.server.must_run()?;
-        let mut sample = Sample::new();
+        let mut sample = ended?;
         after.put_since(&before, &mut sample);
         Ok(sample)
+    }
+
+    fn doubts(&self) -> Vec<String> {
+        match &self.ticks {
+            Ticks::Seen(_) => Vec::new(),
+            Ticks::Unseen { why } => vec![format!("only the server's CPU time was measured, since its tick is not to be seen: {why}")],
+        }
     }
 
     fn stop(&mut self) {

@@ -22,6 +22,7 @@ mod memcached;
 mod mosquitto;
 mod nginx;
 mod openarena;
+mod outside;
 mod pair;
 mod redis;
 mod server;
@@ -178,6 +179,7 @@ pub const ALL: &[Entry] = &[
     drain::ENTRY,
     telemetry::ENTRY,
     command::ENTRY,
+    outside::ENTRY,
     memcached::ENTRY,
     redis::ENTRY,
     nginx::ENTRY,
