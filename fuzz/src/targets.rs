@@ -2,7 +2,7 @@
 //! what it finds, and an ordinary test of the program with what stands in `corpus/`, so that they cannot rot.
 
 use std::fs;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use evenkeel_arena::crew::Crew;
 use evenkeel_arena::net::gate::{self, Event, Gate as ArenaGate, GateConfig};
@@ -23,6 +23,7 @@ use evenkeel_rt::agones::http::{Answer, BadAnswer, Reader};
 use evenkeel_sys::packet_ring::{read_block, read_packet};
 use evenkeel_sys::perf_thread::first_thread_record;
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
+use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
 use evenkeel_trial::source::http;
 use evenkeel_trial::source::json_lines::JsonLines;
 use evenkeel_trial::source::lines::ReadLine;
@@ -69,6 +70,7 @@ const SYSTEMD: &str = include_str!("../../hosts/firecracker-2vcpu-6.18.txt");
 
 /// All targets, by name.
 pub(crate) const TARGETS: &[Target] = &[
+    target("answers", Whole(answers)),
     target("arena", Whole(arena)),
     target("agones", Whole(agones)),
     target("capture", Whole(capture)),
@@ -316,6 +318,32 @@ fn agones(text: &str) {
         let _ = GameServer::parse(&answer.body);
     }
     let _ = GameServer::parse(&bytes);
+}
+
+/// What a server under load answers (each character a byte), by each protocol: an answer is whole at one length, and at none before.
+fn answers(text: &str) {
+    let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
+    for value_bytes in [0, 5] {
+        let Ok(data) = Dataset::new(10, Sizes::Fixed(8), Sizes::Fixed(value_bytes), 1) else { return };
+        let data = Arc::new(data);
+        let protocols: [Box<dyn Protocol>; 4] = [
+            Box::new(Memcached { data: Arc::clone(&data) }),
+            Box::new(Redis { data: Arc::clone(&data) }),
+            Box::new(Http { data: Arc::clone(&data) }),
+            Box::new(Mqtt { data }),
+        ];
+        for protocol in protocols {
+            for kind in [Kind::Get, Kind::Set] {
+                let read = |bytes: &[u8]| protocol.parse_answer(Op { key: 3, kind }, 7, bytes);
+                if let Ok(Some(answer)) = read(&bytes) {
+                    let whole = bytes.get(..answer.bytes).unwrap_or_default();
+                    assert!(answer.bytes > 0 && whole.len() == answer.bytes);
+                    assert_eq!(read(whole), Ok(Some(answer)));
+                    assert_eq!(read(whole.get(..answer.bytes - 1).unwrap_or_default()), Ok(None));
+                }
+            }
+        }
+    }
 }
 
 /// What a server prints (each character a byte) behind a line with a path and one with an expression: however it is cut, the same

@@ -98,6 +98,14 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/telemetry/owner.rs", "parse_boot", "telemetry"),
     ("sys/src/telemetry/owner.rs", "parse_start", "telemetry"),
     ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),
+    ("trial/src/load/protocol/http.rs", "parse_answer", "answers"),
+    ("trial/src/load/protocol/http.rs", "parse_head", "answers"),
+    ("trial/src/load/protocol/memcached.rs", "parse_answer", "answers"),
+    ("trial/src/load/protocol/memcached.rs", "parse_value", "answers"),
+    ("trial/src/load/protocol/mod.rs", "parse_answer", "answers"),
+    ("trial/src/load/protocol/mqtt.rs", "parse_answer", "answers"),
+    ("trial/src/load/protocol/mqtt.rs", "parse_packet", "answers"),
+    ("trial/src/load/protocol/redis.rs", "parse_answer", "answers"),
     ("trial/src/source/http.rs", "parse", "metrics-page"),
     ("trial/src/source/http.rs", "parse_answer", "metrics-page"),
     ("trial/src/source/json_lines.rs", "parse_path", "output-lines"),
@@ -113,6 +121,9 @@ const PARSERS: &[(&str, &str, &str)] = &[
 
 /// A meter reads its own kernel, and no captured machine.
 const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property test has it";
+
+/// What a user sets of a load is an argument of a command.
+const A_SETTING: &str = "a command's argument: its cases are beside it";
 
 /// Parsers of what is no target's text, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
@@ -135,6 +146,11 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("trial/src/conditions.rs", "parse_load", "reads the kernel that it runs on: its cases are beside it"),
     ("trial/src/conditions.rs", "parse_pressure_us", "reads the kernel that it runs on: its cases are beside it"),
     ("trial/src/conditions.rs", "parse_ticks", "reads the kernel that it runs on: its cases are beside it"),
+    ("trial/src/load/dataset.rs", "parse", A_SETTING),
+    ("trial/src/load/dataset.rs", "parse_keys", A_SETTING),
+    ("trial/src/load/dataset.rs", "parse_values", A_SETTING),
+    ("trial/src/load/draw.rs", "parse", A_SETTING),
+    ("trial/src/load/schedule.rs", "parse", A_SETTING),
     ("trial/src/processes.rs", "parse_stat", OWN_KERNEL),
     ("trial/src/processes.rs", "parse_switches", OWN_KERNEL),
     ("trial/src/workload/command/load.rs", "parse", "a command's argument: cut by the crate for it"),
