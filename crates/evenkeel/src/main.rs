@@ -9,9 +9,11 @@ mod host;
 mod readings;
 mod report;
 mod selection;
+mod session_files;
 mod show;
 mod state;
 mod waivers;
+mod workload_args;
 
 use std::process::ExitCode;
 

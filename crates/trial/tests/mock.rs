@@ -9,8 +9,8 @@ use evenkeel_change::State;
 use evenkeel_host::{Facts, Plan, Setting};
 use evenkeel_sys::{Capture, Root};
 use evenkeel_trial::{
-    Arm, ArmName, Design, Ended, Metric, Outcome, Record, Report, Sample, Switch, Titles, Trial, TrialError, Watch,
-    Workload, run,
+    Arm, ArmName, Design, Ended, Keep, Metric, Outcome, Record, Report, Sample, Stop, Switch, Titles, Trial,
+    TrialError, Watch, Workload, run,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -89,7 +89,12 @@ struct Run {
 
 impl Run {
     fn report(self) -> Report {
-        let titles = Titles { title: "t".into(), values: ["0".into(), "200000".into()], workload: "mock".into() };
+        let titles = Titles {
+            title: "t".into(),
+            values: ["0".into(), "200000".into()],
+            workload: "mock".into(),
+            ..Titles::default()
+        };
         self.record.report(&self.design, titles).unwrap()
     }
 }
@@ -118,8 +123,16 @@ fn trial_on(host: &str, seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock
     let hand = root.hand().unwrap();
     let mut switch = Switch::begin(&root, &hand, Some(&mut state), "test", &plans).unwrap();
     let watch = Watch::start(&root, &plans);
-    let mut trial =
-        Trial { design: &design, arms, switch: &mut switch, workload: &mut mock, watch: &watch, stop: &|| false };
+    let mut keep = Keep::nowhere();
+    let mut trial = Trial {
+        design: &design,
+        arms,
+        switch: &mut switch,
+        workload: &mut mock,
+        watch: &watch,
+        stop: &|| false,
+        keep: &mut keep,
+    };
     let record = run(&mut trial, &mut |_| {}).unwrap();
     switch.end().unwrap();
     assert_eq!(root.text(POLL).unwrap(), "0\n", "put back, however it ended");
@@ -203,7 +216,7 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
 fn few_pairs_are_undecided_and_say_so() {
     let report = trial(3, ab(), |mock, design| {
         mock.effect = 0.5;
-        design.pairs = 5;
+        design.stop = Stop::After { pairs: 5 };
     })
     .report();
     assert_eq!(report.verdict, Outcome::Undecided);
@@ -215,7 +228,7 @@ fn a_design_that_can_tell_nothing_is_refused() {
     let root = Root::captured(Capture::parse(HOST).unwrap());
     let mut mock = Mock::new(&root, 1, 1.0);
     for (change, expected) in [
-        ((|design| design.pairs = 0) as fn(&mut Design), "design a trial: 0 pairs"),
+        ((|design| design.stop = Stop::After { pairs: 0 }) as fn(&mut Design), "design a trial: 0 pairs"),
         (|design| design.window = Duration::ZERO, "design a trial: a window of 0ns"),
         (|design| design.smallest_effect_ratio = f64::NAN, "design a trial: NaN as the smallest effect"),
         (|design| design.confidence = 1.0, "design a trial: a confidence of 1"),
@@ -236,6 +249,7 @@ fn a_design_that_can_tell_nothing_is_refused() {
             workload: &mut mock,
             watch: &watch,
             stop: &|| false,
+            keep: &mut Keep::nowhere(),
         };
         let message = run(&mut trial, &mut |_| {}).unwrap_err().to_string();
         assert!(message.starts_with(expected), "{message}");

@@ -93,7 +93,7 @@ fn trial(told: &Told) -> Markup {
             (lost(report))
             h3 { "What was fixed before the run" }
             p {
-                (report.pairs) " pairs of windows of " (report.design.window.as_millis()) " ms, " (report.design.settle.as_millis())
+                (report.pairs) " pairs of windows of " (report.design.window.as_millis()) " ms, " (report.settle.settle_ms)
                 " ms of quiet after each switch, order from seed " (report.seed) ", at most " (report.design.spare_pairs)
                 " spare pairs. A pair is dropped if a thread missed more than "
                 (format!("{:.0}", report.design.rules.gap_us_max / 1000.0)) " ms, if more than "

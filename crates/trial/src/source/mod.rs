@@ -7,6 +7,15 @@ use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::workload::Sample;
 
+pub mod http;
+pub mod json_lines;
+pub mod lines;
+pub mod named;
+pub mod prometheus;
+pub mod regex;
+pub mod rule;
+pub mod split;
+
 /// Something that yields numbers for a window.
 pub trait Source {
     /// What it is and where it reads, for the report.

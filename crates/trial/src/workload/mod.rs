@@ -14,6 +14,7 @@ use crate::metric::Metric;
 
 pub mod arena;
 mod child;
+pub mod command;
 mod drain;
 mod pair;
 mod telemetry;
@@ -73,6 +74,11 @@ pub trait Workload {
     /// # Errors
     /// If the server or its load ended, hung, or said what was not expected.
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError>;
+
+    /// What a sceptic should know of the workload itself, such as a load that was at its own limit.
+    fn doubts(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Ends server and load, gracefully if they let it.
     fn stop(&mut self);
@@ -156,7 +162,7 @@ pub struct Entry {
 }
 
 /// Every workload that has a name, in the order in which help shows them.
-pub const ALL: &[Entry] = &[arena::ENTRY, udp_echo::ENTRY, tick::ENTRY, drain::ENTRY, telemetry::ENTRY];
+pub const ALL: &[Entry] = &[arena::ENTRY, udp_echo::ENTRY, tick::ENTRY, drain::ENTRY, telemetry::ENTRY, command::ENTRY];
 
 /// A whole number from `--set`, within bounds.
 pub(crate) fn number<N>(name: &str, value: &str, bounds: RangeInclusive<N>) -> Result<N, TrialError>
