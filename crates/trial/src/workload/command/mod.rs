@@ -28,6 +28,7 @@ mod started;
 
 pub use load::{Runs, Settings as LoadSettings};
 pub use ready::Ready;
+pub(crate) use sockets::parse_sockets;
 pub use sockets::{Port, Protocol};
 pub use started::Ending;
 
