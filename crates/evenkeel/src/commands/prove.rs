@@ -17,6 +17,7 @@ use crate::report::{Story, Told};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::workload_args::{self, WorkloadArgs};
+use crate::workload_settings;
 
 /// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
 const PAIRS_MAX: u16 = 100;
@@ -144,7 +145,8 @@ impl Needs {
         let plan = Plan::of(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         Ok(Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
-            root: plan.steps.iter().any(|step| !matches!(step.action, Action::Process)),
+            // What somebody else would have to do for good is done to a process of ours, or refused.
+            root: plan.steps.iter().any(|step| !matches!(step.action, Action::Process | Action::ByHand { .. })),
         })
     }
 }
@@ -294,7 +296,7 @@ fn tell(args: &Args, out: &Out, facts: Facts, told: Told) -> Outcome {
 }
 
 fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
-    let parsed = texts.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>();
+    let parsed = texts.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
     parsed.map_err(|error| Failure::text(exit::WRONG_USE, "read the settings", error))
 }
 

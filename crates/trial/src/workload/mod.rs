@@ -17,6 +17,7 @@ mod child;
 pub mod command;
 mod drain;
 mod pair;
+pub(crate) mod place;
 mod telemetry;
 mod tick;
 mod udp_echo;
