@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::exit;
 use crate::failure::Failure;
 use crate::report::{Told, as_change};
+use crate::workload_settings;
 
 /// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
 const TAIL_HARM_RATIO: f64 = 0.25;
@@ -116,7 +117,7 @@ impl Experiment<'_> {
 /// A session that was kept, as it would have been told.
 pub(crate) fn told_again(kept: Kept) -> Result<Told, Failure> {
     let bad = |error| Failure::text(exit::WRONG_USE, "read the settings of the session", error);
-    let settings = kept.head.settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>();
+    let settings = kept.head.settings.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
     let control = kept.head.arms[0] == kept.head.arms[1];
     told(&settings.map_err(bad)?, control, &kept.head.design, kept.head.titles, kept.record)
 }

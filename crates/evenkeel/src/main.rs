@@ -14,6 +14,7 @@ mod show;
 mod state;
 mod waivers;
 mod workload_args;
+mod workload_settings;
 
 use std::process::ExitCode;
 

@@ -17,6 +17,7 @@ use crate::report::{Story, Told};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::workload_args::{self, WorkloadArgs};
+use crate::workload_settings;
 
 mod goal;
 
@@ -153,6 +154,8 @@ impl Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
             // Of a server of one's own anybody may set what the kernel allows; it says so itself where it does not.
             root: plan.steps.iter().any(|step| !step.knob.starts_with("process.")),
+            // What somebody else would have to do for good is done to a process of ours, or refused.
+            root: plan.steps.iter().any(|step| !matches!(step.action, Action::Process | Action::ByHand { .. })),
         })
     }
 }
@@ -302,7 +305,7 @@ fn tell(args: &Args, out: &Out, facts: Facts, told: Told) -> Outcome {
 }
 
 fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
-    let parsed = texts.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>();
+    let parsed = texts.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
     parsed.map_err(|error| Failure::text(exit::WRONG_USE, "read the settings", error))
 }
 

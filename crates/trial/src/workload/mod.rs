@@ -27,6 +27,7 @@ mod pair;
 mod redis;
 mod server;
 mod serving;
+pub(crate) mod place;
 mod telemetry;
 mod tick;
 mod udp_echo;
