@@ -110,7 +110,9 @@ impl Experiment<'_> {
         bar.finish_and_clear();
         let restored = switch.end();
         restored.map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
-        told(self.settings, self.control, design, titles, record.map_err(not_possible)?)
+        let mut record = record.map_err(not_possible)?;
+        record.mishaps.extend(workload.doubts());
+        told(self.settings, self.control, design, titles, record)
     }
 }
 

@@ -17,7 +17,7 @@ mod man;
 mod measure;
 mod part;
 mod plan;
-mod prove;
+pub(crate) mod prove;
 mod revert;
 mod script;
 mod tune;

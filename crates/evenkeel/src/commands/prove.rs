@@ -268,7 +268,7 @@ fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failure> {
 }
 
 /// A time as people write it: `500ms`, `90s`, `10m`, `1h`; seconds without a unit.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let ms = match unit {
