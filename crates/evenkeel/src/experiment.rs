@@ -10,12 +10,12 @@ use evenkeel_host::{Facts, Plan, Setting};
 use evenkeel_sys::{CpuSet, Root};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
-use evenkeel_trial::{Arm, Design, Metric, Outcome, Progress, Report, Switch, Titles, Trial, Watch, Workload, run};
+use evenkeel_trial::{Arm, Design, Metric, Progress, Switch, Titles, Trial, Watch, Workload, run};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::report::{Told, as_change};
+use crate::report::{Claim, Told};
 
 /// Set by SIGINT or SIGTERM: the trial then ends after the window that it is in, puts everything back and reports.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
@@ -84,7 +84,12 @@ impl Experiment<'_> {
         let values = if self.control { [as_it_was.clone(), as_it_was] } else { [as_it_was, asked.clone()] };
         let titles = Titles { title, values, workload: workload.describe() };
         let report = record.report(self.design, titles).map_err(not_possible)?;
-        Ok(Told { knob: asked, control: self.control, sentence: sentence(&report, self.control), report })
+        Ok(Told {
+            knob: asked,
+            control: self.control,
+            sentence: Claim::of(&report, &report.arms[1].values, self.control).sentence(),
+            report,
+        })
     }
 }
 
@@ -101,25 +106,6 @@ fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
     let error =
         anyhow::anyhow!("start from the host as it was: transaction {first} was interrupted and has not been put back");
     Err(Failure::new(exit::NOT_POSSIBLE, error).hint("run `evenkeel revert` first"))
-}
-
-/// The verdict for people who know no statistics.
-fn sentence(report: &Report, control: bool) -> String {
-    let what = if control { "the same setting against itself" } else { report.arms[1].values.as_str() };
-    let metric = &report.metric.title;
-    let Some(effect) = &report.effect else { return format!("{what}: nothing could be measured") };
-    let change = as_change(effect.ratio);
-    let between = match (effect.low, effect.high) {
-        (Some(low), Some(high)) => format!(" (between {} and {})", as_change(low), as_change(high)),
-        _ => String::new(),
-    };
-    let matters = report.design.smallest_effect_ratio * 100.0;
-    match report.verdict {
-        Outcome::Better | Outcome::Worse => format!("{what}: {metric} is {change}{between}"),
-        Outcome::Same => format!("{what}: {metric} is the same within {matters:.0} %{between}"),
-        Outcome::NotEngaged => format!("{what}: not engaged: {}", report.doubts[0]),
-        Outcome::Undecided => format!("{what}: this run could not tell; {metric} looks {change}{between}"),
-    }
 }
 
 fn bar(shown: bool, pairs: usize, title: &str) -> ProgressBar {

@@ -15,6 +15,7 @@ mod metric;
 mod report;
 mod rules;
 mod run;
+pub mod saved;
 pub mod source;
 mod switch;
 pub mod workload;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use evenkeel_stats::{Comparison, Options, Pair, Verdict, compare, median};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, ArmName};
 use crate::conditions::Conditions;
@@ -18,7 +18,7 @@ const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
 const STEAL_SHARE_DOUBTFUL: f64 = 0.02;
 
 /// The answer of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// B is better than A by more than the smallest effect that matters.

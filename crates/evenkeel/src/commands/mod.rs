@@ -19,6 +19,7 @@ mod plan;
 mod prove;
 mod revert;
 mod script;
+mod side_by_side;
 mod verify;
 mod watchdog;
 

@@ -9,6 +9,7 @@ use evenkeel_trial::workload::arena::Arena;
 use evenkeel_trial::{Design, Ended, Outcome as Verdict, Workload};
 
 use crate::args::StateArgs;
+use crate::commands::side_by_side;
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
@@ -22,8 +23,11 @@ use crate::show::Out;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to prove, such as haltpoll.guest_halt_poll_ns=200000
-    #[arg(required = true, value_name = "KNOB=VALUE")]
+    #[arg(required_unless_present = "compare", value_name = "KNOB=VALUE")]
     settings: Vec<String>,
+    /// Measure nothing: put reports of several machines side by side
+    #[arg(long, value_name = "REPORT.json", num_args = 1.., conflicts_with = "settings")]
+    compare: Vec<PathBuf>,
     /// The number of a window that decides [default: by knob]
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
@@ -53,6 +57,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    if !args.compare.is_empty() {
+        return side_by_side::run(&args.compare, args.report.as_deref(), out);
+    }
     let settings = parse(&args.settings)?;
     let root = Root::live();
     let facts = Facts::probe(&root);

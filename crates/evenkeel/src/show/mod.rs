@@ -1,5 +1,6 @@
 //! Showing: the one place that prints. An answer is one JSON object or text for people; both from the same data.
 
+pub(crate) mod across;
 pub(crate) mod advice;
 pub(crate) mod blocks;
 pub(crate) mod change;
