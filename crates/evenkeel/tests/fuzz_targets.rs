@@ -97,6 +97,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/telemetry/owner.rs", "parse_boot", "telemetry"),
     ("sys/src/telemetry/owner.rs", "parse_start", "telemetry"),
     ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),
+    ("trial/src/saved/mod.rs", "parse", "report"),
 ];
 
 /// A meter reads its own kernel, and no captured machine.
@@ -202,7 +203,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
-    for dir in ["arena", "sys", "host", "change", "measure", "rt", "evenkeel"] {
+    for dir in ["arena", "sys", "host", "change", "measure", "rt", "trial", "evenkeel"] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();

@@ -28,6 +28,8 @@ pub(crate) struct Claim<'a> {
     pub(crate) ratio: Option<f64>,
     /// The ends of its interval.
     pub(crate) interval: Option<(f64, f64)>,
+    /// Confidence of the interval.
+    pub(crate) confidence: f64,
     /// The smallest effect that matters, as a share.
     pub(crate) matters_ratio: f64,
     /// The smallest effect that could have been seen, as a share.
@@ -50,6 +52,7 @@ impl<'a> Claim<'a> {
             verdict: report.verdict,
             ratio: effect.map(|effect| effect.ratio),
             interval: effect.and_then(|effect| effect.low.zip(effect.high)),
+            confidence: report.design.confidence,
             matters_ratio: report.design.smallest_effect_ratio,
             visible_ratio: effect.and_then(|effect| effect.smallest_visible_ratio),
             doubt: report.doubts.first().map(String::as_str),
@@ -64,8 +67,10 @@ impl<'a> Claim<'a> {
         let metric = self.metric;
         let change = as_change(ratio);
         let numbers = self.numbers();
-        let between =
-            self.interval.map_or_else(String::new, |(low, high)| format!("; the truth lies {}", range(low, high)));
+        let confidence = share(self.confidence);
+        let between = self
+            .interval
+            .map_or_else(String::new, |(low, high)| format!("; with {confidence} confidence it is {}", range(low, high)));
         let matters = share(self.matters_ratio);
         let what = self.subject();
         match (self.control, self.verdict) {
@@ -105,7 +110,7 @@ impl<'a> Claim<'a> {
         };
         let visible = self.visible_ratio.filter(|visible| visible.is_finite());
         let visible = visible.map_or_else(String::new, |visible| {
-            format!("; an effect of {} or more would have been seen", share(visible))
+            format!("; an effect of about {} could have been seen", share(visible))
         });
         format!("this run can't tell what {} does: {} looks {change}{fits}{visible}", self.what, self.metric)
     }
@@ -232,6 +237,7 @@ mod tests {
             verdict: Outcome::Better,
             ratio: Some(0.481),
             interval: Some((0.46, 0.5)),
+            confidence: 0.95,
             matters_ratio: 0.05,
             visible_ratio: Some(0.043),
             doubt: Some("the knob was not at work: CPUs went idle only 25 times a second"),

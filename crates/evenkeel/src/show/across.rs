@@ -89,7 +89,7 @@ pub(crate) fn summary(asked: &Asked, across: &Across) -> String {
         (Outcome::Better, "helps on"),
         (Outcome::Worse, "hurts on"),
         (Outcome::Same, "makes no difference that matters on"),
-        (Outcome::Undecided, "can't be told on"),
+        (Outcome::Undecided, "is undecided on"),
         (Outcome::NotEngaged, "was not at work on"),
     ];
     let of = |verdict: Outcome| asked.cells.iter().filter(move |cell| cell.verdict == verdict);
@@ -101,9 +101,10 @@ pub(crate) fn summary(asked: &Asked, across: &Across) -> String {
         })
         .collect();
     let subject = if asked.control { "the same against itself " } else { "it " };
+    let told = told.join("; ");
     let mixed = of(Outcome::Better).next().is_some() && of(Outcome::Worse).next().is_some();
     let decide = if mixed { " Decide for each machine by itself." } else { "" };
-    format!("{subject}{}. {}{decide}", told.join("; "), agreement(&asked.agreement, across))
+    format!("{subject}{told}. {}{decide}", agreement(&asked.agreement, across))
 }
 
 fn agreement(agreement: &Agreement, across: &Across) -> String {
@@ -180,6 +181,10 @@ mod tests {
             told(&[Better, Worse, Same], differ()),
             told(&[Undecided, NotEngaged], Agreement::TooFew),
         ];
-        expect![[""]].assert_eq(&(all.join("\n") + "\n"));
+        expect![[r#"
+            it helps on all 3 machines. They agree as far as this can tell: one effect between 48 % and 52 % lower would fit them all (95 % confidence).
+            it helps on a; hurts on b; makes no difference that matters on c. They do not agree: the ratio is lower on a than on b, lower on a than on c; alike machines would be told apart in at most 5 % of such comparisons. Decide for each machine by itself.
+            it can't be told on a; was not at work on b. Fewer than two of them have an interval: nothing can be said of whether they agree.
+        "#]].assert_eq(&(all.join("\n") + "\n"));
     }
 }

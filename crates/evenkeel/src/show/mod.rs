@@ -8,6 +8,7 @@ pub(crate) mod disturbers;
 pub(crate) mod facts;
 pub(crate) mod json;
 pub(crate) mod knob;
+pub(crate) mod live;
 pub(crate) mod markdown;
 pub(crate) mod meters;
 pub(crate) mod page;

@@ -41,8 +41,11 @@ pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2]) 
         div.estimates {
             @for row in rows { (one(row, x, matters)) }
             div.label {}
-            (axis(x, extent))
-            div.told { span { "← " (ways[0]) } " " span { (ways[1]) " →" } }
+            div {
+                (axis(x, extent))
+                div.ends { span { "← " (ways[0]) } span { (ways[1]) " →" } }
+            }
+            div.told {}
         }
     }
 }
