@@ -6,12 +6,15 @@ mod exit;
 mod experiment;
 mod failure;
 mod host;
+mod progress;
 mod readings;
 mod report;
 mod selection;
+mod session_files;
 mod show;
 mod state;
 mod waivers;
+mod workload_args;
 
 use std::process::ExitCode;
 

@@ -122,7 +122,7 @@ pub fn compare(pairs: &[Pair], options: Options) -> Result<Comparison, StatsErro
     })
 }
 
-fn check_options(options: Options) -> Result<(), StatsError> {
+pub(crate) fn check_options(options: Options) -> Result<(), StatsError> {
     if !(options.confidence > 0.0 && options.confidence < 1.0) {
         return Err(StatsError::Confidence(options.confidence));
     }
@@ -139,17 +139,19 @@ fn log_ratios(pairs: &[Pair]) -> Result<Vec<f64>, StatsError> {
         1..=MAX_PAIRS => {}
         pairs => return Err(StatsError::TooManyPairs { pairs }),
     }
-    let log_ratio = |(pair, values): (usize, &Pair)| {
-        for (arm, value) in [('a', values.a), ('b', values.b)] {
-            if !VALUE_RANGE.contains(&value) {
-                return Err(StatsError::Value { pair, arm, value });
-            }
+    pairs.iter().enumerate().map(|(index, pair)| log_ratio(index, pair)).collect()
+}
+
+/// ln(b / a) of the pair with this index.
+pub(crate) fn log_ratio(index: usize, pair: &Pair) -> Result<f64, StatsError> {
+    for (arm, value) in [('a', pair.a), ('b', pair.b)] {
+        if !VALUE_RANGE.contains(&value) {
+            return Err(StatsError::Value { pair: index, arm, value });
         }
-        // A difference of logs rather than the log of a ratio: swapping the arms then flips the sign to the last bit,
-        // and with it every answer.
-        Ok(values.b.ln() - values.a.ln())
-    };
-    pairs.iter().enumerate().map(log_ratio).collect()
+    }
+    // A difference of logs rather than the log of a ratio: swapping the arms then flips the sign to the last bit, and
+    // with it every answer.
+    Ok(pair.b.ln() - pair.a.ln())
 }
 
 /// `k - 1` or fewer Walsh averages at or below the truth happen with a probability of at most half the error, so the
@@ -167,7 +169,7 @@ fn log_effect(log_ratios: &[f64], confidence: f64) -> LogEffect {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use expect_test::{Expect, expect};
     use proptest::prelude::*;
@@ -291,13 +293,13 @@ mod tests {
         assert!((comparison.ratio - 1.103).abs() < 0.001 && comparison.high - comparison.low < 0.001);
     }
 
-    fn pairs() -> impl Strategy<Value = Vec<Pair>> {
+    pub(crate) fn pairs() -> impl Strategy<Value = Vec<Pair>> {
         let value = || 0.5..2.0f64;
         let tilted = (0.5..2.0f64, prop::collection::vec((value(), value()), 1..32));
         tilted.prop_map(|(tilt, pairs)| pairs.into_iter().map(|(a, b)| Pair { a, b: b * tilt }).collect())
     }
 
-    fn options() -> impl Strategy<Value = Options> {
+    pub(crate) fn options() -> impl Strategy<Value = Options> {
         (0.5..0.999f64, 0.0..0.5f64, any::<bool>()).prop_map(|(confidence, smallest_effect_ratio, lower)| Options {
             confidence,
             smallest_effect_ratio,
@@ -305,7 +307,7 @@ mod tests {
         })
     }
 
-    fn mirrored(verdict: Verdict) -> Verdict {
+    pub(crate) fn mirrored(verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Better => Verdict::Worse,
             Verdict::Worse => Verdict::Better,
@@ -313,7 +315,7 @@ mod tests {
         }
     }
 
-    fn near(x: f64, y: f64) -> bool {
+    pub(crate) fn near(x: f64, y: f64) -> bool {
         x == y || (x / y - 1.0).abs() < 1e-9
     }
 

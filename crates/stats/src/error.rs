@@ -1,8 +1,9 @@
-//! What can be wrong with the data or the options of a comparison. Each reads on after "failed to compare:".
+//! What can be wrong with what this crate is given. Each reads on after "failed to compare:".
 
+use crate::blocks::MAX_ARMS;
 use crate::compare::{MAX_PAIRS, VALUE_RANGE};
 
-/// Why [`compare`](crate::compare) gave no answer.
+/// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatsError {
@@ -35,4 +36,29 @@ pub enum StatsError {
     /// [`Options::smallest_effect_ratio`](crate::Options::smallest_effect_ratio) is negative, infinite or not a number.
     #[error("a smallest effect of {0} is not a share of 0 or more (0.05 is 5 %)")]
     SmallestEffect(f64),
+    /// The error allowed over all claims is not strictly between 0 and 1.
+    #[error("an error of {0} over all claims is not between 0 and 1 (0.05 is usual)")]
+    ErrorRate(f64),
+    /// An e-value is negative or not a number.
+    #[error("e-value {index} is {value}, not a number of 0 or more")]
+    EValue {
+        /// Its index, from 0.
+        index: usize,
+        /// The number as given.
+        value: f64,
+    },
+    /// A p-value is not from 0 to 1.
+    #[error("p-value {index} is {value}, not a number from 0 to 1")]
+    PValue {
+        /// Its index, from 0.
+        index: usize,
+        /// The number as given.
+        value: f64,
+    },
+    /// A block of fewer than two arms, or of more than [`MAX_ARMS`].
+    #[error("a block of {arms} arms is not one of 2 to {MAX_ARMS}")]
+    Arms {
+        /// How many arms were asked for.
+        arms: usize,
+    },
 }

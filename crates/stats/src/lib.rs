@@ -11,8 +11,11 @@
 //! |---|---|
 //! | many durations of one window | [`Histogram`], [`Summary`] |
 //! | a few numbers, exactly | [`quantile`], [`median`], [`median_absolute_deviation`] |
-//! | which arm goes first | [`PairDesign`], [`Order`] |
-//! | one number a window to a ratio, an interval and a verdict | [`compare`], [`Comparison`], [`Verdict`] |
+//! | which arm goes first | [`PairDesign`], [`Order`]; of more than two, [`BlockDesign`] |
+//! | one number a window to a ratio, an interval and a verdict, looked at after every pair | [`Sequential`], [`Look`], [`Verdict`] |
+//! | the same after a number of pairs that was fixed beforehand | [`compare`], [`Comparison`] |
+//! | what a machine lets one see, from A beside A | [`calibrate`], [`Calibration`] |
+//! | many claims at once | [`e_benjamini_hochberg`], [`holm`] |
 //!
 //! Beside it, [`periodicity`]: whether a CPU is taken away by the clock.
 //!
@@ -35,19 +38,27 @@
 //! # Ok::<(), evenkeel_stats::StatsError>(())
 //! ```
 
+mod blocks;
+mod calibration;
 mod compare;
+mod corrections;
 mod error;
 mod histogram;
 mod pairs;
 pub mod periodicity;
 mod quantile;
+mod sequential;
 mod signed_rank;
 mod verdict;
 mod walsh;
 
+pub use blocks::{BlockDesign, MAX_ARMS};
+pub use calibration::{Calibration, calibrate};
 pub use compare::{Comparison, MAX_PAIRS, Options, Pair, VALUE_RANGE, compare};
+pub use corrections::{e_benjamini_hochberg, holm};
 pub use error::StatsError;
 pub use histogram::{Bar, Histogram, Summary};
 pub use pairs::{Order, PairDesign};
 pub use quantile::{median, median_absolute_deviation, quantile};
+pub use sequential::{Look, Sequential};
 pub use verdict::{Direction, Verdict};

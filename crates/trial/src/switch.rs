@@ -21,6 +21,8 @@ pub struct Switch<'a> {
     process: Vec<(usize, Step)>,
     /// What the server must do for a switch to reach it.
     reach: Reach,
+    /// What the server's own properties read after the last switch, by knob, where they are numbers.
+    read_back: Vec<(String, f64)>,
 }
 
 /// What a server must do for a switched value to reach it.
@@ -52,6 +54,7 @@ impl<'a> Switch<'a> {
             held: None,
             process: Vec::new(),
             reach: Reach::AtOnce,
+            read_back: Vec::new(),
         };
         for (setting, plan) in plans.iter().enumerate() {
             for step in &plan.steps {
@@ -129,6 +132,7 @@ impl<'a> Switch<'a> {
             Reach::NewSockets => workload.reopen()?,
             Reach::Restart => workload.restart()?,
         }
+        self.read_back.clear();
         for (setting, step) in &self.process {
             let value = wanted(arm.level(*setting), step);
             let found = workload.set_process(&step.knob, value)?;
@@ -137,8 +141,14 @@ impl<'a> Switch<'a> {
                 let wanted = value.unwrap_or_default().into();
                 return Err(TrialError::Switch { knob: step.knob.clone(), wanted, why });
             }
+            self.read_back.extend(found.parse().ok().map(|number| (step.knob.clone(), number)));
         }
         Ok(())
+    }
+
+    /// What the server's own properties read after the last switch, by knob, where they are numbers.
+    pub fn read_back(&self) -> Vec<(String, f64)> {
+        self.read_back.clone()
     }
 
     fn hold(&mut self, arm: &Arm) -> Result<(), TrialError> {

@@ -19,7 +19,7 @@ mod machine;
 mod trial;
 pub(crate) mod words;
 
-pub(crate) use words::Claim;
+pub(crate) use words::{Claim, as_change};
 
 /// The whole story of one run.
 #[derive(Serialize)]

@@ -34,8 +34,10 @@ pub(crate) struct Claim<'a> {
     pub(crate) matters_ratio: f64,
     /// The smallest effect that could have been seen, as a share.
     pub(crate) visible_ratio: Option<f64>,
-    /// The first doubt.
-    pub(crate) doubt: Option<&'a str>,
+    /// Why the settings were not at work.
+    pub(crate) idle: Option<&'a str>,
+    /// The guard that vetoed, and how much it changed.
+    pub(crate) vetoed_by: Option<(&'a str, Option<f64>)>,
 }
 
 impl<'a> Claim<'a> {
@@ -55,7 +57,11 @@ impl<'a> Claim<'a> {
             confidence: report.design.confidence,
             matters_ratio: report.design.smallest_effect_ratio,
             visible_ratio: effect.and_then(|effect| effect.smallest_visible_ratio),
-            doubt: report.doubts.first().map(String::as_str),
+            idle: report.doubts.iter().find_map(|doubt| Some(doubt.split_once("was not at work: ")?.1)),
+            vetoed_by: report.vetoed_by.as_deref().map(|name| {
+                let guard = report.guards.iter().find(|guard| guard.metric.name == name);
+                (name, guard.and_then(|guard| guard.effect).map(|effect| effect.ratio))
+            }),
         }
     }
 
@@ -68,9 +74,9 @@ impl<'a> Claim<'a> {
         let change = as_change(ratio);
         let numbers = self.numbers();
         let confidence = share(self.confidence);
-        let between = self
-            .interval
-            .map_or_else(String::new, |(low, high)| format!("; with {confidence} confidence it is {}", range(low, high)));
+        let between = self.interval.map_or_else(String::new, |(low, high)| {
+            format!("; with {confidence} confidence it is {}", range(low, high))
+        });
         let matters = share(self.matters_ratio);
         let what = self.subject();
         match (self.control, self.verdict) {
@@ -86,6 +92,12 @@ impl<'a> Claim<'a> {
             (true, _) => format!(
                 "{what} came out different, which is wrong: {metric} is {change}{numbers}{between}; believe nothing else of this run"
             ),
+            (false, Outcome::Worse) if self.vetoed_by.is_some() => {
+                format!(
+                    "{what} is no gain for this server here: {metric} is {change}{numbers}{between}, {}",
+                    self.veto()
+                )
+            }
             (false, Outcome::Better) => {
                 format!("{what} helps this server here: {metric} is {change}{numbers}{between}")
             }
@@ -95,8 +107,7 @@ impl<'a> Claim<'a> {
                 self.bracket()
             ),
             (false, Outcome::NotEngaged) => {
-                let why = self.doubt.unwrap_or("its counter did not move");
-                let why = why.strip_prefix("the knob was not at work: ").unwrap_or(why);
+                let why = self.idle.unwrap_or("its counter did not move");
                 format!("{what} was never at work here, because {why}; so nothing is known of what it does")
             }
             (false, Outcome::Undecided) => self.undecided(&change),
@@ -113,6 +124,13 @@ impl<'a> Claim<'a> {
             format!("; an effect of about {} could have been seen", share(visible))
         });
         format!("this run can't tell what {} does: {} looks {change}{fits}{visible}", self.what, self.metric)
+    }
+
+    /// What the gain is paid with.
+    fn veto(&self) -> String {
+        let (name, ratio) = self.vetoed_by.unwrap_or(("a guard", None));
+        let harm = ratio.map_or_else(|| "worse".to_owned(), as_change);
+        format!("but {name} is {harm}, which is more harm than was allowed")
     }
 
     fn subject(&self) -> &str {
@@ -240,7 +258,8 @@ mod tests {
             confidence: 0.95,
             matters_ratio: 0.05,
             visible_ratio: Some(0.043),
-            doubt: Some("the knob was not at work: CPUs went idle only 25 times a second"),
+            idle: Some("CPUs went idle only 25 times a second"),
+            vetoed_by: None,
         };
         let mut told = String::new();
         for control in [false, true] {
@@ -249,20 +268,23 @@ mod tests {
             }
         }
         told += &format!("{}\n", Claim { ratio: None, ..claim.clone() }.sentence());
+        let vetoed_by = Some(("round_trip_us_p99", Some(1.4)));
+        told += &format!("{}\n", Claim { vetoed_by, verdict: Outcome::Worse, ..claim.clone() }.sentence());
         let few = Claim { interval: None, visible_ratio: None, verdict: Outcome::Undecided, ..claim };
         told += &format!("{}\n", few.sentence());
         expect![[r#"
-            k=1 helps this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); the truth lies between 50 % and 54 % lower
-            k=1 hurts this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); the truth lies between 50 % and 54 % lower
+            k=1 helps this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
+            k=1 hurts this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
             k=1 makes no difference that matters here: whatever it does to the median round trip is less than 5 % (between 50 % and 54 % lower)
-            this run can't tell what k=1 does: the median round trip looks 52 % lower, and anything between 50 % and 54 % lower would fit; an effect of 4.3 % or more would have been seen
+            this run can't tell what k=1 does: the median round trip looks 52 % lower, and anything between 50 % and 54 % lower would fit; an effect of about 4.3 % could have been seen
             k=1 was never at work here, because CPUs went idle only 25 times a second; so nothing is known of what it does
-            the same against itself came out different, which is wrong: the median round trip is 52 % lower (27.1 us instead of 56.4 us); the truth lies between 50 % and 54 % lower; believe nothing else of this run
-            the same against itself came out different, which is wrong: the median round trip is 52 % lower (27.1 us instead of 56.4 us); the truth lies between 50 % and 54 % lower; believe nothing else of this run
+            the same against itself came out different, which is wrong: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
+            the same against itself came out different, which is wrong: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
             the same against itself comes out the same, as it must: the median round trip differs by less than 5 % (between 50 % and 54 % lower)
             the same against itself: too noisy to come out the same; the median round trip looks 52 % lower (between 50 % and 54 % lower)
             the same against itself: too noisy to come out the same; the median round trip looks 52 % lower (between 50 % and 54 % lower)
             k=1: nothing could be measured, so nothing is known
+            k=1 is no gain for this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower, but round_trip_us_p99 is 40 % higher, which is more harm than was allowed
             this run can't tell what k=1 does: the median round trip looks 52 % lower, from too few pairs for an interval
         "#]].assert_eq(&told);
     }

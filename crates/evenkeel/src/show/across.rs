@@ -184,7 +184,7 @@ mod tests {
         expect![[r#"
             it helps on all 3 machines. They agree as far as this can tell: one effect between 48 % and 52 % lower would fit them all (95 % confidence).
             it helps on a; hurts on b; makes no difference that matters on c. They do not agree: the ratio is lower on a than on b, lower on a than on c; alike machines would be told apart in at most 5 % of such comparisons. Decide for each machine by itself.
-            it can't be told on a; was not at work on b. Fewer than two of them have an interval: nothing can be said of whether they agree.
+            it is undecided on a; was not at work on b. Fewer than two of them have an interval: nothing can be said of whether they agree.
         "#]].assert_eq(&(all.join("\n") + "\n"));
     }
 }

@@ -174,14 +174,14 @@ mod tests {
         expect![[r#"
             prove k=1: 7 of at most 60 pairs, at most 100 s left
               B is 10 % lower so far; between 3.0 % and 14 % lower
-              lower =====o=======..|....:.......... higher   | no difference, : what matte…
-              not decided yet; evidence of a difference 4.21 of the 20 that a claim needs
+              lower =====o=======..|....:.......... higher   | none, : what matters
+              not decided yet: the evidence of a difference is 4.21, a claim needs 20
             prove k=1: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
             prove k=1: 7 of at most 60 pairs, 2 dropped, at most 100 s left
               B is 10 % lower so far; between 3.0 % and 14 % lower
-              lower =====o=======..|....:.......... higher   | no difference, : what matte…
-              would be called better; evidence of a difference 31 of the 20 that a claim n…
+              lower =====o=======..|....:.......... higher   | none, : what matters
+              would be called better: the evidence of a difference is 31, a claim needs 20
             prove k=1: 7 of at most 60 pairs, 2 dropped, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
             prove k=1: 0 of 60 pairs, 100 s left
@@ -190,26 +190,26 @@ mod tests {
             prove k=1: the machine against itself: 3 of at most 8 pairs, at most 100 s left
             prove k=1: the machine against itself: 3 of at most 8 pairs, at most 100 s left
 
-            prove k=1: finding out how long a switch is felt:
-            prove k=1: finding out how long a switch is felt:
+            prove k=1: finding out how long a switch is felt
+            prove k=1: finding out how long a switch is felt
 
             prove k=1: 7 of at most 60 pairs, at most 100 s left
               B is more than a million times as high so far; no interval yet
-              lower ...............|..............o higher   | no difference, : what matte…
-              not decided yet; evidence of a difference 4.21 of the 20 that a claim needs
+              lower ...............|..............o higher   | none, : what matters
+              not decided yet: the evidence of a difference is 4.21, a claim needs 20
             prove k=1: 7 of at most 60 pairs, at most 100 s left; B is more than a million times as high so far
 
             prove k=1: 7 of at most 60 pairs, at most 100 s left
               B is more than 99.99 % lower so far; between more than 99.99 % lower and mor…
-              lower o============================== higher   | no difference, : what matte…
-              not decided yet; evidence of a difference 4.21 of the 20 that a claim needs
+              lower o============================== higher   | none, : what matters
+              not decided yet: the evidence of a difference is 4.21, a claim needs 20
             prove k=1: 7 of at most 60 pairs, at most 100 s left; B is more than 99.99 % lower so far (between more than 99.99 % lower and more than a million times as high)
 
             �[2J a title of a hostile length that goes on and on and on and on and on and …
               B is 10 % lower so far; between 3.0 % and 14 % lower
-              lower =====o=======..|....:.......... higher   | no difference, : what matte…
-              not decided yet; evidence of a difference 4.21 of the 20 that a claim needs
-            [2J a title of a hostile length that goes on and on and on and on and on and on: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
+              lower =====o=======..|....:.......... higher   | none, : what matters
+              not decided yet: the evidence of a difference is 4.21, a claim needs 20
+            �[2J a title of a hostile length that goes on and on and on and on and on and on: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
         "#]].assert_eq(&told.concat());
     }

@@ -25,6 +25,7 @@ use serde::Serialize;
 use crate::args::{Color, Looks};
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
+use crate::progress::Telling;
 use crate::show::page::BAD;
 
 /// Where answers go, and how they look.
@@ -77,7 +78,16 @@ impl Out {
 
     /// Whether somebody watches who wants to see progress.
     pub(crate) fn shows_progress(&self) -> bool {
-        !self.looks.json && io::stderr().is_terminal()
+        self.telling() == Telling::Drawn
+    }
+
+    /// How a long command tells how far it is: drawn where somebody watches, else in lines now and then.
+    pub(crate) fn telling(&self) -> Telling {
+        match (self.looks.json, io::stderr().is_terminal()) {
+            (true, _) => Telling::Nothing,
+            (false, true) => Telling::Drawn,
+            (false, false) => Telling::Lines,
+        }
     }
 
     /// Says why there is no answer, and returns the exit code that says so too.

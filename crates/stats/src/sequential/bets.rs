@@ -1,0 +1,94 @@
+//! The bets behind the sequential test: a purse that is staked, pair after pair, on which of the two windows is the larger.
+//!
+//! If B multiplies every window by exp(θ), then the sign of ln(b / a) - θ is the coin of the order and nothing else,
+//! whatever its size is and whatever came before. Whoever bets a share of the purse on a fair coin has, on average, what
+//! he had. So the purse, which begins at 1, reaches 20 with a probability of at most 1 in 20, however often one looks
+//! (J. Ville, "Étude critique de la notion de collectif", 1939): a large purse speaks against θ.
+//!
+//! How much to bet may follow from the size at hand and from all that came before, since neither knows the coin. Many
+//! gamblers share the purse, because the best bet is not known: an average of fair purses is fair, and it grows like its
+//! best part, less a constant.
+
+/// The pairs before the first size that is weighed: until then there is nothing to weigh it against.
+const PAIRS_BEFORE_SCALE: usize = 4;
+
+/// How a gambler sees the difference at hand.
+#[derive(Clone, Copy)]
+enum Sees {
+    /// Its sign alone: nothing that noise can do to a size matters.
+    Sign,
+    /// Its size too, against so many times the median deviation of the past, and no more than that. Small differences
+    /// are mostly noise, and large ones mostly are not.
+    SizeUpTo(f64),
+}
+
+/// One gambler: what he sees, the share of his purse that he bets at the most, and the share of the whole purse that he
+/// begins with.
+struct Gambler {
+    sees: Sees,
+    most: f64,
+    begins_with: f64,
+}
+
+const fn gambler(sees: Sees, most: f64, begins_with: f64) -> Gambler {
+    Gambler { sees, most, begins_with }
+}
+
+/// Bold ones end a run of clear pairs at once, careful ones see a small effect in much noise. All bet on "larger".
+const GAMBLERS: [Gambler; 11] = [
+    gambler(Sees::Sign, 0.25, 0.08),
+    gambler(Sees::Sign, 0.5, 0.08),
+    gambler(Sees::Sign, 0.75, 0.08),
+    gambler(Sees::Sign, 0.97, 0.2),
+    gambler(Sees::SizeUpTo(1.5), 0.4, 0.08),
+    gambler(Sees::SizeUpTo(1.5), 0.7, 0.08),
+    gambler(Sees::SizeUpTo(1.5), 0.97, 0.08),
+    gambler(Sees::SizeUpTo(4.0), 0.3, 0.08),
+    gambler(Sees::SizeUpTo(4.0), 0.6, 0.08),
+    gambler(Sees::SizeUpTo(4.0), 0.85, 0.08),
+    gambler(Sees::SizeUpTo(4.0), 0.98, 0.08),
+];
+
+/// Beyond this a purse is not counted on: it has long said all, and must not overflow.
+const MOST: f64 = 1e300;
+
+/// The purse of those who bet that B is the larger by more than the θ asked of.
+#[derive(Debug, Clone)]
+pub(crate) struct Purse {
+    held: [f64; GAMBLERS.len()],
+}
+
+impl Purse {
+    pub(crate) fn new() -> Self {
+        Self { held: GAMBLERS.map(|gambler| gambler.begins_with) }
+    }
+
+    /// Bets on one pair, whose ln(b / a) is larger than θ by `difference`. `scale` is that of the pairs before
+    /// ([`scale_of`]). A difference of 0 has no sign: nobody wins or loses.
+    ///
+    /// What is left grows with `difference`, so that the θ against which it speaks are all those below one bound.
+    pub(crate) fn bet(&mut self, difference: f64, scale: Option<f64>) {
+        let sign = if difference == 0.0 { 0.0 } else { difference.signum() };
+        for (held, gambler) in self.held.iter_mut().zip(&GAMBLERS) {
+            let seen = match (gambler.sees, scale) {
+                (Sees::SizeUpTo(times), Some(scale)) if scale > 0.0 => (difference / (times * scale)).clamp(-1.0, 1.0),
+                _ => sign,
+            };
+            *held = (*held * (1.0 + gambler.most * seen)).min(MOST);
+        }
+    }
+
+    /// What all hold together: 1 at the beginning.
+    pub(crate) fn sum(&self) -> f64 {
+        self.held.iter().sum()
+    }
+}
+
+/// The median deviation of the log ratios so far from their median: what the next size is weighed against. It does not
+/// change when all are moved alike, so it says nothing of θ. `None` as long as they are too few.
+pub(crate) fn scale_of(log_ratios: &[f64]) -> Option<f64> {
+    if log_ratios.len() < PAIRS_BEFORE_SCALE {
+        return None;
+    }
+    crate::median_absolute_deviation(log_ratios)
+}
