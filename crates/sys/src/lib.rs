@@ -24,6 +24,7 @@ pub mod lock;
 pub mod mapping;
 mod metadata;
 mod mounted;
+pub mod others;
 mod package;
 pub mod pages;
 mod perf_event;

@@ -6,6 +6,7 @@ use evenkeel_sys::{Hand, HeldLatency, Root};
 
 use crate::arm::{Arm, Level};
 use crate::error::TrialError;
+use crate::process_knob::can_set;
 use crate::workload::Workload;
 
 /// The knobs of one trial, ready to be switched.
@@ -81,7 +82,7 @@ impl<'a> Switch<'a> {
         let reach = match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
             Ok(TakesEffect::NewSockets) => Reach::NewSockets,
             // A property of the server's own process is set while it runs where the workload can, and by a start where not.
-            Ok(TakesEffect::ProcessStart) if step.action != Action::Process => Reach::Restart,
+            Ok(TakesEffect::ProcessStart) if step.action != Action::Process && !can_set(&step.knob) => Reach::Restart,
             Ok(TakesEffect::NewInterfaces) => {
                 return Err(cannot("it takes effect on interfaces brought up afterwards, which a trial does not do"));
             }
@@ -95,6 +96,8 @@ impl<'a> Switch<'a> {
                 self.hold = Some((setting, step.clone()));
             }
             Action::Process => self.process.push((setting, step.clone())),
+            // What a server would have to do for good by itself can be done to it from outside while it is measured.
+            Action::ByHand { .. } if can_set(&step.knob) => self.process.push((setting, step.clone())),
             Action::ByHand { todo } => {
                 return Err(cannot(&format!(
                     "it is not set by this program, so it can't be switched between windows: {todo}"

@@ -15,6 +15,7 @@ mod image;
 mod inspect;
 mod man;
 mod measure;
+mod part;
 mod plan;
 mod prove;
 mod revert;
@@ -74,4 +75,6 @@ commands! {
     Watchdog => watchdog,
     #[command(hide = true)]
     Guard => guard,
+    #[command(hide = true)]
+    Part => part,
 }

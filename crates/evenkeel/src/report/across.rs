@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::chart::{self, Estimate};
 use super::html::{framed, sentence, word};
-use crate::show::across::{summary, title, traits};
+use crate::show::across::{summary, title, traits, veto};
 
 /// The page.
 pub(crate) fn page(across: &Across) -> String {
@@ -56,7 +56,7 @@ fn one(asked: &Asked, across: &Across) -> Markup {
                         @for cell in &asked.cells {
                             tr {
                                 th scope="row" { (machine(cell.machine).map_or("unknown", |machine| machine.name.as_str())) }
-                                td { (word(cell.verdict)) } td { (cell.pairs) } td { (cell.doubts) } td { (cell.workload) }
+                                td { (word(cell.verdict)) (veto(cell)) } td { (cell.pairs) } td { (cell.doubts) } td { (cell.workload) }
                             }
                         }
                     }

@@ -43,7 +43,7 @@ fn row(cell: &Cell, across: &Across) -> Vec<String> {
     let doubts = if cell.doubts == 0 { String::new() } else { format!(" ({} doubts)", cell.doubts) };
     vec![
         shortened(name(cell.machine, across)),
-        format!("{}{doubts}", cell.verdict),
+        format!("{}{}{doubts}", cell.verdict, veto(cell)),
         cell.ratio.map_or_else(|| "not measured".to_owned(), as_change),
         cell.interval.map_or_else(|| "none".to_owned(), |(low, high)| format!("{} to {}", signed(low), signed(high))),
     ]
@@ -67,6 +67,11 @@ fn signed(ratio: f64) -> String {
             as_change(ratio).strip_suffix(" higher").map_or_else(|| as_change(ratio), |change| format!("+{change}"))
         }
     }
+}
+
+/// By which guard a gain came to nothing.
+pub(crate) fn veto(cell: &Cell) -> String {
+    cell.vetoed_by.as_ref().map_or_else(String::new, |guard| format!(" by {guard}"))
 }
 
 fn name(machine: usize, across: &Across) -> &str {
@@ -152,8 +157,17 @@ mod tests {
     use super::*;
 
     fn cell(machine: usize, verdict: Outcome) -> Cell {
-        let workload = String::new();
-        Cell { machine, verdict, ratio: Some(0.5), interval: Some((0.45, 0.55)), pairs: 30, doubts: 0, workload }
+        let (workload, vetoed_by) = (String::new(), None);
+        Cell {
+            machine,
+            verdict,
+            ratio: Some(0.5),
+            interval: Some((0.45, 0.55)),
+            vetoed_by,
+            pairs: 30,
+            doubts: 0,
+            workload,
+        }
     }
 
     fn told(verdicts: &[Outcome], agreement: Agreement) -> String {

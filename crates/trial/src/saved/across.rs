@@ -6,11 +6,15 @@
 //! error (Bonferroni): of comparisons of machines that are all alike, at most `1 - confidence` are said to differ. As long as all
 //! meet, what they have in common holds the one effect, if there is one, with the same confidence.
 
-use evenkeel_stats::{Options, Pair, compare};
+use evenkeel_stats::{Options, Pair, Sequential, compare};
 use serde::Serialize;
 
-use super::{Saved, SavedTrial};
+use super::{Saved, SavedPair, SavedTrial};
 use crate::report::Outcome;
+
+/// Of longer trials the interval is taken as it was reported: its share of the error hardly moves it, and a file from anywhere
+/// shall not keep a machine busy.
+const ANEW_MAX: usize = 2_000;
 
 /// One report among several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -103,6 +107,9 @@ pub struct Cell {
     /// The ends of its interval, where it has both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
+    /// The guard that made a *better* worse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vetoed_by: Option<String>,
     /// Pairs that count.
     pub pairs: u64,
     /// How many doubts its report has.
@@ -178,6 +185,7 @@ fn cell(machine: usize, trial: &SavedTrial) -> Cell {
         verdict: trial.verdict,
         ratio: trial.effect.map(|effect| effect.ratio),
         interval: trial.effect.and_then(|effect| effect.interval()),
+        vetoed_by: trial.vetoed_by.clone(),
         pairs: trial.pairs,
         doubts: trial.doubts.len(),
         workload: trial.workload.clone(),
@@ -219,19 +227,34 @@ fn agreement(group: &[(usize, &SavedTrial)]) -> Agreement {
 fn interval(trial: &SavedTrial, among: usize) -> Option<((f64, f64), f64)> {
     let effect = trial.effect?;
     let share = (1.0 - effect.confidence) / among.max(1) as f64;
-    let pairs: Vec<Pair> = trial
-        .pairs()
-        .iter()
-        .filter(|pair| pair.ratio().is_some())
-        .map(|pair| Pair { a: pair.a.value, b: pair.b.value })
-        .collect();
-    let options = Options { confidence: 1.0 - share, smallest_effect_ratio: 0.05, better: trial.metric.better };
-    let anew = compare(&pairs, options).ok().filter(|_| pairs.len() as u64 == trial.pairs);
-    let bounded = |(low, high): (f64, f64)| (low > 0.0 && high.is_finite()).then_some((low, high));
-    match anew.and_then(|anew| bounded((anew.low, anew.high))) {
+    let anew =
+        anew(trial, Options { confidence: 1.0 - share, smallest_effect_ratio: 0.05, better: trial.metric.better });
+    match anew.filter(|(low, high)| *low > 0.0 && high.is_finite()) {
         Some(interval) => Some((interval, share)),
         None => Some((effect.interval()?, 1.0 - effect.confidence)),
     }
+}
+
+/// The interval of a trial's own pairs, by the way in which it was looked at: once, or after every pair.
+fn anew(trial: &SavedTrial, options: Options) -> Option<(f64, f64)> {
+    let pairs: Vec<Pair> = trial.pairs().iter().filter_map(pair_of).take(ANEW_MAX + 1).collect();
+    if pairs.len() as u64 != trial.pairs || pairs.len() > ANEW_MAX {
+        return None;
+    }
+    if !trial.was_looked_at_after_every_pair() {
+        let once = compare(&pairs, options).ok()?;
+        return Some((once.low, once.high));
+    }
+    let mut test = Sequential::new(options).ok()?;
+    for pair in pairs {
+        test.add(pair).ok()?;
+    }
+    let look = test.look();
+    Some((look.low, look.high))
+}
+
+fn pair_of(pair: &SavedPair<'_>) -> Option<Pair> {
+    pair.ratio().map(|_| Pair { a: pair.a.value, b: pair.b.value })
 }
 
 fn doubts(group: &[(usize, &SavedTrial)]) -> Vec<String> {

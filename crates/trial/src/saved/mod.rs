@@ -176,6 +176,11 @@ impl SavedTrial {
         pairs(&self.windows)
     }
 
+    /// Whether it might end after any pair, so that its interval holds at every look.
+    pub fn was_looked_at_after_every_pair(&self) -> bool {
+        self.design.stop.get("sequential").is_some() || self.effect.is_some_and(|effect| effect.e_value.is_some())
+    }
+
     /// The pairs that were tried in the part of the session that the verdict rests on.
     pub fn tried(&self) -> u64 {
         let dropped = self.dropped.iter().filter(|dropped| dropped.stretch.as_deref() != Some("control"));

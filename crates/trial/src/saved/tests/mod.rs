@@ -105,6 +105,19 @@ fn machines_agree_until_their_intervals_do_not_meet() {
     assert_eq!(agreement_of(&[0.5]), Agreement::TooFew);
 }
 
+/// Of a trial that might end after any pair the interval is the wider one, which holds at every look.
+#[test]
+fn a_trial_that_was_looked_at_keeps_an_interval_that_holds_at_every_look() {
+    let width = |stop: &str| {
+        let mut looked = trial("k=1", 0.5, 0.05, 30);
+        looked["design"] = serde_json::json!({ "stop": { stop: { "pairs": 30 } } });
+        let reports = ["a", "b"].map(|name| (name.to_owned(), report(vec![looked.clone()])));
+        let Agreement::Agree { low, high, .. } = across(&reports).asked[0].agreement else { panic!() };
+        high / low
+    };
+    assert!(width("sequential") > width("after") * 1.001, "{} {}", width("sequential"), width("after"));
+}
+
 #[test]
 fn what_was_never_at_work_neither_agrees_nor_differs() {
     let mut idle = trial("k=1", 1.0, 0.01, 30);
