@@ -32,6 +32,7 @@ use evenkeel_trial::source::prometheus::page::{self, Selector};
 use evenkeel_trial::source::regex::RegexLines;
 use evenkeel_trial::source::rule::{First, Rule, Values};
 use evenkeel_trial::source::split::{LINE_BYTES_MAX, Split};
+use evenkeel_trial::saved::{Saved, across};
 use tempfile::TempDir;
 
 /// One target: its name, and what it does with a text.
@@ -222,6 +223,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("plan", Whole(plan)),
     target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
     target("rates", Whole(rates)),
+    target("report", Whole(report)),
     target("saptune", Paths(SYSTEMD, &["/etc/sysconfig/saptune"])),
     target("server", Whole(server)),
     target("setting", Whole(setting)),
@@ -653,4 +655,13 @@ fn setting(text: &str) {
         let written = setting.to_string();
         assert_eq!(Setting::parse(&written).map(|setting| setting.to_string()), Ok(written));
     }
+}
+
+/// A report of a trial, and what is said of it beside another.
+fn report(text: &str) {
+    let Ok(saved) = Saved::parse(text) else { return };
+    for trial in &saved.trials {
+        drop((trial.pairs(), trial.cut_short(), trial.tried()));
+    }
+    drop(across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]));
 }

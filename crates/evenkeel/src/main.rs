@@ -7,6 +7,7 @@ mod exit;
 mod experiment;
 mod failure;
 mod host;
+mod progress;
 mod readings;
 mod report;
 mod selection;

@@ -21,6 +21,7 @@ pub(crate) mod prove;
 mod revert;
 mod script;
 mod tune;
+mod side_by_side;
 mod verify;
 mod watchdog;
 
