@@ -104,7 +104,8 @@ fn optuna(seed: u64, windows: usize) -> anyhow::Result<Chosen> {
         let line = line?;
         let (word, levels) = line.split_once(' ').with_context(|| format!("{SCRIPT} said {line:?}"))?;
         ensure!(levels.len() == truth.knobs, "{SCRIPT} said {line:?}");
-        let knobs: Vec<usize> = levels.bytes().enumerate().filter(|(_, on)| *on == b'1').map(|(knob, _)| knob).collect();
+        let knobs: Vec<usize> =
+            levels.bytes().enumerate().filter(|(_, on)| *on == b'1').map(|(knob, _)| knob).collect();
         match word {
             "ask" => writeln!(tell, "{}", server.measure(&arm(&knobs)))?,
             _ => best = Some(knobs),
@@ -187,7 +188,10 @@ pub(crate) fn print_table() -> anyhow::Result<()> {
         ("random search", |seed, windows| Ok(random(seed, windows))),
         ("optuna TPE", optuna),
     ];
-    println!("of {} searches: the right set, then on average windows, knobs without benefit, knobs that help and are missing, and times the best set's lateness", seeds());
+    println!(
+        "of {} searches: the right set, then on average windows, knobs without benefit, knobs that help and are missing, and times the best set's lateness",
+        seeds()
+    );
     for (name, run) in searches {
         if name == "optuna TPE" && !has_optuna() {
             println!("{name:14} skipped: {INSTALL}");

@@ -24,6 +24,7 @@ use evenkeel_sys::packet_ring::{read_block, read_packet};
 use evenkeel_sys::perf_thread::first_thread_record;
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
 use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
+use evenkeel_trial::saved::{Saved, across};
 use evenkeel_trial::source::http;
 use evenkeel_trial::source::json_lines::JsonLines;
 use evenkeel_trial::source::lines::ReadLine;
@@ -32,7 +33,6 @@ use evenkeel_trial::source::prometheus::page::{self, Selector};
 use evenkeel_trial::source::regex::RegexLines;
 use evenkeel_trial::source::rule::{First, Rule, Values};
 use evenkeel_trial::source::split::{LINE_BYTES_MAX, Split};
-use evenkeel_trial::saved::{Saved, across};
 use tempfile::TempDir;
 
 /// One target: its name, and what it does with a text.

@@ -17,10 +17,9 @@ use serde::Serialize;
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::report::{Told, as_change};
-use crate::workload_settings;
 use crate::progress::{Progress, Telling};
 use crate::report::{Claim, Told};
+use crate::workload_settings;
 
 /// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
 const TAIL_HARM_RATIO: f64 = 0.25;

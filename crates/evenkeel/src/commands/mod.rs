@@ -20,8 +20,8 @@ mod plan;
 pub(crate) mod prove;
 mod revert;
 mod script;
-mod tune;
 mod side_by_side;
+mod tune;
 mod verify;
 mod watchdog;
 

@@ -162,10 +162,12 @@ impl Needs {
         let plan = Plan::of(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         Ok(Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
-            // Of a server of one's own anybody may set what the kernel allows; it says so itself where it does not.
-            root: plan.steps.iter().any(|step| !step.knob.starts_with("process.")),
-            // What somebody else would have to do for good is done to a process of ours, or refused.
-            root: plan.steps.iter().any(|step| !matches!(step.action, Action::Process | Action::ByHand { .. })),
+            // Of a server of one's own anybody may set what the kernel allows; it says so itself where it does not. What somebody
+            // else would have to do for good is done to a process of ours, or refused.
+            root: plan.steps.iter().any(|step| {
+                let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
+                !is_ours && !step.knob.starts_with("process.")
+            }),
         })
     }
 }

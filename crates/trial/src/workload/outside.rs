@@ -62,7 +62,9 @@ impl Outside {
                         "ticks" => See::Ticks,
                         "packets" => See::Packets,
                         "both" => See::Both,
-                        _ => return Err(TrialError::Design(format!("set see={value}: expected ticks, packets or both"))),
+                        _ => {
+                            return Err(TrialError::Design(format!("set see={value}: expected ticks, packets or both")));
+                        }
                     }
                 }
                 _ => return Err(unknown("outside", setting)),
@@ -71,10 +73,15 @@ impl Outside {
         let (pids, named) = match (pid, name) {
             (Some(pid), _) => (vec![pid], format!("process {pid}")),
             (None, Some(name)) => (called(name), name.to_owned()),
-            (None, None) => return Err(TrialError::Design("which server? Say --set pid=N or --set name=PROGRAM".into())),
+            (None, None) => {
+                return Err(TrialError::Design("which server? Say --set pid=N or --set name=PROGRAM".into()));
+            }
         };
         if pids.is_empty() {
-            return Err(TrialError::Start { program: named, why: "no process runs that is called so; start it first".into() });
+            return Err(TrialError::Start {
+                program: named,
+                why: "no process runs that is called so; start it first".into(),
+            });
         }
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         if see != See::Packets {
@@ -110,7 +117,8 @@ fn called(name: &str) -> Vec<u32> {
         short.trim_end() == name || file.file_name().is_some_and(|file| file == name)
     };
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_it).collect();
+    let mut pids: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_it).collect();
     pids.sort_unstable();
     pids.truncate(PIDS_MAX);
     pids

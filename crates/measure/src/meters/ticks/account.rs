@@ -5,7 +5,7 @@ use evenkeel_sys::asleep::Wait;
 use serde::Serialize;
 
 use super::tempo::{self, NoTick, Pacing, Tempo};
-use super::track::{Beat, Found, Followed, Pull, Start, follow};
+use super::track::{Beat, Followed, Found, Pull, Start, follow};
 use super::wakes::Wake;
 
 /// Fewer ticks in time than this share, and it is another tempo.
@@ -120,7 +120,12 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
 ///
 /// # Errors
 /// Why there is no tick in it.
-pub fn account(wakes: &[Wake], asked: &[Asked], known: Option<&Tempo>, known_asked_ns: Option<f64>) -> Result<Account, NoTick> {
+pub fn account(
+    wakes: &[Wake],
+    asked: &[Asked],
+    known: Option<&Tempo>,
+    known_asked_ns: Option<f64>,
+) -> Result<Account, NoTick> {
     let beats = beats(wakes);
     let (tempo, followed) = ticks(&beats, known)?;
     let seen: Vec<(u64, &Wake)> =
@@ -130,7 +135,8 @@ pub fn account(wakes: &[Wake], asked: &[Asked], known: Option<&Tempo>, known_ask
     let late = |over_ns: &f64| (over_ns + asked_ns.unwrap_or(0.0)).max(0.0);
     let lateness_ns: Vec<u64> = over_ns.iter().map(|over_ns| late(over_ns) as u64).collect();
     let wall_ns: Vec<u64> = seen.iter().map(|(_, wake)| wake.end_ns - wake.start_ns).collect();
-    let count = |wanted: &dyn Fn(&Found) -> bool| followed.slots.iter().filter(|slot| wanted(&slot.found)).count() as u64;
+    let count =
+        |wanted: &dyn Fn(&Found) -> bool| followed.slots.iter().filter(|slot| wanted(&slot.found)).count() as u64;
     let work_ns: Vec<u64> = seen.iter().map(|(_, wake)| wake.on_cpu_ns).collect();
     let all_ns: u64 = wakes.iter().map(|wake| wake.on_cpu_ns).sum();
     Ok(Account {

@@ -190,9 +190,7 @@ fn slope(ticks: &[(u64, u64)]) -> Option<f64> {
     let pairs = ticks.iter().zip(ticks.get(apart..)?);
     let slopes: Vec<f64> = pairs
         .filter(|((one, _), (other, _))| other > one)
-        .map(|((one, one_ns), (other, other_ns))| {
-            (*other_ns as f64 - *one_ns as f64) / (other - one) as f64
-        })
+        .map(|((one, one_ns), (other, other_ns))| (*other_ns as f64 - *one_ns as f64) / (other - one) as f64)
         .collect();
     median(&slopes).filter(|period_ns| *period_ns > 0.0)
 }
@@ -201,8 +199,7 @@ fn slope(ticks: &[(u64, u64)]) -> Option<f64> {
 fn first_due(ticks: &[(u64, u64)], period_ns: f64) -> Option<f64> {
     let base_ns = ticks.first()?.1;
     let first = ticks.iter().take(16);
-    let back: Vec<f64> =
-        first.map(|(number, at_ns)| (at_ns - base_ns) as f64 - *number as f64 * period_ns).collect();
+    let back: Vec<f64> = first.map(|(number, at_ns)| (at_ns - base_ns) as f64 - *number as f64 * period_ns).collect();
     Some(base_ns as f64 + median(&back)?)
 }
 
@@ -278,7 +275,9 @@ impl Spectrum {
     fn periods(&self) -> Vec<Start> {
         let mut peaks: Vec<(f64, f64)> = (0..self.values.len())
             .filter(|at| self.height(*at) >= PEAK_MIN)
-            .filter(|at| self.height(*at) >= self.height(at + 1) && (*at == 0 || self.height(*at) > self.height(at - 1)))
+            .filter(|at| {
+                self.height(*at) >= self.height(at + 1) && (*at == 0 || self.height(*at) > self.height(at - 1))
+            })
             .map(|at| (self.height(at), self.from_hz + at as f64 * self.step_hz))
             .collect();
         peaks.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));

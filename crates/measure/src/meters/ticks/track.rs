@@ -175,7 +175,8 @@ fn look(beats: &[Beat], light: f64, near: usize, expected_ns: f64, period_ns: f6
     if let Some(before) = near.checked_sub(1).filter(|before| beats[*before].until_ns as f64 >= expected_ns) {
         return Found::Hidden(before);
     }
-    let heavy = within(expected_ns + period_ns - gate.ns).max_by(|(_, one), (_, other)| one.weight.total_cmp(&other.weight));
+    let heavy =
+        within(expected_ns + period_ns - gate.ns).max_by(|(_, one), (_, other)| one.weight.total_cmp(&other.weight));
     // The first that is as heavy as the heaviest, or nearly: a late tick is followed by the packets that waited for it.
     let Some((_, heaviest)) = heavy else { return Found::Missed };
     let late = within(expected_ns + period_ns - gate.ns).find(|(_, beat)| beat.weight >= heaviest.weight * 0.5);

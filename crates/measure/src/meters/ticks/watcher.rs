@@ -84,7 +84,10 @@ impl Inner {
         let since_ns = now_ns.saturating_sub(self.read_at_ns).max(1);
         let seen = wakes.switches() - before;
         // A short moment of many switches says nothing.
-        if !self.is_too_much && since_ns > 50_000_000 && seen.saturating_mul(1_000_000_000) / since_ns > SWITCHES_A_SECOND_MAX {
+        if !self.is_too_much
+            && since_ns > 50_000_000
+            && seen.saturating_mul(1_000_000_000) / since_ns > SWITCHES_A_SECOND_MAX
+        {
             self.is_too_much = self.switches.pause().is_ok();
         }
         self.is_over |= self.switches.is_over();
