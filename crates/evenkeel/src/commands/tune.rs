@@ -220,6 +220,7 @@ fn begin(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
     let time_ms = u64::try_from(args.budget.as_millis()).ok();
     let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
     design.smallest_effect_ratio = args.smallest_effect / 100.0;
+    design.guards = experiment::usual_guards(&*workload, &design.metric);
     design.guard_ratio = args.guard;
     design.window_ms = args.window_ms.into();
     design.settle_ms = args.settle_ms.into();

@@ -74,6 +74,10 @@ fn headline(told: &Tuned) -> String {
                 effect.pairs
             )
         }
+        (Verdict::NothingHelped, _) if answer.veto.is_some() => {
+            let veto = answer.veto.as_deref().unwrap_or_default();
+            format!("nothing helped: what bettered {metric} was vetoed: {veto}\n")
+        }
         (Verdict::NothingHelped, _) => {
             format!("nothing helped: no set of these knobs could be shown to better {metric}\n")
         }
