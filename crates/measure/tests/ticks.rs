@@ -74,11 +74,8 @@ impl Ticker {
 
 fn measured(thread: Option<&str>, seconds: u64) -> Option<Report> {
     let stop = AtomicBool::new(false);
-    let settings = Settings {
-        pids: vec![std::process::id()],
-        thread: thread.map(str::to_owned),
-        for_ns: seconds * 1_000_000_000,
-    };
+    let settings =
+        Settings { pids: vec![std::process::id()], thread: thread.map(str::to_owned), for_ns: seconds * 1_000_000_000 };
     match run(&settings, &Watch::new(&stop, &|_, _| {})) {
         Ok(report) => Some(report),
         Err(MeterError::Refused { what, errno }) => {
@@ -97,12 +94,18 @@ fn middle(mut values: Vec<u64>) -> f64 {
 /// Medians: a pause of the machine moves the largest of them, in both accounts alike.
 fn compare(report: &Report, own: &Own) -> Result<(), String> {
     let ticks = report.ticks.as_ref().ok_or_else(|| format!("no tick: {:?}", report.why))?;
-    let p50 = |samples: &evenkeel_measure::Samples| samples.histogram.summary().map_or(0.0, |summary| summary.p50 as f64);
+    let p50 =
+        |samples: &evenkeel_measure::Samples| samples.histogram.summary().map_or(0.0, |summary| summary.p50 as f64);
     let rows = [
         ("interval", p50(&ticks.interval_ns), middle(own.windows(2).map(|pair| pair[1].1 - pair[0].1).collect()), 0.01),
         ("work", p50(&ticks.work_ns), middle(own.iter().map(|(_, begun, done)| done - begun).collect()), 0.03),
         ("begun to done", p50(&ticks.wall_ns), middle(own.iter().map(|(_, begun, done)| done - begun).collect()), 0.03),
-        ("due to done", p50(&ticks.due_to_done_ns), middle(own.iter().map(|(due, _, done)| done - due).collect()), 0.03),
+        (
+            "due to done",
+            p50(&ticks.due_to_done_ns),
+            middle(own.iter().map(|(due, _, done)| done - due).collect()),
+            0.03,
+        ),
     ];
     for (name, seen, told, within) in rows {
         println!("{name}: seen {seen:.0} ns, told {told:.0} ns, {:+.2} %", (seen / told - 1.0) * 100.0);
@@ -203,7 +206,10 @@ fn a_thread_that_ends_in_the_middle_is_told_of() {
     let stop = AtomicBool::new(false);
     let settings = Settings { pids: vec![4_194_303], thread: None, for_ns: 1 };
     let why = run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap_err().to_string();
-    assert_eq!(why, "watch the threads of process 4194303: there is no such process; was it started, and is this its number?");
+    assert_eq!(
+        why,
+        "watch the threads of process 4194303: there is no such process; was it started, and is this its number?"
+    );
 }
 
 #[test]
@@ -237,7 +243,10 @@ fn ten_thousand_switches_a_second_are_no_tick_and_nothing_is_lost() {
     client.join().unwrap();
     worker.unwrap().join().unwrap();
     let Some(report) = report else { return };
-    println!("{:.0} wakes a second, reader {:.4} of a CPU, {:?}", report.wakes_per_s, report.reader_cpu_share, report.unseen);
+    println!(
+        "{:.0} wakes a second, reader {:.4} of a CPU, {:?}",
+        report.wakes_per_s, report.reader_cpu_share, report.unseen
+    );
     assert!(report.ticks.is_none(), "{:?}", report.ticks.map(|ticks| ticks.tick_hz));
     assert!(matches!(report.why, Some(NoTick::NoPeriod | NoTick::TooMany)), "{:?}", report.why);
     assert!(report.unseen.is_nothing(), "{:?}", report.unseen);

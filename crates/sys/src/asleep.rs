@@ -126,7 +126,9 @@ impl Sleeper {
         let (at, is_absolute, parts) = match told(number, arguments) {
             Told::Nothing => return Ok(Wait::Unknown),
             // A negative number of 32 bits is no end.
-            Told::Ms(ms) => return Ok(if ms as u32 as i32 >= 0 { Wait::For(u64::from(ms as u32) * MS_NS) } else { Wait::Open }),
+            Told::Ms(ms) => {
+                return Ok(if ms as u32 as i32 >= 0 { Wait::For(u64::from(ms as u32) * MS_NS) } else { Wait::Open });
+            }
             Told::Spec { at: 0, .. } | Told::Val { at: 0 } => return Ok(Wait::Open),
             Told::Spec { at, is_absolute } => (at, is_absolute, SECOND_NS),
             Told::Val { at } => (at, false, 1_000_000),
@@ -154,7 +156,8 @@ mod tests {
     fn calls_are_read_with_their_arguments() {
         let text = "230 0x1 0x1 0x7ffd9c0 0x0 0x5 0xffffffffffffffff 0x7ffd 0x7f\n";
         assert_eq!(parse_syscall(text), Some((230, [1, 1, 0x7ffd9c0, 0, 5, u64::MAX])));
-        for odd in ["running\n", "-1 0x7ffd 0x7f\n", "", "230 0x1 0x1", "230 1 1 1 1 1 1", "x 0x1 0x1 0x1 0x1 0x1 0x1"] {
+        for odd in ["running\n", "-1 0x7ffd 0x7f\n", "", "230 0x1 0x1", "230 1 1 1 1 1 1", "x 0x1 0x1 0x1 0x1 0x1 0x1"]
+        {
             assert_eq!(parse_syscall(odd), None, "{odd}");
         }
     }

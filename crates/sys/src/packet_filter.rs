@@ -156,12 +156,19 @@ mod tests {
             let program = sent_from(ports);
             assert!(program.len() < 4096);
             for (source, is_v6, options, kind, fragment) in [
-                (8303, false, 0, 4, 0), (8303, true, 0, 4, 0), (27960, false, 5, 4, 0x4000), (27960, true, 0, 4, 0),
-                (8303, false, 0, 0, 0), (64, false, 0, 4, 0), (65, true, 0, 4, 0), (2, false, 0, 4, 5),
+                (8303, false, 0, 4, 0),
+                (8303, true, 0, 4, 0),
+                (27960, false, 5, 4, 0x4000),
+                (27960, true, 0, 4, 0),
+                (8303, false, 0, 0, 0),
+                (64, false, 0, 4, 0),
+                (65, true, 0, 4, 0),
+                (2, false, 0, 4, 5),
             ] {
                 let packet = udp(is_v6, options, source, fragment);
                 let protocol = if is_v6 { IPV6 } else { IPV4 } as u16;
-                let counts = ports[..ports.len().min(PORTS_MAX)].contains(&source) && kind == 4 && fragment & 0x1fff == 0;
+                let counts =
+                    ports[..ports.len().min(PORTS_MAX)].contains(&source) && kind == 4 && fragment & 0x1fff == 0;
                 let expected = if counts { KEPT_BYTES } else { 0 };
                 assert_eq!(run(&program, kind, protocol, &packet), Some(expected), "{ports:?} {source} {is_v6}");
             }

@@ -295,7 +295,9 @@ mod tests {
             let next = (HEAD_BYTES + 20 + packet.len()).next_multiple_of(8);
             let is_last = nth + 1 == packets.len();
             let mut head = Vec::new();
-            for word in [if is_last { 0 } else { next as u32 }, 5, nth as u32, packet.len() as u32, packet.len() as u32, 0] {
+            for word in
+                [if is_last { 0 } else { next as u32 }, 5, nth as u32, packet.len() as u32, packet.len() as u32, 0]
+            {
                 head.extend(word.to_ne_bytes());
             }
             head.extend(70_u16.to_ne_bytes());
@@ -326,8 +328,12 @@ mod tests {
         let bytes = block(&[packet(8303, 1), vec![0x45; 30], packet(8303, 2)]);
         let mut read = Vec::new();
         assert_eq!(read_block(&bytes, |packet| read.push(packet)), 1, "one that is no UDP");
-        let seen: Vec<_> = read.iter().map(|packet| (packet.at_ns, packet.interface, packet.heads.to.to_string(), packet.heads.bytes)).collect();
-        let expected = [(5_000_000_000, 3, "127.0.0.2:1".to_owned(), 4), (5_000_000_002, 3, "127.0.0.2:2".to_owned(), 4)];
+        let seen: Vec<_> = read
+            .iter()
+            .map(|packet| (packet.at_ns, packet.interface, packet.heads.to.to_string(), packet.heads.bytes))
+            .collect();
+        let expected =
+            [(5_000_000_000, 3, "127.0.0.2:1".to_owned(), 4), (5_000_000_002, 3, "127.0.0.2:2".to_owned(), 4)];
         assert_eq!(seen, expected);
         assert_eq!(read_block(&bytes[..60], |_| panic!("it was cut off")), 3);
         assert_eq!(read_block(&[], |_| panic!("there is none")), 0);

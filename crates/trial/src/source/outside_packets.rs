@@ -32,7 +32,10 @@ const FILES_MAX: usize = 65_536;
 /// What it yields.
 pub const METRICS: &[Metric] = &[
     Metric::us("sent_interval_us_p50", "median time from one burst of the server's packets to the next"),
-    Metric::us("sent_interval_us_p99", "99th percentile of the time from one burst of the server's packets to the next"),
+    Metric::us(
+        "sent_interval_us_p99",
+        "99th percentile of the time from one burst of the server's packets to the next",
+    ),
     Metric::us("sent_jitter_us_p50", "median of how far that is from the usual time"),
     Metric::us("sent_jitter_us_p99", "99th percentile of how far that is from the usual time"),
     Metric::new("sent_bytes_per_burst", "bytes that the server sends at once", "bytes", Direction::Lower),
@@ -69,7 +72,9 @@ impl OutsidePackets {
 
 fn refused(errno: Errno, is_elsewhere: bool) -> String {
     match (errno.is_denial(), is_elsewhere) {
-        (true, true) => format!("it is in a network namespace of its own, and to look in there takes root (CAP_SYS_ADMIN and CAP_NET_RAW): {errno}"),
+        (true, true) => format!(
+            "it is in a network namespace of its own, and to look in there takes root (CAP_SYS_ADMIN and CAP_NET_RAW): {errno}"
+        ),
         (true, false) => format!("to see packets takes root, or CAP_NET_RAW: {errno}"),
         (false, _) => format!("record them: {errno}"),
     }
@@ -80,7 +85,8 @@ fn udp_ports(pids: &[u32]) -> Vec<u16> {
     let mut ports = BTreeSet::new();
     for pid in pids {
         let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().take(FILES_MAX);
-        let socket = |path: std::path::PathBuf| path.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+        let socket =
+            |path: std::path::PathBuf| path.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
         let open: BTreeSet<u64> = files.filter_map(|file| fs::read_link(file.path()).ok().and_then(socket)).collect();
         for table in ["udp", "udp6"] {
             let mut bytes = fs::read(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
@@ -170,7 +176,11 @@ impl Cadence {
                 continue;
             }
             let bytes = f64::from(packet.heads.bytes);
-            match cadence.bursts.last_mut().filter(|last| packet.at_ns.saturating_sub(last.beat.until_ns) <= TOGETHER_NS) {
+            match cadence
+                .bursts
+                .last_mut()
+                .filter(|last| packet.at_ns.saturating_sub(last.beat.until_ns) <= TOGETHER_NS)
+            {
                 Some(last) => {
                     last.beat.until_ns = last.beat.until_ns.max(packet.at_ns);
                     last.beat.weight += bytes;

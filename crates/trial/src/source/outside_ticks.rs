@@ -16,7 +16,10 @@ use crate::workload::Sample;
 
 /// What it yields, the usual one first.
 pub const METRICS: &[Metric] = &[
-    Metric::us("due_to_done_us_p99", "99th percentile of the time from a tick's due time until it is done, seen from outside"),
+    Metric::us(
+        "due_to_done_us_p99",
+        "99th percentile of the time from a tick's due time until it is done, seen from outside",
+    ),
     Metric::us("due_to_done_us_p50", "median time from a tick's due time until it is done, seen from outside"),
     Metric::us("tick_lateness_us_p50", "median lateness of the server's tick, seen from outside"),
     Metric::us("tick_lateness_us_p99", "99th percentile of the lateness of the server's tick, seen from outside"),
@@ -27,7 +30,12 @@ pub const METRICS: &[Metric] = &[
     Metric::us("tick_wall_us_p50", "median time from a tick's beginning to its end, seen from outside"),
     Metric::us("tick_wall_us_p99", "99th percentile of the time from a tick's beginning to its end, seen from outside"),
     Metric::new("missed_ticks_share", "ticks that did not begin before the next was due", "share", Direction::Lower),
-    Metric::new("preempted_ticks_share", "ticks that lost the CPU while they had work to do", "share", Direction::Lower),
+    Metric::new(
+        "preempted_ticks_share",
+        "ticks that lost the CPU while they had work to do",
+        "share",
+        Direction::Lower,
+    ),
 ];
 
 /// A watched thread of the server.
@@ -53,9 +61,12 @@ impl OutsideTicks {
         let Some(tempo) = chosen.tempo else {
             let why = chosen.why.map_or_else(|| "nothing was seen of it".to_owned(), |why| why.to_string());
             let who = format!("{} (thread {})", chosen.name, chosen.tid);
-            return Err(failed(format!("no tick is to be seen from outside: {who} works most of those watched, and {why}")));
+            return Err(failed(format!(
+                "no tick is to be seen from outside: {who} works most of those watched, and {why}"
+            )));
         };
-        let watcher = Watcher::of(chosen.tid).map_err(|errno| failed(format!("watch thread {}: {errno}", chosen.tid)))?;
+        let watcher =
+            Watcher::of(chosen.tid).map_err(|errno| failed(format!("watch thread {}: {errno}", chosen.tid)))?;
         Ok(OutsideTicks { watcher, name: chosen.name, tid: chosen.tid, tempo, asked_ns: None })
     }
 
@@ -66,7 +77,12 @@ impl OutsideTicks {
 
 impl Source for OutsideTicks {
     fn describe(&self) -> String {
-        format!("tick of thread {} ({}) seen from outside by switch records, {:.1} Hz", self.name, self.tid, self.tempo.hz())
+        format!(
+            "tick of thread {} ({}) seen from outside by switch records, {:.1} Hz",
+            self.name,
+            self.tid,
+            self.tempo.hz()
+        )
     }
 
     fn metrics(&self) -> Vec<Metric> {

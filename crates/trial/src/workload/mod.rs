@@ -163,7 +163,8 @@ pub struct Entry {
 }
 
 /// Every workload that has a name, in the order in which help shows them.
-pub const ALL: &[Entry] = &[arena::ENTRY, udp_echo::ENTRY, tick::ENTRY, drain::ENTRY, telemetry::ENTRY, command::ENTRY, outside::ENTRY];
+pub const ALL: &[Entry] =
+    &[arena::ENTRY, udp_echo::ENTRY, tick::ENTRY, drain::ENTRY, telemetry::ENTRY, command::ENTRY, outside::ENTRY];
 
 /// A whole number from `--set`, within bounds.
 pub(crate) fn number<N>(name: &str, value: &str, bounds: RangeInclusive<N>) -> Result<N, TrialError>

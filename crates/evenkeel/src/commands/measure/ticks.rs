@@ -26,11 +26,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
-    let settings = ticks::Settings {
-        pids: args.pid.clone(),
-        thread: args.thread.clone(),
-        for_ns: args.seconds * 1_000_000_000,
-    };
+    let settings =
+        ticks::Settings { pids: args.pid.clone(), thread: args.thread.clone(), for_ns: args.seconds * 1_000_000_000 };
     let report = context.measure(|watch| ticks::run(&settings, watch))?;
     context.answer("The tick, seen from outside", &report, meters::ticks::blocks)
 }

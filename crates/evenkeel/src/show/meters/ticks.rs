@@ -48,9 +48,21 @@ fn tick(ticks: &Ticks) -> Vec<Block> {
     ];
     let mut blocks = vec![
         Block::row("tick rate", format!("{:.3} Hz, {pacing}", ticks.tick_hz)),
-        Block::row("ticks", format!("{} seen, {} missed, {} began within other work", ticks.ticks, ticks.missed_ticks, ticks.hidden_ticks)),
-        Block::row("interrupted", format!("{} ticks lost the CPU, {} went on on another", ticks.preempted_ticks, ticks.moved_ticks)),
-        Block::row("other wakes", format!("{:.1} a second; ticks are {} of its work", ticks.other_wakes_per_s, percent(ticks.work_share))),
+        Block::row(
+            "ticks",
+            format!(
+                "{} seen, {} missed, {} began within other work",
+                ticks.ticks, ticks.missed_ticks, ticks.hidden_ticks
+            ),
+        ),
+        Block::row(
+            "interrupted",
+            format!("{} ticks lost the CPU, {} went on on another", ticks.preempted_ticks, ticks.moved_ticks),
+        ),
+        Block::row(
+            "other wakes",
+            format!("{:.1} a second; ticks are {} of its work", ticks.other_wakes_per_s, percent(ticks.work_share)),
+        ),
         Block::table(["", "p50", "p99", "max"], rows),
     ];
     if ticks.due == Due::Earliest {

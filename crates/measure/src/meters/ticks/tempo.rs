@@ -170,10 +170,14 @@ fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<Tempo> {
         (kept, walks) if kept * WALKS_BETTER <= walks => (Pacing::Kept, kept),
         (_, walks) => (Pacing::Walks, walks),
     };
-    let weight = |beats: &mut dyn Iterator<Item = &Beat>| beats.map(|beat| beat.weight).sum::<f64>();
-    let in_ticks = weight(&mut second.slots.iter().filter_map(|slot| beats.get(slot.beat()?)));
-    let work_share = in_ticks / weight(&mut beats.iter()).max(f64::MIN_POSITIVE);
+    let work_share = work_share(beats, &second);
     Some(Tempo { period_ns: start.period_ns, pacing, spread_ns, presence, light_ns, work_share })
+}
+
+/// The share of all work that is done in ticks.
+pub(super) fn work_share(beats: &[Beat], followed: &Followed) -> f64 {
+    let in_ticks: f64 = followed.slots.iter().filter_map(|slot| Some(beats.get(slot.beat()?)?.weight)).sum();
+    in_ticks / beats.iter().map(|beat| beat.weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
 /// Where to begin, by what was found.
@@ -190,9 +194,7 @@ fn slope(ticks: &[(u64, u64)]) -> Option<f64> {
     let pairs = ticks.iter().zip(ticks.get(apart..)?);
     let slopes: Vec<f64> = pairs
         .filter(|((one, _), (other, _))| other > one)
-        .map(|((one, one_ns), (other, other_ns))| {
-            (*other_ns as f64 - *one_ns as f64) / (other - one) as f64
-        })
+        .map(|((one, one_ns), (other, other_ns))| (*other_ns as f64 - *one_ns as f64) / (other - one) as f64)
         .collect();
     median(&slopes).filter(|period_ns| *period_ns > 0.0)
 }
@@ -201,8 +203,7 @@ fn slope(ticks: &[(u64, u64)]) -> Option<f64> {
 fn first_due(ticks: &[(u64, u64)], period_ns: f64) -> Option<f64> {
     let base_ns = ticks.first()?.1;
     let first = ticks.iter().take(16);
-    let back: Vec<f64> =
-        first.map(|(number, at_ns)| (at_ns - base_ns) as f64 - *number as f64 * period_ns).collect();
+    let back: Vec<f64> = first.map(|(number, at_ns)| (at_ns - base_ns) as f64 - *number as f64 * period_ns).collect();
     Some(base_ns as f64 + median(&back)?)
 }
 
@@ -278,7 +279,9 @@ impl Spectrum {
     fn periods(&self) -> Vec<Start> {
         let mut peaks: Vec<(f64, f64)> = (0..self.values.len())
             .filter(|at| self.height(*at) >= PEAK_MIN)
-            .filter(|at| self.height(*at) >= self.height(at + 1) && (*at == 0 || self.height(*at) > self.height(at - 1)))
+            .filter(|at| {
+                self.height(*at) >= self.height(at + 1) && (*at == 0 || self.height(*at) > self.height(at - 1))
+            })
             .map(|at| (self.height(at), self.from_hz + at as f64 * self.step_hz))
             .collect();
         peaks.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));

@@ -51,7 +51,8 @@ impl Server {
         while due < end {
             let chance = exponential(1.0);
             let at = due + exponential(self.late).min(period / 3.0);
-            let at = if (-chance).exp() < self.very_late { at + exponential(period / 8.0).min(period / 2.0) } else { at };
+            let at =
+                if (-chance).exp() < self.very_late { at + exponential(period / 8.0).min(period / 2.0) } else { at };
             if (-exponential(1.0)).exp() >= self.missed {
                 begun.push((at, self.work[turn % 2] * (0.9 + exponential(0.1).min(1.0))));
             }
@@ -117,7 +118,10 @@ fn servers_of_all_kinds_have_their_rate() {
             let wakes = server.wakes(seconds, seed);
             let (hz, pacing) = found(&wakes).unwrap_or_else(|why| panic!("{name}, seed {seed}: {why}"));
             assert!((hz / server.hz - 1.0).abs() < 0.02, "{name}, seed {seed}: {hz} Hz for {}", server.hz);
-            assert!(pacing == server.pacing || server.late > 100.0 * US || server.hz < 8.0, "{name}, seed {seed}: {pacing:?}");
+            assert!(
+                pacing == server.pacing || server.late > 100.0 * US || server.hz < 8.0,
+                "{name}, seed {seed}: {pacing:?}"
+            );
         }
     }
 }
@@ -193,7 +197,8 @@ fn what_was_asked_for_is_what_lateness_is_counted_from() {
     let plain = account(&wakes, &[], None, None).unwrap();
     assert_eq!(told.due, Due::AsAsked);
     let offset = told.asked_ns.unwrap();
-    let more: Vec<f64> = told.lateness_ns.iter().zip(&plain.lateness_ns).map(|(told, plain)| *told as f64 - *plain as f64).collect();
+    let more: Vec<f64> =
+        told.lateness_ns.iter().zip(&plain.lateness_ns).map(|(told, plain)| *told as f64 - *plain as f64).collect();
     assert!(more.iter().all(|more| (more - offset).abs() <= 2.0), "{offset} {more:?}");
     // One that asks for nothing, or for something else each time, is not believed.
     let odd: Vec<Asked> = asked

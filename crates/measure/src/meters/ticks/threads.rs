@@ -69,7 +69,10 @@ pub fn look(pids: &[u32], name: Option<&str>, watch: &Watch<'_>) -> Result<Look,
     watch.progress(0.0, "comparing the server's threads");
     let before = all(pids);
     if before.is_empty() {
-        return Err(MeterError::not_possible(what, "there is no such process; was it started, and is this its number?"));
+        return Err(MeterError::not_possible(
+            what,
+            "there is no such process; was it started, and is this its number?",
+        ));
     }
     let started_ns = clock::monotonic_ns();
     sleep(COMPARED_NS, watch);
@@ -93,12 +96,16 @@ pub fn look(pids: &[u32], name: Option<&str>, watch: &Watch<'_>) -> Result<Look,
     match name {
         None => candidates.truncate(WATCHED_MAX),
         Some(name) => {
-            let known: Vec<String> = candidates.iter().take(WATCHED_MAX).filter_map(|one| thread::name_of(one.tid)).collect();
+            let known: Vec<String> =
+                candidates.iter().take(WATCHED_MAX).filter_map(|one| thread::name_of(one.tid)).collect();
             candidates.retain(|one| thread::name_of(one.tid).as_deref() == Some(name));
             candidates.truncate(WATCHED_MAX);
             if candidates.is_empty() {
                 let known = known.join(", ");
-                return Err(MeterError::wrong_use(what, format!("no thread is called {name}; the busiest are {known}")));
+                return Err(MeterError::wrong_use(
+                    what,
+                    format!("no thread is called {name}; the busiest are {known}"),
+                ));
             }
         }
     }
@@ -140,7 +147,9 @@ fn watched(candidates: &mut Vec<Candidate>, watch: &Watch<'_>) -> Result<(), Err
             *seen = Some(window);
         }
         let is_found = candidates.iter().any(|candidate| candidate.tempo.is_some());
-        let may_be = candidates.iter().any(|candidate| candidate.why == Some(NoTick::FewWakes) || candidate.why == Some(NoTick::NoPeriod));
+        let may_be = candidates
+            .iter()
+            .any(|candidate| candidate.why == Some(NoTick::FewWakes) || candidate.why == Some(NoTick::NoPeriod));
         if is_found || !may_be || watch.stopped() {
             break;
         }
@@ -163,7 +172,13 @@ fn judged(window: &Window) -> Result<Tempo, NoTick> {
 fn joined(before: Option<Window>, now: Window) -> Window {
     let Some(before) = before else { return now };
     let wakes = before.wakes.into_iter().chain(now.wakes).collect();
-    Window { from_ns: before.from_ns, wakes, switches: before.switches + now.switches, is_too_much: before.is_too_much || now.is_too_much, ..now }
+    Window {
+        from_ns: before.from_ns,
+        wakes,
+        switches: before.switches + now.switches,
+        is_too_much: before.is_too_much || now.is_too_much,
+        ..now
+    }
 }
 
 /// Of those that keep time the one that works most in its ticks; else the busiest.

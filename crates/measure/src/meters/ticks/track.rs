@@ -119,6 +119,23 @@ pub struct Followed {
 }
 
 impl Followed {
+    /// Where no tick was found in time, takes what is very near its time however little was done in it: some ticks have nothing to do.
+    pub fn take_light(&mut self, beats: &[Beat], gate: Gate) {
+        let mut taken: Option<usize> = None;
+        for slot in &mut self.slots {
+            if matches!(slot.found, Found::Late(_) | Found::Missed) {
+                let near = beats.partition_point(|beat| (beat.at_ns as f64) < slot.expected_ns - gate.ns / 2.0);
+                let off_ns = beats.get(near).map(|beat| beat.at_ns as f64 - slot.expected_ns);
+                if let Some(off_ns) =
+                    off_ns.filter(|off_ns| *off_ns <= gate.ns / 2.0 && taken.is_none_or(|taken| taken < near))
+                {
+                    (slot.found, slot.off_ns) = (Found::InTime(near), off_ns);
+                }
+            }
+            taken = slot.beat().or(taken);
+        }
+    }
+
     /// How many ticks came in time.
     pub fn at_their_time(&self) -> usize {
         self.slots.iter().filter(|slot| slot.at_its_time().is_some()).count()
@@ -175,7 +192,8 @@ fn look(beats: &[Beat], light: f64, near: usize, expected_ns: f64, period_ns: f6
     if let Some(before) = near.checked_sub(1).filter(|before| beats[*before].until_ns as f64 >= expected_ns) {
         return Found::Hidden(before);
     }
-    let heavy = within(expected_ns + period_ns - gate.ns).max_by(|(_, one), (_, other)| one.weight.total_cmp(&other.weight));
+    let heavy =
+        within(expected_ns + period_ns - gate.ns).max_by(|(_, one), (_, other)| one.weight.total_cmp(&other.weight));
     // The first that is as heavy as the heaviest, or nearly: a late tick is followed by the packets that waited for it.
     let Some((_, heaviest)) = heavy else { return Found::Missed };
     let late = within(expected_ns + period_ns - gate.ns).find(|(_, beat)| beat.weight >= heaviest.weight * 0.5);

@@ -95,8 +95,14 @@ impl Wakes {
             }
             // Its beginning, or the first that was seen.
             _ => {
-                let wake =
-                    Wake { start_ns: at_ns, end_ns: at_ns, on_cpu_ns: 0, preempted: 0, cpu: switch.cpu, is_moved: false };
+                let wake = Wake {
+                    start_ns: at_ns,
+                    end_ns: at_ns,
+                    on_cpu_ns: 0,
+                    preempted: 0,
+                    cpu: switch.cpu,
+                    is_moved: false,
+                };
                 self.now = Some(Awake { wake, since_ns: Some(at_ns), last_cpu: switch.cpu });
             }
         }
@@ -135,11 +141,7 @@ impl Wakes {
 
     /// Hands over what there is, and begins anew; the wake that has not ended is kept.
     pub fn hand_over(&mut self) -> (Vec<Wake>, Unseen, u64) {
-        (
-            std::mem::take(&mut self.list),
-            std::mem::take(&mut self.unseen),
-            std::mem::take(&mut self.switches),
-        )
+        (std::mem::take(&mut self.list), std::mem::take(&mut self.unseen), std::mem::take(&mut self.switches))
     }
 }
 
