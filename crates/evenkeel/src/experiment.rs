@@ -163,7 +163,7 @@ pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Fa
 }
 
 /// What an interrupted run left on the host would pass for the host as it was.
-fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
+pub(crate) fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
     let error =

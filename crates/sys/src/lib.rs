@@ -36,6 +36,7 @@ pub mod perf_thread;
 mod pretend;
 pub mod process;
 mod pseudo;
+pub mod readiness;
 pub mod resident;
 pub mod ring;
 mod root;

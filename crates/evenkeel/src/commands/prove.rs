@@ -18,6 +18,8 @@ use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::workload_args::{self, WorkloadArgs};
 
+mod goal;
+
 /// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
 const PAIRS_MAX: u16 = 100;
 
@@ -26,10 +28,10 @@ const PAIRS_MAX: u16 = 100;
 /// Arm A is the machine as it is, arm B has the settings. Both are measured in turns, pair by pair in a random order; after every
 /// pair it is looked at whether that is enough. The verdict is better, worse, same, undecided or not-engaged, with its interval, its
 /// doubts and what was dropped. First the machine is compared with itself, by the same path.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to prove, such as haltpoll.guest_halt_poll_ns=200000; several are proved together
-    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "list_workloads"])]
+    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "goal", "list_workloads"])]
     settings: Vec<String>,
     #[command(flatten)]
     plan: DesignArgs,
@@ -47,6 +49,9 @@ pub(crate) struct Args {
     /// Measure nothing, and report the session in FILE; `last` is the newest
     #[arg(long, value_name = "FILE", conflicts_with = "settings")]
     from: Option<PathBuf>,
+    /// Prove the set of a goal file once more, as `evenkeel tune` found it, on this machine as it is now
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["settings", "from"])]
+    goal: Option<PathBuf>,
     /// Write report.html and report.json into DIR
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -55,7 +60,7 @@ pub(crate) struct Args {
 }
 
 /// All that is decided before the first pair.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Design")]
 struct DesignArgs {
     /// The number of a window that decides [default: by knob and workload]
@@ -106,6 +111,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let (_, kept) = session_files::read(&args.state, file)?;
         return tell(args, out, facts, experiment::told_again(kept)?);
     }
+    let by_goal = args.goal.as_ref().map(|file| goal::asked_by(args, file, &facts, out)).transpose()?;
+    let args = by_goal.as_ref().unwrap_or(args);
     let settings = parse(&args.settings)?;
     let needs = Needs::of(&facts, &settings)?;
     if needs.root && !process::is_root() {

@@ -86,7 +86,7 @@ fn headline(told: &Tuned) -> String {
 
 fn between(measure: &Measure) -> String {
     match (measure.low, measure.high) {
-        (Some(low), Some(high)) => format!(" (between {} and {})", as_change(low), as_change(high)),
+        (Some(low), Some(high)) => format!(", between {} and {}", as_change(low), as_change(high)),
         _ => String::new(),
     }
 }

@@ -117,7 +117,12 @@ impl Offer {
     pub fn keep_what_reaches(&mut self, workload: &mut dyn Workload) {
         // Asked once each: a start takes its time.
         let (mut reopens, mut restarts) = (None::<Result<(), String>>, None::<Result<(), String>>);
-        let words = |result: Result<(), TrialError>| result.map_err(|error| error.to_string());
+        let words = |result: Result<(), TrialError>| {
+            result.map_err(|error| match error {
+                TrialError::Workload { why, .. } | TrialError::Switch { why, .. } => format!("the workload: {why}"),
+                other => other.to_string(),
+            })
+        };
         let mut at = 0;
         while at < self.plans.len() {
             let Some(knob) = self.plans[at].steps.first().and_then(|step| knobs::find(&step.knob).ok()) else {

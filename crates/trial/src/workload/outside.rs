@@ -38,7 +38,7 @@ enum See {
 }
 
 /// A server that runs already.
-pub struct Outside {
+pub(super) struct Outside {
     pids: Vec<u32>,
     named: String,
     sources: Vec<Box<dyn Source>>,
@@ -50,7 +50,7 @@ impl Outside {
     ///
     /// # Errors
     /// If it is not there, may not be looked at, or has no tick to be seen.
-    pub fn start(options: &Options) -> Result<Outside, TrialError> {
+    pub(super) fn start(options: &Options) -> Result<Outside, TrialError> {
         let (mut pid, mut name, mut thread, mut see) = (None, None, None, See::Ticks);
         for (setting, value) in &options.set {
             match setting.as_str() {

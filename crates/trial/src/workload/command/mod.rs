@@ -28,7 +28,8 @@ mod started;
 
 pub use load::{Runs, Settings as LoadSettings};
 pub use ready::Ready;
-pub use sockets::{Port, Protocol, Socket, parse_sockets};
+pub(crate) use sockets::parse_sockets;
+pub use sockets::{Port, Protocol};
 pub use started::Ending;
 
 use load::{Busy, Load};
