@@ -166,3 +166,92 @@ impl Workload for Outside {
         self.sources.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::workload::Placement;
+
+    fn options(set: &[(&str, &str)]) -> Options {
+        let set: BTreeMap<String, String> =
+            set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Options {
+            programs: PathBuf::new(),
+            seed: 1,
+            players: None,
+            placement: Placement::Free,
+            command: Vec::new(),
+            set,
+        }
+    }
+
+    fn refusal(set: &[(&str, &str)]) -> String {
+        Outside::start(&options(set)).err().map(|error| error.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_named() {
+        assert_eq!(refusal(&[]), "design a trial: which server? Say --set pid=N or --set name=PROGRAM");
+        assert_eq!(
+            refusal(&[("name", "no-such-server")]),
+            "start no-such-server: no process runs that is called so; start it first"
+        );
+        assert!(
+            refusal(&[("pid", "4194303")]).contains("there is no such process"),
+            "{}",
+            refusal(&[("pid", "4194303")])
+        );
+        assert!(refusal(&[("pid", "0")]).contains("expected a whole number from 1"));
+        assert!(refusal(&[("pid", "1"), ("see", "stars")]).ends_with("expected ticks, packets or both"));
+        assert!(called("no-such-server").is_empty());
+        let ours = std::fs::read_to_string("/proc/self/comm").unwrap();
+        assert!(called(ours.trim_end()).contains(&std::process::id()));
+    }
+
+    #[test]
+    fn a_thread_of_ours_is_a_server_until_it_ends() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&stop);
+        let ticks = move || {
+            let mut due_ns = clock::monotonic_ns();
+            while !ended.load(Ordering::Relaxed) {
+                due_ns += 10_000_000;
+                clock::sleep_until_ns(due_ns);
+                let until_ns = clock::monotonic_ns() + 500_000;
+                while clock::monotonic_ns() < until_ns {}
+            }
+        };
+        let server = std::thread::Builder::new().name("ek-outside".to_owned()).spawn(ticks).unwrap();
+        let pid = std::process::id().to_string();
+        let started = Outside::start(&options(&[("pid", &pid), ("thread", "ek-outside")]));
+        let mut outside = match started {
+            Ok(outside) => outside,
+            Err(error) => {
+                stop.store(true, Ordering::Relaxed);
+                server.join().unwrap();
+                let why = error.to_string();
+                assert!(why.contains("EACCES") || why.contains("EPERM") || why.contains("ENOSYS"), "{why}");
+                println!("skipped: {why}");
+                return;
+            }
+        };
+        assert!(outside.describe().contains("100.0 Hz"), "{}", outside.describe());
+        let mut begun = 0;
+        let sample = outside.window(Duration::from_millis(50), Duration::from_secs(1), &mut || begun += 1).unwrap();
+        assert_eq!(begun, 1);
+        for metric in outside.metrics() {
+            assert!(sample.contains_key(metric.name.as_ref()), "{}: {sample:?}", metric.name);
+        }
+        assert!((sample["tick_hz"] - 100.0).abs() < 1.0 && sample["tick_work_us_p50"] > 400.0, "{sample:?}");
+        stop.store(true, Ordering::Relaxed);
+        server.join().unwrap();
+        let gone = outside.window(Duration::from_millis(300), Duration::from_millis(300), &mut || {});
+        let why = gone.unwrap_err().to_string();
+        assert!(why.contains("ek-outside") && why.contains("it has ended"), "{why}");
+    }
+}

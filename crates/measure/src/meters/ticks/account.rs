@@ -10,6 +10,8 @@ use super::wakes::Wake;
 
 /// Fewer ticks in time than this share, and it is another tempo.
 const PRESENCE_MIN: f64 = 0.5;
+/// Where ticks hold so much less of the work than before, there may be more of them: it is looked for anew.
+const WORK_SHARE_LEFT: f64 = 0.8;
 /// So many times the thread must have been seen asleep before a tick, to know when it asked to be woken.
 const ASKED_MIN: usize = 4;
 /// And these must agree so well, in nanoseconds or as a share of the period, whichever is more.
@@ -83,11 +85,17 @@ pub fn beats(wakes: &[Wake]) -> Vec<Beat> {
 /// # Errors
 /// Why there is none.
 pub fn ticks(beats: &[Beat], known: Option<&Tempo>) -> Result<(Tempo, Followed), NoTick> {
-    if let Some(found) = known.and_then(|known| by(beats, known)).filter(|(tempo, _)| tempo.presence >= PRESENCE_MIN) {
-        return Ok(found);
+    let holds = |found: &(Tempo, Followed)| found.0.presence >= PRESENCE_MIN;
+    let before = known.and_then(|known| by(beats, known)).filter(holds);
+    let is_less =
+        |(now, _): &(Tempo, Followed)| known.is_some_and(|known| now.work_share < WORK_SHARE_LEFT * known.work_share);
+    match before {
+        Some(found) if !is_less(&found) => Ok(found),
+        before => {
+            let anew = tempo::find(beats).and_then(|tempo| by(beats, &tempo).filter(holds).ok_or(NoTick::NoPeriod));
+            anew.or_else(|why| before.ok_or(why))
+        }
     }
-    let tempo = tempo::find(beats)?;
-    by(beats, &tempo).filter(|(tempo, _)| tempo.presence >= PRESENCE_MIN).ok_or(NoTick::NoPeriod)
 }
 
 /// Follows a known tempo: through the first of it to know where the ticks are, then through all of it.
@@ -110,10 +118,14 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
         Pacing::Kept => Pull::Little,
         Pacing::Walks => Pull::Whole,
     };
-    let followed = follow(beats, known.light_ns, start, gate, pull);
+    let mut followed = follow(beats, known.light_ns, start, gate, pull);
     let presence = tempo::presence(beats, known.light_ns, &followed, gate);
     let period_ns = tempo::again(beats, &followed)?.period_ns;
-    Some((Tempo { period_ns, presence, ..*known }, followed))
+    if known.pacing == Pacing::Kept {
+        followed.take_light(beats, gate);
+    }
+    let work_share = tempo::work_share(beats, &followed);
+    Some((Tempo { period_ns, presence, work_share, ..*known }, followed))
 }
 
 /// The account of one window.

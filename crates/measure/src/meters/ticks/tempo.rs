@@ -170,10 +170,14 @@ fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<Tempo> {
         (kept, walks) if kept * WALKS_BETTER <= walks => (Pacing::Kept, kept),
         (_, walks) => (Pacing::Walks, walks),
     };
-    let weight = |beats: &mut dyn Iterator<Item = &Beat>| beats.map(|beat| beat.weight).sum::<f64>();
-    let in_ticks = weight(&mut second.slots.iter().filter_map(|slot| beats.get(slot.beat()?)));
-    let work_share = in_ticks / weight(&mut beats.iter()).max(f64::MIN_POSITIVE);
+    let work_share = work_share(beats, &second);
     Some(Tempo { period_ns: start.period_ns, pacing, spread_ns, presence, light_ns, work_share })
+}
+
+/// The share of all work that is done in ticks.
+pub(super) fn work_share(beats: &[Beat], followed: &Followed) -> f64 {
+    let in_ticks: f64 = followed.slots.iter().filter_map(|slot| Some(beats.get(slot.beat()?)?.weight)).sum();
+    in_ticks / beats.iter().map(|beat| beat.weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
 /// Where to begin, by what was found.

@@ -119,6 +119,23 @@ pub struct Followed {
 }
 
 impl Followed {
+    /// Where no tick was found in time, takes what is very near its time however little was done in it: some ticks have nothing to do.
+    pub fn take_light(&mut self, beats: &[Beat], gate: Gate) {
+        let mut taken: Option<usize> = None;
+        for slot in &mut self.slots {
+            if matches!(slot.found, Found::Late(_) | Found::Missed) {
+                let near = beats.partition_point(|beat| (beat.at_ns as f64) < slot.expected_ns - gate.ns / 2.0);
+                let off_ns = beats.get(near).map(|beat| beat.at_ns as f64 - slot.expected_ns);
+                if let Some(off_ns) =
+                    off_ns.filter(|off_ns| *off_ns <= gate.ns / 2.0 && taken.is_none_or(|taken| taken < near))
+                {
+                    (slot.found, slot.off_ns) = (Found::InTime(near), off_ns);
+                }
+            }
+            taken = slot.beat().or(taken);
+        }
+    }
+
     /// How many ticks came in time.
     pub fn at_their_time(&self) -> usize {
         self.slots.iter().filter(|slot| slot.at_its_time().is_some()).count()

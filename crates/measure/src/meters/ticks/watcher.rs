@@ -13,8 +13,10 @@ use evenkeel_sys::{Errno, clock};
 use super::account::Asked;
 use super::wakes::{Unseen, Wake, Wakes};
 
-/// How often it reads. It is a wake of ours on some CPU each time, and 16,384 records are enough for 80,000 switches a second.
-const EVERY: Duration = Duration::from_millis(200);
+/// How often it reads. It is a wake of ours on some CPU each time, and 16,384 records are enough for 60,000 switches a second.
+const EVERY: Duration = Duration::from_millis(170);
+/// And up to so much later, never the same twice: ticks are often a part of a round time, and would be looked at in the same moment each time.
+const LATER_MS_MAX: u32 = 61;
 const RECORDS: usize = 1 << 14;
 /// A thread that switches more often than this over one such time is no tick's: it is left alone for the rest of the window. Twice for
 /// each of 10,000 wakes.
@@ -128,12 +130,15 @@ impl Watcher {
         let (shared, took) = (Arc::clone(&inner), Arc::clone(&cpu_ns));
         let reader = std::thread::Builder::new().name("evenkeel-ticks".to_owned()).spawn(move || {
             let mut inner = locked(&shared.0);
+            let mut nth = 0_u32;
             while !inner.is_ended {
                 // Asked first: what it sleeps for now is answered by a wake that is still to come.
                 inner.ask();
                 inner.read();
                 took.store(clock::thread_cpu_ns(), Ordering::Relaxed);
-                let waited = shared.1.wait_timeout(inner, EVERY);
+                // Steps of 23 go round 61 through all of it.
+                nth = (nth + 23) % LATER_MS_MAX;
+                let waited = shared.1.wait_timeout(inner, EVERY + Duration::from_millis(u64::from(nth)));
                 inner = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         });
