@@ -30,6 +30,7 @@ pub use load::{Runs, Settings as LoadSettings};
 pub use ready::Ready;
 pub(crate) use sockets::parse_sockets;
 pub use sockets::{Port, Protocol};
+pub use sockets::{Port, Protocol, Socket, parse_sockets};
 pub use started::Ending;
 
 use load::{Busy, Load};
