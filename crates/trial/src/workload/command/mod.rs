@@ -28,8 +28,6 @@ mod started;
 
 pub use load::{Runs, Settings as LoadSettings};
 pub use ready::Ready;
-pub(crate) use sockets::parse_sockets;
-pub use sockets::{Port, Protocol};
 pub use sockets::{Port, Protocol, Socket, parse_sockets};
 pub use started::Ending;
 

@@ -61,7 +61,6 @@ impl std::fmt::Display for Port {
 
 /// A socket that listens, or that is bound where there is no listening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Socket {
 pub struct Socket {
     /// Its port.
     pub port: u16,
@@ -70,7 +69,6 @@ pub struct Socket {
 }
 
 /// A table such as `/proc/net/tcp6` or `/proc/net/udp`; lines that are none are passed over.
-pub(crate) fn parse_sockets(text: &str, protocol: Protocol) -> Vec<Socket> {
 pub fn parse_sockets(text: &str, protocol: Protocol) -> Vec<Socket> {
     let socket = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
