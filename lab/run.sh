@@ -48,6 +48,7 @@ part '100,000 mutated captures' mutations
 part 'killed at every system call' crashes
 part '100,000 edited files of kernel arguments' edits
 part 'the library for C under ThreadSanitizer' "$LAB/thread-sanitizer.sh"
+part 'locks and jobs under miri' "$LAB/miri.sh"
 part 'fuzz targets' "$LAB/fuzz.sh" -t "${EVENKEEL_FUZZ_SECONDS:-10}"
 
 say 'what was skipped:'

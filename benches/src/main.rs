@@ -13,6 +13,7 @@ mod looks;
 mod pairs;
 mod row;
 mod scope;
+mod screening;
 mod tick;
 mod traces;
 mod turns;
@@ -47,6 +48,8 @@ const ROWS: &[(&str, Measure)] = &[
     ("faults", looks::measure_faults),
     ("rate", looks::measure_rate),
     ("pairs", pairs::measure),
+    ("screening", screening::measure),
+    ("screening-regret", screening::measure_regret),
     ("udp-tx", udp::measure_tx),
     ("udp-tx-4", udp::measure_tx_4),
     ("udp-rx", udp::measure_rx),
@@ -61,6 +64,9 @@ fn main() -> anyhow::Result<()> {
     }
     if asked == ["pairs-table"] {
         return pairs::print_table();
+    }
+    if asked == ["screening-table"] {
+        return screening::print_table();
     }
     if asked == ["ticks-table"] {
         return tick::print_table();

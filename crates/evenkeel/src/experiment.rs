@@ -3,27 +3,39 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use evenkeel_change::State;
-use evenkeel_host::{Facts, Plan, Setting};
+use evenkeel_host::{Fact, Facts, Plan, Setting};
 use evenkeel_sys::{CpuSet, Root};
+use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
-use evenkeel_trial::{Arm, Design, Metric, Outcome, Progress, Report, Switch, Titles, Trial, Watch, Workload, run};
-use indicatif::{ProgressBar, ProgressStyle};
+use evenkeel_trial::{
+    Arm, Design, Guard, Identity, Keep, Metric, NetworkPath, Record, Switch, Titles, Trial, Watch, Workload, resume,
+};
+use serde::Serialize;
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::report::{Told, as_change};
+use crate::progress::{Progress, Telling};
+use crate::report::{Claim, Told};
+use crate::workload_settings;
 
-/// Set by SIGINT or SIGTERM: the trial then ends after the window that it is in, puts everything back and reports.
+/// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
+const TAIL_HARM_RATIO: f64 = 0.25;
+
+/// Set by SIGINT, SIGTERM or a terminal that goes away: the trial then ends after the window that it is in, puts everything back
+/// and reports.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let failed = |error| Failure::io(exit::NOT_POSSIBLE, "listen for signals", &error);
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second signal ends the program as it would have without us; the journal then puts the host back.
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag)).map_err(failed)?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // The second signal ends the program as it would have without us; the journal then puts the host back. A terminal that
+        // goes away tells its processes more than once, and that shall not kill them.
+        if signal != SIGHUP {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag)).map_err(failed)?;
+        }
         signal_hook::flag::register(signal, Arc::clone(&flag)).map_err(failed)?;
     }
     Ok(flag)
@@ -42,6 +54,9 @@ fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
     Failure::new(exit::NOT_POSSIBLE, error)
 }
 
+/// Makes the file that a session is kept in, of what stands at its head.
+pub(crate) type KeepIn<'a> = &'a dyn Fn(&Head) -> Result<Keep, Failure>;
+
 /// One trial of some settings.
 pub(crate) struct Experiment<'a> {
     pub(crate) root: &'a Root,
@@ -52,8 +67,12 @@ pub(crate) struct Experiment<'a> {
     pub(crate) control: bool,
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
-    /// Whether to draw a bar.
-    pub(crate) progress: bool,
+    /// How to tell how far it is.
+    pub(crate) progress: Telling,
+    /// Where it is kept.
+    pub(crate) keep: KeepIn<'a>,
+    /// What to go on with.
+    pub(crate) before: Option<Record>,
 }
 
 impl Experiment<'_> {
@@ -62,29 +81,84 @@ impl Experiment<'_> {
         if let Some(state) = &self.state {
             refuse_if_interrupted(self.root, state)?;
         }
-        let asked = self.settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let plans = plans(self.facts, self.settings)?;
-        let title = if self.control { format!("control of {asked}") } else { format!("prove {asked}") };
         let arms = match self.control {
             true => [Arm::as_it_was(plans.len()), Arm::as_it_was(plans.len())],
             false => [Arm::as_it_was(plans.len()), Arm::planned(plans.len())],
         };
-        let hand = self.root.hand().map_err(not_possible)?;
-        let mut switch = Switch::begin(self.root, &hand, self.state, &title, &plans).map_err(not_possible)?;
+        let titles = titles(self.settings, self.control, workload, self.facts);
         let watch = Watch::start(self.root, &plans);
-        let bar = bar(self.progress, self.design.pairs, &title);
+        let network = match workload.passes_network_devices() {
+            true => NetworkPath::Devices,
+            false => NetworkPath::Loopback,
+        };
+        let fresh = || Record::new(self.design, arms.clone(), watch.knobs(), network);
+        let before = self.before.unwrap_or_else(fresh);
+        let asked = self.settings.iter().map(ToString::to_string).collect();
+        let hand = self.root.hand().map_err(not_possible)?;
+        let mut switch = Switch::begin(self.root, &hand, self.state, &titles.title, &plans).map_err(not_possible)?;
+        // From here on the switch puts the host back by its drop, too.
+        let mut keep = (self.keep)(&Head::new(asked, titles.clone(), self.design.clone(), &before))?;
+        let mut progress = Progress::new(self.progress, self.design, &titles.title);
         let stop = || self.stop.load(Ordering::Relaxed);
-        let mut trial = Trial { design: self.design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop };
-        let record = run(&mut trial, &mut |progress| show(&bar, progress));
-        bar.finish_and_clear();
+        let design = self.design;
+        let mut trial =
+            Trial { design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop, keep: &mut keep };
+        let record = resume(&mut trial, before, &mut |now| progress.show(now));
+        progress.end();
         let restored = switch.end();
         restored.map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
-        let record = record.map_err(not_possible)?;
-        let as_it_was = "as it was".to_owned();
-        let values = if self.control { [as_it_was.clone(), as_it_was] } else { [as_it_was, asked.clone()] };
-        let titles = Titles { title, values, workload: workload.describe() };
-        let report = record.report(self.design, titles).map_err(not_possible)?;
-        Ok(Told { knob: asked, control: self.control, sentence: sentence(&report, self.control), report })
+        let mut record = record.map_err(not_possible)?;
+        record.mishaps.extend(workload.doubts());
+        told(self.settings, self.control, design, titles, record)
+    }
+}
+
+/// A session that was kept, as it would have been told.
+pub(crate) fn told_again(kept: Kept) -> Result<Told, Failure> {
+    let bad = |error| Failure::text(exit::WRONG_USE, "read the settings of the session", error);
+    let settings = kept.head.settings.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
+    let control = kept.head.arms[0] == kept.head.arms[1];
+    told(&settings.map_err(bad)?, control, &kept.head.design, kept.head.titles, kept.record)
+}
+
+fn told(settings: &[Setting], control: bool, design: &Design, titles: Titles, record: Record) -> Result<Told, Failure> {
+    let report = record.report(design, titles).map_err(not_possible)?;
+    Ok(Told {
+        knob: words(settings),
+        control,
+        sentence: Claim::of(&report, &report.arms[1].values, control).sentence(),
+        report,
+    })
+}
+
+fn words(settings: &[Setting]) -> String {
+    settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn titles(settings: &[Setting], control: bool, workload: &dyn Workload, facts: &Facts) -> Titles {
+    let asked = words(settings);
+    let as_it_was = "as it was".to_owned();
+    let title = if control { format!("control of {asked}") } else { format!("prove {asked}") };
+    let values = if control { [as_it_was.clone(), as_it_was] } else { [as_it_was, asked] };
+    Titles { title, values, workload: workload.describe(), identity: identity(facts) }
+}
+
+/// What this program and this machine are.
+pub(crate) fn identity(facts: &Facts) -> Identity {
+    // The names that JSON uses; what is not known is left out.
+    fn named<T: Serialize>(fact: &Fact<T>) -> Option<String> {
+        serde_json::to_value(fact.known()?).ok()?.as_str().map(str::to_owned)
+    }
+    Identity {
+        evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
+        begun: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        kernel: named(&facts.kernel.release),
+        processor: named(&facts.cpus.model),
+        cpus: facts.cpus.online.known().map(ToString::to_string),
+        hypervisor: named(&facts.machine.hypervisor),
+        cloud: named(&facts.machine.cloud),
+        instance: named(&facts.machine.instance_type),
     }
 }
 
@@ -95,7 +169,7 @@ pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Fa
 }
 
 /// What an interrupted run left on the host would pass for the host as it was.
-fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
+pub(crate) fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
     let error =
@@ -103,44 +177,7 @@ fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
     Err(Failure::new(exit::NOT_POSSIBLE, error).hint("run `evenkeel revert` first"))
 }
 
-/// The verdict for people who know no statistics.
-fn sentence(report: &Report, control: bool) -> String {
-    let what = if control { "the same setting against itself" } else { report.arms[1].values.as_str() };
-    let metric = &report.metric.title;
-    let Some(effect) = &report.effect else { return format!("{what}: nothing could be measured") };
-    let change = as_change(effect.ratio);
-    let between = match (effect.low, effect.high) {
-        (Some(low), Some(high)) => format!(" (between {} and {})", as_change(low), as_change(high)),
-        _ => String::new(),
-    };
-    let matters = report.design.smallest_effect_ratio * 100.0;
-    match report.verdict {
-        Outcome::Better | Outcome::Worse => format!("{what}: {metric} is {change}{between}"),
-        Outcome::Same => format!("{what}: {metric} is the same within {matters:.0} %{between}"),
-        Outcome::NotEngaged => format!("{what}: not engaged: {}", report.doubts[0]),
-        Outcome::Undecided => format!("{what}: this run could not tell; {metric} looks {change}{between}"),
-    }
-}
-
-fn bar(shown: bool, pairs: usize, title: &str) -> ProgressBar {
-    if !shown {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(pairs as u64).with_message(title.to_owned());
-    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:24}] {pos}/{len} pairs, {prefix}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_secs(1));
-    bar
-}
-
-fn show(bar: &ProgressBar, progress: Progress) {
-    bar.set_position(progress.pairs as u64);
-    let dropped = if progress.dropped > 0 { format!(", {} dropped", progress.dropped) } else { String::new() };
-    bar.set_prefix(format!("{} s left{dropped}", progress.left.as_secs()));
-}
-
-/// The metric of this name, or the usual one.
+/// The metric of this name.
 pub(crate) fn metric(workload: &dyn Workload, name: &str) -> Result<Metric, Failure> {
     let metrics = workload.metrics();
     let names = || metrics.iter().map(|metric| metric.name.as_ref()).collect::<Vec<_>>().join(", ");
@@ -150,12 +187,23 @@ pub(crate) fn metric(workload: &dyn Workload, name: &str) -> Result<Metric, Fail
     })
 }
 
-/// The metric that a knob acts on most directly in the reference server.
-pub(crate) fn usual_metric(settings: &[Setting]) -> &'static str {
-    match settings.iter().all(|setting| setting.knob.id == "process.timer_slack_ns") {
-        true => "tick_lateness_us_p50",
-        false => "round_trip_us_p50",
-    }
+/// The metric that a knob acts on most directly, where the workload measures it; else the workload's usual one.
+pub(crate) fn usual_metric(workload: &dyn Workload, settings: &[Setting]) -> Result<Metric, Failure> {
+    let of_ticks = settings.iter().all(|setting| setting.knob.id == "process.timer_slack_ns");
+    let metrics = workload.metrics();
+    let by_knob = metrics.iter().find(|metric| of_ticks && metric.name == "tick_lateness_us_p50");
+    by_knob.or_else(|| metrics.first()).cloned().ok_or_else(|| {
+        Failure::text(exit::NOT_POSSIBLE, "choose what decides", "the workload measures nothing")
+            .hint("name a number by --metric")
+    })
+}
+
+/// What guards a metric unasked: the tail of the same thing. What betters a median at its tail's expense is no gain.
+pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric) -> Vec<Guard> {
+    let stem = ["_p50", "_p90"].iter().find_map(|tail| metric.name.strip_suffix(tail));
+    let tail = stem.map(|stem| format!("{stem}_p99"));
+    let found = tail.and_then(|tail| workload.metrics().iter().find(|metric| metric.name == tail));
+    found.map(|metric| Guard { metric: metric.clone(), harm_ratio: TAIL_HARM_RATIO }).into_iter().collect()
 }
 
 /// A seed nobody chose, which the report then names.

@@ -236,6 +236,42 @@ pub enum Counter {
     IdleStates,
     /// Packets that pass a network device: none of those that stay on loopback.
     DevicePackets,
+    /// Packets that a waiting thread took from the device itself: BusyPollRxPackets in /proc/net/netstat.
+    BusyPolling,
+    /// Packets that one CPU handed to another: received_rps in /proc/net/softnet_stat.
+    SteeredPackets,
+    /// Packets that pass a CPU's backlog: processed, dropped and received_rps in /proc/net/softnet_stat.
+    Backlog,
+    /// How often a CPU's budget for packets was used up: time_squeeze in /proc/net/softnet_stat.
+    PacketBudget,
+    /// Datagrams that found a socket's buffer full: RcvbufErrors in /proc/net/snmp.
+    ReceiveBuffers,
+    /// Datagrams that arrived: InDatagrams in /proc/net/snmp.
+    UdpDatagrams,
+    /// The interrupts of the plan's places by CPU, in /proc/interrupts.
+    InterruptsByCpu,
+    /// Connections that are tracked: nf_conntrack_count.
+    TrackedConnections,
+    /// Huge pages made at a fault or put together later: thp_fault_alloc and its like in /proc/vmstat.
+    HugePageFaults,
+    /// Huge pages of the pool that are in use, in /proc/meminfo.
+    HugePagesInUse,
+    /// Pages looked at to make room for huge ones: compact_migrate_scanned and its like in /proc/vmstat.
+    Compaction,
+    /// Pages looked at for reclaim or swap: pgscan_kswapd and its like in /proc/vmstat.
+    Reclaim,
+    /// Pages looked at to move them nearer: numa_pte_updates and its like in /proc/vmstat.
+    NumaHinting,
+    /// Pages written to disks: nr_written in /proc/vmstat.
+    WrittenPages,
+    /// Requests to the plan's disks, in /proc/diskstats.
+    DiskRequests,
+    /// Whether threads waited for a CPU, in /proc/pressure/cpu: where none does, there is nothing to choose between.
+    WaitingThreads,
+    /// The frequency that CPUs ran at.
+    Frequency,
+    /// The server's own value, read back in every window.
+    ReadBack,
 }
 
 /// When a change takes effect.

@@ -635,6 +635,73 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_event_free(EvenkeelEvent* @event);
 
         /// <summary>
+        ///  Does what can be done of the wishes, for the process (lock, heap) and for the calling thread (stack). What the kernel refuses is in the
+        ///  report, and no error.
+        ///
+        ///  Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `memory` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_memory_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_memory_new(EvenkeelMemoryWishes* asked, EvenkeelMemory** memory);
+
+        /// <summary>
+        ///  Tells what became of each wish.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_memory_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_memory_report(EvenkeelMemory* memory, EvenkeelMemoryReport* report);
+
+        /// <summary>
+        ///  For each wish that did not come true a line on what to do about it, into `buffer`; empty where all is well. How many bytes that takes,
+        ///  with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+        ///
+        ///  Threads: one at a time. Takes memory: not in a tick.
+        ///
+        ///  # Safety
+        ///  `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_memory_advice", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_memory_advice(EvenkeelMemory* memory, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
+        ///  After the clock's last tick is done: what it cost in memory. One system call of about 0.3 us, and once a second one file more.
+        ///  EVENKEEL_STATUS_NOT_YET where no tick was done.
+        ///
+        ///  Threads: the one that ticks.
+        ///
+        ///  # Safety
+        ///  `tick` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_memory_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_memory_after(EvenkeelMemory* memory, EvenkeelClock* clock, EvenkeelTickMemory* tick);
+
+        /// <summary>
+        ///  Brings in the pages of some memory that a tick will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and
+        ///  where there is no room.
+        ///
+        ///  Threads: any; nobody else writes there meanwhile.
+        ///
+        ///  # Safety
+        ///  `memory` is null or points to `bytes` bytes that may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_memory_prefault", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_memory_prefault(void* memory, System.UIntPtr bytes);
+
+        /// <summary>
+        ///  Frees it. What was locked stays locked.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_memory_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_memory_free(EvenkeelMemory* memory);
+
+        /// <summary>
         ///  Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
         ///
         ///  Threads: one at a time; the one that ticks.
@@ -928,6 +995,35 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_free(EvenkeelUdp* udp);
+
+        /// <summary>
+        ///  From now on every wait for a lock or an event of this library is logged that takes longer than this, in nanoseconds. Half the quantum of
+        ///  a sliced CPU is a good beginning. Takes the memory that it needs; a lock that is free costs no more than before.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_waits_log_over", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_waits_log_over(ulong over_ns);
+
+        /// <summary>
+        ///  No wait is logged from now on. Those that were can still be taken.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_waits_stop_log", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_waits_stop_log();
+
+        /// <summary>
+        ///  Takes the oldest wait that was logged, and tells how many were lost for want of room since the last call, into `lost`.
+        ///  EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+        ///
+        ///  Threads: any, at any time. Takes a lock and memory: not in a tick.
+        ///
+        ///  # Safety
+        ///  `wait` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_waits_take", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_waits_take(EvenkeelLongWait* wait, ulong* lost);
 
 
     }
@@ -1410,6 +1506,128 @@ namespace Evenkeel
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelEvent
     {
+    }
+
+    /// <summary>
+    ///  Memory that was set up.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelMemory
+    {
+    }
+
+    /// <summary>
+    ///  What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelMemoryWishes
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  One of EvenkeelMemoryLock.
+        /// </summary>
+        public uint @lock;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+        /// <summary>
+        ///  Brings in so many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
+        /// </summary>
+        public ulong stack_bytes;
+        /// <summary>
+        ///  Brings in so many bytes for the heap, and has glibc keep what is freed, in the whole process: for servers that allocate later on.
+        ///  0: none.
+        /// </summary>
+        public ulong heap_bytes;
+    }
+
+    /// <summary>
+    ///  What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelMemoryReport
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Whether what is mapped now stays in memory.
+        /// </summary>
+        public uint present;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int present_errno;
+        /// <summary>
+        ///  Whether what is mapped later stays. Not asked of the kernel where a limit would make later allocations fail.
+        /// </summary>
+        public uint future;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int future_errno;
+        /// <summary>
+        ///  EvenkeelMemoryWishes.stack_bytes.
+        /// </summary>
+        public uint stack;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int stack_errno;
+        /// <summary>
+        ///  EvenkeelMemoryWishes.heap_bytes.
+        /// </summary>
+        public uint heap;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int heap_errno;
+        /// <summary>
+        ///  How many bytes this process may lock; UINT64_MAX where nothing limits it.
+        /// </summary>
+        public ulong lock_limit_bytes;
+    }
+
+    /// <summary>
+    ///  What a tick cost in memory.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelTickMemory
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Page faults of the tick's thread since the tick before was done that needed no disk; UINT64_MAX where the kernel does not tell.
+        /// </summary>
+        public ulong minor_faults;
+        /// <summary>
+        ///  Those that waited for a disk; UINT64_MAX where the kernel does not tell.
+        /// </summary>
+        public ulong major_faults;
+        /// <summary>
+        ///  Pages that the whole system read back from swap since the start, brought up to date once a second; UINT64_MAX where the kernel does
+        ///  not tell.
+        /// </summary>
+        public ulong swapped_in;
     }
 
     /// <summary>
@@ -1925,6 +2143,47 @@ namespace Evenkeel
         public ulong refused;
     }
 
+    /// <summary>
+    ///  A wait that took long.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelLongWait
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  One of EvenkeelWaitKind.
+        /// </summary>
+        public uint kind;
+        /// <summary>
+        ///  Who waited: the kernel's number of the thread.
+        /// </summary>
+        public uint thread;
+        /// <summary>
+        ///  Which lock: the same number for the same one while it lives.
+        /// </summary>
+        public ulong @lock;
+        /// <summary>
+        ///  When it began, in nanoseconds of CLOCK_MONOTONIC.
+        /// </summary>
+        public ulong start_ns;
+        /// <summary>
+        ///  How long it took, in nanoseconds, without no_cpu_ns.
+        /// </summary>
+        public ulong length_ns;
+        /// <summary>
+        ///  For how long the wait was over but the CPU another's, in nanoseconds; UINT64_MAX where the kernel does not count it, and length_ns
+        ///  has it.
+        /// </summary>
+        public ulong no_cpu_ns;
+    }
+
 
     /// <summary>
     ///  How far something is that was asked for.
@@ -2067,6 +2326,29 @@ namespace Evenkeel
     }
 
     /// <summary>
+    ///  What stays in memory, in EvenkeelMemoryWishes.lock.
+    /// </summary>
+    public enum EvenkeelMemoryLock : uint
+    {
+        /// <summary>
+        ///  All that is mapped now or later, each page from its first touch on: costs no memory that is not used.
+        /// </summary>
+        AllOnFault = 0,
+        /// <summary>
+        ///  What the kernel likes.
+        /// </summary>
+        Nothing = 1,
+        /// <summary>
+        ///  All that is mapped now, brought in at once.
+        /// </summary>
+        Present = 2,
+        /// <summary>
+        ///  All that is mapped now or later, brought in at once: every thread's whole stack, too.
+        /// </summary>
+        All = 3,
+    }
+
+    /// <summary>
     ///  How the CPU is taken away from the thread that ticks: EvenkeelQuantum.model.
     /// </summary>
     public enum EvenkeelQuantumModel : uint
@@ -2176,6 +2458,33 @@ namespace Evenkeel
         ///  Receiving by one standing request of io_uring, where the library was built with it.
         /// </summary>
         Uring = 5,
+    }
+
+    /// <summary>
+    ///  What was waited for, in EvenkeelLongWait.kind.
+    /// </summary>
+    public enum EvenkeelWaitKind : uint
+    {
+        /// <summary>
+        ///  A mutex.
+        /// </summary>
+        Mutex = 0,
+        /// <summary>
+        ///  A mutex whose holder inherits priority.
+        /// </summary>
+        InheritMutex = 1,
+        /// <summary>
+        ///  To read under a reader-writer lock.
+        /// </summary>
+        Read = 2,
+        /// <summary>
+        ///  To write under one.
+        /// </summary>
+        Write = 3,
+        /// <summary>
+        ///  An event.
+        /// </summary>
+        Event = 4,
     }
 
 

@@ -167,6 +167,29 @@ typedef uint32_t EvenkeelGot;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What stays in memory, in EvenkeelMemoryWishes.lock.
+enum EvenkeelMemoryLock
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // All that is mapped now or later, each page from its first touch on: costs no memory that is not used.
+    EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT = 0,
+    // What the kernel likes.
+    EVENKEEL_MEMORY_LOCK_NOTHING = 1,
+    // All that is mapped now, brought in at once.
+    EVENKEEL_MEMORY_LOCK_PRESENT = 2,
+    // All that is mapped now or later, brought in at once: every thread's whole stack, too.
+    EVENKEEL_MEMORY_LOCK_ALL = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelMemoryLock EvenkeelMemoryLock;
+#else
+typedef uint32_t EvenkeelMemoryLock;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // What becomes of deadlines that passed while a tick was late: EvenkeelClockSettings.overrun.
 enum EvenkeelOverrun
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -255,6 +278,31 @@ typedef uint32_t EvenkeelSpinning;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What was waited for, in EvenkeelLongWait.kind.
+enum EvenkeelWaitKind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // A mutex.
+    EVENKEEL_WAIT_KIND_MUTEX = 0,
+    // A mutex whose holder inherits priority.
+    EVENKEEL_WAIT_KIND_INHERIT_MUTEX = 1,
+    // To read under a reader-writer lock.
+    EVENKEEL_WAIT_KIND_READ = 2,
+    // To write under one.
+    EVENKEEL_WAIT_KIND_WRITE = 3,
+    // An event.
+    EVENKEEL_WAIT_KIND_EVENT = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelWaitKind EvenkeelWaitKind;
+#else
+typedef uint32_t EvenkeelWaitKind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
 enum EvenkeelWay
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -303,6 +351,9 @@ typedef struct EvenkeelInheritMutex EvenkeelInheritMutex;
 
 // Workers and their queues.
 typedef struct EvenkeelJobs EvenkeelJobs;
+
+// Memory that was set up.
+typedef struct EvenkeelMemory EvenkeelMemory;
 
 // A lock. Not to be taken twice by one thread.
 typedef struct EvenkeelMutex EvenkeelMutex;
@@ -562,6 +613,64 @@ typedef struct EvenkeelFrameCounters {
 // A piece of a loop: gets the number and the context.
 typedef void (*EvenkeelEach)(size_t number, void *context);
 
+// What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
+typedef struct EvenkeelMemoryWishes {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // One of EvenkeelMemoryLock.
+    uint32_t lock;
+    // 0.
+    uint32_t reserved;
+    // Brings in so many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
+    uint64_t stack_bytes;
+    // Brings in so many bytes for the heap, and has glibc keep what is freed, in the whole process: for servers that allocate later on.
+    // 0: none.
+    uint64_t heap_bytes;
+} EvenkeelMemoryWishes;
+
+// What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+typedef struct EvenkeelMemoryReport {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Whether what is mapped now stays in memory.
+    uint32_t present;
+    // Its errno.
+    int32_t present_errno;
+    // Whether what is mapped later stays. Not asked of the kernel where a limit would make later allocations fail.
+    uint32_t future;
+    // Its errno.
+    int32_t future_errno;
+    // EvenkeelMemoryWishes.stack_bytes.
+    uint32_t stack;
+    // Its errno.
+    int32_t stack_errno;
+    // EvenkeelMemoryWishes.heap_bytes.
+    uint32_t heap;
+    // Its errno.
+    int32_t heap_errno;
+    // How many bytes this process may lock; UINT64_MAX where nothing limits it.
+    uint64_t lock_limit_bytes;
+} EvenkeelMemoryReport;
+
+// What a tick cost in memory.
+typedef struct EvenkeelTickMemory {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Page faults of the tick's thread since the tick before was done that needed no disk; UINT64_MAX where the kernel does not tell.
+    uint64_t minor_faults;
+    // Those that waited for a disk; UINT64_MAX where the kernel does not tell.
+    uint64_t major_faults;
+    // Pages that the whole system read back from swap since the start, brought up to date once a second; UINT64_MAX where the kernel does
+    // not tell.
+    uint64_t swapped_in;
+} EvenkeelTickMemory;
+
 // How the CPU is taken away, and what is done about it.
 typedef struct EvenkeelQuantum {
     // Of this struct, in bytes; after a call, as many as were filled.
@@ -779,285 +888,30 @@ typedef struct EvenkeelUdpReport {
     uint64_t refused;
 } EvenkeelUdpReport;
 
+// A wait that took long.
+typedef struct EvenkeelLongWait {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // One of EvenkeelWaitKind.
+    uint32_t kind;
+    // Who waited: the kernel's number of the thread.
+    uint32_t thread;
+    // Which lock: the same number for the same one while it lives.
+    uint64_t lock;
+    // When it began, in nanoseconds of CLOCK_MONOTONIC.
+    uint64_t start_ns;
+    // How long it took, in nanoseconds, without no_cpu_ns.
+    uint64_t length_ns;
+    // For how long the wait was over but the CPU another's, in nanoseconds; UINT64_MAX where the kernel does not count it, and length_ns
+    // has it.
+    uint64_t no_cpu_ns;
+} EvenkeelLongWait;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
-
-// Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
-//
-// Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
-// Free it with evenkeel_agones_free.
-//
-// # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `agones` is null or may be written.
-EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
-                                   struct EvenkeelAgones **agones);
-
-// A tick begins: some nanoseconds. Until the first one no sign of health is given.
-//
-// Threads: the one that ticks.
-EvenkeelStatus evenkeel_agones_tick(const struct EvenkeelAgones *agones);
-
-// Players may come. Comes back at once; the sidecar is asked until it says yes.
-//
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_agones_ready(const struct EvenkeelAgones *agones);
-
-// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
-//
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_agones_shutdown(const struct EvenkeelAgones *agones);
-
-// What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
-//
-// Threads: any but the one that ticks.
-//
-// # Safety
-// `game_server` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_agones_game_server(const struct EvenkeelAgones *agones,
-                                           struct EvenkeelGameServer *game_server);
-
-// How it goes.
-//
-// Threads: any, at any time.
-//
-// # Safety
-// `report` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_agones_report(const struct EvenkeelAgones *agones, struct EvenkeelAgonesReport *report);
-
-// Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
-//
-// Threads: any but the one that ticks.
-EvenkeelStatus evenkeel_agones_free(struct EvenkeelAgones *agones);
-
-// Starts a clock: the first tick is due a period from here.
-//
-// Threads: any. Free it with evenkeel_clock_free. Except where it is said otherwise, a clock is for one thread at a time: a
-// second one that comes meanwhile is told EVENKEEL_STATUS_BUSY, and changes nothing.
-//
-// # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
-EvenkeelStatus evenkeel_clock_new(const struct EvenkeelClockSettings *asked,
-                                  struct EvenkeelClock **clock);
-
-// Frees a clock, and the thread that it took.
-//
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it, and then it is not freed.
-EvenkeelStatus evenkeel_clock_free(struct EvenkeelClock *clock);
-
-// Gives a thread's set-up into the clock's care: where it is real-time, it becomes an ordinary one for as long as its ticks take
-// more than nine tenths of the time, so that somebody can still log in and stop the server. The thread's handle is none from here on.
-//
-// Threads: the one that was set up, and that ticks.
-EvenkeelStatus evenkeel_clock_take_thread(struct EvenkeelClock *clock,
-                                          struct EvenkeelThread *thread);
-
-// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NOT_YET where it took none.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `report` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock, struct EvenkeelThreadReport *report);
-
-// Waits until the next tick is due, and begins it. A tick that was not said to be done ends here.
-//
-// Threads: one at a time; the one that ticks.
-//
-// # Safety
-// `tick` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_wait(struct EvenkeelClock *clock, struct EvenkeelTick *tick);
-
-// For engines that own their loop: begins the next tick if it is due, and is EVENKEEL_STATUS_NOT_YET else; it never waits.
-// evenkeel_clock_next_due tells when to ask.
-//
-// Threads: one at a time; the one that ticks.
-//
-// # Safety
-// `tick` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_poll(struct EvenkeelClock *clock,
-                                   struct EvenkeelTick *tick);
-
-// For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `due_ns` is null or may be written.
-EvenkeelStatus evenkeel_clock_next_due(const struct EvenkeelClock *clock, uint64_t *due_ns);
-
-// The tick's work is done. EVENKEEL_STATUS_NOT_YET where no tick has begun.
-//
-// Threads: one at a time; the one that ticks.
-//
-// # Safety
-// `done` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_done(struct EvenkeelClock *clock, struct EvenkeelDone *done);
-
-// From the next tick on, another period, in nanoseconds: 1,000 to 3,600,000,000,000.
-//
-// Threads: one at a time.
-EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t period_ns);
-
-// Moves all ticks to come by so many nanoseconds, later or earlier, up to an hour: to where the CPU is ours.
-//
-// Threads: one at a time.
-EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
-
-// How well the ticks kept time so far.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `report` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct EvenkeelClockReport *report);
-
-// From due to begun. EVENKEEL_STATUS_NOT_YET where no tick has begun.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `summary` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
-
-// From due to done: what players feel. EVENKEEL_STATUS_NOT_YET where no tick was done.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `summary` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
-
-// From begun to done. EVENKEEL_STATUS_NOT_YET where no tick was done.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `summary` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_work(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
-
-// What a status means, in a few English words. A number that is none has a text too.
-//
-// Threads: any, at any time. The text lives as long as the library is loaded.
-const char *evenkeel_status_text(uint32_t status);
-
-// What the last call of the calling thread that was not done said beyond its status: into `buffer`, cut to `size` bytes with its zero.
-// Empty where there is nothing to add.
-//
-// Threads: any; each has its own.
-//
-// # Safety
-// `buffer` is null or points to `size` bytes that may be written.
-EvenkeelStatus evenkeel_last_error(char *buffer,
-                                   size_t size);
-
-// Starts the workers. All memory is taken here.
-//
-// Threads: any. Free it with evenkeel_jobs_free.
-//
-// # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
-EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked, struct EvenkeelJobs **jobs);
-
-// Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
-//
-// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
-EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
-
-// Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
-//
-// Threads: one at a time. `body` is called on this one.
-//
-// # Safety
-// `body` is null or a function that takes this context.
-EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs, EvenkeelJob body, void *context);
-
-// What the last frame took.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `counters` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
-
-// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
-// not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
-//
-// Threads: the one that the frame was given on.
-//
-// # Safety
-// `job` is null or a function that takes this context on any thread, until the frame is over.
-EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
-                                   uint32_t queue_number,
-                                   EvenkeelJob job,
-                                   void *context);
-
-// Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
-// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
-// jobs already.
-//
-// Threads: the one that the frame was given on.
-//
-// # Safety
-// `others` is null (where `others_count` is 0) or points to as many numbers; `job` as for evenkeel_frame_push; `number` is null or may
-// be written.
-EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
-                                         uint32_t queue_number,
-                                         EvenkeelJob job,
-                                         void *context,
-                                         const uint32_t *others,
-                                         size_t others_count,
-                                         uint32_t *number);
-
-// Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
-// queue; comes back when all are done.
-//
-// Threads: the one that the frame was given on.
-//
-// # Safety
-// `each` is null or a function that takes this context on any thread, on several at once.
-EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
-                                       uint32_t queue_number,
-                                       size_t count,
-                                       size_t chunk,
-                                       EvenkeelEach each,
-                                       void *context);
-
-// Makes what pushes asynchronous jobs.
-//
-// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
-//
-// # Safety
-// `asynchronous` is null or may be written.
-EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct EvenkeelAsynchronous **asynchronous);
-
-// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
-// job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
-//
-// Threads: any, at any time; in jobs too.
-//
-// # Safety
-// `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
-EvenkeelStatus evenkeel_asynchronous_push(const struct EvenkeelAsynchronous *asynchronous,
-                                          uint32_t queue_number,
-                                          EvenkeelJob job,
-                                          void *context);
-
-// Frees what pushes asynchronous jobs; those that were pushed stay.
-//
-// Threads: any.
-EvenkeelStatus evenkeel_asynchronous_free(struct EvenkeelAsynchronous *asynchronous);
-
-// Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
-// there were into `ran`.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `ran` is null or may be written.
-EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
-                                              size_t at_most,
-                                              size_t *ran);
 
 // The library's version, such as "0.1.0".
 //
@@ -1491,6 +1345,62 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t
 // Threads: any.
 EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
 
+// Does what can be done of the wishes, for the process (lock, heap) and for the calling thread (stack). What the kernel refuses is in the
+// report, and no error.
+//
+// Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init; `memory` is null or may be written.
+EvenkeelStatus evenkeel_memory_new(const struct EvenkeelMemoryWishes *asked,
+                                   struct EvenkeelMemory **memory);
+
+// Tells what became of each wish.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_memory_report(struct EvenkeelMemory *memory, struct EvenkeelMemoryReport *report);
+
+// For each wish that did not come true a line on what to do about it, into `buffer`; empty where all is well. How many bytes that takes,
+// with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+//
+// Threads: one at a time. Takes memory: not in a tick.
+//
+// # Safety
+// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_memory_advice(struct EvenkeelMemory *memory,
+                                      char *buffer,
+                                      size_t size,
+                                      size_t *needed);
+
+// After the clock's last tick is done: what it cost in memory. One system call of about 0.3 us, and once a second one file more.
+// EVENKEEL_STATUS_NOT_YET where no tick was done.
+//
+// Threads: the one that ticks.
+//
+// # Safety
+// `tick` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_memory_after(struct EvenkeelMemory *memory,
+                                     struct EvenkeelClock *clock,
+                                     struct EvenkeelTickMemory *tick);
+
+// Brings in the pages of some memory that a tick will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and
+// where there is no room.
+//
+// Threads: any; nobody else writes there meanwhile.
+//
+// # Safety
+// `memory` is null or points to `bytes` bytes that may be written.
+EvenkeelStatus evenkeel_memory_prefault(void *memory,
+                                        size_t bytes);
+
+// Frees it. What was locked stays locked.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+EvenkeelStatus evenkeel_memory_free(struct EvenkeelMemory *memory);
+
 // Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
 //
 // Threads: one at a time; the one that ticks.
@@ -1726,367 +1636,26 @@ EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpRe
 // Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
 EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
 
-// Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-//
-// Threads: any. Free it with evenkeel_mutex_free.
-//
-// # Safety
-// `mutex` is null or may be written.
-EvenkeelStatus evenkeel_mutex_new(struct EvenkeelMutex **mutex);
-
-// Takes the lock, sleeping until it is free.
-//
-// Threads: any, at any time, but for one that holds it, which would wait for itself.
-EvenkeelStatus evenkeel_mutex_lock(struct EvenkeelMutex *mutex);
-
-// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
+// From now on every wait for a lock or an event of this library is logged that takes longer than this, in nanoseconds. Half the quantum of
+// a sliced CPU is a good beginning. Takes the memory that it needs; a lock that is free costs no more than before.
 //
 // Threads: any, at any time.
-EvenkeelStatus evenkeel_mutex_try_lock(struct EvenkeelMutex *mutex);
+EvenkeelStatus evenkeel_waits_log_over(uint64_t over_ns);
 
-// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it.
-//
-// Threads: the one that holds it.
-EvenkeelStatus evenkeel_mutex_unlock(struct EvenkeelMutex *mutex);
-
-// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
-//
-// Threads: any.
-EvenkeelStatus evenkeel_mutex_free(struct EvenkeelMutex *mutex);
-
-// Makes a lock that lends its holder the priority of who waits; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-//
-// Threads: any. Free it with evenkeel_inherit_mutex_free.
-//
-// # Safety
-// `mutex` is null or may be written.
-EvenkeelStatus evenkeel_inherit_mutex_new(struct EvenkeelInheritMutex **mutex);
-
-// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED where the calling thread holds it already: the kernel sees
-// that, and nothing has changed.
+// No wait is logged from now on. Those that were can still be taken.
 //
 // Threads: any, at any time.
-EvenkeelStatus evenkeel_inherit_mutex_lock(struct EvenkeelInheritMutex *mutex);
+EvenkeelStatus evenkeel_waits_stop_log(void);
 
-// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
+// Takes the oldest wait that was logged, and tells how many were lost for want of room since the last call, into `lost`.
+// EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
 //
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_inherit_mutex_try_lock(struct EvenkeelInheritMutex *mutex);
-
-// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it, EVENKEEL_STATUS_PANICKED where another thread does: the kernel
-// sees that, and nothing has changed.
-//
-// Threads: the one that holds it.
-EvenkeelStatus evenkeel_inherit_mutex_unlock(struct EvenkeelInheritMutex *mutex);
-
-// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
-//
-// Threads: any.
-EvenkeelStatus evenkeel_inherit_mutex_free(struct EvenkeelInheritMutex *mutex);
-
-// Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-//
-// Threads: any. Free it with evenkeel_rw_lock_free.
+// Threads: any, at any time. Takes a lock and memory: not in a tick.
 //
 // # Safety
-// `lock` is null or may be written.
-EvenkeelStatus evenkeel_rw_lock_new(struct EvenkeelRwLock **lock);
-
-// Takes the lock for reading, sleeping while somebody writes.
-//
-// Threads: any, at any time, but for one that holds it, which may wait for itself.
-EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
-
-// Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
-//
-// Threads: the one that took it.
-EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
-
-// Takes the lock for writing, sleeping while anybody reads or writes.
-//
-// Threads: any, at any time, but for one that holds it, which would wait for itself.
-EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
-
-// Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
-//
-// Threads: the one that took it.
-EvenkeelStatus evenkeel_rw_lock_unlock_write(struct EvenkeelRwLock *lock);
-
-// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
-//
-// Threads: any.
-EvenkeelStatus evenkeel_rw_lock_free(struct EvenkeelRwLock *lock);
-
-// Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-//
-// Threads: any. Free it with evenkeel_event_free.
-//
-// # Safety
-// `event` is null or may be written.
-EvenkeelStatus evenkeel_event_new(struct EvenkeelEvent **event);
-
-// It has happened: whoever waits goes on, and sees what was written before.
-//
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_event_set(struct EvenkeelEvent *event);
-
-// It is to happen anew.
-//
-// Threads: any, while nobody waits who waits for the last time.
-EvenkeelStatus evenkeel_event_reset(struct EvenkeelEvent *event);
-
-// Sleeps until it has happened.
-//
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_event_wait(struct EvenkeelEvent *event);
-
-// Whether it has happened: 1 or 0.
-//
-// Threads: any, at any time.
-//
-// # Safety
-// `is_set` is null or may be written.
-EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t *is_set);
-
-// Frees an event; EVENKEEL_STATUS_BUSY while another thread waits for it.
-//
-// Threads: any.
-EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
-
-// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
-//
-// Threads: one at a time; the one that ticks.
-EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
-
-// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `quantum` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
-
-// Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
-//
-// Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
-//
-// # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
-EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
-                                 struct EvenkeelRate **rate);
-
-// The period that is chosen now, in nanoseconds: to start a clock with.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `period_ns` is null or may be written.
-EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_ns);
-
-// After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
-// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
-//
-// Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
-//
-// # Safety
-// `period_ns` is null or may be written.
-EvenkeelStatus evenkeel_rate_after(struct EvenkeelRate *rate,
-                                   struct EvenkeelClock *clock,
-                                   uint64_t *period_ns);
-
-// Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
-//
-// Threads: the one that ticks.
-EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
-                                   struct EvenkeelClock *clock,
-                                   uint64_t fastest_ns,
-                                   uint64_t slowest_ns);
-
-// Frees it; the clock keeps its period.
-//
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
-EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
-
-// Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
-// memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
-//
-// Threads: the one that enters scopes.
-//
-// # Safety
-// `name` is null or a text that ends with a zero.
-EvenkeelStatus evenkeel_scope_start_thread(const char *name,
-                                           size_t scopes);
-
-// The number of the scope with this name of 1 to 128 bytes: the same one for the same name. Takes a lock and memory, so at the start,
-// not in a tick. EVENKEEL_STATUS_NO_ROOM where 4,096 names are known.
-//
-// Threads: any, at any time.
-//
-// # Safety
-// `name` is null or a text that ends with a zero; `scope` is null or may be written.
-EvenkeelStatus evenkeel_scope_register(const char *name,
-                                       uint32_t *scope);
-
-// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
-// scopes already; then there is nothing to leave.
-//
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
-
-// Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
-// nothing is recorded.
-//
-// Threads: the one that entered it.
-EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
-
-// What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
-// into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit: threads go on meanwhile, so ask with some more than was needed.
-//
-// Threads: any, at any time. Takes memory: not in a tick.
-//
-// # Safety
-// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
-EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
-                                          size_t size,
-                                          size_t *needed);
-
-// The same into a file, which is made or emptied first.
-//
-// Threads: any, at any time. Takes memory and writes: not in a tick.
-//
-// # Safety
-// `path` is null or a text that ends with a zero.
-EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
-
-// Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
-// EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
-//
-// Threads: any. Free it with evenkeel_telemetry_free.
-//
-// # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` is null or may
-// be written.
-EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *asked,
-                                      struct EvenkeelTelemetry **telemetry);
-
-// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
-//
-// Threads: the one that ticks. Takes less than a microsecond.
-EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
-                                        const struct EvenkeelClock *clock);
-
-// Counts more of something (EvenkeelCount).
-//
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_telemetry_add(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t more);
-
-// Says how many there are now (EvenkeelCount): players.
-//
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_telemetry_set(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t now);
-
-// Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
-//
-// Threads: any, at any time.
-//
-// # Safety
-// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
-EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry,
-                                       char *path,
-                                       size_t size,
-                                       size_t *needed);
-
-// The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
-//
-// Threads: any, at any time. Takes memory: not in a tick.
-//
-// # Safety
-// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
-EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *telemetry,
-                                             char *text,
-                                             size_t size,
-                                             size_t *needed);
-
-// Takes the page away.
-//
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
-EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
-
-// Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
-//
-// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
-//
-// # Safety
-// `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
-EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadWishes *wishes,
-                                   struct EvenkeelThread **thread);
-
-// Tells what became of each wish.
-//
-// Threads: any.
-//
-// # Safety
-// `report` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struct EvenkeelThreadReport *report);
-
-// Frees it: idle latency is no longer held. What the kernel was told of the thread stays.
-//
-// Threads: any.
-EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
-
-// Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
-//
-// Threads: any. Free it with evenkeel_udp_free.
-//
-// # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
-EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
-                                struct EvenkeelUdp **udp);
-
-// Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_udp_receive(struct EvenkeelUdp *udp,
-                                    size_t at_most,
-                                    EvenkeelOnPacket each,
-                                    void *context,
-                                    struct EvenkeelReceived *received);
-
-// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
-// kernel takes no more now; it is then gone.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
-EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
-                                 const struct EvenkeelAddress *to,
-                                 const uint8_t *bytes,
-                                 size_t bytes_count);
-
-// Sends what is queued, as far as the kernel takes it. Never waits.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `flushed` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushed *flushed);
-
-// What the socket is, and what went over it.
-//
-// Threads: one at a time.
-//
-// # Safety
-// `report` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
-
-// Closes it.
-//
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
-EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
+// `wait` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+EvenkeelStatus evenkeel_waits_take(struct EvenkeelLongWait *wait,
+                                   uint64_t *lost);
 
 #ifdef __cplusplus
 }  // extern "C"

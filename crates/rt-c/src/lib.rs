@@ -19,6 +19,7 @@ mod failure;
 mod handle;
 mod jobs;
 mod lock;
+mod memory;
 mod quantum;
 mod rate;
 mod scope;
@@ -27,6 +28,7 @@ mod telemetry;
 mod text;
 mod thread;
 mod udp;
+mod waits;
 
 use std::ffi::{c_char, c_void};
 
@@ -35,12 +37,14 @@ pub use clock::*;
 pub use failure::{EvenkeelStatus, evenkeel_last_error, evenkeel_status_text};
 pub use jobs::*;
 pub use lock::*;
+pub use memory::*;
 pub use quantum::*;
 pub use rate::*;
 pub use scope::*;
 pub use telemetry::*;
 pub use thread::*;
 pub use udp::*;
+pub use waits::*;
 
 use failure::caught;
 

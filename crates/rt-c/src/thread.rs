@@ -157,14 +157,18 @@ unsafe fn asked(wishes: EvenkeelThreadWishes) -> Result<ThreadWishes, Failure> {
     })
 }
 
-pub(crate) fn told(report: ThreadReport) -> EvenkeelThreadReport {
-    let got = |got: Got| match got {
+/// What became of a wish, and its errno.
+pub(crate) fn got(got: Got) -> (u32, i32) {
+    match got {
         Got::NotAsked => (EvenkeelGot::NotAsked as u32, 0),
         Got::InForce => (EvenkeelGot::InForce as u32, 0),
         Got::Refused(errno) => (EvenkeelGot::Refused as u32, errno.raw()),
         Got::Relieved => (EvenkeelGot::Relieved as u32, 0),
         Got::NoEffect => (EvenkeelGot::NoEffect as u32, 0),
-    };
+    }
+}
+
+pub(crate) fn told(report: ThreadReport) -> EvenkeelThreadReport {
     let [(cpus, cpus_errno), (slice, slice_errno), (timer_slack, timer_slack_errno)] =
         [report.cpus, report.slice, report.timer_slack].map(got);
     let [(fifo, fifo_errno), (dma_latency, dma_latency_errno)] = [report.fifo, report.dma_latency].map(got);

@@ -195,6 +195,12 @@ fn jobs_are_functions_with_a_context() {
 }
 
 #[test]
+fn memory_stays_and_long_waits_are_told() {
+    let library = Library::new();
+    library.run(&library.compile("cc", &own("tests/c/memory.c"), Linked::Shared, &["-std=gnu11"]));
+}
+
+#[test]
 fn packets_and_pages_come_and_go() {
     let library = Library::new();
     let program = library.compile("cc", &own("tests/c/network.c"), Linked::Shared, &["-std=c99"]);
@@ -260,7 +266,7 @@ fn functions() -> Vec<Function> {
     let declared = code.split("EvenkeelStatus evenkeel_").skip(1).map(|rest| rest.split(");").next().unwrap());
     let function = |text: &str| {
         let (name, parameters) = text.split_once('(').unwrap();
-        let types = parameters.split(',').map(|parameter| {
+        let types = parameters.split(',').filter(|parameter| parameter.trim() != "void").map(|parameter| {
             let end = parameter.rfind([' ', '*']).unwrap();
             parameter[..=end].trim().to_owned()
         });

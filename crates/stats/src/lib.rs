@@ -17,7 +17,7 @@
 //! | what a machine lets one see, from A beside A | [`calibrate`], [`Calibration`] |
 //! | many claims at once | [`e_benjamini_hochberg`], [`holm`] |
 //!
-//! Beside it, [`periodicity`]: whether a CPU is taken away by the clock.
+//! For many knobs at once there are [`designs`]. Beside it all, [`periodicity`]: whether a CPU is taken away by the clock.
 //!
 //! ```
 //! use evenkeel_stats::{Direction, Options, Order, Pair, PairDesign, Verdict, compare};
@@ -42,6 +42,7 @@ mod blocks;
 mod calibration;
 mod compare;
 mod corrections;
+pub mod designs;
 mod error;
 mod histogram;
 mod pairs;

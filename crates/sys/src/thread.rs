@@ -1,4 +1,4 @@
-//! What a thread may set of itself without rights: its CPUs and its timer slack.
+//! What a thread may set of itself without rights: its CPUs and its timer slack; and the CPUs of a thread of another process.
 
 use std::num::NonZeroU64;
 
@@ -10,7 +10,32 @@ use crate::errno::Errno;
 /// # Errors
 /// What the kernel said: `EINVAL` with more than 1,024 CPUs.
 pub fn affinity() -> Result<CpuSet, Errno> {
-    let set = rustix::thread::sched_getaffinity(None)?;
+    affinity_in(None)
+}
+
+/// The CPUs that any thread may run on, by its number.
+///
+/// # Errors
+/// `ESRCH` if there is none; what else the kernel said.
+pub fn affinity_of(tid: u32) -> Result<CpuSet, Errno> {
+    affinity_in(Some(pid_of(tid)?))
+}
+
+/// Lets any thread run on `cpus` only, by its number.
+///
+/// # Errors
+/// `EPERM` for another user's without CAP_SYS_NICE; `ESRCH` if there is none; else as [`set_affinity`].
+pub fn set_affinity_of(tid: u32, cpus: &CpuSet) -> Result<(), Errno> {
+    Ok(rustix::thread::sched_setaffinity(Some(pid_of(tid)?), &kernel_set(cpus)?)?)
+}
+
+/// Zero would be the calling thread.
+fn pid_of(tid: u32) -> Result<rustix::process::Pid, Errno> {
+    i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw).ok_or(Errno::SRCH)
+}
+
+fn affinity_in(pid: Option<rustix::process::Pid>) -> Result<CpuSet, Errno> {
+    let set = rustix::thread::sched_getaffinity(pid)?;
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
@@ -19,8 +44,7 @@ pub fn affinity() -> Result<CpuSet, Errno> {
 /// # Errors
 /// What the kernel said.
 pub fn process_affinity() -> Result<CpuSet, Errno> {
-    let set = rustix::thread::sched_getaffinity(Some(rustix::process::getpid()))?;
-    Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+    affinity_in(Some(rustix::process::getpid()))
 }
 
 /// How many CPUs the process was given: those that its control group's cpuset allows, of which the calling thread may have fewer.
@@ -111,6 +135,24 @@ mod tests {
         assert_eq!(set.join().unwrap(), 1);
         assert_ne!(timer_slack_ns().unwrap(), 1);
         assert_ne!(rustix::process::getpriority_process(None).unwrap(), 3);
+    }
+
+    #[test]
+    fn another_thread_is_pinned_as_one_s_own() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            tell.send(id()).unwrap();
+            let _ = ended.recv();
+            affinity().unwrap()
+        });
+        let tid = told.recv().unwrap();
+        let first: CpuSet = affinity().unwrap().first().into_iter().collect();
+        set_affinity_of(tid, &first).unwrap();
+        assert_eq!(affinity_of(tid), Ok(first.clone()));
+        drop(end);
+        assert_eq!(other.join().unwrap(), first);
+        assert_eq!(affinity_of(0), Err(Errno::SRCH), "no number is not ourselves");
     }
 
     #[test]

@@ -1,47 +1,63 @@
 //! What the machine did while a window was measured: the share that was stolen, pressure, load, the CPU time we used
 //! ourselves, and the longest time that a thread of ours missed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use evenkeel_host::{Counter, Plan};
 use evenkeel_sys::{Root, RootKind, clock};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::engaged::{self, IdleEntries};
+use crate::engaged::{self, IDLE_STATES, IdleEntries, Value, Wanted};
 
 /// How often the watching thread wakes. Rarely enough to leave an idle CPU idle, often enough to see a pause of 17 ms.
 const WATCH_PERIOD_NS: u64 = 5_000_000;
 
+/// The counter of the energy that the first processor package used.
+const ENERGY: &str = "/sys/class/powercap/intel-rapl:0/energy_uj";
+
 /// The conditions of one window. What the kernel does not tell is absent, never 0.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// How long the window took, in microseconds.
     pub span_us: f64,
     /// The share of all CPU time that the hypervisor gave to others, by /proc/stat, whose unit is 10 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,
     /// The share of all CPU time that was not idle, by /proc/stat.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_share: Option<f64>,
     /// The share of the time that some task waited for a CPU, by /proc/pressure/cpu.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_pressure_share: Option<f64>,
     /// The load average of the last minute at the end of the window.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_1min: Option<f64>,
     /// CPU time that evenkeel itself used, in microseconds; its child processes not counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_cpu_us: Option<f64>,
     /// How often CPUs went idle, a second, over all CPUs; only where the trial's knobs are about idling.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_entries_per_s: Option<f64>,
     /// The mean exit latency of the idle states that were entered, in microseconds, by the driver's table.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_exit_latency_us: Option<f64>,
+    /// The share of the time of all CPUs in which they were idle and polled: it costs power, and the host's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_polling_share: Option<f64>,
+    /// Memory in use on the whole machine at the end of the window, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_used_bytes: Option<f64>,
+    /// Power of the processor packages in watts, where the machine tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_w: Option<f64>,
+    /// What shows whether the trial's knobs were at work: how much passed, or what it read at the end of the window.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, f64>,
     /// The longest time by which the watching thread woke late, in microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_us: Option<f64>,
 }
 
@@ -54,6 +70,9 @@ pub struct Snapshot {
     pressure_us: Option<u64>,
     load_1min: Option<f64>,
     idle: Option<IdleEntries>,
+    memory_used_bytes: Option<f64>,
+    energy_uj: Option<u64>,
+    counters: BTreeMap<String, Value>,
 }
 
 /// CPU time in units of 10 ms, over all CPUs.
@@ -77,10 +96,20 @@ impl Conditions {
         let ticks = ticks.filter(|ticks| ticks.total > 0);
         let pressure_us = start.pressure_us.zip(end.pressure_us).map(|(start, end)| end.saturating_sub(start) as f64);
         let idle = start.idle.as_ref().zip(end.idle.as_ref()).map(|(start, end)| end.since(start));
+        let idle = idle.filter(|_| span_us > 0.0);
+        let polling = |idled: engaged::Idled| Some(idled.polled_us? / (span_us * idled.cpus.max(1) as f64));
+        let mut counters = engaged::between(&start.counters, &end.counters);
+        counters.extend(idle.map(|idled| (IDLE_STATES.to_owned(), idled.states as f64)));
+        // The counter of energy starts again at its end: such a window tells nothing.
+        let energy_uj = start.energy_uj.zip(end.energy_uj).and_then(|(start, end)| end.checked_sub(start));
         Conditions {
             span_us,
-            idle_entries_per_s: idle.filter(|_| span_us > 0.0).map(|(entries, _)| entries as f64 / span_us * 1e6),
-            idle_exit_latency_us: idle.and_then(|(_, exit_us)| exit_us),
+            idle_entries_per_s: idle.map(|idled| idled.entries as f64 / span_us * 1e6),
+            idle_exit_latency_us: idle.and_then(|idled| idled.exit_latency_us),
+            idle_polling_share: idle.and_then(polling),
+            memory_used_bytes: end.memory_used_bytes,
+            power_w: energy_uj.filter(|_| span_us > 0.0).map(|energy_uj| energy_uj as f64 / span_us),
+            counters,
             steal_share: ticks.map(|ticks| share(ticks.steal, ticks.total)),
             busy_share: ticks.map(|ticks| share(ticks.total.saturating_sub(ticks.idle + ticks.steal), ticks.total)),
             cpu_pressure_share: pressure_us.filter(|_| span_us > 0.0).map(|pressure_us| pressure_us / span_us),
@@ -95,7 +124,8 @@ impl Conditions {
 #[derive(Debug)]
 pub struct Watch {
     root: Root,
-    counter: Option<Counter>,
+    knobs: Vec<String>,
+    wanted: Wanted,
     gaps: Option<GapThread>,
 }
 
@@ -103,12 +133,18 @@ impl Watch {
     /// Starts to watch, and to count what shows whether the knobs of `plans` are at work. On a captured machine the counters stand still, and there is no thread to miss anything.
     pub fn start(root: &Root, plans: &[Plan]) -> Watch {
         let gaps = (root.kind() == RootKind::Live).then(GapThread::start).flatten();
-        Watch { root: root.clone(), counter: engaged::of(plans), gaps }
+        let mut knobs: Vec<String> = Vec::new();
+        for step in plans.iter().flat_map(|plan| &plan.steps) {
+            if !knobs.contains(&step.knob) {
+                knobs.push(step.knob.clone());
+            }
+        }
+        Watch { root: root.clone(), knobs, wanted: Wanted::of(plans, engaged::counter_of), gaps }
     }
 
-    /// The counter that shows whether the knobs are at work.
-    pub(crate) fn counter(&self) -> Option<Counter> {
-        self.counter
+    /// The knobs that are watched.
+    pub fn knobs(&self) -> Vec<String> {
+        self.knobs.clone()
     }
 
     /// The counters now.
@@ -121,10 +157,10 @@ impl Watch {
             ticks: text("/proc/stat").as_deref().and_then(parse_ticks),
             pressure_us: text("/proc/pressure/cpu").as_deref().and_then(parse_pressure_us),
             load_1min: text("/proc/loadavg").as_deref().and_then(parse_load),
-            idle: self
-                .counter
-                .filter(|counter| *counter == Counter::IdleStates)
-                .and_then(|_| IdleEntries::read(&self.root)),
+            idle: self.wanted.has(Counter::IdleStates).then(|| IdleEntries::read(&self.root)).flatten(),
+            memory_used_bytes: text("/proc/meminfo").as_deref().and_then(parse_used_bytes),
+            energy_uj: self.root.text(ENERGY).ok().and_then(|text| text.trim().parse().ok()),
+            counters: self.wanted.read(&self.root),
         }
     }
 
@@ -199,6 +235,14 @@ fn parse_load(loadavg: &str) -> Option<f64> {
     (load.is_finite() && load >= 0.0).then_some(load)
 }
 
+/// Memory that nobody could have without somebody giving it up, in bytes.
+fn parse_used_bytes(meminfo: &str) -> Option<f64> {
+    let kib = |name: &str| -> Option<u64> {
+        meminfo.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+    };
+    Some(kib("MemTotal:")?.checked_sub(kib("MemAvailable:")?)? as f64 * 1024.0)
+}
+
 #[cfg(test)]
 mod tests {
     use evenkeel_sys::Capture;
@@ -213,6 +257,9 @@ mod tests {
             pressure_us: parse_pressure_us(pressure),
             load_1min: None,
             idle: None,
+            memory_used_bytes: None,
+            energy_uj: None,
+            counters: BTreeMap::new(),
         }
     }
 

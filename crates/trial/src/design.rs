@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::TrialError;
 use crate::metric::Metric;
@@ -10,22 +10,30 @@ use crate::rules::Rules;
 
 /// The most pairs of windows in one trial: with windows of a second that is more than five hours.
 const PAIRS_MAX: usize = 10_000;
+/// The most guards: each takes a share of the error that is allowed to them all.
+const GUARDS_MAX: usize = 16;
+/// The longest that settling may take: whatever takes longer is no switch between windows.
+const SETTLE_MAX: Duration = Duration::from_secs(600);
 
 /// How a trial is run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Design {
     /// The one number that decides.
     pub metric: Metric,
-    /// Pairs of windows, one of each arm, that the verdict is to rest on.
-    pub pairs: usize,
+    /// Numbers that may not get worse: each can veto a *better*.
+    #[serde(default)]
+    pub guards: Vec<Guard>,
+    /// When it ends.
+    pub stop: Stop,
     /// Further pairs that may replace dropped ones.
     pub spare_pairs: usize,
+    /// Pairs at the beginning in which both windows are the machine as it was, by the same path: what the method says of nothing.
+    pub control_pairs: usize,
     /// How long one window measures.
-    #[serde(rename = "window_ms", serialize_with = "as_ms")]
+    #[serde(rename = "window_ms", with = "ms")]
     pub window: Duration,
     /// How long the machine is left alone after a switch.
-    #[serde(rename = "settle_ms", serialize_with = "as_ms")]
-    pub settle: Duration,
+    pub settle: Settle,
     /// Seed of the order of the arms within each pair.
     pub seed: u64,
     /// Confidence of the interval.
@@ -36,19 +44,102 @@ pub struct Design {
     pub rules: Rules,
 }
 
-fn as_ms<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u128(duration.as_millis())
+/// A number that may not get worse.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Guard {
+    /// The number.
+    pub metric: Metric,
+    /// The smallest harm that vetoes, as a share: 0.25 is a quarter worse.
+    pub harm_ratio: f64,
+}
+
+/// When a trial ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    /// After so many pairs, looked at once; the signed-rank interval.
+    After {
+        /// How many.
+        pairs: usize,
+    },
+    /// Looked at after every pair, and ended as soon as it is decided; the interval holds at every look.
+    Sequential {
+        /// Fewer pairs than this decide nothing.
+        pairs_min: usize,
+        /// It ends after so many at the latest.
+        pairs_max: usize,
+        /// It begins no pair after so long, the stretches before the first pair counted.
+        #[serde(rename = "budget_ms", with = "optional_ms", default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Duration>,
+    },
+}
+
+impl Stop {
+    /// The most pairs that count.
+    pub fn pairs_max(self) -> usize {
+        match self {
+            Stop::After { pairs } => pairs,
+            Stop::Sequential { pairs_max, .. } => pairs_max,
+        }
+    }
+
+    /// Whether it is looked at after every pair.
+    pub fn is_sequential(self) -> bool {
+        matches!(self, Stop::Sequential { .. })
+    }
+}
+
+/// How long the machine is left alone after a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Settle {
+    /// So long.
+    Fixed {
+        /// The time.
+        #[serde(rename = "ms", with = "ms")]
+        time: Duration,
+    },
+    /// As long as the metric still moves after a switch, found before the first pair.
+    Found {
+        /// At the least.
+        #[serde(rename = "least_ms", with = "ms")]
+        least: Duration,
+        /// At the most: what takes longer is a doubt.
+        #[serde(rename = "most_ms", with = "ms")]
+        most: Duration,
+    },
+}
+
+impl Settle {
+    /// The shortest that it may come to.
+    pub fn least(self) -> Duration {
+        match self {
+            Settle::Fixed { time } => time,
+            Settle::Found { least, .. } => least,
+        }
+    }
+
+    /// The longest that it may come to.
+    pub fn most(self) -> Duration {
+        match self {
+            Settle::Fixed { time } => time,
+            Settle::Found { most, .. } => most,
+        }
+    }
 }
 
 impl Design {
-    /// A design with the usual settle time, confidence and rules: a third as many spare pairs as pairs.
+    /// A design of so many pairs that is looked at once, with the usual settle time, confidence and rules: a third as many spare
+    /// pairs as pairs, no guard, and no control stretch.
     pub fn new(metric: Metric, pairs: usize, window: Duration, seed: u64) -> Design {
         Design {
             metric,
-            pairs,
+            guards: Vec::new(),
+            stop: Stop::After { pairs },
             spare_pairs: pairs / 3,
+            control_pairs: 0,
             window,
-            settle: Duration::from_millis(100),
+            settle: Settle::Fixed { time: Duration::from_millis(100) },
             seed,
             confidence: 0.95,
             smallest_effect_ratio: 0.05,
@@ -56,24 +147,39 @@ impl Design {
         }
     }
 
-    /// The time that the planned pairs take, switching not counted.
+    /// A design that is looked at after every pair, with a control stretch before it.
+    pub fn sequential(metric: Metric, pairs_max: usize, window: Duration, seed: u64) -> Design {
+        Design {
+            stop: Stop::Sequential { pairs_min: PAIRS_MIN, pairs_max, budget: None },
+            control_pairs: CONTROL_PAIRS,
+            settle: Settle::Found { least: Duration::from_millis(50), most: Duration::from_secs(5).max(window * 2) },
+            ..Design::new(metric, pairs_max, window, seed)
+        }
+    }
+
+    /// The longest time that the windows take, switching not counted.
     pub fn planned(&self) -> Duration {
-        let windows = u32::try_from(self.pairs * 2).unwrap_or(u32::MAX);
-        (self.window + self.settle).saturating_mul(windows)
+        let windows = u32::try_from((self.stop.pairs_max() + self.control_pairs) * 2).unwrap_or(u32::MAX);
+        let all = (self.window + self.settle.least()).saturating_mul(windows);
+        match self.stop {
+            Stop::Sequential { budget: Some(budget), .. } => all.min(budget),
+            _ => all,
+        }
     }
 
     /// # Errors
     /// If no verdict could ever come of it.
-    pub(crate) fn check(&self) -> Result<(), TrialError> {
+    pub fn check(&self) -> Result<(), TrialError> {
         let bad = |why: String| Err(TrialError::Design(why));
-        if self.pairs == 0 || self.pairs + self.spare_pairs > PAIRS_MAX {
-            return bad(format!(
-                "{} pairs and {} spare ones: at least 1, at most {PAIRS_MAX}",
-                self.pairs, self.spare_pairs
-            ));
+        let pairs = self.stop.pairs_max();
+        if pairs == 0 || pairs.saturating_add(self.spare_pairs) > PAIRS_MAX || self.control_pairs > PAIRS_MAX {
+            return bad(format!("{pairs} pairs and {} spare ones: at least 1, at most {PAIRS_MAX}", self.spare_pairs));
         }
         if self.window < Duration::from_millis(10) || self.window > Duration::from_secs(3600) {
             return bad(format!("a window of {:?}: at least 10 ms, at most an hour", self.window));
+        }
+        if self.settle.least() > self.settle.most() || self.settle.most() > SETTLE_MAX {
+            return bad(format!("{:?} of quiet after a switch: at most {SETTLE_MAX:?}", self.settle.most()));
         }
         if !(self.smallest_effect_ratio > 0.0 && self.smallest_effect_ratio < 10.0) {
             return bad(format!("{} as the smallest effect: more than 0, less than 10", self.smallest_effect_ratio));
@@ -81,6 +187,62 @@ impl Design {
         if !(self.confidence > 0.5 && self.confidence < 1.0) {
             return bad(format!("a confidence of {}: more than 0.5, less than 1", self.confidence));
         }
+        self.check_guards()
+    }
+
+    fn check_guards(&self) -> Result<(), TrialError> {
+        let bad = |why: String| Err(TrialError::Design(why));
+        if self.guards.len() > GUARDS_MAX {
+            return bad(format!("{} guards: at most {GUARDS_MAX}", self.guards.len()));
+        }
+        for guard in &self.guards {
+            let name = &guard.metric.name;
+            if *name == self.metric.name {
+                return bad(format!("{name} as a guard: it is what decides already"));
+            }
+            if !(guard.harm_ratio > 0.0 && guard.harm_ratio < 10.0) {
+                return bad(format!("{} as the harm of {name}: more than 0, less than 10", guard.harm_ratio));
+            }
+        }
         Ok(())
+    }
+}
+
+/// A sign test of five pairs can't reach an e-value of 20, so this binds nothing at the usual confidence; at a lower one it keeps a
+/// run from ending on two lucky pairs.
+const PAIRS_MIN: usize = 5;
+/// Enough that a difference between a thing and itself could be claimed, and so is looked for.
+const CONTROL_PAIRS: usize = 10;
+
+/// Durations as whole milliseconds.
+mod ms {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
+/// The same where there may be none.
+mod optional_ms {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => super::ms::serialize(duration, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
     }
 }

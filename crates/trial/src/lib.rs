@@ -11,21 +11,33 @@ mod conditions;
 mod design;
 mod engaged;
 mod error;
+pub mod load;
 mod metric;
+pub mod part;
+mod process_knob;
+mod processes;
 mod report;
 mod rules;
-mod run;
+pub mod saved;
+pub mod search;
+mod session;
 pub mod source;
 mod switch;
 pub mod workload;
 
 pub use arm::{Arm, ArmName, Level};
 pub use conditions::{Conditions, Snapshot, Watch};
-pub use design::Design;
+pub use design::{Design, Guard, Settle, Stop};
+pub use engaged::{Engaged, Mechanism, Reading};
 pub use error::TrialError;
 pub use metric::Metric;
-pub use report::{ArmReport, Effect, Outcome, Report, Titles};
+pub use report::{
+    ArmReport, ByArm, ControlReport, Cost, Effect, GuardReport, Identity, Interval, Outcome, Report, Titles,
+};
 pub use rules::{DropReason, Rules};
-pub use run::{Dropped, Ended, Progress, Record, Trial, Window, run};
+pub use session::kept;
+pub use session::{
+    Dropped, Ended, Keep, NetworkPath, Progress, Record, SettleHow, SettleSeen, Stretch, Trial, Window, resume, run,
+};
 pub use switch::Switch;
 pub use workload::{Sample, Workload};

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::conditions::Conditions;
 
 /// Bounds on what the machine did during a window; beyond one of them both windows of the pair are dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
     /// The longest time that the watching thread may miss, in microseconds. A pause of a whole virtual machine is tens
     /// of milliseconds long and hits whichever arm is on.
@@ -27,7 +27,7 @@ impl Default for Rules {
 }
 
 /// Why a window was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
     /// The watching thread missed so long, in microseconds.

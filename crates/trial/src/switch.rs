@@ -6,6 +6,7 @@ use evenkeel_sys::{Hand, HeldLatency, Root};
 
 use crate::arm::{Arm, Level};
 use crate::error::TrialError;
+use crate::process_knob::can_set;
 use crate::workload::Workload;
 
 /// The knobs of one trial, ready to be switched.
@@ -21,6 +22,8 @@ pub struct Switch<'a> {
     process: Vec<(usize, Step)>,
     /// What the server must do for a switch to reach it.
     reach: Reach,
+    /// What the server's own properties read after the last switch, by knob, where they are numbers.
+    read_back: Vec<(String, f64)>,
 }
 
 /// What a server must do for a switched value to reach it.
@@ -52,6 +55,7 @@ impl<'a> Switch<'a> {
             held: None,
             process: Vec::new(),
             reach: Reach::AtOnce,
+            read_back: Vec::new(),
         };
         for (setting, plan) in plans.iter().enumerate() {
             for step in &plan.steps {
@@ -78,7 +82,7 @@ impl<'a> Switch<'a> {
         let reach = match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
             Ok(TakesEffect::NewSockets) => Reach::NewSockets,
             // A property of the server's own process is set while it runs where the workload can, and by a start where not.
-            Ok(TakesEffect::ProcessStart) if step.action != Action::Process => Reach::Restart,
+            Ok(TakesEffect::ProcessStart) if step.action != Action::Process && !can_set(&step.knob) => Reach::Restart,
             Ok(TakesEffect::NewInterfaces) => {
                 return Err(cannot("it takes effect on interfaces brought up afterwards, which a trial does not do"));
             }
@@ -92,6 +96,8 @@ impl<'a> Switch<'a> {
                 self.hold = Some((setting, step.clone()));
             }
             Action::Process => self.process.push((setting, step.clone())),
+            // What a server would have to do for good by itself can be done to it from outside while it is measured.
+            Action::ByHand { .. } if can_set(&step.knob) => self.process.push((setting, step.clone())),
             Action::ByHand { todo } => {
                 return Err(cannot(&format!(
                     "it is not set by this program, so it can't be switched between windows: {todo}"
@@ -129,6 +135,7 @@ impl<'a> Switch<'a> {
             Reach::NewSockets => workload.reopen()?,
             Reach::Restart => workload.restart()?,
         }
+        self.read_back.clear();
         for (setting, step) in &self.process {
             let value = wanted(arm.level(*setting), step);
             let found = workload.set_process(&step.knob, value)?;
@@ -137,8 +144,14 @@ impl<'a> Switch<'a> {
                 let wanted = value.unwrap_or_default().into();
                 return Err(TrialError::Switch { knob: step.knob.clone(), wanted, why });
             }
+            self.read_back.extend(found.parse().ok().map(|number| (step.knob.clone(), number)));
         }
         Ok(())
+    }
+
+    /// What the server's own properties read after the last switch, by knob, where they are numbers.
+    pub fn read_back(&self) -> Vec<(String, f64)> {
+        self.read_back.clone()
     }
 
     fn hold(&mut self, arm: &Arm) -> Result<(), TrialError> {

@@ -9,13 +9,14 @@ use std::time::Duration;
 use evenkeel_host::{Advice, Facts, Goal, Setting, State as Advised, advise, knobs};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::workload::arena::Arena;
-use evenkeel_trial::{Design, Outcome as Verdict, Workload};
+use evenkeel_trial::{Design, Keep, Outcome as Verdict, Settle, Workload};
 
 use crate::args::StateArgs;
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Kept, NotTried, Story};
+use crate::session_files::TrialLock;
 use crate::show::Out;
 
 /// Many short pairs rather than few long ones: a machine's mood changes over seconds, and the two windows of a pair should
@@ -53,6 +54,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let advice = advise(&facts, &Goal::Latency.into());
     let before = settings(&root);
     let stop = experiment::stop_flag()?;
+    let _alone = TrialLock::take(&args.state)?;
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
     let mut story = Story::new(format!("evenkeel demo --seed {seed}"), facts, advice);
     tell_machine(out, &story);
@@ -92,9 +94,9 @@ fn prove(
         return Ok(());
     };
     let settings = [setting];
-    let metric = experiment::metric(arena, experiment::usual_metric(&settings))?;
+    let metric = experiment::usual_metric(arena, &settings)?;
     let mut design = Design::new(metric, args.pairs.into(), WINDOW, seed);
-    design.settle = SETTLE;
+    design.settle = Settle::Fixed { time: SETTLE };
     design.smallest_effect_ratio = SMALLEST_EFFECT_RATIO;
     let seconds = design.planned().as_secs();
     for (number, control) in [(4, true), (5, false)] {
@@ -115,7 +117,9 @@ fn prove(
             control,
             design: &design,
             stop,
-            progress: out.shows_progress(),
+            progress: out.telling(),
+            keep: &|_| Ok(Keep::nowhere()),
+            before: None,
         };
         let told = experiment.measure(arena)?;
         out.say(&format!("   {}: {}", told.report.verdict, told.sentence));

@@ -1,50 +1,63 @@
 //! `evenkeel prove`: an honest A/B of settings on a real server under load.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Root, process};
-use evenkeel_trial::workload::arena::Arena;
-use evenkeel_trial::{Design, Ended, Outcome as Verdict, Workload};
+use evenkeel_trial::kept::Kept;
+use evenkeel_trial::{Design, Ended, Guard, Outcome as Verdict, Settle, Stop, Workload};
 
 use crate::args::StateArgs;
+use crate::commands::{capture, side_by_side};
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
 use crate::report::{Story, Told};
+use crate::session_files::{self, TrialLock};
 use crate::show::Out;
+use crate::workload_args::{self, WorkloadArgs};
+use crate::workload_settings;
+
+mod goal;
+
+/// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
+const PAIRS_MAX: u16 = 100;
 
 /// Prove settings on a server under load by an honest A/B, and put everything back
 ///
-/// Arm A is the machine as it is, arm B has the settings. Both are measured in turns, pair by pair in a random order, while
-/// one server runs on; the verdict is better, worse, same or undecided, with its interval, its doubts and what was dropped.
-#[derive(Debug, clap::Args)]
+/// Arm A is the machine as it is, arm B has the settings. Both are measured in turns, pair by pair in a random order; after every
+/// pair it is looked at whether that is enough. The verdict is better, worse, same, undecided or not-engaged, with its interval, its
+/// doubts and what was dropped. First the machine is compared with itself, by the same path.
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to prove, such as haltpoll.guest_halt_poll_ns=200000
-    #[arg(required = true, value_name = "KNOB=VALUE")]
+    /// What to prove, such as haltpoll.guest_halt_poll_ns=200000; several are proved together
+    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "goal", "list_workloads"])]
+    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "list_workloads", "compare"])]
     settings: Vec<String>,
-    /// The number of a window that decides [default: by knob]
-    #[arg(long, value_name = "NAME")]
-    metric: Option<String>,
-    /// Pairs of windows, one of each arm
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u16).range(6..=5000))]
-    pairs: u16,
-    /// Length of a window in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
-    window_ms: u32,
-    /// The smallest effect that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
-    smallest_effect: f64,
-    /// Players in the reference server
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=64))]
-    bots: u8,
-    /// Seed of the order of the arms, to repeat a run
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Compare the machine as it is with itself, by the same path: what the method says of nothing
-    #[arg(long)]
-    control: bool,
+    #[command(flatten)]
+    plan: DesignArgs,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    /// Tell every workload, and what it needs
+    #[arg(long, conflicts_with_all = ["settings", "from", "resume"])]
+    list_workloads: bool,
+    /// Keep what is measured in FILE, pair by pair [default: a file beside the journal]
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+    /// Go on with the session in FILE, which was cut off or stopped; `last` is the newest
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["keep", "from", "seed", "control"])]
+    resume: Option<PathBuf>,
+    /// Measure nothing, and report the session in FILE; `last` is the newest
+    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    from: Option<PathBuf>,
+    /// Prove the set of a goal file once more, as `evenkeel tune` found it, on this machine as it is now
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["settings", "from"])]
+    goal: Option<PathBuf>,
+    /// Measure nothing, and put reports (report.json) of several machines side by side; with --report also as compare.html
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["settings", "from", "resume", "list_workloads"])]
+    compare: Vec<PathBuf>,
     /// Write report.html and report.json into DIR
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -52,55 +65,249 @@ pub(crate) struct Args {
     state: StateArgs,
 }
 
+/// All that is decided before the first pair.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Design")]
+struct DesignArgs {
+    /// The number of a window that decides [default: by knob and workload]
+    #[arg(long, value_name = "NAME")]
+    metric: Option<String>,
+    /// A number that may not get worse, with the smallest harm that vetoes, such as round_trip_us_p99=25; none for no guard; may be
+    /// given several times [default: the tail of what decides, at 25 %]
+    #[arg(long, value_name = "NAME[=PERCENT]")]
+    guard: Vec<String>,
+    /// The most pairs of windows, one of each arm
+    #[arg(long, value_name = "N", default_value_t = PAIRS_MAX, value_parser = clap::value_parser!(u16).range(6..=5000))]
+    pairs: u16,
+    /// Begin no pair after this time, such as 90s or 10m; counted from the start of the first window
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    budget: Option<Duration>,
+    /// Look once, after all pairs, rather than after every pair: a narrower interval from the same pairs
+    #[arg(long, conflicts_with = "budget")]
+    fixed: bool,
+    /// How long the machine is left alone after a switch, such as 500ms [default: found by itself]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    settle: Option<Duration>,
+    /// Length of a window in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
+    window_ms: u32,
+    /// The smallest effect that matters, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    smallest_effect: f64,
+    /// Pairs of the machine against itself before the first pair; 0 for none
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    control_pairs: Option<u16>,
+    /// Seed of the order of the arms, to repeat a run
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Compare the machine as it is with itself throughout, by the same path: what the method says of nothing
+    #[arg(long)]
+    control: bool,
+}
+
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let settings = parse(&args.settings)?;
+    if args.list_workloads {
+        let list = workload_args::list();
+        out.answer(&list, || list.text())?;
+        return Ok(exit::WELL);
+    }
+    if !args.compare.is_empty() {
+        return side_by_side::run(&args.compare, args.report.as_deref(), out);
+    }
     let root = Root::live();
     let facts = Facts::probe(&root);
-    let plan = Plan::of(&facts, &settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    let needs_journal = plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. }));
-    let needs_root = plan.steps.iter().any(|step| !matches!(step.action, Action::Process));
-    if needs_root && !process::is_root() {
+    if let Some(file) = &args.from {
+        let (_, kept) = session_files::read(&args.state, file)?;
+        // The session may have been kept on another machine: what this one is has no place in its report.
+        return tell(args, out, facts, None, experiment::told_again(kept)?);
+    }
+    let by_goal = args.goal.as_ref().map(|file| goal::asked_by(args, file, &facts, out)).transpose()?;
+    let args = by_goal.as_ref().unwrap_or(args);
+    let capture = capture::text_of(&root);
+    let settings = parse(&args.settings)?;
+    let needs = Needs::of(&facts, &settings)?;
+    if needs.root && !process::is_root() {
         let error = anyhow::anyhow!("prove {}: it changes settings of the whole host", args.settings.join(" "));
         return Err(Failure::new(exit::NOT_ALLOWED, error).hint("run it as root; process.* knobs need none"));
     }
-    let stop = experiment::stop_flag()?;
-    let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
-    let mut arena = experiment::start_arena(args.bots, seed)?;
-    let design = design_of(args, &arena, &settings, seed)?;
-    out.say(&format!("{}\nabout {} s", arena.describe(), design.planned().as_secs()));
-    let mut state = if needs_journal { Some(args.state.open()?) } else { None };
-    let experiment = Experiment {
-        root: &root,
-        facts: &facts,
-        state: state.as_mut(),
-        settings: &settings,
-        control: args.control,
-        design: &design,
-        stop: &stop,
-        progress: out.shows_progress(),
+    let _alone = TrialLock::take(&args.state)?;
+    let before = match &args.resume {
+        Some(file) => Some(session_files::read(&args.state, file)?),
+        None => None,
     };
-    let told = experiment.measure(&mut arena);
-    arena.stop();
-    tell(args, out, facts, told?, seed)
+    let stop = experiment::stop_flag()?;
+    let told =
+        measure(args, out, Ground { root: &root, facts: &facts, settings: &settings, needs, stop: &stop }, before)?;
+    tell(args, out, facts, Some(capture), told)
 }
 
-fn design_of(args: &Args, arena: &Arena, settings: &[Setting], seed: u64) -> Result<Design, Failure> {
-    let name = args.metric.as_deref().unwrap_or_else(|| experiment::usual_metric(settings));
-    let metric = experiment::metric(arena, name)?;
-    let window = Duration::from_millis(args.window_ms.into());
-    let mut design = Design::new(metric, args.pairs.into(), window, seed);
-    if !(args.smallest_effect > 0.0 && args.smallest_effect < 1000.0) {
-        let cause = format!("{} is not between 0 and 1000 per cent", args.smallest_effect);
-        return Err(Failure::text(exit::WRONG_USE, "read --smallest-effect", cause));
+/// What a trial stands on.
+struct Ground<'a> {
+    root: &'a Root,
+    facts: &'a Facts,
+    settings: &'a [Setting],
+    needs: Needs,
+    stop: &'a AtomicBool,
+}
+
+/// What a trial of some settings needs.
+#[derive(Clone, Copy)]
+struct Needs {
+    journal: bool,
+    root: bool,
+}
+
+impl Needs {
+    fn of(facts: &Facts, settings: &[Setting]) -> Result<Needs, Failure> {
+        let plan = Plan::of(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        Ok(Needs {
+            journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
+            // Of a server of one's own anybody may set what the kernel allows; it says so itself where it does not. What somebody
+            // else would have to do for good is done to a process of ours, or refused.
+            root: plan.steps.iter().any(|step| {
+                let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
+                !is_ours && !step.knob.starts_with("process.")
+            }),
+        })
     }
-    design.smallest_effect_ratio = args.smallest_effect / 100.0;
-    Ok(design)
 }
 
-fn tell(args: &Args, out: &Out, facts: Facts, told: Told, seed: u64) -> Outcome {
+fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, Kept)>) -> Result<Told, Failure> {
+    let Ground { root, facts, settings, needs, stop } = ground;
+    let seed = match &before {
+        Some((_, kept)) => kept.head.design.seed,
+        None => args.plan.seed.unwrap_or_else(experiment::fresh_seed),
+    };
+    let mut workload = args.workload.start(seed)?;
+    let design = match &before {
+        Some((_, kept)) => goes_on(args, kept, workload.as_ref())?,
+        None => args.plan.design(workload.as_ref(), settings, seed)?,
+    };
+    let control = before.as_ref().map_or(args.plan.control, |(_, kept)| kept.head.arms[0] == kept.head.arms[1]);
+    let at_most = if design.stop.is_sequential() { "at most" } else { "about" };
+    out.say(&format!("{}\n{at_most} {} s", workload.describe(), design.planned().as_secs()));
+    let mut state = if needs.journal { Some(args.state.open()?) } else { None };
+    let experiment = Experiment {
+        root,
+        facts,
+        state: state.as_mut(),
+        settings,
+        control,
+        design: &design,
+        stop,
+        progress: out.telling(),
+        keep: &|head| {
+            let keep = match &before {
+                Some((path, kept)) => {
+                    evenkeel_trial::Keep::go_on(path, kept).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?
+                }
+                None => session_files::begin(&args.state, args.keep.as_deref(), head)?,
+            };
+            if let Some(path) = keep.path() {
+                out.say(&format!("kept in {}", path.display()));
+            }
+            Ok(keep)
+        },
+        before: before.as_ref().map(|(_, kept)| kept.record.clone()),
+    };
+    let told = experiment.measure(workload.as_mut());
+    workload.stop();
+    told
+}
+
+/// The design of a session that is gone on with: what was decided before its first pair stands.
+fn goes_on(args: &Args, kept: &Kept, workload: &dyn Workload) -> Result<Design, Failure> {
+    let differs = |what: &str, then: &str, now: &str| {
+        let cause = format!("its {what} was {then:?}, and this is {now:?}: pairs of both can't be put together");
+        Err(Failure::text(exit::WRONG_USE, "go on with the session", cause))
+    };
+    let settings = args.settings.join(" ");
+    let described = workload.describe();
+    if kept.head.settings.join(" ") != settings {
+        return differs("settings", &kept.head.settings.join(" "), &settings);
+    }
+    if kept.head.titles.workload != described {
+        return differs("workload", &kept.head.titles.workload, &described);
+    }
+    Ok(kept.head.design.clone())
+}
+
+impl DesignArgs {
+    fn design(&self, workload: &dyn Workload, settings: &[Setting], seed: u64) -> Result<Design, Failure> {
+        let metric = match &self.metric {
+            Some(name) => experiment::metric(workload, name)?,
+            None => experiment::usual_metric(workload, settings)?,
+        };
+        let window = Duration::from_millis(self.window_ms.into());
+        let pairs = usize::from(self.pairs);
+        let mut design = match self.fixed {
+            true => Design { stop: Stop::After { pairs }, ..Design::sequential(metric, pairs, window, seed) },
+            false => Design::sequential(metric, pairs, window, seed),
+        };
+        if let Stop::Sequential { budget, .. } = &mut design.stop {
+            *budget = self.budget;
+        }
+        design.guards = match self.guard.as_slice() {
+            [] => experiment::usual_guards(workload, &design.metric),
+            [none] if none == "none" => Vec::new(),
+            named => named.iter().map(|text| guard(workload, text)).collect::<Result<_, _>>()?,
+        };
+        if let Some(time) = self.settle {
+            design.settle = Settle::Fixed { time };
+        }
+        if let Some(pairs) = self.control_pairs {
+            design.control_pairs = pairs.into();
+        }
+        if !(self.smallest_effect > 0.0 && self.smallest_effect < 1000.0) {
+            let cause = format!("{} is not between 0 and 1000 per cent", self.smallest_effect);
+            return Err(Failure::text(exit::WRONG_USE, "read --smallest-effect", cause));
+        }
+        design.smallest_effect_ratio = self.smallest_effect / 100.0;
+        design.check().map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+        Ok(design)
+    }
+}
+
+/// A guard as it is named: `round_trip_us_p99` or `round_trip_us_p99=10`.
+fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failure> {
+    let (name, percent) = text.split_once('=').unwrap_or((text, "25"));
+    let metric = experiment::metric(workload, name)?;
+    let harm = percent.trim_end_matches('%').parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 1000.0);
+    let harm = harm.ok_or_else(|| {
+        Failure::text(exit::WRONG_USE, format!("read --guard {text}"), format!("{percent:?} is no per cent above 0"))
+    })?;
+    Ok(Guard { metric, harm_ratio: harm / 100.0 })
+}
+
+/// A time as people write it: `500ms`, `90s`, `10m`, `1h`; seconds without a unit.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let ms = match unit {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(format!("{unit:?} is no unit of time: ms, s, m, h")),
+    };
+    let number: u32 = number.parse().map_err(|_| format!("{text:?} is no time, such as 500ms, 90s or 10m"))?;
+    let whole = u64::from(number) * ms;
+    (whole <= 7 * 86_400_000).then(|| Duration::from_millis(whole)).ok_or_else(|| "a week is the most".to_owned())
+}
+
+fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Told) -> Outcome {
     let code = exit_of(&told);
+    let seed = told.report.seed;
     let mut text = text(&told, seed);
-    let mut story = Story::new(format!("evenkeel prove {} --seed {seed}", args.settings.join(" ")), facts, Vec::new());
+    let command = format!(
+        "evenkeel prove {}{} --metric {} --seed {seed}{}",
+        told.knob,
+        args.workload.again(),
+        told.report.metric.name,
+        args.workload.command_again()
+    );
+    let mut story = Story::new(command, facts, Vec::new());
+    story.capture = capture;
     story.trials.push(told);
     if let Some(folder) = &args.report {
         let [page, json] = story.write(folder)?;
@@ -109,8 +316,9 @@ fn tell(args: &Args, out: &Out, facts: Facts, told: Told, seed: u64) -> Outcome 
     out.answer(&story.trials[0], || text)?;
     Ok(code)
 }
+
 fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
-    let parsed = texts.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>();
+    let parsed = texts.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
     parsed.map_err(|error| Failure::text(exit::WRONG_USE, "read the settings", error))
 }
 
@@ -124,12 +332,36 @@ fn text(told: &Told, seed: u64) -> String {
         text +=
             &format!("  {:?}  median {median} {}, server's CPU {cpu} %: {}\n", arm.arm, report.metric.unit, arm.values);
     }
+    for guard in &report.guards {
+        let change =
+            guard.effect.map_or_else(|| "not compared".to_owned(), |effect| crate::report::as_change(effect.ratio));
+        text += &format!("  guard {}: {} ({change})\n", guard.metric.name, guard.verdict);
+    }
+    for knob in &report.mechanism {
+        let readings: Vec<String> = knob
+            .readings
+            .iter()
+            .map(|reading| format!("{} {} / {}", reading.name, number(reading.a), number(reading.b)))
+            .collect();
+        if !readings.is_empty() {
+            text += &format!("  seen of {}, A / B: {}\n", knob.knob, readings.join(", "));
+        }
+    }
     text += &format!(
-        "  {} pairs, {} dropped, seed {seed}, metric {}\n",
+        "  {} pairs, {} dropped ({} in A, {} in B), {} ms of quiet after a switch, seed {seed}, metric {}\n",
         report.pairs,
         report.dropped.len(),
+        report.dropped_by_arm.a,
+        report.dropped_by_arm.b,
+        report.settle.settle_ms,
         report.metric.name
     );
+    if let Some(control) = &report.control_stretch {
+        let visible = control.smallest_visible_ratio.map_or_else(String::new, |visible| {
+            format!("; this machine lets see differences from {:.1} % on", visible * 100.0)
+        });
+        text += &format!("  A against itself: {} ({} pairs){visible}\n", control.verdict, control.pairs);
+    }
     for doubt in &report.doubts {
         text += &format!("  doubt: {doubt}\n");
     }
@@ -142,5 +374,27 @@ fn exit_of(told: &Told) -> exit::Exit {
         (Ended::Failed { .. }, _) => exit::UNDONE,
         (_, Verdict::Worse) => exit::NO,
         _ => exit::WELL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let table = [
+            ("500ms", Some(500)),
+            ("90", Some(90_000)),
+            ("90s", Some(90_000)),
+            ("10m", Some(600_000)),
+            ("1h", Some(3_600_000)),
+        ];
+        for (text, ms) in table {
+            assert_eq!(time(text).ok(), ms.map(Duration::from_millis), "{text}");
+        }
+        for text in ["", "s", "-1s", "1.5s", "10 m", "9999999999", "169h", "5d", "é"] {
+            assert!(time(text).is_err(), "{text}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, FrequencyPolicy};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{each_policy, own};
@@ -25,7 +25,8 @@ pub(super) const KNOB: Knob = Knob {
                 Under the governor performance the driver sets it to performance by itself and refuses other values.",
     risk: "more power and heat",
     shows_in: "scaling_cur_freq of the policies while the server runs",
-    counter: None,
+    // What the preference sways is the frequency.
+    counter: Some(Counter::Frequency),
     kernels: "since 4.14 with intel_pstate, since 6.3 with amd-pstate in active mode",
     side_effects: &[],
     sources: &[

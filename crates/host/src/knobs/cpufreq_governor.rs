@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, FrequencyPolicy};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{each_policy, own};
@@ -25,7 +25,8 @@ pub(super) const KNOB: Knob = Knob {
                 frequency driver: the host decides.",
     risk: "more power and heat; boost of single cores may come out lower",
     shows_in: "scaling_cur_freq of the policies while the server runs",
-    counter: None,
+    // What a governor does is to choose a frequency.
+    counter: Some(Counter::Frequency),
     kernels: "all, with a frequency driver; cpufreq.default_governor= at boot since 5.9",
     side_effects: &[],
     sources: &[

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{boosted, one};
@@ -23,7 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 the host decides.",
     risk: "the frequency varies with heat and with what the neighbours run",
     shows_in: "scaling_cur_freq of the policies while the server runs",
-    counter: None,
+    counter: Some(Counter::Frequency),
     kernels: "all, with intel_pstate",
     side_effects: &[],
     sources: &[

@@ -21,7 +21,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "one CPU for many interrupts saturates under load; a change of queues, a driver reset or a reboot renumbers \
            interrupts; the kernel refuses (EIO) for interrupts that it manages itself",
     shows_in: "/proc/interrupts by CPU, /proc/irq/N/effective_affinity_list, NET_RX in /proc/softirqs",
-    counter: Some(Counter::DevicePackets),
+    counter: Some(Counter::InterruptsByCpu),
     kernels: "all",
     side_effects: &[],
     sources: &[

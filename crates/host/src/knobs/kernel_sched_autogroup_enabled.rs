@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -23,7 +23,8 @@ pub(super) const KNOB: Knob = Knob {
                 only counts within its own session.",
     risk: "what is started from terminals shares CPUs differently",
     shows_in: "/proc/PID/autogroup of the server",
-    counter: None,
+    // By pressure: groups share a CPU only where somebody waits for it.
+    counter: Some(Counter::WaitingThreads),
     kernels: "with CONFIG_SCHED_AUTOGROUP",
     side_effects: &[],
     sources: &[

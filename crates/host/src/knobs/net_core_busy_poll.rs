@@ -30,7 +30,7 @@ pub(super) const KNOB: Knob = Knob {
                 sockets. A socket without a NAPI queue behind it (loopback, veth) has nothing to poll.",
     risk: "spins a CPU for every waiting thread, takes time from the CPU's sibling, uses power",
     shows_in: "BusyPollRxPackets in /proc/net/netstat",
-    counter: Some(Counter::DevicePackets),
+    counter: Some(Counter::BusyPolling),
     kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
     side_effects: &[],
     sources: &[

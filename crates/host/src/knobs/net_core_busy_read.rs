@@ -26,7 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 has nothing to poll.",
     risk: "every new socket polls: spins a CPU for each waiting thread, takes time from the CPU's sibling, uses power",
     shows_in: "BusyPollRxPackets in /proc/net/netstat",
-    counter: Some(Counter::DevicePackets),
+    counter: Some(Counter::BusyPolling),
     kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
     side_effects: &[],
     sources: &[

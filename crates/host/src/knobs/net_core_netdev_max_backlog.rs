@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::{Facts, reads};
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -29,7 +29,8 @@ pub(super) const KNOB: Knob = Knob {
                 is on.",
     risk: "a longer queue is a longer wait when a CPU can't keep up",
     shows_in: "column 2 of /proc/net/softnet_stat (hexadecimal, a line a CPU)",
-    counter: None,
+    // Not its drops alone: what loopback carries passes the backlog, so the limit is at work though it is never reached.
+    counter: Some(Counter::Backlog),
     kernels: "all",
     side_effects: &[],
     sources: &[

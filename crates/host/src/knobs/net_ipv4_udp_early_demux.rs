@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own};
@@ -24,7 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 look finds nothing and is a cost alone; one that connects a socket for each player gains by it.",
     risk: "connected sockets pay for a route with each packet",
     shows_in: "CPU time of softirq a packet; no counter",
-    counter: None,
+    counter: Some(Counter::UdpDatagrams),
     kernels: "not 4.4; 5.10 and newer have it",
     side_effects: &[],
     sources: &[Source {

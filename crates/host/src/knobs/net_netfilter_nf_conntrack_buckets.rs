@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -23,7 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 hashsize, which a line in /etc/modprobe.d sets before the module is loaded.",
     risk: "memory for each bucket; the table is built anew while packets wait",
     shows_in: "nf_conntrack_max beside it; searched of /proc/net/stat/nf_conntrack",
-    counter: None,
+    counter: Some(Counter::TrackedConnections),
     kernels: "all that have the nf_conntrack module loaded; writable outside containers only",
     side_effects: &[],
     sources: &[Source {

@@ -24,7 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 where there are enough. One flow always goes to one CPU, so a server with few peers gains little.",
     risk: "an interrupt between CPUs for packets, drops in the per-CPU backlog (net.core.netdev_max_backlog)",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), column 2 (drops), NET_RX in /proc/softirqs",
-    counter: Some(Counter::DevicePackets),
+    counter: Some(Counter::SteeredPackets),
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
     side_effects: &[],
     sources: &[

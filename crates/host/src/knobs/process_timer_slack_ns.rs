@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 
 /// The place of everything that belongs to the server's own process.
 const PLACE: &str = "server";
@@ -21,7 +21,8 @@ pub(super) const KNOB: Knob = Knob {
                 sets it by TimerSlackNSec=.",
     risk: "more wake-ups where a process has many timers",
     shows_in: "/proc/PID/timerslack_ns, the lateness of the server's ticks",
-    counter: None,
+    // No counter tells of sleeps that ended late; that the threads have the value is read back.
+    counter: Some(Counter::ReadBack),
     kernels: "all",
     side_effects: &[],
     sources: &[

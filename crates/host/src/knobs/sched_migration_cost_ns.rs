@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Since, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, scheduler_number, usable_cpus};
@@ -32,7 +32,8 @@ pub(super) const KNOB: Knob = Knob {
                 old CPU though another one is idle. Threads that are pinned to a CPU do not move anyway.",
     risk: "threads wait for a busy CPU beside an idle one",
     shows_in: "se.nr_migrations in /proc/PID/sched of the server",
-    counter: None,
+    // By pressure: where nobody waits for a CPU, there is nobody to move.
+    counter: Some(Counter::WaitingThreads),
     kernels: "a sysctl up to 5.12, in debugfs since 5.13",
     side_effects: &[],
     sources: &[

@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 pub(super) const KNOB: Knob = Knob {
@@ -19,7 +19,7 @@ pub(super) const KNOB: Knob = Knob {
                 what thp.enabled says. ARM cores join such pages in one entry, of x86 processors only some (from memory).",
     risk: "memory that is given but not used",
     shows_in: "/sys/kernel/mm/transparent_hugepage/hugepages-NkB/stats",
-    counter: None,
+    counter: Some(Counter::HugePageFaults),
     kernels: "6.8 on",
     side_effects: &[],
     sources: &[

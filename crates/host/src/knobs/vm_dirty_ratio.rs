@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, size};
@@ -37,7 +37,8 @@ pub(super) const KNOB: Knob = Knob {
                 out smaller. vm.dirty_bytes is the same limit in bytes; to write one zeroes the other.",
     risk: "a lower share throttles bursts of writing that a higher one would have swallowed",
     shows_in: "Dirty and Writeback in /proc/meminfo, nr_dirty_threshold in /proc/vmstat",
-    counter: None,
+    // Written, not dirtied: a line in any log dirties a page.
+    counter: Some(Counter::WrittenPages),
     kernels: "all",
     side_effects: &[TWIN],
     sources: &[

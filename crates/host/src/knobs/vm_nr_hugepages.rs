@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, size};
@@ -24,7 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 at boot it finds most.",
     risk: "memory that nobody else may use, whether the server asks for it or not",
     shows_in: "HugePages_Total, HugePages_Free and HugePages_Rsvd in /proc/meminfo",
-    counter: None,
+    counter: Some(Counter::HugePagesInUse),
     kernels: "all that are built with CONFIG_HUGETLBFS",
     side_effects: &[],
     sources: &[

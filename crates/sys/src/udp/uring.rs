@@ -3,15 +3,15 @@
 //! for each packet, and the call itself where there is nothing to receive.
 
 use std::net::UdpSocket;
+use std::num::NonZeroU16;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::thread::ThreadId;
 
 use io_uring::types::{BufRingEntry, Fd};
 use io_uring::{IoUring, cqueue, opcode};
 
 use super::address::Name;
-use super::control::{Told, word};
+use super::control::{Told, UDP_GRO};
 use super::inbox::{Packet, stride};
 use crate::errno::Errno;
 use crate::mapping::{Mapping, Pages};
@@ -24,12 +24,24 @@ const HEAD_BYTES: usize = 16;
 const NAME_BYTES: usize = 32;
 /// Room for a time, a count of drops and a segment's length: the packet then begins a cache line of its own.
 const CONTROL_BYTES: usize = 80;
-const BEFORE_BYTES: usize = HEAD_BYTES + NAME_BYTES + CONTROL_BYTES;
+const NAME_AT: usize = HEAD_BYTES;
+const CONTROL_AT: usize = NAME_AT + NAME_BYTES;
+const BEFORE_BYTES: usize = CONTROL_AT + CONTROL_BYTES;
 const _: () = assert!(size_of::<Name>() <= NAME_BYTES);
 /// The most buffers.
 const BUFFERS_MAX: usize = 1024;
 /// A request that ends for want of buffers is made again at once, so often.
 const TRIES: usize = 3;
+
+/// A number that no two threads have that live at the same time: where a variable of the thread's own is. To ask the standard library costs two
+/// atomic operations. A later thread may have the number of one that ended; the kernel then refuses it with the same error.
+#[inline]
+fn this_thread() -> usize {
+    thread_local! {
+        static HERE: u8 = const { 0 };
+    }
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Got {
@@ -57,7 +69,7 @@ pub struct RingInbox {
     is_asked: bool,
     /// An answer that came behind packets, for the next call.
     trouble: Option<Errno>,
-    thread: Option<ThreadId>,
+    thread: Option<usize>,
 }
 
 // SAFETY: the template's pointers are null; all else may be used from any one thread at a time, and the kernel refuses another than the
@@ -149,7 +161,7 @@ impl RingInbox {
     }
 
     fn begin_on_this_thread(&mut self) -> Result<(), Errno> {
-        let this = std::thread::current().id();
+        let this = this_thread();
         match self.thread {
             Some(thread) if thread == this => Ok(()),
             Some(_) => Err(Errno::EXIST),
@@ -211,11 +223,26 @@ impl RingInbox {
         if self.got.is_empty() {
             return;
         }
-        for at in 0..self.got.len() {
-            self.give(self.got[at].buffer);
+        if self.is_in_order && self.follow_on() {
+            self.tail = self.tail.wrapping_add(self.got.len() as u16);
+        } else {
+            for at in 0..self.got.len() {
+                self.give(self.got[at].buffer);
+            }
         }
         self.got.clear();
         self.publish();
+    }
+
+    /// Whether the buffers that came are those of the next places, one after another: then nothing is to be written.
+    fn follow_on(&self) -> bool {
+        let mask = self.count - 1;
+        let mut at = usize::from(self.tail) & mask;
+        self.got.iter().all(|got| {
+            let is_next = usize::from(got.buffer) == at;
+            at = (at + 1) & mask;
+            is_next
+        })
     }
 
     /// Puts a buffer at the end of those that the kernel may take, which it sees with [`RingInbox::publish`].
@@ -251,31 +278,41 @@ impl RingInbox {
         // SAFETY: the same memory as bytes. The kernel writes to it within calls of this thread alone, since task work is deferred to them,
         // and to none that it has given to us.
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
-        let length = (got.length as usize).min(BEFORE_BYTES + self.bytes_each);
-        let buffer = bytes.get(usize::from(got.buffer) * self.stride..)?.get(..length)?;
+        let start = usize::from(got.buffer) * self.stride;
+        let buffer = bytes.get(start..start + BEFORE_BYTES + self.bytes_each)?;
         // `struct io_uring_recvmsg_out`: lengths of the name, of what is told and of the packet, and flags. Each part has its place, however
-        // long it is.
-        let (head, rest) = buffer.split_at_checked(HEAD_BYTES)?;
-        let (name, rest) = rest.split_at_checked(NAME_BYTES)?;
-        let (control, bytes) = rest.split_at_checked(CONTROL_BYTES)?;
-        let name_length = word(head, 0)? as usize;
-        let told = match word(head, 4)? {
+        // long it is: with one look at the length, none of the fixed places needs another.
+        let (before, rest) = buffer.split_first_chunk::<BEFORE_BYTES>()?;
+        let bytes = rest.get(..(got.length as usize).checked_sub(BEFORE_BYTES)?)?;
+        let word = |at: usize| u32::from_ne_bytes([before[at], before[at + 1], before[at + 2], before[at + 3]]);
+        let told = match word(4) as usize {
             0 => Told::default(),
-            length => self.told(control.get(..length as usize)?),
+            length => self.told(&before[CONTROL_AT..], length)?,
         };
         // SAFETY: a name is shorter than its place, has no alignment of its own here, and any bytes are one.
-        let from = unsafe { name.as_ptr().cast::<Name>().read_unaligned() }.get(name_length);
+        let from = unsafe { before[NAME_AT..].as_ptr().cast::<Name>().read_unaligned() }.get(word(0) as usize);
         Some(Packet {
             bytes,
             from,
             stamp_ns: told.stamp_ns,
             segment_bytes: told.segment_bytes,
             dropped: told.dropped,
-            truncated: word(head, 12)? & libc::MSG_TRUNC.cast_unsigned() != 0,
+            truncated: word(12) & libc::MSG_TRUNC.cast_unsigned() != 0,
         })
     }
 
-    fn told(&self, control: &[u8]) -> Told {
+    /// What the kernel tells of a packet in so many of these bytes.
+    #[inline]
+    fn told(&self, control: &[u8], length: usize) -> Option<Told> {
+        let control = control.get(..length)?;
+        // Of most that were merged nothing is told but that.
+        match merged(control) {
+            Some(segment_bytes) => Some(Told { segment_bytes: NonZeroU16::new(segment_bytes), ..Told::default() }),
+            None => Some(self.told_at_length(control)),
+        }
+    }
+
+    fn told_at_length(&self, control: &[u8]) -> Told {
         let mut header = self.template;
         header.msg_control = control.as_ptr().cast_mut().cast();
         header.msg_controllen = control.len() as _;
@@ -283,10 +320,24 @@ impl RingInbox {
     }
 }
 
+/// The one number of a control buffer that says nothing but how long the packets are that were merged.
+#[inline]
+fn merged(control: &[u8]) -> Option<u16> {
+    const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+    let (message, more) = control.split_first_chunk::<{ HEADER_BYTES + 4 }>()?;
+    // SAFETY: there are as many bytes, and any are a header.
+    let header = unsafe { message.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
+    let is_it = (header.cmsg_level, header.cmsg_type) == (libc::SOL_UDP, UDP_GRO);
+    #[allow(clippy::unnecessary_cast, reason = "musl has fewer bits for it than glibc")]
+    let is_alone = header.cmsg_len as usize == HEADER_BYTES + 4 && more.len() < HEADER_BYTES;
+    let number = u32::from_ne_bytes(*message.last_chunk::<4>()?);
+    if is_it && is_alone { u16::try_from(number).ok() } else { None }
+}
+
 impl Drop for RingInbox {
     fn drop(&mut self) {
         // Ends the request before its buffers go; where another thread made it, the kernel ends it with the ring.
-        if self.thread == Some(std::thread::current().id()) {
+        if self.thread == Some(this_thread()) {
             let _ = self.ring.submitter().register_sync_cancel(None, io_uring::types::CancelBuilder::any());
         }
     }

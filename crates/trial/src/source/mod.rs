@@ -1,9 +1,22 @@
 //! `Source`: where the numbers of a window come from when the server knows nothing of us, one file each: its output, its
 //! metrics endpoint, its page of telemetry, or what the kernel sees of it from outside.
 
+pub(crate) mod telemetry;
+
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::workload::Sample;
+
+pub mod http;
+pub mod json_lines;
+pub mod lines;
+pub mod named;
+pub mod outside_packets;
+pub mod outside_ticks;
+pub mod prometheus;
+pub mod regex;
+pub mod rule;
+pub mod split;
 
 /// Something that yields numbers for a window.
 pub trait Source {

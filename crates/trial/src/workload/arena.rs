@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::error::TrialError;
 use crate::metric::Metric;
+use crate::process_knob::ProcessKnobs;
 use crate::workload::child::{Conversation, Program};
+use crate::workload::place::{Mover, PLACEMENT};
 use crate::workload::{Entry, Placement, Sample, Workload, number, unknown};
 
 /// How long an answer may take, beyond what the command itself takes: a paused machine is no hung server.
@@ -89,6 +91,8 @@ pub struct Arena {
     bots: Conversation,
     /// The tick thread's slack when it started.
     slack_ns_before: u64,
+    knobs: ProcessKnobs,
+    mover: Mover,
     config: Config,
     server_cpus: CpuSet,
     bots_cpus: CpuSet,
@@ -134,7 +138,16 @@ impl Arena {
             return Err(bots.error(format!("not every bot joined: {joined}")));
         }
         let slack_ns_before = timer_slack_ns(&mut server, None)?;
-        Ok(Arena { server, bots, slack_ns_before, config, server_cpus, bots_cpus })
+        Ok(Arena {
+            server,
+            bots,
+            slack_ns_before,
+            knobs: ProcessKnobs::default(),
+            mover: Mover::default(),
+            config,
+            server_cpus,
+            bots_cpus,
+        })
     }
 }
 
@@ -156,9 +169,17 @@ impl Workload for Arena {
         false
     }
 
+    fn pids(&self) -> Vec<u32> {
+        vec![self.server.pid()]
+    }
+
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        if knob == PLACEMENT {
+            return self.mover.set(self.config.placement, value, &[self.server.pid()], &[self.bots.pid()]);
+        }
+        // Slack it sets by itself, which needs no right; the rest is done to it from outside.
         if knob != "process.timer_slack_ns" {
-            return Err(self.server.error(format!("it has no way to set {knob} while it runs")));
+            return self.knobs.set(&self.pids(), knob, value);
         }
         let bad = |_| TrialError::Switch {
             knob: knob.into(),
@@ -199,7 +220,7 @@ impl Workload for Arena {
 }
 
 /// Sleeps to an absolute time, so that a signal or a late start does not stretch the window twice.
-fn sleep(duration: Duration) {
+pub(super) fn sleep(duration: Duration) {
     let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns));
 }
@@ -225,7 +246,7 @@ fn must_exist(path: &Path) -> Result<&Path, TrialError> {
 }
 
 /// Every number of an answer under its name; those of an inner object under both names: `round_trip_us_p50`.
-fn flatten(prefix: &str, answer: &Value, sample: &mut Sample) {
+pub(super) fn flatten(prefix: &str, answer: &Value, sample: &mut Sample) {
     for (name, value) in answer.as_object().into_iter().flatten() {
         match value {
             Value::Object(_) => flatten(&format!("{prefix}{name}_"), value, sample),

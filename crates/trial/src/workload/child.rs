@@ -19,6 +19,7 @@ const LINES_WAITING_MAX: usize = 16;
 const END_TIME: Duration = Duration::from_secs(2);
 
 /// A running child. It is killed with us, and when this is dropped.
+#[derive(Debug)]
 pub(crate) struct Conversation {
     name: &'static str,
     child: Child,
@@ -90,6 +91,10 @@ impl Conversation {
                 Err(error) => Err(error),
             },
         }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn error(&self, why: impl Into<String>) -> TrialError {

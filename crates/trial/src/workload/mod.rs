@@ -14,6 +14,23 @@ use crate::metric::Metric;
 
 pub mod arena;
 mod child;
+pub mod command;
+mod ddnet;
+mod drain;
+mod game;
+mod memcached;
+mod mosquitto;
+mod nginx;
+mod openarena;
+mod outside;
+mod pair;
+pub(crate) mod place;
+mod redis;
+mod server;
+mod serving;
+mod telemetry;
+mod tick;
+mod udp_echo;
 
 /// The numbers of one window, by name with unit: `round_trip_us_p50`.
 pub type Sample = BTreeMap<String, f64>;
@@ -69,6 +86,11 @@ pub trait Workload {
     /// If the server or its load ended, hung, or said what was not expected.
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError>;
 
+    /// What a sceptic should know of the workload itself, such as a load that was at its own limit.
+    fn doubts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Ends server and load, gracefully if they let it.
     fn stop(&mut self);
 }
@@ -85,7 +107,23 @@ pub enum Placement {
     Free,
 }
 
+/// As it is asked for.
+impl Display for Placement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Placement::Apart => "apart",
+            Placement::Together => "together",
+            Placement::Free => "free",
+        })
+    }
+}
+
 impl Placement {
+    /// By its name.
+    pub fn parse(text: &str) -> Option<Placement> {
+        [Placement::Apart, Placement::Together, Placement::Free].into_iter().find(|known| known.to_string() == text)
+    }
+
     /// The CPUs of the server and of its load; empty sets pin nothing.
     pub fn cpus(self) -> (CpuSet, CpuSet) {
         let ours = thread::affinity().unwrap_or_default();
@@ -135,7 +173,21 @@ pub struct Entry {
 }
 
 /// Every workload that has a name, in the order in which help shows them.
-pub const ALL: &[Entry] = &[arena::ENTRY];
+pub const ALL: &[Entry] = &[
+    arena::ENTRY,
+    udp_echo::ENTRY,
+    tick::ENTRY,
+    drain::ENTRY,
+    telemetry::ENTRY,
+    command::ENTRY,
+    outside::ENTRY,
+    memcached::ENTRY,
+    redis::ENTRY,
+    nginx::ENTRY,
+    mosquitto::ENTRY,
+    ddnet::ENTRY,
+    openarena::ENTRY,
+];
 
 /// A whole number from `--set`, within bounds.
 pub(crate) fn number<N>(name: &str, value: &str, bounds: RangeInclusive<N>) -> Result<N, TrialError>

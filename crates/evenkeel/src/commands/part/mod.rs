@@ -1,0 +1,81 @@
+//! `part`: one process of a built-in workload, started by a trial: a server, or its load. It ends with its input, so a trial
+//! that is gone leaves none behind.
+
+mod tick;
+
+use std::io;
+use std::net::SocketAddr;
+
+use evenkeel_trial::part::{DrainLoad, DrainServer, DrainSettings, EchoLoad, EchoServer, EchoSettings, Part, serve};
+
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::Out;
+
+/// Be a server or its load; started by a trial
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Role {
+    /// Send every packet back
+    EchoServer,
+    /// Send packets, each when the one before is back
+    EchoLoad {
+        /// Where the server listens
+        #[arg(long)]
+        to: SocketAddr,
+        /// Bytes of a packet
+        #[arg(long)]
+        bytes: usize,
+        /// Round trips a second at the most; 0 for no limit
+        #[arg(long)]
+        rate_hz: u32,
+    },
+    /// Empty a socket once a period
+    DrainServer {
+        /// The period in milliseconds
+        #[arg(long)]
+        drain_ms: u64,
+        /// The receive buffer to ask for; 0 for none
+        #[arg(long)]
+        ask_bytes: u32,
+    },
+    /// Send a steady stream
+    DrainLoad {
+        /// Where the server listens
+        #[arg(long)]
+        to: SocketAddr,
+        /// Packets a second
+        #[arg(long)]
+        pps: u32,
+        /// Bytes of a packet
+        #[arg(long)]
+        bytes: usize,
+    },
+    /// Tick
+    Tick(tick::Settings),
+}
+
+pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
+    let part = start(&args.role).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start a part of a workload", &error));
+    // Whoever asked has gone: there is nobody to tell.
+    let _ = serve(part?.as_mut(), io::stdin().lock(), io::stdout().lock());
+    Ok(exit::WELL)
+}
+
+fn start(role: &Role) -> io::Result<Box<dyn Part>> {
+    Ok(match *role {
+        Role::EchoServer => Box::new(EchoServer::start()?),
+        Role::EchoLoad { to, bytes, rate_hz } => Box::new(EchoLoad::start(to, EchoSettings { bytes, rate_hz })?),
+        Role::DrainServer { drain_ms, ask_bytes } => {
+            let ask_bytes = Some(ask_bytes).filter(|bytes| *bytes > 0);
+            Box::new(DrainServer::start(DrainSettings { period_ms: drain_ms, ask_bytes })?)
+        }
+        Role::DrainLoad { to, pps, bytes } => Box::new(DrainLoad::start(to, pps, bytes)?),
+        Role::Tick(settings) => Box::new(tick::Tick::start(settings)?),
+    })
+}

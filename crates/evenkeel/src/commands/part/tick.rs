@@ -1,0 +1,204 @@
+//! The part that ticks: by the clock of evenkeel-rt, or as most servers do, by clock_nanosleep or a timerfd.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use evenkeel_rt::{Align, Spinning, ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_stats::Histogram;
+use evenkeel_sys::timer_fd::Alarm;
+use evenkeel_sys::{Errno, clock, thread};
+use evenkeel_trial::part::{Command, Part, Since, quantiles};
+use serde_json::{Value, json};
+
+/// How long the loop may take to do as it is asked, which it looks for in each tick.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// How to tick.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Settings {
+    /// Ticks a second
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    hz: u32,
+    /// How long a tick is busy, in microseconds
+    #[arg(long)]
+    work_us: u32,
+    /// How it waits
+    #[arg(long, value_enum)]
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum How {
+    Steady,
+    Nanosleep,
+    Timerfd,
+}
+
+/// Ticks until the process ends.
+#[derive(Debug)]
+pub(super) struct Tick {
+    tally: Arc<Mutex<Tally>>,
+    asks: Sender<Ask>,
+    since: Since,
+}
+
+#[derive(Debug)]
+struct Tally {
+    lateness_ns: Histogram,
+    due_to_done_ns: Histogram,
+    missed: u64,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally { lateness_ns: Histogram::new(), due_to_done_ns: Histogram::new(), missed: 0 }
+    }
+}
+
+/// A question for the thread's slack, which it alone can set without rights.
+struct Ask {
+    slack_ns: Option<u64>,
+    answer: SyncSender<Result<u64, Errno>>,
+}
+
+impl Tick {
+    pub(super) fn start(settings: Settings) -> io::Result<Tick> {
+        let tally = Arc::new(Mutex::new(Tally::new()));
+        let (asks, asked) = channel();
+        let (telling, told) = sync_channel(1);
+        let shared = Arc::clone(&tally);
+        std::thread::Builder::new().name("tick".to_owned()).spawn(move || {
+            let beat = Beat::start(settings);
+            // What is heard of it is whether it could be had; the loop itself never fails.
+            match beat {
+                Ok(beat) => {
+                    let _ = telling.send(Ok(()));
+                    tick(beat, settings.work_us, &shared, &asked);
+                }
+                Err(errno) => {
+                    let _ = telling.send(Err(errno));
+                }
+            }
+        })?;
+        let begun = told.recv().map_err(io::Error::other)?;
+        begun.map_err(|errno| io::Error::other(errno.to_string()))?;
+        Ok(Tick { tally, asks, since: Since::now() })
+    }
+
+    fn slack_ns(&self, slack_ns: Option<u64>) -> Result<u64, String> {
+        let (answer, answered) = sync_channel(1);
+        self.asks.send(Ask { slack_ns, answer }).map_err(|_| "the loop has ended")?;
+        let read_back = answered.recv_timeout(ANSWER_TIME).map_err(|_| "the loop does not tick")?;
+        read_back.map_err(|errno| format!("set the timer slack: {errno}"))
+    }
+}
+
+impl Part for Tick {
+    fn ready(&self) -> Value {
+        json!({ "event": "ready" })
+    }
+
+    fn answer(&mut self, command: Command) -> Result<Value, String> {
+        match command {
+            Command::Window => {
+                // Made before the lock is taken: the loop does not wait for it.
+                let fresh = Tally::new();
+                let tally = std::mem::replace(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner), fresh);
+                let mut numbers = self.since.turn();
+                numbers.insert("ticks".into(), json!(tally.lateness_ns.count()));
+                numbers.insert("missed".into(), json!(tally.missed));
+                numbers.insert("tick_lateness_us".into(), quantiles(&tally.lateness_ns));
+                numbers.insert("due_to_done_us".into(), quantiles(&tally.due_to_done_ns));
+                Ok(Value::Object(numbers))
+            }
+            Command::TimerSlackNs { value } => Ok(json!({ "timer_slack_ns": self.slack_ns(value)? })),
+            Command::Close | Command::Open { .. } => Err("a tick loop has no socket".into()),
+        }
+    }
+}
+
+fn tick(mut beat: Beat, work_us: u32, tally: &Mutex<Tally>, asked: &Receiver<Ask>) {
+    loop {
+        let (due_ns, missed) = beat.wait();
+        let began_ns = clock::monotonic_ns();
+        let busy_until_ns = began_ns + u64::from(work_us) * 1000;
+        while clock::monotonic_ns() < busy_until_ns {
+            std::hint::spin_loop();
+        }
+        beat.done();
+        let done_ns = clock::monotonic_ns();
+        {
+            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            tally.lateness_ns.record(began_ns.saturating_sub(due_ns));
+            tally.due_to_done_ns.record(done_ns.saturating_sub(due_ns));
+            tally.missed += missed;
+        }
+        if let Ok(ask) = asked.try_recv() {
+            let set = match ask.slack_ns {
+                Some(ns) => thread::set_timer_slack_ns(std::num::NonZeroU64::new(ns)),
+                None => Ok(()),
+            };
+            // Who asked may have given up.
+            let _ = ask.answer.send(set.and_then(|()| thread::timer_slack_ns()));
+        }
+    }
+}
+
+/// What says when the next tick is.
+enum Beat {
+    /// The library's clock, with a thread that was set up for it.
+    Steady(Box<TickClock>),
+    /// Deadlines a period apart, slept for by the one or the other; whole periods that passed are missed.
+    Plain { due_ns: u64, period_ns: u64, alarm: Option<Alarm> },
+}
+
+impl Beat {
+    fn start(settings: Settings) -> Result<Beat, Errno> {
+        let period_ns = 1_000_000_000 / u64::from(settings.hz.max(1));
+        let alarm = match settings.how {
+            How::Steady => {
+                let thread = TickThread::set_up(&ThreadWishes::default());
+                let period = Duration::from_nanos(period_ns);
+                let spinning = Spinning::WhereThereIsRoom;
+                let settings = TickSettings { period, spinning, align: Align::Measured, ..TickSettings::default() };
+                return Ok(Beat::Steady(Box::new(TickClock::start(settings).on(thread))));
+            }
+            How::Nanosleep => None,
+            How::Timerfd => Some(Alarm::new()?),
+        };
+        Ok(Beat::Plain { due_ns: clock::monotonic_ns() + period_ns, period_ns, alarm })
+    }
+
+    /// Waits for the next tick: when it was due, and how many before it were missed.
+    fn wait(&mut self) -> (u64, u64) {
+        match self {
+            Beat::Steady(clock) => {
+                let tick = clock.wait();
+                (tick.due_ns, tick.missed)
+            }
+            Beat::Plain { due_ns, period_ns, alarm } => {
+                let now_ns = clock::monotonic_ns();
+                let missed = now_ns.saturating_sub(*due_ns) / *period_ns;
+                let due = *due_ns + missed * *period_ns;
+                *due_ns = due + *period_ns;
+                // A sleep that is over already may still cost the slack.
+                if now_ns < due {
+                    match alarm {
+                        None => clock::sleep_until_ns(due),
+                        // It can't fail on a timer that is there; if it did, the lateness would show it.
+                        Some(alarm) => drop(alarm.set(due).and_then(|()| alarm.wait())),
+                    }
+                }
+                (due, missed)
+            }
+        }
+    }
+
+    fn done(&mut self) {
+        if let Beat::Steady(clock) = self {
+            clock.done();
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! `evenkeel tune`: a search for the smallest set of knobs that helps one server on this machine, and puts everything back.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_change::State;
+use evenkeel_host::{Action, Facts, Plan, Setting, knobs};
+use evenkeel_sys::{Root, process};
+use evenkeel_trial::search::{
+    Answer, Budget, HostWords, LeftOut, Live, Offer, SearchDesign, Tools, Verdict, Wanted, WorkloadSpec, offer, search,
+};
+use evenkeel_trial::search::{Header, Log};
+use evenkeel_trial::{Rules, Switch, TrialError, Watch, Workload};
+use serde::{Deserialize, Serialize};
+
+use crate::args::{GoalArgs, StateArgs};
+use crate::exit;
+use crate::experiment;
+use crate::failure::{Failure, Outcome};
+use crate::session_files::TrialLock;
+use crate::show::{Out, tune as page};
+use crate::workload_args::WorkloadArgs;
+
+mod goal;
+
+/// The search's log, beside the journal.
+const LOG: &str = "tune.jsonl";
+/// The most windows that a budget of time may be.
+const WINDOWS_MAX: usize = 100_000;
+
+/// Search for the smallest set of knobs that helps your server on this machine, and put everything back
+///
+/// All knobs that can be tried here are switched at once, by a design in which every window serves every knob. Those that move the
+/// metric are tried at other values and in every combination; what is not needed is left out, and what remains is proved against
+/// the machine as it is, on windows of its own. Ctrl-C ends it, tells what is known so far, and puts all back.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Search among these alone; without a value the one that is advised [default: all that can be tried here]
+    #[arg(long, value_name = "KNOB[=VALUE]", num_args = 1.., conflicts_with = "resume")]
+    knobs: Vec<String>,
+    /// How long it may take, such as 90s, 20min or 1h; from the first window to the last
+    #[arg(long, value_name = "TIME", default_value = "20min", value_parser = time)]
+    budget: Duration,
+    /// The number of a window that decides [default: the workload's own]
+    #[arg(long, value_name = "NAME")]
+    metric: Option<String>,
+    /// The smallest effect that matters, in per cent
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    smallest_effect: f64,
+    /// Length of a window in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
+    window_ms: u32,
+    /// How long the machine is left alone after a switch, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    settle_ms: u32,
+    /// Never run again what makes the metric so many times worse than it was
+    #[arg(long, value_name = "TIMES", default_value_t = 3.0)]
+    guard: f64,
+    /// Also try the knobs of network devices and their interrupts: a change of them may cut the line that you work by
+    #[arg(long)]
+    network_devices: bool,
+    /// Seed of every order, to repeat a search
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write the set with its evidence to FILE, as a plan that `evenkeel apply` takes
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Make the plan outlive the next boot; a set that no file can hold is planned so anyway
+    #[arg(long, requires = "out")]
+    persist: bool,
+    /// The systemd unit of the server, for settings of its process that are to outlive a boot
+    #[arg(long, value_name = "UNIT", requires = "out")]
+    unit: Option<String>,
+    /// Go on with the search that was cut off or stopped, as it was begun
+    #[arg(long)]
+    resume: bool,
+    #[command(flatten)]
+    goal: GoalArgs,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+/// What the log has to tell beside the design, for whoever goes on with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Context {
+    workload: WorkloadSpec,
+    left_out: Vec<LeftOutWords>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct LeftOutWords {
+    knob: String,
+    why: String,
+}
+
+/// The answer of `--json`.
+#[derive(Serialize)]
+pub(crate) struct Told {
+    /// What was found.
+    #[serde(flatten)]
+    pub(crate) answer: Answer,
+    /// What was decided before.
+    pub(crate) design: SearchDesign,
+    /// The server with its load.
+    pub(crate) workload: String,
+    /// Knobs that were not tried, and why.
+    pub(crate) not_tried: Vec<LeftOut>,
+    /// Whether every setting that was switched reads as before.
+    pub(crate) all_as_before: bool,
+    /// The goal file, where one was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goal_file: Option<String>,
+    /// What a user should know of the goal file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+}
+
+/// What a search stands on.
+struct Ground<'a> {
+    args: &'a Args,
+    out: &'a Out,
+    root: &'a Root,
+    facts: &'a Facts,
+    stop: Arc<AtomicBool>,
+}
+
+/// A search that is ready to begin, or to go on.
+struct Ready {
+    design: SearchDesign,
+    plans: Vec<Plan>,
+    left_out: Vec<LeftOut>,
+    spec: WorkloadSpec,
+    workload: Box<dyn Workload>,
+    log: Log,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let root = Root::live();
+    let facts = Facts::probe(&root);
+    check(args)?;
+    let ground = Ground { args, out, root: &root, facts: &facts, stop: experiment::stop_flag()? };
+    // Before the server starts: what needs rights or another trial's end shall not take its time.
+    let mut state = args.state.open()?;
+    experiment::refuse_if_interrupted(&root, &state)?;
+    let _alone = TrialLock::take(&args.state)?;
+    let path = args.state.path()?.join(LOG);
+    let ready = if args.resume { go_on(&ground, &path)? } else { begin(&ground, &path)? };
+    let before = readings(&root, &ready.plans);
+    let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
+    let mut told = measure(&ground, &mut state, ready)?;
+    told.all_as_before = readings(&root, &plans) == before;
+    drop(state);
+    if let (Some(file), Verdict::Better) = (&args.out, told.answer.verdict) {
+        let evidence = (&design, spec, HostWords::of(&facts));
+        told.notes = goal::write(args, &root, &facts, file, evidence, &told)?;
+        told.goal_file = Some(file.display().to_string());
+    }
+    out.answer(&told, || page::page(&told))?;
+    Ok(match (&told.answer.ended, told.answer.verdict) {
+        (_, Verdict::Better) => exit::WELL,
+        (evenkeel_trial::search::SearchEnded::Failed { .. }, _) => exit::UNDONE,
+        _ => exit::NO,
+    })
+}
+
+fn check(args: &Args) -> Result<(), Failure> {
+    if !(args.smallest_effect > 0.0 && args.smallest_effect < 1000.0) {
+        let cause = format!("{} is not between 0 and 1000 per cent", args.smallest_effect);
+        return Err(Failure::text(exit::WRONG_USE, "read --smallest-effect", cause));
+    }
+    // A file that can't be written is better known before twenty minutes have passed.
+    let folder = args.out.as_ref().and_then(|file| file.parent()).filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            Err(Failure::text(exit::WRONG_USE, format!("write into {}", folder.display()), "there is no such folder"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What was asked to be searched among.
+fn wanted(args: &Args) -> Result<Wanted, Failure> {
+    let bad = |error: evenkeel_host::SettingError| Failure::text(exit::WRONG_USE, "read --knobs", error);
+    let mut named = Vec::new();
+    for text in &args.knobs {
+        named.push(match text.contains('=') {
+            true => Setting::parse(text).map(|setting| (setting.knob, Some(setting))).map_err(bad)?,
+            false => (knobs::find(text).map_err(bad)?, None),
+        });
+    }
+    Ok(match (named.is_empty(), args.network_devices) {
+        (false, _) => Wanted::Named(named),
+        (true, true) => Wanted::AllAndNetwork,
+        (true, false) => Wanted::All,
+    })
+}
+
+fn begin(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
+    let Ground { args, root, facts, .. } = ground;
+    let wanted = wanted(args)?;
+    let mut offer = offer(root, facts, &args.goal.wish(), &wanted);
+    keep_what_is_allowed(&mut offer);
+    let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
+    let mut workload = args.workload.start(seed)?;
+    offer.keep_what_reaches(&mut *workload);
+    let Offer { candidates, plans, left_out } = offer;
+    if candidates.is_empty() {
+        workload.stop();
+        return Err(nothing_to_try(&left_out));
+    }
+    let metric = match &args.metric {
+        Some(name) => experiment::metric(&*workload, name)?,
+        None => experiment::usual_metric(&*workload, &[])?,
+    };
+    let time_ms = u64::try_from(args.budget.as_millis()).ok();
+    let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
+    design.smallest_effect_ratio = args.smallest_effect / 100.0;
+    design.guards = experiment::usual_guards(&*workload, &design.metric);
+    design.guard_ratio = args.guard;
+    design.window_ms = args.window_ms.into();
+    design.settle_ms = args.settle_ms.into();
+    design.check().map_err(|error| {
+        Failure::new(exit::WRONG_USE, error).hint("give more time by --budget, or shorter windows by --window-ms")
+    })?;
+    let spec = WorkloadSpec::of(args.workload.entry()?.name, &args.workload.options(seed)?);
+    let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.clone() };
+    let context = Context { workload: spec.clone(), left_out: left_out.iter().map(words).collect() };
+    let context = serde_json::to_value(context).map_err(not_possible)?;
+    let log = Log::create(path, &Header::new(design.clone(), context)).map_err(not_possible)?;
+    Ok(Ready { design, plans, left_out, spec, workload, log })
+}
+
+fn go_on(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
+    let Ground { out, facts, .. } = ground;
+    let (header, log) = Log::open(path)
+        .map_err(|error| Failure::new(exit::WRONG_USE, error).hint("without --resume a new search begins"))?;
+    let bad = |error: serde_json::Error| Failure::text(exit::WRONG_USE, "read the search's log", error);
+    let context: Context = serde_json::from_value(header.context).map_err(bad)?;
+    let mut plans = Vec::new();
+    for candidate in &header.design.candidates {
+        let settings = candidate.settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>();
+        let settings = settings.map_err(|error| Failure::text(exit::WRONG_USE, "read the search's log", error))?;
+        plans.push(Plan::of(facts, &settings).map_err(not_possible)?);
+    }
+    let workload = start(&context.workload, header.design.seed).map_err(not_possible)?;
+    out.say(&format!("going on after {} windows", log.entries().len()));
+    let left_out = context.left_out.into_iter().map(|LeftOutWords { knob, why }| LeftOut { knob, why }).collect();
+    Ok(Ready { design: header.design, plans, left_out, spec: context.workload, workload, log })
+}
+
+/// Starts the workload that a log or a goal file tells of.
+fn start(spec: &WorkloadSpec, seed: u64) -> Result<Box<dyn Workload>, TrialError> {
+    let why = |why: String| TrialError::Start { program: spec.name.clone(), why };
+    let programs = std::env::current_exe().map_err(|error| why(error.to_string()))?;
+    let programs = programs.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    let entry = evenkeel_trial::workload::find(&spec.name).ok_or_else(|| why("there is no such workload".into()))?;
+    let options = spec.options(&programs, seed).map_err(|error| why(error.to_string()))?;
+    (entry.start)(&options)
+}
+
+/// Leaves out what takes root, for those who are not.
+fn keep_what_is_allowed(offer: &mut Offer) {
+    if process::is_root() {
+        return;
+    }
+    for at in (0..offer.plans.len()).rev() {
+        if offer.plans[at].steps.iter().any(|step| step.action != Action::Process) {
+            let knob = offer.plans.remove(at).steps.first().map(|step| step.knob.clone()).unwrap_or_default();
+            offer.candidates.remove(at);
+            offer.left_out.push(LeftOut { knob, why: "it is the whole host's, and takes root".to_owned() });
+        }
+    }
+}
+
+fn nothing_to_try(left_out: &[LeftOut]) -> Failure {
+    let takes_root = !process::is_root() && left_out.iter().any(|left| left.why.ends_with("takes root"));
+    let code = if takes_root { exit::NOT_ALLOWED } else { exit::NOT_POSSIBLE };
+    let whys: Vec<String> = left_out.iter().map(|LeftOut { knob, why }| format!("{knob}: {why}")).collect();
+    Failure::text(code, "find a knob that can be tried here", whys.join("; "))
+}
+
+fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
+    Failure::new(exit::NOT_POSSIBLE, error)
+}
+
+/// Runs the search. The host is as before when this returns, or the error says what is not.
+fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told, Failure> {
+    let Ready { design, plans, left_out, spec, workload, mut log } = ready;
+    let described = workload.describe();
+    let minutes = design.budget.time_ms.unwrap_or_default() as f64 / 60_000.0;
+    let knobs = design.candidates.len();
+    ground.out.say(&format!("{described}\n{knobs} knobs, at most {minutes:.0} min, metric {}", design.metric.name));
+    let hand = ground.root.hand().map_err(not_possible)?;
+    let title = format!("tune {} by {}", spec.name, design.metric.name);
+    let mut switch = Switch::begin(ground.root, &hand, Some(state), &title, &plans).map_err(not_possible)?;
+    let watch = Watch::start(ground.root, &plans);
+    let bar = page::bar(ground.out.shows_progress());
+    let revive = || start(&spec, design.seed);
+    let mut live = Live {
+        design: &design,
+        plans: &plans,
+        switch: &mut switch,
+        workload,
+        revive: &revive,
+        watch: &watch,
+        rules: Rules::default(),
+        revivals: 0,
+    };
+    let answer = search(
+        &design,
+        Tools {
+            subject: &mut live,
+            log: &mut log,
+            stop: &|| ground.stop.load(Ordering::Relaxed),
+            on_progress: &mut |progress| page::show(&bar, progress),
+        },
+    );
+    bar.finish_and_clear();
+    live.workload.stop();
+    drop(live);
+    switch.end().map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
+    let answer = answer.map_err(not_possible)?;
+    Ok(Told {
+        answer,
+        design,
+        workload: described,
+        not_tried: left_out,
+        all_as_before: false,
+        goal_file: None,
+        notes: Vec::new(),
+    })
+}
+
+/// What every file reads that the plans write.
+fn readings(root: &Root, plans: &[Plan]) -> BTreeMap<String, Option<String>> {
+    let files = plans.iter().flat_map(|plan| &plan.steps).filter_map(|step| match &step.action {
+        Action::Write { path, .. } => Some(path.clone()),
+        _ => None,
+    });
+    files.map(|path| (path.clone(), root.text(&path).ok())).collect()
+}
+
+/// A time as people write it: `90s`, `20min`, `1h`; seconds without a unit.
+fn time(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        _ => return Err(format!("{unit:?} is no unit of time: s, min, h")),
+    };
+    let number: u32 = number.parse().map_err(|_| format!("{text:?} is no time, such as 90s, 20min or 1h"))?;
+    let whole = u64::from(number) * seconds;
+    (1..=7 * 86_400)
+        .contains(&whole)
+        .then(|| Duration::from_secs(whole))
+        .ok_or_else(|| "a second at least, a week at most".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let seconds = |text| time(text).map(|time| time.as_secs());
+        assert_eq!(
+            [seconds("90"), seconds("90s"), seconds("20min"), seconds("2m"), seconds("1h")],
+            [Ok(90), Ok(90), Ok(1200), Ok(120), Ok(3600)]
+        );
+        for bad in ["", "min", "5d", "0", "9999h", "-1s"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+}

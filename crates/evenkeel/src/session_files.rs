@@ -1,0 +1,109 @@
+//! Where sessions of trials are kept, and the lock that lets one trial at a time run on a host: two would measure each other.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use evenkeel_trial::Keep;
+use evenkeel_trial::kept::{self, Head, Kept};
+
+use crate::args::StateArgs;
+use crate::exit;
+use crate::failure::Failure;
+
+const LOCK: &str = "trial.lock";
+const FOLDER: &str = "sessions";
+/// Sessions that are kept unasked; older ones go.
+const KEPT_MAX: usize = 50;
+/// What stands for the newest session.
+const LAST: &str = "last";
+
+/// Held while a trial runs.
+#[derive(Debug)]
+pub(crate) struct TrialLock {
+    /// None where no place can be had for a lock: then nothing is known of other trials either.
+    _file: Option<File>,
+}
+
+impl TrialLock {
+    /// Takes it, or says who has it.
+    pub(crate) fn take(state: &StateArgs) -> Result<TrialLock, Failure> {
+        let Ok(path) = folder(state).map(|folder| folder.with_file_name(LOCK)) else {
+            return Ok(TrialLock { _file: None });
+        };
+        // Not truncated: until the lock is ours it tells of another.
+        let opened = OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
+        let Ok(mut file) = opened else { return Ok(TrialLock { _file: None }) };
+        if file.try_lock().is_err() {
+            let mut holder = String::new();
+            let _ = Read::by_ref(&mut file).take(100).read_to_string(&mut holder);
+            let holder = if holder.trim().is_empty() { "not told".to_owned() } else { holder.trim().to_owned() };
+            let cause =
+                format!("another trial (process {holder}) runs on this host, and both would measure each other");
+            return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("wait until it ends, or end it"));
+        }
+        // Who it is helps people only; a full disk is no reason not to measure.
+        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        Ok(TrialLock { _file: Some(file) })
+    }
+}
+
+/// Begins to keep a session: in the file that was named, else beside the journal. Where that fails the session goes on without,
+/// and says so.
+pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Result<Keep, Failure> {
+    if let Some(path) = named {
+        return Keep::begin(path, head).map_err(|error| Failure::new(exit::WRONG_USE, error));
+    }
+    let unasked = || -> Result<Keep, String> {
+        let folder = folder(state).map_err(|failure| failure.message())?;
+        forget_old(&folder);
+        let stamp = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
+        let path = folder.join(format!("{stamp}-{}.jsonl", std::process::id()));
+        Keep::begin(&path, head).map_err(|error| error.to_string())
+    };
+    Ok(unasked().unwrap_or_else(|why| Keep::failed(format!("nothing of this run is kept on disk: {why}"))))
+}
+
+/// Reads a kept session: a file, or the newest for `last`.
+pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, Kept), Failure> {
+    let path = if named == Path::new(LAST) && !named.exists() { newest(state)? } else { named.to_owned() };
+    let kept = kept::read(&path).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+    Ok((path, kept))
+}
+
+fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
+    let folder = state.path()?.join(FOLDER);
+    sessions(&folder).pop().ok_or_else(|| {
+        let cause = format!("none is kept in {}", folder.display());
+        Failure::text(exit::WRONG_USE, "find the last session", cause).hint("name a file")
+    })
+}
+
+/// The folder of sessions, made if it is not there.
+fn folder(state: &StateArgs) -> Result<PathBuf, Failure> {
+    let folder = state.path()?.join(FOLDER);
+    // As the journal wants it: nobody else's to write.
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|error| {
+        Failure::io(exit::NOT_POSSIBLE, format_args!("make the folder {}", folder.display()), &error)
+    })?;
+    Ok(folder)
+}
+
+/// The sessions in a folder, the oldest first.
+fn sessions(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).collect();
+    found.sort();
+    found
+}
+
+fn forget_old(folder: &Path) {
+    let found = sessions(folder);
+    let old = found.len().saturating_sub(KEPT_MAX - 1);
+    for path in &found[..old] {
+        // One that can't be removed is only one too many.
+        let _ = std::fs::remove_file(path);
+    }
+}

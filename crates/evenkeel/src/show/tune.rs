@@ -1,0 +1,181 @@
+//! What a search found, for people; and how far it is while it runs.
+
+use std::time::Duration;
+
+use evenkeel_trial::search::{Chosen, Fate, KnobAnswer, Measure, SearchEnded, SearchProgress, Stage, Verdict};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::commands::Tuned;
+use crate::report::as_change;
+
+/// Other numbers that changed by less than this are not worth a line.
+const ALONG_RATIO: f64 = 1.05;
+/// Lines of other numbers at most.
+const ALONG_MAX: usize = 6;
+
+/// The page of a search.
+pub(crate) fn page(told: &Tuned) -> String {
+    let answer = &told.answer;
+    let mut text = headline(told);
+    for chosen in &answer.set {
+        text += &chosen_line(chosen);
+    }
+    text += &along(told);
+    let named = |knob: &&KnobAnswer| knob.fate != Fate::InTheSet;
+    for knob in answer.knobs.iter().filter(named) {
+        text += &format!("  {}: {}\n", knob.settings.join(" "), fate(knob));
+    }
+    for left in &told.not_tried {
+        text += &format!("  not tried: {}: {}\n", left.knob, left.why);
+    }
+    let windows: usize = answer.windows.values().sum();
+    let by_stage: Vec<String> =
+        answer.windows.iter().map(|(stage, count)| format!("{} {count}", name(*stage))).collect();
+    text += &format!(
+        "{windows} windows in {} s ({}), seed {}, metric {}\n",
+        answer.took_ms / 1000,
+        by_stage.join(", "),
+        told.design.seed,
+        told.design.metric.name
+    );
+    if let Some(noise) = answer.noise_ratio {
+        text += &format!("two windows of one thing differ by {:.1} % here\n", noise * 100.0);
+    }
+    text += match told.all_as_before {
+        true => "every setting reads as before\n",
+        false => "a setting does not read as before: `evenkeel revert` tries again\n",
+    };
+    if let Some(file) = &told.goal_file {
+        text += &format!("goal: {file}\n  evenkeel apply {file}\n");
+    }
+    for note in &told.notes {
+        text += &format!("  {note}\n");
+    }
+    text
+}
+
+fn headline(told: &Tuned) -> String {
+    let answer = &told.answer;
+    let metric = &told.design.metric.title;
+    let ended = match &answer.ended {
+        SearchEnded::Whole => String::new(),
+        SearchEnded::OutOfBudget => "the budget was used up. ".to_owned(),
+        SearchEnded::Stopped => "it was stopped; --resume goes on with it. ".to_owned(),
+        SearchEnded::Failed { why } => format!("it failed: {why}; --resume goes on with it. "),
+    };
+    match (answer.verdict, &answer.effect) {
+        (Verdict::Better, Some(effect)) => {
+            let knobs =
+                if answer.set.len() == 1 { "one knob".to_owned() } else { format!("{} knobs", answer.set.len()) };
+            format!(
+                "better: with {knobs}, {metric} is {}{}, on {} fresh pairs\n",
+                as_change(effect.ratio),
+                between(effect),
+                effect.pairs
+            )
+        }
+        (Verdict::NothingHelped, _) if answer.veto.is_some() => {
+            let veto = answer.veto.as_deref().unwrap_or_default();
+            format!("nothing helped: what bettered {metric} was vetoed: {veto}\n")
+        }
+        (Verdict::NothingHelped, _) => {
+            format!("nothing helped: no set of these knobs could be shown to better {metric}\n")
+        }
+        (_, effect) => {
+            let so_far = effect.as_ref().map_or_else(String::new, |effect| {
+                format!(" So far it is {}{}, on {} pairs.", as_change(effect.ratio), between(effect), effect.pairs)
+            });
+            format!("not proved: {ended}What follows is what is known so far of {metric}.{so_far}\n")
+        }
+    }
+}
+
+fn between(measure: &Measure) -> String {
+    match (measure.low, measure.high) {
+        (Some(low), Some(high)) => format!(", between {} and {}", as_change(low), as_change(high)),
+        _ => String::new(),
+    }
+}
+
+fn chosen_line(chosen: &Chosen) -> String {
+    let evidence = match (&chosen.without, chosen.is_shown) {
+        (None, true) => "the one that does it".to_owned(),
+        (None, false) => "looks needed".to_owned(),
+        (Some(without), true) => format!("needed: {} than without it{}", as_change(without.ratio), between(without)),
+        (Some(without), false) => {
+            format!(
+                "looks needed: {} than without it{}, not shown in {} pairs",
+                as_change(without.ratio),
+                between(without),
+                without.pairs
+            )
+        }
+    };
+    format!("  {}\n    {evidence}\n", chosen.settings.join(" "))
+}
+
+/// What else changed with the set: what it costs, and what it gives beside.
+fn along(told: &Tuned) -> String {
+    let decided = told.design.metric.name.as_ref();
+    let size = |ratio: f64| ratio.ln().abs();
+    let mut changed: Vec<(&String, f64)> = told
+        .answer
+        .along
+        .iter()
+        .map(|(name, ratio)| (name, *ratio))
+        .filter(|(name, ratio)| name.as_str() == "cpu_share" || (*name != decided && size(*ratio) > ALONG_RATIO.ln()))
+        .collect();
+    // The server's CPU time first: what a setting costs is asked of it before all else.
+    changed.sort_by(|a, b| (b.0 == "cpu_share").cmp(&(a.0 == "cpu_share")).then(size(b.1).total_cmp(&size(a.1))));
+    let line = |(name, ratio): &(&String, f64)| format!("  along with it: {name} {}\n", as_change(*ratio));
+    changed.iter().take(ALONG_MAX).map(line).collect()
+}
+
+fn fate(knob: &KnobAnswer) -> String {
+    let screened = knob
+        .screening
+        .as_ref()
+        .map_or_else(String::new, |seen| format!(" ({} among all others{})", as_change(seen.ratio), between(seen)));
+    match &knob.fate {
+        Fate::InTheSet => "in the set".to_owned(),
+        Fate::NoEffect => format!("does nothing that matters{screened}"),
+        Fate::Hurts => format!("makes it worse{screened}"),
+        Fate::Stopped => "stopped by the guard: it made it far worse at once".to_owned(),
+        Fate::Refused { why } => format!("refused: {why}"),
+        Fate::LeftOut { why } => format!("left out: {why}{screened}"),
+        Fate::NotTried { why } => format!("not tried: {why}"),
+        Fate::Unclear => format!("not decided yet{screened}"),
+    }
+}
+
+fn name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Baseline => "as it was",
+        Stage::Screen => "all at once",
+        Stage::Ladder => "other values",
+        Stage::Pairs => "together",
+        Stage::Trim => "leaving out",
+        Stage::Confirm => "proof",
+    }
+}
+
+/// The bar of a search.
+pub(crate) fn bar(shown: bool) -> ProgressBar {
+    if !shown {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1);
+    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:24}] {pos}/{len} windows, {prefix}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_secs(1));
+    bar
+}
+
+/// Shows how far it is.
+pub(crate) fn show(bar: &ProgressBar, progress: &SearchProgress) {
+    bar.set_length(progress.of as u64);
+    bar.set_position(progress.windows as u64);
+    bar.set_message(name(progress.stage));
+    bar.set_prefix(progress.known.clone());
+}

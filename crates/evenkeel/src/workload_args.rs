@@ -1,0 +1,237 @@
+//! The command line of a workload: which server with which load, for every command that measures one.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use evenkeel_trial::Workload;
+use evenkeel_trial::workload::command::Command;
+use evenkeel_trial::workload::{self, Entry, Options, Placement};
+use serde::Serialize;
+
+use crate::command_args::{CommandArgs, quoted};
+use crate::exit;
+use crate::failure::Failure;
+
+/// The built-in workload that is taken where none is named.
+const USUAL: &str = "arena";
+/// The workload of a command of the user's own.
+const COMMAND: &str = "command";
+
+/// Which server, under which load.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Workload")]
+pub(crate) struct WorkloadArgs {
+    /// The server with its load; --list-workloads tells all [default: arena; command, if one is given]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workload: Option<String>,
+    /// Players or connections [default: the workload's own number]
+    #[arg(long, value_name = "N", alias = "bots", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) players: Option<u32>,
+    /// Where server and load run
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t)]
+    pub(crate) placement: Where,
+    /// Set something of the workload itself, such as tick-hz=100; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) of_command: CommandArgs,
+    /// The server's own command line, with its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+/// Where server and load run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Where {
+    /// On CPUs of their own, where there are two
+    #[default]
+    Apart,
+    /// Both on one CPU
+    Together,
+    /// Wherever the kernel puts them
+    Free,
+}
+
+impl From<Where> for Placement {
+    fn from(place: Where) -> Placement {
+        match place {
+            Where::Apart => Placement::Apart,
+            Where::Together => Placement::Together,
+            Where::Free => Placement::Free,
+        }
+    }
+}
+
+impl WorkloadArgs {
+    /// Starts it, and waits until it serves.
+    pub(crate) fn start(&self, seed: u64) -> Result<Box<dyn Workload>, Failure> {
+        let entry = self.entry()?;
+        let options = self.options(seed)?;
+        let started = match entry.name {
+            COMMAND => Command::start(&options, self.of_command.settings()?).map(|command| Box::new(command) as _),
+            name if !self.of_command.is_empty() => {
+                let cause = format!("they are for a server of yours behind --, and the workload is {name}");
+                return Err(Failure::text(exit::WRONG_USE, format!("take{}", self.of_command.again()), cause));
+            }
+            _ => (entry.start)(&options),
+        };
+        started.map_err(|error| {
+            let exit = match error {
+                evenkeel_trial::TrialError::Design(_) => exit::WRONG_USE,
+                _ => exit::NOT_POSSIBLE,
+            };
+            let failure = Failure::new(exit, error);
+            match entry.install {
+                Some(install) => failure.hint(format!("it needs what this installs: {install}")),
+                None => failure,
+            }
+        })
+    }
+
+    /// What the workload is told.
+    pub(crate) fn options(&self, seed: u64) -> Result<Options, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
+        let pair = |text: &String| {
+            let (name, value) = text.split_once('=')?;
+            (!name.is_empty()).then(|| (name.to_owned(), value.to_owned()))
+        };
+        let bad = |text: &String| {
+            Failure::text(exit::WRONG_USE, format!("read --set {text}"), "expected NAME=VALUE, such as tick-hz=100")
+        };
+        let set = self.set.iter().map(|text| pair(text).ok_or_else(|| bad(text))).collect::<Result<_, _>>()?;
+        Ok(Options {
+            programs: program.parent().map_or_else(PathBuf::new, PathBuf::from),
+            seed,
+            players: self.players,
+            placement: self.placement.into(),
+            command: self.command.clone(),
+            set,
+        })
+    }
+
+    /// The workload that is asked for.
+    pub(crate) fn entry(&self) -> Result<&'static Entry, Failure> {
+        let usual = if self.command.is_empty() { USUAL } else { COMMAND };
+        let name = self.workload.as_deref().unwrap_or(usual);
+        let known = || workload::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        workload::find(name).ok_or_else(|| {
+            let cause = format!("there is no such workload; there are {}", known());
+            Failure::text(exit::WRONG_USE, format!("start the workload {name}"), cause)
+        })
+    }
+
+    /// What has to be typed to get it again.
+    pub(crate) fn again(&self) -> String {
+        let mut words = String::new();
+        if let Some(name) = &self.workload {
+            words += &format!(" --workload {name}");
+        }
+        if let Some(players) = self.players {
+            words += &format!(" --players {players}");
+        }
+        if self.placement != Where::default()
+            && let Some(value) = self.placement.to_possible_value()
+        {
+            words += &format!(" --placement {}", value.get_name());
+        }
+        for set in &self.set {
+            words += &format!(" --set {set}");
+        }
+        words + &self.of_command.again()
+    }
+
+    /// The command, as it stands at the end of a line.
+    pub(crate) fn command_again(&self) -> String {
+        if self.command.is_empty() { String::new() } else { format!(" -- {}", quoted(&self.command)) }
+    }
+}
+
+/// A workload, as it is listed.
+#[derive(Serialize)]
+pub(crate) struct Listed {
+    name: &'static str,
+    title: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    install: Option<&'static str>,
+    settings: Vec<ListedSetting>,
+}
+
+#[derive(Serialize)]
+struct ListedSetting {
+    setting: &'static str,
+    title: &'static str,
+}
+
+/// Every workload.
+#[derive(Serialize)]
+pub(crate) struct List {
+    workloads: Vec<Listed>,
+}
+
+/// Every workload, with what it needs.
+pub(crate) fn list() -> List {
+    let listed = |entry: &Entry| Listed {
+        name: entry.name,
+        title: entry.title,
+        install: entry.install,
+        settings: entry.settings.iter().map(|(setting, title)| ListedSetting { setting, title }).collect(),
+    };
+    List { workloads: workload::ALL.iter().map(listed).collect() }
+}
+
+impl List {
+    /// The list for people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for workload in &self.workloads {
+            text += &format!("{}: {}\n", workload.name, workload.title);
+            if let Some(install) = workload.install {
+                text += &format!("  needs: {install}\n");
+            }
+            for ListedSetting { setting, title } in &workload.settings {
+                text += &format!("  --set {setting}: {title}\n");
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_alone_is_a_workload_of_its_own() {
+        let args = WorkloadArgs { command: vec!["server".into()], ..WorkloadArgs::default() };
+        let name = args.entry().map(|entry| entry.name).unwrap_or("command");
+        assert_eq!(name, "command");
+        assert_eq!(args.command_again(), " -- server");
+        assert_eq!(WorkloadArgs::default().entry().unwrap().name, "arena");
+        let args = WorkloadArgs { workload: Some("arean".into()), ..WorkloadArgs::default() };
+        let message = args.entry().err().unwrap().message();
+        assert!(
+            message.starts_with("failed to start the workload arean: there is no such workload; there are arena"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn settings_of_the_workload_are_pairs() {
+        let args = |set: &str| WorkloadArgs { set: vec![set.into()], players: Some(9), ..WorkloadArgs::default() };
+        let options = args("tick-hz=100").options(1).unwrap();
+        assert_eq!(options.set.get("tick-hz").map(String::as_str), Some("100"));
+        assert_eq!(args("tick-hz=100").again(), " --players 9 --set tick-hz=100");
+        for bad in ["tick-hz", "=1"] {
+            assert!(args(bad).options(1).err().unwrap().message().contains("expected NAME=VALUE"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_list_has_them_all() {
+        let text = list().text();
+        for entry in workload::ALL {
+            assert!(text.contains(&format!("{}: ", entry.name)), "{text}");
+        }
+    }
+}

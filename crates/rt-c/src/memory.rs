@@ -1,0 +1,264 @@
+//! Pages that are there before a tick touches them, and what each tick cost in memory.
+
+use std::ffi::{c_char, c_void};
+
+use evenkeel_rt::memory::{self, Memory, MemoryLock, MemoryWishes};
+
+use crate::clock::EvenkeelClock;
+use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::handle::{self, handles};
+use crate::structs::{self, structs};
+use crate::thread::{EVENKEEL_DO_NOT_ASK, got};
+
+/// Memory that was set up.
+#[derive(Debug)]
+pub struct EvenkeelMemory(());
+
+handles! { 12: EvenkeelMemory, 256 of Memory; }
+
+/// What stays in memory, in EvenkeelMemoryWishes.lock.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelMemoryLock {
+    /// All that is mapped now or later, each page from its first touch on: costs no memory that is not used.
+    AllOnFault = 0,
+    /// What the kernel likes.
+    Nothing = 1,
+    /// All that is mapped now, brought in at once.
+    Present = 2,
+    /// All that is mapped now or later, brought in at once: every thread's whole stack, too.
+    All = 3,
+}
+
+/// What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelMemoryWishes {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// One of EvenkeelMemoryLock.
+    pub lock: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Brings in so many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
+    pub stack_bytes: u64,
+    /// Brings in so many bytes for the heap, and has glibc keep what is freed, in the whole process: for servers that allocate later on.
+    /// 0: none.
+    pub heap_bytes: u64,
+}
+
+/// What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelMemoryReport {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Whether what is mapped now stays in memory.
+    pub present: u32,
+    /// Its errno.
+    pub present_errno: i32,
+    /// Whether what is mapped later stays. Not asked of the kernel where a limit would make later allocations fail.
+    pub future: u32,
+    /// Its errno.
+    pub future_errno: i32,
+    /// EvenkeelMemoryWishes.stack_bytes.
+    pub stack: u32,
+    /// Its errno.
+    pub stack_errno: i32,
+    /// EvenkeelMemoryWishes.heap_bytes.
+    pub heap: u32,
+    /// Its errno.
+    pub heap_errno: i32,
+    /// How many bytes this process may lock; UINT64_MAX where nothing limits it.
+    pub lock_limit_bytes: u64,
+}
+
+/// What a tick cost in memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelTickMemory {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Page faults of the tick's thread since the tick before was done that needed no disk; UINT64_MAX where the kernel does not tell.
+    pub minor_faults: u64,
+    /// Those that waited for a disk; UINT64_MAX where the kernel does not tell.
+    pub major_faults: u64,
+    /// Pages that the whole system read back from swap since the start, brought up to date once a second; UINT64_MAX where the kernel does
+    /// not tell.
+    pub swapped_in: u64,
+}
+
+structs! {
+    EvenkeelMemoryWishes { lock: u32, reserved: u32, stack_bytes: u64, heap_bytes: u64 }
+    EvenkeelMemoryReport {
+        present: u32, present_errno: i32, future: u32, future_errno: i32, stack: u32, stack_errno: i32, heap: u32, heap_errno: i32,
+        lock_limit_bytes: u64,
+    }
+    EvenkeelTickMemory { minor_faults: u64, major_faults: u64, swapped_in: u64 }
+}
+
+fn wishes(asked: EvenkeelMemoryWishes) -> Result<MemoryWishes, Failure> {
+    const LOCKS: [(EvenkeelMemoryLock, MemoryLock); 4] = [
+        (EvenkeelMemoryLock::AllOnFault, MemoryLock::AllOnFault),
+        (EvenkeelMemoryLock::Nothing, MemoryLock::Nothing),
+        (EvenkeelMemoryLock::Present, MemoryLock::Present),
+        (EvenkeelMemoryLock::All, MemoryLock::All),
+    ];
+    if asked.reserved != 0 {
+        return Err(EvenkeelStatus::UnknownField.into());
+    }
+    let lock = LOCKS.iter().find(|(number, _)| *number as u32 == asked.lock).map(|(_, lock)| *lock);
+    let lock = lock.ok_or_else(|| {
+        Failure::new(EvenkeelStatus::OutOfRange, format_args!("no way to lock memory has the number {}", asked.lock))
+    })?;
+    let bytes = |bytes: u64| {
+        usize::try_from(bytes)
+            .map_err(|_| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{bytes} bytes of memory")))
+    };
+    let stack_bytes = match asked.stack_bytes {
+        0 => MemoryWishes::default().stack_bytes,
+        EVENKEEL_DO_NOT_ASK => None,
+        some => Some(bytes(some)?),
+    };
+    let heap_bytes = if asked.heap_bytes == 0 { None } else { Some(bytes(asked.heap_bytes)?) };
+    Ok(MemoryWishes { lock, stack_bytes, heap_bytes })
+}
+
+/// Does what can be done of the wishes, for the process (lock, heap) and for the calling thread (stack). What the kernel refuses is in the
+/// report, and no error.
+///
+/// Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
+///
+/// # Safety
+/// `asked` is null or points to a struct prepared by evenkeel_init; `memory` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_memory_new(
+    asked: *const EvenkeelMemoryWishes,
+    memory: *mut *mut EvenkeelMemory,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let wishes = wishes(unsafe { structs::get(asked) }?)?;
+        // SAFETY: the same.
+        unsafe { handle::give(memory, || Ok(Memory::set_up(&wishes))) }
+    })
+}
+
+/// Tells what became of each wish.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_memory_report(
+    memory: *mut EvenkeelMemory,
+    report: *mut EvenkeelMemoryReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::alone(memory, |memory| Ok(memory.report()))?;
+        let [(present, present_errno), (future, future_errno)] = [found.present, found.future].map(got);
+        let [(stack, stack_errno), (heap, heap_errno)]: [(u32, i32); 2] = [found.stack, found.heap].map(got);
+        let told = EvenkeelMemoryReport {
+            size: 0,
+            version: 0,
+            present,
+            present_errno,
+            future,
+            future_errno,
+            stack,
+            stack_errno,
+            heap,
+            heap_errno,
+            lock_limit_bytes: found.lock_limit_bytes.unwrap_or(u64::MAX),
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, told) }
+    })
+}
+
+/// For each wish that did not come true a line on what to do about it, into `buffer`; empty where all is well. How many bytes that takes,
+/// with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+///
+/// Threads: one at a time. Takes memory: not in a tick.
+///
+/// # Safety
+/// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_memory_advice(
+    memory: *mut EvenkeelMemory,
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        structs::puttable(needed)?;
+        let advice = handle::alone(memory, |memory| Ok(memory.report().advice().join("\n")))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(buffer, size, &advice, needed) }
+    })
+}
+
+/// After the clock's last tick is done: what it cost in memory. One system call of about 0.3 us, and once a second one file more.
+/// EVENKEEL_STATUS_NOT_YET where no tick was done.
+///
+/// Threads: the one that ticks.
+///
+/// # Safety
+/// `tick` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_memory_after(
+    memory: *mut EvenkeelMemory,
+    clock: *mut EvenkeelClock,
+    tick: *mut EvenkeelTickMemory,
+) -> EvenkeelStatus {
+    caught(|| {
+        let done = handle::alone(clock, |clock| clock.last.ok_or_else(|| EvenkeelStatus::NotYet.into()))?;
+        let seen = handle::alone(memory, |memory| Ok(memory.after(&done)))?;
+        let told = EvenkeelTickMemory {
+            size: 0,
+            version: 0,
+            minor_faults: seen.faults.map_or(u64::MAX, |faults| faults.minor),
+            major_faults: seen.faults.map_or(u64::MAX, |faults| faults.major),
+            swapped_in: seen.swapped_in.unwrap_or(u64::MAX),
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(tick, told) }
+    })
+}
+
+/// Brings in the pages of some memory that a tick will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and
+/// where there is no room.
+///
+/// Threads: any; nobody else writes there meanwhile.
+///
+/// # Safety
+/// `memory` is null or points to `bytes` bytes that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_memory_prefault(memory: *mut c_void, bytes: usize) -> EvenkeelStatus {
+    caught(|| {
+        if memory.is_null() {
+            return Err(EvenkeelStatus::NullPointer.into());
+        }
+        if bytes > isize::MAX.unsigned_abs() {
+            return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("{bytes} bytes of memory")));
+        }
+        // SAFETY: as this function's caller promises; bytes have no alignment, and there are no more than a slice may have.
+        let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), bytes) };
+        memory::prefault(memory).map_err(|errno| Failure::new(EvenkeelStatus::Refused, errno))
+    })
+}
+
+/// Frees it. What was locked stays locked.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_memory_free(memory: *mut EvenkeelMemory) -> EvenkeelStatus {
+    caught(|| handle::take(memory).map(drop))
+}

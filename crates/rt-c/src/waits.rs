@@ -1,0 +1,139 @@
+//! Waits for locks and events that took long: for who looks for what holds a server up.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel_rt::waits::{self, Kind, LongWait};
+
+use crate::failure::{EvenkeelStatus, caught};
+use crate::structs::{self, structs};
+
+/// The most that wait to be taken; those beyond are counted.
+const KEPT_MAX: usize = 4096;
+
+struct Taken {
+    waits: VecDeque<LongWait>,
+    lost: u64,
+}
+
+static TAKEN: Mutex<Taken> = Mutex::new(Taken { waits: VecDeque::new(), lost: 0 });
+
+/// What was waited for, in EvenkeelLongWait.kind.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelWaitKind {
+    /// A mutex.
+    Mutex = 0,
+    /// A mutex whose holder inherits priority.
+    InheritMutex = 1,
+    /// To read under a reader-writer lock.
+    Read = 2,
+    /// To write under one.
+    Write = 3,
+    /// An event.
+    Event = 4,
+}
+
+/// A wait that took long.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelLongWait {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// One of EvenkeelWaitKind.
+    pub kind: u32,
+    /// Who waited: the kernel's number of the thread.
+    pub thread: u32,
+    /// Which lock: the same number for the same one while it lives.
+    pub lock: u64,
+    /// When it began, in nanoseconds of CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// How long it took, in nanoseconds, without no_cpu_ns.
+    pub length_ns: u64,
+    /// For how long the wait was over but the CPU another's, in nanoseconds; UINT64_MAX where the kernel does not count it, and length_ns
+    /// has it.
+    pub no_cpu_ns: u64,
+}
+
+structs! {
+    EvenkeelLongWait { kind: u32, thread: u32, lock: u64, start_ns: u64, length_ns: u64, no_cpu_ns: u64 }
+}
+
+/// From now on every wait for a lock or an event of this library is logged that takes longer than this, in nanoseconds. Half the quantum of
+/// a sliced CPU is a good beginning. Takes the memory that it needs; a lock that is free costs no more than before.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_waits_log_over(over_ns: u64) -> EvenkeelStatus {
+    caught(|| {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = KEPT_MAX.saturating_sub(taken.waits.len());
+        taken.waits.reserve_exact(missing);
+        waits::log_over_ns(over_ns);
+        Ok(())
+    })
+}
+
+/// No wait is logged from now on. Those that were can still be taken.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_waits_stop_log() -> EvenkeelStatus {
+    caught(|| {
+        waits::stop_log();
+        Ok(())
+    })
+}
+
+/// Takes the oldest wait that was logged, and tells how many were lost for want of room since the last call, into `lost`.
+/// EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+///
+/// Threads: any, at any time. Takes a lock and memory: not in a tick.
+///
+/// # Safety
+/// `wait` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_waits_take(wait: *mut EvenkeelLongWait, lost: *mut u64) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::get(wait.cast_const()) }?;
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let logged = waits::take_log();
+        taken.lost = taken.lost.saturating_add(logged.lost);
+        for one in logged.waits {
+            if taken.waits.len() < KEPT_MAX {
+                taken.waits.push_back(one);
+            } else {
+                taken.lost = taken.lost.saturating_add(1);
+            }
+        }
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(lost, taken.lost) }?;
+        taken.lost = 0;
+        let one = taken.waits.pop_front().ok_or(EvenkeelStatus::NotYet)?;
+        // SAFETY: the same.
+        unsafe { structs::fill(wait, told(one)) }
+    })
+}
+
+fn told(wait: LongWait) -> EvenkeelLongWait {
+    let kind = match wait.kind {
+        Kind::Mutex => EvenkeelWaitKind::Mutex,
+        Kind::InheritMutex => EvenkeelWaitKind::InheritMutex,
+        Kind::Read => EvenkeelWaitKind::Read,
+        Kind::Write => EvenkeelWaitKind::Write,
+        Kind::Event => EvenkeelWaitKind::Event,
+    };
+    EvenkeelLongWait {
+        size: 0,
+        version: 0,
+        kind: kind as u32,
+        thread: wait.thread,
+        lock: wait.address as u64,
+        start_ns: wait.start_ns,
+        length_ns: wait.length_ns,
+        no_cpu_ns: wait.no_cpu_ns.unwrap_or(u64::MAX),
+    }
+}

@@ -1,0 +1,135 @@
+/* Memory that stays, what a tick cost in faults, and waits that took long. Exits with 0, or with the line that did not hold. */
+#include <evenkeel_rt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define OK(is) CHECK(is, EVENKEEL_STATUS_OK)
+#define CHECK(is, expected)                                                                                     \
+    do {                                                                                                        \
+        EvenkeelStatus got_ = (is);                                                                             \
+        if (got_ != (expected)) {                                                                               \
+            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #is, evenkeel_status_text(got_));                    \
+            exit(1);                                                                                            \
+        }                                                                                                       \
+    } while (0)
+#define HOLDS(what)                                                                                             \
+    do {                                                                                                        \
+        if (!(what)) {                                                                                          \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #what);                                                  \
+            exit(1);                                                                                            \
+        }                                                                                                       \
+    } while (0)
+
+enum { PAGES = 512, PAGE = 4096 };
+
+static EvenkeelMutex *mutex;
+static EvenkeelEvent *held;
+
+static void *holder(void *none)
+{
+    struct timespec ten_ms = {0, 10 * 1000 * 1000};
+
+    OK(evenkeel_mutex_lock(mutex));
+    OK(evenkeel_event_set(held));
+    nanosleep(&ten_ms, NULL);
+    OK(evenkeel_mutex_unlock(mutex));
+    return none;
+}
+
+static void memory(void)
+{
+    EvenkeelMemoryWishes wishes;
+    EvenkeelMemoryReport report;
+    EvenkeelTickMemory cost, quiet;
+    EvenkeelClockSettings settings;
+    EvenkeelTick tick;
+    EvenkeelDone done;
+    EvenkeelMemory *memory;
+    EvenkeelClock *clock;
+    char advice[2048], *pages;
+    size_t needed, at;
+
+    EVENKEEL_INIT(&wishes);
+    wishes.lock = 9;
+    CHECK(evenkeel_memory_new(&wishes, &memory), EVENKEEL_STATUS_OUT_OF_RANGE);
+    wishes.lock = EVENKEEL_MEMORY_LOCK_NOTHING;
+    OK(evenkeel_memory_new(&wishes, &memory));
+    EVENKEEL_INIT(&report);
+    OK(evenkeel_memory_report(memory, &report));
+    HOLDS(report.present == EVENKEEL_GOT_NOT_ASKED && report.stack == EVENKEEL_GOT_IN_FORCE);
+    OK(evenkeel_memory_advice(memory, advice, sizeof advice, &needed));
+    HOLDS(needed == strlen(advice) + 1);
+
+    EVENKEEL_INIT(&settings);
+    settings.period_ns = 2 * 1000 * 1000;
+    OK(evenkeel_clock_new(&settings, &clock));
+    EVENKEEL_INIT(&tick);
+    EVENKEEL_INIT(&done);
+    EVENKEEL_INIT(&cost);
+    EVENKEEL_INIT(&quiet);
+    CHECK(evenkeel_memory_after(memory, clock, &cost), EVENKEEL_STATUS_NOT_YET);
+    OK(evenkeel_clock_wait(clock, &tick));
+    pages = malloc(PAGES * PAGE);
+    HOLDS(pages != NULL);
+    for (at = 0; at < PAGES; at++)
+        ((volatile char *)pages)[at * PAGE] = 1;
+    OK(evenkeel_clock_done(clock, &done));
+    OK(evenkeel_memory_after(memory, clock, &cost));
+    free(pages);
+    /* Large pages may take the place of many small ones. */
+    HOLDS(cost.minor_faults >= 1 && cost.minor_faults != UINT64_MAX);
+    OK(evenkeel_clock_wait(clock, &tick));
+    OK(evenkeel_clock_done(clock, &done));
+    OK(evenkeel_memory_after(memory, clock, &quiet));
+    HOLDS(quiet.minor_faults <= cost.minor_faults);
+
+    pages = malloc(PAGES * PAGE);
+    HOLDS(pages != NULL);
+    memset(pages, 7, 64);
+    if (evenkeel_memory_prefault(pages, PAGES * PAGE) == EVENKEEL_STATUS_OK)
+        HOLDS(pages[0] == 7 && pages[63] == 7);
+    CHECK(evenkeel_memory_prefault(NULL, 1), EVENKEEL_STATUS_NULL_POINTER);
+    free(pages);
+    OK(evenkeel_clock_free(clock));
+    OK(evenkeel_memory_free(memory));
+    CHECK(evenkeel_memory_report(memory, &report), EVENKEEL_STATUS_BAD_HANDLE);
+}
+
+static void waits(void)
+{
+    EvenkeelLongWait wait;
+    uint64_t lost = 1;
+    pthread_t thread;
+
+    EVENKEEL_INIT(&wait);
+    CHECK(evenkeel_waits_take(&wait, &lost), EVENKEEL_STATUS_NOT_YET);
+    HOLDS(lost == 0);
+    OK(evenkeel_mutex_new(&mutex));
+    OK(evenkeel_event_new(&held));
+    HOLDS(pthread_create(&thread, NULL, holder, NULL) == 0);
+    OK(evenkeel_event_wait(held));
+    OK(evenkeel_waits_log_over(1000 * 1000));
+    OK(evenkeel_mutex_lock(mutex));
+    OK(evenkeel_mutex_unlock(mutex));
+    OK(evenkeel_waits_stop_log());
+    HOLDS(pthread_join(thread, NULL) == 0);
+    /* Where this thread came so late that the lock was free again, there was no wait. */
+    if (evenkeel_waits_take(&wait, &lost) == EVENKEEL_STATUS_OK) {
+        HOLDS(wait.kind == EVENKEEL_WAIT_KIND_MUTEX && wait.length_ns > 0 && wait.lock != 0 && lost == 0);
+        CHECK(evenkeel_waits_take(&wait, &lost), EVENKEEL_STATUS_NOT_YET);
+    } else {
+        fprintf(stderr, "no wait was seen\n");
+    }
+    OK(evenkeel_mutex_free(mutex));
+    OK(evenkeel_event_free(held));
+}
+
+int main(void)
+{
+    memory();
+    waits();
+    return 0;
+}

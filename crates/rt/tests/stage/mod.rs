@@ -1,0 +1,133 @@
+//! What the tests of ticks put on the stage: a thief that takes the CPU at set times, an ordinary neighbour, a limit on CPU time; one test at a
+//! time on this host.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use evenkeel_sys::{CpuSet, clock, sched, thread};
+
+pub(crate) const MS: f64 = 1e6;
+
+/// One test at a time in this process, and one such process on this host.
+pub(crate) struct Alone(#[expect(dead_code, reason = "held")] (MutexGuard<'static, ()>, File));
+
+impl Alone {
+    pub(crate) fn on_this_host() -> Alone {
+        static HERE: Mutex<()> = Mutex::new(());
+        let here = HERE.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
+        host.lock().unwrap();
+        Alone((here, host))
+    }
+}
+
+pub(crate) fn cpu() -> usize {
+    thread::affinity().unwrap().iter().last().unwrap()
+}
+
+pub(crate) fn pin(cpu: usize) {
+    thread::set_affinity(&CpuSet::from_iter([cpu])).unwrap();
+}
+
+/// A thread that takes the CPU away.
+pub(crate) struct Taker {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<bool>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slots {
+    pub(crate) period_ms: f64,
+    pub(crate) share: f64,
+    pub(crate) jitter: f64,
+    pub(crate) drift_ppm: f64,
+    /// A beginning of our share.
+    pub(crate) start_ns: u64,
+}
+
+impl Taker {
+    fn start(body: impl FnOnce(&AtomicBool) -> bool + Send + 'static) -> Taker {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        Taker { stop, thread: Some(std::thread::spawn(move || body(&stopped))) }
+    }
+
+    pub(crate) fn thief(cpu: usize, slots: Slots) -> Taker {
+        Taker::start(move |stop| {
+            pin(cpu);
+            if sched::set_fifo(60).is_err() {
+                return false;
+            }
+            let period_ns = slots.period_ms * MS * (1.0 + slots.drift_ppm / 1e6);
+            let busy_ns = slots.period_ms * MS * (1.0 - slots.share);
+            let mut chance = 88_172_645_463_325_252_u64;
+            let mut turn = 0.0;
+            while !stop.load(Ordering::Relaxed) {
+                chance ^= chance << 13;
+                chance ^= chance >> 7;
+                chance ^= chance << 17;
+                let jitter = ((chance >> 11) as f64 / (1_u64 << 52) as f64 - 1.0) * slots.jitter * period_ns;
+                let end_ns = slots.start_ns as f64 + turn * period_ns + jitter;
+                clock::sleep_until_ns((end_ns - busy_ns) as u64);
+                while clock::monotonic_ns() < end_ns as u64 {
+                    std::hint::spin_loop();
+                }
+                turn += 1.0;
+            }
+            true
+        })
+    }
+
+    pub(crate) fn neighbour(cpu: usize) -> Taker {
+        Taker::start(move |stop| {
+            pin(cpu);
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            true
+        })
+    }
+
+    /// Whether it did anything.
+    pub(crate) fn stop(mut self) -> bool {
+        self.end()
+    }
+
+    fn end(&mut self) -> bool {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().is_some_and(|thread| thread.join().unwrap())
+    }
+}
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A control group of the first version, which lets a single thread in, with 4 ms of CPU time in 10.
+#[derive(Debug)]
+pub(crate) struct Group(pub(crate) PathBuf);
+
+impl Group {
+    pub(crate) fn make() -> std::io::Result<Group> {
+        let dir = PathBuf::from(format!("/sys/fs/cgroup/cpu/evenkeel-aligned-{}", std::process::id()));
+        std::fs::create_dir(&dir)?;
+        let group = Group(dir);
+        std::fs::write(group.0.join("cpu.cfs_period_us"), "10000")?;
+        std::fs::write(group.0.join("cpu.cfs_quota_us"), "4000")?;
+        Ok(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // All of its threads have ended.
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}

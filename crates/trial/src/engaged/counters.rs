@@ -1,0 +1,283 @@
+//! The kernel's counters by which a trial sees whether a knob was at work: which ones each [`Counter`] stands for, and how their
+//! texts are read. Only those of the knobs in question are read, twice a window.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evenkeel_host::{Action, Counter, Plan};
+use evenkeel_sys::Root;
+
+use crate::session::Window;
+
+const NETSTAT: &str = "/proc/net/netstat";
+const SNMP: &str = "/proc/net/snmp";
+const SOFTNET: &str = "/proc/net/softnet_stat";
+const VMSTAT: &str = "/proc/vmstat";
+const MEMINFO: &str = "/proc/meminfo";
+const INTERRUPTS: &str = "/proc/interrupts";
+const DISKSTATS: &str = "/proc/diskstats";
+const CONNTRACK: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
+const POLICIES: &str = "/sys/devices/system/cpu/cpufreq";
+
+/// The columns of /proc/net/softnet_stat that are read, by their place.
+const SOFTNET_COLUMNS: [(usize, &str); 4] =
+    [(0, "softnet_processed"), (1, "softnet_dropped"), (2, "softnet_time_squeeze"), (9, "softnet_received_rps")];
+
+/// The fields of /proc/net/snmp that are read.
+const SNMP_FIELDS: [(&str, &str); 3] =
+    [("udp_rcvbuf_errors", "RcvbufErrors"), ("udp_mem_errors", "MemErrors"), ("udp_in_datagrams", "InDatagrams")];
+
+/// What the names of interrupts by CPU begin with.
+const INTERRUPTS_OF: &str = "interrupts_cpu";
+
+/// A number of the kernel at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// Grows for ever: what counts is how much.
+    Count(u64),
+    /// Is what it is.
+    Level(f64),
+}
+
+/// Which counters are read, and of which devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Wanted {
+    kinds: Vec<Counter>,
+    /// Interrupts of the plans' places.
+    irqs: Vec<String>,
+    /// Disks of the plans' places.
+    disks: Vec<String>,
+}
+
+impl Wanted {
+    /// The counters of the knobs in these plans.
+    pub(crate) fn of(plans: &[Plan], counter: impl Fn(&str) -> Option<Counter>) -> Wanted {
+        let mut wanted = Wanted::default();
+        for step in plans.iter().flat_map(|plan| &plan.steps) {
+            let Some(kind) = counter(&step.knob) else { continue };
+            if !wanted.kinds.contains(&kind) {
+                wanted.kinds.push(kind);
+            }
+            match (kind, &step.action) {
+                (Counter::InterruptsByCpu, Action::Write { .. }) => wanted.irqs.push(step.place.clone()),
+                (Counter::DiskRequests, Action::Write { .. }) => wanted.disks.push(step.place.clone()),
+                _ => {}
+            }
+        }
+        wanted
+    }
+
+    /// Whether how CPUs idle is among them.
+    pub(crate) fn has(&self, kind: Counter) -> bool {
+        self.kinds.contains(&kind)
+    }
+
+    /// What they read now; what the kernel does not tell is absent.
+    pub(crate) fn read(&self, root: &Root) -> BTreeMap<String, Value> {
+        let mut values = BTreeMap::new();
+        for kind in &self.kinds {
+            self.read_one(root, *kind, &mut values);
+        }
+        values
+    }
+
+    fn read_one(&self, root: &Root, kind: Counter, values: &mut BTreeMap<String, Value>) {
+        let text = |path: &str| root.text(path).unwrap_or_default();
+        let mut count = |name: &str, value: Option<u64>| {
+            if let Some(value) = value {
+                values.insert(name.to_owned(), Value::Count(value));
+            }
+        };
+        match kind {
+            Counter::BusyPolling => {
+                count("BusyPollRxPackets", paired_field(&text(NETSTAT), "TcpExt", "BusyPollRxPackets"));
+            }
+            Counter::SteeredPackets | Counter::Backlog | Counter::PacketBudget => {
+                let table = text(SOFTNET);
+                for (column, name) in SOFTNET_COLUMNS {
+                    count(name, hex_column(&table, column));
+                }
+            }
+            Counter::ReceiveBuffers | Counter::UdpDatagrams => {
+                let table = text(SNMP);
+                for (name, field) in SNMP_FIELDS {
+                    count(name, paired_field(&table, "Udp", field));
+                }
+            }
+            Counter::InterruptsByCpu => {
+                for (cpu, sum) in interrupts_by_cpu(&text(INTERRUPTS), &self.irqs).into_iter().enumerate() {
+                    count(&format!("{INTERRUPTS_OF}{cpu}"), Some(sum));
+                }
+            }
+            Counter::DiskRequests => count("disk_requests", disk_requests(&text(DISKSTATS), &self.disks)),
+            Counter::HugePagesInUse => {
+                let table = text(MEMINFO);
+                let of = |name| spaced_field(&table, name);
+                if let Some((total, free)) = of("HugePages_Total:").zip(of("HugePages_Free:")) {
+                    values.insert("huge_pages_in_use".into(), Value::Level(total.saturating_sub(free) as f64));
+                }
+            }
+            Counter::TrackedConnections => {
+                if let Some(tracked) = text(CONNTRACK).trim().parse::<u32>().ok() {
+                    values.insert("nf_conntrack_count".into(), Value::Level(f64::from(tracked)));
+                }
+            }
+            Counter::Frequency => {
+                if let Some(khz) = mean_frequency_khz(root) {
+                    values.insert("frequency_khz".into(), Value::Level(khz));
+                }
+            }
+            kind => {
+                let table = text(VMSTAT);
+                for name in vmstat_names(kind) {
+                    count(name, spaced_field(&table, name));
+                }
+            }
+        }
+    }
+}
+
+/// The lines of /proc/vmstat that a counter stands for.
+fn vmstat_names(kind: Counter) -> &'static [&'static str] {
+    match kind {
+        Counter::HugePageFaults => &["thp_fault_alloc", "thp_fault_fallback", "thp_collapse_alloc", "compact_stall"],
+        Counter::Compaction => &["compact_migrate_scanned", "compact_daemon_migrate_scanned"],
+        Counter::Reclaim => &["pgscan_kswapd", "pgscan_direct", "pswpin", "pswpout"],
+        Counter::NumaHinting => &["numa_pte_updates", "numa_hint_faults", "numa_pages_migrated"],
+        Counter::WrittenPages => &["nr_dirtied", "nr_written"],
+        _ => &[],
+    }
+}
+
+/// The names under which windows have what a counter stands for.
+pub(crate) fn names_of(kind: Counter, windows: &[Window]) -> Vec<String> {
+    let fixed: Vec<&str> = match kind {
+        Counter::BusyPolling => vec!["BusyPollRxPackets"],
+        Counter::SteeredPackets | Counter::Backlog | Counter::PacketBudget => {
+            SOFTNET_COLUMNS.iter().map(|(_, name)| *name).collect()
+        }
+        Counter::ReceiveBuffers | Counter::UdpDatagrams => SNMP_FIELDS.iter().map(|(name, _)| *name).collect(),
+        Counter::DiskRequests => vec!["disk_requests"],
+        Counter::HugePagesInUse => vec!["huge_pages_in_use"],
+        Counter::TrackedConnections => vec!["nf_conntrack_count"],
+        Counter::Frequency => vec!["frequency_khz"],
+        Counter::InterruptsByCpu => {
+            let names = windows.iter().flat_map(|window| window.conditions.counters.keys());
+            return names
+                .filter(|name| name.starts_with(INTERRUPTS_OF))
+                .cloned()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect();
+        }
+        kind => vmstat_names(kind).to_vec(),
+    };
+    fixed.into_iter().map(str::to_owned).collect()
+}
+
+/// What passed between two readings of one machine.
+pub(crate) fn between(start: &BTreeMap<String, Value>, end: &BTreeMap<String, Value>) -> BTreeMap<String, f64> {
+    let passed = |(name, end): (&String, &Value)| match (start.get(name), end) {
+        (Some(Value::Count(start)), Value::Count(end)) => Some((name.clone(), end.saturating_sub(*start) as f64)),
+        (_, Value::Level(level)) => Some((name.clone(), *level)),
+        _ => None,
+    };
+    end.iter().filter_map(passed).collect()
+}
+
+/// A field of /proc/net/snmp or netstat, where a line of names is followed by a line of numbers.
+fn paired_field(text: &str, group: &str, field: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':')).filter(|(name, _)| *name == group);
+    let (names, numbers) = (lines.next()?.1, lines.next()?.1);
+    let at = names.split_whitespace().position(|name| name == field)?;
+    numbers.split_whitespace().nth(at)?.parse().ok()
+}
+
+/// The sum of a column of hexadecimal numbers.
+fn hex_column(text: &str, column: usize) -> Option<u64> {
+    let of_line = |line: &str| u64::from_str_radix(line.split_whitespace().nth(column)?, 16).ok();
+    let mut sum = None;
+    for line in text.lines() {
+        sum = Some(sum.unwrap_or(0_u64).saturating_add(of_line(line)?));
+    }
+    sum
+}
+
+/// The number behind a name at the beginning of a line.
+fn spaced_field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// How often the interrupts with these numbers came, CPU by CPU.
+fn interrupts_by_cpu(text: &str, irqs: &[String]) -> Vec<u64> {
+    let cpus = text.lines().next().map_or(0, |line| line.split_whitespace().count());
+    let mut sums = vec![0_u64; cpus];
+    for line in text.lines().skip(1) {
+        let Some((irq, counts)) = line.trim_start().split_once(':') else { continue };
+        if !irqs.iter().any(|wanted| wanted == irq) {
+            continue;
+        }
+        for (sum, count) in sums.iter_mut().zip(counts.split_whitespace()) {
+            *sum = sum.saturating_add(count.parse().unwrap_or(0));
+        }
+    }
+    sums
+}
+
+/// Reads and writes that the disks with these names completed.
+fn disk_requests(text: &str, disks: &[String]) -> Option<u64> {
+    let mut sum = None;
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().take(8).collect();
+        let [_, _, name, reads, _, _, _, writes] = words[..] else { continue };
+        if disks.iter().any(|disk| disk == name) {
+            let both = reads.parse::<u64>().ok()?.saturating_add(writes.parse().ok()?);
+            sum = Some(sum.unwrap_or(0_u64).saturating_add(both));
+        }
+    }
+    sum
+}
+
+fn mean_frequency_khz(root: &Root) -> Option<f64> {
+    let policies = root.entries(POLICIES).ok()?;
+    let of =
+        |policy: &String| root.text(&format!("{POLICIES}/{policy}/scaling_cur_freq")).ok()?.trim().parse::<f64>().ok();
+    let all: Vec<f64> = policies.iter().filter_map(of).filter(|khz| khz.is_finite()).collect();
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_tables_are_read_by_name() {
+        let snmp = "Ip: a b\nIp: 1 2\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 10 0 3 9 7\n\
+                    UdpLite: InDatagrams\nUdpLite: 0\n";
+        assert_eq!(paired_field(snmp, "Udp", "RcvbufErrors"), Some(7));
+        assert_eq!(paired_field(snmp, "Udp", "MemErrors"), None, "an older kernel");
+        assert_eq!(paired_field("Udp: InDatagrams\n", "Udp", "InDatagrams"), None);
+        let softnet = "03ea 00000002 0 0 0 0 0 0 0 00ff\n0001 00000001 0 0 0 0 0 0 0 00000001\n";
+        assert_eq!([0, 1, 2, 9, 40].map(|at| hex_column(softnet, at)), [Some(1003), Some(3), Some(0), Some(256), None]);
+        assert_eq!(hex_column("zz\n", 0), None);
+        assert_eq!(spaced_field("thp_fault_alloc 39\nthp_fault_alloc_x 5\n", "thp_fault_alloc"), Some(39));
+        let interrupts =
+            "           CPU0       CPU1\n 34:  615  7  PCI 1-edge  virtio4-input\n 36:  1 2 x\nNMI: 0 0 Non\n";
+        assert_eq!(interrupts_by_cpu(interrupts, &["34".into(), "36".into()]), [616, 9]);
+        assert_eq!(interrupts_by_cpu("", &["34".into()]), [0_u64; 0]);
+        let disks = "7 0 loop0 1 0 0 0 1 0\n254 0 vda 100 0 8 9 50 0 0\n";
+        assert_eq!(disk_requests(disks, &["vda".into()]), Some(150));
+        assert_eq!(disk_requests(disks, &["sda".into()]), None);
+    }
+
+    #[test]
+    fn counts_are_of_what_passed_and_levels_of_what_is() {
+        let of = |count, level| {
+            BTreeMap::from([("c".to_owned(), Value::Count(count)), ("l".to_owned(), Value::Level(level))])
+        };
+        let passed = between(&of(10, 1.0), &of(25, 3.0));
+        assert_eq!(passed, BTreeMap::from([("c".to_owned(), 15.0), ("l".to_owned(), 3.0)]));
+        assert_eq!(between(&of(10, 1.0), &of(4, 3.0))["c"], 0.0, "a counter that was reset");
+        assert_eq!(between(&BTreeMap::new(), &of(4, 3.0)).get("c"), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! Whether a knob was at work at all. With a neighbour keeping the CPUs awake every idle knob measures exactly nothing, and
+//! "no effect" would be a false answer: the true one is "not engaged".
+
+mod counters;
+mod idle;
+
+use evenkeel_host::{Counter, knobs};
+use serde::{Deserialize, Serialize};
+
+use crate::arm::ArmName;
+use crate::report::median_of;
+use crate::session::{NetworkPath, Record, Window};
+
+pub(crate) use counters::{Value, Wanted, between};
+pub(crate) use idle::{IDLE_STATES, IdleEntries, Idled};
+
+/// Fewer entries into idle a second than this on the whole machine, and no idle knob can matter to a server.
+const ENTRIES_A_SECOND_MIN: f64 = 100.0;
+/// A machine busier than this is idle only by accident.
+const BUSY_SHARE_MAX: f64 = 0.9;
+/// The mean exit latency of the states that were entered must differ between the arms by this share at least.
+const EXIT_LATENCY_RATIO_MIN: f64 = 0.05;
+/// Where threads wait for a CPU for less than this share of the time, a scheduler has nothing to choose between.
+const WAITING_SHARE_MIN: f64 = 0.001;
+/// Frequencies, and shares of interrupts, nearer than this are the same.
+const DIFFERENCE_MIN: f64 = 0.01;
+
+/// What shows whether a knob was at work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mechanism {
+    /// The knob.
+    pub knob: String,
+    /// What was counted, by the median of each arm's windows.
+    pub readings: Vec<Reading>,
+    /// Whether it was at work.
+    pub engaged: Engaged,
+}
+
+/// One counter in both arms: how much passed in a window, or what it read at its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Its name.
+    pub name: String,
+    /// In arm A.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a: Option<f64>,
+    /// In arm B.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b: Option<f64>,
+}
+
+/// Whether a knob was at work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engaged {
+    /// A counter shows it.
+    Yes,
+    /// A counter shows that it was not.
+    No {
+        /// Why not.
+        why: String,
+    },
+    /// There is no counter for it, or the kernel does not tell.
+    Unknown,
+}
+
+/// The counter of a knob, where there is one.
+pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
+    knobs::find(knob).ok()?.counter
+}
+
+/// What the windows of a record show of each of its knobs.
+pub(crate) fn mechanisms(record: &Record) -> Vec<Mechanism> {
+    record.knobs.iter().map(|knob| mechanism(record, knob)).collect()
+}
+
+fn mechanism(record: &Record, knob: &str) -> Mechanism {
+    let counter = counter_of(knob);
+    let readings = counter.map_or_else(Vec::new, |counter| readings(record, knob, counter));
+    // Two arms that are the same have nothing to engage.
+    let is_control = record.arms[0] == record.arms[1];
+    let engaged = match counter.filter(|_| !is_control && !record.windows.is_empty()) {
+        Some(counter) => judge(record, knob, counter),
+        None => Engaged::Unknown,
+    };
+    Mechanism { knob: knob.to_owned(), readings, engaged }
+}
+
+fn readings(record: &Record, knob: &str, counter: Counter) -> Vec<Reading> {
+    let windows = &record.windows;
+    let reading = |name: &str, of: &dyn Fn(&Window) -> Option<f64>| {
+        let (a, b) = (median_of(windows, ArmName::A, of), median_of(windows, ArmName::B, of));
+        (a.is_some() || b.is_some()).then(|| Reading { name: name.to_owned(), a, b })
+    };
+    let mut readings: Vec<Reading> = match counter {
+        Counter::IdleStates => [
+            reading("idle_entries_per_s", &|window| window.conditions.idle_entries_per_s),
+            reading("idle_exit_latency_us", &|window| window.conditions.idle_exit_latency_us),
+            reading("idle_polling_share", &|window| window.conditions.idle_polling_share),
+            reading("busy_share", &|window| window.conditions.busy_share),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        Counter::WaitingThreads => {
+            reading("cpu_pressure_share", &|window| window.conditions.cpu_pressure_share).into_iter().collect()
+        }
+        Counter::ReadBack => {
+            reading(knob, &|window| window.conditions.counters.get(knob).copied()).into_iter().collect()
+        }
+        _ => Vec::new(),
+    };
+    for name in counters::names_of(counter, windows) {
+        readings.extend(reading(&name, &|window| window.conditions.counters.get(&name).copied()));
+    }
+    readings
+}
+
+fn judge(record: &Record, knob: &str, counter: Counter) -> Engaged {
+    let on_loopback = || "the workload's packets stay on loopback, and pass no network device".to_owned();
+    let of_devices = matches!(
+        counter,
+        Counter::DevicePackets | Counter::BusyPolling | Counter::SteeredPackets | Counter::InterruptsByCpu
+    );
+    if of_devices && record.network == NetworkPath::Loopback {
+        return Engaged::No { why: on_loopback() };
+    }
+    let windows = &record.windows;
+    match counter {
+        Counter::IdleStates => idleness(windows),
+        Counter::DevicePackets => Engaged::Unknown,
+        Counter::BusyPolling => {
+            moved(windows, &["BusyPollRxPackets"], "no packet was taken by busy polling: BusyPollRxPackets stood still")
+        }
+        Counter::SteeredPackets => {
+            moved(windows, &["softnet_received_rps"], "no packet was handed to another CPU: received_rps stood still")
+        }
+        Counter::Backlog => match record.network {
+            // What loopback carries passes the backlog: that queue has a limit, whether or not it is ever reached.
+            NetworkPath::Loopback => {
+                moved(windows, &["softnet_processed"], "no packet passed the queue that it limits")
+            }
+            NetworkPath::Devices => moved(
+                windows,
+                &["softnet_received_rps", "softnet_dropped"],
+                "packets of a network device pass the queue that it limits only when one CPU hands them to another, and none did",
+            ),
+        },
+        Counter::PacketBudget => {
+            moved(windows, &["softnet_time_squeeze"], "no CPU ever used its budget up: time_squeeze stood still")
+        }
+        Counter::ReceiveBuffers => moved(
+            windows,
+            &["udp_rcvbuf_errors", "udp_mem_errors"],
+            "no datagram found a socket's buffer full: RcvbufErrors and MemErrors stood still",
+        ),
+        Counter::UdpDatagrams => moved(windows, &["udp_in_datagrams"], "no datagram arrived"),
+        Counter::InterruptsByCpu => interrupts(windows),
+        Counter::TrackedConnections => moved(windows, &["nf_conntrack_count"], "no connection was tracked"),
+        Counter::HugePageFaults => moved(
+            windows,
+            &["thp_fault_alloc", "thp_fault_fallback", "thp_collapse_alloc"],
+            "nobody was given a huge page, or refused one, while it was measured",
+        ),
+        Counter::HugePagesInUse => moved(windows, &["huge_pages_in_use"], "nobody used a huge page of the pool"),
+        Counter::Compaction => moved(
+            windows,
+            &["compact_migrate_scanned", "compact_daemon_migrate_scanned"],
+            "no memory was compacted while it was measured",
+        ),
+        Counter::Reclaim => moved(
+            windows,
+            &["pgscan_kswapd", "pgscan_direct", "pswpin", "pswpout"],
+            "memory was never short: no page was looked at for reclaim",
+        ),
+        Counter::NumaHinting => moved(windows, &["numa_pte_updates"], "no page was looked at to move it nearer"),
+        Counter::WrittenPages => moved(windows, &["nr_written"], "no page was written to a disk"),
+        Counter::DiskRequests => moved(windows, &["disk_requests"], "the disk was not asked for anything"),
+        Counter::WaitingThreads => waiting(windows),
+        Counter::Frequency => differs(windows, "frequency_khz", "the CPUs ran at the same frequency in both arms"),
+        Counter::ReadBack => differs(windows, knob, "the server read the same value in both arms"),
+    }
+}
+
+/// Whether any of these counters moved in any window.
+fn moved(windows: &[Window], names: &[&str], why: &str) -> Engaged {
+    let seen: Vec<f64> = windows
+        .iter()
+        .flat_map(|window| names.iter().filter_map(|name| window.conditions.counters.get(*name)))
+        .copied()
+        .collect();
+    match (seen.is_empty(), seen.iter().any(|count| *count > 0.0)) {
+        (true, _) => Engaged::Unknown,
+        (false, true) => Engaged::Yes,
+        (false, false) => Engaged::No { why: why.to_owned() },
+    }
+}
+
+/// Whether a reading differs between the arms.
+fn differs(windows: &[Window], name: &str, why: &str) -> Engaged {
+    let of = |arm| median_of(windows, arm, |window| window.conditions.counters.get(name).copied());
+    match (of(ArmName::A), of(ArmName::B)) {
+        (Some(a), Some(b)) if (a - b).abs() > DIFFERENCE_MIN * a.abs().max(b.abs()) => Engaged::Yes,
+        (Some(_), Some(_)) => Engaged::No { why: why.to_owned() },
+        _ => Engaged::Unknown,
+    }
+}
+
+fn waiting(windows: &[Window]) -> Engaged {
+    let of = |arm| median_of(windows, arm, |window| window.conditions.cpu_pressure_share);
+    match (of(ArmName::A), of(ArmName::B)) {
+        (Some(a), Some(b)) if a.max(b) < WAITING_SHARE_MIN => {
+            Engaged::No { why: "hardly any thread waited for a CPU: there was nothing to choose between".to_owned() }
+        }
+        (Some(_), Some(_)) => Engaged::Yes,
+        _ => Engaged::Unknown,
+    }
+}
+
+/// Whether the interrupts went to other CPUs in one arm than in the other.
+fn interrupts(windows: &[Window]) -> Engaged {
+    let names = counters::names_of(Counter::InterruptsByCpu, windows);
+    let sums = |arm| -> Vec<f64> {
+        let of_arm = |name: &String| {
+            let of_arm = windows.iter().filter(|window| window.arm == arm);
+            of_arm.filter_map(|window| window.conditions.counters.get(name)).sum::<f64>()
+        };
+        names.iter().map(of_arm).collect()
+    };
+    let (a, b) = (sums(ArmName::A), sums(ArmName::B));
+    let (all_a, all_b) = (a.iter().sum::<f64>(), b.iter().sum::<f64>());
+    if names.is_empty() {
+        return Engaged::Unknown;
+    }
+    if all_a == 0.0 || all_b == 0.0 {
+        return Engaged::No { why: "the interrupts did not come while it was measured".to_owned() };
+    }
+    let moved = a.iter().zip(&b).any(|(a, b)| (a / all_a - b / all_b).abs() > DIFFERENCE_MIN);
+    if moved {
+        Engaged::Yes
+    } else {
+        Engaged::No { why: "the interrupts went to the same CPUs in both arms".to_owned() }
+    }
+}
+
+fn idleness(windows: &[Window]) -> Engaged {
+    let no = |why: String| Engaged::No { why };
+    let both = |number: fn(&Window) -> Option<f64>| {
+        evenkeel_stats::median(&windows.iter().filter_map(number).collect::<Vec<_>>())
+    };
+    let entries = both(|window| window.conditions.idle_entries_per_s);
+    let has_no_state = |window: &Window| window.conditions.counters.get(IDLE_STATES) == Some(&0.0);
+    if windows.iter().any(has_no_state) {
+        return no("there is no idle driver here: the kernel has no idle state to choose".to_owned());
+    }
+    if let Some(busy) = both(|window| window.conditions.busy_share).filter(|busy| *busy > BUSY_SHARE_MAX) {
+        return no(format!("the CPUs were {:.0} % busy in the median window, so hardly ever idle", busy * 100.0));
+    }
+    let Some(entries) = entries else { return Engaged::Unknown };
+    if entries < ENTRIES_A_SECOND_MIN {
+        return no(format!("CPUs went idle only {entries:.0} times a second"));
+    }
+    let exit_us = |arm| median_of(windows, arm, |window| window.conditions.idle_exit_latency_us);
+    let (Some(a), Some(b)) = (exit_us(ArmName::A), exit_us(ArmName::B)) else { return Engaged::Unknown };
+    match (a - b).abs() > EXIT_LATENCY_RATIO_MIN * a.max(b) {
+        true => Engaged::Yes,
+        false => no(format!("both arms used the same idle states: mean exit latency {a:.2} us and {b:.2} us")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Readings in, an answer out: a row for each counter's two sides.
+
+use super::*;
+use crate::arm::Arm;
+use crate::conditions::Conditions;
+use crate::design::Design;
+use crate::metric::Metric;
+use crate::workload::Sample;
+
+fn record(knob: &str, network: NetworkPath, a: Conditions, b: Conditions) -> Record {
+    let metric = Metric::us("x_us", "x");
+    let design = Design::new(metric, 6, std::time::Duration::from_secs(1), 1);
+    let arms = [Arm::as_it_was(1), Arm::planned(1)];
+    let mut record = Record::new(&design, arms, vec![knob.to_owned()], network);
+    let window =
+        |arm, conditions| Window { pair: 0, arm, start_us: 0.0, value: 1.0, sample: Sample::new(), conditions };
+    record.windows = vec![window(ArmName::A, a), window(ArmName::B, b)];
+    record
+}
+
+fn idle(busy: f64, entries: f64, exit_us: f64) -> Conditions {
+    Conditions {
+        busy_share: Some(busy),
+        idle_entries_per_s: Some(entries),
+        idle_exit_latency_us: Some(exit_us),
+        ..Conditions::default()
+    }
+}
+
+fn counted(counters: &[(&str, f64)]) -> Conditions {
+    let counters = counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+    Conditions { counters, ..Conditions::default() }
+}
+
+fn why(record: &Record) -> Option<String> {
+    match mechanisms(record).swap_remove(0).engaged {
+        Engaged::Yes => Some("yes".to_owned()),
+        Engaged::No { why } => Some(why),
+        Engaged::Unknown => None,
+    }
+}
+
+#[test]
+fn an_idle_knob_that_was_not_at_work_is_told_from_one_that_was() {
+    let table = [
+        (idle(0.1, 9000.0, 1.0), idle(0.1, 12000.0, 0.2), "yes"),
+        (
+            idle(0.99, 900.0, 1.0),
+            idle(0.99, 900.0, 0.2),
+            "the CPUs were 99 % busy in the median window, so hardly ever idle",
+        ),
+        (idle(0.5, 20.0, 1.0), idle(0.5, 30.0, 0.2), "CPUs went idle only 25 times a second"),
+        (
+            idle(0.1, 9000.0, 1.0),
+            idle(0.1, 9000.0, 0.99),
+            "both arms used the same idle states: mean exit latency 1.00 us and 0.99 us",
+        ),
+        (
+            counted(&[(IDLE_STATES, 0.0)]),
+            counted(&[(IDLE_STATES, 0.0)]),
+            "there is no idle driver here: the kernel has no idle state to choose",
+        ),
+    ];
+    for (a, b, expected) in table {
+        let record = record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, a, b);
+        assert_eq!(why(&record).as_deref(), Some(expected));
+    }
+    let mut nothing =
+        record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, idle(0.1, 1.0, 1.0), idle(0.1, 1.0, 1.0));
+    nothing.windows.clear();
+    assert_eq!(why(&nothing), None, "nothing seen says nothing");
+}
+
+#[test]
+fn each_counter_tells_both_ways() {
+    use NetworkPath::{Devices, Loopback};
+    type Counted = &'static [(&'static str, f64)];
+    let table: &[(&str, NetworkPath, Counted, Counted, &str)] = &[
+        ("net.core.busy_poll", Loopback, &[], &[], "the workload's packets stay on loopback"),
+        (
+            "net.core.busy_poll",
+            Devices,
+            &[("BusyPollRxPackets", 0.0)],
+            &[("BusyPollRxPackets", 0.0)],
+            "no packet was taken",
+        ),
+        ("net.core.busy_poll", Devices, &[("BusyPollRxPackets", 0.0)], &[("BusyPollRxPackets", 71.0)], "yes"),
+        ("net.rps_cpus", Devices, &[("softnet_received_rps", 0.0)], &[("softnet_received_rps", 9.0)], "yes"),
+        ("net.core.netdev_max_backlog", Loopback, &[("softnet_processed", 9.0)], &[("softnet_processed", 9.0)], "yes"),
+        (
+            "net.core.netdev_max_backlog",
+            Devices,
+            &[("softnet_received_rps", 0.0)],
+            &[("softnet_dropped", 0.0)],
+            "packets of a network device pass the queue",
+        ),
+        (
+            "net.core.netdev_budget",
+            Loopback,
+            &[("softnet_time_squeeze", 0.0)],
+            &[("softnet_time_squeeze", 0.0)],
+            "no CPU ever",
+        ),
+        ("net.core.rmem_max", Loopback, &[("udp_rcvbuf_errors", 900.0)], &[("udp_rcvbuf_errors", 0.0)], "yes"),
+        (
+            "net.core.rmem_max",
+            Loopback,
+            &[("udp_rcvbuf_errors", 0.0)],
+            &[("udp_rcvbuf_errors", 0.0)],
+            "no datagram found",
+        ),
+        (
+            "irq.affinity",
+            Devices,
+            &[("interrupts_cpu0", 90.0), ("interrupts_cpu1", 0.0)],
+            &[("interrupts_cpu0", 1.0), ("interrupts_cpu1", 99.0)],
+            "yes",
+        ),
+        (
+            "irq.affinity",
+            Devices,
+            &[("interrupts_cpu0", 90.0)],
+            &[("interrupts_cpu0", 70.0)],
+            "the interrupts went to the same",
+        ),
+        (
+            "irq.affinity",
+            Devices,
+            &[("interrupts_cpu0", 0.0)],
+            &[("interrupts_cpu0", 0.0)],
+            "the interrupts did not come",
+        ),
+        ("thp.enabled", Loopback, &[("thp_fault_alloc", 0.0)], &[("thp_fault_alloc", 3.0)], "yes"),
+        (
+            "thp.enabled",
+            Loopback,
+            &[("thp_fault_alloc", 0.0)],
+            &[("thp_fault_alloc", 0.0)],
+            "nobody was given a huge page",
+        ),
+        ("vm.swappiness", Loopback, &[("pgscan_kswapd", 0.0)], &[("pgscan_kswapd", 0.0)], "memory was never short"),
+        (
+            "process.timer_slack_ns",
+            Loopback,
+            &[("process.timer_slack_ns", 50000.0)],
+            &[("process.timer_slack_ns", 1.0)],
+            "yes",
+        ),
+        (
+            "process.timer_slack_ns",
+            Loopback,
+            &[("process.timer_slack_ns", 1.0)],
+            &[("process.timer_slack_ns", 1.0)],
+            "the server read the same",
+        ),
+        ("clocksource", Loopback, &[], &[], ""),
+        ("thp.enabled", Loopback, &[], &[], ""),
+    ];
+    for (knob, network, a, b, expected) in table {
+        let record = record(knob, *network, counted(a), counted(b));
+        let told = why(&record).unwrap_or_default();
+        assert!(
+            told.starts_with(expected) && told.is_empty() == expected.is_empty(),
+            "{knob}: {told:?}, not {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn two_arms_that_are_the_same_have_nothing_to_engage() {
+    let mut record = record("net.core.busy_poll", NetworkPath::Loopback, counted(&[]), counted(&[]));
+    record.arms[1] = record.arms[0].clone();
+    assert_eq!(why(&record), None);
+}

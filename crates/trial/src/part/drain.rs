@@ -1,0 +1,288 @@
+//! A server that reads its socket once a tick and empties it then, as game servers do, under a steady stream of packets: what
+//! comes between two ticks has to fit into the socket's receive buffer, or is dropped.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use evenkeel_sys::udp::{self, Inbox, Wait};
+use evenkeel_sys::{Errno, clock};
+use serde_json::{Value, json};
+
+use super::echo::{PACKET_BYTES_MAX, Worker, lock, on_loopback};
+use super::{Command, Part, Since};
+
+/// The load wakes so often and sends what is due: seldom enough to leave it CPU, often enough to be a stream to a server's tick.
+const LOAD_PERIOD_NS: u64 = 1_000_000;
+/// A load that was held up longer lets what was due meanwhile go: players do not send their past.
+const BEHIND_NS_MAX: u64 = 20_000_000;
+
+/// How the server reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainSettings {
+    /// From one reading to the next, in milliseconds.
+    pub period_ms: u64,
+    /// The receive buffer to ask for, in bytes; the kernel gives twice as much as it lets one ask for (`net.core.rmem_max`). None
+    /// takes what sockets are born with (`net.core.rmem_default`).
+    pub ask_bytes: Option<u32>,
+}
+
+/// Empties its socket once a period.
+#[derive(Debug)]
+pub struct DrainServer {
+    settings: DrainSettings,
+    serving: Option<(Worker, SocketAddr)>,
+    tally: Arc<Mutex<Tally>>,
+    buffer_bytes: u64,
+    since: Since,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    received: u64,
+    dropped: u64,
+    drains: u64,
+    /// The kernel did not tell what it dropped.
+    untold: bool,
+}
+
+impl DrainServer {
+    /// Serves on loopback from now on.
+    ///
+    /// # Errors
+    /// If there is no socket or no thread to be had.
+    pub fn start(settings: DrainSettings) -> io::Result<DrainServer> {
+        let tally = Arc::new(Mutex::new(Tally::default()));
+        let mut server = DrainServer { settings, serving: None, tally, buffer_bytes: 0, since: Since::now() };
+        server.open()?;
+        Ok(server)
+    }
+
+    fn open(&mut self) -> io::Result<SocketAddr> {
+        self.close();
+        let refused = |errno: Errno| io::Error::other(errno.to_string());
+        let socket = on_loopback()?;
+        if let Some(bytes) = self.settings.ask_bytes {
+            udp::set_receive_buffer_bytes(&socket, bytes).map_err(refused)?;
+        }
+        self.buffer_bytes = udp::receive_buffer_bytes(&socket).map_err(refused)?;
+        let address = socket.local_addr()?;
+        let (period_ns, tally) = (self.settings.period_ms.max(1) * 1_000_000, Arc::clone(&self.tally));
+        self.serving = Some((Worker::start("drain", move |stop| drain(&socket, period_ns, &tally, stop))?, address));
+        Ok(address)
+    }
+
+    fn close(&mut self) {
+        if let Some((worker, _)) = self.serving.take() {
+            worker.end(|| {});
+        }
+    }
+}
+
+fn drain(socket: &UdpSocket, period_ns: u64, tally: &Mutex<Tally>, stop: &AtomicBool) {
+    let mut inbox = Inbox::new(PACKET_BYTES_MAX);
+    let mut due_ns = clock::monotonic_ns();
+    let mut dropped_before = udp::dropped(socket);
+    while !stop.load(Ordering::Relaxed) {
+        due_ns = (due_ns + period_ns).max(clock::monotonic_ns());
+        clock::sleep_until_ns(due_ns);
+        let mut received = 0;
+        // Not beyond the next tick: a stream that is faster than the reader would keep it here for ever.
+        while clock::monotonic_ns() < due_ns + period_ns {
+            match inbox.receive(socket, Wait::Not) {
+                Ok(packets) => received += packets as u64,
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        let dropped_now = udp::dropped(socket);
+        let mut tally = lock(tally);
+        tally.received += received;
+        tally.drains += 1;
+        match dropped_before.zip(dropped_now) {
+            Some((before, now)) => tally.dropped += u64::from(now.wrapping_sub(before)),
+            None => tally.untold = true,
+        }
+        dropped_before = dropped_now;
+    }
+}
+
+impl Part for DrainServer {
+    fn ready(&self) -> Value {
+        let address = self.serving.as_ref().map(|(_, address)| address);
+        json!({ "event": "ready", "addr": address, "buffer_bytes": self.buffer_bytes })
+    }
+
+    fn answer(&mut self, command: Command) -> Result<Value, String> {
+        match command {
+            Command::Window => {
+                let tally = std::mem::take(&mut *lock(&self.tally));
+                let mut numbers = self.since.turn();
+                numbers.insert("received".into(), json!(tally.received));
+                numbers.insert("drains".into(), json!(tally.drains));
+                numbers.insert("buffer_bytes".into(), json!(self.buffer_bytes));
+                if !tally.untold {
+                    numbers.insert("dropped".into(), json!(tally.dropped));
+                }
+                Ok(Value::Object(numbers))
+            }
+            Command::Close => {
+                self.close();
+                Ok(json!({}))
+            }
+            Command::Open { .. } => {
+                let address = self.open().map_err(|error| format!("open a socket: {error}"))?;
+                Ok(json!({ "addr": address }))
+            }
+            Command::TimerSlackNs { .. } => Err("it is set from outside".into()),
+        }
+    }
+}
+
+/// Sends packets evenly, and hears nothing.
+#[derive(Debug)]
+pub struct DrainLoad {
+    packets_per_s: u32,
+    bytes: usize,
+    sending: Option<Worker>,
+    sent: Arc<Mutex<u64>>,
+    since: Since,
+}
+
+impl DrainLoad {
+    /// Sends so many packets a second, of so many bytes each (1 to 1472), from now on.
+    ///
+    /// # Errors
+    /// If there is no socket or no thread to be had.
+    pub fn start(to: SocketAddr, packets_per_s: u32, bytes: usize) -> io::Result<DrainLoad> {
+        let bytes = bytes.clamp(1, PACKET_BYTES_MAX);
+        let sent = Arc::new(Mutex::new(0));
+        let mut load = DrainLoad { packets_per_s, bytes, sending: None, sent, since: Since::now() };
+        load.open(to)?;
+        Ok(load)
+    }
+
+    fn open(&mut self, to: SocketAddr) -> io::Result<()> {
+        self.close();
+        let socket = on_loopback()?;
+        socket.connect(to)?;
+        let (rate, bytes, sent) = (self.packets_per_s, self.bytes, Arc::clone(&self.sent));
+        self.sending = Some(Worker::start("load", move |stop| stream(&socket, rate, bytes, &sent, stop))?);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        if let Some(worker) = self.sending.take() {
+            worker.end(|| {});
+        }
+    }
+}
+
+fn stream(socket: &UdpSocket, packets_per_s: u32, bytes: usize, sent: &Mutex<u64>, stop: &AtomicBool) {
+    let packet = [0x5A; PACKET_BYTES_MAX];
+    let mut due = Due::new(clock::monotonic_ns(), packets_per_s);
+    while !stop.load(Ordering::Relaxed) {
+        let now_ns = clock::monotonic_ns();
+        let packets = due.until(now_ns);
+        let taken = (0..packets).filter(|_| socket.send(&packet[..bytes]).is_ok()).count();
+        *lock(sent) += taken as u64;
+        clock::sleep_until_ns(now_ns + LOAD_PERIOD_NS);
+    }
+}
+
+/// How many packets are due by when.
+struct Due {
+    start_ns: u64,
+    packets_per_s: u32,
+    given: u64,
+}
+
+impl Due {
+    fn new(start_ns: u64, packets_per_s: u32) -> Due {
+        Due { start_ns, packets_per_s, given: 0 }
+    }
+
+    /// Those that are due and were not given yet.
+    fn until(&mut self, now_ns: u64) -> u64 {
+        let by = |ns: u64| (u128::from(ns) * u128::from(self.packets_per_s) / 1_000_000_000) as u64;
+        let all = by(now_ns.saturating_sub(self.start_ns));
+        let due = all.saturating_sub(self.given).min(by(BEHIND_NS_MAX));
+        self.given = all;
+        due
+    }
+}
+
+impl Part for DrainLoad {
+    fn ready(&self) -> Value {
+        json!({ "event": "ready" })
+    }
+
+    fn answer(&mut self, command: Command) -> Result<Value, String> {
+        match command {
+            Command::Window => {
+                let sent = std::mem::take(&mut *lock(&self.sent));
+                let mut numbers = self.since.turn();
+                numbers.insert("sent".into(), json!(sent));
+                Ok(Value::Object(numbers))
+            }
+            Command::Close => {
+                self.close();
+                Ok(json!({}))
+            }
+            Command::Open { to: Some(to) } => {
+                self.open(to).map_err(|error| format!("open a socket: {error}"))?;
+                Ok(json!({}))
+            }
+            Command::Open { to: None } => Err("load needs to know where to".into()),
+            Command::TimerSlackNs { .. } => Err("it is set from outside".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn packets_are_due_by_the_clock_and_the_past_is_let_go() {
+        let mut due = Due::new(1_000, 64_000);
+        assert_eq!([due.until(1_000), due.until(1_001_000), due.until(1_001_000)], [0, 64, 0]);
+        assert_eq!(due.until(500), 0, "a clock that stands still is no harm");
+        let mut due = Due::new(0, 64_000);
+        assert_eq!(due.until(1_000_000_000), 64 * 20, "held up for a second: 20 ms of it are sent");
+        assert_eq!(due.until(1_001_000_000), 64);
+    }
+
+    #[test]
+    fn what_does_not_fit_into_the_buffer_is_counted() {
+        let settings = DrainSettings { period_ms: 30, ask_bytes: Some(1) };
+        let mut server = DrainServer::start(settings).unwrap();
+        let small = server.buffer_bytes;
+        assert!(small > 0 && small < 100_000, "the least that the kernel gives: {small}");
+        let to: SocketAddr = server.ready()["addr"].as_str().unwrap().parse().unwrap();
+        let mut load = DrainLoad::start(to, 20_000, 100).unwrap();
+        let (mut seen, mut sent) = (Tally::default(), 0);
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(60));
+            let window = server.answer(Command::Window).unwrap();
+            seen.received += window["received"].as_u64().unwrap();
+            seen.dropped += window["dropped"].as_u64().unwrap();
+            sent += load.answer(Command::Window).unwrap()["sent"].as_u64().unwrap();
+            if seen.dropped > 0 && seen.received > 0 {
+                break;
+            }
+        }
+        load.close();
+        std::thread::sleep(Duration::from_millis(100));
+        let window = server.answer(Command::Window).unwrap();
+        seen.received += window["received"].as_u64().unwrap();
+        seen.dropped += window["dropped"].as_u64().unwrap();
+        sent += load.answer(Command::Window).unwrap()["sent"].as_u64().unwrap();
+        server.close();
+        assert!(seen.dropped > 0 && seen.received > 0, "{seen:?}");
+        assert_eq!(seen.received + seen.dropped, sent, "what is sent on loopback is received or dropped");
+    }
+}

@@ -1,0 +1,331 @@
+//! A packet to a server and back, again and again: the next goes when the answer is there, so both ends sleep in turns, and
+//! what a round trip takes is two wakes and the way. `evenkeel measure udp` sends on an open loop and stays awake between
+//! packets, so that its CPU never goes idle and can't be shared; that is right for a network, and wrong for knobs about waking.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use evenkeel_stats::Histogram;
+use evenkeel_sys::clock;
+use serde_json::{Map, Value, json};
+
+use super::{Command, Part, Since, quantiles};
+
+/// The largest packet, in bytes without headers.
+pub(super) const PACKET_BYTES_MAX: usize = 1472;
+/// A packet has its number in it.
+const NUMBER_BYTES: usize = 8;
+/// How long an answer may take before the packet counts as lost.
+const ANSWER_TIME: Duration = Duration::from_millis(200);
+/// How often a sleeping thread is woken until it has ended, and the pause between.
+const WAKES_MAX: u32 = 400;
+const WAKE_PAUSE: Duration = Duration::from_millis(5);
+
+/// A thread with a socket, which ends when it is told to.
+#[derive(Debug)]
+pub(super) struct Worker {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    pub(super) fn start(name: &str, run: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<Worker> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&ended))?;
+        Ok(Worker { stop, thread })
+    }
+
+    /// Ends it; `wake` is called until it has.
+    pub(super) fn end(self, mut wake: impl FnMut()) {
+        self.stop.store(true, Ordering::Relaxed);
+        for _ in 0..WAKES_MAX {
+            if self.thread.is_finished() {
+                // What a panic had to say is on standard error.
+                let _ = self.thread.join();
+                return;
+            }
+            wake();
+            std::thread::sleep(WAKE_PAUSE);
+        }
+    }
+}
+
+/// Anything that a thread of ours left half done is only numbers.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A port of our own on loopback.
+pub(super) fn on_loopback() -> io::Result<UdpSocket> {
+    UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
+}
+
+/// Sends every packet back.
+#[derive(Debug)]
+pub struct EchoServer {
+    serving: Option<(Worker, SocketAddr)>,
+    since: Since,
+}
+
+impl EchoServer {
+    /// Serves on loopback from now on.
+    ///
+    /// # Errors
+    /// If there is no socket or no thread to be had.
+    pub fn start() -> io::Result<EchoServer> {
+        let mut server = EchoServer { serving: None, since: Since::now() };
+        server.open()?;
+        Ok(server)
+    }
+
+    fn open(&mut self) -> io::Result<SocketAddr> {
+        self.close();
+        let socket = on_loopback()?;
+        let address = socket.local_addr()?;
+        self.serving = Some((Worker::start("echo", move |stop| echo(&socket, stop))?, address));
+        Ok(address)
+    }
+
+    fn close(&mut self) {
+        let Some((worker, address)) = self.serving.take() else { return };
+        let nudge = on_loopback();
+        // A packet wakes it, and that it is to end is the first thing it then sees.
+        worker.end(|| {
+            let _ = nudge.as_ref().map(|socket| socket.send_to(&[0; NUMBER_BYTES], address));
+        });
+    }
+}
+
+fn echo(socket: &UdpSocket, stop: &AtomicBool) {
+    let mut packet = [0; PACKET_BYTES_MAX];
+    while !stop.load(Ordering::Relaxed) {
+        // What fails is this one packet's matter: whoever sent it asks again.
+        if let Ok((length, from)) = socket.recv_from(&mut packet) {
+            let _ = socket.send_to(&packet[..length], from);
+        }
+    }
+}
+
+impl Part for EchoServer {
+    fn ready(&self) -> Value {
+        json!({ "event": "ready", "addr": self.serving.as_ref().map(|(_, address)| address) })
+    }
+
+    fn answer(&mut self, command: Command) -> Result<Value, String> {
+        match command {
+            Command::Window => Ok(Value::Object(self.since.turn())),
+            Command::Close => {
+                self.close();
+                Ok(json!({}))
+            }
+            Command::Open { .. } => {
+                let address = self.open().map_err(|error| format!("open a socket: {error}"))?;
+                Ok(json!({ "addr": address }))
+            }
+            Command::TimerSlackNs { .. } => Err("its thread sleeps for packets, which slack does not touch".into()),
+        }
+    }
+}
+
+/// How packets are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EchoSettings {
+    /// How long each is, in bytes without headers: 8 to 1472.
+    pub bytes: usize,
+    /// Round trips a second at the most, evenly spread; 0 sends each as soon as the one before is back.
+    pub rate_hz: u32,
+}
+
+/// Sends packets to a server and waits for each to come back.
+#[derive(Debug)]
+pub struct EchoLoad {
+    settings: EchoSettings,
+    sending: Option<Worker>,
+    tally: Arc<Mutex<Tally>>,
+    since: Since,
+}
+
+#[derive(Debug)]
+struct Tally {
+    round_trip_ns: Histogram,
+    lost: u64,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally { round_trip_ns: Histogram::new(), lost: 0 }
+    }
+}
+
+impl EchoLoad {
+    /// Sends from now on.
+    ///
+    /// # Errors
+    /// If there is no socket or no thread to be had.
+    pub fn start(to: SocketAddr, settings: EchoSettings) -> io::Result<EchoLoad> {
+        let settings = EchoSettings { bytes: settings.bytes.clamp(NUMBER_BYTES, PACKET_BYTES_MAX), ..settings };
+        let tally = Arc::new(Mutex::new(Tally::new()));
+        let mut load = EchoLoad { settings, sending: None, tally, since: Since::now() };
+        load.open(to)?;
+        Ok(load)
+    }
+
+    fn open(&mut self, to: SocketAddr) -> io::Result<()> {
+        self.close();
+        let socket = on_loopback()?;
+        socket.connect(to)?;
+        socket.set_read_timeout(Some(ANSWER_TIME))?;
+        let (settings, tally) = (self.settings, Arc::clone(&self.tally));
+        self.sending = Some(Worker::start("load", move |stop| send(&socket, settings, &tally, stop))?);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        if let Some(worker) = self.sending.take() {
+            worker.end(|| {});
+        }
+    }
+
+    fn window(&mut self) -> Map<String, Value> {
+        // Made before the lock is taken: nobody who measures waits for it.
+        let fresh = Tally::new();
+        let tally = std::mem::replace(&mut *lock(&self.tally), fresh);
+        let mut numbers = self.since.turn();
+        numbers.insert("round_trips".into(), json!(tally.round_trip_ns.count()));
+        numbers.insert("lost".into(), json!(tally.lost));
+        numbers.insert("round_trip_us".into(), quantiles(&tally.round_trip_ns));
+        numbers
+    }
+}
+
+fn send(socket: &UdpSocket, settings: EchoSettings, tally: &Mutex<Tally>, stop: &AtomicBool) {
+    let mut packet = [0; PACKET_BYTES_MAX];
+    let mut due_ns = clock::monotonic_ns();
+    for number in 0_u64.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        if settings.rate_hz > 0 {
+            // What was missed is not made up for: a burst would not be the rate that was asked for.
+            due_ns = (due_ns + 1_000_000_000 / u64::from(settings.rate_hz)).max(clock::monotonic_ns());
+            clock::sleep_until_ns(due_ns);
+        }
+        packet[..NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
+        let sent_ns = clock::monotonic_ns();
+        let came = socket.send(&packet[..settings.bytes]).and_then(|_| await_answer(socket, number, sent_ns));
+        match came {
+            Ok(()) => lock(tally).round_trip_ns.record(clock::monotonic_ns().saturating_sub(sent_ns)),
+            Err(error) => {
+                lock(tally).lost += 1;
+                // A server that is gone refuses at once: it is asked again, but not without end in between.
+                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+                    std::thread::sleep(WAKE_PAUSE);
+                }
+            }
+        }
+    }
+}
+
+/// Takes what comes until it is the answer to this packet: one that was given up may come late.
+fn await_answer(socket: &UdpSocket, number: u64, sent_ns: u64) -> io::Result<()> {
+    let mut answer = [0; PACKET_BYTES_MAX];
+    loop {
+        let length = socket.recv(&mut answer)?;
+        if length >= NUMBER_BYTES && answer[..NUMBER_BYTES] == number.to_le_bytes() {
+            return Ok(());
+        }
+        if clock::monotonic_ns().saturating_sub(sent_ns) > ANSWER_TIME.as_nanos() as u64 {
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+impl Part for EchoLoad {
+    fn ready(&self) -> Value {
+        json!({ "event": "ready" })
+    }
+
+    fn answer(&mut self, command: Command) -> Result<Value, String> {
+        match command {
+            Command::Window => Ok(Value::Object(self.window())),
+            Command::Close => {
+                self.close();
+                Ok(json!({}))
+            }
+            Command::Open { to: Some(to) } => {
+                self.open(to).map_err(|error| format!("open a socket: {error}"))?;
+                Ok(json!({}))
+            }
+            Command::Open { to: None } => Err("load needs to know where to".into()),
+            Command::TimerSlackNs { .. } => Err("its thread sleeps for packets, which slack does not touch".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE_NS: u64 = 20_000_000_000;
+
+    fn window(part: &mut impl Part) -> Value {
+        part.answer(Command::Window).unwrap()
+    }
+
+    /// Waits until the load has had round trips.
+    fn until_it_goes(load: &mut EchoLoad) -> Value {
+        let give_up_ns = clock::monotonic_ns() + PATIENCE_NS;
+        while clock::monotonic_ns() < give_up_ns {
+            std::thread::sleep(Duration::from_millis(20));
+            let seen = window(load);
+            if seen["round_trips"].as_u64().unwrap() > 0 {
+                return seen;
+            }
+        }
+        panic!("no packet came back");
+    }
+
+    #[test]
+    fn packets_come_back_also_over_new_sockets() {
+        let mut server = EchoServer::start().unwrap();
+        let first: SocketAddr = server.ready()["addr"].as_str().unwrap().parse().unwrap();
+        let mut load = EchoLoad::start(first, EchoSettings { bytes: 0, rate_hz: 0 }).unwrap();
+        let seen = until_it_goes(&mut load);
+        let us = |name: &str| seen["round_trip_us"][name].as_f64().unwrap();
+        assert!(us("p50") > 0.0 && us("p50") <= us("p90") && us("p90") <= us("p99"), "{seen}");
+        assert!(window(&mut server)["cpu_us"].as_f64().unwrap() > 0.0);
+
+        load.answer(Command::Close).unwrap();
+        window(&mut load);
+        let quiet = window(&mut load);
+        assert_eq!((quiet["round_trips"].as_u64(), quiet["round_trip_us"].as_object().unwrap().len()), (Some(0), 0));
+        let second = server.answer(Command::Open { to: None }).unwrap();
+        let second: SocketAddr = second["addr"].as_str().unwrap().parse().unwrap();
+        load.answer(Command::Open { to: Some(second) }).unwrap();
+        until_it_goes(&mut load);
+        load.close();
+        server.close();
+    }
+
+    #[test]
+    fn a_server_that_is_gone_is_losses_and_no_hang() {
+        let mut server = EchoServer::start().unwrap();
+        let to: SocketAddr = server.ready()["addr"].as_str().unwrap().parse().unwrap();
+        server.answer(Command::Close).unwrap();
+        let mut load = EchoLoad::start(to, EchoSettings { bytes: 100, rate_hz: 500 }).unwrap();
+        let give_up_ns = clock::monotonic_ns() + PATIENCE_NS;
+        let mut lost = 0;
+        while lost == 0 && clock::monotonic_ns() < give_up_ns {
+            std::thread::sleep(Duration::from_millis(20));
+            lost += window(&mut load)["lost"].as_u64().unwrap();
+        }
+        assert!(lost > 0);
+        assert!(load.answer(Command::Open { to: None }).is_err());
+        load.close();
+    }
+}

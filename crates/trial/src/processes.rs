@@ -1,0 +1,388 @@
+//! Processes as /proc shows them: which belong to one that we started, and what they used of the machine during a window.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use evenkeel_sys::schedstat::parse_schedstat;
+use evenkeel_sys::{clock, others};
+
+use crate::workload::Sample;
+
+/// A machine with more processes than this is not looked through to the end.
+const PROCESSES_MAX: usize = 65_536;
+/// Threads of one process whose context switches are counted; a server with more of them is told of less.
+const THREADS_MAX: usize = 4096;
+
+/// What `/proc/PID/stat` says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// Its number.
+    pub(crate) pid: u32,
+    /// `R`, `S`, `Z` and so on.
+    pub(crate) state: char,
+    /// Its parent.
+    pub(crate) parent: u32,
+    /// Its process group.
+    pub(crate) group: u32,
+    /// Its session.
+    pub(crate) session: u32,
+    /// Page faults that no disk was needed for.
+    pub(crate) minor_faults: u64,
+    /// Page faults that waited for a disk.
+    pub(crate) major_faults: u64,
+    /// When it started, in clock ticks since the boot: with the number, it tells one process from any other.
+    pub(crate) started: u64,
+}
+
+impl Stat {
+    /// Of the process of this number, if there is one.
+    pub(crate) fn of(pid: u32) -> Option<Stat> {
+        parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Whether it has not ended; one that nobody waited for yet has.
+    pub(crate) fn lives(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+/// `PID (NAME) STATE PARENT GROUP SESSION …`, where the name may have anything in it, brackets and line ends included.
+pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
+    let (pid, rest) = text.split_once(" (")?;
+    let (_, rest) = rest.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let small = |index: usize| u32::try_from(number(index)?).ok();
+    let mut state = fields.first()?.chars();
+    Some(Stat {
+        pid: pid.parse().ok()?,
+        state: state.next().filter(|_| state.as_str().is_empty())?,
+        parent: small(1)?,
+        group: small(2)?,
+        session: small(3)?,
+        minor_faults: number(7)?,
+        major_faults: number(9)?,
+        started: number(19)?,
+    })
+}
+
+/// Every process that can be seen.
+pub(crate) fn all() -> Vec<Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.parse().ok()).take(PROCESSES_MAX).filter_map(Stat::of).collect()
+}
+
+/// The variable in the environment of what we start, which its children inherit: by it a process is known that has left its
+/// parent, its group and its session.
+pub(crate) const MARK: &str = "EVENKEEL_WORKLOAD";
+/// A program that is many: no more than so many files of programs are remembered of it.
+const FILES_MAX: usize = 64;
+/// The longest environment that is looked through for the mark.
+const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
+
+/// A mark that no other program of this run has.
+pub(crate) fn fresh_mark() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The processes of a program that we started as the leader of a group: itself, all that descends from it, its group, and what
+/// was of it before and has another parent since. Orphans are found if [`others::adopt_orphans`] was called before.
+#[derive(Clone, Debug)]
+pub(crate) struct Family {
+    root: u32,
+    mark: String,
+    /// When each started, by number.
+    seen: BTreeMap<u32, u64>,
+    /// The programs that they run.
+    files: BTreeSet<PathBuf>,
+}
+
+impl Family {
+    /// Of the process of this number, which leads its group and has the mark in its environment.
+    pub(crate) fn of(root: u32, mark: String) -> Family {
+        let seen = Stat::of(root).map(|stat| (root, stat.started)).into_iter().collect();
+        Family { root, mark, seen, files: file_of(root).into_iter().collect() }
+    }
+
+    /// Who of them lives, the first process first. What was seen once is remembered.
+    pub(crate) fn alive(&mut self, all: &[Stat]) -> Vec<Stat> {
+        let Some(first_started) = self.seen.get(&self.root).copied() else { return Vec::new() };
+        let us = std::process::id();
+        let our_session = all.iter().find(|stat| stat.pid == us).map_or(0, |stat| stat.session);
+        let known: Vec<&Stat> = all.iter().filter(|stat| self.seen.get(&stat.pid) == Some(&stat.started)).collect();
+        let mut ours: BTreeSet<u32> = known.iter().map(|stat| stat.pid).collect();
+        // The number of a group may be given to another one once the last of its processes is gone.
+        let group_is_ours = known.iter().any(|stat| stat.group == self.root);
+        let younger: Vec<&Stat> = all.iter().filter(|stat| stat.started >= first_started).collect();
+        // Each turn finds a generation, so it ends with the last.
+        loop {
+            let belongs = |stat: &Stat| {
+                let orphan = stat.parent == us && stat.session != our_session && self.is_marked(stat.pid);
+                (group_is_ours && stat.group == self.root) || ours.contains(&stat.parent) || orphan
+            };
+            let more: Vec<&Stat> =
+                younger.iter().filter(|stat| !ours.contains(&stat.pid) && belongs(stat)).copied().collect();
+            if more.is_empty() {
+                break;
+            }
+            for stat in more {
+                ours.insert(stat.pid);
+                self.seen.insert(stat.pid, stat.started);
+            }
+        }
+        let mut alive: Vec<Stat> =
+            all.iter().filter(|stat| ours.contains(&stat.pid) && stat.lives()).copied().collect();
+        alive.sort_by_key(|stat| (stat.pid != self.root, stat.pid));
+        if self.files.len() < FILES_MAX {
+            self.files.extend(alive.iter().filter_map(|stat| file_of(stat.pid)));
+        }
+        alive
+    }
+
+    /// Takes note of the end of those that became our children, for whom nobody else waits.
+    pub(crate) fn reap(&self, all: &[Stat]) {
+        let us = std::process::id();
+        for stat in all.iter().filter(|stat| stat.parent == us && !stat.lives() && stat.pid != self.root) {
+            if self.seen.get(&stat.pid) == Some(&stat.started) {
+                others::reap(stat.pid);
+            }
+        }
+    }
+
+    /// Whether an orphan is of this family: by its mark, or by its program where it wrote over its environment, as programs do that
+    /// change their title.
+    fn is_marked(&self, pid: u32) -> bool {
+        let mut environment = Vec::new();
+        let file = fs::File::open(format!("/proc/{pid}/environ"));
+        let read = file.and_then(|file| file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment));
+        let name = format!("{MARK}=");
+        let mark = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(name.as_bytes()));
+        match mark {
+            Some(mark) => mark == self.mark.as_bytes(),
+            None => read.is_ok() && file_of(pid).is_some_and(|file| self.files.contains(&file)),
+        }
+    }
+}
+
+fn file_of(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// What some processes have used since each of them began.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Used {
+    at_ns: u64,
+    of: BTreeMap<(u32, u64), Counts>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    cpu_ns: Option<u64>,
+    switches: Option<Switches>,
+    minor_faults: u64,
+    major_faults: u64,
+}
+
+/// How often threads gave their CPU away, and how often it was taken from them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Switches {
+    voluntary: u64,
+    involuntary: u64,
+}
+
+impl Used {
+    /// Until now, by these processes.
+    pub(crate) fn until_now(of: &[Stat]) -> Used {
+        let counts = |stat: &Stat| Counts {
+            cpu_ns: others::cpu_ns(stat.pid).ok(),
+            switches: switches_of(stat.pid),
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+        };
+        let of = of.iter().map(|stat| ((stat.pid, stat.started), counts(stat))).collect();
+        Used { at_ns: clock::monotonic_ns(), of }
+    }
+
+    /// The CPU time since `before`, in nanoseconds; none if that of a process can't be read.
+    pub(crate) fn cpu_ns_since(&self, before: &Used) -> Option<u64> {
+        self.sum_since(before, |counts| counts.cpu_ns)
+    }
+
+    /// Puts what was used since `before` into a sample. What a process that has ended since used is not in it.
+    pub(crate) fn put_since(&self, before: &Used, sample: &mut Sample) {
+        let span_s = self.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+        if span_s <= 0.0 || self.of.is_empty() {
+            return;
+        }
+        if let Some(cpu_ns) = self.cpu_ns_since(before) {
+            sample.insert("cpu_us".into(), cpu_ns as f64 / 1e3);
+            sample.insert("cpu_share".into(), cpu_ns as f64 / 1e9 / span_s);
+        }
+        let rates: [(&str, Option<u64>); 4] = [
+            ("switches_voluntary_per_s", self.sum_since(before, |counts| Some(counts.switches?.voluntary))),
+            ("switches_involuntary_per_s", self.sum_since(before, |counts| Some(counts.switches?.involuntary))),
+            ("faults_minor_per_s", self.sum_since(before, |counts| Some(counts.minor_faults))),
+            ("faults_major_per_s", self.sum_since(before, |counts| Some(counts.major_faults))),
+        ];
+        for (name, sum) in rates {
+            if let Some(sum) = sum {
+                sample.insert(name.into(), sum as f64 / span_s);
+            }
+        }
+    }
+
+    fn sum_since(&self, before: &Used, count: impl Fn(&Counts) -> Option<u64>) -> Option<u64> {
+        let since = |(who, counts): (&(u32, u64), &Counts)| {
+            let before = before.of.get(who).map_or(Some(0), &count)?;
+            Some(count(counts)?.saturating_sub(before))
+        };
+        self.of.iter().map(since).sum()
+    }
+}
+
+/// Of all threads of a process that live.
+fn switches_of(pid: u32) -> Option<Switches> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let mut sum = Switches::default();
+    for thread in threads.filter_map(Result::ok).take(THREADS_MAX) {
+        // A thread that has ended since the folder was read is no fault.
+        let Ok(text) = fs::read_to_string(thread.path().join("status")) else { continue };
+        let of_thread = parse_switches(&text)?;
+        sum.voluntary = sum.voluntary.saturating_add(of_thread.voluntary);
+        sum.involuntary = sum.involuntary.saturating_add(of_thread.involuntary);
+    }
+    Some(sum)
+}
+
+/// Of `/proc/PID/task/TID/status`.
+fn parse_switches(text: &str) -> Option<Switches> {
+    let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some(Switches {
+        voluntary: number("voluntary_ctxt_switches:")?,
+        involuntary: number("nonvoluntary_ctxt_switches:")?,
+    })
+}
+
+/// The time that each thread of these processes has run, in nanoseconds, by its number. Behind by a scheduler's tick at most.
+pub(crate) fn ran_ns(of: &[Stat]) -> BTreeMap<u32, u64> {
+    let mut ran = BTreeMap::new();
+    for stat in of {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", stat.pid)) else { continue };
+        for thread in threads.filter_map(Result::ok).take(THREADS_MAX) {
+            let number = thread.file_name().to_str().and_then(|name| name.parse().ok());
+            let text = fs::read(thread.path().join("schedstat")).unwrap_or_default();
+            if let (Some(number), Some((ran_ns, _, _))) = (number, parse_schedstat(&text)) {
+                ran.insert(number, ran_ns);
+            }
+        }
+    }
+    ran
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STAT: &str = "41 (a) b (c) S 1 41 40 0 -1 4194560 210 0 3 0 7 2 0 0 20 0 1 0 4711 2400256 190";
+
+    #[test]
+    fn a_process_is_read_whatever_its_name() {
+        let expected = Stat {
+            pid: 41,
+            state: 'S',
+            parent: 1,
+            group: 41,
+            session: 40,
+            minor_faults: 210,
+            major_faults: 3,
+            started: 4711,
+        };
+        assert_eq!(parse_stat(STAT), Some(expected));
+        assert_eq!(parse_stat(&STAT.replace("a) b (c", "\n) R 7 7 7 \n")).map(|stat| stat.parent), Some(1));
+        for odd in
+            ["", "41", "41 (a", "41 (a) ", "41 (a) S 1 2", "x (a) S 1 41 40 0 -1 0 2 0 3 0 7 2 0 0 20 0 1 0 4711"]
+        {
+            assert_eq!(parse_stat(odd), None, "{odd}");
+        }
+        let ours = Stat::of(std::process::id()).unwrap();
+        assert!(ours.lives() && ours.minor_faults > 0 && ours.started > 0);
+        assert!(all().contains(&Stat { minor_faults: Stat::of(1).unwrap().minor_faults, ..Stat::of(1).unwrap() }));
+    }
+
+    #[test]
+    fn switches_are_read() {
+        let text = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
+        assert_eq!(parse_switches(text), Some(Switches { voluntary: 150, involuntary: 545 }));
+        assert_eq!(parse_switches("voluntary_ctxt_switches:\t150\n"), None);
+        assert!(switches_of(std::process::id()).unwrap().voluntary > 0);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in "([0-9]{1,3} \\(.{0,5}\\) [A-Z] ([0-9-]{1,21} ){0,24})?.{0,20}") {
+            let _ = (parse_stat(&text), parse_switches(&text));
+        }
+    }
+
+    fn until(mut done: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it never came");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_family_is_its_group_its_descendants_and_who_went_into_the_background() {
+        others::adopt_orphans().unwrap();
+        let mark = fresh_mark();
+        let script = "sleep 60 & setsid sh -c 'sleep 61 & exec sleep 62' & (setsid sleep 63 &); exec sleep 64";
+        let mut root = Command::new("sh").args(["-c", script]).env(MARK, &mark).process_group(0).spawn().unwrap();
+        let mut family = Family::of(root.id(), mark);
+        until(|| family.alive(&all()).len() == 5);
+        let alive = family.alive(&all());
+        assert_eq!(alive[0].pid, root.id());
+        let other = Command::new("sleep").arg("65").spawn().unwrap();
+        assert!(family.alive(&all()).iter().all(|stat| stat.pid != other.id()), "not every child of ours is of it");
+        for stat in &alive {
+            others::signal_if(stat.pid, others::Signal::KILL, || true).unwrap();
+        }
+        root.wait().unwrap();
+        until(|| {
+            family.reap(&all());
+            !all().iter().any(|stat| alive.iter().any(|ended| (ended.pid, ended.started) == (stat.pid, stat.started)))
+        });
+        assert_eq!(family.alive(&all()), []);
+        let mut other = other;
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+
+    #[test]
+    fn what_processes_use_is_counted() {
+        let us = [Stat::of(std::process::id()).unwrap()];
+        let before = Used::until_now(&us);
+        let until_ns = clock::thread_cpu_ns() + 20_000_000;
+        while clock::thread_cpu_ns() < until_ns {}
+        std::thread::sleep(Duration::from_millis(1));
+        let mut sample = Sample::new();
+        Used::until_now(&us).put_since(&before, &mut sample);
+        assert!(sample["cpu_us"] >= 20_000.0 && sample["cpu_share"] > 0.0, "{sample:?}");
+        assert!(sample["switches_voluntary_per_s"] > 0.0, "{sample:?}");
+        assert!(ran_ns(&us).values().any(|ran_ns| *ran_ns >= 10_000_000));
+        let mut none = Sample::new();
+        Used::until_now(&[]).put_since(&before, &mut none);
+        assert_eq!(none, Sample::new(), "of nobody nothing is known");
+    }
+}

@@ -1,0 +1,69 @@
+//! What the control stretch says: the machine as it was against itself, by the same path, just before the trial. It tells what this
+//! machine, today, makes of nothing, and how small an effect a trial as long as the planned one could see.
+
+use evenkeel_stats::calibrate;
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, Outcome};
+use crate::design::Design;
+use crate::error::TrialError;
+use crate::session::{Judge, Window, pairs_of};
+
+/// The pairs of the trials that are made up of the stretch: so many tell what more would not.
+const PLANNED_MAX: usize = 100;
+
+/// The machine against itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ControlReport {
+    /// Pairs that count.
+    pub pairs: usize,
+    /// The ratio of one to the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// What was said of it.
+    pub verdict: Outcome,
+    /// Whether a difference was claimed, which there can't be.
+    pub is_claimed: bool,
+    /// How often a difference would be claimed in whole trials made of this stretch's own noise, with a look after every pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim_share: Option<f64>,
+    /// The smallest effect that a trial of all its pairs could see in this noise, as a share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest_visible_ratio: Option<f64>,
+    /// Its windows.
+    pub windows: Vec<Window>,
+}
+
+impl ControlReport {
+    /// Nothing without a control stretch.
+    pub(super) fn of(design: &Design, windows: &[Window]) -> Result<Option<ControlReport>, TrialError> {
+        if windows.is_empty() {
+            return Ok(None);
+        }
+        let mut judge = Judge::of_metric(design)?;
+        let pairs = pairs_of(windows, |window| Some(window.value));
+        for pair in &pairs {
+            judge.add(*pair)?;
+        }
+        let seen = judge.look();
+        let verdict = seen.map_or(Outcome::Undecided, |seen| seen.verdict.into());
+        // What trials of this noise would say is asked of the test that this trial uses.
+        let made_up = match judge.is_sequential() {
+            true => calibrate(&pairs, design.stop.pairs_max().min(PLANNED_MAX), judge.options(), design.seed).ok(),
+            false => None,
+        };
+        let visible = made_up.map_or_else(
+            || seen.map(|seen| seen.smallest_visible_ratio),
+            |made_up| Some(made_up.smallest_visible_ratio),
+        );
+        Ok(Some(ControlReport {
+            pairs: pairs.len(),
+            effect: seen.map(|seen| Effect::of(&seen, &judge)),
+            verdict,
+            is_claimed: matches!(verdict, Outcome::Better | Outcome::Worse),
+            claim_share: made_up.map(|made_up| made_up.claim_rate),
+            smallest_visible_ratio: visible.filter(|ratio| ratio.is_finite() && *ratio > 0.0),
+            windows: windows.to_vec(),
+        }))
+    }
+}

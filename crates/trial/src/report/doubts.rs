@@ -1,0 +1,92 @@
+//! What a sceptic should know of a session, the gravest first.
+
+use evenkeel_stats::median;
+
+use super::{Outcome, Report};
+use crate::conditions::Conditions;
+use crate::engaged::Engaged;
+use crate::session::{Ended, Stretch};
+
+/// Above this share of dropped pairs the machine was too unsteady to trust what is left without saying so.
+const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
+/// Above this share of stolen time in the median window the hypervisor's part in the numbers is worth a word.
+const STEAL_SHARE_DOUBTFUL: f64 = 0.02;
+
+pub(super) fn doubts(report: &Report) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if let Some(control) = report.control_stretch.as_ref().filter(|control| control.is_claimed) {
+        doubts.push(format!(
+            "the machine compared with itself was called {}: something carries over from one window to the next, or the machine \
+             is too unsteady; do not trust this run",
+            control.verdict
+        ));
+    }
+    of_knobs(report, &mut doubts);
+    of_guards(report, &mut doubts);
+    of_end(report, &mut doubts);
+    of_drops(report, &mut doubts);
+    if report.effect.is_some_and(|effect| effect.high.is_none() || effect.low.is_none()) {
+        doubts.push(format!("{} pairs are too few for an interval at this confidence", report.pairs));
+    }
+    doubts.extend(report.settle.doubt());
+    of_conditions(report, &mut doubts);
+    doubts
+}
+
+fn of_knobs(report: &Report, doubts: &mut Vec<String>) {
+    let several = report.mechanism.len() > 1;
+    for knob in &report.mechanism {
+        let Engaged::No { why } = &knob.engaged else { continue };
+        let which = if several { knob.knob.as_str() } else { "the knob" };
+        doubts.push(format!("{which} was not at work: {why}"));
+    }
+}
+
+fn of_guards(report: &Report, doubts: &mut Vec<String>) {
+    for guard in &report.guards {
+        let name = &guard.metric.name;
+        match guard.verdict {
+            Outcome::Worse if report.vetoed_by.is_none() => doubts.push(format!("{name} got worse")),
+            Outcome::Undecided | Outcome::NotEngaged if report.verdict == Outcome::Better => {
+                let percent = guard.harm_ratio * 100.0;
+                doubts.push(format!("whether {name} is {percent:.0} % worse could not be told"));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn of_end(report: &Report, doubts: &mut Vec<String>) {
+    let (counted, wanted) = (report.pairs, report.design.stop.pairs_max());
+    match &report.ended {
+        Ended::Whole | Ended::Decided => {}
+        Ended::OutOfTime => doubts.push(format!("the time was over after {counted} of at most {wanted} pairs")),
+        Ended::OutOfSpares => {
+            doubts.push(format!("only {counted} of {wanted} pairs count: the spare ones were used up"));
+        }
+        Ended::Stopped => doubts.push(format!("it was stopped after {counted} of {wanted} pairs")),
+        Ended::Failed { why } => doubts.push(format!("it failed after {counted} of {wanted} pairs: {why}")),
+        Ended::CutOff => doubts.push(format!("it was cut off after {counted} of {wanted} pairs")),
+    }
+}
+
+fn of_drops(report: &Report, doubts: &mut Vec<String>) {
+    let dropped = report.dropped.iter().filter(|dropped| dropped.stretch == Stretch::Trial).count();
+    let tried = report.pairs + dropped;
+    if tried > 0 && dropped as f64 / tried as f64 > DROPPED_SHARE_DOUBTFUL {
+        doubts.push(format!("{dropped} of {tried} pairs were dropped: the machine was unsteady"));
+    }
+}
+
+fn of_conditions(report: &Report, doubts: &mut Vec<String>) {
+    let medians = |of: fn(&Conditions) -> Option<f64>| {
+        let seen: Vec<f64> = report.windows.iter().filter_map(|window| of(&window.conditions)).collect();
+        median(&seen)
+    };
+    if let Some(steal) = medians(|conditions| conditions.steal_share).filter(|steal| *steal > STEAL_SHARE_DOUBTFUL) {
+        doubts.push(format!("{:.0} % of CPU time was stolen by the hypervisor in the median window", steal * 100.0));
+    }
+    if report.pairs > 0 && medians(|conditions| conditions.cpu_pressure_share).is_none() {
+        doubts.push("/proc/pressure is not readable here: waiting for CPUs was not watched".into());
+    }
+}

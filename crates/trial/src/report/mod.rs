@@ -1,0 +1,265 @@
+//! What a session's record says: the verdict with its interval, what the guards say, what each arm cost, whether the knobs were at
+//! work, what was lost, and the doubts.
+
+mod build;
+mod control;
+mod doubts;
+
+use std::fmt;
+
+use evenkeel_stats::Verdict;
+use serde::{Deserialize, Serialize};
+
+use crate::arm::{Arm, ArmName};
+use crate::design::Design;
+use crate::engaged::Mechanism;
+use crate::metric::Metric;
+use crate::session::{Dropped, Ended, Judge, Seen, SettleSeen, Window};
+
+pub(crate) use build::median_of;
+pub use control::ControlReport;
+
+/// The answer of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// B is better than A by more than the smallest effect that matters.
+    Better,
+    /// B is worse; by a guard, where the report names one that vetoed.
+    Worse,
+    /// Whatever the difference is, it is smaller than the smallest effect that matters.
+    Same,
+    /// This run could not tell.
+    Undecided,
+    /// The knobs were not at work: whatever was measured says nothing of them.
+    NotEngaged,
+}
+
+/// As in JSON.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Outcome::Better => "better",
+            Outcome::Worse => "worse",
+            Outcome::Same => "same",
+            Outcome::Undecided => "undecided",
+            Outcome::NotEngaged => "not-engaged",
+        })
+    }
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Outcome {
+        match verdict {
+            Verdict::Better => Outcome::Better,
+            Verdict::Worse => Outcome::Worse,
+            Verdict::Same => Outcome::Same,
+            Verdict::Undecided => Outcome::Undecided,
+        }
+    }
+}
+
+/// A verdict with everything that it rests on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// What was asked.
+    pub title: String,
+    /// The number that decided.
+    pub metric: Metric,
+    /// The two arms.
+    pub arms: Vec<ArmReport>,
+    /// Pairs that count.
+    pub pairs: usize,
+    /// The ratio of B to A.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// The answer.
+    pub verdict: Outcome,
+    /// The guard that made a *better* worse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vetoed_by: Option<String>,
+    /// The numbers that may not get worse.
+    #[serde(default)]
+    pub guards: Vec<GuardReport>,
+    /// What B costs, beside what it gains.
+    #[serde(default)]
+    pub costs: Vec<Cost>,
+    /// Whether each knob was at work, and what shows it.
+    #[serde(default)]
+    pub mechanism: Vec<Mechanism>,
+    /// The machine as it was against itself, measured before the first pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_stretch: Option<ControlReport>,
+    /// Pairs that were dropped, and why; those of the control stretch among them.
+    pub dropped: Vec<Dropped>,
+    /// How many of them by the arm whose window broke a rule.
+    #[serde(default)]
+    pub dropped_by_arm: ByArm,
+    /// What a sceptic should know.
+    pub doubts: Vec<String>,
+    /// The seed of the order.
+    pub seed: u64,
+    /// All that was decided beforehand.
+    pub design: Design,
+    /// How long the machine was left alone after a switch, and how that was found.
+    pub settle: SettleSeen,
+    /// How it ended.
+    pub ended: Ended,
+    /// The workload, in words.
+    pub workload: String,
+    /// The program and the machine.
+    #[serde(default)]
+    pub identity: Identity,
+    /// Every window that counts.
+    pub windows: Vec<Window>,
+}
+
+/// What one arm was like.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArmReport {
+    /// Its name.
+    pub arm: ArmName,
+    /// What it did to the host.
+    pub does: Arm,
+    /// The values of its knobs, in words.
+    pub values: String,
+    /// The median over its windows of the number that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median: Option<f64>,
+    /// The median CPU time that the server used, as a share of one CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_share: Option<f64>,
+}
+
+/// The ratio of B to A with its interval. Ends that the run could not bound are absent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    /// The Hodges–Lehmann estimate.
+    pub ratio: f64,
+    /// The lower end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Confidence of the interval.
+    pub confidence: f64,
+    /// When the interval holds.
+    #[serde(default)]
+    pub interval: Interval,
+    /// The p-value of the signed-rank test; of a sequential trial, one that holds at every look (the inverse of the e-value).
+    pub p_value: f64,
+    /// The e-value against "B does nothing", of a sequential trial: it decides at 1 / (1 - confidence).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e_value: Option<f64>,
+    /// The smallest effect that this run could have seen, as a share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest_visible_ratio: Option<f64>,
+}
+
+/// When an interval holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interval {
+    /// Looked at once, after a number of pairs that was fixed beforehand.
+    #[default]
+    Fixed,
+    /// At every look, so that the run may end on what it shows.
+    Anytime,
+}
+
+impl Effect {
+    /// What a look said.
+    pub(crate) fn of(seen: &Seen, judge: &Judge) -> Effect {
+        let bounded = |end: f64| Some(end).filter(|end| end.is_finite() && *end > 0.0);
+        Effect {
+            ratio: seen.ratio,
+            low: bounded(seen.low),
+            high: bounded(seen.high),
+            confidence: judge.options().confidence,
+            interval: if judge.is_sequential() { Interval::Anytime } else { Interval::Fixed },
+            p_value: seen.p_value,
+            e_value: seen.e_value.filter(|e_value| e_value.is_finite()),
+            smallest_visible_ratio: bounded(seen.smallest_visible_ratio),
+        }
+    }
+}
+
+/// A number that may not get worse.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuardReport {
+    /// The number.
+    pub metric: Metric,
+    /// The smallest harm that vetoes, as a share.
+    pub harm_ratio: f64,
+    /// Pairs in which it could be compared.
+    pub pairs: usize,
+    /// The ratio of B to A.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// What is said of it: *worse* vetoes.
+    pub verdict: Outcome,
+}
+
+/// Something that both arms use, by the median of their windows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Its name, with its unit.
+    pub name: String,
+    /// What it is.
+    pub title: String,
+    /// In arm A.
+    pub a: f64,
+    /// In arm B.
+    pub b: f64,
+}
+
+/// A count for each arm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct ByArm {
+    pub a: usize,
+    pub b: usize,
+}
+
+/// The program that measured and the machine that it ran on. What is not known is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Identity {
+    /// The version of evenkeel.
+    pub evenkeel: String,
+    /// When it began, UTC.
+    pub begun: String,
+    /// The kernel's release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The processor's model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
+    /// The CPUs that run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// The hypervisor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hypervisor: Option<String>,
+    /// The cloud.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cloud: Option<String>,
+    /// The instance type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+}
+
+/// The words that a report needs beside the numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Titles {
+    /// What was asked.
+    pub title: String,
+    /// The values of each arm's knobs, in words.
+    pub values: [String; 2],
+    /// The workload, in words.
+    pub workload: String,
+    /// The program and the machine.
+    #[serde(default)]
+    pub identity: Identity,
+}

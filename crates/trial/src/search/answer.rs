@@ -1,0 +1,329 @@
+//! `Answer`: what a search found, of every knob and of the set that is left, and how sure that is.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::designs::{Fit, Term};
+use evenkeel_stats::{Look, Verdict as Judged, median, median_absolute_deviation};
+use serde::{Deserialize, Serialize};
+
+use super::Stage;
+use super::design::SearchDesign;
+use super::desk::{Desk, Halt};
+use super::screen::Set;
+use crate::arm::Arm;
+use crate::workload::Sample;
+
+/// Standard errors on either side of a screening's estimate that make an interval of about 95 %, with the degrees of freedom
+/// that a screening has at least.
+const ERRORS_95: f64 = 2.2;
+/// A median absolute deviation as the standard deviation of what is normal otherwise.
+const MAD_TO_SD: f64 = 1.4826;
+
+/// What a search came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What may be said.
+    pub verdict: Verdict,
+    /// How it ended.
+    pub ended: Ended,
+    /// The smallest set that helps; empty unless the verdict is better. Where the proof is missing, what would be proved next.
+    pub set: Vec<Chosen>,
+    /// The set against the machine as it was, on pairs of windows of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Measure>,
+    /// What a guard had against the set, where one had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub veto: Option<String>,
+    /// Of everything else that was measured meanwhile, the ratio of the medians with the set and without: what it costs.
+    pub along: BTreeMap<String, f64>,
+    /// Every knob, in the order in which they were given.
+    pub knobs: Vec<KnobAnswer>,
+    /// Windows measured, by stage.
+    pub windows: BTreeMap<Stage, usize>,
+    /// How long they took, switching included, in milliseconds.
+    pub took_ms: u64,
+    /// How far two windows of one thing differ: their standard deviation as a share, by windows of the machine as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise_ratio: Option<f64>,
+}
+
+/// What may be said of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The set helps, by the test on fresh pairs.
+    Better,
+    /// No set could be shown to help.
+    NothingHelped,
+    /// The search ended before that could be said.
+    NotProved,
+}
+
+/// How a search ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// With all its stages.
+    Whole,
+    /// The budget was used up.
+    OutOfBudget,
+    /// The user stopped it.
+    Stopped,
+    /// Something failed.
+    Failed {
+        /// What.
+        why: String,
+    },
+}
+
+/// A knob of the set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// What it sets, as `KNOB=VALUE`.
+    pub settings: Vec<String>,
+    /// Whether the set was shown to be worse without it. Of the only knob of a set, the proof of the set shows it.
+    pub is_shown: bool,
+    /// The set with it, against the set without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without: Option<Measure>,
+}
+
+/// What became of one knob.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnobAnswer {
+    /// What was asked of it, as `KNOB=VALUE`.
+    pub settings: Vec<String>,
+    /// What became of it.
+    #[serde(flatten)]
+    pub fate: Fate,
+    /// Its effect among all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub screening: Option<Measure>,
+    /// The set with it, against the set without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without: Option<Measure>,
+    /// Whether the set was shown to be worse without it.
+    pub is_shown: bool,
+    /// Steps that its value went on from the asked one.
+    pub steps: usize,
+}
+
+/// What became of one knob.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "fate")]
+pub enum Fate {
+    /// It is in the set.
+    InTheSet,
+    /// It moves the metric by less than what matters, if at all.
+    NoEffect,
+    /// It makes the metric worse.
+    Hurts,
+    /// It made the metric so much worse that the guard stopped it.
+    Stopped,
+    /// The kernel or the server refused it.
+    Refused {
+        /// In their words.
+        why: String,
+    },
+    /// It moved the metric, and is not needed.
+    LeftOut {
+        /// Why.
+        why: String,
+    },
+    /// It was not tried.
+    NotTried {
+        /// Why.
+        why: String,
+    },
+    /// The search ended before it was decided.
+    Unclear,
+}
+
+/// An effect with what is known of it. The ratio is of the metric, switched to not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    /// The ratio.
+    pub ratio: f64,
+    /// The lower end of its interval, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Pairs of windows behind it.
+    pub pairs: usize,
+    /// The e-value of "it does nothing", of a test that may be looked at after every pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e_value: Option<f64>,
+    /// The p-value of "it does nothing", without regard to the other knobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p_value: Option<f64>,
+    /// The change of the metric's logarithm; below 0 is better.
+    #[serde(skip)]
+    pub(super) cost: f64,
+    /// Its standard error.
+    #[serde(skip)]
+    pub(super) error: f64,
+}
+
+impl Measure {
+    pub(super) fn of_look(design: &SearchDesign, look: &Look) -> Measure {
+        let bounded = |end: f64| Some(end).filter(|end| end.is_finite() && *end > 0.0);
+        let ratio = if look.pairs == 0 { 1.0 } else { look.ratio };
+        Measure {
+            ratio,
+            low: bounded(look.low),
+            high: bounded(look.high),
+            pairs: look.pairs,
+            e_value: Some(look.e_value).filter(|e_value| e_value.is_finite()),
+            p_value: None,
+            cost: design.cost(ratio),
+            error: 0.0,
+        }
+    }
+}
+
+impl KnobAnswer {
+    /// The knob's id, for people.
+    pub fn name(&self) -> &str {
+        self.settings.first().map_or("", |setting| setting.split(['=', '@']).next().unwrap_or(setting))
+    }
+}
+
+impl Answer {
+    pub(super) fn of(design: &SearchDesign) -> Answer {
+        let knob = |candidate: &super::Candidate| KnobAnswer {
+            settings: candidate.settings.clone(),
+            fate: Fate::Unclear,
+            screening: None,
+            without: None,
+            is_shown: false,
+            steps: 0,
+        };
+        Answer {
+            verdict: Verdict::NotProved,
+            ended: Ended::Whole,
+            set: Vec::new(),
+            effect: None,
+            veto: None,
+            along: BTreeMap::new(),
+            knobs: design.candidates.iter().map(knob).collect(),
+            windows: BTreeMap::new(),
+            took_ms: 0,
+            noise_ratio: None,
+        }
+    }
+
+    pub(super) fn noise_of(&mut self, costs: &[f64]) {
+        self.noise_ratio = median_absolute_deviation(costs).map(|deviation| (MAD_TO_SD * deviation).exp_m1());
+    }
+
+    /// Notes what a screening shows so far.
+    pub(super) fn screened(&mut self, desk: &Desk<'_>, fit: &Fit) {
+        let pairs = desk.used() / 2;
+        for (at, knob) in self.knobs.iter_mut().enumerate() {
+            let Some(found) = fit.of(Term::Main(at)) else { continue };
+            let ends = [-1.0, 1.0].map(|side| desk.design.ratio(found.effect + side * ERRORS_95 * found.error));
+            knob.screening = Some(Measure {
+                ratio: desk.design.ratio(found.effect),
+                low: Some(ends[0].min(ends[1])),
+                high: Some(ends[0].max(ends[1])),
+                pairs,
+                e_value: None,
+                p_value: Some(found.p_value),
+                cost: found.effect,
+                error: found.error,
+            });
+        }
+        self.take_fates(desk);
+    }
+
+    /// Notes of the knobs that are out why they are.
+    pub(super) fn take_fates(&mut self, desk: &Desk<'_>) {
+        for (at, knob) in self.knobs.iter_mut().enumerate() {
+            if let Some(fate) = desk.fate(at) {
+                knob.fate = fate.clone();
+            }
+        }
+    }
+
+    /// Notes what is to be proved.
+    pub(super) fn choose(&mut self, design: &SearchDesign, set: &Set) {
+        let chosen = |knob: &usize| Chosen {
+            settings: design.candidates[*knob].at(set.arm.level(*knob)),
+            is_shown: self.knobs[*knob].is_shown,
+            without: self.knobs[*knob].without.clone(),
+        };
+        self.set = set.members.iter().map(chosen).collect();
+    }
+
+    /// Notes what the proof said so far; its windows began at `from`.
+    pub(super) fn proved(&mut self, desk: &Desk<'_>, set: &Set, effect: Measure, verdict: Judged, from: usize) {
+        self.along = along(desk, &set.arm, from);
+        self.effect = Some(effect);
+        self.verdict = match verdict {
+            Judged::Better => Verdict::Better,
+            Judged::Same | Judged::Worse => Verdict::NothingHelped,
+            Judged::Undecided => Verdict::NotProved,
+        };
+        if self.verdict == Verdict::Better {
+            for knob in &set.members {
+                self.knobs[*knob].fate = Fate::InTheSet;
+            }
+            if let [only] = &mut self.set[..] {
+                only.is_shown = true;
+                self.knobs[set.members[0]].is_shown = true;
+            }
+        }
+    }
+
+    /// A guard has something against a set that helps.
+    pub(super) fn vetoed(&mut self, why: String) {
+        if self.verdict == Verdict::Better {
+            self.verdict = Verdict::NothingHelped;
+            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == Fate::InTheSet) {
+                knob.fate = Fate::LeftOut { why: format!("the set that it was in was vetoed: {why}") };
+            }
+            self.veto = Some(why);
+        }
+    }
+
+    pub(super) fn stopped_by_the_guard(&mut self) {
+        self.verdict = Verdict::NothingHelped;
+    }
+
+    /// The search has ended.
+    pub(super) fn close(&mut self, desk: &Desk<'_>, ended: Result<(), Halt>) {
+        self.take_fates(desk);
+        self.windows = desk.by_stage().clone();
+        self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);
+        self.ended = match ended {
+            Ok(()) => Ended::Whole,
+            Err(Halt::OutOfBudget) => Ended::OutOfBudget,
+            Err(Halt::Stopped) => Ended::Stopped,
+            Err(Halt::Failed(why)) => Ended::Failed { why },
+        };
+        if self.ended == Ended::Whole && self.effect.is_none() {
+            self.verdict = Verdict::NothingHelped;
+        }
+        if self.verdict == Verdict::NothingHelped {
+            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == Fate::Unclear) {
+                knob.fate = Fate::LeftOut { why: "the set that it was in could not be shown to help".to_owned() };
+            }
+            self.set.clear();
+        }
+    }
+}
+
+/// The ratio of the medians of everything that was measured in the windows of the proof.
+fn along(desk: &Desk<'_>, arm: &Arm, from: usize) -> BTreeMap<String, f64> {
+    let windows = from..desk.used();
+    let [before, after] = [&desk.design.baseline(), arm].map(|arm| desk.samples(windows.clone(), arm));
+    let of = |samples: &[Sample], name: &str| {
+        let numbers: Vec<f64> = samples.iter().filter_map(|sample| sample.get(name).copied()).collect();
+        median(&numbers).filter(|number| *number > 0.0)
+    };
+    let names = before.first().map(|sample| sample.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let ratio = |name: String| Some((name.clone(), of(&after, &name)? / of(&before, &name)?));
+    names.into_iter().filter_map(ratio).filter(|(_, ratio)| ratio.is_finite()).collect()
+}

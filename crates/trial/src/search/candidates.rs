@@ -1,0 +1,326 @@
+//! What can be tried on one machine: the knobs that are advised, those whose other value is worth a trial, or those that were
+//! named; and of every other one why it is left out.
+
+use std::collections::BTreeMap;
+
+use evenkeel_change::PlanFile;
+use evenkeel_host::{
+    Action, Advice, Device, Facts, Knob, Place, Plan, Setting, State, TakesEffect, Values, Wish, advise, knobs,
+};
+use evenkeel_sys::Root;
+use serde::Serialize;
+
+use super::design::{CANDIDATES_MAX, Candidate};
+use crate::error::TrialError;
+use crate::workload::Workload;
+
+/// Steps of a ladder on either side.
+const STEPS: u32 = 3;
+
+/// Knobs that are well as they are by all that is known of a machine, and that a server may be better off with otherwise all
+/// the same: each with the values that are worth a trial. The first that is not in force is tried.
+const WORTH_A_TRIAL: &[(&str, &[&str])] = &[
+    ("haltpoll.guest_halt_poll_ns", &["200000", "0"]),
+    ("cpuidle.dma_latency_us", &["0"]),
+    ("net.core.busy_poll", &["50"]),
+    ("net.core.busy_read", &["50"]),
+    ("net.core.netdev_max_backlog", &["4000"]),
+    ("net.core.netdev_budget", &["600"]),
+    ("net.core.rmem_default", &["1048576"]),
+    ("net.ipv4.udp_early_demux", &["0", "1"]),
+    ("kernel.sched_autogroup_enabled", &["0", "1"]),
+    ("kernel.numa_balancing", &["0"]),
+    ("thp.enabled", &["always", "madvise"]),
+    ("thp.defrag", &["never", "madvise"]),
+    ("vm.swappiness", &["10"]),
+    ("vm.watermark_scale_factor", &["100"]),
+];
+
+/// What was asked to be searched among.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// All that can be tried.
+    All,
+    /// All, the knobs of network devices among them, which may cut the line that one works by.
+    AllAndNetwork,
+    /// These, each with its value, or without for the one that is advised or worth a trial.
+    Named(Vec<(&'static Knob, Option<Setting>)>),
+}
+
+/// What can be tried.
+#[derive(Clone, Debug, Default)]
+pub struct Offer {
+    /// The knobs, those that promise most first.
+    pub candidates: Vec<Candidate>,
+    /// What each does, in the same order.
+    pub plans: Vec<Plan>,
+    /// The others, and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A knob that is not tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The knob's id.
+    pub knob: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What can be tried on the machine that `facts` tell of and `root` reads.
+pub fn offer(root: &Root, facts: &Facts, wish: &Wish, wanted: &Wanted) -> Offer {
+    let advice = advise(facts, wish);
+    let mut advised: BTreeMap<&str, Vec<Setting>> = BTreeMap::new();
+    let mut order: Vec<&'static Knob> = Vec::new();
+    for found in advice.iter().filter(|found| found.state == State::Set) {
+        let (Ok(knob), Some(value)) = (knobs::find(found.knob), &found.wanted) else { continue };
+        let Ok(value) = knob.check(value) else { continue };
+        order.push(knob);
+        advised.entry(knob.id).or_default().push(Setting { knob, place: Some(found.place.clone()), value });
+    }
+    order.extend(WORTH_A_TRIAL.iter().filter_map(|(id, _)| knobs::find(id).ok()));
+    let asked: Vec<(&'static Knob, Option<Setting>)> = match wanted {
+        Wanted::Named(named) => named.clone(),
+        _ => order.into_iter().map(|knob| (knob, None)).collect(),
+    };
+    let mut offer = Offer::default();
+    let mut seen: Vec<&str> = Vec::new();
+    for (knob, setting) in asked {
+        if seen.contains(&knob.id) {
+            continue;
+        }
+        seen.push(knob.id);
+        let tried = match (setting, advised.get(knob.id)) {
+            (Some(setting), _) => Ok(vec![setting]),
+            (None, Some(settings)) => Ok(at_all_places(facts, settings)),
+            (None, None) => no_place(&advice, knob, wanted).map_or_else(|| worth_a_trial(root, facts, knob), Err),
+        };
+        let candidate = tried.and_then(|settings| possible(root, facts, wanted, knob, settings));
+        match candidate {
+            Ok((candidate, plan)) if offer.candidates.len() < CANDIDATES_MAX => {
+                offer.candidates.push(candidate);
+                offer.plans.push(plan);
+            }
+            Ok(_) => offer.leave_out(knob, format!("{CANDIDATES_MAX} others go first")),
+            Err(why) => offer.leave_out(knob, why),
+        }
+    }
+    offer
+}
+
+impl Offer {
+    fn leave_out(&mut self, knob: &Knob, why: String) {
+        self.left_out.push(LeftOut { knob: knob.id.to_owned(), why });
+    }
+
+    /// Leaves out what this server can't be switched to: properties of its process, new sockets, a new start.
+    pub fn keep_what_reaches(&mut self, workload: &mut dyn Workload) {
+        // Asked once each: a start takes its time.
+        let (mut reopens, mut restarts) = (None::<Result<(), String>>, None::<Result<(), String>>);
+        let words = |result: Result<(), TrialError>| {
+            result.map_err(|error| match error {
+                TrialError::Workload { why, .. } | TrialError::Switch { why, .. } => format!("the workload: {why}"),
+                other => other.to_string(),
+            })
+        };
+        let mut at = 0;
+        while at < self.plans.len() {
+            let Some(knob) = self.plans[at].steps.first().and_then(|step| knobs::find(&step.knob).ok()) else {
+                at += 1;
+                continue;
+            };
+            let is_process = self.plans[at].steps.iter().any(|step| step.action == Action::Process);
+            let reached = match knob.takes_effect {
+                _ if is_process => words(workload.set_process(knob.id, None).map(drop)),
+                TakesEffect::NewSockets => reopens.get_or_insert_with(|| words(workload.reopen())).clone(),
+                TakesEffect::ProcessStart => restarts.get_or_insert_with(|| words(workload.restart())).clone(),
+                _ => Ok(()),
+            };
+            match reached {
+                Ok(()) => at += 1,
+                Err(why) => {
+                    self.candidates.remove(at);
+                    self.plans.remove(at);
+                    self.leave_out(knob, why);
+                }
+            }
+        }
+    }
+}
+
+/// One setting without a place, where it comes to the same as those at every place.
+fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
+    let Some(first) = settings.first() else { return Vec::new() };
+    let whole = Setting { place: None, ..first.clone() };
+    let places = Plan::of(facts, std::slice::from_ref(&whole)).map_or(0, |plan| plan.steps.len());
+    let is_same = places == settings.len() && settings.iter().all(|setting| setting.value == first.value);
+    if is_same { vec![whole] } else { settings.to_vec() }
+}
+
+/// Why a knob that nobody named can do nothing here, by the advice on each of its places.
+fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<String> {
+    let mut found = advice.iter().filter(|found| found.knob == knob.id);
+    let first = found.clone().next().filter(|_| !matches!(wanted, Wanted::Named(_)))?;
+    let is_out = |found: &Advice| matches!(found.state, State::NotHere | State::Removed | State::Blocked);
+    found.all(is_out).then(|| first.reason.clone())
+}
+
+/// The first value that is worth a trial and not in force.
+fn worth_a_trial(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Setting>, String> {
+    let values = WORTH_A_TRIAL.iter().find(|(id, _)| *id == knob.id).map_or(&[][..], |(_, values)| *values);
+    let setting = |value: &&str| Setting { knob, place: None, value: (*value).to_owned() };
+    let is_so = |setting: &Setting| {
+        let plan = PlanFile::of(root, facts, std::slice::from_ref(setting), "", None);
+        plan.is_ok_and(|plan| plan.steps.iter().all(|step| step.already_so))
+    };
+    let found = values.iter().map(setting).find(|setting| !is_so(setting));
+    found.map(|setting| vec![setting]).ok_or_else(|| "no value is advised for it here: name one".to_owned())
+}
+
+/// The candidate of these settings, or why they can't be tried here.
+fn possible(
+    root: &Root,
+    facts: &Facts,
+    wanted: &Wanted,
+    knob: &'static Knob,
+    settings: Vec<Setting>,
+) -> Result<(Candidate, Plan), String> {
+    if matches!(wanted, Wanted::All) && is_of_a_network_device(knob) {
+        return Err("it is a network device's, and a change may cut the line: only when asked for".to_owned());
+    }
+    if knob.takes_effect == TakesEffect::NewInterfaces {
+        return Err("it takes effect on interfaces that are brought up afterwards".to_owned());
+    }
+    let file = PlanFile::of(root, facts, &settings, "", None).map_err(|error| error.why)?;
+    for planned in &file.steps {
+        match &planned.step.action {
+            Action::KernelArgument { .. } => return Err("it takes effect after a reboot".to_owned()),
+            Action::ByHand { todo } => return Err(format!("it is done by hand: {todo}")),
+            Action::Write { .. } | Action::Hold { .. } | Action::Process => {}
+        }
+        if let Some(why) = planned.unseen.as_ref().or(planned.doubt.as_ref()) {
+            return Err(why.clone());
+        }
+        // Who names a knob knows who else sets it; the other program would set it back in the middle of a search.
+        if let (Some(owner), false) = (&planned.owned, matches!(wanted, Wanted::Named(_))) {
+            return Err(owner.clone());
+        }
+    }
+    if file.steps.iter().all(|planned| planned.already_so) {
+        return Err("it is so already".to_owned());
+    }
+    let current = file.steps.first().and_then(|planned| planned.seen.as_deref());
+    let ways = settings.first().map_or_else(Vec::new, |setting| rungs(knob, current, &setting.value));
+    let candidate = Candidate { settings: settings.iter().map(ToString::to_string).collect(), ways };
+    Ok((candidate, file.plan()))
+}
+
+fn is_of_a_network_device(knob: &Knob) -> bool {
+    matches!(
+        knob.place,
+        Place::EachNetworkIrq
+            | Place::Each { device: Device::Interface | Device::ReceiveQueue | Device::TransmitQueue, .. }
+    )
+}
+
+/// Values to go on to from the asked one: half and double, as often as fits within the knob's range and on the asked side of the
+/// value in force; of words, each other one.
+pub fn rungs(knob: &'static Knob, current: Option<&str>, wanted: &str) -> Vec<Vec<String>> {
+    match knob.values {
+        Values::Number { min, max, .. } if max > 1 => {
+            let Ok(from) = wanted.parse::<i64>() else { return Vec::new() };
+            let current = current.and_then(|text| text.parse::<i64>().ok());
+            let fits = |value: &i64| {
+                let beyond = current.is_none_or(|current| (*value > current) == (from > current) && *value != current);
+                (min..=max).contains(value) && *value != from && beyond
+            };
+            let up = (1..=STEPS).map_while(|step| from.checked_mul(1 << step));
+            let down = (1..=STEPS).map(|step| from >> step).filter(|value| *value != 0);
+            let way = |values: Vec<i64>| values.into_iter().take_while(fits).map(|value| value.to_string()).collect();
+            [way(up.collect()), way(down.collect())].into_iter().filter(|way: &Vec<String>| !way.is_empty()).collect()
+        }
+        Values::Words(words) => {
+            let others = words.iter().filter(|word| **word != wanted && Some(**word) != current);
+            others.map(|word| vec![(*word).to_owned()]).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::Capture;
+
+    use super::*;
+
+    const HOST: &str = "evenkeel-capture 1
+/sys/module/haltpoll/parameters/guest_halt_poll_ns = 0
+/sys/devices/system/cpu/cpuidle/current_driver = haltpoll
+/sys/kernel/mm/transparent_hugepage/enabled = always [madvise] never
+/proc/sys/vm/swappiness = 60
+/proc/sys/net/core/busy_poll = 0
+/proc/sys/vm/stat_interval = 1
+end
+";
+
+    fn of(wanted: &Wanted) -> Offer {
+        let root = Root::captured(Capture::parse(HOST).unwrap());
+        let facts = Facts::probe(&root);
+        offer(&root, &facts, &Wish::default(), wanted)
+    }
+
+    fn settings(offer: &Offer) -> Vec<String> {
+        offer.candidates.iter().flat_map(|candidate| candidate.settings.clone()).collect()
+    }
+
+    #[test]
+    fn what_is_advised_or_worth_a_trial_is_offered() {
+        let offer = of(&Wanted::All);
+        let settings = settings(&offer);
+        for expected in
+            ["vm.stat_interval=10", "haltpoll.guest_halt_poll_ns=200000", "vm.swappiness=10", "thp.enabled=always"]
+        {
+            assert!(settings.iter().any(|setting| setting == expected), "{expected}: {settings:?}");
+        }
+        assert_eq!(offer.candidates.len(), offer.plans.len());
+        let why = |knob: &str| offer.left_out.iter().find(|left| left.knob == knob).map(|left| left.why.as_str());
+        assert!(why("net.core.busy_read").is_some(), "{:?}", offer.left_out);
+        // Without the idle driver that reads it, the file is there and does nothing.
+        let without = HOST.replace("current_driver = haltpoll", "current_driver = none");
+        let root = Root::captured(Capture::parse(&without).unwrap());
+        let facts = Facts::probe(&root);
+        let offer = super::offer(&root, &facts, &Wish::default(), &Wanted::All);
+        let left = offer.left_out.iter().find(|left| left.knob == "haltpoll.guest_halt_poll_ns").unwrap();
+        assert!(left.why.contains("no idle driver here"), "{left:?}");
+    }
+
+    #[test]
+    fn what_is_named_is_offered_and_nothing_else() {
+        let swappiness = Setting::parse("vm.swappiness=30").unwrap();
+        let max_cstate = Setting::parse("cmdline.intel_idle.max_cstate=1").unwrap();
+        let so_already = Setting::parse("net.core.busy_poll=0").unwrap();
+        let named = [swappiness, max_cstate, so_already].map(|setting| (setting.knob, Some(setting)));
+        let poll = knobs::find("haltpoll.guest_halt_poll_ns").unwrap();
+        let offer = of(&Wanted::Named(named.into_iter().chain([(poll, None)]).collect()));
+        assert_eq!(settings(&offer), ["vm.swappiness=30", "haltpoll.guest_halt_poll_ns=200000"]);
+        let whys: Vec<&str> = offer.left_out.iter().map(|left| left.why.as_str()).collect();
+        assert_eq!(whys, ["it takes effect after a reboot", "it is so already"]);
+    }
+
+    #[test]
+    fn ladders_stay_in_range_and_on_their_side() {
+        let table = [
+            ("net.core.busy_poll", Some("0"), "50", "100 200 400, 25 12 6"),
+            ("vm.swappiness", Some("60"), "10", "20 40, 5 2 1"),
+            ("vm.swappiness", Some("60"), "0", ""),
+            ("thp.enabled", Some("madvise"), "always", "never"),
+            ("kernel.timer_migration", Some("1"), "0", ""),
+            ("haltpoll.guest_halt_poll_ns", None, "4000000000", "2000000000 1000000000 500000000"),
+        ];
+        for (knob, current, wanted, expected) in table {
+            let ways = rungs(knobs::find(knob).unwrap(), current, wanted);
+            let told: Vec<String> = ways.iter().map(|way| way.join(" ")).collect();
+            assert_eq!(told.join(", "), expected, "{knob} {current:?} {wanted}");
+        }
+    }
+}

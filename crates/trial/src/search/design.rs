@@ -1,0 +1,179 @@
+//! `SearchDesign`: all that is decided before a search starts.
+
+use std::time::Duration;
+
+use evenkeel_stats::{Direction, Options};
+use serde::{Deserialize, Serialize};
+
+use crate::arm::{Arm, Level};
+use crate::design::Guard;
+use crate::error::TrialError;
+use crate::metric::Metric;
+
+/// The most knobs of one search.
+pub const CANDIDATES_MAX: usize = 100;
+/// The most windows of one search: with windows of a second, a day.
+const WINDOWS_MAX: usize = 100_000;
+/// Fewer windows than this can't screen and confirm even one knob.
+pub(super) const WINDOWS_MIN: usize = 80;
+
+/// Something to be tried: one knob with its value, at one place or at several that are set alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// What it sets, as `KNOB=VALUE` or `KNOB@PLACE=VALUE`: all of one knob.
+    pub settings: Vec<String>,
+    /// Values to go on to if the asked one helps, in the kernel's spelling: ways, each tried step by step as long as it gets
+    /// better.
+    pub ways: Vec<Vec<String>>,
+}
+
+impl Candidate {
+    /// One setting without other values.
+    pub fn plain(setting: impl Into<String>) -> Candidate {
+        Candidate { settings: vec![setting.into()], ways: Vec::new() }
+    }
+
+    /// What it sets at this level, as arguments; nothing where it is as it was.
+    pub fn at(&self, level: &Level) -> Vec<String> {
+        match level {
+            Level::AsItWas => Vec::new(),
+            Level::Planned => self.settings.clone(),
+            Level::Value(value) => {
+                let with = |setting: &String| match setting.split_once('=') {
+                    Some((knob, _)) => format!("{knob}={value}"),
+                    None => setting.clone(),
+                };
+                self.settings.iter().map(with).collect()
+            }
+        }
+    }
+}
+
+/// How long a search may take. Whichever runs out first ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Budget {
+    /// The most windows.
+    pub windows: usize,
+    /// The most time in milliseconds, switching and waiting included; none for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<u64>,
+}
+
+/// How a search is done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchDesign {
+    /// What to try, those that promise most first: a budget that is too small for all leaves out the last ones.
+    pub candidates: Vec<Candidate>,
+    /// The one number that decides.
+    pub metric: Metric,
+    /// The smallest effect that matters, as a share: 0.05 is five per cent.
+    pub smallest_effect_ratio: f64,
+    /// Confidence of every claim, all knobs taken together.
+    pub confidence: f64,
+    /// Numbers that the set may not make worse, looked at in the windows of its proof.
+    #[serde(default)]
+    pub guards: Vec<Guard>,
+    /// How many times worse than the machine as it was a window may be before its arm is never run again.
+    pub guard_ratio: f64,
+    /// How long it may take.
+    pub budget: Budget,
+    /// How long one window measures, in milliseconds.
+    pub window_ms: u64,
+    /// How long the machine is left alone after a switch, in milliseconds.
+    pub settle_ms: u64,
+    /// Seed of every order.
+    pub seed: u64,
+}
+
+impl SearchDesign {
+    /// A search with the usual confidence, guard and settle time, for windows of a second.
+    pub fn new(candidates: Vec<Candidate>, metric: Metric, budget: Budget, seed: u64) -> SearchDesign {
+        SearchDesign {
+            candidates,
+            metric,
+            smallest_effect_ratio: 0.05,
+            confidence: 0.95,
+            guards: Vec::new(),
+            guard_ratio: 3.0,
+            budget,
+            window_ms: 1000,
+            settle_ms: 100,
+            seed,
+        }
+    }
+
+    /// # Errors
+    /// If nothing could ever come of it.
+    pub fn check(&self) -> Result<(), TrialError> {
+        let bad = |why: String| Err(TrialError::Design(why));
+        if self.candidates.is_empty() || self.candidates.len() > CANDIDATES_MAX {
+            return bad(format!("{} knobs to search among: from 1 to {CANDIDATES_MAX}", self.candidates.len()));
+        }
+        let windows = self.windows();
+        if windows < WINDOWS_MIN || self.budget.windows > WINDOWS_MAX {
+            return bad(format!("a budget of {windows} windows: from {WINDOWS_MIN} to {WINDOWS_MAX}"));
+        }
+        if !(self.smallest_effect_ratio > 0.0 && self.smallest_effect_ratio < 10.0) {
+            return bad(format!("{} as the smallest effect: more than 0, less than 10", self.smallest_effect_ratio));
+        }
+        if !(self.confidence > 0.5 && self.confidence < 1.0) {
+            return bad(format!("a confidence of {}: more than 0.5, less than 1", self.confidence));
+        }
+        if self.guard_ratio.is_nan() || self.guard_ratio < 1.1 {
+            return bad(format!("a guard at {} times the usual: 1.1 or more", self.guard_ratio));
+        }
+        Ok(())
+    }
+
+    /// Windows that the budget allows at the planned pace.
+    pub fn windows(&self) -> usize {
+        let each_ms = (self.window_ms + self.settle_ms).max(1);
+        let by_time = self.budget.time_ms.map_or(usize::MAX, |ms| usize::try_from(ms / each_ms).unwrap_or(usize::MAX));
+        self.budget.windows.min(by_time)
+    }
+
+    /// The machine as it was.
+    pub fn baseline(&self) -> Arm {
+        Arm::as_it_was(self.candidates.len())
+    }
+
+    /// How long one window measures.
+    pub fn window(&self) -> Duration {
+        Duration::from_millis(self.window_ms)
+    }
+
+    /// How long the machine is left alone after a switch.
+    pub fn settle(&self) -> Duration {
+        Duration::from_millis(self.settle_ms)
+    }
+
+    /// The logarithm of a window's number, turned so that less is better.
+    pub(super) fn cost(&self, value: f64) -> f64 {
+        match self.metric.better {
+            Direction::Lower => value.ln(),
+            Direction::Higher => -value.ln(),
+        }
+    }
+
+    /// A change of cost as the ratio of the metric.
+    pub(super) fn ratio(&self, cost: f64) -> f64 {
+        match self.metric.better {
+            Direction::Lower => cost.exp(),
+            Direction::Higher => (-cost).exp(),
+        }
+    }
+
+    /// The smallest effect that matters, as a change of cost.
+    pub(super) fn line(&self) -> f64 {
+        self.smallest_effect_ratio.ln_1p()
+    }
+
+    /// What is asked of the tests of `of` knobs, so that all of their claims together hold with the confidence.
+    pub(super) fn options(&self, of: usize) -> Options {
+        Options {
+            confidence: 1.0 - (1.0 - self.confidence) / of.max(1) as f64,
+            smallest_effect_ratio: self.smallest_effect_ratio,
+            better: self.metric.better,
+        }
+    }
+}

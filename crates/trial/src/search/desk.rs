@@ -1,0 +1,285 @@
+//! `Desk`: where a search asks for windows. It hands out those of the log first, keeps the budget and the guards, and notes
+//! what must not be run again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use evenkeel_stats::{Direction, median};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::answer::Fate;
+use super::design::SearchDesign;
+use super::log::{Entry, Log};
+use super::{SearchProgress, Seen, Stage, Subject, Tools, has_a_ratio};
+use crate::arm::{Arm, Level};
+use crate::workload::Sample;
+
+/// Windows of the machine as it was by which the guard goes: recent ones, since the machine drifts.
+const RECENT: usize = 9;
+/// Windows one after the other that may be dropped or lost before the machine is too unsteady to go on.
+const LOST_MAX: usize = 40;
+
+/// Why a search ends before its last stage.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Halt {
+    /// The user stopped it.
+    Stopped,
+    /// No window is left in the budget.
+    OutOfBudget,
+    /// Something failed.
+    Failed(String),
+}
+
+/// What a window came to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Got {
+    /// Its number, as it was measured.
+    Value(f64),
+    /// Nothing: it was dropped, or a setting was refused.
+    Nothing,
+    /// The guard stopped it: the arm is never run again.
+    Hurt,
+}
+
+pub(super) struct Desk<'a> {
+    pub(super) design: &'a SearchDesign,
+    /// The one source of every order.
+    pub(super) chance: ChaCha8Rng,
+    pub(super) stage: Stage,
+    /// What is known so far, for those who watch.
+    pub(super) known: String,
+    subject: &'a mut dyn Subject,
+    log: &'a mut Log,
+    stop: &'a dyn Fn() -> bool,
+    on_progress: &'a mut dyn FnMut(&SearchProgress),
+    /// Windows so far.
+    used: usize,
+    spent: Duration,
+    by_stage: BTreeMap<Stage, usize>,
+    /// Arms that are never run again, and why.
+    banned: BTreeMap<Arm, String>,
+    /// Knobs that stay as they were, and why.
+    out: BTreeMap<usize, Fate>,
+    recent: VecDeque<f64>,
+    lost: usize,
+}
+
+impl<'a> Desk<'a> {
+    pub(super) fn new(design: &'a SearchDesign, tools: Tools<'a>) -> Desk<'a> {
+        let Tools { subject, log, stop, on_progress } = tools;
+        Desk {
+            design,
+            chance: ChaCha8Rng::seed_from_u64(design.seed),
+            stage: Stage::Baseline,
+            known: String::new(),
+            subject,
+            log,
+            stop,
+            on_progress,
+            used: 0,
+            spent: Duration::ZERO,
+            by_stage: BTreeMap::new(),
+            banned: BTreeMap::new(),
+            out: BTreeMap::new(),
+            recent: VecDeque::new(),
+            lost: 0,
+        }
+    }
+
+    /// Windows so far.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    pub(super) fn by_stage(&self) -> &BTreeMap<Stage, usize> {
+        &self.by_stage
+    }
+
+    pub(super) fn spent(&self) -> Duration {
+        self.spent
+    }
+
+    /// Windows that may still be measured, by the pace so far.
+    pub(super) fn left(&self) -> usize {
+        let by_count = self.design.budget.windows.saturating_sub(self.used);
+        let Some(time_ms) = self.design.budget.time_ms else { return by_count };
+        let left = Duration::from_millis(time_ms).saturating_sub(self.spent);
+        let planned = self.design.window() + self.design.settle();
+        let each = match u32::try_from(self.used) {
+            Ok(used) if used > 0 => (self.spent / used).max(Duration::from_micros(1)),
+            _ => planned.max(Duration::from_micros(1)),
+        };
+        by_count.min((left.as_secs_f64() / each.as_secs_f64()) as usize)
+    }
+
+    /// Whether `windows` more can be measured before this share of the budget is used up.
+    pub(super) fn has_room(&self, windows: usize, share: f64) -> bool {
+        let total = self.used + self.left();
+        (self.used + windows) as f64 <= total as f64 * share
+    }
+
+    /// Whether a knob may be switched.
+    pub(super) fn is_in(&self, knob: usize) -> bool {
+        !self.out.contains_key(&knob)
+    }
+
+    /// Why a knob is never switched again, if so.
+    pub(super) fn fate(&self, knob: usize) -> Option<&Fate> {
+        self.out.get(&knob)
+    }
+
+    pub(super) fn take_out(&mut self, knob: usize, fate: Fate) {
+        self.out.entry(knob).or_insert(fate);
+    }
+
+    pub(super) fn is_banned(&self, arm: &Arm) -> bool {
+        self.banned.contains_key(arm)
+    }
+
+    /// The machine did it, not the arm.
+    pub(super) fn pardon(&mut self, arm: &Arm) {
+        self.banned.remove(arm);
+    }
+
+    /// What a usual window of the machine as it was gives.
+    pub(super) fn usual(&self) -> Option<f64> {
+        let recent: Vec<f64> = self.recent.iter().copied().collect();
+        median(&recent)
+    }
+
+    /// Whether a number is so much worse than the usual that the arm behind it is a danger.
+    pub(super) fn is_harm(&self, value: f64) -> bool {
+        let Some(usual) = self.usual() else { return false };
+        match self.design.metric.better {
+            Direction::Lower => value > usual * self.design.guard_ratio,
+            Direction::Higher => value < usual / self.design.guard_ratio,
+        }
+    }
+
+    /// One window of an arm, in which knobs that are out stay as they were.
+    pub(super) fn window(&mut self, arm: &Arm) -> Result<Got, Halt> {
+        let mut arm = arm.clone();
+        for knob in self.out.keys() {
+            if let Some(level) = arm.0.get_mut(*knob) {
+                *level = Level::AsItWas;
+            }
+        }
+        if self.is_banned(&arm) {
+            return Ok(Got::Hurt);
+        }
+        let seen = self.next(&arm)?;
+        self.judge(arm, seen)
+    }
+
+    /// Everything that was measured in the windows of two arms, for what a set costs beside what it gains.
+    pub(super) fn samples(&self, stage_windows: std::ops::Range<usize>, arm: &Arm) -> Vec<Sample> {
+        let entries = self.log.entries().get(stage_windows).unwrap_or_default();
+        let of_arm = entries.iter().filter(|entry| entry.arm == *arm);
+        let sample = |entry: &Entry| match &entry.seen {
+            Seen::Measured { sample, .. } => Some(sample.clone()),
+            _ => None,
+        };
+        of_arm.filter_map(sample).collect()
+    }
+
+    /// A number of the last two windows, of the first arm and of the second, where both were measured.
+    pub(super) fn last_two(&self, name: &str, arms: [&Arm; 2]) -> Option<[f64; 2]> {
+        let two = self.log.entries().get(self.used.checked_sub(2)?..self.used)?;
+        let of = |arm: &Arm| match &two.iter().find(|entry| entry.arm == *arm)?.seen {
+            Seen::Measured { sample, .. } => sample.get(name).copied(),
+            _ => None,
+        };
+        Some([of(arms[0])?, of(arms[1])?])
+    }
+
+    /// The next window of the log, or a new one.
+    fn next(&mut self, arm: &Arm) -> Result<Seen, Halt> {
+        let known = self.log.entries().get(self.used).cloned();
+        let entry = match known {
+            Some(entry) if entry.arm == *arm => entry,
+            Some(_) => {
+                let why = format!("window {} of its log is of another arm: it is the log of another search", self.used);
+                return Err(Halt::Failed(why));
+            }
+            None => {
+                let entry = self.measure(arm)?;
+                self.log.add(entry).map_err(|error| Halt::Failed(error.to_string()))?
+            }
+        };
+        self.used += 1;
+        *self.by_stage.entry(self.stage).or_default() += 1;
+        self.spent += Duration::from_millis(entry.took_ms);
+        Ok(entry.seen)
+    }
+
+    fn measure(&mut self, arm: &Arm) -> Result<Entry, Halt> {
+        if (self.stop)() {
+            return Err(Halt::Stopped);
+        }
+        if self.left() == 0 {
+            return Err(Halt::OutOfBudget);
+        }
+        let of = self.used + self.left();
+        let progress = SearchProgress { stage: self.stage, windows: self.used, of, known: self.known.clone() };
+        (self.on_progress)(&progress);
+        let begun = Instant::now();
+        let seen = self.subject.window(arm).map_err(|error| Halt::Failed(error.to_string()))?;
+        let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(Entry { arm: arm.clone(), seen, took_ms })
+    }
+
+    fn judge(&mut self, arm: Arm, seen: Seen) -> Result<Got, Halt> {
+        let is_baseline = arm.is_as_it_was();
+        let got = match seen {
+            Seen::Measured { value, .. } if has_a_ratio(value) => {
+                if is_baseline {
+                    self.recent.push_back(value);
+                    if self.recent.len() > RECENT {
+                        self.recent.pop_front();
+                    }
+                } else if self.is_harm(value) {
+                    self.banned.insert(arm, format!("{value} where {} is usual", self.usual().unwrap_or(f64::NAN)));
+                    return Ok(Got::Hurt);
+                }
+                Got::Value(value)
+            }
+            // Nothing done at all, where much is wanted.
+            Seen::Measured { value, .. }
+                if value == 0.0 && self.design.metric.better == Direction::Higher && !is_baseline =>
+            {
+                self.banned.insert(arm, "nothing was done".to_owned());
+                return Ok(Got::Hurt);
+            }
+            Seen::Measured { value, .. } => {
+                let name = &self.design.metric.name;
+                return Err(Halt::Failed(format!(
+                    "{name} was {value}, which has no ratio to another: choose another metric"
+                )));
+            }
+            Seen::Died { why } if is_baseline => {
+                return Err(Halt::Failed(format!("with every knob as it was: {why}")));
+            }
+            Seen::Died { why } => {
+                self.banned.insert(arm, why);
+                return Ok(Got::Hurt);
+            }
+            Seen::Refused { setting, why } => {
+                if setting >= self.design.candidates.len() || !self.is_in(setting) {
+                    return Err(Halt::Failed(why));
+                }
+                self.take_out(setting, Fate::Refused { why });
+                Got::Nothing
+            }
+            Seen::Dropped { .. } => Got::Nothing,
+        };
+        self.lost = if got == Got::Nothing { self.lost + 1 } else { 0 };
+        if self.lost > LOST_MAX {
+            return Err(Halt::Failed(format!(
+                "{} windows in a row had to be dropped: the machine is too unsteady",
+                self.lost
+            )));
+        }
+        Ok(got)
+    }
+}

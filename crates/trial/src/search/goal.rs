@@ -1,0 +1,288 @@
+//! `GoalFile`: the set that a search found, as a plan that `evenkeel apply` carries out, with the evidence inside it: so that it
+//! can be checked again later, on another machine or another kernel.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use evenkeel_change::{MAX_PLAN_BYTES, PlanFile, PlanFileError};
+use evenkeel_host::{Fact, Facts, Setting, SettingError};
+use serde::{Deserialize, Serialize};
+
+use super::answer::Answer;
+use super::design::SearchDesign;
+use crate::metric::Metric;
+use crate::workload::{Options, Placement};
+
+/// The number in `format` of the evidence.
+pub const GOAL_FORMAT: u64 = 1;
+
+/// A plan with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GoalFile {
+    /// The plan, as `evenkeel plan` writes it.
+    #[serde(flatten)]
+    pub plan: PlanFile,
+    /// Why.
+    pub evidence: Evidence,
+}
+
+/// What a set of knobs was chosen by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// The format's number.
+    pub format: u64,
+    /// When it was written, UTC.
+    pub written: String,
+    /// The number that decided.
+    pub metric: Metric,
+    /// The smallest effect that matters, as a share.
+    pub smallest_effect_ratio: f64,
+    /// Confidence of every claim.
+    pub confidence: f64,
+    /// Length of a window in milliseconds.
+    pub window_ms: u64,
+    /// How long the machine was left alone after a switch, in milliseconds.
+    pub settle_ms: u64,
+    /// Seed of every order.
+    pub seed: u64,
+    /// The server with its load, to be started again.
+    pub workload: WorkloadSpec,
+    /// The same in words.
+    pub workload_words: String,
+    /// The machine.
+    pub host: HostWords,
+    /// What was found.
+    pub answer: Answer,
+}
+
+/// A workload with its options, as a file keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkloadSpec {
+    /// Its name.
+    pub name: String,
+    /// Players or connections, where they were given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub players: Option<u32>,
+    /// Where server and load run: apart, together, free.
+    pub placement: String,
+    /// What was set of the workload itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, String>,
+    /// The user's command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+}
+
+/// What the machine was, as far as it can be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostWords {
+    /// The kernel's release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The CPU's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_model: Option<String>,
+    /// How many CPUs run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<usize>,
+    /// The hypervisor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hypervisor: Option<String>,
+    /// The cloud.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cloud: Option<String>,
+    /// The instance's type there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
+}
+
+/// A text that is no goal file. Reads well after "failed to".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GoalError {
+    /// It is no plan either.
+    #[error(transparent)]
+    Plan(#[from] PlanFileError),
+    /// It is a plan without evidence, or with some that can't be read.
+    #[error("read the goal: {0}")]
+    Text(String),
+    /// A newer program wrote it.
+    #[error("read the goal: format {0} of its evidence is not known to this evenkeel; use the one that wrote it")]
+    Format(u64),
+    /// It names a setting that this program does not know.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+}
+
+impl GoalFile {
+    /// Reads a goal file's text.
+    ///
+    /// # Errors
+    /// If it is none, or of a format that this program does not know.
+    pub fn parse(text: &str) -> Result<GoalFile, GoalError> {
+        if text.len() > MAX_PLAN_BYTES {
+            return Err(GoalError::Text(format!("it has more than {MAX_PLAN_BYTES} bytes")));
+        }
+        let plan = PlanFile::parse(text)?;
+        #[derive(Deserialize)]
+        struct Outer {
+            evidence: Option<serde_json::Value>,
+        }
+        let bad = |error: serde_json::Error| GoalError::Text(error.to_string());
+        let outer: Outer = serde_json::from_str(text).map_err(bad)?;
+        let evidence = outer.evidence.ok_or_else(|| {
+            GoalError::Text(
+                "it is a plan without evidence, as `evenkeel plan` writes it; `evenkeel tune` writes goals".into(),
+            )
+        })?;
+        match evidence.get("format").and_then(serde_json::Value::as_u64) {
+            Some(GOAL_FORMAT) => {}
+            Some(other) => return Err(GoalError::Format(other)),
+            None => return Err(GoalError::Text("its evidence has no format number".into())),
+        }
+        Ok(GoalFile { plan, evidence: serde_json::from_value(evidence).map_err(bad)? })
+    }
+
+    /// The text that [`GoalFile::parse`] reads.
+    ///
+    /// # Errors
+    /// None that is known: every field is plain data.
+    pub fn text(&self) -> Result<String, GoalError> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n").map_err(|error| GoalError::Text(error.to_string()))
+    }
+
+    /// Its settings, each checked as if somebody had typed it.
+    ///
+    /// # Errors
+    /// The first that makes no sense.
+    pub fn settings(&self) -> Result<Vec<Setting>, GoalError> {
+        Ok(self.plan.settings()?)
+    }
+
+    /// In what `now` differs from the machine that it was found on; empty where nothing does. What neither tells differs in
+    /// nothing.
+    pub fn differences(&self, now: &HostWords) -> Vec<String> {
+        let was = &self.evidence.host;
+        let word = |name: &str, was: &Option<String>, now: &Option<String>| {
+            (was != now).then(|| {
+                let told = |word: &Option<String>| word.clone().unwrap_or_else(|| "unknown".to_owned());
+                format!("{name}: {} then, {} now", told(was), told(now))
+            })
+        };
+        let cpus = [was, now].map(|host| host.cpus.map(|cpus| cpus.to_string()));
+        [
+            word("kernel", &was.kernel, &now.kernel),
+            word("CPU", &was.cpu_model, &now.cpu_model),
+            word("CPUs", &cpus[0], &cpus[1]),
+            word("hypervisor", &was.hypervisor, &now.hypervisor),
+            word("cloud", &was.cloud, &now.cloud),
+            word("instance type", &was.instance_type, &now.instance_type),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+impl Evidence {
+    /// What an answer rests on.
+    pub fn new(
+        design: &SearchDesign,
+        workload: (WorkloadSpec, String),
+        host: HostWords,
+        answer: Answer,
+        written: String,
+    ) -> Evidence {
+        let (workload, workload_words) = workload;
+        Evidence {
+            format: GOAL_FORMAT,
+            written,
+            metric: design.metric.clone(),
+            smallest_effect_ratio: design.smallest_effect_ratio,
+            confidence: design.confidence,
+            window_ms: design.window_ms,
+            settle_ms: design.settle_ms,
+            seed: design.seed,
+            workload,
+            workload_words,
+            host,
+            answer,
+        }
+    }
+}
+
+impl WorkloadSpec {
+    /// That of a workload which was started with these options.
+    pub fn of(name: &str, options: &Options) -> WorkloadSpec {
+        let placement = match options.placement {
+            Placement::Apart => "apart",
+            Placement::Together => "together",
+            Placement::Free => "free",
+        };
+        WorkloadSpec {
+            name: name.to_owned(),
+            players: options.players,
+            placement: placement.to_owned(),
+            set: options.set.clone(),
+            command: options.command.clone(),
+        }
+    }
+
+    /// The options to start it with again; what a file can't tell is given.
+    ///
+    /// # Errors
+    /// If its placement is none.
+    pub fn options(&self, programs: &Path, seed: u64) -> Result<Options, GoalError> {
+        let placement = match self.placement.as_str() {
+            "apart" => Placement::Apart,
+            "together" => Placement::Together,
+            "free" => Placement::Free,
+            other => return Err(GoalError::Text(format!("placement {other:?}: expected apart, together or free"))),
+        };
+        Ok(Options {
+            programs: programs.to_owned(),
+            seed,
+            players: self.players,
+            placement,
+            command: self.command.clone(),
+            set: self.set.clone(),
+        })
+    }
+}
+
+impl HostWords {
+    /// What the facts tell.
+    pub fn of(facts: &Facts) -> HostWords {
+        fn word<T: Serialize>(fact: &Fact<T>) -> Option<String> {
+            match serde_json::to_value(fact.known()?).ok()? {
+                serde_json::Value::String(word) => Some(word),
+                other => Some(other.to_string()),
+            }
+        }
+        HostWords {
+            kernel: word(&facts.kernel.release),
+            cpu_model: word(&facts.cpus.model),
+            cpus: facts.cpus.online.known().map(evenkeel_sys::CpuSet::len),
+            hypervisor: word(&facts.machine.hypervisor),
+            cloud: word(&facts.machine.cloud),
+            instance_type: word(&facts.machine.instance_type),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PLAN: &str = r#"{"format": 1, "evenkeel": "0.1.0", "title": "t", "settings": [], "steps": [], "evidence": "#;
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text: String, inner in "[ -~]{0,60}", number: u64) {
+            let _ = GoalFile::parse(&text);
+            let _ = GoalFile::parse(&format!("{PLAN}{inner}}}"));
+            let _ = GoalFile::parse(&format!("{PLAN}{{\"format\": {number}, \"written\": {inner:?}}}}}"));
+        }
+    }
+}

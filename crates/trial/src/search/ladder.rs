@@ -1,0 +1,108 @@
+//! Other values of the knobs that moved: half and double, or the next word, one step after the other as long as it gets better.
+
+use evenkeel_stats::{Pair, Verdict as Judged, compare, median};
+use rand::seq::SliceRandom;
+
+use super::Stage;
+use super::answer::Answer;
+use super::desk::{Desk, Got, Halt};
+use super::screen::Set;
+use crate::arm::{Arm, Level};
+
+/// The share of the budget that may be used when this stage ends.
+const SHARE: f64 = 0.6;
+/// Blocks after which a value that does not look better is given up.
+const BLOCKS_FIRST: usize = 4;
+/// Blocks after which a value is judged.
+const BLOCKS: usize = 10;
+/// Steps of one knob at most.
+const STEPS_MAX: usize = 4;
+
+/// A value that is tried.
+struct Rung {
+    knob: usize,
+    way: usize,
+    step: usize,
+    arm: Arm,
+    pairs: Vec<Pair>,
+}
+
+/// Climbs every ladder of the set at once: the steps of all knobs share the windows of the set as it is.
+pub(super) fn climb(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
+    desk.stage = Stage::Ladder;
+    // Ways that are still open, with the step that comes next.
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    for knob in set.members.iter().filter(|knob| *set.arm.level(**knob) != Level::AsItWas) {
+        open.extend((0..desk.design.candidates[*knob].ways.len()).map(|way| (*knob, way)));
+    }
+    for step in 0..STEPS_MAX {
+        let mut rungs: Vec<Rung> = open.iter().filter_map(|(knob, way)| rung(desk, set, *knob, *way, step)).collect();
+        if rungs.is_empty() || !desk.has_room((rungs.len() + 1) * BLOCKS, SHARE) {
+            return Ok(());
+        }
+        measure(desk, set, &mut rungs)?;
+        open = best_of_each(desk, answer, set, rungs);
+    }
+    Ok(())
+}
+
+fn rung(desk: &Desk<'_>, set: &Set, knob: usize, way: usize, step: usize) -> Option<Rung> {
+    let value = desk.design.candidates[knob].ways.get(way)?.get(step)?;
+    let mut arm = set.arm.clone();
+    arm.0[knob] = Level::Value(value.clone());
+    (desk.is_in(knob) && !desk.is_banned(&arm)).then_some(Rung { knob, way, step, arm, pairs: Vec::new() })
+}
+
+/// Blocks of the set and every value in turns.
+fn measure(desk: &mut Desk<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), Halt> {
+    for block in 0..BLOCKS {
+        let mut order: Vec<Option<usize>> = (0..rungs.len()).map(Some).chain([None]).collect();
+        order.shuffle(&mut desk.chance);
+        let (mut as_is, mut values) = (None, vec![None; rungs.len()]);
+        for at in order {
+            let arm = at.map_or(&set.arm, |at| &rungs[at].arm).clone();
+            let Got::Value(value) = desk.window(&arm)? else { continue };
+            match at {
+                Some(at) => values[at] = Some(value),
+                None => as_is = Some(value),
+            }
+        }
+        for (rung, value) in rungs.iter_mut().zip(values) {
+            if let (Some(a), Some(b)) = (as_is, value) {
+                rung.pairs.push(Pair { a, b });
+            }
+        }
+        let half = desk.design.line() / 2.0;
+        rungs.retain(|rung| {
+            let costs: Vec<f64> =
+                rung.pairs.iter().map(|pair| desk.design.cost(pair.b) - desk.design.cost(pair.a)).collect();
+            !desk.is_banned(&rung.arm) && (block + 1 < BLOCKS_FIRST || median(&costs).is_some_and(|cost| cost < -half))
+        });
+        if rungs.is_empty() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Sets each knob to the best of its values, if that is better than the one it has; its way stays open.
+fn best_of_each(desk: &Desk<'_>, answer: &mut Answer, set: &mut Set, rungs: Vec<Rung>) -> Vec<(usize, usize)> {
+    let mut best: Vec<(Rung, f64)> = Vec::new();
+    for rung in rungs {
+        let Ok(comparison) = compare(&rung.pairs, desk.design.options(1)) else { continue };
+        if comparison.verdict != Judged::Better {
+            continue;
+        }
+        let cost = desk.design.cost(comparison.ratio);
+        match best.iter_mut().find(|(other, _)| other.knob == rung.knob) {
+            Some(other) if other.1 <= cost => {}
+            Some(other) => *other = (rung, cost),
+            None => best.push((rung, cost)),
+        }
+    }
+    for (rung, _) in &best {
+        set.arm.0[rung.knob] = rung.arm.level(rung.knob).clone();
+        answer.knobs[rung.knob].steps = rung.step + 1;
+    }
+    best.into_iter().map(|(rung, _)| (rung.knob, rung.way)).collect()
+}

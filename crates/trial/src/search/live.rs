@@ -1,0 +1,88 @@
+//! `Live`: the real subject of a search: a host that is switched, a server with load on it, and a watch on the machine.
+
+use evenkeel_host::Plan;
+
+use super::{SearchDesign, Seen, Subject, has_a_ratio};
+use crate::arm::Arm;
+use crate::conditions::Watch;
+use crate::error::TrialError;
+use crate::rules::Rules;
+use crate::switch::Switch;
+use crate::workload::Workload;
+
+/// Starts of the server at most, in the place of one that ended.
+const REVIVALS_MAX: usize = 20;
+
+/// A live server with its host.
+pub struct Live<'a, 'b> {
+    /// What was decided before.
+    pub design: &'a SearchDesign,
+    /// The knobs, one plan each, in the order of the candidates.
+    pub plans: &'a [Plan],
+    /// Brings arms about.
+    pub switch: &'a mut Switch<'b>,
+    /// The server with its load.
+    pub workload: Box<dyn Workload>,
+    /// Starts another one, where the first has ended.
+    pub revive: &'a dyn Fn() -> Result<Box<dyn Workload>, TrialError>,
+    /// The machine's conditions.
+    pub watch: &'a Watch,
+    /// When a window is dropped.
+    pub rules: Rules,
+    /// How often the server was started anew.
+    pub revivals: usize,
+}
+
+impl Subject for Live<'_, '_> {
+    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+        match self.measure(arm) {
+            Err(TrialError::Switch { knob, wanted, why }) => {
+                let is_it = |plan: &Plan| plan.steps.iter().any(|step| step.knob == knob);
+                match self.plans.iter().position(is_it) {
+                    // What the machine had is refused too: no window can be trusted any more.
+                    Some(setting) if !arm.is_as_it_was() => {
+                        Ok(Seen::Refused { setting, why: format!("{wanted}: {why}") })
+                    }
+                    _ => Err(TrialError::Switch { knob, wanted, why }),
+                }
+            }
+            Err(TrialError::Workload { program, why }) if self.revivals < REVIVALS_MAX => {
+                self.revivals += 1;
+                self.workload.stop();
+                // A new server starts on the machine as it was, whatever the last one died of.
+                let baseline = Arm::as_it_was(self.plans.len());
+                self.workload = (self.revive)()?;
+                self.switch.to(&baseline, &mut *self.workload)?;
+                Ok(Seen::Died { why: format!("{program}: {why}") })
+            }
+            seen => seen,
+        }
+    }
+}
+
+impl Live<'_, '_> {
+    fn measure(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+        self.switch.to(arm, &mut *self.workload)?;
+        let watch = self.watch;
+        let mut start = watch.begin_window();
+        let (settle, window) = (self.design.settle(), self.design.window());
+        let sample = self.workload.window(settle, window, &mut || start = watch.begin_window())?;
+        let conditions = watch.end_window(&start);
+        if let Some(reason) = self.rules.judge(window, &conditions) {
+            return Ok(Seen::Dropped { why: reason.to_string() });
+        }
+        let name = self.design.metric.name.as_ref();
+        let value = sample.get(name).copied().ok_or_else(|| TrialError::NoSuchMetric {
+            metric: name.to_owned(),
+            given: sample.keys().cloned().collect::<Vec<_>>().join(", "),
+        })?;
+        if !has_a_ratio(value) && value != 0.0 {
+            return Err(TrialError::Workload {
+                program: self.workload.describe(),
+                why: format!("{name} was {value}, which is no number to compare"),
+            });
+        }
+        let sample = sample.into_iter().filter(|(_, number)| number.is_finite()).collect();
+        Ok(Seen::Measured { value, sample })
+    }
+}

@@ -1,0 +1,169 @@
+//! The search for the smallest set of knobs that helps one server on one machine.
+//!
+//! | stage | what it asks | how |
+//! |---|---|---|
+//! | [`Stage::Screen`] | which of all the knobs move the metric? | every window has half of them on: [`evenkeel_stats::designs`] |
+//! | [`Stage::Ladder`] | is half or double of the value better still? | a few values side by side, step by step |
+//! | [`Stage::Pairs`] | do those that moved help or hinder each other? | every combination of them |
+//! | [`Stage::Trim`] | which of them can go? | the set beside the set without each, until it is decided |
+//! | [`Stage::Confirm`] | does what is left help at all? | fresh pairs against the machine as it was |
+//!
+//! The first three choose and prove nothing: what looked best among many did so partly by luck. Only the last two decide, on
+//! windows that none of the others has seen, and by a test that may be looked at after every pair. A search that can't
+//! confirm its set says that nothing helped.
+//!
+//! A search is an ordinary function that asks a [`Subject`] for one window after the other and decides by nothing else. So its
+//! state is the list of its windows: kept on disk line by line ([`Log`]), and told again after a kill, it comes to the same
+//! place ([`search`]).
+
+mod answer;
+mod candidates;
+mod confirm;
+mod design;
+mod desk;
+mod goal;
+mod guard;
+mod ladder;
+mod live;
+mod log;
+mod pairs;
+mod screen;
+pub mod simulated;
+mod trim;
+
+use evenkeel_stats::VALUE_RANGE;
+use serde::{Deserialize, Serialize};
+
+pub use answer::{Answer, Chosen, Ended as SearchEnded, Fate, KnobAnswer, Measure, Verdict};
+pub use candidates::{LeftOut, Offer, Wanted, offer, rungs};
+pub use design::{Budget, CANDIDATES_MAX, Candidate, SearchDesign};
+pub use goal::{Evidence, GOAL_FORMAT, GoalError, GoalFile, HostWords, WorkloadSpec};
+pub use live::Live;
+pub use log::{Entry, Header, Log, LogError};
+
+use crate::arm::Arm;
+use crate::error::TrialError;
+use crate::workload::Sample;
+use desk::{Desk, Halt};
+
+/// What is searched on: a live server with its host, or a simulated one.
+pub trait Subject {
+    /// Brings the arm about, and measures one window of it.
+    ///
+    /// # Errors
+    /// What ends the search: the server can't be had back, or the machine can't be kept safe.
+    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError>;
+}
+
+/// What one window gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seen {
+    /// A number.
+    Measured {
+        /// The number that decides.
+        value: f64,
+        /// Everything else that was measured.
+        sample: Sample,
+    },
+    /// A rule that knows nothing of the arm dropped it.
+    Dropped {
+        /// Which.
+        why: String,
+    },
+    /// The server ended or hung, and was started anew.
+    Died {
+        /// What was seen of it.
+        why: String,
+    },
+    /// A setting was refused, or did not take.
+    Refused {
+        /// Which, by its index.
+        setting: usize,
+        /// What the kernel or the server said.
+        why: String,
+    },
+}
+
+/// Where a search is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// The machine as it is, a few times.
+    Baseline,
+    /// All knobs at once.
+    Screen,
+    /// Other values of those that moved.
+    Ladder,
+    /// What they do together.
+    Pairs,
+    /// Which of them can go.
+    Trim,
+    /// The set against the machine as it was.
+    Confirm,
+}
+
+impl Stage {
+    /// Every stage, in order.
+    pub const ALL: [Stage; 6] =
+        [Stage::Baseline, Stage::Screen, Stage::Ladder, Stage::Pairs, Stage::Trim, Stage::Confirm];
+}
+
+/// How far a search is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchProgress {
+    /// Where it is.
+    pub stage: Stage,
+    /// Windows so far.
+    pub windows: usize,
+    /// Windows that the budget allows, as far as can be told.
+    pub of: usize,
+    /// What is known so far, in a few words.
+    pub known: String,
+}
+
+/// What a search is given beside its design.
+pub struct Tools<'a> {
+    /// What is searched on.
+    pub subject: &'a mut dyn Subject,
+    /// Its windows so far, and those to come.
+    pub log: &'a mut Log,
+    /// Whether the user asked to stop; looked at before each window.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Told before each window.
+    pub on_progress: &'a mut dyn FnMut(&SearchProgress),
+}
+
+/// Searches. Windows that the log has already are not measured again, so that a search which was killed goes on where it was.
+/// Whatever ends it early, the answer has what is known until then.
+///
+/// # Errors
+/// Only if the design can't be searched by.
+pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, TrialError> {
+    design.check()?;
+    let mut desk = Desk::new(design, tools);
+    let mut answer = Answer::of(design);
+    let ended = stages(&mut desk, &mut answer);
+    answer.close(&desk, ended);
+    Ok(answer)
+}
+
+fn stages(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
+    screen::baseline(desk, answer)?;
+    let mut set = screen::screen(desk, answer)?;
+    if set.members.is_empty() {
+        return Ok(());
+    }
+    ladder::climb(desk, answer, &mut set)?;
+    pairs::choose(desk, answer, &mut set)?;
+    trim::trim(desk, answer, &mut set)?;
+    if set.members.is_empty() {
+        return Ok(());
+    }
+    confirm::confirm(desk, answer, &set)
+}
+
+/// Whether a number has a ratio to another.
+fn has_a_ratio(value: f64) -> bool {
+    VALUE_RANGE.contains(&value)
+}

@@ -1,0 +1,120 @@
+//! What the knobs that moved do together: two of them may be two ways to the same end, or stand in each other's way, or need
+//! each other. Every combination of them is measured, and the one that should do best goes on.
+
+use evenkeel_stats::designs::{Fit, Level as Sign, Run, Term, factorial, fit};
+use rand::RngExt;
+
+use super::Stage;
+use super::answer::{Answer, Fate};
+use super::desk::{Desk, Got, Halt};
+use super::screen::Set;
+use crate::arm::{Arm, Level};
+
+/// The share of the budget that may be used when this stage ends.
+const SHARE: f64 = 0.75;
+/// Windows that are taken for neighbours of each other.
+const BLOCK: usize = 4;
+/// Draws at least and at most.
+const DRAWS: std::ops::RangeInclusive<usize> = 2..=40;
+/// Windows beyond the effects at least, from which the error is known.
+const DEGREES_MIN: usize = 12;
+/// The error is small enough at this share of the smallest effect that matters.
+const ERROR_SHARE: f64 = 0.3;
+/// What two knobs do together counts if it is so many errors large.
+const ERRORS: f64 = 2.5;
+
+/// Chooses the best combination of the set; where the budget does not allow it, the whole set goes on.
+pub(super) fn choose(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
+    desk.stage = Stage::Pairs;
+    let members = set.members.clone();
+    if members.len() < 2 {
+        return Ok(());
+    }
+    let Ok(base) = factorial(members.len()) else { return Ok(()) };
+    let terms = terms(members.len());
+    let least = (terms.len() * 4 / 3 + DEGREES_MIN).div_ceil(base.rows().len()).max(*DRAWS.start());
+    if !desk.has_room(least * base.rows().len(), SHARE) {
+        return Ok(());
+    }
+    let levels = levels_of(set);
+    let (mut rows, mut costs, mut window) = (Vec::new(), Vec::new(), 0);
+    for draw in 0..*DRAWS.end() {
+        for row in base.redrawn(desk.chance.random()).rows() {
+            let arm = arm_of(set, &levels, row);
+            if let Got::Value(value) = desk.window(&arm)? {
+                rows.push((row.clone(), window / BLOCK));
+                costs.push(desk.design.cost(value));
+            }
+            window += 1;
+        }
+        if draw + 1 < least {
+            continue;
+        }
+        let runs: Vec<Run<'_>> = rows
+            .iter()
+            .zip(&costs)
+            .map(|((levels, block), value)| Run { levels, block: *block, value: *value })
+            .collect();
+        let Ok(fit) = fit(&runs, &terms) else { continue };
+        let error = fit.estimates.iter().flatten().map(|estimate| estimate.error).fold(0.0, f64::max);
+        if error <= ERROR_SHARE * desk.design.line() || !desk.has_room(base.rows().len(), SHARE) {
+            keep_best(desk, answer, set, &levels, &fit, error);
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn terms(knobs: usize) -> Vec<Term> {
+    let pairs = (0..knobs).flat_map(|a| (a + 1..knobs).map(move |b| Term::Two(a, b)));
+    (0..knobs).map(Term::Main).chain(pairs).collect()
+}
+
+/// The level of each member when it is on.
+fn levels_of(set: &Set) -> Vec<Level> {
+    let on = |knob: &usize| match set.arm.level(*knob) {
+        Level::AsItWas => Level::Planned,
+        level => level.clone(),
+    };
+    set.members.iter().map(on).collect()
+}
+
+fn arm_of(set: &Set, levels: &[Level], row: &[Sign]) -> Arm {
+    let mut arm = set.arm.clone();
+    for ((knob, level), sign) in set.members.iter().zip(levels).zip(row) {
+        arm.0[*knob] = if *sign == Sign::High { level.clone() } else { Level::AsItWas };
+    }
+    arm
+}
+
+/// The combination with the least predicted cost; of those that are as good within what matters, the one with the fewest knobs.
+/// Where the prediction is too coarse to tell, the tolerance is none: the next stage takes out what does nothing.
+fn keep_best(desk: &Desk<'_>, answer: &mut Answer, set: &mut Set, levels: &[Level], fit: &Fit, error: f64) {
+    let knobs = set.members.len();
+    let all = (0..1_usize << knobs).map(|number| {
+        let row: Vec<Sign> = (0..knobs).map(|at| if number >> at & 1 == 1 { Sign::High } else { Sign::Low }).collect();
+        let cost = predicted(fit, &row);
+        (row, cost)
+    });
+    let all: Vec<(Vec<Sign>, f64)> = all.filter(|(row, _)| !desk.is_banned(&arm_of(set, levels, row))).collect();
+    let least = all.iter().map(|(_, cost)| *cost).fold(f64::INFINITY, f64::min);
+    let tolerance = (desk.design.line() / 2.0 - error).max(0.0);
+    let on = |row: &[Sign]| row.iter().filter(|sign| **sign == Sign::High).count();
+    let good = all.into_iter().filter(|(_, cost)| *cost <= least + tolerance);
+    let Some((best, _)) = good.min_by(|a, b| on(&a.0).cmp(&on(&b.0)).then(a.1.total_cmp(&b.1))) else { return };
+    set.arm = arm_of(set, levels, &best);
+    for (knob, _) in set.members.iter().zip(&best).filter(|(_, sign)| **sign == Sign::Low) {
+        answer.knobs[*knob].fate = Fate::LeftOut { why: "adds nothing beside the others".to_owned() };
+    }
+    set.members.retain(|knob| *set.arm.level(*knob) != Level::AsItWas);
+}
+
+/// The cost of a combination, less that of the mean; pairs that are not sure to matter are taken for nothing.
+fn predicted(fit: &Fit, row: &[Sign]) -> f64 {
+    let of = |estimate: &evenkeel_stats::designs::Estimate| match estimate.term {
+        Term::Main(knob) => estimate.effect / 2.0 * row[knob].sign(),
+        Term::Two(a, b) if estimate.t().abs() >= ERRORS => estimate.effect / 2.0 * row[a].sign() * row[b].sign(),
+        Term::Two(..) => 0.0,
+    };
+    fit.estimates.iter().flatten().map(of).sum()
+}

@@ -1,0 +1,246 @@
+//! The first stage: all knobs at once, every window serving every one of them.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::designs::{Design, Fit, Level as Sign, Run, Term, fit, screening};
+use rand::RngExt;
+
+use super::Stage;
+use super::answer::{Answer, Fate, Measure};
+use super::desk::{Desk, Got, Halt};
+use super::guard::find_culprit;
+use crate::arm::{Arm, Level};
+
+/// Windows of the machine as it was that go first: what is usual, and how much two windows of one thing differ.
+const BASELINE_WINDOWS: usize = 8;
+/// The share of the budget that may be screened away: what is chosen has still to be proved.
+const SHARE: f64 = 0.5;
+/// Draws of the design at least. One alone takes what two knobs do together for what a third does.
+const DRAWS_MIN: usize = 2;
+/// Pairs of windows beyond the knobs at least, from which the error is known.
+const DEGREES_MIN: usize = 10;
+/// Draws at most, however noisy the machine is.
+const DRAWS_MAX: usize = 400;
+/// The error is small enough at this share of the smallest effect that matters.
+const ERROR_SHARE: f64 = 0.2;
+/// A knob has moved the metric if its effect is so many errors large...
+const ERRORS: f64 = 2.5;
+/// ...and this share of the smallest effect that matters: two knobs that help only together show half of it each.
+const EFFECT_SHARE: f64 = 0.5;
+/// The most knobs that go on.
+const SURVIVORS_MAX: usize = 8;
+/// How sure two knobs must be to work on each other, all pairs taken together, to go on although neither does anything alone.
+const PAIR_ERROR: f64 = 0.05;
+
+/// The knobs that go on, each at the level that looks best.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Set {
+    /// Every knob that goes on.
+    pub(super) members: Vec<usize>,
+    /// Their levels; those of all others are as they were.
+    pub(super) arm: Arm,
+}
+
+impl Set {
+    /// The same without one.
+    pub(super) fn without(&self, knob: usize) -> Set {
+        let mut set = self.clone();
+        set.members.retain(|member| *member != knob);
+        set.arm.0[knob] = Level::AsItWas;
+        set
+    }
+}
+
+/// The machine as it is, a few times.
+pub(super) fn baseline(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
+    desk.stage = Stage::Baseline;
+    let baseline = desk.design.baseline();
+    let mut costs = Vec::new();
+    for _ in 0..BASELINE_WINDOWS {
+        if let Got::Value(value) = desk.window(&baseline)? {
+            costs.push(desk.design.cost(value));
+        }
+    }
+    answer.noise_of(&costs);
+    Ok(())
+}
+
+/// Which knobs move the metric.
+pub(super) fn screen(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<Set, Halt> {
+    desk.stage = Stage::Screen;
+    let knobs = as_many_as_fit(desk, answer)?;
+    let failed = |error: evenkeel_stats::designs::DesignError| Halt::Failed(error.to_string());
+    let base = screening(knobs).map_err(failed)?;
+    let mut seen = Rows::default();
+    for draw in 0..DRAWS_MAX {
+        for row in base.redrawn(desk.chance.random()).rows() {
+            mirrored_pair(desk, row, &mut seen)?;
+        }
+        let enough = draw + 1 >= DRAWS_MIN && seen.pairs >= knobs + DEGREES_MIN;
+        if !enough {
+            continue;
+        }
+        let fit = seen.fit(knobs).map_err(failed)?;
+        answer.screened(desk, &fit);
+        desk.known = known(answer);
+        let error = fit.estimates.iter().flatten().map(|estimate| estimate.error).fold(0.0, f64::max);
+        if error <= ERROR_SHARE * desk.design.line() || !desk.has_room(2 * base.rows().len(), SHARE) {
+            return Ok(survivors(desk, answer, &fit, &seen, knobs));
+        }
+    }
+    let fit = seen.fit(knobs).map_err(failed)?;
+    Ok(survivors(desk, answer, &fit, &seen, knobs))
+}
+
+/// How many knobs the budget allows to be screened; the last ones are left out.
+fn as_many_as_fit(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<usize, Halt> {
+    let all = desk.design.candidates.len();
+    for knobs in (1..=all).rev() {
+        let rows = screening(knobs).map_err(|error| Halt::Failed(error.to_string()))?.rows().len();
+        let draws = (knobs + DEGREES_MIN).div_ceil(rows).max(DRAWS_MIN);
+        if desk.has_room(2 * rows * draws, SHARE) {
+            let why = format!("the budget allows {knobs} of {all} knobs to be screened");
+            for knob in knobs..all {
+                desk.take_out(knob, Fate::NotTried { why: why.clone() });
+            }
+            answer.take_fates(desk);
+            return Ok(knobs);
+        }
+    }
+    Err(Halt::OutOfBudget)
+}
+
+/// What was screened so far: the rows, in pairs of a row and its mirror image.
+#[derive(Default)]
+struct Rows {
+    rows: Vec<Vec<Sign>>,
+    costs: Vec<f64>,
+    pairs: usize,
+}
+
+impl Rows {
+    fn runs(&self, block: usize) -> Vec<Run<'_>> {
+        let numbers = self.rows.iter().zip(&self.costs).enumerate();
+        numbers.map(|(at, (levels, value))| Run { levels, block: at / block, value: *value }).collect()
+    }
+
+    fn fit(&self, knobs: usize) -> Result<Fit, evenkeel_stats::designs::DesignError> {
+        fit(&self.runs(2), &(0..knobs).map(Term::Main).collect::<Vec<_>>())
+    }
+}
+
+/// A row and its mirror image, in an order that a coin decides. Both are measured even if the first is to be dropped.
+fn mirrored_pair(desk: &mut Desk<'_>, row: &[Sign], seen: &mut Rows) -> Result<(), Halt> {
+    let mirror = Design::mirror_of(row);
+    let both = if desk.chance.random::<bool>() { [row.to_vec(), mirror] } else { [mirror, row.to_vec()] };
+    let mut costs = Vec::with_capacity(2);
+    for row in &both {
+        let arm = arm_of(desk, row);
+        match desk.window(&arm)? {
+            Got::Value(value) => costs.push(desk.design.cost(value)),
+            Got::Nothing => {}
+            Got::Hurt => find_culprit(desk, &arm)?,
+        }
+    }
+    if costs.len() == 2 {
+        // Knobs that were taken out are at one level in both, as in the windows.
+        seen.rows.extend(both.map(|row| as_switched(desk, row)));
+        seen.costs.extend(costs);
+        seen.pairs += 1;
+    }
+    Ok(())
+}
+
+fn arm_of(desk: &Desk<'_>, row: &[Sign]) -> Arm {
+    let mut arm = desk.design.baseline();
+    for (knob, sign) in row.iter().enumerate().filter(|(knob, _)| desk.is_in(*knob)) {
+        arm.0[knob] = if *sign == Sign::High { Level::Planned } else { Level::AsItWas };
+    }
+    arm
+}
+
+fn as_switched(desk: &Desk<'_>, row: Vec<Sign>) -> Vec<Sign> {
+    row.into_iter().enumerate().map(|(knob, sign)| if desk.is_in(knob) { sign } else { Sign::Low }).collect()
+}
+
+/// Whether an effect is one that goes on, by its sign: helping ones are below 0.
+fn has_moved(desk: &Desk<'_>, measure: &Measure) -> bool {
+    measure.cost.abs() >= (ERRORS * measure.error).max(EFFECT_SHARE * desk.design.line())
+}
+
+fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, knobs: usize) -> Set {
+    let mut helping: Vec<(usize, f64)> = Vec::new();
+    for knob in (0..knobs).filter(|knob| desk.is_in(*knob)) {
+        let Some(measure) = answer.knobs[knob].screening.clone() else { continue };
+        if !has_moved(desk, &measure) {
+            answer.knobs[knob].fate = Fate::NoEffect;
+        } else if measure.cost > 0.0 {
+            answer.knobs[knob].fate = Fate::Hurts;
+        } else {
+            helping.push((knob, measure.cost));
+        }
+    }
+    for (a, b) in partners(desk, fit, seen, knobs) {
+        for knob in [a, b].into_iter().filter(|knob| desk.is_in(*knob)) {
+            if !helping.iter().any(|(other, _)| *other == knob) {
+                helping.push((knob, 0.0));
+            }
+        }
+    }
+    helping.sort_by(|a, b| a.1.total_cmp(&b.1));
+    for (knob, _) in helping.drain(SURVIVORS_MAX.min(helping.len())..) {
+        answer.knobs[knob].fate = Fate::LeftOut { why: format!("{SURVIVORS_MAX} others do more") };
+    }
+    let mut arm = desk.design.baseline();
+    for (knob, _) in &helping {
+        arm.0[*knob] = Level::Planned;
+        answer.knobs[*knob].fate = Fate::Unclear;
+    }
+    answer.take_fates(desk);
+    desk.known = known(answer);
+    Set { members: helping.into_iter().map(|(knob, _)| knob).collect(), arm }
+}
+
+/// Knobs that do nothing on average since they work against each other: each alone may help. Two neighbouring pairs of windows
+/// have the same in common as one, and of a row and its mirror image the sum tells what the difference can't.
+fn partners(desk: &Desk<'_>, mains: &Fit, seen: &Rows, knobs: usize) -> Vec<(usize, usize)> {
+    let sums: Vec<(&[Sign], f64)> = seen
+        .rows
+        .chunks_exact(2)
+        .zip(seen.costs.chunks_exact(2))
+        .map(|(rows, costs)| (rows[0].as_slice(), (costs[0] + costs[1]) / 2.0))
+        .collect();
+    let runs: Vec<Run<'_>> =
+        sums.iter().enumerate().map(|(at, (levels, value))| Run { levels, block: at / 2, value: *value }).collect();
+    let effects: BTreeMap<usize, f64> =
+        (0..knobs).filter_map(|knob| Some((knob, mains.of(Term::Main(knob))?.effect))).collect();
+    let all = (knobs * knobs.saturating_sub(1) / 2).max(1) as f64;
+    let of_pair = |(a, b): (usize, usize)| {
+        let pair = *fit(&runs, &[Term::Two(a, b)]).ok()?.of(Term::Two(a, b))?;
+        let (a_alone, b_alone) = (effects.get(&a)? - pair.effect, effects.get(&b)? - pair.effect);
+        let both = effects.get(&a)? + effects.get(&b)?;
+        let best = a_alone.min(b_alone).min(both);
+        let matters = best <= -desk.design.line() && pair.effect.abs() >= EFFECT_SHARE * desk.design.line();
+        (pair.p_value * all <= PAIR_ERROR && matters).then_some(((a, b), pair.p_value))
+    };
+    let mut found: Vec<((usize, usize), f64)> =
+        (0..knobs).flat_map(|a| (0..a).map(move |b| (b, a))).filter_map(of_pair).collect();
+    found.sort_by(|a, b| a.1.total_cmp(&b.1));
+    found.into_iter().map(|(pair, _)| pair).take(2).collect()
+}
+
+/// What a screening shows so far, in a few words.
+fn known(answer: &Answer) -> String {
+    let mut moved: Vec<(&str, f64)> = answer
+        .knobs
+        .iter()
+        .filter_map(|knob| Some((knob.name(), knob.screening.as_ref()?)))
+        .filter(|(_, measure)| measure.cost < 0.0 && measure.cost.abs() > ERRORS * measure.error)
+        .map(|(name, measure)| (name, measure.cost))
+        .collect();
+    moved.sort_by(|a, b| a.1.total_cmp(&b.1));
+    match moved[..] {
+        [] => "nothing stands out so far".to_owned(),
+        _ => moved.iter().take(3).map(|(name, _)| *name).collect::<Vec<_>>().join(", ") + " may help",
+    }
+}

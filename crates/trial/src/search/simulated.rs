@@ -1,0 +1,190 @@
+//! A server that is simulated: knobs whose truth is known, under noise as it was measured on rented machines. Tests and
+//! benches search on it, since on a real machine nobody can tell which set is right.
+//!
+//! Noise of a window, on the logarithm: autocorrelated (0.66 from window to window, as round trips were seen to be), with the
+//! tails of Student's t with three degrees of freedom, and a neighbour that comes now and then and stays for a while.
+
+use evenkeel_stats::{Direction, Pair, Sequential, StatsError, Verdict as Judged};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::{Candidate, SearchDesign, Seen, Subject};
+use crate::arm::{Arm, Level};
+use crate::error::TrialError;
+use crate::metric::Metric;
+use crate::workload::Sample;
+
+/// What is measured.
+pub const METRIC: Metric = Metric::new("lateness_us_p50", "median lateness", "us", Direction::Lower);
+
+/// Its tail, which is measured beside it.
+pub const TAIL: Metric = Metric::us("lateness_us_p99", "99th percentile of lateness");
+
+/// What the knobs do, on the logarithm of the metric: below 0 is better.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Truth {
+    /// How many knobs there are.
+    pub knobs: usize,
+    /// What one knob does at the asked value.
+    pub mains: Vec<(usize, f64)>,
+    /// What two knobs do together beyond that.
+    pub pairs: Vec<([usize; 2], f64)>,
+    /// What one knob does at a further value than the asked one (its first way's first step).
+    pub further: Vec<(usize, f64)>,
+    /// Knobs under which the server dies.
+    pub deadly: Vec<usize>,
+    /// Knobs that are refused.
+    pub refused: Vec<usize>,
+    /// What one knob does to the tail beyond what it does to the median.
+    pub tails: Vec<(usize, f64)>,
+    /// Standard deviation of a window's noise within a few windows, roughly; 0.04 is that of a median round trip of a second.
+    pub noise: f64,
+}
+
+impl Truth {
+    /// 30 knobs of which three help by 8 to 20 %, one hurts by 15 %, and two do nothing alone and together 12 %.
+    pub fn three_of_thirty() -> Truth {
+        Truth {
+            knobs: 30,
+            mains: vec![(4, -0.22), (11, -0.12), (23, -0.085), (17, 0.14)],
+            pairs: vec![([7, 28], -0.13)],
+            noise: 0.04,
+            ..Truth::default()
+        }
+    }
+
+    /// What every knob at these levels comes to, without noise.
+    pub fn cost(&self, arm: &Arm) -> f64 {
+        let is_on = |knob: usize| *arm.level(knob) != Level::AsItWas;
+        let main = |(knob, effect): &(usize, f64)| match arm.level(*knob) {
+            Level::AsItWas => 0.0,
+            Level::Planned => *effect,
+            Level::Value(_) => {
+                effect + self.further.iter().filter(|(other, _)| other == knob).map(|(_, more)| more).sum::<f64>()
+            }
+        };
+        let mains: f64 = self.mains.iter().map(main).sum();
+        let both = |(knobs, _): &&([usize; 2], f64)| knobs.iter().all(|knob| is_on(*knob));
+        mains + self.pairs.iter().filter(both).map(|(_, effect)| effect).sum::<f64>()
+    }
+
+    /// The knobs as candidates without meaning.
+    pub fn candidates(&self) -> Vec<Candidate> {
+        let ways = |knob: usize| match self.further.iter().any(|(other, _)| *other == knob) {
+            true => vec![vec!["2".to_owned()]],
+            false => Vec::new(),
+        };
+        (0..self.knobs).map(|knob| Candidate { settings: vec![format!("knob{knob}=1")], ways: ways(knob) }).collect()
+    }
+}
+
+/// The server.
+pub struct Simulated {
+    truth: Truth,
+    chance: ChaCha8Rng,
+    /// The autocorrelated part of the noise.
+    drift: f64,
+    /// How much the neighbour takes, and for how many windows more.
+    neighbour: (f64, u32),
+    /// Windows so far.
+    pub windows: usize,
+    /// Windows from which on every one fails; none ever do otherwise.
+    pub fails_from: Option<usize>,
+}
+
+impl Simulated {
+    /// A server with this truth and this noise.
+    pub fn new(truth: Truth, seed: u64) -> Simulated {
+        let chance = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed_0f57);
+        Simulated { truth, chance, drift: 0.0, neighbour: (0.0, 0), windows: 0, fails_from: None }
+    }
+
+    /// Standard normal, by the sum of twelve uniform numbers.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.chance.random::<f64>()).sum::<f64>() - 6.0
+    }
+
+    /// What the machine does to the logarithm of the next window.
+    fn noise(&mut self) -> f64 {
+        let scale = self.truth.noise;
+        self.drift = 0.66 * self.drift + 0.6 * scale * self.normal();
+        let square: f64 = (0..3).map(|_| self.normal().powi(2)).sum::<f64>() / 3.0;
+        let tail = 0.5 * scale * self.normal() / square.max(1e-6).sqrt();
+        if self.neighbour.1 == 0 && self.chance.random::<f64>() < 0.02 {
+            self.neighbour = (4.0 * scale * self.chance.random::<f64>(), 2 + self.chance.random_range(0..10_u32));
+        }
+        let (takes, left) = self.neighbour;
+        self.neighbour = (takes, left.saturating_sub(1));
+        self.drift + tail + if left > 0 { takes } else { 0.0 }
+    }
+
+    /// One window of an arm.
+    pub fn measure(&mut self, arm: &Arm) -> f64 {
+        self.windows += 1;
+        50.0 * (self.truth.cost(arm) + self.noise()).exp()
+    }
+}
+
+/// What most people do: one knob after the other against the machine as it was, each by the same test and with the same
+/// certainty as a search's, all knobs taken together, until it is decided. Returns those that help, and the windows that took.
+///
+/// # Errors
+/// If the design's options are none.
+pub fn one_at_a_time(
+    design: &SearchDesign,
+    server: &mut Simulated,
+    pairs_max: usize,
+) -> Result<(Vec<usize>, usize), StatsError> {
+    let (mut chance, mut windows, mut helping) = (ChaCha8Rng::seed_from_u64(design.seed), 0, Vec::new());
+    let baseline = design.baseline();
+    for knob in 0..design.candidates.len() {
+        let mut test = Sequential::new(design.options(design.candidates.len()))?;
+        let mut arm = baseline.clone();
+        arm.0[knob] = Level::Planned;
+        while test.verdict() == Judged::Undecided && test.pairs() < pairs_max {
+            windows += 2;
+            let pair = if chance.random::<bool>() {
+                let a = server.measure(&baseline);
+                Pair { a, b: server.measure(&arm) }
+            } else {
+                let b = server.measure(&arm);
+                Pair { a: server.measure(&baseline), b }
+            };
+            test.add(pair)?;
+        }
+        if test.verdict() == Judged::Better {
+            helping.push(knob);
+        }
+    }
+    Ok((helping, windows))
+}
+
+impl Subject for Simulated {
+    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+        if self.fails_from.is_some_and(|from| self.windows >= from) {
+            return Err(TrialError::Workload {
+                program: "simulated".into(),
+                why: "it can't be started any more".into(),
+            });
+        }
+        let on = |knobs: &[usize]| knobs.iter().copied().find(|knob| *arm.level(*knob) != Level::AsItWas);
+        if let Some(setting) = on(&self.truth.refused) {
+            self.windows += 1;
+            return Ok(Seen::Refused { setting, why: "invalid argument (EINVAL)".into() });
+        }
+        if on(&self.truth.deadly).is_some() {
+            self.windows += 1;
+            return Ok(Seen::Died { why: "it ended (signal: 9)".into() });
+        }
+        let value = self.measure(arm);
+        let is_on = |knob: usize| *arm.level(knob) != Level::AsItWas;
+        let worse: f64 = self.truth.tails.iter().filter(|(knob, _)| is_on(*knob)).map(|(_, more)| more).sum();
+        let tail = 4.0 * value * (worse + self.truth.noise * self.normal()).exp();
+        let sample = Sample::from([
+            (METRIC.name.to_string(), value),
+            (TAIL.name.to_string(), tail),
+            ("cpu_share".to_owned(), 0.1),
+        ]);
+        Ok(Seen::Measured { value, sample })
+    }
+}

@@ -1,0 +1,126 @@
+//! Which knobs of the set can go: the set is measured beside the set without each of its knobs, until it is decided of each
+//! whether it is needed. A setting without benefit is one to leave out.
+
+use evenkeel_stats::{Pair, Sequential, Verdict as Judged};
+use rand::seq::SliceRandom;
+
+use super::Stage;
+use super::answer::{Answer, Fate, Measure};
+use super::desk::{Desk, Got, Halt};
+use super::screen::Set;
+use crate::arm::Arm;
+
+/// The share of the budget that may be used when this stage ends. What is left is for the proof.
+const SHARE: f64 = 0.85;
+/// Blocks of one round at most.
+const BLOCKS_MAX: usize = 200;
+
+/// A knob whose need is not decided yet: the set without it, and the test of the set against that.
+struct Question {
+    knob: usize,
+    without: Arm,
+    test: Sequential,
+}
+
+/// Takes out what is not needed, one knob at a time: of two that can stand in for each other, one has to stay.
+pub(super) fn trim(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
+    desk.stage = Stage::Trim;
+    set.members.retain(|knob| desk.is_in(*knob));
+    // One knob alone is beside the machine as it was in the last stage.
+    let claims = set.members.len();
+    let mut needed: Vec<usize> = Vec::new();
+    while set.members.len() > 1 {
+        let mut open = questions(desk, set, &needed, claims)?;
+        let Some(gone) = round(desk, answer, set, &mut open, &mut needed)? else { return Ok(()) };
+        *set = set.without(gone);
+    }
+    Ok(())
+}
+
+fn questions(desk: &Desk<'_>, set: &Set, needed: &[usize], claims: usize) -> Result<Vec<Question>, Halt> {
+    let mut questions = Vec::new();
+    for knob in set.members.iter().copied().filter(|knob| !needed.contains(knob)) {
+        let test = Sequential::new(desk.design.options(claims)).map_err(|error| Halt::Failed(error.to_string()))?;
+        questions.push(Question { knob, without: set.without(knob).arm, test });
+    }
+    Ok(questions)
+}
+
+/// Asks until a knob can go, which is returned, or all others are known to be needed.
+fn round(
+    desk: &mut Desk<'_>,
+    answer: &mut Answer,
+    set: &Set,
+    open: &mut Vec<Question>,
+    needed: &mut Vec<usize>,
+) -> Result<Option<usize>, Halt> {
+    for _ in 0..BLOCKS_MAX {
+        if open.is_empty() {
+            return Ok(None);
+        }
+        if !desk.has_room(open.len() + 1, SHARE) {
+            break;
+        }
+        block(desk, set, open)?;
+        let mut useless: Option<(usize, f64)> = None;
+        for question in open.iter() {
+            answer.knobs[question.knob].without = Some(Measure::of_look(desk.design, &question.test.look()));
+            let cost = desk.design.cost(question.test.look().ratio);
+            match question.test.verdict() {
+                Judged::Same | Judged::Worse if useless.is_none_or(|(_, most)| cost > most) => {
+                    useless = Some((question.knob, cost));
+                }
+                _ => {}
+            }
+        }
+        if let Some((knob, _)) = useless {
+            answer.knobs[knob].fate = Fate::LeftOut { why: "does nothing beside the others".to_owned() };
+            return Ok(Some(knob));
+        }
+        let is_needed =
+            |question: &Question| question.test.verdict() == Judged::Better || desk.is_banned(&question.without);
+        needed.extend(open.iter().filter(|question| is_needed(question)).map(|question| question.knob));
+        for question in open.iter().filter(|question| is_needed(question)) {
+            answer.knobs[question.knob].is_shown = true;
+        }
+        open.retain(|question| !is_needed(question));
+        desk.known = format!("{} of {} knobs are known to be needed", needed.len(), set.members.len());
+    }
+    Ok(undecided(desk, answer, open))
+}
+
+/// One block: the set and the set without each knob that is in question, in an order that chance gives.
+fn block(desk: &mut Desk<'_>, set: &Set, open: &mut [Question]) -> Result<(), Halt> {
+    let mut order: Vec<Option<usize>> = (0..open.len()).map(Some).chain([None]).collect();
+    order.shuffle(&mut desk.chance);
+    let (mut whole, mut values) = (None, vec![None; open.len()]);
+    for at in order {
+        let arm = at.map_or(&set.arm, |at| &open[at].without).clone();
+        let Got::Value(value) = desk.window(&arm)? else { continue };
+        match at {
+            Some(at) => values[at] = Some(value),
+            None => whole = Some(value),
+        }
+    }
+    for (question, value) in open.iter_mut().zip(values) {
+        if let (Some(a), Some(b)) = (value, whole) {
+            question.test.add(Pair { a, b }).map_err(|error| Halt::Failed(error.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// What becomes of those of which the budget left it open: the weakest goes, if it does not even look as if it mattered.
+fn undecided(desk: &Desk<'_>, answer: &mut Answer, open: &[Question]) -> Option<usize> {
+    let cost = |question: &Question| match question.test.pairs() {
+        0 => 0.0,
+        _ => desk.design.cost(question.test.look().ratio),
+    };
+    let weakest = open.iter().max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    if cost(weakest) <= -desk.design.line() {
+        return None;
+    }
+    let why = format!("{} pairs did not show that it is needed", weakest.test.pairs());
+    answer.knobs[weakest.knob].fate = Fate::LeftOut { why };
+    Some(weakest.knob)
+}

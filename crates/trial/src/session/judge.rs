@@ -1,0 +1,141 @@
+//! One number's comparison over the pairs of a stretch, whichever way the design stops: what the loop looks at after every pair,
+//! and the report at the end, so that both say the same.
+
+use evenkeel_stats::{Options, Pair, Sequential, StatsError, Verdict, compare};
+
+use crate::arm::ArmName;
+use crate::design::{Design, Guard, Stop};
+use crate::error::TrialError;
+use crate::metric::Metric;
+use crate::session::Window;
+
+/// Compares two arms by one metric.
+pub(crate) struct Judge {
+    name: String,
+    options: Options,
+    way: Way,
+}
+
+enum Way {
+    /// The signed-rank interval of all pairs, looked at once.
+    Once(Vec<Pair>),
+    /// The test that may be looked at after every pair.
+    Always(Box<Sequential>),
+}
+
+/// What a look says of B against A.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) pairs: usize,
+    pub(crate) ratio: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) p_value: f64,
+    pub(crate) e_value: Option<f64>,
+    pub(crate) smallest_visible_ratio: f64,
+    pub(crate) verdict: Verdict,
+}
+
+impl Judge {
+    /// The judge of the number that decides.
+    ///
+    /// # Errors
+    /// If the options can't be judged by.
+    pub(crate) fn of_metric(design: &Design) -> Result<Judge, TrialError> {
+        Judge::new(&design.metric, design.smallest_effect_ratio, design.confidence, design.stop)
+    }
+
+    /// The judges of the guards. Together they err as often as the verdict does, so each gets its part.
+    ///
+    /// # Errors
+    /// If the options can't be judged by.
+    pub(crate) fn of_guards(design: &Design) -> Result<Vec<Judge>, TrialError> {
+        let part = (1.0 - design.confidence) / design.guards.len().max(1) as f64;
+        let judge = |guard: &Guard| Judge::new(&guard.metric, guard.harm_ratio, 1.0 - part, design.stop);
+        design.guards.iter().map(judge).collect()
+    }
+
+    fn new(metric: &Metric, smallest_effect_ratio: f64, confidence: f64, stop: Stop) -> Result<Judge, TrialError> {
+        let options = Options { confidence, smallest_effect_ratio, better: metric.better };
+        let name = metric.name.to_string();
+        let way = match stop {
+            Stop::After { .. } => Way::Once(Vec::new()),
+            Stop::Sequential { .. } => {
+                Way::Always(Box::new(Sequential::new(options).map_err(|error| failed(&name, error))?))
+            }
+        };
+        Ok(Judge { name, options, way })
+    }
+
+    /// Takes a pair.
+    ///
+    /// # Errors
+    /// If one of its numbers has no ratio to another.
+    pub(crate) fn add(&mut self, pair: Pair) -> Result<(), TrialError> {
+        let added = match &mut self.way {
+            Way::Once(pairs) => compare(&[pair], self.options).map(|_| pairs.push(pair)),
+            Way::Always(test) => test.add(pair),
+        };
+        added.map_err(|error| failed(&self.name, error))
+    }
+
+    /// Whether more pairs would not change the answer. Cheap, unlike a look.
+    pub(crate) fn is_decided(&self) -> bool {
+        matches!(&self.way, Way::Always(test) if test.verdict() != Verdict::Undecided)
+    }
+
+    /// What the pairs so far say; nothing without pairs.
+    pub(crate) fn look(&self) -> Option<Seen> {
+        match &self.way {
+            Way::Once(pairs) => {
+                let seen = compare(pairs, self.options).ok()?;
+                Some(Seen {
+                    pairs: seen.pairs,
+                    ratio: seen.ratio,
+                    low: seen.low,
+                    high: seen.high,
+                    p_value: seen.p_value,
+                    e_value: None,
+                    smallest_visible_ratio: seen.smallest_visible_ratio,
+                    verdict: seen.verdict,
+                })
+            }
+            Way::Always(test) if test.pairs() == 0 => None,
+            Way::Always(test) => {
+                let seen = test.look();
+                Some(Seen {
+                    pairs: seen.pairs,
+                    ratio: seen.ratio,
+                    low: seen.low,
+                    high: seen.high,
+                    // By Markov's inequality an e-value of 20 is a p-value of 1 in 20, at every look.
+                    p_value: (1.0 / seen.e_value).min(1.0),
+                    e_value: Some(seen.e_value),
+                    smallest_visible_ratio: seen.smallest_visible_ratio,
+                    verdict: seen.verdict,
+                })
+            }
+        }
+    }
+
+    /// Whether its interval holds at every look.
+    pub(crate) fn is_sequential(&self) -> bool {
+        matches!(self.way, Way::Always(_))
+    }
+
+    /// What was asked of it.
+    pub(crate) fn options(&self) -> Options {
+        self.options
+    }
+}
+
+fn failed(name: &str, error: StatsError) -> TrialError {
+    TrialError::Design(format!("compare {name}: {error}"))
+}
+
+/// The numbers of windows that lie pair by pair, as `number` reads them; pairs without it are left out.
+pub(crate) fn pairs_of(windows: &[Window], number: impl Fn(&Window) -> Option<f64>) -> Vec<Pair> {
+    let of = |pair: &[Window], arm| pair.iter().find(|window| window.arm == arm).and_then(&number);
+    let pairs = windows.chunks_exact(2);
+    pairs.filter_map(|pair| Some(Pair { a: of(pair, ArmName::A)?, b: of(pair, ArmName::B)? })).collect()
+}

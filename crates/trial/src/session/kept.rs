@@ -1,0 +1,244 @@
+//! What a session keeps on disk while it runs, pair by pair, one JSON object a line: after SIGKILL, a full disk or a server that
+//! took the terminal with it, what was measured is still there, and can be reported or gone on with.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use evenkeel_sys::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::arm::Arm;
+use crate::design::Design;
+use crate::report::Titles;
+use crate::session::settle::SettleSeen;
+use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
+
+/// The number of the format of a kept session.
+const FORMAT: u32 = 1;
+/// The longest file that is read, in bytes: ten thousand pairs with everything that a workload measures.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// What a session is, on the first line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// The number of the format.
+    pub format: u32,
+    /// What is proved, as it was asked for.
+    pub settings: Vec<String>,
+    /// What the report needs in words.
+    pub titles: Titles,
+    /// All that was decided beforehand.
+    pub design: Design,
+    /// What each arm does to the host.
+    pub arms: [Arm; 2],
+    /// The knobs that are switched.
+    pub knobs: Vec<String>,
+    /// Which way the workload's packets go.
+    pub network: NetworkPath,
+}
+
+impl Head {
+    /// A head in the format of this program.
+    pub fn new(settings: Vec<String>, titles: Titles, design: Design, record: &Record) -> Head {
+        let Record { arms, knobs, network, .. } = record.clone();
+        Head { format: FORMAT, settings, titles, design, arms, knobs, network }
+    }
+}
+
+/// One line after the head.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Line {
+    /// How long a switch is felt.
+    Settle(SettleSeen),
+    /// A pair of the control stretch.
+    Control(Vec<Window>),
+    /// A pair that counts.
+    Pair(Vec<Window>),
+    /// A pair that does not.
+    Dropped(Dropped),
+    /// How it ended; a session that is gone on with has several.
+    Ended(Ended),
+}
+
+/// A file that cannot be kept or read. Reads well after "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The kernel refused.
+    #[error("{doing} {path}: {why}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: String,
+        /// What the kernel said, or what is there.
+        why: String,
+    },
+    /// It is no session of ours.
+    #[error("read the session {path}: line {line}: {why}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Where a session is kept; perhaps nowhere.
+#[derive(Debug, Default)]
+pub struct Keep {
+    file: Option<(PathBuf, File)>,
+    trouble: Option<String>,
+}
+
+impl Keep {
+    /// Keeps nothing.
+    pub fn nowhere() -> Keep {
+        Keep::default()
+    }
+
+    /// Keeps nothing, although it should have.
+    pub fn failed(why: String) -> Keep {
+        Keep { file: None, trouble: Some(why) }
+    }
+
+    /// Begins a file. What can't be written to it is a trouble of the session, and not its end.
+    ///
+    /// # Errors
+    /// If it can't be made, or has something in it already.
+    pub fn begin(path: &Path, head: &Head) -> Result<Keep, KeepError> {
+        let failed = |doing, why: String| KeepError::Io { doing, path: path.display().to_string(), why };
+        let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+        let file = opened.map_err(|error| failed("keep the session in", error.to_string()))?;
+        if file.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+            let why = "something is in it already; name another file, or go on with it by --resume".to_owned();
+            return Err(failed("keep the session in", why));
+        }
+        let mut keep = Keep { file: Some((path.to_owned(), file)), trouble: None };
+        keep.write(head);
+        Ok(keep)
+    }
+
+    /// Goes on with a file that was read by [`read`], after its last whole line.
+    ///
+    /// # Errors
+    /// If it can't be written to.
+    pub fn go_on(path: &Path, kept: &Kept) -> Result<Keep, KeepError> {
+        let failed = |error: std::io::Error| KeepError::Io {
+            doing: "go on with the session in",
+            path: path.display().to_string(),
+            why: error.to_string(),
+        };
+        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        file.set_len(kept.whole_bytes).map_err(failed)?;
+        Ok(Keep { file: Some((path.to_owned(), file)), trouble: None })
+    }
+
+    /// The file.
+    pub fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|(path, _)| path.as_path())
+    }
+
+    pub(crate) fn note(&mut self, line: &Line) {
+        self.write(line);
+    }
+
+    /// No sync: it would disturb what is measured, and a killed process loses nothing without it.
+    fn write(&mut self, line: &impl Serialize) {
+        let Some((path, file)) = self.file.as_mut().filter(|_| self.trouble.is_none()) else { return };
+        let written = serde_json::to_string(line)
+            .map_err(std::io::Error::from)
+            .and_then(|text| file.write_all((text + "\n").as_bytes()));
+        if let Err(error) = written {
+            // Whatever of the line came through is the last of the file: a torn end is what a reader expects.
+            self.trouble = Some(format!("what was measured could not all be kept in {}: {error}", path.display()));
+        }
+    }
+
+    /// What went wrong, if something did. The file is then whole up to that moment.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// Lets the disk have it.
+    pub(crate) fn sync(&mut self) {
+        if let Some((path, file)) = self.file.as_ref().filter(|_| self.trouble.is_none())
+            && let Err(error) = file.sync_data()
+            // A terminal or a pipe has nothing to sync.
+            && Errno::from(&error) != Errno::INVAL
+        {
+            self.trouble = Some(format!("what was measured may not all be on disk in {}: {error}", path.display()));
+        }
+    }
+}
+
+/// A session as it was kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// What it is.
+    pub head: Head,
+    /// What was seen until it ended or was cut off.
+    pub record: Record,
+    /// The bytes up to the end of its last whole line.
+    whole_bytes: u64,
+}
+
+/// Reads a kept session. A line that was cut off at the end is left out.
+///
+/// # Errors
+/// If it can't be read, or is none.
+pub fn read(path: &Path) -> Result<Kept, KeepError> {
+    let failed = |why: String| KeepError::Io { doing: "read the session", path: path.display().to_string(), why };
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(failed(format!("it is longer than {BYTES_MAX} bytes")));
+    }
+    parse(&bytes).map_err(|(line, why)| KeepError::Unreadable { path: path.display().to_string(), line, why })
+}
+
+/// Total: whatever the bytes are, a session or the first line that is wrong, from 1, and why.
+fn parse(bytes: &[u8]) -> Result<Kept, (usize, String)> {
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate();
+    let Some((_, first)) = lines.next() else { return Err((1, "it has no whole line".to_owned())) };
+    let head: Head = serde_json::from_slice(first).map_err(|error| (1, error.to_string()))?;
+    if head.format != FORMAT {
+        return Err((1, format!("format {} is not known to this evenkeel; use the one that wrote it", head.format)));
+    }
+    head.design.check().map_err(|error| (1, error.to_string()))?;
+    let mut record = Record::new(&head.design, head.arms.clone(), head.knobs.clone(), head.network);
+    for (at, line) in lines {
+        let line = serde_json::from_slice(line).map_err(|error| (at + 1, error.to_string()))?;
+        take(&mut record, line).map_err(|why| (at + 1, why))?;
+    }
+    Ok(Kept { head, record, whole_bytes: whole as u64 })
+}
+
+fn take(record: &mut Record, line: Line) -> Result<(), String> {
+    let whole = |pair: &[Window]| match pair {
+        [one, other] if one.arm != other.arm && one.pair == other.pair => Ok(()),
+        _ => Err("a pair is a window of each arm".to_owned()),
+    };
+    match line {
+        Line::Settle(settle) => record.settle = settle,
+        Line::Control(pair) => {
+            whole(&pair)?;
+            record.control.extend(pair);
+        }
+        Line::Pair(pair) => {
+            whole(&pair)?;
+            record.windows.extend(pair);
+            // Whatever ended it before, it went on.
+            record.ended = Ended::CutOff;
+        }
+        Line::Dropped(dropped) => record.dropped.push(dropped),
+        Line::Ended(ended) => record.ended = ended,
+    }
+    Ok(())
+}

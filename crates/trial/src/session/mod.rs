@@ -1,0 +1,194 @@
+//! What is seen in one session: the record of its windows, as the loop fills it, the disk keeps it and the report judges it.
+
+mod judge;
+pub mod kept;
+mod run;
+mod settle;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::arm::{Arm, ArmName};
+use crate::conditions::{Conditions, Watch};
+use crate::design::Design;
+use crate::report::{Effect, Outcome};
+use crate::rules::DropReason;
+use crate::switch::Switch;
+use crate::workload::{Sample, Workload};
+
+pub(crate) use judge::{Judge, Seen, pairs_of};
+pub use kept::Keep;
+pub use run::{resume, run};
+pub use settle::{SettleHow, SettleSeen};
+
+/// All that one trial needs.
+pub struct Trial<'a, 'b> {
+    /// What was decided beforehand.
+    pub design: &'a Design,
+    /// What each arm does to the host; twice the same is a control.
+    pub arms: [Arm; 2],
+    /// The knobs.
+    pub switch: &'a mut Switch<'b>,
+    /// The server with its load.
+    pub workload: &'a mut dyn Workload,
+    /// The machine's conditions.
+    pub watch: &'a Watch,
+    /// Whether the user asked to stop; looked at before each window.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Where each pair is kept as soon as it is measured.
+    pub keep: &'a mut Keep,
+}
+
+/// One window of one arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Which pair of its stretch it belongs to, from 0.
+    pub pair: usize,
+    /// Which arm was on; in the control stretch both are the machine as it was.
+    pub arm: ArmName,
+    /// When it began, in microseconds since the trial began.
+    pub start_us: f64,
+    /// The number that decides.
+    pub value: f64,
+    /// Everything that the workload measured.
+    pub sample: Sample,
+    /// What the machine did meanwhile.
+    pub conditions: Conditions,
+}
+
+/// A part of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stretch {
+    /// Finding out how long a switch is felt.
+    Settling,
+    /// The machine as it was against itself.
+    Control,
+    /// A against B.
+    #[default]
+    Trial,
+}
+
+/// A pair that was dropped by a rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// The pair.
+    pub pair: usize,
+    /// The arm whose window broke the rule.
+    pub arm: ArmName,
+    /// Which rule.
+    pub reason: DropReason,
+    /// The part of the session that it was in.
+    #[serde(default)]
+    pub stretch: Stretch,
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// It was decided before all its pairs were used.
+    Decided,
+    /// With all its pairs.
+    Whole,
+    /// The time was over.
+    OutOfTime,
+    /// Spare pairs included, too many were dropped.
+    OutOfSpares,
+    /// The user stopped it.
+    Stopped,
+    /// Something failed.
+    Failed {
+        /// What.
+        why: String,
+    },
+    /// It was killed: this is what it had kept until then.
+    CutOff,
+}
+
+/// Which way the packets of a workload go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkPath {
+    /// Not through any network device: what loopback carries stays in the kernel.
+    #[default]
+    Loopback,
+    /// Through a network device.
+    Devices,
+}
+
+/// Everything that was seen in one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The windows of the pairs that count, in the order they were measured.
+    pub windows: Vec<Window>,
+    /// Those of the control stretch.
+    pub control: Vec<Window>,
+    /// The pairs that do not count.
+    pub dropped: Vec<Dropped>,
+    /// How long the machine was left alone after a switch, and how that was found.
+    pub settle: SettleSeen,
+    /// How it ended.
+    pub ended: Ended,
+    /// What each arm did to the host.
+    pub arms: [Arm; 2],
+    /// The knobs that were switched, one for each setting.
+    pub knobs: Vec<String>,
+    /// Which way the workload's packets went.
+    pub network: NetworkPath,
+    /// What went wrong beside the measuring, such as a file that could not be written.
+    pub mishaps: Vec<String>,
+}
+
+impl Record {
+    /// A record without windows.
+    pub fn new(design: &Design, arms: [Arm; 2], knobs: Vec<String>, network: NetworkPath) -> Record {
+        Record {
+            windows: Vec::new(),
+            control: Vec::new(),
+            dropped: Vec::new(),
+            settle: SettleSeen::fixed(design.settle.least()),
+            ended: Ended::CutOff,
+            arms,
+            knobs,
+            network,
+            mishaps: Vec::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.windows.is_empty() && self.control.is_empty()
+    }
+
+    /// The pairs of a stretch that were tried: those that count and those that were dropped.
+    fn tried(&self, stretch: Stretch) -> usize {
+        let counted = match stretch {
+            Stretch::Settling => 0,
+            Stretch::Control => self.control.len() / 2,
+            Stretch::Trial => self.windows.len() / 2,
+        };
+        counted + self.dropped.iter().filter(|dropped| dropped.stretch == stretch).count()
+    }
+}
+
+/// How far a trial is, and what is known so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// What it is doing.
+    pub stretch: Stretch,
+    /// Pairs of this stretch that count so far.
+    pub pairs: usize,
+    /// Pairs of this stretch that are wanted, at the most.
+    pub of: usize,
+    /// Pairs dropped so far.
+    pub dropped: usize,
+    /// How long it runs already.
+    pub elapsed: Duration,
+    /// The time that all missing pairs would take at the pace so far: a sequential trial may end sooner.
+    pub left: Duration,
+    /// What is known of B against A so far.
+    pub effect: Option<Effect>,
+    /// What would be said if it ended now; guards and mechanism aside.
+    pub verdict: Outcome,
+}

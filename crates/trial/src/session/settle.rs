@@ -1,0 +1,197 @@
+//! How long a switch is felt: found before the first pair, by short windows one after another that follow each of some switches.
+//! What is compared is a switch with itself, a moment later, so that no effect of the knob can pass for a drift, nor a drift for one.
+
+use std::time::Duration;
+
+use evenkeel_stats::median;
+use serde::{Deserialize, Serialize};
+
+use crate::arm::ArmName;
+use crate::design::{Design, Settle};
+use crate::error::TrialError;
+use crate::session::Trial;
+
+/// Switches to each arm that are followed.
+const SWITCHES: usize = 3;
+/// Short windows after each switch. The last few are what those before are compared with.
+const STEPS: usize = 8;
+const TESTED: usize = 5;
+/// How far a median of [`SWITCHES`] may lie from its level by noise alone, in standard deviations of one short window. Ten such
+/// medians are looked at, of a machine with heavy tails.
+const NOISE_FACTOR: f64 = 3.0;
+const STEP_MIN: Duration = Duration::from_millis(50);
+const STEP_MAX: Duration = Duration::from_millis(500);
+
+/// How long the machine was left alone after a switch, and how that was found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettleSeen {
+    /// The time, in milliseconds.
+    pub settle_ms: u64,
+    /// How it was found.
+    pub how: SettleHow,
+    /// How far the metric was from its later level in each short window after a switch, as a share; the larger of both arms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift_ratios: Vec<f64>,
+    /// How long each short window was, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ms: Option<u64>,
+}
+
+/// How a settle time was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SettleHow {
+    /// It was asked for.
+    Asked,
+    /// After so long the metric was at its level.
+    Found,
+    /// It still moved at the end of what was looked at.
+    Unsettled,
+    /// It could not be found out, and is a guess.
+    Guessed {
+        /// Why.
+        why: String,
+    },
+}
+
+impl SettleSeen {
+    /// A time that was asked for.
+    pub fn fixed(time: Duration) -> SettleSeen {
+        SettleSeen { settle_ms: as_ms(time), how: SettleHow::Asked, drift_ratios: Vec::new(), step_ms: None }
+    }
+
+    /// The time.
+    pub fn time(&self) -> Duration {
+        Duration::from_millis(self.settle_ms)
+    }
+
+    /// A word to a sceptic, where there is one.
+    pub(crate) fn doubt(&self) -> Option<String> {
+        let ms = self.settle_ms;
+        match &self.how {
+            SettleHow::Asked | SettleHow::Found => None,
+            SettleHow::Unsettled => Some(format!(
+                "{ms} ms after a switch the number still moved: a window may carry something of the other arm; ask for a longer \
+                 settle time"
+            )),
+            SettleHow::Guessed { why } => Some(format!("the settle time of {ms} ms is a guess: {why}")),
+        }
+    }
+}
+
+fn as_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Finds it, or tells that the user stopped.
+pub(super) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, TrialError> {
+    let Settle::Found { least, most } = trial.design.settle else {
+        return Ok(Some(SettleSeen::fixed(trial.design.settle.least())));
+    };
+    let step = (trial.design.window / 4).clamp(STEP_MIN, STEP_MAX);
+    let mut series = Vec::with_capacity(2 * SWITCHES);
+    for _ in 0..SWITCHES {
+        for arm in [ArmName::B, ArmName::A] {
+            if (trial.stop)() {
+                return Ok(None);
+            }
+            trial.switch.to(&trial.arms[arm as usize], trial.workload)?;
+            match follow(trial, step) {
+                Ok(values) => series.push((arm, values)),
+                // A server that is gone says so again when the first window is asked for.
+                Err(error) => {
+                    let time = (trial.design.window / 2).clamp(least, most);
+                    let how = SettleHow::Guessed { why: format!("windows of {step:?} could not be had: {error}") };
+                    return Ok(Some(SettleSeen { how, ..SettleSeen::fixed(time) }));
+                }
+            }
+        }
+    }
+    let (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
+    let (how, steps) = position.map_or((SettleHow::Unsettled, STEPS), |position| (SettleHow::Found, position));
+    let time = (step * u32::try_from(steps).unwrap_or(u32::MAX)).clamp(least, most);
+    let drift_ratios = drift.into_iter().map(f64::exp_m1).collect();
+    Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms: Some(as_ms(step)) }))
+}
+
+/// The numbers of the short windows after one switch; none of those that a rule drops.
+fn follow(trial: &mut Trial<'_, '_>, step: Duration) -> Result<Vec<Option<f64>>, TrialError> {
+    let Design { metric, rules, .. } = trial.design;
+    let mut values = Vec::with_capacity(STEPS);
+    for _ in 0..STEPS {
+        let mut start = trial.watch.begin_window();
+        let sample = trial.workload.window(Duration::ZERO, step, &mut || start = trial.watch.begin_window())?;
+        let conditions = trial.watch.end_window(&start);
+        let value = sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite() && *value > 0.0);
+        values.push(value.filter(|_| rules.judge(step, &conditions).is_none()));
+    }
+    Ok(values)
+}
+
+/// The first position from which on no drift is seen, none if there is one at the last that is tested; and the drift of each
+/// position, in logarithms.
+fn settled_at(series: &[(ArmName, Vec<Option<f64>>)], smallest_effect_ratio: f64) -> (Option<usize>, Vec<f64>) {
+    let mut steps_apart = Vec::new();
+    let mut away: Vec<(ArmName, Vec<Option<f64>>)> = Vec::with_capacity(series.len());
+    for (arm, values) in series {
+        let logs: Vec<Option<f64>> = values.iter().map(|value| value.map(f64::ln)).collect();
+        let Some(level) = median(&logs.iter().skip(TESTED).flatten().copied().collect::<Vec<_>>()) else { continue };
+        let steps = logs.windows(2);
+        steps_apart.extend(steps.filter_map(|two| Some((two[0]? - two[1]?).abs())));
+        away.push((*arm, logs.iter().take(TESTED).map(|log| log.map(|log| log - level)).collect()));
+    }
+    // From one short window to the next, which no level enters and a drift seldom; the factor makes a standard deviation of it, if
+    // the noise is normal.
+    let noise = median(&steps_apart).unwrap_or(0.0) * 1.048;
+    let bound = (NOISE_FACTOR * noise).max((smallest_effect_ratio / 2.0).ln_1p());
+    let drift: Vec<f64> = (0..TESTED)
+        .map(|at| {
+            let of = |arm| {
+                let of_arm = away.iter().filter(|(of, _)| *of == arm);
+                median(&of_arm.filter_map(|(_, logs)| logs.get(at).copied().flatten()).collect::<Vec<_>>())
+            };
+            [ArmName::A, ArmName::B].into_iter().filter_map(of).map(f64::abs).fold(0.0, f64::max)
+        })
+        .collect();
+    let position = drift.iter().rposition(|drift| *drift > bound).map_or(0, |last| last + 1);
+    ((position < TESTED).then_some(position), drift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three switches to each arm; what each short window is away from a level of 100, and 2 % of noise that alternates.
+    fn series(after_a: [f64; STEPS], after_b: [f64; STEPS]) -> Vec<(ArmName, Vec<Option<f64>>)> {
+        let noise = |at: usize, switch: usize| if (at + switch).is_multiple_of(2) { 1.02 } else { 0.98 };
+        let of = |shape: [f64; STEPS], switch| {
+            (0..STEPS).map(|at| Some(100.0 * shape[at] * noise(at, switch))).collect::<Vec<_>>()
+        };
+        (0..SWITCHES)
+            .flat_map(|switch| [(ArmName::B, of(after_b, switch)), (ArmName::A, of(after_a, switch))])
+            .collect()
+    }
+
+    #[test]
+    fn it_is_found_where_the_drift_ends() {
+        let flat = [1.0; STEPS];
+        let table = [
+            ("nothing to settle", flat, flat, Some(0)),
+            ("B comes down slowly", flat, [1.5, 1.3, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], Some(2)),
+            (
+                "A comes up, B down: no cancelling",
+                [0.7, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+                [1.4, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+                Some(1),
+            ),
+            ("it still moves", flat, [2.0, 1.8, 1.6, 1.4, 1.2, 1.1, 1.0, 1.0], None),
+            ("too small to matter", [1.01; STEPS], flat, Some(0)),
+        ];
+        for (what, a, b, expected) in table {
+            assert_eq!(settled_at(&series(a, b), 0.05).0, expected, "{what}");
+        }
+        assert_eq!(settled_at(&[], 0.05).0, Some(0), "nothing seen is nothing to wait for");
+        let lost = vec![(ArmName::A, vec![None; STEPS])];
+        assert_eq!(settled_at(&lost, 0.05).0, Some(0));
+    }
+}

@@ -1,0 +1,126 @@
+//! Metrics whose names come from the user: the unit is taken from the name, which way is better only from the user.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::Direction;
+
+use crate::metric::Metric;
+
+/// Units that a name may have among its words, and what is written for them.
+const UNITS: [(&str, &str); 18] = [
+    ("ns", "ns"),
+    ("us", "us"),
+    ("ms", "ms"),
+    ("s", "s"),
+    ("nanoseconds", "ns"),
+    ("microseconds", "us"),
+    ("milliseconds", "ms"),
+    ("seconds", "s"),
+    ("bytes", "bytes"),
+    ("kib", "KiB"),
+    ("mib", "MiB"),
+    ("share", "share"),
+    ("ratio", "share"),
+    ("percent", "%"),
+    ("hz", "Hz"),
+    ("rps", "1/s"),
+    ("qps", "1/s"),
+    ("pps", "1/s"),
+];
+
+/// Which way is better, as the user said it: for all metrics, and for some.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directions {
+    all: Option<Direction>,
+    named: BTreeMap<String, Direction>,
+}
+
+impl Directions {
+    /// Each as `lower`, `higher`, `NAME=lower` or `NAME=higher`.
+    ///
+    /// # Errors
+    /// If one of them is none of these, or contradicts one before it.
+    pub fn new(texts: &[String]) -> Result<Directions, String> {
+        let mut directions = Directions::default();
+        for text in texts {
+            let (name, way) = text.rsplit_once('=').map_or((None, text.as_str()), |(name, way)| (Some(name), way));
+            let way = match way {
+                "lower" => Direction::Lower,
+                "higher" => Direction::Higher,
+                _ => return Err(format!("--better {text}: lower, higher, NAME=lower or NAME=higher is wanted")),
+            };
+            let before = match name {
+                Some(name) => directions.named.insert(name.to_owned(), way),
+                None => directions.all.replace(way),
+            };
+            if before.is_some_and(|before| before != way) {
+                return Err(format!("--better {text}: the other way was said before"));
+            }
+        }
+        Ok(directions)
+    }
+
+    /// Which way is better for the metric of this name, if the user said it.
+    pub fn of(&self, name: &str) -> Option<Direction> {
+        self.named.get(name).copied().or(self.all)
+    }
+
+    /// The names that ways were given for.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.named.keys().map(String::as_str)
+    }
+}
+
+/// The metric of this name. Where the user did not say which way is better it can't decide a trial: see [`Directions::of`].
+pub fn metric(name: &str, unit: &str, directions: &Directions) -> Metric {
+    let unit = if unit.is_empty() { unit_of(name) } else { unit };
+    Metric::named(name.to_owned(), unit.to_owned(), directions.of(name).unwrap_or(Direction::Lower))
+}
+
+/// The unit that a name has among its words, the last one first: `rtt_us_p99`, `latency_ms.p99`, `http_request_duration_seconds`. Empty if
+/// it has none.
+pub fn unit_of(name: &str) -> &'static str {
+    let name = name.split(['{', '@']).next().unwrap_or_default().to_ascii_lowercase();
+    let mut words = name.rsplit(|letter: char| !letter.is_ascii_alphanumeric());
+    // A lone `s` in the middle is more often a shortened word than a second.
+    let of = |word: &str| UNITS.iter().find(|(unit, _)| *unit == word).map(|(_, written)| *written);
+    words.find_map(of).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_stand_in_names() {
+        let table = [
+            ("rtt_us_p99", "us"),
+            ("latency_ms.p99", "ms"),
+            ("http_request_duration_seconds", "s"),
+            ("process_resident_memory_bytes", "bytes"),
+            ("x_seconds{le=\"1_ms\"}", "s"),
+            ("rps", "1/s"),
+            ("players", ""),
+            ("", ""),
+        ];
+        for (name, unit) in table {
+            assert_eq!(unit_of(name), unit, "{name}");
+        }
+    }
+
+    #[test]
+    fn which_way_is_better_is_what_the_user_said() {
+        let directions =
+            |texts: &[&str]| Directions::new(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        let said = directions(&["lower", "rps=higher", "x{a=\"b\"}=lower"]).unwrap();
+        assert_eq!(said.of("rtt"), Some(Direction::Lower));
+        assert_eq!(said.of("rps"), Some(Direction::Higher));
+        assert_eq!(said.of("x{a=\"b\"}"), Some(Direction::Lower));
+        assert_eq!(directions(&["rps=higher"]).unwrap().of("rtt"), None);
+        assert_eq!(said.names().collect::<Vec<_>>(), ["rps", "x{a=\"b\"}"]);
+        for odd in ["", "up", "rps=up"] {
+            assert!(directions(&[odd]).unwrap_err().contains("lower, higher, NAME=lower or NAME=higher is wanted"));
+        }
+        assert_eq!(directions(&["lower", "higher"]).unwrap_err(), "--better higher: the other way was said before");
+    }
+}

@@ -1,0 +1,419 @@
+//! What one look at a page of metrics says of the series that were asked for, and what two looks say of the time between them.
+
+use std::collections::BTreeMap;
+
+use crate::source::prometheus::text::{Kind, Line, Series, parse_head, parse_line};
+use crate::source::rule::Rule;
+
+/// Series of one selector that are kept; more are a selector that says too little.
+const SERIES_MAX: usize = 10_000;
+/// How near a quantile that a server made must be to the one that was asked for.
+const QUANTILE_NEAR: f64 = 1e-9;
+
+/// `NAME{LABEL="VALUE",…}`: every series of this name that has these labels, and perhaps others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selector {
+    name: String,
+    labels: Vec<(String, String)>,
+}
+
+impl Selector {
+    /// As it is written on a page.
+    pub fn parse(text: &str) -> Option<Selector> {
+        let (name, labels, rest) = parse_head(text.trim())?;
+        let labels = labels.into_iter().map(|(label, value)| (label.into_owned(), value.into_owned())).collect();
+        let name = name?.into_owned();
+        (rest.is_empty() && !name.is_empty()).then_some(Selector { name, labels })
+    }
+
+    fn takes(&self, series: &Series<'_>) -> bool {
+        self.labels.iter().all(|(label, value)| series.label(label) == Some(value))
+    }
+}
+
+/// A bound or a quantile as a key that sorts: total order of numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Key(f64);
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// What a page says of one selector. Histograms and counters of several series are added up, as `sum` does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    kind: Option<Kind>,
+    /// By the labels, as they are written.
+    plain: BTreeMap<String, f64>,
+    /// Cumulative counts by upper bound.
+    buckets: BTreeMap<Key, f64>,
+    quantiles: BTreeMap<Key, f64>,
+    sum: Option<f64>,
+    count: Option<f64>,
+}
+
+impl Found {
+    /// Whether the page has nothing that was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.buckets.is_empty() && self.quantiles.is_empty() && self.count.is_none()
+    }
+
+    fn take(&mut self, selector: &Selector, series: &Series<'_>) {
+        let Some(part) = series.name.strip_prefix(selector.name.as_str()) else { return };
+        if !matches!(part, "" | "_total" | "_bucket" | "_sum" | "_count") || !selector.takes(series) {
+            return;
+        }
+        let bound = |label| series.label(label).and_then(|text| text.parse().ok()).map(Key);
+        match (part, bound("le"), bound("quantile")) {
+            ("_bucket", Some(bound), _) if self.buckets.len() < SERIES_MAX => {
+                *self.buckets.entry(bound).or_default() += series.value;
+            }
+            ("_sum", ..) => *self.sum.get_or_insert_default() += series.value,
+            ("_count", ..) => *self.count.get_or_insert_default() += series.value,
+            ("", _, Some(quantile)) if self.quantiles.len() < SERIES_MAX => {
+                self.quantiles.insert(quantile, series.value);
+            }
+            ("" | "_total", ..) if self.plain.len() < SERIES_MAX => {
+                self.plain.insert(format!("{part}{:?}", series.labels), series.value);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reads a page for these selectors.
+///
+/// # Errors
+/// The first line that is none.
+pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, String> {
+    let mut found = vec![Found::default(); selectors.len()];
+    for line in page.split('\n') {
+        match parse_line(line) {
+            Some(Line::Other) => {}
+            Some(Line::Kind(name, kind)) => {
+                for (found, selector) in found.iter_mut().zip(selectors) {
+                    let rest = name.strip_prefix(selector.name.as_str());
+                    // OpenMetrics gives the kind of `x_total` under `x`.
+                    if rest == Some("") || rest == Some("_total") || selector.name.strip_suffix("_total") == Some(&name)
+                    {
+                        found.kind = Some(kind);
+                    }
+                }
+            }
+            Some(Line::Series(series)) => {
+                for (found, selector) in found.iter_mut().zip(selectors) {
+                    found.take(selector, &series);
+                }
+            }
+            None => {
+                let start: String = line.chars().take(80).collect();
+                return Err(format!("its page has a line that is no metric: {start:?}"));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The number of a window, of what was found at its begin and at its end.
+///
+/// # Errors
+/// If the rule does not fit what the metric is, if nothing was counted, or if the server started anew in between.
+pub fn number(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, String> {
+    let number = if !end.buckets.is_empty() {
+        of_histogram(rule, begin, end, span_s)?
+    } else if !end.quantiles.is_empty() {
+        of_summary(rule, begin, end, span_s)?
+    } else if end.plain.is_empty() {
+        return Err("its page has no such metric any more".into());
+    } else {
+        of_plain(rule, begin, end, span_s)?
+    };
+    if number.is_finite() { Ok(number) } else { Err(format!("it is {number}")) }
+}
+
+fn grown(what: &str, begin: f64, end: f64) -> Result<f64, String> {
+    let grown = end - begin;
+    // Not a number is no growth either.
+    if grown >= 0.0 {
+        Ok(grown)
+    } else {
+        Err(format!("its {what} went from {begin} to {end}: the server started anew"))
+    }
+}
+
+fn of_histogram(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, String> {
+    match rule {
+        Some(Rule::Quantile(percent)) => {
+            let mut buckets = Vec::with_capacity(end.buckets.len());
+            for (bound, count) in &end.buckets {
+                let before = begin.buckets.get(bound).copied().unwrap_or(0.0);
+                buckets.push((bound.0, grown("count", before, *count)?));
+            }
+            quantile_of_buckets(percent / 100.0, buckets)
+        }
+        Some(Rule::Median) => of_histogram(Some(Rule::Quantile(50.0)), begin, end, span_s),
+        _ => of_counts(rule, begin, end, span_s).unwrap_or_else(|| {
+            Err("it is a histogram: say what of it, such as @p99, @mean (of what was counted) or @rate (counts a second)".into())
+        }),
+    }
+}
+
+fn of_summary(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, String> {
+    let has = || {
+        let quantiles = end.quantiles.keys().map(|key| format!("@p{}", key.0 * 100.0));
+        format!("it is a summary, which has {}, @mean and @rate", quantiles.collect::<Vec<_>>().join(", "))
+    };
+    let quantile = |percent: f64| {
+        let near = end.quantiles.iter().find(|(key, _)| (key.0 - percent / 100.0).abs() < QUANTILE_NEAR);
+        near.map(|(_, value)| *value).ok_or_else(has)
+    };
+    match rule {
+        Some(Rule::Quantile(percent)) => quantile(percent),
+        Some(Rule::Median) => quantile(50.0),
+        _ => of_counts(rule, begin, end, span_s).unwrap_or_else(|| Err(has())),
+    }
+}
+
+/// Of the sum and the count that histograms and summaries have; none if the rule asks for something else.
+fn of_counts(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Option<Result<f64, String>> {
+    let counted = || grown("count", begin.count.unwrap_or(0.0), end.count.ok_or("it has no count")?);
+    match rule {
+        Some(Rule::Rate) => Some(counted().map(|count| count / span_s)),
+        Some(Rule::Mean) => Some(counted().and_then(|count| {
+            if count == 0.0 {
+                return Err("nothing was counted during the window".into());
+            }
+            Ok((end.sum.ok_or("it has no sum")? - begin.sum.unwrap_or(0.0)) / count)
+        })),
+        _ => None,
+    }
+}
+
+fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, String> {
+    let by_name = end.plain.keys().any(|key| key.starts_with("_total"));
+    let counts =
+        matches!(end.kind, Some(Kind::Counter)) || (end.kind.is_none_or(|kind| kind == Kind::Untyped) && by_name);
+    match (rule, counts) {
+        (Some(Rule::Rate), _) | (None, true) => {
+            let mut sum = 0.0;
+            for (labels, value) in &end.plain {
+                sum += grown("count", begin.plain.get(labels).copied().unwrap_or(0.0), *value)?;
+            }
+            Ok(sum / span_s)
+        }
+        (None | Some(Rule::Last), _) => match end.plain.len() {
+            1 => Ok(end.plain.values().sum()),
+            many => Err(format!("{many} series are meant: name the labels of one, as {{instance=\"a\"}}")),
+        },
+        _ => {
+            Err("it is one number, which takes @last (its value at the window's end) or @rate (its growth a second)"
+                .into())
+        }
+    }
+}
+
+/// As `histogram_quantile` of Prometheus has it: within a bucket linear, from 0 in the first one if its bound is positive; in the last one
+/// the bound before it.
+fn quantile_of_buckets(share: f64, mut buckets: Vec<(f64, f64)>) -> Result<f64, String> {
+    // Of a page read while it was counted, a bucket may have less than the one before it.
+    let mut most = 0.0_f64;
+    for (_, count) in &mut buckets {
+        most = most.max(*count);
+        *count = most;
+    }
+    let Some(((last_bound, total), bounded)) = buckets.split_last() else { return Err("it has no buckets".into()) };
+    if *last_bound != f64::INFINITY {
+        return Err("it has no bucket without a bound (le=\"+Inf\")".into());
+    }
+    if *total <= 0.0 {
+        return Err("nothing was counted during the window".into());
+    }
+    let rank = share * total;
+    let Some(index) = bounded.iter().position(|(_, count)| *count >= rank) else {
+        let highest = bounded.last().map(|(bound, _)| *bound);
+        return highest.ok_or_else(|| "it has no bucket with a bound".into());
+    };
+    let (upper, count) = bounded[index];
+    let (lower, before) = match index.checked_sub(1) {
+        Some(index) => bounded[index],
+        None if upper <= 0.0 => return Ok(upper),
+        None => (0.0, 0.0),
+    };
+    let within = count - before;
+    Ok(if within > 0.0 { lower + (upper - lower) * ((rank - before) / within) } else { upper })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BEGIN: &str = "# TYPE rtt_seconds histogram
+rtt_seconds_bucket{op=\"get\",le=\"0.001\"} 100
+rtt_seconds_bucket{op=\"get\",le=\"0.01\"} 100
+rtt_seconds_bucket{op=\"get\",le=\"+Inf\"} 100
+rtt_seconds_sum{op=\"get\"} 0.05
+rtt_seconds_count{op=\"get\"} 100
+# TYPE players gauge
+players{map=\"a\"} 4
+players{map=\"b\"} 6
+# TYPE packets counter
+packets_total{dir=\"in\"} 1000
+packets_total{dir=\"out\"} 500
+ticks_total 7
+load 0.5
+# TYPE due_us summary
+due_us{quantile=\"0.5\"} 10
+due_us{quantile=\"0.99\"} 80
+due_us_sum 1000
+due_us_count 10
+odd NaN
+# EOF
+";
+
+    fn end() -> String {
+        BEGIN
+            .replace("le=\"0.001\"} 100", "le=\"0.001\"} 150")
+            .replace("le=\"0.01\"} 100", "le=\"0.01\"} 195")
+            .replace("le=\"+Inf\"} 100", "le=\"+Inf\"} 200")
+            .replace("_sum{op=\"get\"} 0.05", "_sum{op=\"get\"} 0.55")
+            .replace("_count{op=\"get\"} 100", "_count{op=\"get\"} 200")
+            .replace("\"in\"} 1000", "\"in\"} 3000")
+            .replace("\"out\"} 500", "\"out\"} 600")
+            .replace("ticks_total 7", "ticks_total 107")
+            .replace("map=\"a\"} 4", "map=\"a\"} 5")
+            .replace("\"0.99\"} 80", "\"0.99\"} 90")
+            .replace("due_us_sum 1000", "due_us_sum 1300")
+            .replace("due_us_count 10", "due_us_count 20")
+    }
+
+    fn of(text: &str, begin: &str, end: &str) -> Result<f64, String> {
+        let (selector, rule) = Rule::split(text)?;
+        let selectors = [Selector::parse(selector).ok_or("no selector")?];
+        let (begin, end) = (read(begin, &selectors)?, read(end, &selectors)?);
+        number(rule, &begin[0], &end[0], 2.0)
+    }
+
+    #[test]
+    fn two_looks_make_a_number() {
+        let near = |found: f64, wanted: f64| (found - wanted).abs() < 1e-12;
+        for (text, expected) in [
+            ("rtt_seconds@p50", 0.001),
+            ("rtt_seconds@median", 0.001),
+            ("rtt_seconds@p25", 0.0005),
+            // 40 of the 45 in the second bucket, whose bounds are 1 and 10 ms.
+            ("rtt_seconds{op=\"get\"}@p90", 0.001 + 0.009 * 40.0 / 45.0),
+            ("rtt_seconds@p99", 0.01),
+            ("rtt_seconds@mean", 0.005),
+            ("rtt_seconds@rate", 50.0),
+            ("players{map=\"a\"}", 5.0),
+            ("players{map=\"b\"}@last", 6.0),
+            ("packets_total{dir=\"in\"}", 1000.0),
+            ("packets_total", 1050.0),
+            ("packets", 1050.0),
+            ("packets@rate", 1050.0),
+            ("packets_total{dir=\"out\"}@last", 600.0),
+            ("ticks_total@rate", 50.0),
+            ("load", 0.5),
+            ("due_us@p99", 90.0),
+            ("due_us{quantile=\"0.5\"}@p50", 10.0),
+            ("due_us@mean", 30.0),
+            ("due_us@rate", 5.0),
+            ("due_us_count@rate", 5.0),
+        ] {
+            let found = of(text, BEGIN, &end()).unwrap_or_else(|why| panic!("{text}: {why}"));
+            assert!(near(found, expected), "{text}: {found}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_no_number_says_why() {
+        for (text, expected) in [
+            ("rtt_seconds", "it is a histogram: say what of it"),
+            ("rtt_seconds@sum", "it is a histogram: say what of it"),
+            ("due_us@p90", "it is a summary, which has @p50, @p99, @mean and @rate"),
+            ("due_us", "it is a summary"),
+            ("players", "2 series are meant"),
+            ("players{map=\"a\"}@p99", "it is one number"),
+            ("none", "its page has no such metric any more"),
+            ("rtt_seconds{op=\"set\"}@p99", "its page has no such metric any more"),
+            ("odd", "it is NaN"),
+        ] {
+            let why = of(text, BEGIN, &end()).unwrap_err();
+            assert!(why.starts_with(expected), "{text}: {why}");
+        }
+        for text in ["rtt_seconds@p99", "rtt_seconds@mean", "packets_total", "due_us@rate"] {
+            let why = of(text, &end(), BEGIN).unwrap_err();
+            assert!(why.ends_with("the server started anew"), "{text}: {why}");
+        }
+        for text in ["rtt_seconds@p99", "rtt_seconds@mean"] {
+            assert_eq!(of(text, BEGIN, BEGIN).unwrap_err(), "nothing was counted during the window", "{text}");
+        }
+        let page = BEGIN.replace("load 0.5", "<html><body>oops");
+        assert_eq!(
+            of("load", &page, &page).unwrap_err(),
+            "its page has a line that is no metric: \"<html><body>oops\""
+        );
+    }
+
+    #[test]
+    fn a_series_that_appears_during_the_window_began_at_nothing() {
+        let begin = BEGIN.replace("packets_total{dir=\"in\"} 1000\n", "");
+        assert_eq!(of("packets_total", &begin, &end()), Ok((3000.0 + 100.0) / 2.0));
+    }
+
+    #[test]
+    fn quantiles_of_buckets_are_those_of_prometheus() {
+        let inf = f64::INFINITY;
+        let table: [(f64, &[(f64, f64)], Result<f64, &str>); 8] = [
+            (0.5, &[(1.0, 0.0), (2.0, 10.0), (inf, 10.0)], Ok(1.5)),
+            (0.0, &[(1.0, 5.0), (inf, 10.0)], Ok(0.0)),
+            (1.0, &[(1.0, 5.0), (inf, 10.0)], Ok(1.0)),
+            (0.5, &[(-1.0, 8.0), (1.0, 10.0), (inf, 10.0)], Ok(-1.0)),
+            (0.5, &[(1.0, 4.0), (2.0, 3.0), (3.0, 8.0), (inf, 8.0)], Ok(1.0)),
+            (0.5, &[(inf, 10.0)], Err("it has no bucket with a bound")),
+            (0.5, &[(1.0, 10.0)], Err("it has no bucket without a bound (le=\"+Inf\")")),
+            (0.5, &[], Err("it has no buckets")),
+        ];
+        for (share, buckets, expected) in table {
+            let found = quantile_of_buckets(share, buckets.to_vec());
+            assert_eq!(found.as_ref().map_err(String::as_str).copied(), expected, "{share} of {buckets:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_page_is_a_panic_and_every_number_is_one(
+            page in "((x|x_bucket|x_sum|x_count|x_total)(\\{(le|quantile)=\"(0.5|1|\\+Inf|NaN)\"\\})? (1|7|NaN|Inf|-1|1e308)\n){0,6}",
+            later in "((x|x_bucket|x_sum|x_count|x_total)(\\{(le|quantile)=\"(0.5|1|\\+Inf|NaN)\"\\})? (1|7|NaN|Inf|-1|1e308)\n){0,6}",
+            rule in prop::sample::select(vec!["", "@p50", "@p99.9", "@mean", "@rate", "@last", "@sum"]),
+        ) {
+            if let Ok(number) = of(&format!("x{rule}"), &page, &later) {
+                prop_assert!(number.is_finite());
+            }
+        }
+
+        #[test]
+        fn a_quantile_lies_within_the_bounds_and_rises(counts in prop::collection::vec(0u32..9, 1..8), low in 0.0f64..1.0, more in 0.0f64..1.0) {
+            let mut sum = 0.0;
+            let mut buckets: Vec<(f64, f64)> = counts.iter().zip(1u8..).map(|(count, bound)| { sum += f64::from(*count); (f64::from(bound), sum) }).collect();
+            buckets.push((f64::INFINITY, sum));
+            let high = low + (1.0 - low) * more;
+            match (quantile_of_buckets(low, buckets.clone()), quantile_of_buckets(high, buckets)) {
+                (Ok(low), Ok(high)) => prop_assert!(0.0 <= low && low <= high + 1e-9 && high <= counts.len() as f64),
+                (low, _) => prop_assert!(sum == 0.0 && low.is_err()),
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Numbers in the lines that a program prints, found by regular expressions. Theirs is the crate's that takes time in proportion to the
+//! line, whatever the expression and the line are.
+
+use regex::{Regex, RegexBuilder};
+
+use crate::metric::Metric;
+use crate::source::lines::ReadLine;
+use crate::source::named::{self, Directions};
+use crate::source::rule::Rule;
+
+/// The most memory that one expression may take when it is made.
+const EXPRESSION_BYTES_MAX: usize = 1 << 20;
+
+/// Numbers by expression.
+pub struct RegexLines {
+    metrics: Vec<(Metric, Rule)>,
+    expressions: Vec<Regex>,
+}
+
+impl RegexLines {
+    /// Each metric as `NAME=EXPRESSION` or `NAME@RULE=EXPRESSION`; without a rule, the median over the window. The number is what the group
+    /// `v` matches, else the first group, else the whole expression.
+    ///
+    /// # Errors
+    /// If one of them has no name, a rule that there is not, or an expression that can't be read.
+    pub fn new(metrics: &[String], directions: &Directions) -> Result<RegexLines, String> {
+        let mut known = RegexLines { metrics: Vec::new(), expressions: Vec::new() };
+        for text in metrics {
+            let wrong = |why: String| format!("--regex-metric {text}: {why}");
+            let (name, expression) = text
+                .split_once('=')
+                .filter(|(name, expression)| !name.is_empty() && !expression.is_empty())
+                .ok_or_else(|| wrong("a name and an expression are wanted: rps='requests/s: ([0-9.]+)'".into()))?;
+            let (name, rule) = Rule::split(name).map_err(wrong)?;
+            known.metrics.push((named::metric(name, "", directions), rule.unwrap_or_default()));
+            known.expressions.push(compile(expression).map_err(wrong)?);
+        }
+        Ok(known)
+    }
+}
+
+/// An expression as the user wrote it.
+///
+/// # Errors
+/// What is wrong with it, or that it is too large, on one line.
+pub fn compile(expression: &str) -> Result<Regex, String> {
+    let made = RegexBuilder::new(expression).size_limit(EXPRESSION_BYTES_MAX).build();
+    made.map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+impl ReadLine for RegexLines {
+    fn describe(&self) -> String {
+        let rules = self.metrics.iter().zip(&self.expressions);
+        let rules = rules.map(|((metric, rule), expression)| format!("{} ({rule}) by {expression}", metric.name));
+        format!("lines: {}", rules.collect::<Vec<_>>().join(", "))
+    }
+
+    fn metrics(&self) -> Vec<(Metric, Rule)> {
+        self.metrics.clone()
+    }
+
+    fn read(&self, line: &str, put: &mut dyn FnMut(usize, f64)) {
+        for (metric, expression) in self.expressions.iter().enumerate() {
+            let Some(found) = expression.captures(line) else { continue };
+            let text = found.name("v").or_else(|| found.get(1)).or_else(|| found.get(0));
+            if let Some(number) = text.and_then(|text| text.as_str().trim().parse().ok()) {
+                put(metric, number);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(metrics: &[&str], line: &str) -> Vec<(usize, f64)> {
+        let metrics: Vec<String> = metrics.iter().map(|metric| (*metric).to_owned()).collect();
+        let mut found = Vec::new();
+        let reader = RegexLines::new(&metrics, &Directions::default()).unwrap();
+        reader.read(line, &mut |metric, value| found.push((metric, value)));
+        found
+    }
+
+    #[test]
+    fn numbers_are_found_where_the_expression_says() {
+        let csv = r#""GET","144927.54","0.06","0.02","0.06""#;
+        let table: [(&[&str], &str, &[(usize, f64)]); 7] = [
+            (&[r#"rps=^"GET","([0-9.]+)""#], csv, &[(0, 144_927.54)]),
+            (&[r#"us@p99=^"GET","[0-9.]+","(?<v>[0-9.]+)""#, "x=GET(.)"], csv, &[(0, 0.06)]),
+            (&["n=[0-9]+"], "took 17 ms", &[(0, 17.0)]),
+            (&["n=(a)|([0-9]+)"], "17", &[(0, 17.0)]),
+            (&["n=v: (.*)"], "v: 1e3 ", &[(0, 1000.0)]),
+            (&["n=v: (.*)"], "v: many", &[]),
+            (&["a=a([0-9])", "b=b([0-9])"], "a1 b2", &[(0, 1.0), (1, 2.0)]),
+        ];
+        for (metrics, line, expected) in table {
+            assert_eq!(read(metrics, line), expected, "{metrics:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_metric_is_said() {
+        for (text, expected) in [
+            ("rps", "--regex-metric rps: a name and an expression are wanted: rps='requests/s: ([0-9.]+)'"),
+            ("=x", "--regex-metric =x: a name and an expression are wanted"),
+            ("a@b=x", "--regex-metric a@b=x: @b is no rule"),
+            ("a=(", "--regex-metric a=(: regex parse error: ( ^ error: unclosed group"),
+            ("a=(x{900}){900}", "--regex-metric a=(x{900}){900}: Compiled regex exceeds size limit"),
+        ] {
+            let message = RegexLines::new(&[text.to_owned()], &Directions::default()).err().unwrap();
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_expression_and_no_line_is_a_panic(metric in "[a@p9]{0,4}=?[a-z0-9.()\\[\\]+*|?{}\\\\<>]{0,12}", line in ".{0,30}") {
+            if let Ok(reader) = RegexLines::new(&[metric], &Directions::default()) {
+                reader.read(&line, &mut |_, _| {});
+            }
+        }
+    }
+}

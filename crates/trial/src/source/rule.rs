@@ -1,0 +1,256 @@
+//! How many values that a window heard become its one number: by a rule that is stated with the metric, `NAME@RULE`.
+
+use std::fmt;
+
+use evenkeel_stats::quantile;
+
+/// Values that are kept for a quantile. Of more, every second one is, and so on: a sample of them in even steps.
+const KEPT_MAX: usize = 1 << 16;
+
+/// How a window's values become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Rule {
+    /// `@median`.
+    #[default]
+    Median,
+    /// `@mean`.
+    Mean,
+    /// `@last`.
+    Last,
+    /// `@min`.
+    Min,
+    /// `@max`.
+    Max,
+    /// `@sum`.
+    Sum,
+    /// `@rate`: what came to a number that only grows, a second.
+    Rate,
+    /// `@p99`, `@p99.9`: the quantile of so many per cent, 0 to 100.
+    Quantile(f64),
+}
+
+/// The rules by name, for help and errors.
+pub const RULES: &str = "median, mean, last, min, max, sum, rate, p50, p99, p99.9 and so on";
+
+impl Rule {
+    /// What stands behind the `@`.
+    pub fn parse(text: &str) -> Option<Rule> {
+        Some(match text {
+            "median" => Rule::Median,
+            "mean" => Rule::Mean,
+            "last" => Rule::Last,
+            "min" => Rule::Min,
+            "max" => Rule::Max,
+            "sum" => Rule::Sum,
+            "rate" => Rule::Rate,
+            _ => {
+                let digits = text.strip_prefix('p')?;
+                let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+                let percent: f64 = digits.parse().ok().filter(|_| plain)?;
+                Rule::Quantile(Some(percent).filter(|percent| (0.0..=100.0).contains(percent))?)
+            }
+        })
+    }
+
+    /// Cuts `NAME@RULE` in two; without a rule, none.
+    ///
+    /// # Errors
+    /// If what stands behind the last `@` is no rule.
+    pub fn split(text: &str) -> Result<(&str, Option<Rule>), String> {
+        let Some((name, rule)) = text.rsplit_once('@') else { return Ok((text, None)) };
+        let rule = Rule::parse(rule).ok_or_else(|| format!("@{rule} is no rule; there are {RULES}"))?;
+        Ok((name, Some(rule)))
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rule::Median => f.write_str("median"),
+            Rule::Mean => f.write_str("mean"),
+            Rule::Last => f.write_str("last"),
+            Rule::Min => f.write_str("min"),
+            Rule::Max => f.write_str("max"),
+            Rule::Sum => f.write_str("sum"),
+            Rule::Rate => f.write_str("rate"),
+            Rule::Quantile(percent) => write!(f, "p{percent}"),
+        }
+    }
+}
+
+/// What a line printed first in a window speaks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// The time before it, as every line of a program that reports again and again: the first value of a window counts only if it
+    /// is the only one.
+    SpeaksForBefore,
+    /// The window, as all that comes of a program that runs within it.
+    Counts,
+}
+
+/// The values of one metric in one window, in bounded room.
+#[derive(Clone, Debug)]
+pub struct Values {
+    first_rule: First,
+    first: Option<(f64, u64)>,
+    last: Option<(f64, u64)>,
+    count: u64,
+    sum: f64,
+    min: f64,
+    max: f64,
+    kept: Vec<f64>,
+    /// One of so many is kept.
+    step: u64,
+}
+
+impl Values {
+    /// None yet.
+    pub fn new(first_rule: First) -> Values {
+        let (min, max) = (f64::INFINITY, f64::NEG_INFINITY);
+        Values { first_rule, first: None, last: None, count: 0, sum: 0.0, min, max, kept: Vec::new(), step: 1 }
+    }
+
+    /// Takes a value heard at this time. What is not finite is passed over.
+    pub fn push(&mut self, value: f64, at_ns: u64) {
+        if !value.is_finite() {
+            return;
+        }
+        self.last = Some((value, at_ns));
+        if self.first.is_none() {
+            self.first = Some((value, at_ns));
+            if self.first_rule == First::SpeaksForBefore {
+                return;
+            }
+        }
+        if self.count % self.step == 0 {
+            if self.kept.len() == KEPT_MAX {
+                let mut index = 0;
+                self.kept.retain(|_| {
+                    index += 1;
+                    index % 2 == 1
+                });
+                self.step = self.step.saturating_mul(2);
+            }
+            if self.count % self.step == 0 {
+                self.kept.push(value);
+            }
+        }
+        self.count += 1;
+        self.sum += value;
+        self.min = self.min.min(value);
+        self.max = self.max.max(value);
+    }
+
+    /// Whether nothing was heard.
+    pub fn is_empty(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// The window's number; none if nothing was heard, or too little for the rule.
+    pub fn number(&self, rule: Rule) -> Option<f64> {
+        let (first, last) = (self.first?, self.last?);
+        if rule == Rule::Rate {
+            let span_s = last.1.saturating_sub(first.1) as f64 / 1e9;
+            return Some((last.0 - first.0) / span_s).filter(|rate| rate.is_finite() && *rate >= 0.0);
+        }
+        if self.count == 0 {
+            return Some(first.0);
+        }
+        match rule {
+            Rule::Median => quantile(&self.kept, 0.5),
+            Rule::Quantile(percent) => quantile(&self.kept, percent / 100.0),
+            Rule::Mean => Some(self.sum / self.count as f64),
+            Rule::Sum => Some(self.sum),
+            Rule::Min => Some(self.min),
+            Rule::Max => Some(self.max),
+            Rule::Last | Rule::Rate => Some(last.0),
+        }
+        .filter(|number| number.is_finite())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn number(first: First, values: &[f64], rule: &str) -> Option<f64> {
+        let mut heard = Values::new(first);
+        for (second, value) in values.iter().enumerate() {
+            heard.push(*value, second as u64 * 1_000_000_000);
+        }
+        heard.number(Rule::parse(rule).unwrap())
+    }
+
+    #[test]
+    fn a_window_is_one_number_by_its_rule() {
+        let table: [(&str, &[f64], Option<f64>); 14] = [
+            ("median", &[9.0, 1.0, 3.0, 2.0], Some(2.5)),
+            ("mean", &[9.0, 1.0, 3.0, 2.0], Some(3.75)),
+            ("last", &[9.0, 1.0, 3.0, 2.0], Some(2.0)),
+            ("min", &[9.0, 1.0, 3.0, 2.0], Some(1.0)),
+            ("max", &[9.0, 1.0, 3.0, 2.0], Some(9.0)),
+            ("sum", &[9.0, 1.0, 3.0, 2.0], Some(15.0)),
+            ("p100", &[9.0, 1.0, 3.0, 2.0], Some(9.0)),
+            ("p0", &[9.0, 1.0, 3.0, 2.0], Some(1.0)),
+            ("rate", &[10.0, 11.0, 40.0], Some(15.0)),
+            ("rate", &[10.0], None),
+            ("rate", &[10.0, 4.0], None),
+            ("median", &[], None),
+            ("median", &[f64::NAN, f64::INFINITY, 4.0], Some(4.0)),
+            ("sum", &[f64::MAX, f64::MAX], None),
+        ];
+        for (rule, values, expected) in table {
+            assert_eq!(number(First::Counts, values, rule), expected, "{rule} of {values:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_line_of_a_program_that_reports_speaks_for_the_time_before_it() {
+        for (values, expected) in [(&[5.0][..], 5.0), (&[5.0, 1.0], 1.0), (&[5.0, 1.0, 3.0], 2.0)] {
+            assert_eq!(number(First::SpeaksForBefore, values, "mean"), Some(expected));
+        }
+        assert_eq!(number(First::SpeaksForBefore, &[5.0, 7.0], "rate"), Some(2.0), "a rate needs where it began");
+    }
+
+    #[test]
+    fn rules_have_names() {
+        for (text, expected) in [
+            ("rtt", Ok(("rtt", None))),
+            ("rtt@last", Ok(("rtt", Some(Rule::Last)))),
+            ("a@b@p99.9", Ok(("a@b", Some(Rule::Quantile(99.9))))),
+        ] {
+            assert_eq!(Rule::split(text), expected);
+        }
+        for odd in ["rtt@", "rtt@p", "rtt@p101", "rtt@p-1", "rtt@p1e1", "rtt@pinf", "rtt@p1.2.3", "rtt@avg"] {
+            assert!(Rule::split(odd).unwrap_err().contains("is no rule; there are median"), "{odd}");
+        }
+        for name in ["median", "mean", "last", "min", "max", "sum", "rate", "p99.9"] {
+            assert_eq!(Rule::parse(name).unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn a_million_values_take_bounded_room_and_keep_their_quantiles() {
+        let mut heard = Values::new(First::Counts);
+        for index in 0..1_000_000_u64 {
+            heard.push((index * 7919 % 1_000_000) as f64, index);
+        }
+        assert!(heard.kept.len() <= KEPT_MAX && heard.kept.len() > KEPT_MAX / 4);
+        assert_eq!(heard.number(Rule::Mean), Some(499_999.5));
+        let median = heard.number(Rule::Median).unwrap();
+        assert!((480_000.0..520_000.0).contains(&median), "{median}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_values_are_a_panic(values in prop::collection::vec(any::<f64>(), 0..20), text in "@?[a-z]{0,6}[0-9.]{0,6}") {
+            for rule in ["median", "mean", "last", "min", "max", "sum", "rate", "p99"] {
+                let number = number(First::Counts, &values, rule);
+                prop_assert!(number.is_none_or(f64::is_finite));
+            }
+            let _ = Rule::split(&text);
+        }
+    }
+}

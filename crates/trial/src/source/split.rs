@@ -1,0 +1,88 @@
+//! `Split`: lines out of whatever a program writes, a piece at a time, with a bound on each. Pure: the bytes come in.
+
+/// A line that is longer is cut: what is beyond is passed over up to the line's end.
+pub const LINE_BYTES_MAX: usize = 16 << 10;
+
+/// Cuts bytes into lines. `\r` ends a line as `\n` does, since programs draw their progress so.
+#[derive(Clone, Debug, Default)]
+pub struct Split {
+    line: Vec<u8>,
+}
+
+impl Split {
+    /// Takes the next bytes, and gives every line that ends in them; empty ones are left out. What is no UTF-8 is replaced.
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
+        let mut pieces = bytes.split(|byte| matches!(byte, b'\n' | b'\r'));
+        if let Some(first) = pieces.next() {
+            self.keep(first);
+        }
+        for piece in pieces {
+            self.end(&mut each);
+            self.keep(piece);
+        }
+    }
+
+    /// There is no more: what is there without an end is a line too.
+    pub fn end(&mut self, mut each: impl FnMut(&str)) {
+        if !self.line.is_empty() {
+            each(&String::from_utf8_lossy(&self.line));
+            self.line.clear();
+        }
+    }
+
+    fn keep(&mut self, piece: &[u8]) {
+        let room = LINE_BYTES_MAX - self.line.len();
+        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lines(pieces: &[&[u8]]) -> Vec<String> {
+        let (mut split, mut lines) = (Split::default(), Vec::new());
+        for piece in pieces {
+            split.push(piece, |line| lines.push(line.to_owned()));
+        }
+        split.end(|line| lines.push(line.to_owned()));
+        lines
+    }
+
+    #[test]
+    fn lines_come_whole_however_they_are_cut() {
+        let table: [(&[&[u8]], &[&str]); 6] = [
+            (&[b"a\nb\n"], &["a", "b"]),
+            (&[b"a", b"b\nc", b"", b"\n", b"d"], &["ab", "c", "d"]),
+            (&[b"10 %\r20 %\r\n\n\ndone"], &["10 %", "20 %", "done"]),
+            (&[b"\xff\xfe\n"], &["\u{fffd}\u{fffd}"]),
+            (&[b"\xc3", b"\xa4\n"], &["ä"]),
+            (&[], &[]),
+        ];
+        for (pieces, expected) in table {
+            assert_eq!(lines(pieces), expected);
+        }
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_room_than_a_long_one() {
+        let mut split = Split::default();
+        for _ in 0..100 {
+            split.push(&[b'x'; 4000], |_| panic!("it has not ended"));
+            assert!(split.line.len() <= LINE_BYTES_MAX && split.line.capacity() <= 2 * LINE_BYTES_MAX);
+        }
+        let mut told = Vec::new();
+        split.push(b"y\nz\n", |line| told.push((line.len(), line.ends_with('x'))));
+        assert_eq!(told, [(LINE_BYTES_MAX, true), (1, false)]);
+    }
+
+    proptest! {
+        #[test]
+        fn where_the_pieces_are_cut_does_not_matter(bytes in prop::collection::vec(prop::sample::select(b"ab\n\r\xff".to_vec()), 0..60), at in 0usize..60) {
+            let at = at.min(bytes.len());
+            prop_assert_eq!(lines(&[&bytes]), lines(&[&bytes[..at], &bytes[at..]]));
+        }
+    }
+}

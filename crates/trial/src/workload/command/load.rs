@@ -1,0 +1,236 @@
+//! The load that a user's command makes: running through all windows, or started for each of them; and whether it is the load itself that
+//! is at its limit, so that it and not the server would be measured.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use evenkeel_stats::median;
+use evenkeel_sys::{CpuSet, clock};
+
+use crate::error::TrialError;
+use crate::processes::{self, Stat};
+use crate::workload::command::output::Listener;
+use crate::workload::command::started::{Ending, Program, Started};
+
+/// A thread that runs for this share of the time has no more to give.
+const SATURATED_SHARE: f64 = 0.95;
+/// How often the threads of a load that ends with its window are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// A load of a window may take so many times the window, and this long at least.
+const WINDOWS_MAX: u32 = 4;
+const LOAD_LIMIT_MIN: Duration = Duration::from_secs(30);
+/// Shares kept for the doubt.
+const SHARES_MAX: usize = 20_000;
+
+/// When the load runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Runs {
+    /// From the first window to the last.
+    #[default]
+    Throughout,
+    /// Anew for each window, which lasts as long as it does.
+    PerWindow,
+}
+
+/// The load that a user asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// When it runs.
+    pub runs: Runs,
+}
+
+impl Settings {
+    /// A command line, cut into words as a shell would, and started without one.
+    ///
+    /// # Errors
+    /// If a quote is never closed, or there is no word.
+    pub fn parse(text: &str, runs: Runs) -> Result<Settings, String> {
+        let command = shlex::split(text).ok_or_else(|| format!("--load {text}: a quote is not closed"))?;
+        if command.first().is_none_or(String::is_empty) {
+            return Err("--load: a command is wanted".into());
+        }
+        Ok(Settings { command, runs })
+    }
+}
+
+/// The load of one server.
+pub(super) struct Load {
+    settings: Settings,
+    cpus: CpuSet,
+    ending: Ending,
+    output: Vec<Listener>,
+    throughout: Option<Started>,
+    /// The share of the time that its busiest thread ran, a window.
+    busiest: Vec<f64>,
+}
+
+/// Time that threads have run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Busy {
+    at_ns: u64,
+    ran_ns: BTreeMap<u32, u64>,
+}
+
+impl Busy {
+    fn now(of: &[Stat]) -> Busy {
+        Busy { ran_ns: processes::ran_ns(of), at_ns: clock::monotonic_ns() }
+    }
+
+    /// The largest share of the time since `before` that one thread ran; of those that are in both.
+    fn busiest_since(&self, before: &Busy) -> Option<f64> {
+        let span_ns = self.at_ns.saturating_sub(before.at_ns) as f64;
+        let ran = |(thread, ran_ns): (&u32, &u64)| Some(ran_ns.saturating_sub(*before.ran_ns.get(thread)?) as f64);
+        self.ran_ns
+            .iter()
+            .filter_map(ran)
+            .map(|ran_ns| ran_ns / span_ns)
+            .filter(|share| share.is_finite())
+            .reduce(f64::max)
+    }
+}
+
+impl Load {
+    pub(super) fn new(settings: Settings, cpus: CpuSet, ending: Ending, output: Vec<Listener>) -> Load {
+        Load { settings, cpus, ending, output, throughout: None, busiest: Vec::new() }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn start_one(&self) -> Result<Started, TrialError> {
+        Started::start(&Program {
+            command: self.settings.command.clone(),
+            cpus: self.cpus.clone(),
+            ending: self.ending,
+            output: self.output.clone(),
+            errors: Vec::new(),
+        })
+    }
+
+    /// Starts it, if it runs throughout. The server is ready.
+    pub(super) fn start(&mut self) -> Result<(), TrialError> {
+        if self.settings.runs == Runs::Throughout {
+            self.throughout = Some(self.start_one()?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.throughout = None;
+    }
+
+    /// Looks whether it still runs, and at its threads.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(super) fn look(&mut self) -> Result<Busy, TrialError> {
+        let Some(load) = &mut self.throughout else { return Ok(Busy::default()) };
+        if let Err(error) = load.watch_until(0) {
+            return Err(match error {
+                TrialError::Workload { program, why } => TrialError::Workload {
+                    program,
+                    why: format!("the load must run through all windows, or anew in each (--load-per-window); {why}"),
+                },
+                other => other,
+            });
+        }
+        Ok(Busy::now(&load.alive()))
+    }
+
+    /// Notes the share of its busiest thread since `before`, and gives it.
+    pub(super) fn note_since(&mut self, before: &Busy, now: &Busy) -> Option<f64> {
+        let share = now.busiest_since(before)?;
+        self.note(share);
+        Some(share)
+    }
+
+    fn note(&mut self, share: f64) {
+        if self.busiest.len() < SHARES_MAX {
+            self.busiest.push(share);
+        }
+    }
+
+    /// Runs it once, to its end; gives how long that took and the share of its busiest thread.
+    ///
+    /// # Errors
+    /// If it fails or takes far longer than `window`, or if the server ends meanwhile.
+    pub(super) fn run_once(
+        &mut self,
+        window: Duration,
+        server: &mut Started,
+    ) -> Result<(Duration, Option<f64>), TrialError> {
+        let limit = (window * WINDOWS_MAX).max(LOAD_LIMIT_MIN);
+        let begun = Instant::now();
+        let mut load = self.start_one()?;
+        let mut first: Option<Busy> = None;
+        let mut busiest: Option<f64> = None;
+        let status = loop {
+            if let Some(status) = load.await_end(LOOK) {
+                break status;
+            }
+            server.watch_until(0)?;
+            let now = Busy::now(&load.alive());
+            match &first {
+                Some(first) => busiest = now.busiest_since(first).or(busiest),
+                None => first = Some(now),
+            }
+            if begun.elapsed() > limit {
+                return Err(load.error(format!("the load of a window has not ended within {} s", limit.as_secs())));
+            }
+        };
+        let took = begun.elapsed();
+        load.await_output(Duration::from_secs(2));
+        if !status.success() {
+            return Err(load.error(format!("the load failed ({status})")));
+        }
+        if let Some(share) = busiest {
+            self.note(share);
+        }
+        Ok((took, busiest))
+    }
+
+    /// Why the load itself may be what was measured.
+    pub(super) fn doubt(&self) -> Option<String> {
+        let share = median(&self.busiest).filter(|share| *share >= SATURATED_SHARE)?;
+        Some(format!(
+            "a thread of the load used {:.0} % of a CPU in the median window: the load may have been measured instead of the server; give it more \
+             threads or more CPUs",
+            share * 100.0
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_cut_into_words_as_a_shell_would() {
+        let words = |text| Settings::parse(text, Runs::Throughout).map(|settings| settings.command);
+        let expected = ["redis-benchmark", "-t", "get set", "$HOME"].map(str::to_owned).to_vec();
+        assert_eq!(words("redis-benchmark -t 'get set' $HOME"), Ok(expected));
+        assert_eq!(words("a 'b").unwrap_err(), "--load a 'b: a quote is not closed");
+        for empty in ["", "  ", "''"] {
+            assert_eq!(words(empty).unwrap_err(), "--load: a command is wanted");
+        }
+    }
+
+    #[test]
+    fn the_busiest_thread_is_what_counts() {
+        let busy = |at_ns, threads: &[(u32, u64)]| Busy { at_ns, ran_ns: threads.iter().copied().collect() };
+        let before = busy(1000, &[(1, 10), (2, 500), (3, 0)]);
+        assert_eq!(busy(2000, &[(1, 990), (2, 600), (4, 5000)]).busiest_since(&before), Some(0.98));
+        assert_eq!(busy(2000, &[(4, 5000)]).busiest_since(&before), None);
+        assert_eq!(busy(1000, &[(3, 0)]).busiest_since(&before), None);
+        let settings = Settings { command: vec!["x".into()], runs: Runs::PerWindow };
+        let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new());
+        assert_eq!(load.doubt(), None);
+        for share in [0.2, 0.96, 0.99] {
+            load.note(share);
+        }
+        assert!(load.doubt().unwrap().starts_with("a thread of the load used 96 % of a CPU in the median window: "));
+    }
+}

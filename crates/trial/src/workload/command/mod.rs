@@ -1,0 +1,404 @@
+//! Any server of the user's: a command that is started as it stands, found to be ready, put under a load of the user's own, and ended in
+//! good order. Its numbers come from what it or its load prints, or from its page of metrics, and from what the kernel counts of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_stats::Direction;
+use evenkeel_sys::{CpuSet, clock};
+
+use crate::error::TrialError;
+use crate::metric::Metric;
+use crate::process_knob::ProcessKnobs;
+use crate::processes::Used;
+use crate::source::Source;
+use crate::source::json_lines::JsonLines;
+use crate::source::lines::{FromLines, Inbox, ReadLine};
+use crate::source::named::Directions;
+use crate::source::prometheus::Prometheus;
+use crate::source::regex::RegexLines;
+use crate::source::rule::First;
+use crate::workload::{Entry, Options, Sample, Workload, unknown};
+
+mod load;
+mod output;
+mod ready;
+mod sockets;
+mod started;
+
+pub use load::{Runs, Settings as LoadSettings};
+pub use ready::Ready;
+pub use sockets::{Port, Protocol, Socket, parse_sockets};
+pub use started::Ending;
+
+use load::{Busy, Load};
+use output::Listener;
+use ready::{Seen, Waiting};
+use started::{Program, Started};
+
+/// A load of a window may take so much longer than the window was meant to last.
+const LOAD_OVERRUN_MAX: f64 = 1.25;
+
+const CPU_SHARE: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
+
+/// The user's server by its name.
+pub(super) const ENTRY: Entry = Entry {
+    name: "command",
+    title: "the server that stands behind --, with a load of yours",
+    install: None,
+    settings: &[],
+    start: |options| Ok(Box::new(Command::start(options, Settings::default())?)),
+};
+
+/// What lines are read for numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinesFrom {
+    /// The load's where it runs anew in each window, else the server's.
+    #[default]
+    Usual,
+    /// The server's standard output.
+    Server,
+    /// The server's standard error.
+    ServerErrors,
+    /// The load's standard output.
+    Load,
+}
+
+/// What a user says of a command that is to be measured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// When it is ready.
+    pub ready: Ready,
+    /// How long it may take to be.
+    pub ready_limit: Duration,
+    /// How it and its load are ended.
+    pub ending: Ending,
+    /// Its load, if it is not under one already.
+    pub load: Option<LoadSettings>,
+    /// Where lines come from.
+    pub lines_from: LinesFrom,
+    /// Numbers in lines of JSON: see [`JsonLines::new`].
+    pub json_metrics: Vec<String>,
+    /// Numbers in lines by expression: see [`RegexLines::new`].
+    pub regex_metrics: Vec<String>,
+    /// The address of its page of metrics.
+    pub prometheus: Option<String>,
+    /// Numbers of that page: see [`Prometheus::new`].
+    pub prometheus_metrics: Vec<String>,
+    /// Which way is better: see [`Directions::new`].
+    pub better: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            ready: Ready::default(),
+            ready_limit: Duration::from_secs(60),
+            ending: Ending::default(),
+            load: None,
+            lines_from: LinesFrom::default(),
+            json_metrics: Vec::new(),
+            regex_metrics: Vec::new(),
+            prometheus: None,
+            prometheus_metrics: Vec::new(),
+            better: Vec::new(),
+        }
+    }
+}
+
+/// The sources of a command, made before it starts.
+struct Sources {
+    sources: Vec<Box<dyn Source>>,
+    metrics: Vec<Metric>,
+    inboxes: Vec<Inbox>,
+    lines_from: LinesFrom,
+}
+
+impl Sources {
+    fn new(settings: &Settings) -> Result<Sources, String> {
+        let directions = Directions::new(&settings.better)?;
+        let per_window = settings.load.as_ref().is_some_and(|load| load.runs == Runs::PerWindow);
+        let lines_from = match settings.lines_from {
+            LinesFrom::Usual if per_window => LinesFrom::Load,
+            LinesFrom::Usual => LinesFrom::Server,
+            LinesFrom::Load if settings.load.is_none() => return Err("lines of a load, and no load (--load)".into()),
+            chosen => chosen,
+        };
+        let first = if per_window && lines_from == LinesFrom::Load { First::Counts } else { First::SpeaksForBefore };
+        let mut made = Sources { sources: Vec::new(), metrics: Vec::new(), inboxes: Vec::new(), lines_from };
+        if !settings.json_metrics.is_empty() {
+            made.lines(Arc::new(JsonLines::new(&settings.json_metrics, &directions)?), first);
+        }
+        if !settings.regex_metrics.is_empty() {
+            made.lines(Arc::new(RegexLines::new(&settings.regex_metrics, &directions)?), first);
+        }
+        match (&settings.prometheus, settings.prometheus_metrics.is_empty()) {
+            (Some(url), false) => {
+                made.add(Box::new(Prometheus::new(url, &settings.prometheus_metrics, &directions)?));
+            }
+            (None, true) => {}
+            (Some(url), true) => {
+                return Err(format!("--prometheus {url}: which of its metrics? (--prometheus-metric)"));
+            }
+            (None, false) => return Err("--prometheus-metric: from which page? (--prometheus http://…)".into()),
+        }
+        made.check(&directions)?;
+        Ok(made)
+    }
+
+    fn lines(&mut self, reader: Arc<dyn ReadLine>, first: First) {
+        let source = FromLines::new(reader, first);
+        self.inboxes.push(source.inbox());
+        self.add(Box::new(source));
+    }
+
+    fn add(&mut self, source: Box<dyn Source>) {
+        self.metrics.extend(source.metrics());
+        self.sources.push(source);
+    }
+
+    fn check(&self, directions: &Directions) -> Result<(), String> {
+        for (index, metric) in self.metrics.iter().enumerate() {
+            let name = &metric.name;
+            if self.metrics[..index].iter().any(|before| before.name == *name) || *name == CPU_SHARE.name {
+                return Err(format!("two metrics are called {name}"));
+            }
+            if directions.of(name).is_none() {
+                return Err(format!("which way is better for {name}? (--better '{name}=lower' or '{name}=higher')"));
+            }
+        }
+        let known = |name: &str| self.metrics.iter().any(|metric| metric.name == name);
+        match directions.names().find(|name| !known(name)) {
+            Some(name) => Err(format!("--better {name}: no metric is called so")),
+            None => Ok(()),
+        }
+    }
+
+    /// Who hears the lines of this stream.
+    fn listeners(&self, of: LinesFrom) -> Vec<Listener> {
+        if self.lines_from != of {
+            return Vec::new();
+        }
+        let listener = |inbox: &Inbox| -> Listener {
+            let inbox = inbox.clone();
+            Arc::new(move |line: &str| inbox.line(line))
+        };
+        self.inboxes.iter().map(listener).collect()
+    }
+}
+
+/// A command of the user's, with its load.
+pub struct Command {
+    command: Vec<String>,
+    settings: Settings,
+    sources: Sources,
+    metrics: Vec<Metric>,
+    server_cpus: CpuSet,
+    load_cpus: CpuSet,
+    server: Option<Started>,
+    seen: Option<Seen>,
+    load: Option<Load>,
+    /// How long the load of a window took when it was tried.
+    load_takes: Option<Duration>,
+    /// What was set in the server's threads.
+    knobs: ProcessKnobs,
+}
+
+impl Command {
+    /// Starts it with its load, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If the settings contradict each other, or if server or load do not start or do not get ready.
+    pub fn start(options: &Options, settings: Settings) -> Result<Command, TrialError> {
+        if let Some(name) = options.set.keys().next() {
+            return Err(unknown("command", name));
+        }
+        if options.players.is_some() {
+            return Err(TrialError::Design("players of a command: its load is yours to choose (--load)".into()));
+        }
+        if options.command.is_empty() {
+            return Err(TrialError::Design("which command? It stands behind --, with its arguments".into()));
+        }
+        let sources = Sources::new(&settings).map_err(TrialError::Design)?;
+        let (server_cpus, load_cpus) = options.placement.cpus();
+        let metrics = sources.metrics.iter().cloned().chain([CPU_SHARE]).collect();
+        let load = settings
+            .load
+            .clone()
+            .map(|load| Load::new(load, load_cpus.clone(), settings.ending, sources.listeners(LinesFrom::Load)));
+        let mut command = Command {
+            command: options.command.clone(),
+            settings,
+            sources,
+            metrics,
+            server_cpus,
+            load_cpus,
+            server: None,
+            seen: None,
+            load,
+            load_takes: None,
+            knobs: ProcessKnobs::default(),
+        };
+        command.start_server()?;
+        Ok(command)
+    }
+
+    fn start_server(&mut self) -> Result<(), TrialError> {
+        let waiting = Waiting::new(&self.settings.ready, self.settings.ready_limit)?;
+        let mut program = Program {
+            command: self.command.clone(),
+            cpus: self.server_cpus.clone(),
+            ending: self.settings.ending,
+            output: self.sources.listeners(LinesFrom::Server),
+            errors: self.sources.listeners(LinesFrom::ServerErrors),
+        };
+        program.output.extend(waiting.listener());
+        program.errors.extend(waiting.listener());
+        let mut server = Started::start(&program)?;
+        self.seen = waiting.wait(&mut server)?;
+        if let Some(load) = &mut self.load {
+            load.start()?;
+        }
+        self.server = Some(server);
+        Ok(())
+    }
+
+    /// The server, which lives from start to stop.
+    fn server(&mut self) -> Result<&mut Started, TrialError> {
+        let program = started::name_of(&self.command);
+        self.server.as_mut().ok_or_else(|| TrialError::Workload { program, why: "it was ended".into() })
+    }
+
+    fn watch_for(&mut self, time: Duration) -> Result<(), TrialError> {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.server()?.watch_until(clock::monotonic_ns().saturating_add(ns))
+    }
+
+    /// A load of a window is tried once before the first one: a window that is far too short for it would be dropped each time.
+    fn try_load(&mut self, window: Duration) -> Result<(), TrialError> {
+        let (Some(load), Some(server)) = (&mut self.load, &mut self.server) else { return Ok(()) };
+        if load.settings().runs != Runs::PerWindow {
+            return Ok(());
+        }
+        let took = match self.load_takes {
+            Some(took) => took,
+            None => load.run_once(window, server)?.0,
+        };
+        self.load_takes = Some(took);
+        if took <= window.mul_f64(LOAD_OVERRUN_MAX) {
+            return Ok(());
+        }
+        let program = started::name_of(&load.settings().command);
+        let why = format!(
+            "the load took {} ms, and a window lasts {} ms: --window-ms {} makes it long enough, or make the load shorter",
+            took.as_millis(),
+            window.as_millis(),
+            (took.as_millis() / 100 + 2) * 100
+        );
+        Err(TrialError::Workload { program, why })
+    }
+
+    /// The window itself: the time, or the load's. Gives the share of the load's busiest thread.
+    fn pass(&mut self, window: Duration, busy: &Busy) -> Result<Option<f64>, TrialError> {
+        if let (Some(load), Some(server)) = (&mut self.load, &mut self.server)
+            && load.settings().runs == Runs::PerWindow
+        {
+            return Ok(load.run_once(window, server)?.1);
+        }
+        self.watch_for(window)?;
+        let Some(load) = &mut self.load else { return Ok(None) };
+        let now = load.look()?;
+        Ok(load.note_since(busy, &now))
+    }
+}
+
+impl Workload for Command {
+    fn describe(&self) -> String {
+        let mut text = format!("{} ({})", shown(&self.command), self.settings.ready);
+        if let Some(load) = &self.load {
+            let when = if load.settings().runs == Runs::PerWindow { "once in each window" } else { "throughout" };
+            text += &format!(", load {when}: {}", shown(&load.settings().command));
+        }
+        for source in &self.sources.sources {
+            text += &format!("; {}", source.describe());
+        }
+        text + &match self.server_cpus.is_empty() {
+            true => "; on whatever CPUs the kernel gives them".to_owned(),
+            false => format!("; server on CPUs {}, load on CPUs {}", self.server_cpus, self.load_cpus),
+        }
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    /// Where its packets go is not known.
+    fn passes_network_devices(&self) -> bool {
+        true
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.server.as_ref().map_or_else(Vec::new, |server| server.stats().iter().map(|stat| stat.pid).collect())
+    }
+
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        let pids = self.pids();
+        self.knobs.set(&pids, knob, value)
+    }
+
+    fn restart(&mut self) -> Result<(), TrialError> {
+        self.stop();
+        // Other threads have the numbers of those that are gone.
+        self.knobs = ProcessKnobs::default();
+        self.start_server()
+    }
+
+    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        self.try_load(window)?;
+        self.watch_for(settle)?;
+        for source in &mut self.sources.sources {
+            source.begin()?;
+        }
+        let busy = self.load.as_mut().map_or_else(|| Ok(Busy::default()), Load::look)?;
+        let before = Used::until_now(&self.server()?.alive());
+        begin();
+        let load_busiest = self.pass(window, &busy)?;
+        let mut sample = Sample::new();
+        Used::until_now(&self.server()?.alive()).put_since(&before, &mut sample);
+        if let Some(share) = load_busiest {
+            sample.insert("load_busiest_share".into(), share);
+        }
+        for source in &mut self.sources.sources {
+            let ended = source.end();
+            // A server that has died says more than that its numbers are missing.
+            self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
+            sample.extend(ended?);
+        }
+        if let (Some(seen), Some(server)) = (self.seen, &self.server) {
+            ready::still_has(seen, server)?;
+        }
+        Ok(sample)
+    }
+
+    fn doubts(&self) -> Vec<String> {
+        self.load.as_ref().and_then(Load::doubt).into_iter().collect()
+    }
+
+    fn stop(&mut self) {
+        if let Some(load) = &mut self.load {
+            load.stop();
+        }
+        self.server = None;
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A command as it would be typed.
+fn shown(command: &[String]) -> String {
+    shlex::try_join(command.iter().map(String::as_str)).unwrap_or_else(|_| command.join(" "))
+}

@@ -1,0 +1,118 @@
+//! What a program prints: drained for as long as it runs, so that it never waits for us; the last lines are kept for the moment when it
+//! fails, and each line is given to whoever listens.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::source::split::Split;
+
+/// Lines kept, and the letters kept of each.
+const LINES_KEPT: usize = 5;
+const LETTERS_KEPT: usize = 160;
+/// How much is read at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Who takes each line. It is called by the thread that drains.
+pub(super) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// The output of one program.
+pub(super) struct Output {
+    last: Arc<Mutex<VecDeque<String>>>,
+    sender: Option<Sender<()>>,
+    open: Receiver<()>,
+}
+
+impl Output {
+    pub(super) fn new() -> Output {
+        let (sender, open) = channel();
+        Output { last: Arc::default(), sender: Some(sender), open }
+    }
+
+    /// Drains one more stream of it, on a thread that ends with the stream. Nothing that comes makes it end before.
+    pub(super) fn drain(&mut self, mut stream: impl Read + Send + 'static, listeners: Vec<Listener>) {
+        let last = Arc::clone(&self.last);
+        let sender = self.sender.clone();
+        std::thread::spawn(move || {
+            // Dropped when the stream has ended: that is what is waited for.
+            let _sender = sender;
+            let mut split = Split::default();
+            let mut piece = vec![0; PIECE_BYTES];
+            let mut take = |line: &str| {
+                keep(&last, line);
+                listeners.iter().for_each(|listener| listener(line));
+            };
+            loop {
+                match stream.read(&mut piece) {
+                    Ok(0) => break,
+                    Ok(count) => split.push(&piece[..count], &mut take),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+            split.end(&mut take);
+        });
+    }
+
+    /// Waits until every stream has come to its end and all lines are with their listeners, within `limit`. A process that was left behind
+    /// may hold one open for ever.
+    pub(super) fn await_end(&mut self, limit: Duration) {
+        drop(self.sender.take());
+        // Nobody ever sends: it is the last sender's end that is heard.
+        let _ = self.open.recv_timeout(limit);
+    }
+
+    /// The last lines, for an error; empty if there were none.
+    pub(super) fn last(&self) -> String {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_empty() {
+            return String::new();
+        }
+        let lines: Vec<String> = last.iter().map(|line| format!("{line:?}")).collect();
+        format!("; its last lines: {}", lines.join(" "))
+    }
+}
+
+fn keep(last: &Mutex<VecDeque<String>>, line: &str) {
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    // The oldest one's room is used again: a program may print a million lines a second.
+    let mut room = if last.len() == LINES_KEPT { last.pop_front().unwrap_or_default() } else { String::new() };
+    room.clear();
+    room.extend(line.chars().take(LETTERS_KEPT));
+    last.push_back(room);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_kept_and_all_are_heard() {
+        let mut output = Output::new();
+        let heard = Arc::new(Mutex::new(0));
+        let listener: Listener = {
+            let heard = Arc::clone(&heard);
+            Arc::new(move |_| *heard.lock().unwrap() += 1)
+        };
+        let text: String = (0..2000).map(|line| format!("line {line}\n")).collect();
+        output.drain(Cursor::new(text + "the \u{1b}[1mend"), vec![listener]);
+        output.await_end(Duration::from_secs(30));
+        assert_eq!(*heard.lock().unwrap(), 2001);
+        let expected =
+            "; its last lines: \"line 1996\" \"line 1997\" \"line 1998\" \"line 1999\" \"the \\u{1b}[1mend\"";
+        assert_eq!(output.last(), expected);
+    }
+
+    #[test]
+    fn megabytes_without_a_line_end_take_little_room() {
+        let mut output = Output::new();
+        output.drain(std::io::repeat(0xff).take(64 << 20), Vec::new());
+        output.await_end(Duration::from_secs(60));
+        assert_eq!(output.last().chars().filter(|letter| *letter == '\u{fffd}').count(), LETTERS_KEPT);
+        assert_eq!(Output::new().last(), "");
+    }
+}

@@ -1,0 +1,183 @@
+//! A built-in server and its load, each a process of its own (see [`part`](crate::part)): started, given new sockets, placed on
+//! CPUs while they run, asked for their numbers, ended.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use evenkeel_sys::CpuSet;
+use serde_json::{Value, json};
+
+use super::arena::{flatten, sleep};
+use super::child::{Conversation, Program};
+use super::place::{Mover, PLACEMENT};
+use super::{Options, Placement, Sample};
+use crate::error::TrialError;
+use crate::process_knob::ProcessKnobs;
+
+/// How long an answer may take, beyond what is asked for: a paused machine is no hung server.
+const ANSWER_TIME: Duration = Duration::from_secs(8);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(super) struct Parts {
+    pub(super) programs: PathBuf,
+    pub(super) placement: Placement,
+    /// The server's role with its arguments.
+    pub(super) server: Vec<String>,
+    /// The load's; where the server listens is added.
+    pub(super) load: Option<Vec<String>>,
+}
+
+/// What runs.
+#[derive(Debug)]
+pub(super) struct Pair {
+    parts: Parts,
+    server: Conversation,
+    load: Option<Conversation>,
+    knobs: ProcessKnobs,
+    mover: Mover,
+}
+
+impl Pair {
+    /// Starts both, the server first.
+    ///
+    /// # Errors
+    /// If one does not start, or does not say where it is.
+    pub(super) fn start(parts: Parts) -> Result<Pair, TrialError> {
+        let (server_cpus, load_cpus) = parts.placement.cpus();
+        let (server, ready) = start(&parts, "server", &parts.server, server_cpus)?;
+        let mut load = None;
+        if let Some(arguments) = &parts.load {
+            let mut arguments = arguments.clone();
+            arguments.extend(["--to".to_owned(), address(&server, &ready)?]);
+            load = Some(start(&parts, "load", &arguments, load_cpus)?.0);
+        }
+        Ok(Pair { parts, server, load, knobs: ProcessKnobs::default(), mover: Mover::default() })
+    }
+
+    /// Where they run, for the report.
+    pub(super) fn place(&self) -> String {
+        let (server, load) = self.parts.placement.cpus();
+        match (server.is_empty(), self.load.is_some()) {
+            (true, _) => "on whatever CPUs the kernel gives".to_owned(),
+            (false, true) => format!("server on CPUs {server}, load on CPUs {load}"),
+            (false, false) => format!("on CPUs {server}"),
+        }
+    }
+
+    /// New sockets at both ends; the load stands still meanwhile.
+    pub(super) fn reopen(&mut self) -> Result<(), TrialError> {
+        self.tell_load(&json!({"cmd": "close"}))?;
+        let opened = self.server.ask(&json!({"cmd": "open"}), ANSWER_TIME)?;
+        let to = address(&self.server, &opened)?;
+        self.tell_load(&json!({"cmd": "open", "to": to}))
+    }
+
+    /// Both anew.
+    pub(super) fn restart(&mut self) -> Result<(), TrialError> {
+        self.stop();
+        *self = Pair::start(self.parts.clone())?;
+        Ok(())
+    }
+
+    fn tell_load(&mut self, command: &Value) -> Result<(), TrialError> {
+        match &mut self.load {
+            Some(load) => load.ask(command, ANSWER_TIME).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// The numbers of both: the load's go by their own names, the server's too where the load has none of that name; CPU time is
+    /// told of both, as a share of one CPU.
+    pub(super) fn window(
+        &mut self,
+        settle: Duration,
+        window: Duration,
+        begin: &mut dyn FnMut(),
+    ) -> Result<Sample, TrialError> {
+        sleep(settle);
+        self.numbers()?;
+        begin();
+        sleep(window);
+        self.numbers()
+    }
+
+    fn numbers(&mut self) -> Result<Sample, TrialError> {
+        let command = json!({"cmd": "window"});
+        let mut sample = numbers_of(&mut self.server, &command)?;
+        let Some(load) = &mut self.load else { return Ok(sample) };
+        for (name, value) in numbers_of(load, &command)? {
+            let name = if sample.contains_key(&name) { format!("load_{name}") } else { name };
+            sample.insert(name, value);
+        }
+        Ok(sample)
+    }
+
+    /// Asks the server itself.
+    pub(super) fn ask_server(&mut self, command: &Value) -> Result<Value, TrialError> {
+        self.server.ask(command, ANSWER_TIME)
+    }
+
+    pub(super) fn server_error(&self, why: impl Into<String>) -> TrialError {
+        self.server.error(why)
+    }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        vec![self.server.pid()]
+    }
+
+    /// A knob of the server's process, or where both run.
+    pub(super) fn set(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        let server = self.pids();
+        if knob != PLACEMENT {
+            return self.knobs.set(&server, knob, value);
+        }
+        let load: Vec<u32> = self.load.iter().map(Conversation::pid).collect();
+        self.mover.set(self.parts.placement, value, &server, &load)
+    }
+
+    pub(super) fn stop(&mut self) {
+        if let Some(load) = &mut self.load {
+            load.stop();
+        }
+        self.server.stop();
+    }
+}
+
+fn start(
+    parts: &Parts,
+    name: &'static str,
+    arguments: &[String],
+    cpus: CpuSet,
+) -> Result<(Conversation, Value), TrialError> {
+    let path = parts.programs.join("evenkeel");
+    let arguments = [&["part".to_owned()], arguments].concat();
+    let mut started = Conversation::start(&Program { name, path: &path, arguments, cpus })?;
+    let ready = started.hear(ANSWER_TIME)?;
+    Ok((started, ready))
+}
+
+fn address(server: &Conversation, said: &Value) -> Result<String, TrialError> {
+    let address = said.get("addr").and_then(Value::as_str).map(str::to_owned);
+    address.ok_or_else(|| server.error(format!("it said {said}, without its address")))
+}
+
+fn numbers_of(part: &mut Conversation, command: &Value) -> Result<Sample, TrialError> {
+    let mut sample = Sample::new();
+    flatten("", &part.ask(command, ANSWER_TIME)?, &mut sample);
+    if let (Some(cpu_us), Some(span_us)) = (sample.get("cpu_us"), sample.get("span_us")) {
+        sample.insert("cpu_share".into(), cpu_us / span_us);
+    }
+    Ok(sample)
+}
+
+/// The beginning of what a workload's parts need, from what the user said.
+pub(super) fn parts(options: &Options, server: Vec<String>, load: Option<Vec<String>>) -> Parts {
+    Parts { programs: options.programs.clone(), placement: options.placement, server, load }
+}
+
+/// Arguments by name.
+pub(super) fn arguments(role: &str, pairs: &[(&str, u64)]) -> Vec<String> {
+    let pairs = pairs.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
+    std::iter::once(role.to_owned()).chain(pairs).collect()
+}

@@ -1,0 +1,395 @@
+//! Servers of all kinds as a user's command: those that work, and those that die, hang, are slow, print rubbish, lose their port or
+//! leave. Each says what it was in clear words, and nothing of it is left.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test says that it can't go on")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use evenkeel_sys::others::Signal;
+use evenkeel_trial::workload::command::{Command, Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings};
+use evenkeel_trial::workload::{Options, Placement};
+use evenkeel_trial::{Sample, TrialError, Workload};
+
+/// What a test names of a command, to find what is left of it.
+fn tag(name: &str) -> String {
+    format!("evenkeel-test-{}-{name}", std::process::id())
+}
+
+fn options(command: &[&str]) -> Options {
+    Options {
+        programs: PathBuf::new(),
+        seed: 1,
+        players: None,
+        placement: Placement::Free,
+        command: command.iter().map(|word| (*word).to_owned()).collect(),
+        set: BTreeMap::new(),
+    }
+}
+
+/// Short limits, and a server that is ready at once.
+fn settings() -> Settings {
+    Settings {
+        ready: Ready::After(Duration::from_millis(50)),
+        ready_limit: Duration::from_secs(20),
+        ending: Ending { signal: Signal::TERM, limit: Duration::from_secs(5) },
+        ..Settings::default()
+    }
+}
+
+/// A script of sh as a server; the tag makes it known among all processes.
+fn start(name: &str, script: &str, settings: Settings) -> Result<Command, TrialError> {
+    Command::start(&options(&["sh", "-c", script, &tag(name)]), settings)
+}
+
+/// Whether a process lives that has this among its arguments.
+fn lives(argument: &str) -> bool {
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    entries
+        .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+        .any(|line| line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes()))
+}
+
+fn window(command: &mut Command, ms: u64) -> Result<Sample, TrialError> {
+    command.window(Duration::from_millis(1), Duration::from_millis(ms), &mut || {})
+}
+
+fn said<T>(result: Result<T, TrialError>) -> String {
+    result.err().map(|error| error.to_string()).unwrap()
+}
+
+fn lower(metric: &str) -> Settings {
+    Settings { json_metrics: vec![metric.into()], better: vec!["lower".into()], ..settings() }
+}
+
+#[test]
+fn numbers_come_from_lines_and_from_the_kernel() {
+    let script = "while :; do echo '{\"rtt\":{\"us\":7}}'; echo 'rps: 900.5'; sleep 0.01; done";
+    let mut settings = lower("rtt.us@mean");
+    settings.regex_metrics = vec!["rps=^rps: ([0-9.]+)".into()];
+    settings.better = vec!["lower".into(), "rps=higher".into()];
+    let mut command = start("lines", script, settings).unwrap();
+    let sample = window(&mut command, 300).unwrap();
+    assert_eq!((sample["rtt.us"], sample["rps"]), (7.0, 900.5));
+    assert!(sample["cpu_share"] > 0.0 && sample["switches_voluntary_per_s"] > 0.0, "{sample:?}");
+    let names: Vec<_> = command.metrics().iter().map(|metric| metric.name.as_ref()).collect();
+    assert_eq!(names, ["rtt.us", "rps", "cpu_share"]);
+    assert!(!command.pids().is_empty());
+    command.restart().unwrap();
+    assert_eq!(window(&mut command, 300).unwrap()["rtt.us"], 7.0);
+    command.stop();
+    assert!(!lives(&tag("lines")));
+}
+
+#[test]
+fn environment_and_folder_are_kept_and_there_is_no_shell() {
+    let script = "test \"$PWD\" = \"$1\" && test -n \"$CARGO_MANIFEST_DIR\" && echo ready '$HOME' && exec sleep 60";
+    let here = std::env::current_dir().unwrap().display().to_string();
+    let mut settings = settings();
+    settings.ready = Ready::Line("^ready \\$HOME$".into());
+    let mut command = Command::start(&options(&["sh", "-c", script, &tag("kept"), &here]), settings).unwrap();
+    assert!(window(&mut command, 20).is_ok());
+}
+
+#[test]
+fn what_does_not_start_says_why() {
+    let none = Path::new("evenkeel-no-such-program");
+    for (command, expected) in [
+        (
+            vec![none.to_str().unwrap()],
+            "start evenkeel-no-such-program: No such file or directory (os error 2); no folder of PATH has it",
+        ),
+        (
+            vec!["sleep 60"],
+            "start sleep 60: No such file or directory (os error 2); it is started without a shell: give program",
+        ),
+        (
+            vec!["/etc/passwd"],
+            "start /etc/passwd: Permission denied (os error 13); it must be a program that may be run",
+        ),
+        (vec![], "design a trial: which command? It stands behind --, with its arguments"),
+    ] {
+        let message = said(Command::start(&options(&command), settings()));
+        assert!(message.starts_with(expected), "{message}");
+    }
+    let ends = said(start("ends", "echo one; echo two >&2; exit 3", settings()));
+    assert!(ends.starts_with("hear from sh: it ended (exit status: 3); its last lines: "), "{ends}");
+    assert!(ends.contains("\"one\"") && ends.contains("\"two\""), "{ends}");
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused_before_anything_starts() {
+    type Change = fn(&mut Settings);
+    let table: [(Change, &str); 8] = [
+        (
+            |s| s.json_metrics = vec!["rtt".into()],
+            "which way is better for rtt? (--better 'rtt=lower' or 'rtt=higher')",
+        ),
+        (|s| s.better = vec!["rtt=lower".into()], "--better rtt: no metric is called so"),
+        (|s| s.prometheus = Some("http://x".into()), "--prometheus http://x: which of its metrics?"),
+        (|s| s.prometheus_metrics = vec!["x".into()], "--prometheus-metric: from which page?"),
+        (|s| s.lines_from = LinesFrom::Load, "lines of a load, and no load (--load)"),
+        (|s| s.ready = Ready::Line("(".into()), "wait for a line like (: regex parse error"),
+        (
+            |s| {
+                s.json_metrics = vec!["a".into()];
+                s.regex_metrics = vec!["a=(.)".into()];
+                s.better = vec!["lower".into()];
+            },
+            "two metrics are called a",
+        ),
+        (|s| s.regex_metrics = vec!["a".into()], "--regex-metric a: a name and an expression are wanted"),
+    ];
+    for (change, expected) in table {
+        let mut settings = settings();
+        change(&mut settings);
+        let message = said(start("refused", "sleep 60", settings));
+        assert!(message.starts_with(&format!("design a trial: {expected}")), "{message}");
+    }
+    assert!(!lives(&tag("refused")));
+}
+
+#[test]
+fn one_that_is_slow_to_start_is_waited_for_and_one_that_never_is_ready_is_named() {
+    let mut slow = settings();
+    slow.ready = Ready::Line("^serving on [0-9]+$".into());
+    assert!(start("slow", "sleep 0.5; echo serving on 1 >&2; exec sleep 60", slow.clone()).is_ok());
+    slow.ready_limit = Duration::from_millis(200);
+    let message = said(start("never", "echo loading; exec sleep 60", slow));
+    let expected = "hear from sh: it runs, and has printed nothing like ^serving on [0-9]+$ within 0.2 s; --ready-limit gives it longer; \
+                    its last lines: \"loading\"";
+    assert_eq!(message, expected);
+    assert!(!lives(&tag("never")));
+}
+
+#[test]
+fn one_that_dies_in_the_middle_is_noticed_at_once() {
+    let mut command = start("dies", "echo so far so good; sleep 0.6; kill -9 $$", settings()).unwrap();
+    let begun = Instant::now();
+    let message = said(window(&mut command, 60_000));
+    let expected = "hear from sh: it ended (signal: 9 (SIGKILL)); its last lines: \"so far so good\"";
+    assert_eq!(message, expected);
+    assert!(begun.elapsed() < Duration::from_secs(50), "the window was not sat out");
+}
+
+#[test]
+fn one_that_hangs_and_does_not_listen_is_killed() {
+    let mut settings = lower("rtt");
+    settings.ending.limit = Duration::from_millis(200);
+    let mut command = start("hangs", "trap '' TERM; echo '{\"rtt\":1}'; while :; do sleep 1; done", settings).unwrap();
+    let message = said(window(&mut command, 50));
+    assert!(
+        message.starts_with("hear from JSON lines: rtt (median): it printed nothing during the window; "),
+        "{message}"
+    );
+    command.stop();
+    assert!(!lives(&tag("hangs")));
+}
+
+#[test]
+fn one_is_asked_to_end_by_the_signal_of_the_users_choice() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ended");
+    let mut settings = settings();
+    settings.ready = Ready::Line("^up$".into());
+    settings.ending = Ending { signal: Signal::of_name("SIGUSR1").unwrap(), limit: Duration::from_secs(20) };
+    let script = format!(
+        "trap 'echo well >{}; exit 0' USR1; trap '' TERM; echo up; while :; do sleep 0.05; done",
+        file.display()
+    );
+    start("asked", &script, settings).unwrap().stop();
+    assert_eq!(fs::read_to_string(file).unwrap(), "well\n");
+}
+
+#[test]
+fn rubbish_without_an_end_is_drained() {
+    // /dev/zero has no line ends, and is no text.
+    let mut command = start("rubbish", "exec tr '\\0' '\\377' </dev/zero", lower("rtt")).unwrap();
+    let message = said(window(&mut command, 200));
+    assert!(message.contains("it printed nothing during the window"), "{message}");
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak_kib: u64 =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok()).unwrap();
+    assert!(peak_kib < 200 << 10, "{peak_kib} KiB");
+    command.stop();
+    assert!(!lives("\\377"));
+    let mut command = start("words", "while :; do echo not a number; echo '{\"rtt\":'; done", lower("rtt")).unwrap();
+    let message = said(window(&mut command, 200));
+    assert!(message.contains(" lines came, none with rtt; the last without any was "), "{message}");
+}
+
+/// A server of one port for the interpreter that Debian brings, where it is there.
+const PORT: &str = "import socket,sys,time,signal
+kind = socket.SOCK_STREAM if sys.argv[2] == 'tcp' else socket.SOCK_DGRAM
+time.sleep(0.2)
+s = socket.socket(socket.AF_INET, kind)
+s.bind(('127.0.0.1', int(sys.argv[3])))
+if sys.argv[2] == 'tcp': s.listen(5)
+time.sleep(float(sys.argv[4]))
+s.close()
+time.sleep(600)
+";
+
+/// A port that nobody has at the moment.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn port_server(name: &str, protocol: &str, port: u16, holds_s: &str) -> Option<Result<Command, TrialError>> {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no python3 to make a server of");
+        return None;
+    }
+    let mut settings = settings();
+    settings.ready = Ready::Port(Port::parse(&format!("{protocol}:{port}")).unwrap());
+    let (tag, port) = (tag(name), port.to_string());
+    let command = ["python3", "-c", PORT, &tag, protocol, &port, holds_s];
+    Some(Command::start(&options(&command), settings))
+}
+
+#[test]
+fn a_server_is_ready_when_it_has_its_port() {
+    for protocol in ["tcp", "udp"] {
+        let Some(started) = port_server("port", protocol, free_port(), "600") else { return };
+        let mut command = started.unwrap();
+        assert!(window(&mut command, 20).is_ok(), "{protocol}");
+    }
+    assert!(!lives(&tag("port")));
+}
+
+#[test]
+fn one_that_drops_its_port_is_noticed() {
+    let port = free_port();
+    let Some(started) = port_server("drops", "tcp", port, "1") else { return };
+    let mut command = started.unwrap();
+    let begun = Instant::now();
+    let message = loop {
+        if let Err(error) = window(&mut command, 100) {
+            break error.to_string();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    };
+    let name = message.split(':').next().unwrap().to_owned();
+    assert_eq!(message, format!("{name}: it runs on, but TCP port {port} is no longer its own"));
+}
+
+#[test]
+fn a_port_of_somebody_else_is_no_readiness() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut settings = settings();
+    settings.ready = Ready::Port(Port { protocol: None, number: port });
+    settings.ready_limit = Duration::from_millis(300);
+    let message = said(start("taken", "exec sleep 60", settings.clone()));
+    let expected = format!("hear from sh: port {port} belongs to another process, and was not its own within 0.3 s");
+    assert_eq!(message, expected);
+    drop(listener);
+    let message = said(start("unbound", "exec sleep 60", settings));
+    let expected =
+        format!("hear from sh: it runs, and has not opened port {port} within 0.3 s; --ready-limit gives it longer");
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn one_that_goes_into_the_background_is_named_and_ended() {
+    let script = "setsid sh -c 'exec sleep 611' & sleep 0.1; exit 0";
+    let mut settings = settings();
+    settings.ready = Ready::Line("never".into());
+    let message = said(start("away", script, settings));
+    let expected = "hear from sh: it ended (exit status: 0) and left sleep (";
+    assert!(
+        message.starts_with(expected) && message.contains(") running in the background, which is ended too: "),
+        "{message}"
+    );
+    assert!(!lives("611"));
+}
+
+#[test]
+fn all_that_a_server_started_is_ended_with_it() {
+    let script = "sleep 612 & setsid sleep 613 & (setsid sleep 614 &) ; exec sleep 615";
+    let mut command = start("many", script, settings()).unwrap();
+    let begun = Instant::now();
+    while command.pids().len() < 4 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", command.pids());
+    }
+    command.stop();
+    for argument in ["612", "613", "614", "615"] {
+        assert!(!lives(argument), "{argument}");
+    }
+}
+
+#[test]
+fn a_property_of_its_threads_is_set_while_it_runs() {
+    let mut command = start("slack", "sleep 60 & wait", settings()).unwrap();
+    let slacks = |command: &Command| -> Vec<String> {
+        let read = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/timerslack_ns")).ok();
+        command.pids().iter().filter_map(read).map(|text| text.trim().to_owned()).collect()
+    };
+    let before = slacks(&command);
+    if before.is_empty() {
+        eprintln!("skipped: this user may not read a server's timer slack");
+        return;
+    }
+    assert_eq!(command.set_process("process.timer_slack_ns", Some("1234")).unwrap(), "1234");
+    assert_eq!(slacks(&command), vec!["1234"; before.len()]);
+    command.set_process("process.timer_slack_ns", None).unwrap();
+    assert_eq!(slacks(&command), before);
+    command.set_process("process.timer_slack_ns", Some("1234")).unwrap();
+    command.restart().unwrap();
+    assert_eq!(command.set_process("process.timer_slack_ns", None).unwrap(), before[0]);
+}
+
+fn with_load(load: &str, runs: Runs) -> Settings {
+    Settings { load: Some(LoadSettings::parse(load, runs).unwrap()), ..settings() }
+}
+
+#[test]
+fn a_load_of_each_window_gives_its_numbers() {
+    let mut settings = with_load("sh -c 'sleep 0.2; echo \"GET: 144927.5 rps\"'", Runs::PerWindow);
+    settings.regex_metrics = vec!["rps=^GET: ([0-9.]+) rps$".into()];
+    settings.better = vec!["higher".into()];
+    let mut command = start("load", "exec sleep 60", settings).unwrap();
+    for _ in 0..2 {
+        let sample = window(&mut command, 5000).unwrap();
+        assert_eq!(sample["rps"], 144_927.5);
+    }
+    assert!(command.describe().contains("load once in each window: sh -c "), "{}", command.describe());
+    assert_eq!(command.doubts(), Vec::<String>::new());
+    let message =
+        said(window(&mut start("short", "exec sleep 60", with_load("sleep 1", Runs::PerWindow)).unwrap(), 100));
+    assert!(message.starts_with("hear from sleep: the load took 1"), "{message}");
+    assert!(message.contains(" ms, and a window lasts 100 ms: --window-ms 1"), "{message}");
+    let failing = with_load("sh -c 'echo refused >&2; exit 1'", Runs::PerWindow);
+    let message = said(window(&mut start("fails", "exec sleep 60", failing).unwrap(), 100));
+    assert_eq!(message, "hear from sh: the load failed (exit status: 1); its last lines: \"refused\"");
+}
+
+#[test]
+fn a_load_that_runs_throughout_must_do_so() {
+    let mut command = start("loaded", "exec sleep 60", with_load("sleep 0.3", Runs::Throughout)).unwrap();
+    let message = said(window(&mut command, 2000));
+    assert!(
+        message.starts_with("hear from sleep: the load must run through all windows, or anew in each"),
+        "{message}"
+    );
+    assert!(message.ends_with("; it ended (exit status: 0)"), "{message}");
+    // The load's death does not hide that of the server.
+    let mut command = start("died", "sleep 0.4", with_load("sleep 60", Runs::Throughout)).unwrap();
+    assert_eq!(said(window(&mut command, 5000)), "hear from sh: it ended (exit status: 0)");
+}
+
+#[test]
+fn a_load_that_is_at_its_limit_is_a_doubt() {
+    let mut command =
+        start("calm", "exec sleep 60", with_load("sh -c 'while :; do :; done'", Runs::Throughout)).unwrap();
+    let shares: Vec<f64> = (0..3).map(|_| window(&mut command, 200).unwrap()["load_busiest_share"]).collect();
+    // Others may want the CPU too: then it is not at its limit, and there is no doubt.
+    let at_limit = shares.iter().filter(|share| **share >= 0.95).count() >= 2;
+    assert_eq!(command.doubts().len(), usize::from(at_limit), "{shares:?}");
+    assert!(shares.iter().all(|share| *share > 0.05), "{shares:?}");
+    let mut command = start("idle", "exec sleep 60", with_load("sleep 60", Runs::Throughout)).unwrap();
+    assert!(window(&mut command, 200).unwrap()["load_busiest_share"] < 0.5);
+    assert_eq!(command.doubts(), Vec::<String>::new());
+}

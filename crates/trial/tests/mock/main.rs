@@ -1,0 +1,138 @@
+//! Whole trials on a captured machine with a workload whose noise is known: what the method says of nothing, of a planted
+//! effect, of a machine that pauses, and of a server that dies, without time passing.
+
+#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
+
+mod kept;
+mod sequential;
+mod server;
+
+use std::time::Duration;
+
+use evenkeel_sys::{Capture, Root};
+use evenkeel_trial::{Arm, ArmName, Design, Ended, Keep, Outcome, Stop, Switch, Trial, Watch, run};
+
+use server::{HOST, Mock, PAIRS, aa, ab, design, trial, trial_on};
+
+#[test]
+fn a_thing_compared_with_itself_is_the_same() {
+    let verdicts: Vec<Outcome> = (0..20).map(|seed| trial(seed, aa(), |_, _| ()).report().verdict).collect();
+    let same = verdicts.iter().filter(|verdict| **verdict == Outcome::Same).count();
+    assert!(same >= 19, "{same} of 20: {verdicts:?}");
+}
+
+#[test]
+fn a_planted_effect_of_ten_per_cent_is_found() {
+    for (effect, expected) in [(0.9, Outcome::Better), (1.1, Outcome::Worse)] {
+        let verdicts: Vec<Outcome> =
+            (100..120).map(|seed| trial(seed, ab(), |mock, _| mock.effect = effect).report().verdict).collect();
+        let found = verdicts.iter().filter(|verdict| **verdict == expected).count();
+        assert!(found >= 18, "{found} of 20: {verdicts:?}");
+    }
+}
+
+#[test]
+fn the_estimate_is_of_b_against_a() {
+    let report = trial(7, ab(), |mock, _| mock.effect = 0.5).report();
+    let effect = report.effect.unwrap();
+    assert!((0.45..0.55).contains(&effect.ratio), "{effect:?}");
+    assert!(effect.low.unwrap() < effect.ratio && effect.ratio < effect.high.unwrap());
+    let does: Vec<Arm> = report.arms.iter().map(|arm| arm.does.clone()).collect();
+    assert_eq!(does, ab());
+    assert!(report.arms[0].median > report.arms[1].median);
+}
+
+#[test]
+fn arms_take_turns_in_the_order_of_the_seed() {
+    let order = |seed| -> Vec<ArmName> {
+        trial(seed, ab(), |_, _| ()).record.windows.iter().map(|window| window.arm).collect()
+    };
+    assert_eq!(order(5), order(5));
+    assert_ne!(order(5), order(6));
+    for pair in order(5).chunks(2) {
+        assert_ne!(pair[0], pair[1]);
+    }
+}
+
+#[test]
+fn a_server_that_dies_keeps_what_was_measured() {
+    let report = trial(3, ab(), |mock, _| mock.dies_at = Some(21)).report();
+    assert_eq!(report.pairs, 10);
+    assert!(
+        matches!(&report.ended, Ended::Failed { why } if why.contains("it ended (exit status: 9)")),
+        "{:?}",
+        report.ended
+    );
+    assert!(
+        report.doubts.iter().any(|doubt| doubt.starts_with("it failed after 10 of 30 pairs")),
+        "{:?}",
+        report.doubts
+    );
+}
+
+#[test]
+fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
+    // A rule that every window breaks.
+    let report = trial(3, ab(), |_, design| design.rules.overrun_share_max = -1.0).report();
+    assert_eq!((report.pairs, report.dropped.len()), (0, PAIRS + PAIRS / 3));
+    assert_eq!((report.verdict, report.ended.clone(), report.effect), (Outcome::Undecided, Ended::OutOfSpares, None));
+    assert!(report.doubts.iter().any(|doubt| doubt.contains("40 of 40 pairs were dropped")), "{:?}", report.doubts);
+}
+
+#[test]
+fn few_pairs_are_undecided_and_say_so() {
+    let report = trial(3, ab(), |mock, design| {
+        mock.effect = 0.5;
+        design.stop = Stop::After { pairs: 5 };
+    })
+    .report();
+    assert_eq!(report.verdict, Outcome::Undecided);
+    assert!(report.doubts.iter().any(|doubt| doubt.contains("5 pairs are too few")), "{:?}", report.doubts);
+}
+
+#[test]
+fn a_design_that_can_tell_nothing_is_refused() {
+    let root = Root::captured(Capture::parse(HOST).unwrap());
+    let mut mock = Mock::new(&root, 1, 1.0);
+    for (change, expected) in [
+        ((|design| design.stop = Stop::After { pairs: 0 }) as fn(&mut Design), "design a trial: 0 pairs"),
+        (|design| design.window = Duration::ZERO, "design a trial: a window of 0ns"),
+        (|design| design.smallest_effect_ratio = f64::NAN, "design a trial: NaN as the smallest effect"),
+        (|design| design.confidence = 1.0, "design a trial: a confidence of 1"),
+        (
+            |design| design.metric.name = "no_such_us".into(),
+            "measure no_such_us: the workload gives cpu_share, round_trip_us_p50",
+        ),
+    ] {
+        let mut design = design(1);
+        change(&mut design);
+        let hand = root.hand().unwrap();
+        let mut switch = Switch::begin(&root, &hand, None, "test", &[]).unwrap();
+        let watch = Watch::start(&root, &[]);
+        let mut trial = Trial {
+            design: &design,
+            arms: aa(),
+            switch: &mut switch,
+            workload: &mut mock,
+            watch: &watch,
+            stop: &|| false,
+            keep: &mut Keep::nowhere(),
+        };
+        let message = run(&mut trial, &mut |_| {}).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{message}");
+    }
+}
+
+#[test]
+fn a_knob_that_was_not_at_work_is_not_said_to_do_nothing() {
+    // The counters of a captured machine stand still: no CPU ever goes idle.
+    let state = "/sys/devices/system/cpu/cpu0/cpuidle/state1";
+    let host = HOST.replace("end\n", &format!("{state}/latency = 1\n{state}/usage = 1000\nend\n"));
+    let report = trial_on(&host, 3, ab(), |_, _| ()).report();
+    assert_eq!(report.verdict, Outcome::NotEngaged);
+    assert_eq!(report.doubts[0], "the knob was not at work: CPUs went idle only 0 times a second");
+    let report = trial_on(&host, 3, ab(), |mock, _| mock.effect = 0.5).report();
+    assert_eq!(report.verdict, Outcome::Better, "a difference that was seen stands");
+    let report = trial_on(&host, 3, aa(), |_, _| ()).report();
+    assert_eq!(report.verdict, Outcome::Same, "a control has nothing to engage");
+}
