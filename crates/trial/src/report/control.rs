@@ -52,7 +52,10 @@ impl ControlReport {
             true => calibrate(&pairs, design.stop.pairs_max().min(PLANNED_MAX), judge.options(), design.seed).ok(),
             false => None,
         };
-        let visible = made_up.map_or_else(|| seen.map(|seen| seen.smallest_visible_ratio), |made_up| Some(made_up.smallest_visible_ratio));
+        let visible = made_up.map_or_else(
+            || seen.map(|seen| seen.smallest_visible_ratio),
+            |made_up| Some(made_up.smallest_visible_ratio),
+        );
         Ok(Some(ControlReport {
             pairs: pairs.len(),
             effect: seen.map(|seen| Effect::of(&seen, &judge)),

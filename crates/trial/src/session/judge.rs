@@ -55,12 +55,7 @@ impl Judge {
         design.guards.iter().map(judge).collect()
     }
 
-    fn new(
-        metric: &Metric,
-        smallest_effect_ratio: f64,
-        confidence: f64,
-        stop: Stop,
-    ) -> Result<Judge, TrialError> {
+    fn new(metric: &Metric, smallest_effect_ratio: f64, confidence: f64, stop: Stop) -> Result<Judge, TrialError> {
         let options = Options { confidence, smallest_effect_ratio, better: metric.better };
         let name = metric.name.to_string();
         let way = match stop {

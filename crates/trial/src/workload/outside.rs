@@ -1,0 +1,168 @@
+//! A server that runs already, under the players that it has: nothing is started, and nothing is asked of it. Its numbers are what the
+//! kernel sees of it: its tick by switch records, and the cadence of its packets.
+
+use std::time::Duration;
+
+use evenkeel_sys::clock;
+
+use crate::error::TrialError;
+use crate::metric::Metric;
+use crate::source::Source;
+use crate::source::outside_packets::OutsidePackets;
+use crate::source::outside_ticks::OutsideTicks;
+use crate::workload::{Entry, Options, Sample, Workload, unknown};
+
+/// Processes of one name that are taken, at the most.
+const PIDS_MAX: usize = 64;
+
+/// A running server by its name.
+pub(super) const ENTRY: Entry = Entry {
+    name: "outside",
+    title: "a server that runs already, seen from outside: its tick by switch records, its packets by their times",
+    install: None,
+    settings: &[
+        ("pid=0", "the server's process"),
+        ("name=", "the server's processes by the name of their program, where no pid is given"),
+        ("thread=", "the thread that ticks, by its name; otherwise the one that keeps time and works most"),
+        ("see=ticks", "what is looked at: ticks, packets, or both"),
+    ],
+    start: |options| Ok(Box::new(Outside::start(options)?)),
+};
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum See {
+    Ticks,
+    Packets,
+    Both,
+}
+
+/// A server that runs already.
+pub(super) struct Outside {
+    pids: Vec<u32>,
+    named: String,
+    sources: Vec<Box<dyn Source>>,
+    metrics: Vec<Metric>,
+}
+
+impl Outside {
+    /// Finds the server and looks at it for some three seconds.
+    ///
+    /// # Errors
+    /// If it is not there, may not be looked at, or has no tick to be seen.
+    pub(super) fn start(options: &Options) -> Result<Outside, TrialError> {
+        let (mut pid, mut name, mut thread, mut see) = (None, None, None, See::Ticks);
+        for (setting, value) in &options.set {
+            match setting.as_str() {
+                "pid" => pid = Some(super::number(setting, value, 1..=4_194_304_u32)?),
+                "name" => name = Some(value.as_str()),
+                "thread" => thread = Some(value.as_str()),
+                "see" => {
+                    see = match value.as_str() {
+                        "ticks" => See::Ticks,
+                        "packets" => See::Packets,
+                        "both" => See::Both,
+                        _ => {
+                            return Err(TrialError::Design(format!("set see={value}: expected ticks, packets or both")));
+                        }
+                    }
+                }
+                _ => return Err(unknown("outside", setting)),
+            }
+        }
+        let (pids, named) = match (pid, name) {
+            (Some(pid), _) => (vec![pid], format!("process {pid}")),
+            (None, Some(name)) => (called(name), name.to_owned()),
+            (None, None) => {
+                return Err(TrialError::Design("which server? Say --set pid=N or --set name=PROGRAM".into()));
+            }
+        };
+        if pids.is_empty() {
+            return Err(TrialError::Start {
+                program: named,
+                why: "no process runs that is called so; start it first".into(),
+            });
+        }
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        if see != See::Packets {
+            sources.push(Box::new(OutsideTicks::of(&pids, thread)?));
+        }
+        if see != See::Ticks {
+            sources.push(Box::new(OutsidePackets::of(&pids)?));
+        }
+        let metrics = sources.iter().flat_map(|source| source.metrics()).collect();
+        Ok(Outside { pids, named, sources, metrics })
+    }
+}
+
+/// Whether the server is still there.
+fn alive(pids: &[u32], named: &str) -> Result<(), TrialError> {
+    let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}/task")).exists();
+    match pids.iter().any(is_there) {
+        true => Ok(()),
+        false => Err(TrialError::Workload { program: named.to_owned(), why: "it has ended".into() }),
+    }
+}
+
+fn sleep(duration: Duration) {
+    let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns));
+}
+
+/// The processes of a program, by the first 15 characters of its name or by the file that it was started from.
+fn called(name: &str) -> Vec<u32> {
+    let is_it = |pid: &u32| {
+        let short = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let file = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        short.trim_end() == name || file.file_name().is_some_and(|file| file == name)
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_it).collect();
+    pids.sort_unstable();
+    pids.truncate(PIDS_MAX);
+    pids
+}
+
+impl Workload for Outside {
+    fn describe(&self) -> String {
+        let sources: Vec<String> = self.sources.iter().map(|source| source.describe()).collect();
+        format!("{}, which ran already, under the players that it has: {}", self.named, sources.join("; "))
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    /// Where its packets go is not known.
+    fn passes_network_devices(&self) -> bool {
+        true
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.pids.clone()
+    }
+
+    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        sleep(settle);
+        alive(&self.pids, &self.named)?;
+        for source in &mut self.sources {
+            source.begin()?;
+        }
+        begin();
+        sleep(window);
+        let mut sample = Sample::new();
+        for source in &mut self.sources {
+            let ended = source.end();
+            // A server that has died says more than that its numbers are missing.
+            alive(&self.pids, &self.named)?;
+            sample.extend(ended?);
+        }
+        Ok(sample)
+    }
+
+    /// It was not started by us, and goes on.
+    fn stop(&mut self) {
+        self.sources.clear();
+    }
+}
