@@ -192,7 +192,7 @@ fn kept_trial(scene: &Scene) -> (Running, PathBuf, String) {
     );
     let trial = Running(scene.command(&line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begun = Instant::now();
-    let pairs = || std::fs::read_to_string(&file).map_or(0, |text| text.matches("{\"pair\":").count());
+    let pairs = || std::fs::read_to_string(&file).map_or(0, |text| text.matches("{\"pair\":[").count());
     while pairs() < 3 {
         assert!(begun.elapsed() < PATIENCE, "no pairs are kept");
         std::thread::sleep(Duration::from_millis(5));
