@@ -12,6 +12,7 @@ mod locks_table;
 mod looks;
 mod row;
 mod scope;
+mod screening;
 mod tick;
 mod turns;
 mod udp;
@@ -44,6 +45,8 @@ const ROWS: &[(&str, Measure)] = &[
     ("telemetry", looks::measure_telemetry),
     ("faults", looks::measure_faults),
     ("rate", looks::measure_rate),
+    ("screening", screening::measure),
+    ("screening-regret", screening::measure_regret),
     ("udp-tx", udp::measure_tx),
     ("udp-tx-4", udp::measure_tx_4),
     ("udp-rx", udp::measure_rx),
@@ -55,6 +58,9 @@ fn main() -> anyhow::Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     if asked == ["locks-table"] {
         return locks_table::print();
+    }
+    if asked == ["screening-table"] {
+        return screening::print_table();
     }
     if asked == ["ticks-table"] {
         return tick::print_table();

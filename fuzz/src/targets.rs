@@ -2,7 +2,7 @@
 //! what it finds, and an ordinary test of the program with what stands in `corpus/`, so that they cannot rot.
 
 use std::fs;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use evenkeel_arena::crew::Crew;
 use evenkeel_arena::net::gate::{self, Event, Gate as ArenaGate, GateConfig};
@@ -14,12 +14,17 @@ use evenkeel_host::{Facts, Goal, Server, Setting, advise};
 use evenkeel_measure::card::{Card, compare};
 use evenkeel_measure::meters::bandwidth::wire as stream;
 use evenkeel_measure::meters::rates::{Counts, Pages, PagesSeen, Seen, Target as Watched, between, parse_fields};
+use evenkeel_measure::meters::ticks::wakes::Wakes;
 use evenkeel_measure::meters::udp::wire::{FromClient, FromServer};
 use evenkeel_measure::meters::udp::{Act, Arrival, Gate};
 use evenkeel_measure::meters::{disk, imbalance, memory};
 use evenkeel_rt::agones::GameServer;
 use evenkeel_rt::agones::http::{Answer, BadAnswer, Reader};
+use evenkeel_sys::packet_ring::{read_block, read_packet};
+use evenkeel_sys::perf_thread::first_thread_record;
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
+use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
+use evenkeel_trial::saved::{Saved, across};
 use evenkeel_trial::source::http;
 use evenkeel_trial::source::json_lines::JsonLines;
 use evenkeel_trial::source::lines::ReadLine;
@@ -66,6 +71,7 @@ const SYSTEMD: &str = include_str!("../../hosts/firecracker-2vcpu-6.18.txt");
 
 /// All targets, by name.
 pub(crate) const TARGETS: &[Target] = &[
+    target("answers", Whole(answers)),
     target("arena", Whole(arena)),
     target("agones", Whole(agones)),
     target("capture", Whole(capture)),
@@ -217,6 +223,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("plan", Whole(plan)),
     target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
     target("rates", Whole(rates)),
+    target("report", Whole(report)),
     target("saptune", Paths(SYSTEMD, &["/etc/sysconfig/saptune"])),
     target("server", Whole(server)),
     target("setting", Whole(setting)),
@@ -313,6 +320,32 @@ fn agones(text: &str) {
         let _ = GameServer::parse(&answer.body);
     }
     let _ = GameServer::parse(&bytes);
+}
+
+/// What a server under load answers (each character a byte), by each protocol: an answer is whole at one length, and at none before.
+fn answers(text: &str) {
+    let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
+    for value_bytes in [0, 5] {
+        let Ok(data) = Dataset::new(10, Sizes::Fixed(8), Sizes::Fixed(value_bytes), 1) else { return };
+        let data = Arc::new(data);
+        let protocols: [Box<dyn Protocol>; 4] = [
+            Box::new(Memcached { data: Arc::clone(&data) }),
+            Box::new(Redis { data: Arc::clone(&data) }),
+            Box::new(Http { data: Arc::clone(&data) }),
+            Box::new(Mqtt { data }),
+        ];
+        for protocol in protocols {
+            for kind in [Kind::Get, Kind::Set] {
+                let read = |bytes: &[u8]| protocol.parse_answer(Op { key: 3, kind }, 7, bytes);
+                if let Ok(Some(answer)) = read(&bytes) {
+                    let whole = bytes.get(..answer.bytes).unwrap_or_default();
+                    assert!(answer.bytes > 0 && whole.len() == answer.bytes);
+                    assert_eq!(read(whole), Ok(Some(answer)));
+                    assert_eq!(read(whole.get(..answer.bytes - 1).unwrap_or_default()), Ok(None));
+                }
+            }
+        }
+    }
 }
 
 /// What a server prints (each character a byte) behind a line with a path and one with an expression: however it is cut, the same
@@ -574,6 +607,7 @@ fn udp_packets(text: &str) {
         if let Some(result) = bytes.first_chunk() {
             let _ = stream::Result::parse(result);
         }
+        kernel_records(&bytes);
         assert!(matches!(admit(stranger, &bytes), Err(_) | Ok(Act::Say(_))));
         if bytes.get(8..16) == Some(b"SSSSSSSS") {
             bytes[8..16].copy_from_slice(&session.to_be_bytes());
@@ -581,6 +615,20 @@ fn udp_packets(text: &str) {
         let _ = admit(known, &bytes);
     }
     assert!(gate.sessions() <= 1);
+}
+
+/// What the kernel writes into shared memory: records of switches, and blocks of packets with whatever somebody sent in them.
+fn kernel_records(bytes: &[u8]) {
+    let _ = read_packet(bytes);
+    let mut packets = 0_u32;
+    let unread = read_block(bytes, |_| packets += 1);
+    assert!((packets + unread) as usize <= bytes.len() / 48);
+    let (mut rest, mut wakes) = (bytes, Wakes::default());
+    while let Some((record, length)) = first_thread_record(rest) {
+        wakes.take(record);
+        rest = &rest[length..];
+    }
+    assert!(wakes.list().len() <= bytes.len() / 32);
 }
 
 /// What meters read of /proc: names of threads, interrupts and mounts are whatever somebody called them.
@@ -592,6 +640,7 @@ fn kernel_counts(text: &str) {
     for line in text.lines() {
         let _ = imbalance::parse_thread(line, 1);
         let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
+        let _ = evenkeel_sys::asleep::parse_syscall(line);
     }
     let _ = evenkeel_sys::stall::parse_some_us(text);
     let _ = (evenkeel_sys::resident::parse_locked_kib(text), evenkeel_sys::resident::parse_swapped_in(text));
@@ -606,4 +655,13 @@ fn setting(text: &str) {
         let written = setting.to_string();
         assert_eq!(Setting::parse(&written).map(|setting| setting.to_string()), Ok(written));
     }
+}
+
+/// A report of a trial, and what is said of it beside another.
+fn report(text: &str) {
+    let Ok(saved) = Saved::parse(text) else { return };
+    for trial in &saved.trials {
+        drop((trial.pairs(), trial.cut_short(), trial.tried()));
+    }
+    drop(across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]));
 }

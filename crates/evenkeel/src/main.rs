@@ -7,6 +7,7 @@ mod exit;
 mod experiment;
 mod failure;
 mod host;
+mod progress;
 mod readings;
 mod report;
 mod selection;
@@ -15,6 +16,7 @@ mod show;
 mod state;
 mod waivers;
 mod workload_args;
+mod workload_settings;
 
 use std::process::ExitCode;
 

@@ -30,7 +30,7 @@ mod started;
 pub use crate::processes::end_left_by;
 pub use load::{Runs, Settings as LoadSettings};
 pub use ready::Ready;
-pub use sockets::{Port, Protocol};
+pub use sockets::{Port, Protocol, Socket, parse_sockets};
 pub use started::Ending;
 
 use load::{Busy, Load};
