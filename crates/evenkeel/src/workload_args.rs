@@ -9,6 +9,7 @@ use evenkeel_trial::workload::{self, Entry, Options, Placement};
 use serde::Serialize;
 
 use crate::command_args::{CommandArgs, quoted};
+use crate::commands::guard::{Guard, Undo};
 use crate::exit;
 use crate::failure::Failure;
 
@@ -68,7 +69,13 @@ impl WorkloadArgs {
         let entry = self.entry()?;
         let options = self.options(seed)?;
         let started = match entry.name {
-            COMMAND => Command::start(&options, self.of_command.settings()?).map(|command| Box::new(command) as _),
+            COMMAND => {
+                let settings = self.of_command.settings()?;
+                // The server dies with us, but what it starts would not.
+                let mut guard = Guard::start()?;
+                guard.hold(&Undo::EndServersOf(std::process::id()))?;
+                Command::start(&options, settings).map(|command| Box::new(command.keeping(Box::new(guard))) as _)
+            }
             name if !self.of_command.is_empty() => {
                 let cause = format!("they are for a server of yours behind --, and the workload is {name}");
                 return Err(Failure::text(exit::WRONG_USE, format!("take{}", self.of_command.again()), cause));

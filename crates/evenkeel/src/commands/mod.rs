@@ -9,7 +9,7 @@ mod demo;
 mod diff;
 mod disturb;
 mod explain;
-mod guard;
+pub(crate) mod guard;
 mod history;
 mod image;
 mod inspect;

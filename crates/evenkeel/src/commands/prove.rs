@@ -317,6 +317,13 @@ fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tol
     Ok(code)
 }
 
+/// Two decimals, and more where they would all be noughts: a metric of a server's own may be in seconds.
+fn figure(value: f64) -> String {
+    let noughts = if value == 0.0 { 0.0 } else { (-value.abs().log10()).floor() };
+    let decimals = if (1.0..=12.0).contains(&noughts) { noughts as usize + 3 } else { 2 };
+    format!("{value:.decimals$}")
+}
+
 fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
     let parsed = texts.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
     parsed.map_err(|error| Failure::text(exit::WRONG_USE, "read the settings", error))
@@ -325,7 +332,7 @@ fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
 fn text(told: &Told, seed: u64) -> String {
     let report = &told.report;
     let mut text = format!("{}: {}\n", report.verdict, told.sentence);
-    let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.2}"));
+    let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), figure);
     for arm in &report.arms {
         let cpu = number(arm.cpu_share.map(|share| share * 100.0));
         let median = number(arm.median);
@@ -380,6 +387,20 @@ fn exit_of(told: &Told) -> exit::Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_figures_keep_their_digits() {
+        for (value, expected) in [
+            (0.0, "0.00"),
+            (12.345, "12.35"),
+            (0.5, "0.50"),
+            (0.0123, "0.0123"),
+            (0.000_061_24, "0.0000612"),
+            (-0.05, "-0.0500"),
+        ] {
+            assert_eq!(figure(value), expected);
+        }
+    }
 
     #[test]
     fn times_are_read_as_people_write_them() {

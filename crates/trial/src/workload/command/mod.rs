@@ -1,6 +1,7 @@
 //! Any server of the user's: a command that is started as it stands, found to be ready, put under a load of the user's own, and ended in
 //! good order. Its numbers come from what it or its load prints, or from its page of metrics, and from what the kernel counts of it.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ mod ready;
 mod sockets;
 mod started;
 
+pub use crate::processes::end_left_by;
 pub use load::{Runs, Settings as LoadSettings};
 pub use ready::Ready;
 pub use sockets::{Port, Protocol, Socket, parse_sockets};
@@ -202,6 +204,8 @@ pub struct Command {
     load_takes: Option<Duration>,
     /// What was set in the server's threads.
     knobs: ProcessKnobs,
+    /// What is kept for as long as the server may live, such as what would end it after us.
+    kept: Option<Box<dyn Any>>,
 }
 
 impl Command {
@@ -238,9 +242,16 @@ impl Command {
             load,
             load_takes: None,
             knobs: ProcessKnobs::default(),
+            kept: None,
         };
         command.start_server()?;
         Ok(command)
+    }
+
+    /// Keeps something until the server has ended.
+    pub fn keeping(mut self, thing: Box<dyn Any>) -> Command {
+        self.kept = Some(thing);
+        self
     }
 
     fn start_server(&mut self) -> Result<(), TrialError> {
@@ -395,6 +406,7 @@ impl Workload for Command {
 impl Drop for Command {
     fn drop(&mut self) {
         self.stop();
+        drop(self.kept.take());
     }
 }
 
