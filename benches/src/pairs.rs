@@ -20,7 +20,7 @@ use noise::Noise;
 /// Simulated trials of each noise and effect.
 const TRIALS: u64 = 100;
 /// Simulated trials of A beside A, of each noise.
-const ALIKE: u64 = 200;
+const ALIKE: u64 = 100;
 /// The most pairs of a trial.
 const MOST: usize = 100;
 /// The number of pairs for which a peer plans finds so many of the trials.
