@@ -20,7 +20,7 @@ use noise::Noise;
 /// Simulated trials of each noise and effect.
 const TRIALS: u64 = 100;
 /// Simulated trials of A beside A, of each noise.
-const ALIKE: u64 = 200;
+const ALIKE: u64 = 100;
 /// The most pairs of a trial.
 const MOST: usize = 100;
 /// The number of pairs for which a peer plans finds so many of the trials.
@@ -46,7 +46,7 @@ type Way = fn(&[Pair], usize) -> anyhow::Result<End>;
 /// # Errors
 /// If nothing could be measured.
 pub(crate) fn measure() -> anyhow::Result<Row> {
-    let names = [("evenkeel", ours as Way), (SIGN, sign), (FIXED, fixed), (GROUPS, groups)];
+    let names: [(&str, Way); 4] = [("evenkeel", ours), (SIGN, sign), (FIXED, fixed), (GROUPS, groups)];
     let mut rounds = vec![Vec::new(); names.len()];
     for noise in noise::all() {
         for effect in EFFECTS {
@@ -121,12 +121,13 @@ fn power_table() -> anyhow::Result<String> {
         for effect in EFFECTS {
             let trials: Vec<Vec<Pair>> = (0..TRIALS).map(|seed| noise.pairs(MOST, 1.0 + effect, seed)).collect();
             write!(table, "| {} | {:.0} % |", noise.name, 100.0 * effect)?;
-            for (way, most) in [
-                (ours as Way, Some(MOST)),
+            let ways: [(Way, Option<usize>); 4] = [
+                (ours, Some(MOST)),
                 (sign, Some(MOST)),
                 (fixed, planned(&trials, fixed)?),
                 (groups, planned(&trials, groups)?),
-            ] {
+            ];
+            for (way, most) in ways {
                 match most {
                     Some(most) => {
                         let found = power(&trials, way, most)?;
