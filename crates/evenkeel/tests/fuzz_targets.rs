@@ -128,7 +128,11 @@ const A_SETTING: &str = "a command's argument: its cases are beside it";
 /// Parsers of what is no target's text, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("arena/src/control.rs", "parse", "lines of whoever started the program: its own property test has it"),
-    ("trial/src/search/goal.rs", "parse", "a plan with evidence: the target plan has the plan, a property test the rest"),
+    (
+        "trial/src/search/goal.rs",
+        "parse",
+        "a plan with evidence: the target plan has the plan, a property test the rest",
+    ),
     ("trial/src/search/log.rs", "parse_log", "lines that the program writes itself; its own property test has it"),
     ("sys/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
