@@ -24,6 +24,7 @@ use evenkeel_sys::packet_ring::{read_block, read_packet};
 use evenkeel_sys::perf_thread::first_thread_record;
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
 use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
+use evenkeel_trial::saved::{Saved, across};
 use evenkeel_trial::source::http;
 use evenkeel_trial::source::json_lines::JsonLines;
 use evenkeel_trial::source::lines::ReadLine;
@@ -222,6 +223,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("plan", Whole(plan)),
     target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
     target("rates", Whole(rates)),
+    target("report", Whole(report)),
     target("saptune", Paths(SYSTEMD, &["/etc/sysconfig/saptune"])),
     target("server", Whole(server)),
     target("setting", Whole(setting)),
@@ -653,4 +655,13 @@ fn setting(text: &str) {
         let written = setting.to_string();
         assert_eq!(Setting::parse(&written).map(|setting| setting.to_string()), Ok(written));
     }
+}
+
+/// A report of a trial, and what is said of it beside another.
+fn report(text: &str) {
+    let Ok(saved) = Saved::parse(text) else { return };
+    for trial in &saved.trials {
+        drop((trial.pairs(), trial.cut_short(), trial.tried()));
+    }
+    drop(across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]));
 }

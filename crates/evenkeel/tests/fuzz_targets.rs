@@ -117,6 +117,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("trial/src/source/prometheus/text.rs", "parse_quoted", "metrics-page"),
     ("trial/src/source/prometheus/text.rs", "parse_value", "metrics-page"),
     ("trial/src/source/rule.rs", "parse", "output-lines"),
+    ("trial/src/saved/mod.rs", "parse", "report"),
 ];
 
 /// A meter reads its own kernel, and no captured machine.

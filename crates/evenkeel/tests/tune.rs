@@ -133,7 +133,8 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     assert_eq!(readings(), before);
     let kept = std::fs::read_to_string(&log).unwrap().lines().count();
     let output = scene.run("tune --resume --json");
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+    let answer: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
     assert_eq!(readings(), before);
     assert_eq!((&answer["format"], &answer["all_as_before"]), (&1.into(), &true.into()), "{answer}");
     let verdict = answer["verdict"].as_str().unwrap();

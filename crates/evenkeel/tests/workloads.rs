@@ -7,9 +7,12 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use evenkeel_sys::{Root, process, thread};
+use evenkeel_stats::Direction;
+use evenkeel_sys::{CpuSet, Root, process, sched, thread};
 use evenkeel_trial::workload::{self, Options, Placement};
 use evenkeel_trial::{Sample, Workload};
 
@@ -200,6 +203,77 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
         ratio(workload.as_mut(), "round_trip_us_p50", switch, 3)
     };
     holds("cpuidle.dma_latency_us=0", &mut limit, 0.0..=0.9);
+    workload.stop();
+}
+
+/// Threads that run only where nobody else would, one on each of our CPUs: what idle knobs come to when they keep CPUs awake, on
+/// machines too that have none.
+struct Awake {
+    stop: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Awake {
+    fn start() -> Awake {
+        let stop = Arc::new(AtomicBool::new(false));
+        let spin = |cpu: usize| {
+            let end = Arc::clone(&stop);
+            std::thread::spawn(move || {
+                thread::set_affinity(&CpuSet::from_iter([cpu])).unwrap();
+                sched::set_idle().unwrap();
+                while !end.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let threads = thread::affinity().unwrap().iter().map(spin).collect();
+        Awake { stop, threads }
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// On CPUs that never sleep both wakes of a round trip are cheap. With `EVENKEEL_CALIBRATE=1` it says how many pairs the sequential test
+/// needs for that.
+#[test]
+fn cpus_that_stay_awake_answer_sooner() {
+    let _host = host();
+    if thread::affinity().unwrap().len() < 2 {
+        println!("skipped: one CPU is all there is");
+        return;
+    }
+    let mut workload = start("udp-echo", Placement::Apart, &[]);
+    let mut awake = None;
+    let mut switch = |_: &mut dyn Workload, is_b: bool| {
+        drop(awake.take());
+        awake = is_b.then(Awake::start);
+    };
+    if std::env::var_os("EVENKEEL_CALIBRATE").is_none() {
+        holds("awake", || ratio(workload.as_mut(), "round_trip_us_p50", &mut switch, 3), 0.0..=0.9);
+        return workload.stop();
+    }
+    for session in 0..5 {
+        let options = evenkeel_stats::Options::new(Direction::Lower);
+        let mut test = evenkeel_stats::Sequential::new(options).unwrap();
+        while !test.look().decided && test.look().pairs < 40 {
+            let mut seen = [0.0; 2];
+            let first = usize::from(evenkeel_sys::clock::monotonic_ns() / 64 % 2 == 0);
+            for arm in [first, 1 - first] {
+                switch(workload.as_mut(), arm == 1);
+                seen[arm] = window(workload.as_mut())["round_trip_us_p50"];
+            }
+            test.add(evenkeel_stats::Pair { a: seen[0], b: seen[1] }).unwrap();
+            println!("session {session}: {seen:?}");
+        }
+        println!("session {session}: {:?}", test.look());
+    }
     workload.stop();
 }
 

@@ -18,6 +18,7 @@ mod process_knob;
 mod processes;
 mod report;
 mod rules;
+pub mod saved;
 pub mod search;
 mod session;
 pub mod source;

@@ -10,8 +10,8 @@ use evenkeel_change::{State, Which, revert};
 use evenkeel_host::{Facts, Plan, Setting, Wish};
 use evenkeel_sys::{Capture, Root};
 use evenkeel_trial::search::{
-    Answer, Budget, Candidate, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchDesign, SearchEnded, Tools,
-    Verdict, Wanted, WorkloadSpec, offer, search,
+    Answer, Budget, Candidate, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchDesign, SearchEnded,
+    Tools, Verdict, Wanted, WorkloadSpec, offer, search,
 };
 use evenkeel_trial::{Metric, Rules, Sample, Switch, TrialError, Watch, Workload};
 use rand::{RngExt, SeedableRng};
@@ -148,7 +148,10 @@ fn the_knob_that_helps_is_found_among_those_of_the_machine_with_its_best_value()
     let before = scene.readings();
     let (candidates, plans) = scene.candidates(&Wanted::All);
     let settings: Vec<&String> = candidates.iter().flat_map(|candidate| &candidate.settings).collect();
-    assert!(candidates.len() >= 5 && settings.iter().any(|setting| *setting == "process.timer_slack_ns=1"), "{settings:?}");
+    assert!(
+        candidates.len() >= 5 && settings.iter().any(|setting| *setting == "process.timer_slack_ns=1"),
+        "{settings:?}"
+    );
     let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
     assert_eq!((answer.verdict, &answer.ended), (Verdict::Better, &SearchEnded::Whole), "{answer:?}");
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
@@ -237,7 +240,11 @@ fn a_knob_that_does_not_take_is_told_and_the_others_go_on() {
     let (candidates, plans) = scene.candidates(&Wanted::Named(named.to_vec()));
     assert_eq!(candidates.len(), 3, "{candidates:?}");
     let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
-    assert!(matches!(&answer.knobs[1].fate, Fate::Refused { why } if why.starts_with("hpet: ")), "{:?}", answer.knobs[1]);
+    assert!(
+        matches!(&answer.knobs[1].fate, Fate::Refused { why } if why.starts_with("hpet: ")),
+        "{:?}",
+        answer.knobs[1]
+    );
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
     let clock = scene.root.text("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap();
     assert_eq!(clock.trim(), "tsc");
@@ -260,7 +267,10 @@ fn a_goal_file_is_a_plan_with_its_evidence() {
     let read = GoalFile::parse(&text).unwrap();
     assert_eq!(read.plan, plan);
     assert_eq!(read.evidence.answer.set, goal.evidence.answer.set);
-    assert_eq!(read.settings().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>(), set(&goal.evidence.answer));
+    assert_eq!(
+        read.settings().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        set(&goal.evidence.answer)
+    );
     assert_eq!(evenkeel_change::PlanFile::parse(&text).unwrap(), plan, "`evenkeel apply` reads it as any plan");
     assert_eq!(read.differences(&host), Vec::<String>::new());
     let other = HostWords { kernel: Some("5.10".into()), ..host };

@@ -10,6 +10,7 @@ use evenkeel_trial::kept::Kept;
 use evenkeel_trial::{Design, Ended, Guard, Outcome as Verdict, Settle, Stop, Workload};
 
 use crate::args::StateArgs;
+use crate::commands::{capture, side_by_side};
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
@@ -17,6 +18,7 @@ use crate::report::{Story, Told};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::workload_args::{self, WorkloadArgs};
+use crate::workload_settings;
 
 mod goal;
 
@@ -32,6 +34,7 @@ const PAIRS_MAX: u16 = 100;
 pub(crate) struct Args {
     /// What to prove, such as haltpoll.guest_halt_poll_ns=200000; several are proved together
     #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "goal", "list_workloads"])]
+    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "list_workloads", "compare"])]
     settings: Vec<String>,
     #[command(flatten)]
     plan: DesignArgs,
@@ -52,6 +55,9 @@ pub(crate) struct Args {
     /// Prove the set of a goal file once more, as `evenkeel tune` found it, on this machine as it is now
     #[arg(long, value_name = "FILE", conflicts_with_all = ["settings", "from"])]
     goal: Option<PathBuf>,
+    /// Measure nothing, and put reports (report.json) of several machines side by side; with --report also as compare.html
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["settings", "from", "resume", "list_workloads"])]
+    compare: Vec<PathBuf>,
     /// Write report.html and report.json into DIR
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -105,14 +111,19 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         out.answer(&list, || list.text())?;
         return Ok(exit::WELL);
     }
+    if !args.compare.is_empty() {
+        return side_by_side::run(&args.compare, args.report.as_deref(), out);
+    }
     let root = Root::live();
     let facts = Facts::probe(&root);
     if let Some(file) = &args.from {
         let (_, kept) = session_files::read(&args.state, file)?;
-        return tell(args, out, facts, experiment::told_again(kept)?);
+        // The session may have been kept on another machine: what this one is has no place in its report.
+        return tell(args, out, facts, None, experiment::told_again(kept)?);
     }
     let by_goal = args.goal.as_ref().map(|file| goal::asked_by(args, file, &facts, out)).transpose()?;
     let args = by_goal.as_ref().unwrap_or(args);
+    let capture = capture::text_of(&root);
     let settings = parse(&args.settings)?;
     let needs = Needs::of(&facts, &settings)?;
     if needs.root && !process::is_root() {
@@ -127,7 +138,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let stop = experiment::stop_flag()?;
     let told =
         measure(args, out, Ground { root: &root, facts: &facts, settings: &settings, needs, stop: &stop }, before)?;
-    tell(args, out, facts, told)
+    tell(args, out, facts, Some(capture), told)
 }
 
 /// What a trial stands on.
@@ -151,7 +162,12 @@ impl Needs {
         let plan = Plan::of(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         Ok(Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
-            root: plan.steps.iter().any(|step| !matches!(step.action, Action::Process)),
+            // Of a server of one's own anybody may set what the kernel allows; it says so itself where it does not. What somebody
+            // else would have to do for good is done to a process of ours, or refused.
+            root: plan.steps.iter().any(|step| {
+                let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
+                !is_ours && !step.knob.starts_with("process.")
+            }),
         })
     }
 }
@@ -179,7 +195,7 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         control,
         design: &design,
         stop,
-        progress: out.shows_progress(),
+        progress: out.telling(),
         keep: &|head| {
             let keep = match &before {
                 Some((path, kept)) => {
@@ -264,7 +280,7 @@ fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failure> {
 }
 
 /// A time as people write it: `500ms`, `90s`, `10m`, `1h`; seconds without a unit.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let ms = match unit {
@@ -279,7 +295,7 @@ fn time(text: &str) -> Result<Duration, String> {
     (whole <= 7 * 86_400_000).then(|| Duration::from_millis(whole)).ok_or_else(|| "a week is the most".to_owned())
 }
 
-fn tell(args: &Args, out: &Out, facts: Facts, told: Told) -> Outcome {
+fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Told) -> Outcome {
     let code = exit_of(&told);
     let seed = told.report.seed;
     let mut text = text(&told, seed);
@@ -291,6 +307,7 @@ fn tell(args: &Args, out: &Out, facts: Facts, told: Told) -> Outcome {
         args.workload.command_again()
     );
     let mut story = Story::new(command, facts, Vec::new());
+    story.capture = capture;
     story.trials.push(told);
     if let Some(folder) = &args.report {
         let [page, json] = story.write(folder)?;
@@ -301,7 +318,7 @@ fn tell(args: &Args, out: &Out, facts: Facts, told: Told) -> Outcome {
 }
 
 fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
-    let parsed = texts.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>();
+    let parsed = texts.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
     parsed.map_err(|error| Failure::text(exit::WRONG_USE, "read the settings", error))
 }
 

@@ -34,20 +34,21 @@ const fn gambler(sees: Sees, most: f64, begins_with: f64) -> Gambler {
     Gambler { sees, most, begins_with }
 }
 
-/// Bold ones end a run of clear pairs at once, careful ones see a small effect in much noise. All bet on "larger".
-const GAMBLERS: [Gambler; 11] = [
-    gambler(Sees::Sign, 0.25, 0.08),
-    gambler(Sees::Sign, 0.5, 0.08),
-    gambler(Sees::Sign, 0.75, 0.08),
+/// Bold ones end a run of clear pairs at once, careful ones see a small effect in much noise. All bet on "larger". The shares
+/// were chosen on simulated noise and recorded traces; the promise holds with any.
+const GAMBLERS: [Gambler; 6] = [
     gambler(Sees::Sign, 0.97, 0.2),
-    gambler(Sees::SizeUpTo(1.5), 0.4, 0.08),
-    gambler(Sees::SizeUpTo(1.5), 0.7, 0.08),
-    gambler(Sees::SizeUpTo(1.5), 0.97, 0.08),
-    gambler(Sees::SizeUpTo(4.0), 0.3, 0.08),
-    gambler(Sees::SizeUpTo(4.0), 0.6, 0.08),
-    gambler(Sees::SizeUpTo(4.0), 0.85, 0.08),
-    gambler(Sees::SizeUpTo(4.0), 0.98, 0.08),
+    gambler(Sees::Sign, 0.8, 0.1),
+    gambler(SIZE, 0.12, 0.1),
+    gambler(SIZE, 0.3, 0.2),
+    gambler(SIZE, 0.5, 0.2),
+    gambler(SIZE, 0.75, 0.2),
 ];
+
+const SIZE: Sees = Sees::SizeUpTo(MOST_DEVIATIONS);
+
+/// Sizes count up to so many median deviations: beyond, a size is as likely a neighbour's doing as the setting's.
+pub(crate) const MOST_DEVIATIONS: f64 = 1.25;
 
 /// Beyond this a purse is not counted on: it has long said all, and must not overflow.
 const MOST: f64 = 1e300;

@@ -8,7 +8,7 @@ use crate::compare::{MAX_PAIRS, Options, Pair, check_options, log_ratio};
 use crate::error::StatsError;
 use crate::verdict::{Direction, Verdict};
 use crate::walsh::WalshAverages;
-use bets::{Purse, scale_of};
+use bets::{MOST_DEVIATIONS, Purse, scale_of};
 
 /// Halvings of the range in which an end of the interval is sought: 2^-50 of it is below what the doubles at hand can tell.
 const HALVINGS: usize = 50;
@@ -183,17 +183,24 @@ impl Sequential {
         if self.log_ratios.is_empty() { f64::NAN } else { WalshAverages::new(&self.log_ratios).median() }
     }
 
-    /// The effects that neither side excludes, widened to hold the estimate. What was excluded once stays so: an error at
-    /// any look was counted against the confidence already. If the sides have excluded all between them, which one
-    /// factor on every window allows in at most one run of 1 / (1 - confidence), it is all from the one to the other.
+    /// The effects that neither side excludes, widened to hold the estimate. If the sides have excluded all between them,
+    /// which one factor on every window allows in at most one run of 1 / (1 - confidence), it is all from the one end to the
+    /// other.
     fn interval(&self, estimate: f64) -> (f64, f64) {
+        let (above, below) = self.ends();
+        let (low, high) = (above.min(below), above.max(below));
+        if estimate.is_nan() { (low, high) } else { (low.min(estimate), high.max(estimate)) }
+    }
+
+    /// Up to where it is excluded from above, and down to where from below. What was excluded once stays so: an error at any
+    /// look was counted against the confidence already.
+    fn ends(&self) -> (f64, f64) {
         let asked = [&self.none, &self.line_below, &self.line_above];
         let known =
             |pick: fn(&Asked) -> bool| asked.into_iter().filter(move |asked| pick(asked)).map(|asked| asked.theta);
         let above = known(|asked| asked.above.excluded).fold(self.bound(1.0), f64::max);
         let below = known(|asked| asked.below.excluded).fold(-self.bound(-1.0), f64::min);
-        let (low, high) = (above.min(below), above.max(below));
-        if estimate.is_nan() { (low, high) } else { (low.min(estimate), high.max(estimate)) }
+        (above, below)
     }
 
     /// The largest effect that is excluded from above, with the log ratios turned by `way`, 1 or -1; -∞ if none is.
@@ -204,10 +211,9 @@ impl Sequential {
             smallest = smallest.min(way * log_ratio);
             largest = largest.max(way * log_ratio);
         }
-        let scales = self.scales.iter().flatten();
+        let scale = self.scales.iter().flatten().fold(0.0, |most: f64, scale| most.max(*scale));
         // Below this every gambler sees as much as he ever will.
-        let (mut excluded, mut held) =
-            (smallest - 5.0 * scales.fold(0.0, |most: f64, scale| most.max(*scale)) - 1e-6, largest);
+        let (mut excluded, mut held) = (smallest - 2.0 * MOST_DEVIATIONS * scale - 1e-6, largest);
         if self.log_ratios.is_empty() || !self.excludes(excluded, way) {
             return f64::NEG_INFINITY;
         }

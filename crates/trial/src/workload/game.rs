@@ -52,7 +52,9 @@ pub(super) struct Game {
 enum Ticks {
     Seen(Box<OutsideTicks>),
     /// A server without players may not tick at all, and a user may not be allowed to look.
-    Unseen { why: String },
+    Unseen {
+        why: String,
+    },
 }
 
 impl Ticks {
@@ -124,7 +126,9 @@ impl Workload for Game {
         let saw = matches!(self.ticks, Ticks::Seen(_));
         self.ticks = Ticks::of(&self.server);
         match &self.ticks {
-            Ticks::Unseen { why } if saw => Err(self.server.error(&format!("its tick was seen before, and is not now: {why}"))),
+            Ticks::Unseen { why } if saw => {
+                Err(self.server.error(&format!("its tick was seen before, and is not now: {why}")))
+            }
             _ => Ok(()),
         }
     }
@@ -154,7 +158,9 @@ impl Workload for Game {
     fn doubts(&self) -> Vec<String> {
         match &self.ticks {
             Ticks::Seen(_) => Vec::new(),
-            Ticks::Unseen { why } => vec![format!("only the server's CPU time was measured, since its tick is not to be seen: {why}")],
+            Ticks::Unseen { why } => {
+                vec![format!("only the server's CPU time was measured, since its tick is not to be seen: {why}")]
+            }
         }
     }
 

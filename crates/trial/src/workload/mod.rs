@@ -24,6 +24,7 @@ mod nginx;
 mod openarena;
 mod outside;
 mod pair;
+pub(crate) mod place;
 mod redis;
 mod server;
 mod serving;

@@ -19,22 +19,28 @@ use crate::workload_args::{Where, WorkloadArgs};
 /// The arguments with what the file says filled in; what was given besides stands.
 pub(super) fn asked_by(args: &Args, file: &Path, facts: &Facts, out: &Out) -> Result<Args, Failure> {
     let goal = read(file)?;
-    let wrong = |error| Failure::new(exit::WRONG_USE, anyhow::Error::from(error)).hint("`evenkeel tune --out FILE` writes goals");
+    let wrong = |error| {
+        Failure::new(exit::WRONG_USE, anyhow::Error::from(error)).hint("`evenkeel tune --out FILE` writes goals")
+    };
     let mut asked = args.clone();
     asked.settings = goal.settings().map_err(wrong)?.iter().map(ToString::to_string).collect();
     let evidence = &goal.evidence;
     asked.plan.metric = asked.plan.metric.or_else(|| Some(evidence.metric.name.to_string()));
-    asked.plan.window_ms = u32::try_from(evidence.window_ms)
-        .ok()
-        .filter(|ms| (100..=600_000).contains(ms))
-        .ok_or_else(|| Failure::text(exit::WRONG_USE, file.display(), format!("a window of {} ms", evidence.window_ms)))?;
+    asked.plan.window_ms =
+        u32::try_from(evidence.window_ms).ok().filter(|ms| (100..=600_000).contains(ms)).ok_or_else(|| {
+            Failure::text(exit::WRONG_USE, file.display(), format!("a window of {} ms", evidence.window_ms))
+        })?;
     asked.plan.smallest_effect = evidence.smallest_effect_ratio * 100.0;
     // Who names another workload wants to know whether the set helps that one.
     if args.workload.workload.is_none() && args.workload.command.is_empty() {
         asked.workload = workload(&evidence.workload, file)?;
     }
-    let then = evidence.answer.effect.as_ref().map_or_else(|| "not proved".to_owned(), |effect| as_change(effect.ratio));
-    out.say(&format!("found {}: {} was {then} with {}", evidence.written, evidence.metric.title, evidence.workload_words));
+    let then =
+        evidence.answer.effect.as_ref().map_or_else(|| "not proved".to_owned(), |effect| as_change(effect.ratio));
+    out.say(&format!(
+        "found {}: {} was {then} with {}",
+        evidence.written, evidence.metric.title, evidence.workload_words
+    ));
     for difference in goal.differences(&HostWords::of(facts)) {
         out.say(&format!("another machine: {difference}"));
     }

@@ -61,7 +61,7 @@ impl std::fmt::Display for Port {
 
 /// A socket that listens, or that is bound where there is no listening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Socket {
+pub struct Socket {
     /// Its port.
     pub port: u16,
     /// Its number, by which a process's open files name it.
@@ -69,7 +69,7 @@ pub(crate) struct Socket {
 }
 
 /// A table such as `/proc/net/tcp6` or `/proc/net/udp`; lines that are none are passed over.
-pub(crate) fn parse_sockets(text: &str, protocol: Protocol) -> Vec<Socket> {
+pub fn parse_sockets(text: &str, protocol: Protocol) -> Vec<Socket> {
     let socket = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
         let local = fields.nth(1)?;
