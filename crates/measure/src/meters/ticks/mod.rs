@@ -6,7 +6,7 @@
 //! | [`wakes`] | records of switches to what was done each time that the thread was awake |
 //! | [`tempo`] | whether that keeps time, and which |
 //! | [`track`] | which wakes are ticks |
-//! | [`account`] | how late, how long, how many missing |
+//! | [`mod@account`] | how late, how long, how many missing |
 //! | [`watcher`] | reads the records while a window lasts, and says what it cost |
 //! | [`threads`] | which thread it is |
 
