@@ -14,7 +14,7 @@ use crate::commands::{capture, side_by_side};
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
-use crate::report::{Story, Told};
+use crate::report::{self, Story, Told};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::workload_args::{self, WorkloadArgs};
@@ -300,10 +300,11 @@ fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tol
     let seed = told.report.seed;
     let mut text = text(&told, seed);
     let command = format!(
-        "evenkeel prove {}{} --metric {} --seed {seed}{}",
+        "evenkeel prove {}{}{}{}{}",
         told.knob,
         args.workload.again(),
-        told.report.metric.name,
+        report::design_again(&told.report.design),
+        if told.control { " --control" } else { "" },
         args.workload.command_again()
     );
     let mut story = Story::new(command, facts, Vec::new());

@@ -64,7 +64,7 @@ fn answers(saved: &Saved) -> Markup {
             @for not_tried in &saved.not_tried {
                 p.verdict { span.badge { "not tried" } " " code { (not_tried.knob) } ": " (prose(&not_tried.why)) }
             }
-            @match saved.all_as_before {
+            @match saved.all_as_before.filter(|_| !saved.settings.is_empty()) {
                 Some(true) => p { "Every setting that was looked at reads the same as before the run." },
                 Some(false) => p { strong { "Not every setting reads the same as before the run: see the end of this page." } },
                 None => {},

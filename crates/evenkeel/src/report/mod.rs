@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, Facts};
-use evenkeel_trial::Report;
 use evenkeel_trial::saved::Saved;
+use evenkeel_trial::{Design, Report, Settle, Stop};
 use serde::Serialize;
 
 use crate::exit;
@@ -14,6 +14,7 @@ use crate::show::json;
 pub(crate) mod across;
 pub(crate) mod blocks;
 mod chart;
+mod counted;
 mod html;
 mod machine;
 mod trial;
@@ -101,6 +102,35 @@ impl Story {
         let page = html::page(&saved, &json).into_string();
         Ok([write_page(folder, "report.html", &page)?, write_page(folder, "report.json", &json)?])
     }
+}
+
+/// What was decided beforehand, as the options of `prove` that decide it again, whatever the defaults are by then.
+pub(crate) fn design_again(design: &Design) -> String {
+    let mut again = format!(" --metric {} --pairs {}", design.metric.name, design.stop.pairs_max());
+    match design.stop {
+        Stop::After { .. } => again += " --fixed",
+        Stop::Sequential { budget: Some(budget), .. } => again += &format!(" --budget {}ms", budget.as_millis()),
+        Stop::Sequential { budget: None, .. } => {}
+    }
+    if let Settle::Fixed { time } = design.settle {
+        again += &format!(" --settle {}ms", time.as_millis());
+    }
+    let percent = |share: f64| words::trim(share * 100.0);
+    again += &format!(
+        " --window-ms {} --smallest-effect {}",
+        design.window.as_millis(),
+        percent(design.smallest_effect_ratio)
+    );
+    again += &format!(" --control-pairs {}", design.control_pairs);
+    match design.guards.is_empty() {
+        true => again += " --guard none",
+        false => {
+            for guard in &design.guards {
+                again += &format!(" --guard {}={}", guard.metric.name, percent(guard.harm_ratio));
+            }
+        }
+    }
+    format!("{again} --seed {}", design.seed)
 }
 
 /// Writes a file into a folder, which is made if it is not there, and returns its path.

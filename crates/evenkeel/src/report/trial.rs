@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::knobs;
 use evenkeel_stats::Direction;
 use evenkeel_trial::Outcome;
-use evenkeel_trial::saved::{Saved, SavedControl, SavedEffect, SavedPair, SavedTrial, by_arm, numbers};
+use evenkeel_trial::saved::{Saved, SavedControl, SavedEffect, SavedPair, SavedTrial, numbers};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::chart::{self, Estimate};
+use super::counted;
 use super::html::{key, sentence, word};
 use super::words::{as_change, range, share, trim};
 
@@ -29,8 +29,8 @@ pub(super) fn section(saved: &Saved, trial: &SavedTrial, anchor: &str) -> Markup
             (arms(trial))
             (chart::pairs(trial))
             (chart::timeline(trial))
-            (costs(trial))
-            (at_work(trial))
+            (counted::costs(trial))
+            (counted::at_work(trial))
             (dropped(trial))
             (fixed(trial))
         }
@@ -187,115 +187,6 @@ fn arms(trial: &SavedTrial) -> Markup {
     }
 }
 
-/// All that the workload measured beside the number that decides, by arm: what a gain is paid with.
-fn costs(trial: &SavedTrial) -> Markup {
-    let mut measured = by_arm(trial, |window| window.measured());
-    measured.remove(&trial.metric.name);
-    let is_cost = |name: &str| {
-        name.starts_with("cpu")
-            || ["rss", "resident", "memory", "power", "joule", "watt"].iter().any(|word| name.contains(word))
-    };
-    let (mut costs, other): (Medians, Medians) = measured.into_iter().partition(|(name, _)| is_cost(name));
-    costs.extend(trial.costs.iter().map(|cost| (cost.name.clone(), [cost.a, cost.b])));
-    let knows = |words: &[&str]| costs.keys().any(|name| words.iter().any(|word| name.contains(word)));
-    let mut unknown = Vec::new();
-    if !knows(&["cpu"]) && trial.arms.iter().all(|arm| arm.cpu_share.is_none()) {
-        unknown.push("CPU time");
-    }
-    if !knows(&["power", "joule", "watt"]) {
-        unknown.push("power");
-    }
-    if !knows(&["rss", "resident", "memory"]) {
-        unknown.push("memory");
-    }
-    html! {
-        h3 { "What it costs" }
-        @for risk in risks(&trial.knob) { p { "What the setting may cost by its nature: " (sentence(risk)) } }
-        @if !costs.is_empty() { (table(&costs, "cost")) }
-        @if !unknown.is_empty() { p { "Not measured in this run: " (unknown.join(", ")) "." } }
-        @if !other.is_empty() {
-            details {
-                summary { "Everything else that was measured, by arm" }
-                p.sub { "Medians over the windows. They were not what the trial is about, and no verdict rests on them." }
-                (table(&other, "number"))
-            }
-        }
-    }
-}
-
-type Medians = BTreeMap<String, [Option<f64>; 2]>;
-
-fn table(rows: &Medians, title: &str) -> Markup {
-    let number = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), trim);
-    html! {
-        div.wide {
-            table {
-                thead { tr { th scope="col" { (title) } th.n scope="col" { "A" } th.n scope="col" { "B" } th.n scope="col" { "B against A" } } }
-                tbody {
-                    @for (name, [a, b]) in rows {
-                        tr {
-                            th.name scope="row" { code { (name) } }
-                            td.n { (number(*a)) } td.n { (number(*b)) } td.n { (change(*a, *b)) }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn change(a: Option<f64>, b: Option<f64>) -> String {
-    match (a, b) {
-        (Some(a), Some(b)) if a == b => "the same".to_owned(),
-        (Some(a), Some(b)) if a > 0.0 && b > 0.0 => as_change(b / a),
-        _ => String::new(),
-    }
-}
-
-/// Whether each knob was at work, by the counters of its mechanism.
-fn at_work(trial: &SavedTrial) -> Markup {
-    let conditions = by_arm(trial, |window| numbers(&window.conditions));
-    let is_mechanism = |name: &str| !MACHINE.contains(&name);
-    let counted: Medians =
-        conditions.iter().filter(|(name, _)| is_mechanism(name)).map(|(name, arms)| (name.clone(), *arms)).collect();
-    html! {
-        h3 { "Was the setting at work?" }
-        @if trial.control { p { "Both arms were the same: there is nothing to be at work." } }
-        @else if !trial.mechanism.is_empty() {
-            @for knob in &trial.mechanism {
-                p { code { (knob.knob) } ": " (engaged(&knob.engaged)) "." }
-                @if !knob.readings.is_empty() {
-                    (table(&knob.readings.iter().map(|reading| (reading.name.clone(), [reading.a, reading.b])).collect(), "counter"))
-                }
-            }
-        } @else if counted.is_empty() {
-            p { "No counter of its mechanism was recorded: that it was written and read back is all that is known." }
-        } @else {
-            p { "Counters of its mechanism, median window of each arm:" }
-            (table(&counted, "counter"))
-        }
-        @if !conditions.is_empty() {
-            details {
-                summary { "What the machine did in the windows of each arm" }
-                (table(&conditions, "condition"))
-            }
-        }
-    }
-}
-
-fn engaged(written: &Value) -> String {
-    let why = written.get("no").and_then(|no| no.get("why")).and_then(Value::as_str);
-    match (written.as_str(), why) {
-        (Some("yes"), _) => "it was at work, as its counter shows".to_owned(),
-        (_, Some(why)) => format!("it was not at work, because {why}"),
-        _ => "unknown: nothing here counts its mechanism; it was written and read back".to_owned(),
-    }
-}
-
-/// Conditions that are noted of every trial, whatever it is about.
-const MACHINE: &[&str] =
-    &["span_us", "steal_share", "busy_share", "cpu_pressure_share", "load_1min", "own_cpu_us", "longest_gap_us"];
-
 fn dropped(trial: &SavedTrial) -> Markup {
     if trial.dropped.is_empty() {
         return html! { h3 { "What was dropped" } p { "Nothing: every pair that was measured counts." } };
@@ -406,12 +297,6 @@ fn ends(trial: &SavedTrial) -> String {
     }
 }
 
-/// The risk of each knob in a list of settings.
-fn risks(settings: &str) -> Vec<&'static str> {
-    let knobs = settings.split(' ').filter_map(|setting| setting.split(['=', '@']).next());
-    knobs.filter_map(|id| knobs::find(id).ok()).map(|knob| knob.risk).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -429,19 +314,6 @@ mod tests {
         ];
         for (reason, expected) in table {
             assert_eq!(rule(&reason).1, expected, "{reason}");
-        }
-    }
-
-    #[test]
-    fn changes_need_two_numbers_above_zero() {
-        let table = [
-            (Some(2.0), Some(1.0), "50 % lower"),
-            (Some(0.0), Some(0.0), "the same"),
-            (Some(0.0), Some(1.0), ""),
-            (None, Some(1.0), ""),
-        ];
-        for (a, b, expected) in table {
-            assert_eq!(change(a, b), expected, "{a:?} {b:?}");
         }
     }
 }

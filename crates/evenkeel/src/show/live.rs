@@ -46,7 +46,7 @@ pub(crate) struct Live<'a> {
 impl Live<'_> {
     /// The lines of a terminal of so many columns.
     pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
-        let mut lines = vec![self.counts()];
+        let mut lines = vec![self.title.to_owned(), format!("  {}", self.counts())];
         if let Some(ratio) = self.ratio {
             let between = self.interval.map_or_else(|| "no interval yet".to_owned(), |(low, high)| range(low, high));
             lines.push(format!("  B is {} so far; {between}", as_change(ratio)));
@@ -64,17 +64,18 @@ impl Live<'_> {
             let between = self.interval.map_or_else(String::new, |(low, high)| format!(" ({})", range(low, high)));
             format!("; B is {} so far{between}", as_change(ratio))
         });
-        crate::show::page::plain(&format!("{}{known}", self.counts()))
+        crate::show::page::plain(&format!("{}: {}{known}", self.title, self.counts()))
     }
 
     fn counts(&self) -> String {
-        let dropped = if self.dropped > 0 { format!(", {} dropped", self.dropped) } else { String::new() };
         let most = if self.may_end_sooner { "at most " } else { "" };
-        let stage = self.stage.map_or_else(String::new, |stage| format!(" {stage}:"));
-        let left = if self.of == 0 { String::new() } else { format!(", {most}{} left", time(self.left)) };
-        let pairs = if self.of == 0 { String::new() } else { format!(" {} of {most}{} pairs", self.pairs, self.of) };
-        let told = format!("{}:{stage}{pairs}{dropped}{left}", self.title);
-        told.trim_end_matches(':').to_owned()
+        let stage = self.stage.map(str::to_owned);
+        // The control stretch has a number of pairs that was fixed beforehand.
+        let of = if self.stage.is_some() { "" } else { most };
+        let pairs = (self.of > 0).then(|| format!("{} of {of}{} pairs", self.pairs, self.of));
+        let dropped = (self.dropped > 0).then(|| format!("{} dropped", self.dropped));
+        let left = (self.of > 0).then(|| format!("{most}{} left", time(self.left)));
+        [stage, pairs, dropped, left].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// The interval as `[===o==]` around the line of no difference `|`, between the ends of what matters `:`.
@@ -108,7 +109,7 @@ impl Live<'_> {
             Outcome::Undecided | Outcome::NotEngaged => "not decided yet".to_owned(),
             verdict => format!("would be called {verdict}"),
         };
-        Some(format!("{would}: the evidence of a difference is {}, a claim needs {}", trim(e_value), trim(bar)))
+        Some(format!("{would}: evidence of a difference {}, a claim needs {}", trim(e_value), trim(bar)))
     }
 }
 
@@ -172,43 +173,51 @@ mod tests {
         let told: Vec<String> =
             table.iter().map(|live| live.lines(80).join("\n") + "\n" + &live.line() + "\n\n").collect();
         expect![[r#"
-            prove k=1: 7 of at most 60 pairs, at most 100 s left
+            prove k=1
+              7 of at most 60 pairs, at most 100 s left
               B is 10 % lower so far; between 3.0 % and 14 % lower
               lower =====o=======..|....:.......... higher   | none, : what matters
-              not decided yet: the evidence of a difference is 4.21, a claim needs 20
+              not decided yet: evidence of a difference 4.21, a claim needs 20
             prove k=1: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
-            prove k=1: 7 of at most 60 pairs, 2 dropped, at most 100 s left
+            prove k=1
+              7 of at most 60 pairs, 2 dropped, at most 100 s left
               B is 10 % lower so far; between 3.0 % and 14 % lower
               lower =====o=======..|....:.......... higher   | none, : what matters
-              would be called better: the evidence of a difference is 31, a claim needs 20
+              would be called better: evidence of a difference 31, a claim needs 20
             prove k=1: 7 of at most 60 pairs, 2 dropped, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
+            prove k=1
+              0 of 60 pairs, 100 s left
             prove k=1: 0 of 60 pairs, 100 s left
-            prove k=1: 0 of 60 pairs, 100 s left
 
-            prove k=1: the machine against itself: 3 of at most 8 pairs, at most 100 s left
-            prove k=1: the machine against itself: 3 of at most 8 pairs, at most 100 s left
+            prove k=1
+              the machine against itself, 3 of 8 pairs, at most 100 s left
+            prove k=1: the machine against itself, 3 of 8 pairs, at most 100 s left
 
+            prove k=1
+              finding out how long a switch is felt
             prove k=1: finding out how long a switch is felt
-            prove k=1: finding out how long a switch is felt
 
-            prove k=1: 7 of at most 60 pairs, at most 100 s left
+            prove k=1
+              7 of at most 60 pairs, at most 100 s left
               B is more than a million times as high so far; no interval yet
               lower ...............|..............o higher   | none, : what matters
-              not decided yet: the evidence of a difference is 4.21, a claim needs 20
+              not decided yet: evidence of a difference 4.21, a claim needs 20
             prove k=1: 7 of at most 60 pairs, at most 100 s left; B is more than a million times as high so far
 
-            prove k=1: 7 of at most 60 pairs, at most 100 s left
+            prove k=1
+              7 of at most 60 pairs, at most 100 s left
               B is more than 99.99 % lower so far; between more than 99.99 % lower and mor…
               lower o============================== higher   | none, : what matters
-              not decided yet: the evidence of a difference is 4.21, a claim needs 20
+              not decided yet: evidence of a difference 4.21, a claim needs 20
             prove k=1: 7 of at most 60 pairs, at most 100 s left; B is more than 99.99 % lower so far (between more than 99.99 % lower and more than a million times as high)
 
             �[2J a title of a hostile length that goes on and on and on and on and on and …
+              7 of at most 60 pairs, at most 100 s left
               B is 10 % lower so far; between 3.0 % and 14 % lower
               lower =====o=======..|....:.......... higher   | none, : what matters
-              not decided yet: the evidence of a difference is 4.21, a claim needs 20
+              not decided yet: evidence of a difference 4.21, a claim needs 20
             �[2J a title of a hostile length that goes on and on and on and on and on and on: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
         "#]].assert_eq(&told.concat());

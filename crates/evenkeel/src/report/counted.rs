@@ -1,0 +1,157 @@
+//! What a trial counted beside the number that decides: what a gain is paid with, and whether the setting was at work at all.
+
+use std::collections::BTreeMap;
+
+use evenkeel_host::knobs;
+use evenkeel_trial::saved::{SavedTrial, by_arm, numbers};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::html::sentence;
+use super::words::{as_change, trim};
+
+/// All that the workload measured beside the number that decides, by arm: what a gain is paid with.
+pub(super) fn costs(trial: &SavedTrial) -> Markup {
+    let mut measured = by_arm(trial, |window| window.measured());
+    measured.remove(&trial.metric.name);
+    for cost in &trial.costs {
+        measured.remove(&cost.name);
+    }
+    // Reports before there were costs have them among what the workload measured.
+    let is_cost = |name: &str| {
+        let words = ["rss", "resident", "memory", "power", "joule", "watt"];
+        trial.costs.is_empty() && (name.starts_with("cpu") || words.iter().any(|word| name.contains(word)))
+    };
+    let (mut costs, other): (Medians, Medians) = measured.into_iter().partition(|(name, _)| is_cost(name));
+    costs.extend(trial.costs.iter().map(|cost| (cost.name.clone(), [cost.a, cost.b])));
+    let title = |name: &str| {
+        let cost = trial.costs.iter().find(|cost| cost.name == name && !cost.title.is_empty());
+        cost.map(|cost| cost.title.clone())
+    };
+    html! {
+        h3 { "What it costs" }
+        @for risk in risks(&trial.knob) { p { "What the setting may cost by its nature: " (sentence(risk)) } }
+        @if !costs.is_empty() { (table(&costs, "cost", &title)) }
+        @let unknown = unknown(&costs, trial);
+        @if !unknown.is_empty() { p { "Not measured in this run: " (unknown.join(", ")) "." } }
+        @if !other.is_empty() {
+            details {
+                summary { "Everything else that was measured, by arm" }
+                p.sub { "Medians over the windows. They were not what the trial is about, and no verdict rests on them." }
+                (table(&other, "number", &|_| None))
+            }
+        }
+    }
+}
+
+/// What nobody counted: unknown is not free.
+fn unknown(costs: &Medians, trial: &SavedTrial) -> Vec<&'static str> {
+    let knows = |words: &[&str]| costs.keys().any(|name| words.iter().any(|word| name.contains(word)));
+    let knows_cpu = knows(&["cpu"]) || trial.arms.iter().any(|arm| arm.cpu_share.is_some());
+    let all = [
+        ("CPU time", knows_cpu),
+        ("power", knows(&["power", "joule", "watt", "energy"])),
+        ("memory", knows(&["rss", "resident", "memory"])),
+    ];
+    all.into_iter().filter(|(_, known)| !known).map(|(what, _)| what).collect()
+}
+
+type Medians = BTreeMap<String, [Option<f64>; 2]>;
+
+/// What a number is in words, where somebody said it.
+type Titles<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn table(rows: &Medians, head: &str, title: Titles<'_>) -> Markup {
+    let number = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), trim);
+    html! {
+        div.wide {
+            table {
+                thead { tr { th scope="col" { (head) } th.n scope="col" { "A" } th.n scope="col" { "B" } th.n scope="col" { "B against A" } } }
+                tbody {
+                    @for (name, [a, b]) in rows {
+                        tr {
+                            th.name scope="row" { @if let Some(title) = title(name) { (title) br; } code { (name) } }
+                            td.n { (number(*a)) } td.n { (number(*b)) } td.n { (change(*a, *b)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn change(a: Option<f64>, b: Option<f64>) -> String {
+    match (a, b) {
+        (Some(a), Some(b)) if a == b => "the same".to_owned(),
+        (Some(a), Some(b)) if a > 0.0 && b > 0.0 => as_change(b / a),
+        _ => String::new(),
+    }
+}
+
+/// Whether each knob was at work, by the counters of its mechanism.
+pub(super) fn at_work(trial: &SavedTrial) -> Markup {
+    let conditions = by_arm(trial, |window| numbers(&window.conditions));
+    let is_mechanism = |name: &str| !MACHINE.contains(&name);
+    let counted: Medians =
+        conditions.iter().filter(|(name, _)| is_mechanism(name)).map(|(name, arms)| (name.clone(), *arms)).collect();
+    html! {
+        h3 { "Was the setting at work?" }
+        @if trial.control { p { "Both arms were the same: there is nothing to be at work." } }
+        @else if !trial.mechanism.is_empty() {
+            @for knob in &trial.mechanism {
+                p { code { (knob.knob) } ": " (engaged(&knob.engaged)) "." }
+                @if !knob.readings.is_empty() {
+                    (table(&knob.readings.iter().map(|reading| (reading.name.clone(), [reading.a, reading.b])).collect(), "counter", &|_| None))
+                }
+            }
+        } @else if counted.is_empty() {
+            p { "No counter of its mechanism was recorded: that it was written and read back is all that is known." }
+        } @else {
+            p { "Counters of its mechanism, median window of each arm:" }
+            (table(&counted, "counter", &|_| None))
+        }
+        @if !conditions.is_empty() {
+            details {
+                summary { "What the machine did in the windows of each arm" }
+                (table(&conditions, "condition", &|_| None))
+            }
+        }
+    }
+}
+
+fn engaged(written: &Value) -> String {
+    let why = written.get("no").and_then(|no| no.get("why")).and_then(Value::as_str);
+    match (written.as_str(), why) {
+        (Some("yes"), _) => "it was at work, as its counter shows".to_owned(),
+        (_, Some(why)) => format!("it was not at work, because {why}"),
+        _ => "unknown: nothing here counts its mechanism; it was written and read back".to_owned(),
+    }
+}
+
+/// Conditions that are noted of every trial, whatever it is about.
+const MACHINE: &[&str] =
+    &["span_us", "steal_share", "busy_share", "cpu_pressure_share", "load_1min", "own_cpu_us", "longest_gap_us"];
+
+/// The risk of each knob in a list of settings.
+fn risks(settings: &str) -> Vec<&'static str> {
+    let knobs = settings.split(' ').filter_map(|setting| setting.split(['=', '@']).next());
+    knobs.filter_map(|id| knobs::find(id).ok()).map(|knob| knob.risk).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_need_two_numbers_above_zero() {
+        let table = [
+            (Some(2.0), Some(1.0), "50 % lower"),
+            (Some(0.0), Some(0.0), "the same"),
+            (Some(0.0), Some(1.0), ""),
+            (None, Some(1.0), ""),
+        ];
+        for (a, b, expected) in table {
+            assert_eq!(change(a, b), expected, "{a:?} {b:?}");
+        }
+    }
+}
