@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use evenkeel_change::State;
 use evenkeel_host::{Fact, Facts, Plan, Setting};
@@ -12,15 +11,14 @@ use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{
-    Arm, Design, Guard, Identity, Keep, Metric, NetworkPath, Outcome, Progress, Record, Report, Stretch, Switch,
-    Titles, Trial, Watch, Workload, resume,
+    Arm, Design, Guard, Identity, Keep, Metric, NetworkPath, Record, Switch, Titles, Trial, Watch, Workload, resume,
 };
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::report::{Told, as_change};
+use crate::progress::{Progress, Telling};
+use crate::report::{Claim, Told};
 use crate::workload_settings;
 
 /// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
@@ -69,8 +67,8 @@ pub(crate) struct Experiment<'a> {
     pub(crate) control: bool,
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
-    /// Whether to draw a bar.
-    pub(crate) progress: bool,
+    /// How to tell how far it is.
+    pub(crate) progress: Telling,
     /// Where it is kept.
     pub(crate) keep: KeepIn<'a>,
     /// What to go on with.
@@ -101,16 +99,18 @@ impl Experiment<'_> {
         let mut switch = Switch::begin(self.root, &hand, self.state, &titles.title, &plans).map_err(not_possible)?;
         // From here on the switch puts the host back by its drop, too.
         let mut keep = (self.keep)(&Head::new(asked, titles.clone(), self.design.clone(), &before))?;
-        let bar = bar(self.progress, self.design, &titles.title);
+        let mut progress = Progress::new(self.progress, self.design, &titles.title);
         let stop = || self.stop.load(Ordering::Relaxed);
         let design = self.design;
         let mut trial =
             Trial { design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop, keep: &mut keep };
-        let record = resume(&mut trial, before, &mut |progress| show(&bar, progress));
-        bar.finish_and_clear();
+        let record = resume(&mut trial, before, &mut |now| progress.show(now));
+        progress.end();
         let restored = switch.end();
         restored.map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
-        told(self.settings, self.control, design, titles, record.map_err(not_possible)?)
+        let mut record = record.map_err(not_possible)?;
+        record.mishaps.extend(workload.doubts());
+        told(self.settings, self.control, design, titles, record)
     }
 }
 
@@ -124,7 +124,12 @@ pub(crate) fn told_again(kept: Kept) -> Result<Told, Failure> {
 
 fn told(settings: &[Setting], control: bool, design: &Design, titles: Titles, record: Record) -> Result<Told, Failure> {
     let report = record.report(design, titles).map_err(not_possible)?;
-    Ok(Told { knob: words(settings), control, sentence: sentence(&report, control), report })
+    Ok(Told {
+        knob: words(settings),
+        control,
+        sentence: Claim::of(&report, &report.arms[1].values, control).sentence(),
+        report,
+    })
 }
 
 fn words(settings: &[Setting]) -> String {
@@ -164,69 +169,12 @@ pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Fa
 }
 
 /// What an interrupted run left on the host would pass for the host as it was.
-fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
+pub(crate) fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
     let error =
         anyhow::anyhow!("start from the host as it was: transaction {first} was interrupted and has not been put back");
     Err(Failure::new(exit::NOT_POSSIBLE, error).hint("run `evenkeel revert` first"))
-}
-
-/// The verdict for people who know no statistics.
-fn sentence(report: &Report, control: bool) -> String {
-    let what = if control { "the same setting against itself" } else { report.arms[1].values.as_str() };
-    let metric = &report.metric.title;
-    let not_engaged = report.verdict == Outcome::NotEngaged;
-    if let Some(doubt) = report.doubts.iter().find(|doubt| doubt.contains("was not at work")).filter(|_| not_engaged) {
-        return format!("{what}: not engaged: {doubt}");
-    }
-    let Some(effect) = &report.effect else { return format!("{what}: nothing could be measured") };
-    let change = as_change(effect.ratio);
-    let between = match (effect.low, effect.high) {
-        (Some(low), Some(high)) => format!(" (between {} and {})", as_change(low), as_change(high)),
-        _ => String::new(),
-    };
-    let matters = report.design.smallest_effect_ratio * 100.0;
-    match (report.verdict, &report.vetoed_by) {
-        (Outcome::Worse, Some(guard)) => {
-            let harm = report.guards.iter().find(|one| one.metric.name == *guard).and_then(|one| one.effect);
-            let harm = harm.map_or_else(|| "worse".to_owned(), |effect| as_change(effect.ratio));
-            format!("{what}: {metric} is {change}{between}, but {guard} is {harm}, which vetoes it")
-        }
-        (Outcome::Better | Outcome::Worse, _) => format!("{what}: {metric} is {change}{between}"),
-        (Outcome::Same, _) => format!("{what}: {metric} is the same within {matters:.0} %{between}"),
-        (Outcome::NotEngaged | Outcome::Undecided, _) => {
-            let visible = effect.smallest_visible_ratio.map_or_else(String::new, |visible| {
-                format!("; it could have seen a difference of {:.0} %", visible * 100.0)
-            });
-            format!("{what}: this run could not tell; {metric} looks {change}{between}{visible}")
-        }
-    }
-}
-
-fn bar(shown: bool, design: &Design, title: &str) -> ProgressBar {
-    if !shown {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(design.stop.pairs_max() as u64).with_message(title.to_owned());
-    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:24}] {pos}/{len} pairs, {prefix}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_secs(1));
-    bar
-}
-
-fn show(bar: &ProgressBar, progress: &Progress) {
-    bar.set_length(progress.of as u64);
-    bar.set_position(progress.pairs as u64);
-    let dropped = if progress.dropped > 0 { format!(", {} dropped", progress.dropped) } else { String::new() };
-    let doing = match progress.stretch {
-        Stretch::Settling => "how long a switch is felt, ",
-        Stretch::Control => "A against itself, ",
-        Stretch::Trial => "",
-    };
-    let so_far = progress.effect.map_or_else(String::new, |effect| format!(", so far {}", as_change(effect.ratio)));
-    bar.set_prefix(format!("{doing}at most {} s left{dropped}{so_far}", progress.left.as_secs()));
 }
 
 /// The metric of this name.

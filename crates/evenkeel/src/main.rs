@@ -1,11 +1,13 @@
 //! The program `evenkeel`: parse, run, exit. Everything else has a file of its own.
 
 mod args;
+mod command_args;
 mod commands;
 mod exit;
 mod experiment;
 mod failure;
 mod host;
+mod progress;
 mod readings;
 mod report;
 mod selection;

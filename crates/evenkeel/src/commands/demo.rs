@@ -117,7 +117,7 @@ fn prove(
             control,
             design: &design,
             stop,
-            progress: out.shows_progress(),
+            progress: out.telling(),
             keep: &|_| Ok(Keep::nowhere()),
             before: None,
         };

@@ -1,253 +1,156 @@
-//! The report as one page that needs no network: style and drawings are inside it.
+//! The report as one page that needs no network and no script: style, drawings and downloads are inside it. It is made of what
+//! `report.json` says, so the two cannot tell different stories, and the page of any report so far can be made again.
 
-use evenkeel_host::{State, knobs};
-use evenkeel_trial::{ArmReport, Conditions, Report};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use evenkeel_trial::Outcome;
+use evenkeel_trial::saved::{Saved, SavedTrial};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{Story, Told, as_change, chart};
+use super::{machine, trial};
 
-const STYLE: &str = include_str!("report.css");
+const STYLE: &str = concat!(include_str!("report.css"), include_str!("trial.css"));
 
-pub(super) fn page(story: &Story) -> Markup {
+/// A page with its head; `inside` is what follows the title.
+pub(super) fn framed(title: &str, sub: &Markup, inside: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "evenkeel report" }
+                meta name="color-scheme" content="light dark";
+                title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                header {
-                    h1 { "evenkeel report" }
-                    p.sub { (story.taken) " · evenkeel " (story.evenkeel) " · " code { (story.command) } }
-                }
-                main {
-                    (answers(story))
-                    @for told in &story.trials { (trial(told)) }
-                    (machine(story))
-                    (advice(story))
-                    (kept(story))
-                }
+                header { h1 { (title) } p.sub { (sub) } }
+                main { (inside) }
             }
         }
     }
 }
 
-fn answers(story: &Story) -> Markup {
+/// The page of a report; `json` is its file.
+pub(super) fn page(saved: &Saved, json: &str) -> Markup {
+    let taken = saved.taken.as_deref().unwrap_or("at an unknown time");
+    let version = saved.evenkeel.as_deref().unwrap_or("of an unknown version");
+    let command = saved.command.as_deref().unwrap_or("unknown");
+    let sub = html! { (taken) " · evenkeel " (version) " · " code { (command) } };
+    let several = saved.trials.len() > 1;
+    let inside = html! {
+        (answers(saved))
+        @for (at, one) in saved.trials.iter().enumerate() { (trial::section(saved, one, &anchor(at))) }
+        (repeat(saved, json))
+        (machine::machine(saved))
+        (machine::advice(saved))
+        (machine::kept(saved))
+        @if several { p { a href="#short" { "Back to the top" } } }
+    };
+    framed("evenkeel report", &sub, &inside)
+}
+
+fn anchor(at: usize) -> String {
+    format!("trial-{}", at + 1)
+}
+
+/// The verdicts, and right beside each how much there is to doubt.
+fn answers(saved: &Saved) -> Markup {
     html! {
-        section {
+        section #short {
             h2 { "In short" }
-            @for told in &story.trials {
-                p.verdict.(told.report.verdict.to_string()) {
-                    span.badge { (told.report.verdict.to_string()) } " " (told.sentence)
-                }
-            }
-            @if story.trials.is_empty() { p { "Nothing was measured." } }
-            @for not_tried in &story.not_tried {
+            @for (at, one) in saved.trials.iter().enumerate() { (answer(one, &anchor(at))) }
+            @if saved.trials.is_empty() { p { "Nothing was measured." } }
+            @for not_tried in &saved.not_tried {
                 p.verdict { span.badge { "not tried" } " " code { (not_tried.knob) } ": " (prose(&not_tried.why)) }
             }
-            p {
-                @if story.all_as_before {
-                    "Every setting that was looked at reads the same as before the run."
-                } @else {
-                    strong { "Not every setting reads the same as before the run: see the end of this page." }
-                }
+            @match saved.all_as_before {
+                Some(true) => p { "Every setting that was looked at reads the same as before the run." },
+                Some(false) => p { strong { "Not every setting reads the same as before the run: see the end of this page." } },
+                None => {},
             }
         }
     }
 }
 
-fn trial(told: &Told) -> Markup {
-    let report = &told.report;
-    html! {
-        section {
-            h2 { @if told.control { "Control: the same against itself" } @else { "Trial: " code { (told.knob) } } }
-            p { (report.title) ". Measured: " (report.metric.title) " (" code { (report.metric.name) } ")." }
-            table {
-                tr { th { "arm" } th { "values" } th.n { "median, " (report.metric.unit) } th.n { "server's CPU" } }
-                @for arm in &report.arms { (arm_row(arm)) }
-            }
-            (effect(report))
-            @for risk in risks(&told.knob) { p { "What it may cost: " (risk) "." } }
-            figure {
-                (chart::pairs(report))
-                figcaption {
-                    "Each dot is one pair of neighbouring windows. Grey band: differences too small to matter here (±"
-                    (format!("{:.0}", report.design.smallest_effect_ratio * 100.0))
-                    " %). Blue band and line: the interval and the estimate."
-                }
-            }
-            figure {
-                (chart::timeline(report))
-                figcaption {
-                    span.key-a { "● A" } " " span.key-b { "■ B" } ": " (report.metric.name)
-                    " of each window. Below: the longest time that a watching thread missed in it; red dots where the \
-                     hypervisor stole time."
-                }
-            }
-            h3 { "Doubts" }
-            @if report.doubts.is_empty() { p { "None that this run could see." } }
-            ul { @for doubt in &report.doubts { li { (doubt) } } }
-            (lost(report))
-            h3 { "What was fixed before the run" }
-            p {
-                (report.pairs) " pairs of windows of " (report.design.window.as_millis()) " ms, " (report.settle.settle_ms)
-                " ms of quiet after each switch, order from seed " (report.seed) ", at most " (report.design.spare_pairs)
-                " spare pairs. A pair is dropped if a thread missed more than "
-                (format!("{:.0}", report.design.rules.gap_us_max / 1000.0)) " ms, if more than "
-                (format!("{:.0}", report.design.rules.steal_share_max * 100.0))
-                " % of CPU time was stolen, or if a window took half as long again as planned: rules that do not know the arm."
-            }
-            p { "Workload: " (report.workload) "." }
-        }
-    }
-}
-
-fn arm_row(arm: &ArmReport) -> Markup {
-    let number = |value: Option<f64>, digits: usize, unit: &str| {
-        value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.digits$}{unit}"))
+fn answer(one: &SavedTrial, anchor: &str) -> Markup {
+    let doubts = match one.doubts.len() {
+        0 => "nothing that this run could see speaks against it".to_owned(),
+        1 => "1 doubt".to_owned(),
+        many => format!("{many} doubts"),
     };
     html! {
-        tr {
-            td { (format!("{:?}", arm.arm)) }
-            td { (arm.values) }
-            td.n { (number(arm.median, 2, "")) }
-            td.n { (number(arm.cpu_share.map(|share| share * 100.0), 1, " %")) }
-        }
+        p.verdict { (word(one.verdict)) " " strong { (sentence(&one.sentence)) } " " a href={ "#" (anchor) } { (doubts) } "." }
     }
 }
 
-fn effect(report: &Report) -> Markup {
-    let Some(effect) = &report.effect else { return html! { p { "No pair counts: there is no estimate." } } };
-    let bounds = match (effect.low, effect.high) {
-        (Some(low), Some(high)) => format!("between {} and {}", as_change(low), as_change(high)),
-        _ => "without an interval: too few pairs".to_owned(),
+/// A verdict as a word with a sign, so that it is not told by its colour alone.
+pub(super) fn word(verdict: Outcome) -> Markup {
+    use evenkeel_trial::Outcome::{Better, NotEngaged, Same, Undecided, Worse};
+    let (sign, class) = match verdict {
+        Better => ("▲", "better"),
+        Worse => ("▼", "worse"),
+        Same => ("=", "same"),
+        Undecided => ("?", "undecided"),
+        NotEngaged => ("○", "not-engaged"),
     };
-    html! {
-        p {
-            "B against A: " strong { (as_change(effect.ratio)) } ", " (bounds) " at "
-            (format!("{:.0}", effect.confidence * 100.0)) " % confidence"
-            @if let Some(visible) = effect.smallest_visible_ratio {
-                "; the smallest effect that this run could have seen is " (format!("{:.1}", visible * 100.0)) " %"
-            }
-            "."
-        }
-    }
+    html! { span.badge.(class) { span aria-hidden="true" { (sign) } " " (verdict) } }
 }
 
-fn lost(report: &Report) -> Markup {
-    html! {
-        h3 { "What was lost" }
-        @if report.dropped.is_empty() { p { "Nothing: no pair was dropped." } }
-        ul {
-            @for dropped in &report.dropped {
-                li { "pair " (dropped.pair + 1) ", in arm " (format!("{:?}", dropped.arm)) ": " (dropped.reason.to_string()) }
-            }
-        }
-        (conditions(report))
-    }
+/// What ends a sentence that was written to stand before a colon, a bracket or nothing.
+pub(super) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();
+    // A knob's name is not a word: it keeps its case.
+    let begins_with_a_name = text.split([' ', ',']).next().is_some_and(|word| word.contains(['=', '.', '_', ':']));
+    let start = if begins_with_a_name { text.to_owned() } else { first + letters.as_str() };
+    if start.ends_with(['.', '!', '?']) { start } else { start + "." }
 }
 
-fn conditions(report: &Report) -> Markup {
-    let worst = |of: fn(&Conditions) -> Option<f64>| {
-        report.windows.iter().filter_map(|window| of(&window.conditions)).reduce(f64::max)
-    };
-    let percent = |share: Option<f64>| share.map_or("unknown".to_owned(), |share| format!("{:.1} %", share * 100.0));
-    let gap =
-        worst(|conditions| conditions.longest_gap_us).map_or("unknown".into(), |us| format!("{:.1} ms", us / 1000.0));
-    html! {
-        p {
-            "Worst window that counts: stolen " (percent(worst(|conditions| conditions.steal_share)))
-            ", waiting for a CPU " (percent(worst(|conditions| conditions.cpu_pressure_share)))
-            ", busy " (percent(worst(|conditions| conditions.busy_share))) ", longest gap " (gap) "."
-        }
-    }
+/// The signs of the two arms.
+pub(super) fn key() -> Markup {
+    html! { span.key-a { "○ A" } ", " span.key-b { "■ B" } }
 }
 
-fn machine(story: &Story) -> Markup {
-    let facts = &story.facts;
-    let mut rows: Vec<(&str, String)> = vec![
-        ("hypervisor", facts.machine.hypervisor.clone().map(|name| json_name(&name)).to_string()),
-        ("cloud", facts.machine.cloud.clone().map(|name| json_name(&name)).to_string()),
-        ("instance", facts.machine.instance_type.to_string()),
-        ("kernel", facts.kernel.release.to_string()),
-        ("processor", facts.cpus.model.to_string()),
-        ("CPUs", facts.cpus.online.to_string()),
-        ("clock source", facts.clock.current.to_string()),
-        ("idle driver", facts.idle.driver.to_string()),
-    ];
-    for nic in facts.network.hardware() {
-        let served = nic.irqs.iter().map(|irq| format!("{} on CPU {}", irq.name, irq.effective)).collect::<Vec<_>>();
-        rows.push(("interface", format!("{}, driver {}; {}", nic.name, nic.driver, served.join(", "))));
-    }
+fn repeat(saved: &Saved, json: &str) -> Markup {
+    let kernel = saved.fact("/kernel/release");
     html! {
         section {
-            h2 { "The machine" }
-            table { @for (name, value) in rows { tr { th { (name) } td { (value) } } } }
-        }
-    }
-}
-
-fn advice(story: &Story) -> Markup {
-    html! {
-        section {
-            h2 { "Advice" }
-            table {
-                tr { th { "state" } th { "knob" } th { "current" } th { "wanted" } th { "why" } }
-                @for advice in &story.advice {
-                    tr.dim[advice.state == State::NotHere] {
-                        td.v { (json_name(&advice.state)) }
-                        td { code { (advice.knob) } @if advice.place.parse::<u32>().is_ok() { " " (advice.place) } }
-                        td.v { (advice.current.as_deref().unwrap_or("")) }
-                        td.v { (advice.wanted.as_deref().unwrap_or("")) }
-                        td { (prose(&advice.reason)) }
-                    }
-                }
+            h2 { "How to repeat it" }
+            @if let Some(command) = &saved.command {
+                p { "The same order of windows, from the same seed, on a machine like this one:" }
+                pre { code { (command) } }
+            }
+            dl {
+                dt { "evenkeel" } dd { (saved.evenkeel.as_deref().unwrap_or("unknown")) }
+                dt { "kernel" } dd { (kernel.as_deref().unwrap_or("unknown")) }
+                dt { "server and load" }
+                dd { (saved.trials.first().map_or("unknown", |trial| trial.workload.as_str())) }
             }
             p {
-                "Advice is a guess with sources; " code { "evenkeel explain KNOB" } " names them, and "
-                code { "evenkeel prove KNOB=VALUE" } " settles it here."
-            }
-        }
-    }
-}
-
-fn kept(story: &Story) -> Markup {
-    html! {
-        section {
-            h2 { "Put back" }
-            table {
-                tr { th { "setting" } th { "before" } th { "after" } }
-                @for kept in &story.settings {
-                    tr.bad[kept.before != kept.after] {
-                        td { code { (kept.path) } }
-                        td { (kept.before.as_deref().unwrap_or("not readable").trim()) }
-                        td { (kept.after.as_deref().unwrap_or("not readable").trim()) }
-                    }
+                (download("report.json", "application/json", json, "all numbers of this page, for programs"))
+                @if let Some(capture) = &saved.capture {
+                    br;
+                    (download("host.txt", "text/plain", capture, "this machine as every command takes it by --host"))
                 }
             }
         }
     }
 }
 
-/// The risk of each knob in a list of settings.
-fn risks(settings: &str) -> Vec<&'static str> {
-    let knobs = settings.split(' ').filter_map(|setting| setting.split(['=', '@']).next());
-    knobs.filter_map(|id| knobs::find(id).ok()).map(|knob| knob.risk).collect()
+/// A file inside the page.
+fn download(name: &str, kind: &str, text: &str, what: &str) -> Markup {
+    html! {
+        a.file download=(name) href={ "data:" (kind) ";charset=utf-8;base64," (STANDARD.encode(text)) } { (name) }
+        ": " (what) " (" (text.len().div_ceil(1024)) " KiB, inside this page)"
+    }
 }
 
 /// Text with commands between backticks.
-fn prose(text: &str) -> Markup {
+pub(super) fn prose(text: &str) -> Markup {
     html! {
         @for (index, part) in text.split('`').enumerate() {
             @if index % 2 == 1 { code { (part) } } @else { (part) }
         }
     }
-}
-
-/// The kebab-case name that JSON uses too.
-fn json_name(value: &impl serde::Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -4,15 +4,22 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, Facts};
 use evenkeel_trial::Report;
+use evenkeel_trial::saved::Saved;
 use serde::Serialize;
 
 use crate::exit;
 use crate::failure::Failure;
 use crate::show::json;
 
+pub(crate) mod across;
 pub(crate) mod blocks;
 mod chart;
 mod html;
+mod machine;
+mod trial;
+pub(crate) mod words;
+
+pub(crate) use words::{Claim, as_change};
 
 /// The whole story of one run.
 #[derive(Serialize)]
@@ -25,6 +32,9 @@ pub(crate) struct Story {
     pub(crate) taken: String,
     /// What the machine is.
     pub(crate) facts: Facts,
+    /// The machine as `capture` writes it, where it was captured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) capture: Option<String>,
     /// What would suit it.
     pub(crate) advice: Vec<Advice>,
     /// What was measured.
@@ -74,6 +84,7 @@ impl Story {
             command,
             taken: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
             facts,
+            capture: None,
             advice,
             trials: Vec::new(),
             not_tried: Vec::new(),
@@ -84,31 +95,22 @@ impl Story {
 
     /// Writes `report.html` and `report.json` into a folder, and returns their paths.
     pub(crate) fn write(&self, folder: &Path) -> Result<[PathBuf; 2], Failure> {
-        let failed = |path: &Path, error| Failure::io(exit::NOT_POSSIBLE, format!("write {}", path.display()), &error);
-        std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-        let paths = ["report.html", "report.json"].map(|name| folder.join(name));
-        let texts = [html::page(self).into_string(), json::answer(self)?];
-        for (path, text) in paths.iter().zip(texts) {
-            std::fs::write(path, text).map_err(|error| failed(path, error))?;
-        }
-        Ok(paths)
+        let json = json::answer(self)?;
+        let unread = |error| Failure::text(exit::NOT_POSSIBLE, "make report.html of report.json", error);
+        let saved = Saved::parse(&json).map_err(unread)?;
+        let page = html::page(&saved, &json).into_string();
+        Ok([write_page(folder, "report.html", &page)?, write_page(folder, "report.json", &json)?])
     }
 }
 
-/// A factor as a change for people: 0.48 is `52 % lower`, 1.5 is `50 % higher`.
-pub(crate) fn as_change(ratio: f64) -> String {
-    let percent = (ratio - 1.0) * 100.0;
-    let digits = usize::from(percent.abs() < 9.95);
-    if percent < 0.0 { format!("{:.digits$} % lower", -percent) } else { format!("{percent:.digits$} % higher") }
+/// Writes a file into a folder, which is made if it is not there, and returns its path.
+pub(crate) fn write_page(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
+    let failed = |path: &Path, error| Failure::io(exit::NOT_POSSIBLE, format!("write {}", path.display()), &error);
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let path = folder.join(name);
+    std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
+    Ok(path)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn factors_are_told_as_changes() {
-        let told = [0.481, 1.5, 1.0, 0.9951, 1.0949].map(as_change);
-        assert_eq!(told, ["52 % lower", "50 % higher", "0.0 % higher", "0.5 % lower", "9.5 % higher"]);
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! Showing: the one place that prints. An answer is one JSON object or text for people; both from the same data.
 
+pub(crate) mod across;
 pub(crate) mod advice;
 pub(crate) mod blocks;
 pub(crate) mod change;
@@ -7,12 +8,14 @@ pub(crate) mod disturbers;
 pub(crate) mod facts;
 pub(crate) mod json;
 pub(crate) mod knob;
+pub(crate) mod live;
 pub(crate) mod markdown;
 pub(crate) mod meters;
 pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod sarif;
 pub(crate) mod topology;
+pub(crate) mod tune;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -23,6 +26,7 @@ use serde::Serialize;
 use crate::args::{Color, Looks};
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
+use crate::progress::Telling;
 use crate::show::page::BAD;
 
 /// Where answers go, and how they look.
@@ -75,7 +79,16 @@ impl Out {
 
     /// Whether somebody watches who wants to see progress.
     pub(crate) fn shows_progress(&self) -> bool {
-        !self.looks.json && io::stderr().is_terminal()
+        self.telling() == Telling::Drawn
+    }
+
+    /// How a long command tells how far it is: drawn where somebody watches, else in lines now and then.
+    pub(crate) fn telling(&self) -> Telling {
+        match (self.looks.json, io::stderr().is_terminal()) {
+            (true, _) => Telling::Nothing,
+            (false, true) => Telling::Drawn,
+            (false, false) => Telling::Lines,
+        }
     }
 
     /// Says why there is no answer, and returns the exit code that says so too.

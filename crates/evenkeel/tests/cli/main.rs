@@ -12,5 +12,6 @@ mod live;
 mod output;
 mod pages;
 mod script;
+mod side_by_side;
 mod support;
 mod topology;

@@ -13,12 +13,12 @@ use crate::session::Trial;
 
 /// Switches to each arm that are followed.
 const SWITCHES: usize = 3;
-/// Short windows after each switch. The later half is what the earlier half is compared with.
+/// Short windows after each switch. The last few are what those before are compared with.
 const STEPS: usize = 8;
-const TESTED: usize = STEPS / 2;
-/// How far a median of [`SWITCHES`] may lie from its level by noise alone, in standard deviations of one short window. Eight such
+const TESTED: usize = 5;
+/// How far a median of [`SWITCHES`] may lie from its level by noise alone, in standard deviations of one short window. Ten such
 /// medians are looked at, of a machine with heavy tails.
-const NOISE_FACTOR: f64 = 2.5;
+const NOISE_FACTOR: f64 = 3.0;
 const STEP_MIN: Duration = Duration::from_millis(50);
 const STEP_MAX: Duration = Duration::from_millis(500);
 
@@ -131,16 +131,18 @@ fn follow(trial: &mut Trial<'_, '_>, step: Duration) -> Result<Vec<Option<f64>>,
 /// The first position from which on no drift is seen, none if there is one at the last that is tested; and the drift of each
 /// position, in logarithms.
 fn settled_at(series: &[(ArmName, Vec<Option<f64>>)], smallest_effect_ratio: f64) -> (Option<usize>, Vec<f64>) {
-    let mut late = Vec::new();
+    let mut steps_apart = Vec::new();
     let mut away: Vec<(ArmName, Vec<Option<f64>>)> = Vec::with_capacity(series.len());
     for (arm, values) in series {
         let logs: Vec<Option<f64>> = values.iter().map(|value| value.map(f64::ln)).collect();
         let Some(level) = median(&logs.iter().skip(TESTED).flatten().copied().collect::<Vec<_>>()) else { continue };
-        late.extend(logs.iter().skip(TESTED).flatten().map(|log| (log - level).abs()));
+        let steps = logs.windows(2);
+        steps_apart.extend(steps.filter_map(|two| Some((two[0]? - two[1]?).abs())));
         away.push((*arm, logs.iter().take(TESTED).map(|log| log.map(|log| log - level)).collect()));
     }
-    // 1.4826 makes a standard deviation of a median of distances, if the noise is normal.
-    let noise = median(&late).unwrap_or(0.0) * 1.4826;
+    // From one short window to the next, which no level enters and a drift seldom; the factor makes a standard deviation of it, if
+    // the noise is normal.
+    let noise = median(&steps_apart).unwrap_or(0.0) * 1.048;
     let bound = (NOISE_FACTOR * noise).max((smallest_effect_ratio / 2.0).ln_1p());
     let drift: Vec<f64> = (0..TESTED)
         .map(|at| {

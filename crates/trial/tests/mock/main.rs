@@ -3,149 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 
+mod kept;
+mod sequential;
+mod server;
+
 use std::time::Duration;
 
-use evenkeel_change::State;
-use evenkeel_host::{Facts, Plan, Setting};
 use evenkeel_sys::{Capture, Root};
-use evenkeel_trial::{
-    Arm, ArmName, Design, Ended, Keep, Metric, Outcome, Record, Report, Sample, Stop, Switch, Titles, Trial,
-    TrialError, Watch, Workload, run,
-};
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use evenkeel_trial::{Arm, ArmName, Design, Ended, Keep, Outcome, Stop, Switch, Trial, Watch, run};
 
-const POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
-const HOST: &str = "evenkeel-capture 1
-/sys/module/haltpoll/parameters/guest_halt_poll_ns = 0
-/sys/devices/system/cpu/cpuidle/current_driver = haltpoll
-/proc/loadavg = 0.00 0.00 0.00 1/80 900
-end
-";
-/// What `evenkeel prove` takes by default. With the mock's noise (4 % a window) its interval is about 2 % to either side.
-const PAIRS: usize = 30;
-const METRIC: Metric = Metric::us("round_trip_us_p50", "median round trip");
-
-/// A server whose round trip is 50 us, times `effect` while the guest polls, times noise: log-normal with 4 % a window, on top
-/// of a random walk of 1 % a window.
-struct Mock {
-    root: Root,
-    noise: ChaCha8Rng,
-    drift: f64,
-    effect: f64,
-    windows: usize,
-    dies_at: Option<usize>,
-}
-
-impl Mock {
-    fn new(root: &Root, seed: u64, effect: f64) -> Mock {
-        let noise = ChaCha8Rng::seed_from_u64(seed);
-        Mock { root: root.clone(), noise, drift: 0.0, effect, windows: 0, dies_at: None }
-    }
-
-    /// Standard normal, by the sum of twelve uniform numbers: its tails are shorter than six, which is enough here.
-    fn normal(&mut self) -> f64 {
-        (0..12).map(|_| self.noise.random::<f64>()).sum::<f64>() - 6.0
-    }
-}
-
-impl Workload for Mock {
-    fn describe(&self) -> String {
-        "mock".into()
-    }
-
-    fn metrics(&self) -> &[Metric] {
-        const { &[METRIC] }
-    }
-
-    fn passes_network_devices(&self) -> bool {
-        false
-    }
-
-    fn set_process(&mut self, _: &str, value: Option<&str>) -> Result<String, TrialError> {
-        Ok(value.unwrap_or("50000").to_owned())
-    }
-
-    fn window(&mut self, _: Duration, _: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
-        begin();
-        self.windows += 1;
-        if self.dies_at == Some(self.windows) {
-            return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
-        }
-        let polls = self.root.text(POLL).unwrap() == "200000\n";
-        self.drift += 0.01 * self.normal();
-        let log = self.drift + 0.04 * self.normal();
-        let us = 50.0 * log.exp() * if polls { self.effect } else { 1.0 };
-        Ok(Sample::from([("round_trip_us_p50".to_owned(), us), ("cpu_share".to_owned(), 0.1)]))
-    }
-
-    fn stop(&mut self) {}
-}
-
-struct Run {
-    record: Record,
-    design: Design,
-}
-
-impl Run {
-    fn report(self) -> Report {
-        let titles = Titles {
-            title: "t".into(),
-            values: ["0".into(), "200000".into()],
-            workload: "mock".into(),
-            ..Titles::default()
-        };
-        self.record.report(&self.design, titles).unwrap()
-    }
-}
-
-fn design(seed: u64) -> Design {
-    let mut design = Design::new(METRIC, PAIRS, Duration::from_millis(10), seed);
-    design.smallest_effect_ratio = 0.05;
-    // No time passes in the mock: a window's span is that of a few function calls.
-    design.rules.overrun_share_max = 1000.0;
-    design
-}
-
-fn trial(seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
-    trial_on(HOST, seed, arms, change)
-}
-
-fn trial_on(host: &str, seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
-    let root = Root::captured(Capture::parse(host).unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let mut state = State::open(&folder.path().join("state")).unwrap();
-    let facts = Facts::probe(&root);
-    let plans = [Plan::of(&facts, &[Setting::parse("haltpoll.guest_halt_poll_ns=200000").unwrap()]).unwrap()];
-    let mut mock = Mock::new(&root, seed, 1.0);
-    let mut design = design(seed);
-    change(&mut mock, &mut design);
-    let hand = root.hand().unwrap();
-    let mut switch = Switch::begin(&root, &hand, Some(&mut state), "test", &plans).unwrap();
-    let watch = Watch::start(&root, &plans);
-    let mut keep = Keep::nowhere();
-    let mut trial = Trial {
-        design: &design,
-        arms,
-        switch: &mut switch,
-        workload: &mut mock,
-        watch: &watch,
-        stop: &|| false,
-        keep: &mut keep,
-    };
-    let record = run(&mut trial, &mut |_| {}).unwrap();
-    switch.end().unwrap();
-    assert_eq!(root.text(POLL).unwrap(), "0\n", "put back, however it ended");
-    Run { record, design }
-}
-
-fn ab() -> [Arm; 2] {
-    [Arm::as_it_was(1), Arm::planned(1)]
-}
-
-fn aa() -> [Arm; 2] {
-    [Arm::as_it_was(1), Arm::as_it_was(1)]
-}
+use server::{HOST, Mock, PAIRS, aa, ab, design, trial, trial_on};
 
 #[test]
 fn a_thing_compared_with_itself_is_the_same() {

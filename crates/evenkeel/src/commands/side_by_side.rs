@@ -1,0 +1,43 @@
+//! `evenkeel prove --compare`: reports of several machines side by side.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use evenkeel_trial::saved::{BYTES_MAX, Saved, SavedError, across};
+
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::report;
+use crate::show::{self, Out};
+
+/// Fewer are nothing to compare; more fill no page that anybody reads.
+const REPORTS: std::ops::RangeInclusive<usize> = 2..=64;
+
+/// Reads the reports, and answers with what they say of each setting together; `folder` gets the same as `compare.html`.
+pub(crate) fn run(files: &[PathBuf], folder: Option<&Path>, out: &Out) -> Outcome {
+    if !REPORTS.contains(&files.len()) {
+        let cause = format!("{} given, and {} to {} can be compared", files.len(), REPORTS.start(), REPORTS.end());
+        return Err(Failure::text(exit::WRONG_USE, "compare reports", cause));
+    }
+    let named = |file: &PathBuf| Ok((file.display().to_string(), read(file)?));
+    let reports = files.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
+    let answer = across(&reports);
+    let mut text = show::across::page(&answer);
+    if let Some(folder) = folder {
+        let page = report::write_page(folder, "compare.html", &report::across::page(&answer))?;
+        text += &format!("\nreport: {}\n", page.display());
+    }
+    out.answer(&answer, || text)?;
+    Ok(exit::WELL)
+}
+
+fn read(file: &Path) -> Result<Saved, Failure> {
+    let tried = || format!("read the report {}", file.display());
+    let mut bytes = Vec::new();
+    // One byte more than a report may have tells that it is too long.
+    let opened = File::open(file).and_then(|opened| opened.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
+    opened.map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    let text = String::from_utf8(bytes).map_err(|_| Failure::text(exit::WRONG_USE, tried(), "it is no text"))?;
+    Saved::parse(&text).map_err(|error: SavedError| Failure::text(exit::WRONG_USE, tried(), error))
+}

@@ -1,0 +1,105 @@
+//! Tells how far a trial is and what is known of it so far, on standard error: drawn in place where there is a terminal, else as a
+//! line now and then, which a log can hold.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use evenkeel_trial::{Design, Stretch};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::show::live::Live;
+use crate::show::page::WIDTH;
+
+/// In a log, this is often enough to see that it goes on.
+const LINE_EVERY: Duration = Duration::from_secs(15);
+/// Pictures a second at the most: a slow line to a far machine shall not be filled by them.
+const PICTURES_HZ: u8 = 4;
+
+/// How it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// Drawn in place.
+    Drawn,
+    /// A line now and then.
+    Lines,
+    /// Not at all.
+    Nothing,
+}
+
+/// The progress of one trial.
+pub(crate) struct Progress {
+    telling: Telling,
+    title: String,
+    matters_ratio: f64,
+    bar: f64,
+    may_end_sooner: bool,
+    drawn: ProgressBar,
+    /// When the last line was told.
+    told: Option<Instant>,
+}
+
+impl Progress {
+    /// Of a trial with this title.
+    pub(crate) fn new(telling: Telling, design: &Design, title: &str) -> Progress {
+        let drawn = match telling {
+            Telling::Drawn => picture(),
+            Telling::Lines | Telling::Nothing => ProgressBar::hidden(),
+        };
+        Progress {
+            telling,
+            title: title.to_owned(),
+            matters_ratio: design.smallest_effect_ratio,
+            bar: 1.0 / (1.0 - design.confidence),
+            may_end_sooner: design.stop.is_sequential(),
+            drawn,
+            told: None,
+        }
+    }
+
+    /// Tells what is known now.
+    pub(crate) fn show(&mut self, now: &evenkeel_trial::Progress) {
+        let effect = now.effect.as_ref();
+        let stage = match now.stretch {
+            Stretch::Settling => Some("finding out how long a switch is felt"),
+            Stretch::Control => Some("the machine against itself"),
+            Stretch::Trial => None,
+        };
+        let live = Live {
+            title: &self.title,
+            stage,
+            pairs: now.pairs,
+            of: now.of,
+            dropped: now.dropped,
+            left: now.left,
+            may_end_sooner: self.may_end_sooner,
+            ratio: effect.map(|effect| effect.ratio),
+            interval: effect.and_then(|effect| effect.low.zip(effect.high)),
+            evidence: effect.and_then(|effect| Some((effect.e_value?, self.bar))),
+            verdict: now.verdict,
+            matters_ratio: self.matters_ratio,
+        };
+        match self.telling {
+            Telling::Drawn => self.drawn.set_message(live.lines(WIDTH).join("\n")),
+            Telling::Lines if self.told.is_none_or(|told| told.elapsed() >= LINE_EVERY) => {
+                self.told = Some(Instant::now());
+                // Whoever read it may be gone; the trial goes on.
+                let _ = writeln!(std::io::stderr(), "{}", live.line());
+            }
+            Telling::Lines | Telling::Nothing => {}
+        }
+    }
+
+    /// Takes away what was drawn: the answer follows.
+    pub(crate) fn end(self) {
+        self.drawn.finish_and_clear();
+    }
+}
+
+fn picture() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(PICTURES_HZ));
+    if let Ok(style) = ProgressStyle::with_template("{msg}") {
+        bar.set_style(style);
+    }
+    bar
+}

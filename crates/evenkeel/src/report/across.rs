@@ -1,0 +1,67 @@
+//! Reports over machines as a page of its own: each setting with every machine's estimate and interval on one axis.
+
+use evenkeel_trial::saved::{Across, Asked};
+use maud::{Markup, html};
+
+use super::chart::{self, Estimate};
+use super::html::{framed, sentence, word};
+use crate::show::across::{summary, title, traits, veto};
+
+/// The page.
+pub(crate) fn page(across: &Across) -> String {
+    let sub = html! { (across.machines.len()) " reports · evenkeel " (env!("CARGO_PKG_VERSION")) };
+    let inside = html! {
+        @for asked in &across.asked { (one(asked, across)) }
+        @if across.asked.is_empty() { p { "None of these reports has a trial." } }
+        section {
+            h2 { "Machines" }
+            dl { @for machine in &across.machines { dt { (machine.name) } dd { (traits(machine)) } } }
+            p.sub { "One machine's answer is a guess on the next: nothing here is averaged." }
+        }
+    };
+    framed("evenkeel: reports side by side", &sub, &inside).into_string()
+}
+
+fn one(asked: &Asked, across: &Across) -> Markup {
+    let machine = |at: usize| across.machines.get(at);
+    let rows: Vec<Estimate> = asked
+        .cells
+        .iter()
+        .map(|cell| Estimate {
+            label: machine(cell.machine).map_or_else(|| "unknown".to_owned(), |machine| machine.name.clone()),
+            beside: machine(cell.machine).and_then(|machine| machine.kernel.clone()).unwrap_or_default(),
+            ratio: cell.ratio,
+            interval: cell.interval,
+            rug: Vec::new(),
+        })
+        .collect();
+    html! {
+        section {
+            h2 { (title(asked)) }
+            p.verdict { strong { (sentence(&summary(asked, across))) } }
+            @if !asked.doubts.is_empty() {
+                div.doubts { ul { @for doubt in &asked.doubts { li { (sentence(doubt)) } } } }
+            }
+            figure {
+                (chart::estimates(&rows, asked.smallest_effect_ratio.unwrap_or(0.0), ["lower", "higher"]))
+                figcaption {
+                    "Each machine's estimate of how much " code { (asked.metric) } " changes, with its interval. Grey band: too small \
+                     to matter."
+                }
+            }
+            div.wide {
+                table {
+                    thead { tr { @for title in ["machine", "verdict", "pairs", "doubts", "server and load"] { th scope="col" { (title) } } } }
+                    tbody {
+                        @for cell in &asked.cells {
+                            tr {
+                                th scope="row" { (machine(cell.machine).map_or("unknown", |machine| machine.name.as_str())) }
+                                td { (word(cell.verdict)) (veto(cell)) } td { (cell.pairs) } td { (cell.doubts) } td { (cell.workload) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Every window over the time of the trial, and below, on the same axis, what the machine did meanwhile: so that whoever doubts a
+//! number can look whether something else explains it.
+
+use evenkeel_trial::ArmName;
+use evenkeel_trial::saved::{SavedTrial, SavedWindow};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{Axis, Scale, framed, mark, percent, pixel};
+use crate::report::words::trim;
+
+const HEIGHT: f64 = 180.0;
+const STRIP_HEIGHT: f64 = 34.0;
+/// More windows than this are drawn in steps, so that the page stays small.
+const WINDOWS_MAX: usize = 600;
+/// Slices of time in a strip; each shows the most that any of its windows had.
+const SLICES_MAX: usize = 240;
+
+/// One thing that the machine did: its name in a window's conditions, what it is, its unit, and what a unit is in that number.
+struct Strip {
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    factor: f64,
+    /// The rule that drops a pair beyond it.
+    rule: &'static str,
+}
+
+const STRIPS: &[Strip] = &[
+    strip("steal_share", "stolen by the hypervisor", "%", 100.0, "steal_share_max"),
+    strip("longest_gap_us", "longest time a watching thread missed", "ms", 1e-3, "gap_us_max"),
+    strip("cpu_pressure_share", "some task waited for a CPU", "%", 100.0, ""),
+    strip("busy_share", "CPUs busy", "%", 100.0, ""),
+    strip("load_1min", "load average, one minute", "", 1.0, ""),
+];
+
+const fn strip(name: &'static str, title: &'static str, unit: &'static str, factor: f64, rule: &'static str) -> Strip {
+    Strip { name, title, unit, factor, rule }
+}
+
+/// Draws it, or nothing if there are no windows.
+pub(crate) fn timeline(trial: &SavedTrial) -> Markup {
+    let control = trial.control_stretch.as_ref().map_or(&[][..], |stretch| &stretch.windows[..]);
+    // In the control stretch both arms are the machine as it was.
+    let of_control = control.iter().map(|window| (window, true));
+    let all: Vec<(&SavedWindow, bool)> = of_control.chain(trial.windows.iter().map(|window| (window, false))).collect();
+    if all.is_empty() {
+        return html! {};
+    }
+    let last_us = all.iter().map(|(window, _)| window.start_us).fold(1.0, f64::max);
+    let x = Axis { from: 0.0, to: last_us, at_from: 1.0, at_to: 98.0 };
+    let step = all.len().div_ceil(WINDOWS_MAX);
+    // An odd step, so that of windows in pairs both arms are drawn.
+    let step = if step > 1 { step | 1 } else { 1 };
+    let drawn: Vec<&(&SavedWindow, bool)> = all.iter().step_by(step).collect();
+    let scale = Scale::over(drawn.iter().map(|(window, _)| window.value), 18.0, HEIGHT - 8.0);
+    let begins =
+        (!control.is_empty()).then(|| trial.windows.first().map(|window| x.at(window.start_us) - 0.7)).flatten();
+    let inside = html! {
+        @if let Some(begins) = begins {
+            line.zero x1=(percent(begins)) x2=(percent(begins)) y1="0" y2=(HEIGHT) {}
+            text x=(percent(begins)) y="10" dx="-4" text-anchor="end" { "A against A" }
+            text x=(percent(begins)) y="10" dx="4" { "A against B" }
+        }
+        @for (window, is_control) in &drawn {
+            (mark(*is_control || window.arm == ArmName::A, x.at(window.start_us), scale.at(window.value), &told(window, *is_control)))
+        }
+    };
+    let alternative = format!("{} of {} windows over {} s", trial.metric.name, all.len(), trim(last_us / 1e6));
+    let rows: Vec<&SavedWindow> = all.iter().map(|(window, _)| *window).collect();
+    html! {
+        figure {
+            (framed(HEIGHT, &alternative, scale, &trial.metric.unit, &inside))
+            @for strip in STRIPS { (strip_row(&rows, &trial.design.rules, strip, x)) }
+            div.drawing { div.scale {} div.ends { span { "0 s" } span { (trim(last_us / 1e6)) " s" } } }
+            figcaption {
+                "Top: " code { (trial.metric.name) } " of each window; " (crate::report::html::key())
+                ". Below, on the same axis of time, what the machine did meanwhile; a dashed line is the rule beyond which a pair is \
+                 dropped."
+                @if step > 1 { " Every " (step) "th window is drawn above; the strips have them all." }
+            }
+        }
+    }
+}
+
+fn told(window: &SavedWindow, is_control: bool) -> String {
+    let stretch = if is_control { "control" } else { "trial" };
+    let (pair, at_s) = (window.pair.saturating_add(1), trim(window.start_us / 1e6));
+    format!("{stretch}, {:?}, pair {pair}, {at_s} s: {}", window.arm, trim(window.value))
+}
+
+fn strip_row(windows: &[&SavedWindow], rules: &Value, strip: &Strip, x: Axis) -> Markup {
+    let seen: Vec<(f64, f64)> = windows
+        .iter()
+        .filter_map(|window| Some((window.start_us, window.condition(strip.name)? * strip.factor)))
+        .filter(|(_, value)| value.is_finite())
+        .collect();
+    let most = seen.iter().map(|(_, value)| *value).reduce(f64::max);
+    let Some(most) = most else {
+        return html! { p.strip { b { (strip.title) } ": not known on this machine" } };
+    };
+    let rule = rules.get(strip.rule).and_then(Value::as_f64).map(|bound| bound * strip.factor);
+    // A rule is in sight where windows come near it.
+    let near = rule.filter(|rule| most > rule * 0.5);
+    let top = [Some(most), near].into_iter().flatten().fold(f64::MIN_POSITIVE, f64::max);
+    let y = Axis { from: 0.0, to: top, at_from: STRIP_HEIGHT, at_to: 2.0 };
+    let told = format!("{}: at most {} {}", strip.title, trim(most), strip.unit);
+    html! {
+        p.strip { b { (strip.title) } ": at most " (trim(most)) " " (strip.unit) }
+        div.drawing {
+            svg.scale width="52" height=(STRIP_HEIGHT) aria-hidden="true" {
+                @if top > f64::MIN_POSITIVE { text x="46" y="10" text-anchor="end" { (trim(top)) } }
+                text x="46" y=(STRIP_HEIGHT) text-anchor="end" { "0" }
+            }
+            svg.plot.low width="100%" height=(STRIP_HEIGHT) role="img" aria-label=(told) {
+                @for (at, value) in slices(&seen, x).into_iter().filter(|(_, value)| *value > 0.0) {
+                    @let top = y.at(value);
+                    rect.did x=(percent(at)) y=(pixel(top)) width="3" height=(pixel(STRIP_HEIGHT - top)) {}
+                }
+                @if let Some(rule) = near {
+                    line.rule x1="0%" x2="100%" y1=(pixel(y.at(rule))) y2=(pixel(y.at(rule))) {}
+                }
+            }
+        }
+    }
+}
+
+/// The most in each slice of time, and where the slice is.
+fn slices(seen: &[(f64, f64)], x: Axis) -> Vec<(f64, f64)> {
+    let mut most: Vec<Option<(f64, f64)>> = vec![None; SLICES_MAX];
+    for (start_us, value) in seen {
+        let at = x.at(*start_us);
+        let slice = ((at / 100.0 * SLICES_MAX as f64) as usize).min(SLICES_MAX - 1);
+        let keeps = most[slice].is_some_and(|(_, before)| before >= *value);
+        if !keeps {
+            most[slice] = Some((at, *value));
+        }
+    }
+    most.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_shows_the_most_that_was_in_it() {
+        let x = Axis { from: 0.0, to: 1e6, at_from: 0.0, at_to: 100.0 };
+        let seen: Vec<(f64, f64)> = (0..100_000).map(|at| (f64::from(at) * 10.0, f64::from(at % 1000))).collect();
+        let slices = slices(&seen, x);
+        assert!(slices.len() <= SLICES_MAX);
+        assert!(slices.iter().all(|(_, most)| *most >= 400.0), "a slice of 417 windows");
+        assert_eq!(slices.iter().map(|(_, most)| *most).fold(0.0, f64::max), 999.0);
+    }
+}

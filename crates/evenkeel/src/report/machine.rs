@@ -1,0 +1,114 @@
+//! What a report's page tells of the machine: what it is, what would suit it, and that it was put back.
+
+use evenkeel_trial::saved::Saved;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::html::prose;
+
+/// Facts that a reader of a trial looks for first, and where they are in the answer of `inspect`.
+const FACTS: &[(&str, &str)] = &[
+    ("hypervisor", "/machine/hypervisor"),
+    ("cloud", "/machine/cloud"),
+    ("instance", "/machine/instance_type"),
+    ("kernel", "/kernel/release"),
+    ("processor", "/cpus/model"),
+    ("CPUs", "/cpus/online"),
+    ("clock source", "/clock/current"),
+    ("idle driver", "/idle/driver"),
+];
+
+pub(super) fn machine(saved: &Saved) -> Markup {
+    if !saved.facts.is_object() {
+        return html! {};
+    }
+    let unknown = |path: &str| {
+        let why = saved.facts.pointer(path).and_then(|fact| fact.get("why")).and_then(Value::as_str);
+        format!("unknown: {}", why.unwrap_or("the report does not say"))
+    };
+    html! {
+        section {
+            h2 { "The machine" }
+            div.wide {
+                table {
+                    @for (name, path) in FACTS {
+                        tr { th scope="row" { (name) } td { (saved.fact(path).unwrap_or_else(|| unknown(path))) } }
+                    }
+                    @for served in interfaces(&saved.facts) { tr { th scope="row" { "interface" } td { (served) } } }
+                }
+            }
+        }
+    }
+}
+
+/// Each interface with hardware: its driver, and who serves its interrupts.
+fn interfaces(facts: &Value) -> Vec<String> {
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or("unknown").to_owned();
+    let list = |value: &Value, name: &str| value.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let nics = facts.pointer("/network/nics").and_then(Value::as_array).cloned().unwrap_or_default();
+    nics.iter()
+        .filter(|nic| ["hardware", "vf"].contains(&text(nic, "kind").as_str()))
+        .map(|nic| {
+            let irqs = list(nic, "irqs");
+            let served = irqs.iter().map(|irq| format!("{} on CPU {}", text(irq, "name"), text(irq, "effective")));
+            format!("{}, driver {}; {}", text(nic, "name"), text(nic, "driver"), served.collect::<Vec<_>>().join(", "))
+        })
+        .collect()
+}
+
+pub(super) fn advice(saved: &Saved) -> Markup {
+    if saved.advice.is_empty() {
+        return html! {};
+    }
+    html! {
+        section {
+            h2 { "Advice" }
+            div.wide {
+                table {
+                    thead { tr { @for title in ["state", "knob", "current", "wanted", "why"] { th scope="col" { (title) } } } }
+                    tbody {
+                        @for advice in &saved.advice {
+                            tr.dim[advice.state == "not-here"] {
+                                td.v { (advice.state) }
+                                td { code { (advice.knob) } @if advice.place.parse::<u32>().is_ok() { " " (advice.place) } }
+                                td.v { (advice.current.as_deref().unwrap_or("")) }
+                                td.v { (advice.wanted.as_deref().unwrap_or("")) }
+                                td { (prose(&advice.reason)) }
+                            }
+                        }
+                    }
+                }
+            }
+            p {
+                "Advice is a guess with sources; " code { "evenkeel explain KNOB" } " names them, and "
+                code { "evenkeel prove KNOB=VALUE" } " settles it here."
+            }
+        }
+    }
+}
+
+/// What differs is shown; the long list of what does not is folded.
+pub(super) fn kept(saved: &Saved) -> Markup {
+    let (same, differ): (Vec<_>, Vec<_>) = saved.settings.iter().partition(|kept| kept.before == kept.after);
+    let row = |kept: &evenkeel_trial::saved::SavedSetting| {
+        let read = |text: &Option<String>| text.as_deref().unwrap_or("not readable").trim().to_owned();
+        html! { td { code { (kept.path) } } td { (read(&kept.before)) } td { (read(&kept.after)) } }
+    };
+    let head = html! { thead { tr { @for title in ["setting", "before", "after"] { th scope="col" { (title) } } } } };
+    if saved.settings.is_empty() {
+        return html! {};
+    }
+    html! {
+        section {
+            h2 { "Put back" }
+            @if !differ.is_empty() {
+                p.bad { "These do not read as before; `evenkeel revert` tries again:" }
+                div.wide { table { (head) tbody { @for kept in &differ { tr.bad { (row(kept)) } } } } }
+            }
+            details {
+                summary { (same.len()) " settings read as before" }
+                div.wide { table { (head) tbody { @for kept in &same { tr { (row(kept)) } } } } }
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The page of a small report that never changes, and what must hold of every page.
+
+use evenkeel_trial::saved::across;
+use expect_test::expect_file;
+
+use super::*;
+
+/// All that a page can hold, with words of a server that would do harm.
+const SMALL: &str = include_str!("small.json");
+/// The real report of a version that fixed the number of pairs beforehand.
+const OLD: &str = include_str!("../../../../trial/src/saved/tests/format-1.json");
+
+fn page(json: &str) -> String {
+    html::page(&Saved::parse(json).unwrap(), json).into_string()
+}
+
+fn side_by_side() -> String {
+    let reports = ["frankfurt.json", "<ohio>.json"].map(|name| (name.to_owned(), Saved::parse(SMALL).unwrap()));
+    super::across::page(&across(&reports))
+}
+
+/// One tag a line, so that a difference can be read.
+fn in_lines(page: &str) -> String {
+    page.replace('<', "\n<").replace("\n</", "</") + "\n"
+}
+
+#[test]
+fn the_page_of_a_small_report() {
+    expect_file!["small.html"].assert_eq(&in_lines(&page(SMALL)));
+    expect_file!["compare.html"].assert_eq(&in_lines(&side_by_side()));
+}
+
+#[test]
+fn what_a_server_says_is_no_markup() {
+    for page in [page(SMALL), side_by_side()] {
+        assert!(!page.contains("<script") && !page.contains("<ohio>"), "a name became markup");
+        assert!(page.contains("&lt;script&gt;alert("), "it is shown all the same");
+    }
+}
+
+#[test]
+fn pages_need_nothing_but_themselves() {
+    for page in [page(SMALL), page(OLD), side_by_side()] {
+        for outside in ["src=", "href=\"http", "url(", "@import", "<link", "<script", "onload", "NaN", "inf%", "=\"inf"]
+        {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+}
+
+/// Whoever can't see the drawings reads them, and headings go down one step at a time.
+#[test]
+fn every_drawing_has_words() {
+    for page in [page(SMALL), page(OLD), side_by_side()] {
+        let drawings = page.split("<svg").skip(1).map(|drawing| drawing.split('>').next().unwrap());
+        for drawing in drawings {
+            let words = drawing.split("aria-label=\"").nth(1).and_then(|rest| rest.split('"').next());
+            let is_told = drawing.contains("role=\"img\"") && words.is_some_and(|words| words.len() > 10);
+            assert!(is_told || drawing.contains("aria-hidden=\"true\""), "{drawing}");
+        }
+        assert!(page.contains("<html lang=\"en\">") && page.matches("<h1>").count() == 1);
+        let first = |tag: &str| page.find(tag).unwrap();
+        assert!(first("<h1") < first("<h2"));
+    }
+}
+
+#[test]
+fn doubts_come_before_what_might_impress() {
+    let page = page(SMALL);
+    let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words}"));
+    assert!(at("What speaks against believing it") < at("class=\"estimates\""));
+    assert!(at("/proc/pressure is not readable") < at("class=\"estimates\""));
+}
+
+#[test]
+fn downloads_are_what_was_written() {
+    use base64::Engine;
+    let page = page(SMALL);
+    let href =
+        page.split("download=\"report.json\" href=\"data:application/json;charset=utf-8;base64,").nth(1).unwrap();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(href.split('"').next().unwrap()).unwrap();
+    assert_eq!(String::from_utf8(bytes).unwrap(), SMALL);
+    assert!(page.contains("download=\"host.txt\""));
+}
+
+/// A page stays one that a browser opens, however long the trial was.
+#[test]
+fn the_longest_trial_fits_a_page() {
+    let mut report: serde_json::Value = serde_json::from_str(SMALL).unwrap();
+    let windows = report["trials"][0]["windows"].as_array().unwrap().clone();
+    let many: Vec<serde_json::Value> = (0..20_000_usize)
+        .map(|at| {
+            let mut window = windows[at % 16].clone();
+            window["pair"] = (at / 2).into();
+            window["start_us"] = (at as f64 * 1.1e6).into();
+            window
+        })
+        .collect();
+    report["trials"][0]["windows"] = many.into();
+    let saved = Saved::parse(&report.to_string()).unwrap();
+    let page = html::page(&saved, "{}").into_string();
+    assert!(page.len() < 600_000, "{} bytes", page.len());
+    assert!(page.contains("Every 100th pair is drawn"));
+}

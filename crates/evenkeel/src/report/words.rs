@@ -1,0 +1,291 @@
+//! What a trial comes to in words: a sentence that somebody who knows no statistics understands and a statistician lets stand.
+//! So it never says more than the interval does, never calls what was not seen "no effect", and names the machine as the place
+//! where it holds.
+
+use evenkeel_trial::{ArmName, Outcome, Report};
+
+/// Above this a ratio is told as "so many times", since nobody reads 4,000 % well.
+const TIMES_FROM: f64 = 3.0;
+/// Beyond this a ratio is only "more than".
+const TIMES_MAX: f64 = 1e6;
+
+/// What a sentence is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim<'a> {
+    /// The settings, as they were asked for.
+    pub(crate) what: &'a str,
+    /// Whether both arms were the same.
+    pub(crate) control: bool,
+    /// The metric in plain words.
+    pub(crate) metric: &'a str,
+    /// Its unit.
+    pub(crate) unit: &'a str,
+    /// The medians of A and B.
+    pub(crate) medians: Option<(f64, f64)>,
+    /// The answer.
+    pub(crate) verdict: Outcome,
+    /// Of B to A.
+    pub(crate) ratio: Option<f64>,
+    /// The ends of its interval.
+    pub(crate) interval: Option<(f64, f64)>,
+    /// Confidence of the interval.
+    pub(crate) confidence: f64,
+    /// The smallest effect that matters, as a share.
+    pub(crate) matters_ratio: f64,
+    /// The smallest effect that could have been seen, as a share.
+    pub(crate) visible_ratio: Option<f64>,
+    /// Why the settings were not at work.
+    pub(crate) idle: Option<&'a str>,
+    /// The guard that vetoed, and how much it changed.
+    pub(crate) vetoed_by: Option<(&'a str, Option<f64>)>,
+}
+
+impl<'a> Claim<'a> {
+    /// What a report claims.
+    pub(crate) fn of(report: &'a Report, what: &'a str, control: bool) -> Claim<'a> {
+        let median = |arm| report.arms.iter().find(|entry| entry.arm == arm).and_then(|entry| entry.median);
+        let effect = report.effect.as_ref();
+        Claim {
+            what,
+            control,
+            metric: &report.metric.title,
+            unit: &report.metric.unit,
+            medians: median(ArmName::A).zip(median(ArmName::B)),
+            verdict: report.verdict,
+            ratio: effect.map(|effect| effect.ratio),
+            interval: effect.and_then(|effect| effect.low.zip(effect.high)),
+            confidence: report.design.confidence,
+            matters_ratio: report.design.smallest_effect_ratio,
+            visible_ratio: effect.and_then(|effect| effect.smallest_visible_ratio),
+            idle: report.doubts.iter().find_map(|doubt| Some(doubt.split_once("was not at work: ")?.1)),
+            vetoed_by: report.vetoed_by.as_deref().map(|name| {
+                let guard = report.guards.iter().find(|guard| guard.metric.name == name);
+                (name, guard.and_then(|guard| guard.effect).map(|effect| effect.ratio))
+            }),
+        }
+    }
+
+    /// The verdict in one sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let Some(ratio) = self.ratio else {
+            return format!("{}: nothing could be measured, so nothing is known", self.subject());
+        };
+        let metric = self.metric;
+        let change = as_change(ratio);
+        let numbers = self.numbers();
+        let confidence = share(self.confidence);
+        let between = self.interval.map_or_else(String::new, |(low, high)| {
+            format!("; with {confidence} confidence it is {}", range(low, high))
+        });
+        let matters = share(self.matters_ratio);
+        let what = self.subject();
+        match (self.control, self.verdict) {
+            (true, Outcome::Same) => {
+                format!(
+                    "{what} comes out the same, as it must: {metric} differs by less than {matters}{}",
+                    self.bracket()
+                )
+            }
+            (true, Outcome::Undecided | Outcome::NotEngaged) => {
+                format!("{what}: too noisy to come out the same; {metric} looks {change}{}", self.bracket())
+            }
+            (true, _) => format!(
+                "{what} came out different, which is wrong: {metric} is {change}{numbers}{between}; believe nothing else of this run"
+            ),
+            (false, Outcome::Worse) if self.vetoed_by.is_some() => {
+                format!(
+                    "{what} is no gain for this server here: {metric} is {change}{numbers}{between}, {}",
+                    self.veto()
+                )
+            }
+            (false, Outcome::Better) => {
+                format!("{what} helps this server here: {metric} is {change}{numbers}{between}")
+            }
+            (false, Outcome::Worse) => format!("{what} hurts this server here: {metric} is {change}{numbers}{between}"),
+            (false, Outcome::Same) => format!(
+                "{what} makes no difference that matters here: whatever it does to {metric} is less than {matters}{}",
+                self.bracket()
+            ),
+            (false, Outcome::NotEngaged) => {
+                let why = self.idle.unwrap_or("its counter did not move");
+                format!("{what} was never at work here, because {why}; so nothing is known of what it does")
+            }
+            (false, Outcome::Undecided) => self.undecided(&change),
+        }
+    }
+
+    fn undecided(&self, change: &str) -> String {
+        let fits = match self.interval {
+            Some((low, high)) => format!(", and anything {} would fit", range(low, high)),
+            None => ", from too few pairs for an interval".to_owned(),
+        };
+        let visible = self.visible_ratio.filter(|visible| visible.is_finite());
+        let visible = visible.map_or_else(String::new, |visible| {
+            format!("; an effect of about {} could have been seen", share(visible))
+        });
+        format!("this run can't tell what {} does: {} looks {change}{fits}{visible}", self.what, self.metric)
+    }
+
+    /// What the gain is paid with.
+    fn veto(&self) -> String {
+        let (name, ratio) = self.vetoed_by.unwrap_or(("a guard", None));
+        let harm = ratio.map_or_else(|| "worse".to_owned(), as_change);
+        format!("but {name} is {harm}, which is more harm than was allowed")
+    }
+
+    fn subject(&self) -> &str {
+        if self.control { "the same against itself" } else { self.what }
+    }
+
+    /// The two medians.
+    fn numbers(&self) -> String {
+        let unit = if self.unit.is_empty() || self.unit == "share" { String::new() } else { format!(" {}", self.unit) };
+        self.medians.map_or_else(String::new, |(a, b)| format!(" ({}{unit} instead of {}{unit})", trim(b), trim(a)))
+    }
+
+    fn bracket(&self) -> String {
+        self.interval.map_or_else(String::new, |(low, high)| format!(" ({})", range(low, high)))
+    }
+}
+
+/// A factor as a change for people: 0.48 is `52 % lower`, 1.5 is `50 % higher`, 5 is `5.0 times as high`.
+pub(crate) fn as_change(ratio: f64) -> String {
+    let (amount, way) = change(ratio);
+    format!("{amount} {way}")
+}
+
+fn change(ratio: f64) -> (String, &'static str) {
+    if ratio >= TIMES_MAX {
+        return ("more than a million times".to_owned(), "as high");
+    }
+    if ratio >= TIMES_FROM {
+        let digits = usize::from(ratio < 9.95);
+        return (format!("{ratio:.digits$} times"), "as high");
+    }
+    let percent = (ratio - 1.0) * 100.0;
+    // Near the floor each further digit is another tenth of what is left.
+    let digits = match percent.abs() {
+        size if percent < 0.0 && size > 99.99 => return ("more than 99.99 %".to_owned(), "lower"),
+        size if percent < 0.0 && size > 99.0 => 2,
+        size => usize::from(size < 9.95),
+    };
+    if percent < 0.0 {
+        (format!("{:.digits$} %", -percent), "lower")
+    } else {
+        (format!("{percent:.digits$} %"), "higher")
+    }
+}
+
+/// An interval as words: `between 3.0 % lower and 5.0 % higher`, `between 50 % and 54 % lower`.
+pub(crate) fn range(low: f64, high: f64) -> String {
+    let ((low, low_way), (high, high_way)) = (change(low), change(high));
+    match (low_way == high_way, low_way) {
+        // The smaller change first, which of two lower ones is the higher ratio.
+        (true, "lower") => format!("between {high} and {low} lower"),
+        (true, way) => format!("between {low} and {high} {way}"),
+        (false, _) => format!("between {low} {low_way} and {high} {high_way}"),
+    }
+}
+
+/// A share as per cent: 0.05 is `5 %`.
+pub(crate) fn share(share: f64) -> String {
+    format!("{} %", trim(share * 100.0))
+}
+
+/// At most three significant digits, without zeros at the end.
+pub(crate) fn trim(value: f64) -> String {
+    if value.abs() >= 1e9 || (value != 0.0 && value.abs() < 1e-6) {
+        return format!("{value:.2e}");
+    }
+    let digits = if value == 0.0 { 0.0 } else { (2.0 - value.abs().log10().floor()).clamp(0.0, 6.0) };
+    let text = format!("{value:.*}", digits as usize);
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn factors_are_told_as_changes() {
+        let told = [0.481, 1.5, 1.0, 0.9951, 1.0949, 5.1, 12.3, 4e300, 0.001, 1e-300].map(as_change);
+        let expected = [
+            "52 % lower",
+            "50 % higher",
+            "0.0 % higher",
+            "0.5 % lower",
+            "9.5 % higher",
+            "5.1 times as high",
+            "12 times as high",
+            "more than a million times as high",
+            "99.90 % lower",
+            "more than 99.99 % lower",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn intervals_are_told_once_where_both_ends_go_one_way() {
+        let told = [(0.46, 0.5), (0.97, 1.05), (1.1, 1.2), (2.0, 4.0)].map(|(low, high)| range(low, high));
+        let expected = [
+            "between 50 % and 54 % lower",
+            "between 3.0 % lower and 5.0 % higher",
+            "between 10 % and 20 % higher",
+            "between 100 % higher and 4.0 times as high",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let told = [0.0, 12.0, 12.34, 0.5, 1234.5, 0.012_34, 1e300, -3.0].map(trim);
+        assert_eq!(told, ["0", "12", "12.3", "0.5", "1234", "0.0123", "1.00e300", "-3"]);
+    }
+
+    #[test]
+    fn a_sentence_for_each_verdict() {
+        let claim = Claim {
+            what: "k=1",
+            control: false,
+            metric: "the median round trip",
+            unit: "us",
+            medians: Some((56.4, 27.1)),
+            verdict: Outcome::Better,
+            ratio: Some(0.481),
+            interval: Some((0.46, 0.5)),
+            confidence: 0.95,
+            matters_ratio: 0.05,
+            visible_ratio: Some(0.043),
+            idle: Some("CPUs went idle only 25 times a second"),
+            vetoed_by: None,
+        };
+        let mut told = String::new();
+        for control in [false, true] {
+            for verdict in [Outcome::Better, Outcome::Worse, Outcome::Same, Outcome::Undecided, Outcome::NotEngaged] {
+                told += &format!("{}\n", Claim { verdict, control, ..claim.clone() }.sentence());
+            }
+        }
+        told += &format!("{}\n", Claim { ratio: None, ..claim.clone() }.sentence());
+        let vetoed_by = Some(("round_trip_us_p99", Some(1.4)));
+        told += &format!("{}\n", Claim { vetoed_by, verdict: Outcome::Worse, ..claim.clone() }.sentence());
+        let few = Claim { interval: None, visible_ratio: None, verdict: Outcome::Undecided, ..claim };
+        told += &format!("{}\n", few.sentence());
+        expect![[r#"
+            k=1 helps this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
+            k=1 hurts this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
+            k=1 makes no difference that matters here: whatever it does to the median round trip is less than 5 % (between 50 % and 54 % lower)
+            this run can't tell what k=1 does: the median round trip looks 52 % lower, and anything between 50 % and 54 % lower would fit; an effect of about 4.3 % could have been seen
+            k=1 was never at work here, because CPUs went idle only 25 times a second; so nothing is known of what it does
+            the same against itself came out different, which is wrong: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
+            the same against itself came out different, which is wrong: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
+            the same against itself comes out the same, as it must: the median round trip differs by less than 5 % (between 50 % and 54 % lower)
+            the same against itself: too noisy to come out the same; the median round trip looks 52 % lower (between 50 % and 54 % lower)
+            the same against itself: too noisy to come out the same; the median round trip looks 52 % lower (between 50 % and 54 % lower)
+            k=1: nothing could be measured, so nothing is known
+            k=1 is no gain for this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower, but round_trip_us_p99 is 40 % higher, which is more harm than was allowed
+            this run can't tell what k=1 does: the median round trip looks 52 % lower, from too few pairs for an interval
+        "#]].assert_eq(&told);
+    }
+}

@@ -1,0 +1,204 @@
+//! Reports over machines as a page: each setting with what every machine says of it, and in words whether they agree.
+
+use evenkeel_trial::Outcome;
+use evenkeel_trial::saved::{Across, Agreement, Asked, Cell};
+
+use crate::report::words::{as_change, range, share};
+use crate::show::page::{BAD, DIM, Indent, PLAIN, Page, WARN};
+
+/// The longest name in a column.
+const NAME_MAX: usize = 24;
+/// Machines that are named one by one; of more only the first are.
+const NAMED_MAX: usize = 6;
+
+pub(crate) fn page(across: &Across) -> String {
+    let mut page = Page::default();
+    for asked in &across.asked {
+        page.heading(&title(asked));
+        page.paragraph(Indent::all(2), PLAIN, &summary(asked, across));
+        let rows: Vec<Vec<String>> = asked.cells.iter().map(|cell| row(cell, across)).collect();
+        page.table(&["machine", "verdict", "change", "interval"], &rows);
+        for doubt in &asked.doubts {
+            page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("doubt: {doubt}"));
+        }
+    }
+    if across.asked.is_empty() {
+        page.paragraph(Indent::all(0), BAD, "None of these reports has a trial.");
+    }
+    page.heading("Machines");
+    for machine in &across.machines {
+        page.paragraph(Indent { first: 2, rest: 4 }, PLAIN, &format!("{}: {}", machine.name, traits(machine)));
+    }
+    page.paragraph(Indent::all(2), DIM, "One machine's answer is a guess on the next: nothing here is averaged.");
+    page.finish()
+}
+
+/// What was asked, by which number.
+pub(crate) fn title(asked: &Asked) -> String {
+    let what = if asked.control { "control of " } else { "" };
+    format!("{what}{}, by {}", asked.knob, asked.metric)
+}
+
+fn row(cell: &Cell, across: &Across) -> Vec<String> {
+    let doubts = if cell.doubts == 0 { String::new() } else { format!(" ({} doubts)", cell.doubts) };
+    vec![
+        shortened(name(cell.machine, across)),
+        format!("{}{}{doubts}", cell.verdict, veto(cell)),
+        cell.ratio.map_or_else(|| "not measured".to_owned(), as_change),
+        cell.interval.map_or_else(|| "none".to_owned(), |(low, high)| format!("{} to {}", signed(low), signed(high))),
+    ]
+}
+
+/// The end of a long path: that is where reports differ.
+fn shortened(name: &str) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= NAME_MAX {
+        return name.to_owned();
+    }
+    let end: String = letters[letters.len() - NAME_MAX + 1..].iter().collect();
+    format!("…{end}")
+}
+
+/// A ratio as a change with its sign: short enough for a column.
+fn signed(ratio: f64) -> String {
+    match as_change(ratio).strip_suffix(" lower") {
+        Some(change) => format!("-{change}"),
+        None => {
+            as_change(ratio).strip_suffix(" higher").map_or_else(|| as_change(ratio), |change| format!("+{change}"))
+        }
+    }
+}
+
+/// By which guard a gain came to nothing.
+pub(crate) fn veto(cell: &Cell) -> String {
+    cell.vetoed_by.as_ref().map_or_else(String::new, |guard| format!(" by {guard}"))
+}
+
+fn name(machine: usize, across: &Across) -> &str {
+    across.machines.get(machine).map_or("unknown", |machine| machine.name.as_str())
+}
+
+/// What a report tells of its machine, on one line.
+pub(crate) fn traits(machine: &evenkeel_trial::saved::Machine) -> String {
+    let cpus = machine.cpus.as_ref().map(|cpus| format!("CPUs {cpus}"));
+    let kernel = machine.kernel.as_ref().map(|kernel| format!("kernel {kernel}"));
+    let version = machine.evenkeel.as_ref().map(|version| format!("evenkeel {version}"));
+    let told = [machine.instance.clone(), kernel, machine.processor.clone(), cpus, machine.taken.clone(), version];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    if told.is_empty() { "the report does not say what it is".to_owned() } else { told.join(", ") }
+}
+
+/// What the machines say together.
+pub(crate) fn summary(asked: &Asked, across: &Across) -> String {
+    let groups = [
+        (Outcome::Better, "helps on"),
+        (Outcome::Worse, "hurts on"),
+        (Outcome::Same, "makes no difference that matters on"),
+        (Outcome::Undecided, "is undecided on"),
+        (Outcome::NotEngaged, "was not at work on"),
+    ];
+    let of = |verdict: Outcome| asked.cells.iter().filter(move |cell| cell.verdict == verdict);
+    let told: Vec<String> = groups
+        .iter()
+        .filter(|(verdict, _)| of(*verdict).next().is_some())
+        .map(|(verdict, words)| {
+            format!("{words} {}", names(&of(*verdict).map(|cell| cell.machine).collect::<Vec<_>>(), across))
+        })
+        .collect();
+    let subject = if asked.control { "the same against itself " } else { "it " };
+    let told = told.join("; ");
+    let mixed = of(Outcome::Better).next().is_some() && of(Outcome::Worse).next().is_some();
+    let decide = if mixed { " Decide for each machine by itself." } else { "" };
+    format!("{subject}{told}. {}{decide}", agreement(&asked.agreement, across))
+}
+
+fn agreement(agreement: &Agreement, across: &Across) -> String {
+    match agreement {
+        Agreement::TooFew => {
+            "Fewer than two of them have an interval: nothing can be said of whether they agree.".to_owned()
+        }
+        Agreement::Agree { low, high, confidence } => format!(
+            "They agree as far as this can tell: one effect {} would fit them all ({} confidence).",
+            range(*low, *high),
+            share(*confidence)
+        ),
+        Agreement::Differ { apart, confidence } => {
+            let pairs: Vec<String> = apart
+                .iter()
+                .take(NAMED_MAX)
+                .map(|(low, high)| format!("lower on {} than on {}", name(*low, across), name(*high, across)))
+                .collect();
+            let more = apart.len().saturating_sub(NAMED_MAX);
+            let more = if more > 0 { format!(", and {more} pairs more") } else { String::new() };
+            format!(
+                "They do not agree: the ratio is {}{more}; alike machines would be told apart in at most {} of such comparisons.",
+                pairs.join(", "),
+                share(1.0 - confidence)
+            )
+        }
+    }
+}
+
+fn names(machines: &[usize], across: &Across) -> String {
+    if machines.len() == across.machines.len() && machines.len() > 1 {
+        return format!("all {} machines", machines.len());
+    }
+    let named: Vec<&str> = machines.iter().take(NAMED_MAX).map(|machine| name(*machine, across)).collect();
+    let more = machines.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_trial::saved::Machine;
+    use expect_test::expect;
+
+    use super::*;
+
+    fn cell(machine: usize, verdict: Outcome) -> Cell {
+        let (workload, vetoed_by) = (String::new(), None);
+        Cell {
+            machine,
+            verdict,
+            ratio: Some(0.5),
+            interval: Some((0.45, 0.55)),
+            vetoed_by,
+            pairs: 30,
+            doubts: 0,
+            workload,
+        }
+    }
+
+    fn told(verdicts: &[Outcome], agreement: Agreement) -> String {
+        let machines = ["a", "b", "c"].map(|name| Machine { name: name.to_owned(), ..Machine::default() }).to_vec();
+        let asked = Asked {
+            knob: "k=1".into(),
+            control: false,
+            metric: "x_us".into(),
+            title: "x".into(),
+            smallest_effect_ratio: Some(0.05),
+            cells: verdicts.iter().enumerate().map(|(machine, verdict)| cell(machine, *verdict)).collect(),
+            agreement,
+            doubts: Vec::new(),
+        };
+        summary(&asked, &Across { machines, asked: Vec::new() })
+    }
+
+    #[test]
+    fn what_machines_say_together_is_told_in_words() {
+        use Outcome::{Better, NotEngaged, Same, Undecided, Worse};
+        let agree = || Agreement::Agree { low: 0.48, high: 0.52, confidence: 0.95 };
+        let differ = || Agreement::Differ { apart: vec![(0, 1), (0, 2)], confidence: 0.95 };
+        let all = [
+            told(&[Better, Better, Better], agree()),
+            told(&[Better, Worse, Same], differ()),
+            told(&[Undecided, NotEngaged], Agreement::TooFew),
+        ];
+        expect![[r#"
+            it helps on all 3 machines. They agree as far as this can tell: one effect between 48 % and 52 % lower would fit them all (95 % confidence).
+            it helps on a; hurts on b; makes no difference that matters on c. They do not agree: the ratio is lower on a than on b, lower on a than on c; alike machines would be told apart in at most 5 % of such comparisons. Decide for each machine by itself.
+            it is undecided on a; was not at work on b. Fewer than two of them have an interval: nothing can be said of whether they agree.
+        "#]].assert_eq(&(all.join("\n") + "\n"));
+    }
+}

@@ -1,0 +1,231 @@
+//! What is known of a trial while it runs, in a few lines: how far it is, the estimate with its interval as a small bar, how near it
+//! is to being decided in plain words, and how long it may take yet. Pure: what draws it is `progress.rs`.
+
+use std::time::Duration;
+
+use evenkeel_trial::Outcome;
+
+use crate::report::words::{as_change, range, trim};
+
+/// Cells of the bar that stands for the interval; odd, so that "no difference" has a cell of its own.
+const BAR_CELLS: usize = 31;
+/// The bar reaches so many times the smallest effect that matters, or as far as the estimate needs.
+const BAR_REACH: f64 = 3.0;
+/// The widest that the bar gets: e to the fourth is 55 times either way.
+const BAR_REACH_MAX: f64 = 4.0;
+
+/// How far a trial is, and what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Live<'a> {
+    /// What is tried.
+    pub(crate) title: &'a str,
+    /// What it is doing now, if that is not the trial itself.
+    pub(crate) stage: Option<&'a str>,
+    /// Pairs that count so far.
+    pub(crate) pairs: usize,
+    /// The most that it may take.
+    pub(crate) of: usize,
+    /// Pairs that were dropped.
+    pub(crate) dropped: usize,
+    /// The time that it may take yet, at the most.
+    pub(crate) left: Duration,
+    /// Whether it may end before all its pairs.
+    pub(crate) may_end_sooner: bool,
+    /// The estimate of B to A so far.
+    pub(crate) ratio: Option<f64>,
+    /// Its interval.
+    pub(crate) interval: Option<(f64, f64)>,
+    /// The evidence against "B does nothing", and the bar at which it decides.
+    pub(crate) evidence: Option<(f64, f64)>,
+    /// What would be said if it ended now.
+    pub(crate) verdict: Outcome,
+    /// The smallest effect that matters, as a share.
+    pub(crate) matters_ratio: f64,
+}
+
+impl Live<'_> {
+    /// The lines of a terminal of so many columns.
+    pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
+        let mut lines = vec![self.counts()];
+        if let Some(ratio) = self.ratio {
+            let between = self.interval.map_or_else(|| "no interval yet".to_owned(), |(low, high)| range(low, high));
+            lines.push(format!("  B is {} so far; {between}", as_change(ratio)));
+            lines.push(format!("  {}", self.bar(ratio)));
+        }
+        if let Some(words) = self.nearness() {
+            lines.push(format!("  {words}"));
+        }
+        lines.iter().map(|line| cut(line, columns)).collect()
+    }
+
+    /// All of it on one line, for a log or a pipe.
+    pub(crate) fn line(&self) -> String {
+        let known = self.ratio.map_or_else(String::new, |ratio| {
+            let between = self.interval.map_or_else(String::new, |(low, high)| format!(" ({})", range(low, high)));
+            format!("; B is {} so far{between}", as_change(ratio))
+        });
+        crate::show::page::plain(&format!("{}{known}", self.counts()))
+    }
+
+    fn counts(&self) -> String {
+        let dropped = if self.dropped > 0 { format!(", {} dropped", self.dropped) } else { String::new() };
+        let most = if self.may_end_sooner { "at most " } else { "" };
+        let stage = self.stage.map_or_else(String::new, |stage| format!(" {stage}:"));
+        let left = if self.of == 0 { String::new() } else { format!(", {most}{} left", time(self.left)) };
+        let pairs = if self.of == 0 { String::new() } else { format!(" {} of {most}{} pairs", self.pairs, self.of) };
+        let told = format!("{}:{stage}{pairs}{dropped}{left}", self.title);
+        told.trim_end_matches(':').to_owned()
+    }
+
+    /// The interval as `[===o==]` around the line of no difference `|`, between the ends of what matters `:`.
+    fn bar(&self, ratio: f64) -> String {
+        let matters = self.matters_ratio.max(1e-6).ln_1p();
+        let (low, high) = self.interval.unwrap_or((ratio, ratio));
+        let needed = [ratio, low, high].map(|ratio| ratio.ln().abs()).into_iter().filter(|end| end.is_finite());
+        let reach = needed.fold(matters * BAR_REACH, f64::max).min(BAR_REACH_MAX);
+        let middle = (BAR_CELLS / 2) as f64;
+        let cell = |ratio: f64| {
+            let at = middle + ratio.ln() / reach * middle;
+            if at.is_finite() { at.round().clamp(0.0, (BAR_CELLS - 1) as f64) as usize } else { BAR_CELLS / 2 }
+        };
+        let mut cells = ['.'; BAR_CELLS];
+        for end in [matters, -matters] {
+            cells[cell(end.exp())] = ':';
+        }
+        cells[BAR_CELLS / 2] = '|';
+        if self.interval.is_some() {
+            let (from, to) = (cell(low), cell(high));
+            cells[from..=to.max(from)].fill('=');
+        }
+        cells[cell(ratio)] = 'o';
+        format!("lower {} higher   | none, : what matters", cells.iter().collect::<String>())
+    }
+
+    /// How near it is to being decided.
+    fn nearness(&self) -> Option<String> {
+        let (e_value, bar) = self.evidence?;
+        let would = match self.verdict {
+            Outcome::Undecided | Outcome::NotEngaged => "not decided yet".to_owned(),
+            verdict => format!("would be called {verdict}"),
+        };
+        Some(format!("{would}: the evidence of a difference is {}, a claim needs {}", trim(e_value), trim(bar)))
+    }
+}
+
+fn time(left: Duration) -> String {
+    let seconds = left.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", seconds.div_ceil(3600)),
+    }
+}
+
+/// No longer than the terminal is wide: a line that wraps makes the others jump.
+fn cut(line: &str, columns: usize) -> String {
+    let line = crate::show::page::plain(line);
+    if line.chars().count() < columns || columns < 2 {
+        return line;
+    }
+    let kept: String = line.chars().take(columns.saturating_sub(2)).collect();
+    format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    fn live() -> Live<'static> {
+        Live {
+            title: "prove k=1",
+            stage: None,
+            pairs: 7,
+            of: 60,
+            dropped: 0,
+            left: Duration::from_secs(100),
+            may_end_sooner: true,
+            ratio: Some(0.9),
+            interval: Some((0.86, 0.97)),
+            evidence: Some((4.21, 20.0)),
+            verdict: Outcome::Undecided,
+            matters_ratio: 0.05,
+        }
+    }
+
+    #[test]
+    fn what_is_known_so_far() {
+        let table = [
+            live(),
+            Live { dropped: 2, verdict: Outcome::Better, evidence: Some((31.0, 20.0)), ..live() },
+            Live { ratio: None, interval: None, evidence: None, pairs: 0, may_end_sooner: false, ..live() },
+            Live { stage: Some("the machine against itself"), pairs: 3, of: 8, ratio: None, evidence: None, ..live() },
+            Live { stage: Some("finding out how long a switch is felt"), of: 0, ratio: None, evidence: None, ..live() },
+            Live { ratio: Some(1e300), interval: None, ..live() },
+            Live { ratio: Some(5e-324), interval: Some((5e-324, 1e308)), ..live() },
+            Live {
+                title: "\u{1b}[2J a title of a hostile length that goes on and on and on and on and on and on",
+                ..live()
+            },
+        ];
+        let told: Vec<String> =
+            table.iter().map(|live| live.lines(80).join("\n") + "\n" + &live.line() + "\n\n").collect();
+        expect![[r#"
+            prove k=1: 7 of at most 60 pairs, at most 100 s left
+              B is 10 % lower so far; between 3.0 % and 14 % lower
+              lower =====o=======..|....:.......... higher   | none, : what matters
+              not decided yet: the evidence of a difference is 4.21, a claim needs 20
+            prove k=1: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
+
+            prove k=1: 7 of at most 60 pairs, 2 dropped, at most 100 s left
+              B is 10 % lower so far; between 3.0 % and 14 % lower
+              lower =====o=======..|....:.......... higher   | none, : what matters
+              would be called better: the evidence of a difference is 31, a claim needs 20
+            prove k=1: 7 of at most 60 pairs, 2 dropped, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
+
+            prove k=1: 0 of 60 pairs, 100 s left
+            prove k=1: 0 of 60 pairs, 100 s left
+
+            prove k=1: the machine against itself: 3 of at most 8 pairs, at most 100 s left
+            prove k=1: the machine against itself: 3 of at most 8 pairs, at most 100 s left
+
+            prove k=1: finding out how long a switch is felt
+            prove k=1: finding out how long a switch is felt
+
+            prove k=1: 7 of at most 60 pairs, at most 100 s left
+              B is more than a million times as high so far; no interval yet
+              lower ...............|..............o higher   | none, : what matters
+              not decided yet: the evidence of a difference is 4.21, a claim needs 20
+            prove k=1: 7 of at most 60 pairs, at most 100 s left; B is more than a million times as high so far
+
+            prove k=1: 7 of at most 60 pairs, at most 100 s left
+              B is more than 99.99 % lower so far; between more than 99.99 % lower and mor…
+              lower o============================== higher   | none, : what matters
+              not decided yet: the evidence of a difference is 4.21, a claim needs 20
+            prove k=1: 7 of at most 60 pairs, at most 100 s left; B is more than 99.99 % lower so far (between more than 99.99 % lower and more than a million times as high)
+
+            �[2J a title of a hostile length that goes on and on and on and on and on and …
+              B is 10 % lower so far; between 3.0 % and 14 % lower
+              lower =====o=======..|....:.......... higher   | none, : what matters
+              not decided yet: the evidence of a difference is 4.21, a claim needs 20
+            �[2J a title of a hostile length that goes on and on and on and on and on and on: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
+
+        "#]].assert_eq(&told.concat());
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        for columns in [2, 10, 40, 80, 200] {
+            for line in live().lines(columns) {
+                assert!(line.chars().count() < columns.max(2) + 1, "{columns}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn times_are_told_roughly() {
+        let told = [0, 119, 120, 3601, 7200, 90_000].map(|seconds| time(Duration::from_secs(seconds)));
+        assert_eq!(told, ["0 s", "119 s", "2 min", "61 min", "2 h", "25 h"]);
+    }
+}

@@ -1,0 +1,88 @@
+//! `prove --compare`: reports side by side, as text and as JSON, and files that are none.
+
+use expect_test::expect;
+
+use crate::support::Scene;
+
+/// What a version of 2026-11-21 wrote.
+const OLD: &str = include_str!("../../../trial/src/saved/tests/format-1.json");
+
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.write("frankfurt.json", OLD);
+    // The same machine, with an effect that is another.
+    scene.write("ohio.json", OLD.replace("\"value\":1", "\"value\":9"));
+    scene
+}
+
+#[test]
+fn reports_of_two_machines() {
+    let scene = scene();
+    expect![[r#"
+        exit code 0
+        -- stdout
+        control of process.timer_slack_ns=1, by tick_lateness_us_p50
+          the same against itself makes no difference that matters on all 2 machines.
+          They agree as far as this can tell: one effect between 2.6 % lower and 0.9 %
+          higher would fit them all (95 % confidence).
+          machine         verdict  change       interval
+          frankfurt.json  same     0.4 % lower  -2.2 % to +0.7 %
+          ohio.json       same     0.4 % lower  -2.2 % to +0.7 %
+
+        process.timer_slack_ns=1, by tick_lateness_us_p50
+          it helps on all 2 machines. They do not agree: the ratio is lower on
+          frankfurt.json than on ohio.json; alike machines would be told apart in at
+          most 5 % of such comparisons.
+          machine         verdict  change      interval
+          frankfurt.json  better   80 % lower  -82 % to -77 %
+          ohio.json       better   80 % lower  -82 % to -77 %
+
+        Machines
+          frankfurt.json: kvm, kernel 6.18.44-fc-v595, Intel(R) Xeon(R) Processor,
+            CPUs 0-1, 2026-11-21 22:17 UTC, evenkeel 0.1.0
+          ohio.json: kvm, kernel 6.18.44-fc-v595, Intel(R) Xeon(R) Processor, CPUs
+            0-1, 2026-11-21 22:17 UTC, evenkeel 0.1.0
+          One machine's answer is a guess on the next: nothing here is averaged.
+    "#]]
+    .assert_eq(&scene.run("prove --compare frankfurt.json ohio.json").to_string());
+    let (code, answer) = scene.json("prove --compare frankfurt.json ohio.json frankfurt.json");
+    assert_eq!(code, 0);
+    assert_eq!(answer["machines"].as_array().unwrap().len(), 3);
+    for asked in answer["asked"].as_array().unwrap() {
+        assert_eq!(asked["cells"].as_array().unwrap().len(), 3);
+        assert!(asked["agreement"].is_object(), "{asked}");
+    }
+    let seen = scene.run("prove --compare frankfurt.json ohio.json --report out");
+    assert!(seen.stdout.ends_with("report: out/compare.html\n"), "{seen}");
+    assert!(scene.read("out/compare.html").contains("</html>"));
+}
+
+#[test]
+fn files_that_are_no_reports() {
+    let scene = scene();
+    scene.write("binary.json", [0xff, 0xfe, 0]);
+    scene.write("empty.json", "");
+    scene.write("host.json", "{\"format\": 1, \"facts\": {}}");
+    scene.write("later.json", "{\"format\": 2, \"trials\": []}");
+    scene.write("deep.json", "[".repeat(100_000));
+    scene.write("none.json", "{\"format\": 1, \"trials\": []}");
+    let table = [
+        ("no-such.json", "read the report no-such.json: no such file or directory"),
+        ("binary.json", "read the report binary.json: it is no text"),
+        ("empty.json", "it can't be read as a report: EOF"),
+        ("host.json", "it has neither trials nor a verdict"),
+        ("later.json", "it has format 2, and this version reads 1 to 1: a later evenkeel wrote it"),
+        ("deep.json", "it can't be read as a report"),
+        (".", "read the report .: "),
+    ];
+    for (file, expected) in table {
+        let seen = scene.run(&format!("prove --compare frankfurt.json {file}"));
+        assert!(seen.code == 2 && seen.stderr.contains(expected), "{file}: {seen}");
+    }
+    let one = scene.run("prove --compare frankfurt.json");
+    assert!(one.code == 2 && one.stderr.contains("1 given, and 2 to 64 can be compared"), "{one}");
+    let both = scene.run("prove vm.swappiness=1 --compare frankfurt.json ohio.json");
+    assert_eq!(both.code, 2, "{both}");
+    let nothing = scene.run("prove --compare none.json none.json");
+    assert!(nothing.code == 0 && nothing.stdout.contains("None of these reports has a trial."), "{nothing}");
+}

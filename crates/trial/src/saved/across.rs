@@ -1,0 +1,273 @@
+//! Reports over machines: what each machine says of a setting, and whether they say the same. An effect that is real on one
+//! machine is a guess on the next, so a disagreement is an answer and not noise to be averaged away: nothing is pooled here.
+//!
+//! Intervals of different machines that do not meet show that the effect differs between them. Each interval may miss its truth,
+//! and the more machines, the likelier one does; so for this question each is made anew from its windows with its share of the
+//! error (Bonferroni): of comparisons of machines that are all alike, at most `1 - confidence` are said to differ. As long as all
+//! meet, what they have in common holds the one effect, if there is one, with the same confidence.
+
+use evenkeel_stats::{Options, Pair, Sequential, compare};
+use serde::Serialize;
+
+use super::{Saved, SavedPair, SavedTrial};
+use crate::report::Outcome;
+
+/// Of longer trials the interval is taken as it was reported: its share of the error hardly moves it, and a file from anywhere
+/// shall not keep a machine busy.
+const ANEW_MAX: usize = 2_000;
+
+/// One report among several.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// What to call it: the name of its file.
+    pub name: String,
+    /// Cloud or hypervisor with the type of the instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The kernel's release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
+    /// CPUs online, in the kernel's list form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// When the report was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken: Option<String>,
+    /// Version of the program that took it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evenkeel: Option<String>,
+}
+
+impl Machine {
+    /// What a report says of its machine.
+    pub fn of(name: &str, saved: &Saved) -> Machine {
+        let identity = saved.identity();
+        let told = |path: &str, otherwise: Option<String>| {
+            saved.fact(path).or(otherwise).filter(|text| text != "none" && !text.is_empty())
+        };
+        let cloud = told("/machine/cloud", identity.cloud);
+        let host = cloud.or_else(|| told("/machine/hypervisor", identity.hypervisor));
+        let instance: Vec<String> = host.into_iter().chain(told("/machine/instance_type", identity.instance)).collect();
+        Machine {
+            name: name.to_owned(),
+            instance: (!instance.is_empty()).then(|| instance.join(" ")),
+            kernel: told("/kernel/release", identity.kernel),
+            processor: told("/cpus/model", identity.processor),
+            cpus: told("/cpus/online", identity.cpus),
+            taken: saved.taken.clone().or(identity.begun),
+            evenkeel: saved.evenkeel.clone().or(identity.evenkeel),
+        }
+    }
+}
+
+/// Reports side by side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Across {
+    /// The machines, in the order in which they were given.
+    pub machines: Vec<Machine>,
+    /// What was asked of them, in the order in which it first comes up.
+    pub asked: Vec<Asked>,
+}
+
+/// One question: a setting, judged by a metric.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Asked {
+    /// The setting, as `KNOB=VALUE …`.
+    pub knob: String,
+    /// Whether both arms were the machine as it was.
+    pub control: bool,
+    /// The metric's name.
+    pub metric: String,
+    /// The metric in plain words.
+    pub title: String,
+    /// The largest of the smallest effects that mattered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smallest_effect_ratio: Option<f64>,
+    /// What each machine says; one that was not asked has no cell.
+    pub cells: Vec<Cell>,
+    /// Whether they say the same.
+    pub agreement: Agreement,
+    /// Why the machines can't be compared as they stand: another workload, another line for what matters.
+    pub doubts: Vec<String>,
+}
+
+/// What one machine says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cell {
+    /// Which machine, by its place in [`Across::machines`].
+    pub machine: usize,
+    /// Its verdict.
+    pub verdict: Outcome,
+    /// Its estimate of B to A; absent if nothing was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// The ends of its interval, where it has both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<(f64, f64)>,
+    /// The guard that made a *better* worse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vetoed_by: Option<String>,
+    /// Pairs that count.
+    pub pairs: u64,
+    /// How many doubts its report has.
+    pub doubts: usize,
+    /// The workload, in words.
+    pub workload: String,
+}
+
+/// Whether machines say the same of a setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agreement {
+    /// Fewer than two of them have an interval.
+    TooFew,
+    /// No interval excludes another; all have this range in common.
+    Agree {
+        /// Its lower end, as a ratio.
+        low: f64,
+        /// Its upper end.
+        high: f64,
+        /// Confidence that the one effect, if there is one, lies in it.
+        confidence: f64,
+    },
+    /// The effect differs between machines.
+    Differ {
+        /// Pairs of machines whose intervals do not meet: the lower effect first.
+        apart: Vec<(usize, usize)>,
+        /// One less the share of alike machines that would be said to differ.
+        confidence: f64,
+    },
+}
+
+/// Puts reports side by side; each comes with the name that it is to have.
+pub fn across(reports: &[(String, Saved)]) -> Across {
+    let machines = reports.iter().map(|(name, saved)| Machine::of(name, saved)).collect();
+    let mut groups: Vec<Vec<(usize, &SavedTrial)>> = Vec::new();
+    for (machine, (_, saved)) in reports.iter().enumerate() {
+        for trial in &saved.trials {
+            match groups.iter_mut().find(|group| is_one_question(group[0].1, trial)) {
+                Some(group) => group.push((machine, trial)),
+                None => groups.push(vec![(machine, trial)]),
+            }
+        }
+    }
+    Across { machines, asked: groups.iter().map(|group| asked(group)).collect() }
+}
+
+fn is_one_question(one: &SavedTrial, other: &SavedTrial) -> bool {
+    one.control == other.control
+        && one.knob == other.knob
+        && one.metric.name == other.metric.name
+        && one.metric.better == other.metric.better
+}
+
+fn asked(group: &[(usize, &SavedTrial)]) -> Asked {
+    let first = group[0].1;
+    let lines = group.iter().filter_map(|(_, trial)| trial.design.smallest_effect_ratio);
+    Asked {
+        knob: first.knob.clone(),
+        control: first.control,
+        metric: first.metric.name.clone(),
+        title: first.metric.title.clone(),
+        smallest_effect_ratio: lines.reduce(f64::max),
+        cells: group.iter().map(|(machine, trial)| cell(*machine, trial)).collect(),
+        agreement: agreement(group),
+        doubts: doubts(group),
+    }
+}
+
+fn cell(machine: usize, trial: &SavedTrial) -> Cell {
+    Cell {
+        machine,
+        verdict: trial.verdict,
+        ratio: trial.effect.map(|effect| effect.ratio),
+        interval: trial.effect.and_then(|effect| effect.interval()),
+        vetoed_by: trial.vetoed_by.clone(),
+        pairs: trial.pairs,
+        doubts: trial.doubts.len(),
+        workload: trial.workload.clone(),
+    }
+}
+
+/// What was never at work says nothing of the setting, so it neither agrees nor differs.
+fn agreement(group: &[(usize, &SavedTrial)]) -> Agreement {
+    let heard: Vec<(usize, &SavedTrial)> =
+        group.iter().filter(|(_, trial)| trial.verdict != Outcome::NotEngaged).copied().collect();
+    let mut intervals = Vec::new();
+    let mut error = 0.0;
+    for (machine, trial) in &heard {
+        let Some((interval, missed)) = interval(trial, heard.len()) else { continue };
+        intervals.push((*machine, interval));
+        error += missed;
+    }
+    if intervals.len() < 2 {
+        return Agreement::TooFew;
+    }
+    let confidence = (1.0 - error).max(0.0);
+    let mut apart = Vec::new();
+    for (one, (_, high)) in &intervals {
+        let above = intervals.iter().filter(|(_, (low, _))| low > high);
+        apart.extend(above.map(|(other, _)| (*one, *other)));
+    }
+    match apart.is_empty() {
+        // Intervals of which no two are apart all have a point in common.
+        true => {
+            let low = intervals.iter().map(|(_, (low, _))| *low).fold(0.0, f64::max);
+            let high = intervals.iter().map(|(_, (_, high))| *high).fold(f64::INFINITY, f64::min);
+            Agreement::Agree { low, high, confidence }
+        }
+        false => Agreement::Differ { apart, confidence },
+    }
+}
+
+/// A trial's interval with its share of the error among so many, and that share; from its windows, else as it was reported.
+fn interval(trial: &SavedTrial, among: usize) -> Option<((f64, f64), f64)> {
+    let effect = trial.effect?;
+    let share = (1.0 - effect.confidence) / among.max(1) as f64;
+    let anew =
+        anew(trial, Options { confidence: 1.0 - share, smallest_effect_ratio: 0.05, better: trial.metric.better });
+    match anew.filter(|(low, high)| *low > 0.0 && high.is_finite()) {
+        Some(interval) => Some((interval, share)),
+        None => Some((effect.interval()?, 1.0 - effect.confidence)),
+    }
+}
+
+/// The interval of a trial's own pairs, by the way in which it was looked at: once, or after every pair.
+fn anew(trial: &SavedTrial, options: Options) -> Option<(f64, f64)> {
+    let pairs: Vec<Pair> = trial.pairs().iter().filter_map(pair_of).take(ANEW_MAX + 1).collect();
+    if pairs.len() as u64 != trial.pairs || pairs.len() > ANEW_MAX {
+        return None;
+    }
+    if !trial.was_looked_at_after_every_pair() {
+        let once = compare(&pairs, options).ok()?;
+        return Some((once.low, once.high));
+    }
+    let mut test = Sequential::new(options).ok()?;
+    for pair in pairs {
+        test.add(pair).ok()?;
+    }
+    let look = test.look();
+    Some((look.low, look.high))
+}
+
+fn pair_of(pair: &SavedPair<'_>) -> Option<Pair> {
+    pair.ratio().map(|_| Pair { a: pair.a.value, b: pair.b.value })
+}
+
+fn doubts(group: &[(usize, &SavedTrial)]) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let first = group[0].1;
+    if group.iter().any(|(_, trial)| trial.workload != first.workload) {
+        doubts.push(
+            "the workloads are not the same: the effect may differ because of them, not of the machines".to_owned(),
+        );
+    }
+    let lines: Vec<Option<f64>> = group.iter().map(|(_, trial)| trial.design.smallest_effect_ratio).collect();
+    if lines.iter().any(|line| *line != lines[0]) {
+        doubts.push("the smallest effect that matters was not the same in all of them".to_owned());
+    }
+    doubts
+}

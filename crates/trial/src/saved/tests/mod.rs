@@ -1,0 +1,222 @@
+//! What the reader of reports takes, refuses and compares.
+
+use expect_test::expect;
+
+use super::*;
+use crate::report::Outcome;
+
+fn trial(knob: &str, ratio: f64, noise: f64, pairs: u64) -> Value {
+    let windows: Vec<Value> = (0..pairs)
+        .flat_map(|pair| {
+            // Noise without a generator: it only has to spread.
+            let wobble = 1.0 + noise * (((pair * 7919) % 101) as f64 / 50.0 - 1.0);
+            let window = |arm: &str, value: f64| serde_json::json!({ "pair": pair, "arm": arm, "value": value });
+            let [a, b] = [window("A", 50.0), window("B", 50.0 * ratio * wobble)];
+            if pair % 3 == 0 { [b, a] } else { [a, b] }
+        })
+        .collect();
+    serde_json::json!({
+        "knob": knob, "verdict": "better", "metric": { "name": "round_trip_us_p50", "better": "lower" }, "pairs": pairs,
+        "effect": { "ratio": ratio, "low": ratio * (1.0 - noise), "high": ratio * (1.0 + noise), "confidence": 0.95 },
+        "windows": windows,
+    })
+}
+
+fn report(trials: Vec<Value>) -> Saved {
+    Saved::parse(&serde_json::json!({ "format": 1, "trials": trials }).to_string()).unwrap()
+}
+
+fn agreement_of(ratios: &[f64]) -> Agreement {
+    let reports: Vec<(String, Saved)> =
+        ratios.iter().map(|ratio| (String::new(), report(vec![trial("k=1", *ratio, 0.05, 30)]))).collect();
+    let across = across(&reports);
+    assert_eq!(across.asked.len(), 1);
+    across.asked[0].agreement.clone()
+}
+
+#[test]
+fn files_that_are_no_report_are_refused_with_the_reason() {
+    let table = [
+        ("", "EOF while parsing"),
+        ("{}", "missing field `format`"),
+        ("5", "invalid type"),
+        ("[1]", "invalid length"),
+        ("{\"format\": 1}", "neither trials nor a verdict"),
+        ("{\"format\": 99, \"trials\": []}", "format 99, and this version reads 1 to"),
+        ("{\"format\": 0, \"trials\": []}", "format 0"),
+        ("{\"format\": -1, \"trials\": []}", "invalid value"),
+        ("{\"format\": 1, \"trials\": {}}", "invalid type: map"),
+        ("{\"format\": 1, \"trials\": [{}]}", "missing field `verdict`"),
+        (
+            "{\"format\": 1, \"verdict\": \"splendid\", \"metric\": {\"name\": \"x\", \"better\": \"lower\"}}",
+            "splendid",
+        ),
+    ];
+    for (text, expected) in table {
+        let error = Saved::parse(text).map_err(|error| error.to_string()).unwrap_err();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let mut impossible = trial("k=1", 0.5, 0.1, 2);
+    for (field, value, expected) in [
+        ("ratio", -1.0, "trial 1: -1 is no ratio"),
+        ("low", 0.0, "trial 1: 0 is no ratio"),
+        ("low", 9.0, "trial 1: its interval ends before it begins"),
+        ("confidence", 1.0, "trial 1: 1 is no confidence"),
+    ] {
+        let before = impossible["effect"][field].clone();
+        impossible["effect"][field] = value.into();
+        let text = serde_json::json!({ "format": 1, "trials": [impossible] }).to_string();
+        assert_eq!(Saved::parse(&text).unwrap_err().to_string().split(" of two").next(), Some(expected));
+        impossible["effect"][field] = before;
+    }
+    let deep = format!("{{\"format\": 1, \"facts\": {}{}, \"trials\": []}}", "[".repeat(5000), "]".repeat(5000));
+    assert!(matches!(Saved::parse(&deep), Err(SavedError::Shape(_))));
+    assert_eq!(Saved::parse(&" ".repeat(BYTES_MAX + 1)), Err(SavedError::TooLong));
+}
+
+#[test]
+fn an_answer_of_prove_is_a_report_of_one_trial() {
+    let mut answer = trial("k=1", 0.5, 0.1, 4);
+    answer["format"] = 1.into();
+    let saved = Saved::parse(&answer.to_string()).unwrap();
+    assert_eq!((saved.trials.len(), saved.trials[0].pairs().len()), (1, 4));
+    assert_eq!(saved.trials[0].pairs()[0].first, ArmName::B);
+    assert_eq!(saved.all_as_before, None, "nobody looked, which is not yes");
+}
+
+#[test]
+fn windows_that_make_no_pair_are_passed_over() {
+    let mut odd = trial("k=1", 0.5, 0.1, 3);
+    odd["windows"][1]["arm"] = odd["windows"][0]["arm"].clone();
+    odd["windows"][3]["value"] = 0.0.into();
+    let saved = report(vec![odd]);
+    let pairs = saved.trials[0].pairs();
+    assert_eq!(pairs.iter().map(|pair| pair.ratio().is_some()).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn machines_agree_until_their_intervals_do_not_meet() {
+    let alike = agreement_of(&[0.5, 0.505, 0.495]);
+    let Agreement::Agree { low, high, confidence } = alike else { panic!("{alike:?}") };
+    assert!(low < 0.5 && 0.5 < high && low > 0.48 && high < 0.52, "{low} {high}");
+    assert!((confidence - 0.95).abs() < 1e-9, "{confidence}");
+    let apart = agreement_of(&[1.0, 0.5, 1.005]);
+    let Agreement::Differ { apart, confidence } = apart else { panic!("{apart:?}") };
+    assert_eq!(apart, [(1, 0), (1, 2)], "the lower first, and only those that are apart");
+    assert!((confidence - 0.95).abs() < 1e-9);
+    assert_eq!(agreement_of(&[0.5]), Agreement::TooFew);
+}
+
+/// Of a trial that might end after any pair the interval is the wider one, which holds at every look.
+#[test]
+fn a_trial_that_was_looked_at_keeps_an_interval_that_holds_at_every_look() {
+    let width = |stop: &str| {
+        let mut looked = trial("k=1", 0.5, 0.05, 30);
+        looked["design"] = serde_json::json!({ "stop": { stop: { "pairs": 30 } } });
+        let reports = ["a", "b"].map(|name| (name.to_owned(), report(vec![looked.clone()])));
+        let Agreement::Agree { low, high, .. } = across(&reports).asked[0].agreement else { panic!() };
+        high / low
+    };
+    assert!(width("sequential") > width("after") * 1.001, "{} {}", width("sequential"), width("after"));
+}
+
+#[test]
+fn what_was_never_at_work_neither_agrees_nor_differs() {
+    let mut idle = trial("k=1", 1.0, 0.01, 30);
+    idle["verdict"] = "not-engaged".into();
+    let reports = [("a".to_owned(), report(vec![trial("k=1", 0.5, 0.05, 30)])), ("b".to_owned(), report(vec![idle]))];
+    assert_eq!(across(&reports).asked[0].agreement, Agreement::TooFew);
+}
+
+#[test]
+fn without_windows_the_reported_interval_counts_with_its_whole_error() {
+    let mut bare = [trial("k=1", 0.5, 0.05, 30), trial("k=1", 1.0, 0.05, 30)];
+    for trial in &mut bare {
+        trial["windows"] = Value::Array(Vec::new());
+    }
+    let reports = bare.map(|trial| (String::new(), report(vec![trial])));
+    let Agreement::Differ { confidence, .. } = across(&reports).asked[0].agreement else { panic!() };
+    assert!((confidence - 0.90).abs() < 1e-9, "two intervals of 95 %: {confidence}");
+}
+
+#[test]
+fn another_question_is_another_row() {
+    let mut other = trial("k=1", 0.5, 0.05, 8);
+    other["metric"]["name"] = "cpu_share".into();
+    let mut elsewhere = trial("k=1", 0.5, 0.05, 8);
+    elsewhere["workload"] = "another server".into();
+    elsewhere["design"] = serde_json::json!({ "smallest_effect_ratio": 0.1 });
+    let reports = [
+        ("a".to_owned(), report(vec![trial("k=1", 0.5, 0.05, 8), other])),
+        ("b".to_owned(), report(vec![trial("k=2", 0.5, 0.05, 8), elsewhere])),
+    ];
+    let across = across(&reports);
+    let told: Vec<String> = across
+        .asked
+        .iter()
+        .map(|asked| format!("{} {} {} {:?}\n", asked.knob, asked.metric, asked.cells.len(), asked.doubts))
+        .collect();
+    expect![[r#"
+        k=1 round_trip_us_p50 2 ["the workloads are not the same: the effect may differ because of them, not of the machines", "the smallest effect that matters was not the same in all of them"]
+        k=1 cpu_share 1 []
+        k=2 round_trip_us_p50 1 []
+    "#]]
+    .assert_eq(&told.concat());
+}
+
+#[test]
+fn numbers_have_names_whatever_they_are() {
+    let conditions =
+        serde_json::json!({ "steal_share": 0.1, "counters": { "rcvbuf_errors": 5, "why": "x" }, "said": "no" });
+    let found: Vec<(String, f64)> = numbers(&conditions).into_iter().collect();
+    assert_eq!(found, [("counters.rcvbuf_errors".to_owned(), 5.0), ("steal_share".to_owned(), 0.1)]);
+    assert!(numbers(&Value::Null).is_empty());
+}
+
+#[test]
+fn how_it_ended_is_told_in_words() {
+    let mut saved = report(vec![trial("k=1", 0.5, 0.1, 1)]);
+    for (ended, expected) in [
+        (serde_json::json!("whole"), None),
+        (Value::Null, None),
+        (serde_json::json!("stopped"), Some("it was stopped")),
+        (serde_json::json!({ "failed": { "why": "the server died" } }), Some("it failed: the server died")),
+        (serde_json::json!({ "melted": 5 }), Some("it failed: the report does not say why")),
+    ] {
+        saved.trials[0].ended = ended;
+        assert_eq!(saved.trials[0].cut_short().as_deref(), expected);
+    }
+}
+
+/// Any cut, and any byte changed, of a real report: an error or a report, never a panic, and what is read can be compared.
+#[test]
+fn no_damage_to_a_file_makes_the_reader_panic() {
+    let whole = serde_json::json!({ "format": 1, "taken": "2026", "trials": [trial("k=1", 0.5, 0.05, 3)] }).to_string();
+    for at in 0..whole.len() {
+        drop(Saved::parse(&whole[..at]));
+        for byte in ["\"", "9", "-", "{", "]", "e"] {
+            let mut damaged = whole.clone();
+            damaged.replace_range(at..=at, byte);
+            if let Ok(saved) = Saved::parse(&damaged) {
+                drop(across(&[(String::new(), saved.clone()), ("b".to_owned(), saved)]));
+            }
+        }
+    }
+}
+
+/// The report that `evenkeel demo` of 2026-11-21 wrote, with fewer facts and numbers: it was released, so it stays readable.
+#[test]
+fn reports_of_format_1_stay_readable() {
+    let saved = Saved::parse(include_str!("format-1.json")).unwrap();
+    assert_eq!((saved.trials.len(), saved.all_as_before), (2, Some(true)));
+    let [control, trial] = &saved.trials[..] else { panic!() };
+    assert!(control.control && !trial.control);
+    assert_eq!((trial.verdict, trial.pairs, trial.pairs().len()), (Outcome::Better, 12, 12));
+    assert_eq!(trial.design.pairs, Some(12));
+    assert_eq!(trial.seed, Some(7));
+    assert!(trial.effect.is_some_and(|effect| effect.ratio < 0.3 && effect.p_value.is_some()));
+    assert!(trial.windows[0].condition("steal_share").is_some());
+    assert!(saved.fact("/kernel/release").is_some());
+    let across = across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]);
+    assert!(across.asked.iter().all(|asked| matches!(asked.agreement, Agreement::Agree { .. })));
+}

@@ -1,0 +1,215 @@
+//! The mock server and the machine that it runs on, and one trial of it from its design to its record.
+
+use std::path::Path;
+use std::time::Duration;
+
+use evenkeel_change::State;
+use evenkeel_host::{Facts, Plan, Setting};
+use evenkeel_sys::{Capture, Root};
+use evenkeel_trial::kept::Head;
+use evenkeel_trial::{
+    Arm, Design, Keep, Metric, NetworkPath, Record, Report, Sample, Switch, Titles, Trial, TrialError, Watch, Workload,
+    resume,
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+pub(crate) const HOST: &str = "evenkeel-capture 1
+/sys/module/haltpoll/parameters/guest_halt_poll_ns = 0
+/sys/devices/system/cpu/cpuidle/current_driver = haltpoll
+/proc/loadavg = 0.00 0.00 0.00 1/80 900
+end
+";
+/// With the mock's noise (4 % a window) the interval of so many pairs is about 2 % to either side.
+pub(crate) const PAIRS: usize = 30;
+pub(crate) const METRIC: Metric = Metric::us("round_trip_us_p50", "median round trip");
+pub(crate) const TAIL: Metric = Metric::us("round_trip_us_p99", "99th percentile of the round trip");
+
+/// A server whose round trip is 50 us, times `effect` while the guest polls, times noise: log-normal with 4 % a window, on top
+/// of a random walk of 1 % a window.
+pub(crate) struct Mock {
+    root: Root,
+    noise: ChaCha8Rng,
+    drift: f64,
+    pub(crate) effect: f64,
+    /// What polling does to the tail, beside what it does to all.
+    pub(crate) tail_effect: f64,
+    pub(crate) dies_at: Option<usize>,
+    /// For so long after a switch it serves as before.
+    pub(crate) carries: Duration,
+    windows: usize,
+    polled: bool,
+    since_switch: Duration,
+}
+
+impl Mock {
+    pub(crate) fn new(root: &Root, seed: u64, effect: f64) -> Mock {
+        Mock {
+            root: root.clone(),
+            noise: ChaCha8Rng::seed_from_u64(seed),
+            drift: 0.0,
+            effect,
+            tail_effect: 1.0,
+            dies_at: None,
+            carries: Duration::ZERO,
+            windows: 0,
+            polled: false,
+            since_switch: Duration::from_secs(3600),
+        }
+    }
+
+    /// Standard normal, by the sum of twelve uniform numbers: its tails are shorter than six, which is enough here.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.noise.random::<f64>()).sum::<f64>() - 6.0
+    }
+
+    /// The share of a window after `settle` that is served as before the switch.
+    fn share_as_before(&mut self, settle: Duration, window: Duration) -> f64 {
+        let polls = self.root.text(POLL).unwrap() == "200000\n";
+        if polls != self.polled {
+            (self.polled, self.since_switch) = (polls, Duration::ZERO);
+        }
+        let begin = self.since_switch + settle;
+        self.since_switch = begin + window;
+        self.carries.saturating_sub(begin).min(window).as_secs_f64() / window.as_secs_f64()
+    }
+}
+
+impl Workload for Mock {
+    fn describe(&self) -> String {
+        "mock".into()
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        const { &[METRIC, TAIL] }
+    }
+
+    fn passes_network_devices(&self) -> bool {
+        false
+    }
+
+    fn set_process(&mut self, _: &str, value: Option<&str>) -> Result<String, TrialError> {
+        Ok(value.unwrap_or("50000").to_owned())
+    }
+
+    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        begin();
+        self.windows += 1;
+        if self.dies_at == Some(self.windows) {
+            return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
+        }
+        let before = self.share_as_before(settle, window);
+        let (now, then) = if self.polled { (self.effect, 1.0) } else { (1.0, self.effect) };
+        let effect = if before > 0.0 { before * then + (1.0 - before) * now } else { now };
+        self.drift += 0.01 * self.normal();
+        let log = self.drift + 0.04 * self.normal();
+        let us = 50.0 * log.exp() * effect;
+        let tail = 3.0 * us * (0.08 * self.normal()).exp() * if self.polled { self.tail_effect } else { 1.0 };
+        Ok(Sample::from([
+            ("round_trip_us_p50".to_owned(), us),
+            ("round_trip_us_p99".to_owned(), tail),
+            ("cpu_share".to_owned(), if self.polled { 0.2 } else { 0.1 }),
+        ]))
+    }
+
+    fn stop(&mut self) {}
+}
+
+pub(crate) struct Run {
+    pub(crate) record: Record,
+    pub(crate) design: Design,
+}
+
+impl Run {
+    pub(crate) fn report(self) -> Report {
+        self.record.report(&self.design, titles()).unwrap()
+    }
+}
+
+pub(crate) fn titles() -> Titles {
+    let values = ["0".into(), "200000".into()];
+    Titles { title: "t".into(), values, workload: "mock".into(), ..Titles::default() }
+}
+
+/// A number of pairs that is fixed beforehand.
+pub(crate) fn design(seed: u64) -> Design {
+    let mut design = Design::new(METRIC, PAIRS, Duration::from_millis(10), seed);
+    design.smallest_effect_ratio = 0.05;
+    // No time passes in the mock: a window's span is that of a few function calls.
+    design.rules.overrun_share_max = 1000.0;
+    design
+}
+
+pub(crate) fn trial(seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
+    trial_on(HOST, seed, arms, change)
+}
+
+pub(crate) fn trial_on(host: &str, seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
+    let mut design = design(seed);
+    let run = |mock: &mut Mock, design: &mut Design| change(mock, design);
+    session(host, seed, arms, &mut design, Kept::Nowhere, run)
+}
+
+/// Where a session is kept, and what it goes on with.
+pub(crate) enum Kept<'a> {
+    Nowhere,
+    In(&'a Path),
+    GoesOn(&'a Path),
+}
+
+/// One session, on a fresh machine that is looked at afterwards.
+pub(crate) fn session(
+    host: &str,
+    seed: u64,
+    arms: [Arm; 2],
+    design: &mut Design,
+    kept: Kept<'_>,
+    change: impl FnOnce(&mut Mock, &mut Design),
+) -> Run {
+    let root = Root::captured(Capture::parse(host).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let mut state = State::open(&folder.path().join("state")).unwrap();
+    let facts = Facts::probe(&root);
+    let plans = [Plan::of(&facts, &[Setting::parse("haltpoll.guest_halt_poll_ns=200000").unwrap()]).unwrap()];
+    let mut mock = Mock::new(&root, seed, 1.0);
+    change(&mut mock, design);
+    let hand = root.hand().unwrap();
+    let mut switch = Switch::begin(&root, &hand, Some(&mut state), "test", &plans).unwrap();
+    let watch = Watch::start(&root, &plans);
+    let mut record = Record::new(design, arms.clone(), watch.knobs(), NetworkPath::Loopback);
+    let mut keep = match kept {
+        Kept::Nowhere => Keep::nowhere(),
+        Kept::In(path) => {
+            let settings = vec!["haltpoll.guest_halt_poll_ns=200000".to_owned()];
+            Keep::begin(path, &Head::new(settings, titles(), design.clone(), &record)).unwrap()
+        }
+        Kept::GoesOn(path) => {
+            let before = evenkeel_trial::kept::read(path).unwrap();
+            record = before.record.clone();
+            *design = before.head.design.clone();
+            Keep::go_on(path, &before).unwrap()
+        }
+    };
+    let mut trial = Trial {
+        design,
+        arms,
+        switch: &mut switch,
+        workload: &mut mock,
+        watch: &watch,
+        stop: &|| false,
+        keep: &mut keep,
+    };
+    let record = resume(&mut trial, record, &mut |_| {}).unwrap();
+    switch.end().unwrap();
+    assert_eq!(root.text(POLL).unwrap(), "0\n", "put back, however it ended");
+    Run { record, design: design.clone() }
+}
+
+pub(crate) fn ab() -> [Arm; 2] {
+    [Arm::as_it_was(1), Arm::planned(1)]
+}
+
+pub(crate) fn aa() -> [Arm; 2] {
+    [Arm::as_it_was(1), Arm::as_it_was(1)]
+}
