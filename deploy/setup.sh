@@ -13,6 +13,8 @@ if [ "${1:-}" = lab ]; then
         exit 4
     fi
     missing=
+    # Servers and games are in folders that not every root looks into.
+    PATH=$PATH:/usr/sbin:/usr/games
     # The program that stands for each package.
     while read -r program package; do
         command -v "$program" >/dev/null 2>&1 || missing="$missing $package"
@@ -44,6 +46,14 @@ iperf3 iperf3
 sysbench sysbench
 c++ g++
 pkg-config pkgconf
+memcached memcached
+memcaslap libmemcached-tools
+redis-server redis-server
+nginx nginx-light
+wrk wrk
+mosquitto mosquitto
+DDNet-Server ddnet-server
+openarena-server openarena-server
 mcs mono-mcs
 mono mono-runtime
 LIST
@@ -51,9 +61,21 @@ LIST
     [ -e /usr/include/tbb/task_group.h ] || [ -e /usr/include/oneapi/tbb/task_group.h ] || missing="$missing libtbb-dev"
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2
+    # Debian starts a server as soon as it is installed, and at each boot. Tests start their own: neither is wanted here.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+    fi
     apt-get update -qq
     # shellcheck disable=SC2086
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+    for service in memcached redis-server nginx mosquitto; do
+        case " $missing " in
+        *" $service"*) systemctl disable "$service" >/dev/null 2>&1 || true ;;
+        esac
+    done
     exit 0
 fi
 

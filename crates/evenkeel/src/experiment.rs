@@ -19,6 +19,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::progress::{Progress, Telling};
 use crate::report::{Claim, Told};
+use crate::workload_settings;
 
 /// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
 const TAIL_HARM_RATIO: f64 = 0.25;
@@ -107,14 +108,16 @@ impl Experiment<'_> {
         progress.end();
         let restored = switch.end();
         restored.map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
-        told(self.settings, self.control, design, titles, record.map_err(not_possible)?)
+        let mut record = record.map_err(not_possible)?;
+        record.mishaps.extend(workload.doubts());
+        told(self.settings, self.control, design, titles, record)
     }
 }
 
 /// A session that was kept, as it would have been told.
 pub(crate) fn told_again(kept: Kept) -> Result<Told, Failure> {
     let bad = |error| Failure::text(exit::WRONG_USE, "read the settings of the session", error);
-    let settings = kept.head.settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>();
+    let settings = kept.head.settings.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
     let control = kept.head.arms[0] == kept.head.arms[1];
     told(&settings.map_err(bad)?, control, &kept.head.design, kept.head.titles, kept.record)
 }
@@ -166,7 +169,7 @@ pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Fa
 }
 
 /// What an interrupted run left on the host would pass for the host as it was.
-fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
+pub(crate) fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
     let error =

@@ -1,6 +1,7 @@
 //! The program `evenkeel`: parse, run, exit. Everything else has a file of its own.
 
 mod args;
+mod command_args;
 mod commands;
 mod exit;
 mod experiment;
@@ -15,6 +16,7 @@ mod show;
 mod state;
 mod waivers;
 mod workload_args;
+mod workload_settings;
 
 use std::process::ExitCode;
 

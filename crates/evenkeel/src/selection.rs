@@ -52,6 +52,11 @@ pub(crate) enum Term {
 }
 
 impl Selection {
+    /// That of these settings, for this server.
+    pub(crate) fn of_settings(what: Vec<String>, unit: Option<String>) -> Selection {
+        Selection { what, unit, ..Selection::default() }
+    }
+
     /// The plan for the machine at `root`, of which `log` tells what was done before.
     pub(crate) fn plan(&self, root: &Root, facts: &Facts, log: &Log, term: Term) -> Result<Selected, Failure> {
         let Some(file) = self.file() else {

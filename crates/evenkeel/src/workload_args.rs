@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use evenkeel_trial::Workload;
+use evenkeel_trial::workload::command::Command;
 use evenkeel_trial::workload::{self, Entry, Options, Placement};
 use serde::Serialize;
 
+use crate::command_args::{CommandArgs, quoted};
+use crate::commands::guard::{Guard, Undo};
 use crate::exit;
 use crate::failure::Failure;
 
@@ -31,6 +34,8 @@ pub(crate) struct WorkloadArgs {
     /// Set something of the workload itself, such as tick-hz=100; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
+    #[command(flatten)]
+    pub(crate) of_command: CommandArgs,
     /// The server's own command line, with its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
@@ -63,7 +68,21 @@ impl WorkloadArgs {
     pub(crate) fn start(&self, seed: u64) -> Result<Box<dyn Workload>, Failure> {
         let entry = self.entry()?;
         let options = self.options(seed)?;
-        (entry.start)(&options).map_err(|error| {
+        let started = match entry.name {
+            COMMAND => {
+                let settings = self.of_command.settings()?;
+                // The server dies with us, but what it starts would not.
+                let mut guard = Guard::start()?;
+                guard.hold(&Undo::EndServersOf(std::process::id()))?;
+                Command::start(&options, settings).map(|command| Box::new(command.keeping(Box::new(guard))) as _)
+            }
+            name if !self.of_command.is_empty() => {
+                let cause = format!("they are for a server of yours behind --, and the workload is {name}");
+                return Err(Failure::text(exit::WRONG_USE, format!("take{}", self.of_command.again()), cause));
+            }
+            _ => (entry.start)(&options),
+        };
+        started.map_err(|error| {
             let exit = match error {
                 evenkeel_trial::TrialError::Design(_) => exit::WRONG_USE,
                 _ => exit::NOT_POSSIBLE,
@@ -126,12 +145,12 @@ impl WorkloadArgs {
         for set in &self.set {
             words += &format!(" --set {set}");
         }
-        words
+        words + &self.of_command.again()
     }
 
     /// The command, as it stands at the end of a line.
     pub(crate) fn command_again(&self) -> String {
-        if self.command.is_empty() { String::new() } else { format!(" -- {}", self.command.join(" ")) }
+        if self.command.is_empty() { String::new() } else { format!(" -- {}", quoted(&self.command)) }
     }
 }
 

@@ -85,6 +85,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("rt/src/agones/game_server.rs", "parse", "agones"),
     ("rt/src/agones/http.rs", "parse_chunk_length", "agones"),
     ("rt/src/agones/http.rs", "parse_head", "agones"),
+    ("sys/src/asleep.rs", "parse_syscall", "kernel-counts"),
     ("sys/src/capture.rs", "parse", "capture"),
     ("sys/src/cpuset.rs", "parse_list", "cpuset"),
     ("sys/src/cpuset.rs", "parse_mask", "cpuset"),
@@ -97,15 +98,43 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/telemetry/owner.rs", "parse_boot", "telemetry"),
     ("sys/src/telemetry/owner.rs", "parse_start", "telemetry"),
     ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),
+    ("trial/src/load/protocol/http.rs", "parse_answer", "answers"),
+    ("trial/src/load/protocol/http.rs", "parse_head", "answers"),
+    ("trial/src/load/protocol/memcached.rs", "parse_answer", "answers"),
+    ("trial/src/load/protocol/memcached.rs", "parse_value", "answers"),
+    ("trial/src/load/protocol/mod.rs", "parse_answer", "answers"),
+    ("trial/src/load/protocol/mqtt.rs", "parse_answer", "answers"),
+    ("trial/src/load/protocol/mqtt.rs", "parse_packet", "answers"),
+    ("trial/src/load/protocol/redis.rs", "parse_answer", "answers"),
+    ("trial/src/source/http.rs", "parse", "metrics-page"),
+    ("trial/src/source/http.rs", "parse_answer", "metrics-page"),
+    ("trial/src/source/json_lines.rs", "parse_path", "output-lines"),
+    ("trial/src/source/prometheus/page.rs", "parse", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_head", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_kind", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_line", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_name", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_quoted", "metrics-page"),
+    ("trial/src/source/prometheus/text.rs", "parse_value", "metrics-page"),
+    ("trial/src/source/rule.rs", "parse", "output-lines"),
     ("trial/src/saved/mod.rs", "parse", "report"),
 ];
 
 /// A meter reads its own kernel, and no captured machine.
 const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property test has it";
 
+/// What a user sets of a load is an argument of a command.
+const A_SETTING: &str = "a command's argument: its cases are beside it";
+
 /// Parsers of what is no target's text, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("arena/src/control.rs", "parse", "lines of whoever started the program: its own property test has it"),
+    (
+        "trial/src/search/goal.rs",
+        "parse",
+        "a plan with evidence: the target plan has the plan, a property test the rest",
+    ),
+    ("trial/src/search/log.rs", "parse_log", "lines that the program writes itself; its own property test has it"),
     ("sys/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),
@@ -119,6 +148,20 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("measure/src/meters/gaps/interrupts.rs", "parse_column", OWN_KERNEL),
     ("measure/src/meters/wake/idle.rs", "parse_calls", OWN_KERNEL),
     ("measure/src/meters/wake/idle.rs", "parse_idle_ticks", OWN_KERNEL),
+    ("trial/src/conditions.rs", "parse_load", "reads the kernel that it runs on: its cases are beside it"),
+    ("trial/src/conditions.rs", "parse_pressure_us", "reads the kernel that it runs on: its cases are beside it"),
+    ("trial/src/conditions.rs", "parse_ticks", "reads the kernel that it runs on: its cases are beside it"),
+    ("trial/src/load/dataset.rs", "parse", A_SETTING),
+    ("trial/src/load/dataset.rs", "parse_keys", A_SETTING),
+    ("trial/src/load/dataset.rs", "parse_values", A_SETTING),
+    ("trial/src/load/draw.rs", "parse", A_SETTING),
+    ("trial/src/load/schedule.rs", "parse", A_SETTING),
+    ("trial/src/processes.rs", "parse_stat", OWN_KERNEL),
+    ("trial/src/processes.rs", "parse_switches", OWN_KERNEL),
+    ("trial/src/workload/command/load.rs", "parse", "a command's argument: cut by the crate for it"),
+    ("trial/src/workload/command/sockets.rs", "parse", "a command's argument: its own property test has it"),
+    ("trial/src/workload/command/sockets.rs", "parse_sockets", OWN_KERNEL),
+    ("trial/src/workload/mod.rs", "parse", "a command's argument, one of three words"),
 ];
 
 fn top() -> PathBuf {

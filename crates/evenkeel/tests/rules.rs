@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("host", &["sys"]),
     ("change", &["host", "sys"]),
     ("measure", &["stats", "sys"]),
-    ("trial", &["host", "change", "stats", "sys"]),
+    ("trial", &["host", "change", "measure", "stats", "sys"]),
     ("rt", &["stats", "sys"]),
     ("rt-c", &["rt"]),
     ("arena", &["rt"]),

@@ -157,6 +157,7 @@ fn they_stay_there() {
     let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, start_ns: 0 };
     let Some((ran, told)) = beside_a_thief(slots, Server { seconds, ..SERVER }) else { return };
     let bar = told.median_after(0.5);
+    let mut behind = Vec::new();
     for part in 0..(seconds / 30.0) as u32 {
         let from = f64::from(part) * 30.0;
         let within = Ran {
@@ -165,9 +166,12 @@ fn they_stay_there() {
             interval_ms: 0.0,
         };
         println!("{from} s: {:.3} ms, mean {:.3}, told {bar:.3}", within.median_after(0.0), within.mean_after(0.0));
-        assert!(part == 0 || within.median_after(0.0) <= bar * 1.05, "from {from} s");
+        if part > 0 && within.median_after(0.0) > bar * 1.05 {
+            behind.push(from);
+        }
     }
     println!("interval {:.4} ms, {:?}", ran.interval_ms, ran.aligned);
+    assert!(behind.is_empty(), "more than 5 % behind in the half minutes from {behind:?} s");
 }
 
 #[test]

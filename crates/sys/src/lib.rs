@@ -7,6 +7,7 @@
 //! This crate is the one home of `unsafe` (beside the C interface of the runtime library); every block says why it is sound.
 
 pub mod asking;
+pub mod asleep;
 mod capture;
 pub mod cgroup;
 pub mod chain;
@@ -26,12 +27,16 @@ mod metadata;
 mod mounted;
 pub mod others;
 mod package;
+pub mod packet_filter;
+pub mod packet_ring;
 pub mod pages;
 mod perf_event;
 pub mod perf_switch;
+pub mod perf_thread;
 mod pretend;
 pub mod process;
 mod pseudo;
+pub mod readiness;
 pub mod resident;
 pub mod ring;
 mod root;

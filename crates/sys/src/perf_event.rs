@@ -5,11 +5,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::errno::Errno;
 
-/// The ring: 4,096 records of 32 bytes, some seconds of a busy CPU's switches. A power of two pages of any size that there is.
+/// The usual ring: 4,096 records of 32 bytes, some seconds of a busy CPU's switches. A power of two pages of any size that there is.
 const RING_BYTES: usize = 1 << 17;
 
 /// Where `struct perf_event_mmap_page` has the writer's and the reader's place.
@@ -20,13 +21,20 @@ const TYPE_SOFTWARE: u32 = 1;
 const TYPE_TRACEPOINT: u32 = 2;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
+const SAMPLE_CPU: u64 = 1 << 7;
 const SAMPLE_RAW: u64 = 1 << 10;
 const FLAG_DISABLED: u64 = 1;
+const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
+const FLAG_EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const OPEN_CLOEXEC: libc::c_ulong = 8;
 /// `PERF_EVENT_IOC_SET_OUTPUT`: `_IO('$', 5)`.
 const SET_OUTPUT: libc::Ioctl = 0x2405;
+/// `PERF_EVENT_IOC_DISABLE`: `_IO('$', 1)`.
+const DISABLE: libc::Ioctl = 0x2401;
+/// `PERF_EVENT_IOC_ENABLE`: `_IO('$', 0)`.
+const ENABLE: libc::Ioctl = 0x2400;
 
 /// So many records were lost, because nobody read in time.
 pub(crate) const RECORD_LOST: u32 = 2;
@@ -72,6 +80,15 @@ impl Attributes {
         }
     }
 
+    /// The same with the CPU in each record, and as one that counts nothing of the kernel: whoever may look at a thread may have that of it.
+    pub(crate) fn of_threads(self) -> Attributes {
+        Attributes {
+            sample_type: self.sample_type | SAMPLE_CPU,
+            flags: self.flags | FLAG_EXCLUDE_KERNEL | FLAG_EXCLUDE_HYPERVISOR,
+            ..self
+        }
+    }
+
     /// The same, recording nothing.
     pub(crate) fn off(self) -> Attributes {
         Attributes { flags: self.flags | FLAG_DISABLED, ..self }
@@ -99,11 +116,21 @@ pub(crate) struct Event(OwnedFd);
 impl Event {
     /// Of all threads on `cpu`, from now on.
     pub(crate) fn on_cpu(attributes: &Attributes, cpu: usize) -> Result<Event, Errno> {
-        let cpu = i32::try_from(cpu).map_err(|_| Errno::INVAL)?;
+        Event::open(attributes, -1, i32::try_from(cpu).map_err(|_| Errno::INVAL)?)
+    }
+
+    /// Of one thread on any CPU, from now on.
+    pub(crate) fn on_thread(attributes: &Attributes, tid: u32) -> Result<Event, Errno> {
+        // Zero would be ourselves.
+        let tid = i32::try_from(tid).ok().filter(|tid| *tid > 0).ok_or(Errno::INVAL)?;
+        Event::open(attributes, tid, -1)
+    }
+
+    fn open(attributes: &Attributes, tid: i32, cpu: i32) -> Result<Event, Errno> {
         // SAFETY: the kernel reads `size` bytes of the struct, its whole length, and keeps no pointer.
         let fd = unsafe {
             let attributes: *const Attributes = attributes;
-            libc::syscall(libc::SYS_perf_event_open, attributes, -1, cpu, -1, OPEN_CLOEXEC)
+            libc::syscall(libc::SYS_perf_event_open, attributes, tid, cpu, -1, OPEN_CLOEXEC)
         };
         let fd = i32::try_from(fd).unwrap_or(-1);
         if fd < 0 {
@@ -115,8 +142,19 @@ impl Event {
 
     /// Has its records written into the ring of `other`, which is of the same CPU and clock.
     pub(crate) fn record_into(&self, other: &PerfRing) -> Result<(), Errno> {
-        // SAFETY: this request takes a descriptor by value and touches no memory of ours; both are open.
-        let said = unsafe { libc::ioctl(self.0.as_raw_fd(), SET_OUTPUT, other.event.0.as_raw_fd()) };
+        self.request(SET_OUTPUT, other.event.0.as_raw_fd())
+    }
+
+    /// Whether the thread that it is of has ended.
+    fn is_over(&self) -> bool {
+        let mut asked = [PollFd::new(&self.0, PollFlags::empty())];
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::HUP)
+    }
+
+    fn request(&self, what: libc::Ioctl, argument: i32) -> Result<(), Errno> {
+        // SAFETY: the requests of this file take their argument by value and touch no memory of ours; the descriptor is open.
+        let said = unsafe { libc::ioctl(self.0.as_raw_fd(), what, argument) };
         if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(()) }
     }
 }
@@ -127,6 +165,7 @@ pub(crate) struct PerfRing {
     map: NonNull<u8>,
     /// The ring begins behind the first page.
     page_bytes: usize,
+    ring_bytes: usize,
     event: Event,
     bytes: Vec<u8>,
 }
@@ -137,14 +176,20 @@ unsafe impl Send for PerfRing {}
 impl PerfRing {
     /// The ring of this event.
     pub(crate) fn of(event: Event) -> Result<PerfRing, Errno> {
+        PerfRing::sized(event, RING_BYTES)
+    }
+
+    /// The same with room for so many bytes, which are rounded up to a power of two of pages.
+    pub(crate) fn sized(event: Event, ring_bytes: usize) -> Result<PerfRing, Errno> {
+        let ring_bytes = ring_bytes.max(RING_BYTES).next_power_of_two();
         let page_bytes = rustix::param::page_size();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice; it is unmapped when this value is dropped.
         let map = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), RING_BYTES + page_bytes, protection, MapFlags::SHARED, &event.0, 0)?
+            rustix::mm::mmap(std::ptr::null_mut(), ring_bytes + page_bytes, protection, MapFlags::SHARED, &event.0, 0)?
         };
         let map = NonNull::new(map.cast::<u8>()).ok_or(Errno::INVAL)?;
-        Ok(PerfRing { map, page_bytes, event, bytes: Vec::with_capacity(RING_BYTES) })
+        Ok(PerfRing { map, page_bytes, ring_bytes, event, bytes: Vec::with_capacity(ring_bytes) })
     }
 
     fn place(&self, at: usize) -> &AtomicU64 {
@@ -156,7 +201,22 @@ impl PerfRing {
     /// How full it is, from 0 to 1. It costs two readings of memory.
     pub(crate) fn fullness(&self) -> f64 {
         let (tail, head) = (self.place(TAIL_AT).load(Ordering::Relaxed), self.place(HEAD_AT).load(Ordering::Relaxed));
-        head.wrapping_sub(tail) as f64 / RING_BYTES as f64
+        head.wrapping_sub(tail) as f64 / self.ring_bytes as f64
+    }
+
+    /// Whether the thread that it is of has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.event.is_over()
+    }
+
+    /// Records nothing more, until told to again.
+    pub(crate) fn pause(&self) -> Result<(), Errno> {
+        self.event.request(DISABLE, 0)
+    }
+
+    /// Records again.
+    pub(crate) fn resume(&self) -> Result<(), Errno> {
+        self.event.request(ENABLE, 0)
     }
 
     /// All whole records since the last call, and room for new ones.
@@ -164,9 +224,9 @@ impl PerfRing {
         let tail = self.place(TAIL_AT).load(Ordering::Relaxed);
         // Pairs with the kernel's barrier before it moves the head: what lies before the head is written.
         let head = self.place(HEAD_AT).load(Ordering::Acquire);
-        let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(RING_BYTES);
-        let start = (tail % RING_BYTES as u64) as usize;
-        let first = length.min(RING_BYTES - start);
+        let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(self.ring_bytes);
+        let start = (tail % self.ring_bytes as u64) as usize;
+        let first = length.min(self.ring_bytes - start);
         self.bytes.clear();
         // SAFETY: both stretches lie in the ring behind the first page, and the kernel does not write between tail and head.
         unsafe {
@@ -183,7 +243,7 @@ impl PerfRing {
 impl Drop for PerfRing {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with this length, and nothing refers to it any more.
-        let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), RING_BYTES + self.page_bytes) };
+        let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), self.ring_bytes + self.page_bytes) };
     }
 }
 

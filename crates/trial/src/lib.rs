@@ -11,6 +11,7 @@ mod conditions;
 mod design;
 mod engaged;
 mod error;
+pub mod load;
 mod metric;
 pub mod part;
 mod process_knob;

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use evenkeel_sys::schedstat::parse_schedstat;
 use evenkeel_sys::{clock, others};
@@ -157,15 +158,48 @@ impl Family {
     /// Whether an orphan is of this family: by its mark, or by its program where it wrote over its environment, as programs do that
     /// change their title.
     fn is_marked(&self, pid: u32) -> bool {
-        let mut environment = Vec::new();
-        let file = fs::File::open(format!("/proc/{pid}/environ"));
-        let read = file.and_then(|file| file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment));
-        let name = format!("{MARK}=");
-        let mark = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(name.as_bytes()));
-        match mark {
-            Some(mark) => mark == self.mark.as_bytes(),
-            None => read.is_ok() && file_of(pid).is_some_and(|file| self.files.contains(&file)),
+        match mark_of(pid) {
+            Ok(Some(mark)) => mark == self.mark.as_bytes(),
+            Ok(None) => file_of(pid).is_some_and(|file| self.files.contains(&file)),
+            Err(_) => false,
         }
+    }
+}
+
+/// The mark in a process's environment.
+fn mark_of(pid: u32) -> std::io::Result<Option<Vec<u8>>> {
+    let mut environment = Vec::new();
+    let file = fs::File::open(format!("/proc/{pid}/environ"))?;
+    file.take(ENVIRONMENT_BYTES_MAX).read_to_end(&mut environment)?;
+    let name = format!("{MARK}=");
+    let mut entries = environment.split(|byte| *byte == 0);
+    Ok(entries.find_map(|entry| entry.strip_prefix(name.as_bytes())).map(<[u8]>::to_vec))
+}
+
+/// Kills what the process of this number started as servers and left behind, with all that came of it, as far as it has its mark still.
+///
+/// # Errors
+/// The processes that are not gone after `limit`.
+pub fn end_left_by(owner: u32, limit: Duration) -> Result<(), Vec<u32>> {
+    let until = Instant::now() + limit;
+    let prefix = format!("{owner}-");
+    let is_left = |stat: &Stat| {
+        let mark = mark_of(stat.pid).ok().flatten();
+        stat.lives() && mark.is_some_and(|mark| mark.starts_with(prefix.as_bytes()))
+    };
+    loop {
+        let left: Vec<Stat> = all().into_iter().filter(is_left).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(left.iter().map(|stat| stat.pid).collect());
+        }
+        for stat in &left {
+            let is_it = || Stat::of(stat.pid).is_some_and(|now| now.started == stat.started);
+            let _ = others::signal_if(stat.pid, others::Signal::KILL, is_it);
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -288,7 +322,6 @@ pub(crate) fn ran_ns(of: &[Stat]) -> BTreeMap<u32, u64> {
 mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
-    use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
 

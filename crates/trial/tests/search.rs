@@ -5,11 +5,11 @@
 
 use std::cell::Cell;
 
-use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth, one_at_a_time};
+use evenkeel_trial::search::simulated::{METRIC, Simulated, TAIL, Truth, one_at_a_time};
 use evenkeel_trial::search::{
     Answer, Budget, Fate, Header, Log, SearchDesign, SearchEnded, Seen, Stage, Subject, Tools, Verdict, search,
 };
-use evenkeel_trial::{Arm, TrialError};
+use evenkeel_trial::{Arm, Guard, TrialError};
 
 /// Enough for every search here: what they use of it is what is asked.
 const BUDGET: Budget = Budget { windows: 1500, time_ms: None };
@@ -272,6 +272,21 @@ fn a_better_value_on_the_ladder_is_taken() {
         answer.verdict == Verdict::Better && settings.contains(&"knob4=2") && settings.contains(&"knob23=1")
     });
     assert_nine_of_ten(&rate);
+}
+
+#[test]
+fn what_betters_the_median_at_the_price_of_the_tail_is_vetoed() {
+    let truth = Truth { knobs: 12, mains: vec![(4, -0.22)], tails: vec![(4, 0.9)], noise: 0.04, ..Truth::default() };
+    let of = |guards: Vec<Guard>| {
+        let design = SearchDesign { guards, ..design_of(&truth, 1) };
+        run_on(&design, &mut Simulated::new(truth.clone(), 1), &mut Log::in_memory(Vec::new()))
+    };
+    let unguarded = of(Vec::new());
+    assert_eq!((unguarded.verdict, set(&unguarded)), (Verdict::Better, vec![4]));
+    assert!(unguarded.along["lateness_us_p99"] > 1.5, "what it costs is told all the same: {:?}", unguarded.along);
+    let guarded = of(vec![Guard { metric: TAIL, harm_ratio: 0.25 }]);
+    assert_eq!((guarded.verdict, set(&guarded)), (Verdict::NothingHelped, Vec::new()));
+    assert!(guarded.veto.as_ref().is_some_and(|why| why.starts_with("lateness_us_p99 is ")), "{:?}", guarded.veto);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `guard`: the process that puts back what a command changes for as long as it runs, however that command ends. It holds the other end of
 //! a pipe: when the pipe closes, because the command is done or because it was killed, the guard undoes what it was told to.
 //!
-//! One line each on its standard input, `restore PATH VALUE` or `remove-cgroup PATH`; it answers `ok`, or `no` and why. The change
+//! One line each on its standard input, `restore PATH VALUE`, `remove-cgroup PATH` or `end-servers-of PID`; it answers `ok`, or `no` and why. The change
 //! itself is made by the command, and only after the guard has said `ok`. `forget PATH` takes a `restore` back: somebody else has set
 //! the value meanwhile, and theirs is the last word.
 
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use evenkeel_measure::{Keeper, MeterError};
 use evenkeel_sys::{Errno, cgroup, clock, process};
+use evenkeel_trial::workload::command::end_left_by;
 
 use crate::exit;
 use crate::failure::{Failure, Outcome};
@@ -44,6 +45,8 @@ pub(crate) enum Undo {
     Restore { path: PathBuf, value: String },
     /// Kill what is left in a control group of ours, and remove it.
     RemoveGroup(PathBuf),
+    /// End what the command of this number has started as servers of its user's, which know nothing of us.
+    EndServersOf(u32),
 }
 
 impl Undo {
@@ -52,6 +55,7 @@ impl Undo {
         match self {
             Undo::Restore { path, value } => format!("restore {} {value}\n", path.display()),
             Undo::RemoveGroup(path) => format!("remove-cgroup {}\n", path.display()),
+            Undo::EndServersOf(pid) => format!("end-servers-of {pid}\n"),
         }
     }
 
@@ -72,6 +76,7 @@ impl Undo {
                 true => Ok(Undo::RemoveGroup(PathBuf::from(rest))),
                 false => Err("only control groups that evenkeel made are removed"),
             },
+            "end-servers-of" => rest.parse().map(Undo::EndServersOf).map_err(|_| "the number of a process is wanted"),
             _ => Err("unknown verb"),
         }
     }
@@ -82,6 +87,10 @@ impl Undo {
             Undo::Restore { path, value } => restore(path, value),
             Undo::RemoveGroup(path) => cgroup::remove(path, EMPTY_LIMIT)
                 .map_err(|errno| not_undone(format!("remove the control group {}", path.display()), errno)),
+            Undo::EndServersOf(pid) => end_left_by(*pid, EMPTY_LIMIT).map_err(|left| {
+                let why = format!("processes {left:?} live on");
+                Failure::text(exit::NOT_UNDONE, "end the servers that were started", why)
+            }),
         }
     }
 }
@@ -270,6 +279,7 @@ mod tests {
             },
             Undo::Restore { path: "/proc/sys/net/ipv4/udp_mem".into(), value: "1 2 3".into() },
             Undo::RemoveGroup("/sys/fs/cgroup/cpu/evenkeel-7".into()),
+            Undo::EndServersOf(4711),
         ];
         for undo in undos {
             assert_eq!(Undo::parse(undo.line().trim_end()), Ok(undo));
@@ -287,6 +297,7 @@ mod tests {
             "remove-cgroup /sys/fs/cgroup/cpu/docker",
             "remove-cgroup /home",
             "frobnicate /sys/x y",
+            "end-servers-of init",
         ];
         for line in table {
             assert!(Undo::parse(line).is_err(), "{line}");

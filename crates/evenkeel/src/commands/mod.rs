@@ -9,7 +9,7 @@ mod demo;
 mod diff;
 mod disturb;
 mod explain;
-mod guard;
+pub(crate) mod guard;
 mod history;
 mod image;
 mod inspect;
@@ -17,10 +17,11 @@ mod man;
 mod measure;
 mod part;
 mod plan;
-mod prove;
+pub(crate) mod prove;
 mod revert;
 mod script;
 mod side_by_side;
+mod tune;
 mod verify;
 mod watchdog;
 
@@ -28,6 +29,7 @@ use crate::failure::Outcome;
 use crate::show::Out;
 pub(crate) use diff::Difference;
 pub(crate) use measure::{Answer, Side};
+pub(crate) use tune::Told as Tuned;
 
 /// One enum of the commands and its dispatch. A module has `Args`, whose documentation is the command's help, and `run`.
 macro_rules! commands {
@@ -58,6 +60,7 @@ commands! {
     Measure => measure,
     Disturb => disturb,
     Prove => prove,
+    Tune => tune,
     Plan => plan,
     Diff => diff,
     Apply => apply,

@@ -18,6 +18,9 @@ use crate::report::{self, Story, Told};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::workload_args::{self, WorkloadArgs};
+use crate::workload_settings;
+
+mod goal;
 
 /// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
 const PAIRS_MAX: u16 = 100;
@@ -27,9 +30,10 @@ const PAIRS_MAX: u16 = 100;
 /// Arm A is the machine as it is, arm B has the settings. Both are measured in turns, pair by pair in a random order; after every
 /// pair it is looked at whether that is enough. The verdict is better, worse, same, undecided or not-engaged, with its interval, its
 /// doubts and what was dropped. First the machine is compared with itself, by the same path.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to prove, such as haltpoll.guest_halt_poll_ns=200000; several are proved together
+    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "goal", "list_workloads"])]
     #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "list_workloads", "compare"])]
     settings: Vec<String>,
     #[command(flatten)]
@@ -48,6 +52,9 @@ pub(crate) struct Args {
     /// Measure nothing, and report the session in FILE; `last` is the newest
     #[arg(long, value_name = "FILE", conflicts_with = "settings")]
     from: Option<PathBuf>,
+    /// Prove the set of a goal file once more, as `evenkeel tune` found it, on this machine as it is now
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["settings", "from"])]
+    goal: Option<PathBuf>,
     /// Measure nothing, and put reports (report.json) of several machines side by side; with --report also as compare.html
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["settings", "from", "resume", "list_workloads"])]
     compare: Vec<PathBuf>,
@@ -59,7 +66,7 @@ pub(crate) struct Args {
 }
 
 /// All that is decided before the first pair.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Design")]
 struct DesignArgs {
     /// The number of a window that decides [default: by knob and workload]
@@ -114,6 +121,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         // The session may have been kept on another machine: what this one is has no place in its report.
         return tell(args, out, facts, None, experiment::told_again(kept)?);
     }
+    let by_goal = args.goal.as_ref().map(|file| goal::asked_by(args, file, &facts, out)).transpose()?;
+    let args = by_goal.as_ref().unwrap_or(args);
     let capture = capture::text_of(&root);
     let settings = parse(&args.settings)?;
     let needs = Needs::of(&facts, &settings)?;
@@ -153,7 +162,12 @@ impl Needs {
         let plan = Plan::of(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         Ok(Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
-            root: plan.steps.iter().any(|step| !matches!(step.action, Action::Process)),
+            // Of a server of one's own anybody may set what the kernel allows; it says so itself where it does not. What somebody
+            // else would have to do for good is done to a process of ours, or refused.
+            root: plan.steps.iter().any(|step| {
+                let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
+                !is_ours && !step.knob.starts_with("process.")
+            }),
         })
     }
 }
@@ -266,7 +280,7 @@ fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failure> {
 }
 
 /// A time as people write it: `500ms`, `90s`, `10m`, `1h`; seconds without a unit.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let ms = match unit {
@@ -304,15 +318,22 @@ fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tol
     Ok(code)
 }
 
+/// Two decimals, and more where they would all be noughts: a metric of a server's own may be in seconds.
+fn figure(value: f64) -> String {
+    let noughts = if value == 0.0 { 0.0 } else { (-value.abs().log10()).floor() };
+    let decimals = if (1.0..=12.0).contains(&noughts) { noughts as usize + 3 } else { 2 };
+    format!("{value:.decimals$}")
+}
+
 fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
-    let parsed = texts.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>();
+    let parsed = texts.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
     parsed.map_err(|error| Failure::text(exit::WRONG_USE, "read the settings", error))
 }
 
 fn text(told: &Told, seed: u64) -> String {
     let report = &told.report;
     let mut text = format!("{}: {}\n", report.verdict, told.sentence);
-    let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.2}"));
+    let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), figure);
     for arm in &report.arms {
         let cpu = number(arm.cpu_share.map(|share| share * 100.0));
         let median = number(arm.median);
@@ -367,6 +388,20 @@ fn exit_of(told: &Told) -> exit::Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_figures_keep_their_digits() {
+        for (value, expected) in [
+            (0.0, "0.00"),
+            (12.345, "12.35"),
+            (0.5, "0.50"),
+            (0.0123, "0.0123"),
+            (0.000_061_24, "0.0000612"),
+            (-0.05, "-0.0500"),
+        ] {
+            assert_eq!(figure(value), expected);
+        }
+    }
 
     #[test]
     fn times_are_read_as_people_write_them() {

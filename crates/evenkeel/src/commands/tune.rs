@@ -220,6 +220,7 @@ fn begin(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
     let time_ms = u64::try_from(args.budget.as_millis()).ok();
     let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
     design.smallest_effect_ratio = args.smallest_effect / 100.0;
+    design.guards = experiment::usual_guards(&*workload, &design.metric);
     design.guard_ratio = args.guard;
     design.window_ms = args.window_ms.into();
     design.settle_ms = args.settle_ms.into();
@@ -236,9 +237,8 @@ fn begin(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
 
 fn go_on(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
     let Ground { out, facts, .. } = ground;
-    let (header, log) = Log::open(path).map_err(|error| {
-        Failure::new(exit::WRONG_USE, error).hint("without --resume a new search begins")
-    })?;
+    let (header, log) = Log::open(path)
+        .map_err(|error| Failure::new(exit::WRONG_USE, error).hint("without --resume a new search begins"))?;
     let bad = |error: serde_json::Error| Failure::text(exit::WRONG_USE, "read the search's log", error);
     let context: Context = serde_json::from_value(header.context).map_err(bad)?;
     let mut plans = Vec::new();
@@ -357,7 +357,10 @@ fn time(text: &str) -> Result<Duration, String> {
     };
     let number: u32 = number.parse().map_err(|_| format!("{text:?} is no time, such as 90s, 20min or 1h"))?;
     let whole = u64::from(number) * seconds;
-    (1..=7 * 86_400).contains(&whole).then(|| Duration::from_secs(whole)).ok_or_else(|| "a second at least, a week at most".to_owned())
+    (1..=7 * 86_400)
+        .contains(&whole)
+        .then(|| Duration::from_secs(whole))
+        .ok_or_else(|| "a second at least, a week at most".to_owned())
 }
 
 #[cfg(test)]
@@ -367,9 +370,10 @@ mod tests {
     #[test]
     fn times_are_read_as_people_write_them() {
         let seconds = |text| time(text).map(|time| time.as_secs());
-        assert_eq!([seconds("90"), seconds("90s"), seconds("20min"), seconds("2m"), seconds("1h")], [
-            Ok(90), Ok(90), Ok(1200), Ok(120), Ok(3600)
-        ]);
+        assert_eq!(
+            [seconds("90"), seconds("90s"), seconds("20min"), seconds("2m"), seconds("1h")],
+            [Ok(90), Ok(90), Ok(1200), Ok(120), Ok(3600)]
+        );
         for bad in ["", "min", "5d", "0", "9999h", "-1s"] {
             assert!(time(bad).is_err(), "{bad}");
         }

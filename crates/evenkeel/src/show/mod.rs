@@ -15,6 +15,7 @@ pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod sarif;
 pub(crate) mod topology;
+pub(crate) mod tune;
 
 use std::io::{self, IsTerminal, Write};
 

@@ -29,7 +29,8 @@ pub(crate) fn page(told: &Tuned) -> String {
         text += &format!("  not tried: {}: {}\n", left.knob, left.why);
     }
     let windows: usize = answer.windows.values().sum();
-    let by_stage: Vec<String> = answer.windows.iter().map(|(stage, count)| format!("{} {count}", name(*stage))).collect();
+    let by_stage: Vec<String> =
+        answer.windows.iter().map(|(stage, count)| format!("{} {count}", name(*stage))).collect();
     text += &format!(
         "{windows} windows in {} s ({}), seed {}, metric {}\n",
         answer.took_ms / 1000,
@@ -64,13 +65,18 @@ fn headline(told: &Tuned) -> String {
     };
     match (answer.verdict, &answer.effect) {
         (Verdict::Better, Some(effect)) => {
-            let knobs = if answer.set.len() == 1 { "one knob".to_owned() } else { format!("{} knobs", answer.set.len()) };
+            let knobs =
+                if answer.set.len() == 1 { "one knob".to_owned() } else { format!("{} knobs", answer.set.len()) };
             format!(
                 "better: with {knobs}, {metric} is {}{}, on {} fresh pairs\n",
                 as_change(effect.ratio),
                 between(effect),
                 effect.pairs
             )
+        }
+        (Verdict::NothingHelped, _) if answer.veto.is_some() => {
+            let veto = answer.veto.as_deref().unwrap_or_default();
+            format!("nothing helped: what bettered {metric} was vetoed: {veto}\n")
         }
         (Verdict::NothingHelped, _) => {
             format!("nothing helped: no set of these knobs could be shown to better {metric}\n")
@@ -86,7 +92,7 @@ fn headline(told: &Tuned) -> String {
 
 fn between(measure: &Measure) -> String {
     match (measure.low, measure.high) {
-        (Some(low), Some(high)) => format!(" (between {} and {})", as_change(low), as_change(high)),
+        (Some(low), Some(high)) => format!(", between {} and {}", as_change(low), as_change(high)),
         _ => String::new(),
     }
 }
@@ -97,7 +103,12 @@ fn chosen_line(chosen: &Chosen) -> String {
         (None, false) => "looks needed".to_owned(),
         (Some(without), true) => format!("needed: {} than without it{}", as_change(without.ratio), between(without)),
         (Some(without), false) => {
-            format!("looks needed: {} than without it{}, not shown in {} pairs", as_change(without.ratio), between(without), without.pairs)
+            format!(
+                "looks needed: {} than without it{}, not shown in {} pairs",
+                as_change(without.ratio),
+                between(without),
+                without.pairs
+            )
         }
     };
     format!("  {}\n    {evidence}\n", chosen.settings.join(" "))
@@ -121,9 +132,10 @@ fn along(told: &Tuned) -> String {
 }
 
 fn fate(knob: &KnobAnswer) -> String {
-    let screened = knob.screening.as_ref().map_or_else(String::new, |seen| {
-        format!(" ({} among all others{})", as_change(seen.ratio), between(seen))
-    });
+    let screened = knob
+        .screening
+        .as_ref()
+        .map_or_else(String::new, |seen| format!(" ({} among all others{})", as_change(seen.ratio), between(seen)));
     match &knob.fate {
         Fate::InTheSet => "in the set".to_owned(),
         Fate::NoEffect => format!("does nothing that matters{screened}"),

@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 goes unnoticed.",
     risk: "a hard lockup is no longer told",
     shows_in: "NMI in /proc/interrupts",
+    // Its interrupts are those of the counter that it takes from others, which guests mostly do not have.
     counter: None,
     kernels: "all, on architectures with such a watchdog; guests without counters refuse 1",
     side_effects: &[],

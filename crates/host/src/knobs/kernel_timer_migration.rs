@@ -21,6 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 busy one may be where a tick runs, which the timer's work then interrupts.",
     risk: "idle CPUs wake more often, which costs power",
     shows_in: "LOC in /proc/interrupts by CPU",
+    // Timers that move are counted nowhere.
     counter: None,
     kernels: "all with CONFIG_NO_HZ_COMMON; before 4.17 with CONFIG_SCHED_DEBUG too",
     side_effects: &[],

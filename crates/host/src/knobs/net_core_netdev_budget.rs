@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 a tick that is due there waits.",
     risk: "a larger budget keeps the CPU from ticks for longer; a smaller one leaves packets in the device's ring",
     shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, a line a CPU)",
+    // A budget that is never used up ends nothing.
     counter: Some(Counter::PacketBudget),
     kernels: "all",
     side_effects: &[],

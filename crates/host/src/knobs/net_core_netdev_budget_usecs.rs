@@ -28,6 +28,7 @@ pub(super) const KNOB: Knob = Knob {
                 for one round of packets.",
     risk: "longer keeps the CPU from ticks for longer; shorter leaves packets in the device's ring",
     shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, a line a CPU)",
+    // A budget that is never used up ends nothing.
     counter: Some(Counter::PacketBudget),
     kernels: "not 4.4; 5.10 and newer have it",
     side_effects: &[],

@@ -29,6 +29,7 @@ pub(super) const KNOB: Knob = Knob {
                 is on.",
     risk: "a longer queue is a longer wait when a CPU can't keep up",
     shows_in: "column 2 of /proc/net/softnet_stat (hexadecimal, a line a CPU)",
+    // Not its drops alone: what loopback carries passes the backlog, so the limit is at work though it is never reached.
     counter: Some(Counter::Backlog),
     kernels: "all",
     side_effects: &[],

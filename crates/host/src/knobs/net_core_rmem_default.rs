@@ -28,6 +28,7 @@ pub(super) const KNOB: Knob = Knob {
                 SO_RCVBUF, which gives the memory to the one socket that needs it.",
     risk: "every UDP, UNIX and netlink socket may take as much; after a stall a server works through stale inputs",
     shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
+    // A buffer that never fills is as good as any other.
     counter: Some(Counter::ReceiveBuffers),
     kernels: "all",
     side_effects: &[],

@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
                 never asks.",
     risk: "after a stall a server with a deep buffer works through stale inputs; sockets that ask can take more memory",
     shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
+    // A buffer that never fills is as good as any other.
     counter: Some(Counter::ReceiveBuffers),
     kernels: "all",
     side_effects: &[],

@@ -32,6 +32,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "a high limit lets packets that nobody reads take the memory of the whole machine",
     shows_in: "MemErrors on the Udp line of /proc/net/snmp; mem on the UDP line of /proc/net/sockstat against the first \
                number",
+    // What it refuses is counted among the datagrams that found no room.
     counter: Some(Counter::ReceiveBuffers),
     kernels: "all",
     side_effects: &[],

@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 size and no guarantee. Its counterpart udp_wmem_min does nothing at all.",
     risk: "with many sockets a large floor takes the memory that the limit is there to protect",
     shows_in: "MemErrors on the Udp line of /proc/net/snmp",
+    // What it refuses is counted among the datagrams that found no room.
     counter: Some(Counter::ReceiveBuffers),
     kernels: "all; one for the whole machine in 4.4, one a network namespace by 5.10",
     side_effects: &[],

@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 The documentation shares the entries of the table out among the queues.",
     risk: "memory for each queue; with threads that wander, packets follow them from CPU to CPU",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), NET_RX in /proc/softirqs by CPU",
+    // It chooses the CPU for packets that are handed over: where none is, there is no choice.
     counter: Some(Counter::SteeredPackets),
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
     side_effects: &[],

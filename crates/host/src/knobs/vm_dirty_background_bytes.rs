@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 refused here (the least is 1).",
     risk: "one that is too small makes every burst of writing wait for the disk",
     shows_in: "Dirty and Writeback in /proc/meminfo",
+    // Written, not dirtied: a line in any log dirties a page.
     counter: Some(Counter::WrittenPages),
     kernels: "all",
     side_effects: &[TWIN],

@@ -28,6 +28,7 @@ pub(super) const KNOB: Knob = Knob {
                 in bytes; to write one zeroes the other.",
     risk: "a lower share writes data that would soon have been overwritten",
     shows_in: "nr_dirty and nr_dirty_background_threshold in /proc/vmstat",
+    // Written, not dirtied: a line in any log dirties a page.
     counter: Some(Counter::WrittenPages),
     kernels: "all",
     side_effects: &[TWIN],

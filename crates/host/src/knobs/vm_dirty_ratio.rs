@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
                 out smaller. vm.dirty_bytes is the same limit in bytes; to write one zeroes the other.",
     risk: "a lower share throttles bursts of writing that a higher one would have swallowed",
     shows_in: "Dirty and Writeback in /proc/meminfo, nr_dirty_threshold in /proc/vmstat",
+    // Written, not dirtied: a line in any log dirties a page.
     counter: Some(Counter::WrittenPages),
     kernels: "all",
     side_effects: &[TWIN],

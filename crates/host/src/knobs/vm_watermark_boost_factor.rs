@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 files that were in use, in a burst.",
     risk: "at 0 memory fragments sooner, and huge pages become rarer",
     shows_in: "pageoutrun and kswapd_high_wmark_hit_quickly in /proc/vmstat",
+    // A watermark is at work when the kernel reclaims because of it.
     counter: Some(Counter::Reclaim),
     kernels: "since Linux 5.0",
     side_effects: &[],

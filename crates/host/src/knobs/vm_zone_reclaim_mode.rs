@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 swaps: the allocation waits for that, while memory lies free on the other node.",
     risk: "above 0, allocations wait and files fall out of memory while other nodes have room",
     shows_in: "zone_reclaim_success and zone_reclaim_failed in /proc/vmstat",
+    // Its own counters tell of reclaim within a node only; where nothing is scanned at all, there was none either.
     counter: Some(Counter::Reclaim),
     kernels: "all that are built with CONFIG_NUMA",
     side_effects: &[],

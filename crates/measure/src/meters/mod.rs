@@ -9,5 +9,6 @@ pub mod imbalance;
 pub mod memory;
 pub mod quantum;
 pub mod rates;
+pub mod ticks;
 pub mod udp;
 pub mod wake;

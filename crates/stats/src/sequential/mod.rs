@@ -8,7 +8,7 @@ use crate::compare::{MAX_PAIRS, Options, Pair, check_options, log_ratio};
 use crate::error::StatsError;
 use crate::verdict::{Direction, Verdict};
 use crate::walsh::WalshAverages;
-use bets::{Purse, scale_of};
+use bets::{MOST_DEVIATIONS, Purse, scale_of};
 
 /// Halvings of the range in which an end of the interval is sought: 2^-50 of it is below what the doubles at hand can tell.
 const HALVINGS: usize = 50;
@@ -44,6 +44,8 @@ pub struct Sequential {
     options: Options,
     /// ln(b / a) of every pair, in the order measured.
     log_ratios: Vec<f64>,
+    /// The same in rising order.
+    rising: Vec<f64>,
     /// The scale of the pairs before each.
     scales: Vec<Option<f64>>,
     /// The three effects that the verdict turns on.
@@ -90,6 +92,7 @@ impl Sequential {
         Ok(Sequential {
             options,
             log_ratios: Vec::new(),
+            rising: Vec::new(),
             scales: Vec::new(),
             none: Asked::of(0.0),
             line_below: Asked::of(-line),
@@ -107,12 +110,13 @@ impl Sequential {
             return Err(StatsError::TooManyPairs { pairs: at + 1 });
         }
         let log_ratio = log_ratio(at, &pair)?;
-        let scale = scale_of(&self.log_ratios);
+        let scale = scale_of(&self.rising);
         let enough = self.enough();
         for asked in [&mut self.none, &mut self.line_below, &mut self.line_above] {
             asked.bet(log_ratio, scale, enough);
         }
         self.log_ratios.push(log_ratio);
+        self.rising.insert(self.rising.partition_point(|one| *one < log_ratio), log_ratio);
         self.scales.push(scale);
         Ok(())
     }
@@ -183,17 +187,24 @@ impl Sequential {
         if self.log_ratios.is_empty() { f64::NAN } else { WalshAverages::new(&self.log_ratios).median() }
     }
 
-    /// The effects that neither side excludes, widened to hold the estimate. What was excluded once stays so: an error at
-    /// any look was counted against the confidence already. If the sides have excluded all between them, which one
-    /// factor on every window allows in at most one run of 1 / (1 - confidence), it is all from the one to the other.
+    /// The effects that neither side excludes, widened to hold the estimate. If the sides have excluded all between them,
+    /// which one factor on every window allows in at most one run of 1 / (1 - confidence), it is all from the one end to the
+    /// other.
     fn interval(&self, estimate: f64) -> (f64, f64) {
+        let (above, below) = self.ends();
+        let (low, high) = (above.min(below), above.max(below));
+        if estimate.is_nan() { (low, high) } else { (low.min(estimate), high.max(estimate)) }
+    }
+
+    /// Up to where it is excluded from above, and down to where from below. What was excluded once stays so: an error at any
+    /// look was counted against the confidence already.
+    fn ends(&self) -> (f64, f64) {
         let asked = [&self.none, &self.line_below, &self.line_above];
         let known =
             |pick: fn(&Asked) -> bool| asked.into_iter().filter(move |asked| pick(asked)).map(|asked| asked.theta);
         let above = known(|asked| asked.above.excluded).fold(self.bound(1.0), f64::max);
         let below = known(|asked| asked.below.excluded).fold(-self.bound(-1.0), f64::min);
-        let (low, high) = (above.min(below), above.max(below));
-        if estimate.is_nan() { (low, high) } else { (low.min(estimate), high.max(estimate)) }
+        (above, below)
     }
 
     /// The largest effect that is excluded from above, with the log ratios turned by `way`, 1 or -1; -∞ if none is.
@@ -204,10 +215,9 @@ impl Sequential {
             smallest = smallest.min(way * log_ratio);
             largest = largest.max(way * log_ratio);
         }
-        let scales = self.scales.iter().flatten();
+        let scale = self.scales.iter().flatten().fold(0.0, |most: f64, scale| most.max(*scale));
         // Below this every gambler sees as much as he ever will.
-        let (mut excluded, mut held) =
-            (smallest - 5.0 * scales.fold(0.0, |most: f64, scale| most.max(*scale)) - 1e-6, largest);
+        let (mut excluded, mut held) = (smallest - 2.0 * MOST_DEVIATIONS * scale - 1e-6, largest);
         if self.log_ratios.is_empty() || !self.excludes(excluded, way) {
             return f64::NEG_INFINITY;
         }

@@ -25,8 +25,7 @@ pub(super) fn doubts(report: &Report) -> Vec<String> {
     of_guards(report, &mut doubts);
     of_end(report, &mut doubts);
     of_drops(report, &mut doubts);
-    if let Some(effect) = report.effect.as_ref().filter(|effect| effect.high.is_none() || effect.low.is_none()) {
-        let _ = effect;
+    if report.effect.is_some_and(|effect| effect.high.is_none() || effect.low.is_none()) {
         doubts.push(format!("{} pairs are too few for an interval at this confidence", report.pairs));
     }
     doubts.extend(report.settle.doubt());

@@ -31,6 +31,9 @@ pub struct Answer {
     /// The set against the machine as it was, on pairs of windows of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Measure>,
+    /// What a guard had against the set, where one had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub veto: Option<String>,
     /// Of everything else that was measured meanwhile, the ratio of the medians with the set and without: what it costs.
     pub along: BTreeMap<String, f64>,
     /// Every knob, in the order in which they were given.
@@ -202,6 +205,7 @@ impl Answer {
             ended: Ended::Whole,
             set: Vec::new(),
             effect: None,
+            veto: None,
             along: BTreeMap::new(),
             knobs: design.candidates.iter().map(knob).collect(),
             windows: BTreeMap::new(),
@@ -270,6 +274,17 @@ impl Answer {
                 only.is_shown = true;
                 self.knobs[set.members[0]].is_shown = true;
             }
+        }
+    }
+
+    /// A guard has something against a set that helps.
+    pub(super) fn vetoed(&mut self, why: String) {
+        if self.verdict == Verdict::Better {
+            self.verdict = Verdict::NothingHelped;
+            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == Fate::InTheSet) {
+                knob.fate = Fate::LeftOut { why: format!("the set that it was in was vetoed: {why}") };
+            }
+            self.veto = Some(why);
         }
     }
 

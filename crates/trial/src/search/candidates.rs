@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_change::PlanFile;
 use evenkeel_host::{
-    Action, Device, Facts, Knob, Place, Plan, Setting, State, TakesEffect, Values, Wish, advise, knobs,
+    Action, Advice, Device, Facts, Knob, Place, Plan, Setting, State, TakesEffect, Values, Wish, advise, knobs,
 };
 use evenkeel_sys::Root;
 use serde::Serialize;
@@ -93,7 +93,7 @@ pub fn offer(root: &Root, facts: &Facts, wish: &Wish, wanted: &Wanted) -> Offer 
         let tried = match (setting, advised.get(knob.id)) {
             (Some(setting), _) => Ok(vec![setting]),
             (None, Some(settings)) => Ok(at_all_places(facts, settings)),
-            (None, None) => worth_a_trial(root, facts, knob),
+            (None, None) => no_place(&advice, knob, wanted).map_or_else(|| worth_a_trial(root, facts, knob), Err),
         };
         let candidate = tried.and_then(|settings| possible(root, facts, wanted, knob, settings));
         match candidate {
@@ -117,7 +117,12 @@ impl Offer {
     pub fn keep_what_reaches(&mut self, workload: &mut dyn Workload) {
         // Asked once each: a start takes its time.
         let (mut reopens, mut restarts) = (None::<Result<(), String>>, None::<Result<(), String>>);
-        let words = |result: Result<(), TrialError>| result.map_err(|error| error.to_string());
+        let words = |result: Result<(), TrialError>| {
+            result.map_err(|error| match error {
+                TrialError::Workload { why, .. } | TrialError::Switch { why, .. } => format!("the workload: {why}"),
+                other => other.to_string(),
+            })
+        };
         let mut at = 0;
         while at < self.plans.len() {
             let Some(knob) = self.plans[at].steps.first().and_then(|step| knobs::find(&step.knob).ok()) else {
@@ -150,6 +155,14 @@ fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
     let places = Plan::of(facts, std::slice::from_ref(&whole)).map_or(0, |plan| plan.steps.len());
     let is_same = places == settings.len() && settings.iter().all(|setting| setting.value == first.value);
     if is_same { vec![whole] } else { settings.to_vec() }
+}
+
+/// Why a knob that nobody named can do nothing here, by the advice on each of its places.
+fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<String> {
+    let mut found = advice.iter().filter(|found| found.knob == knob.id);
+    let first = found.clone().next().filter(|_| !matches!(wanted, Wanted::Named(_)))?;
+    let is_out = |found: &Advice| matches!(found.state, State::NotHere | State::Removed | State::Blocked);
+    found.all(is_out).then(|| first.reason.clone())
 }
 
 /// The first value that is worth a trial and not in force.
@@ -272,6 +285,13 @@ end
         assert_eq!(offer.candidates.len(), offer.plans.len());
         let why = |knob: &str| offer.left_out.iter().find(|left| left.knob == knob).map(|left| left.why.as_str());
         assert!(why("net.core.busy_read").is_some(), "{:?}", offer.left_out);
+        // Without the idle driver that reads it, the file is there and does nothing.
+        let without = HOST.replace("current_driver = haltpoll", "current_driver = none");
+        let root = Root::captured(Capture::parse(&without).unwrap());
+        let facts = Facts::probe(&root);
+        let offer = super::offer(&root, &facts, &Wish::default(), &Wanted::All);
+        let left = offer.left_out.iter().find(|left| left.knob == "haltpoll.guest_halt_poll_ns").unwrap();
+        assert!(left.why.contains("no idle driver here"), "{left:?}");
     }
 
     #[test]

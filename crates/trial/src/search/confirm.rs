@@ -1,12 +1,13 @@
 //! The proof: what was chosen against the machine as it was, on pairs of windows that chose nothing.
 
-use evenkeel_stats::{Pair, Sequential};
+use evenkeel_stats::{Options, Pair, Sequential, Verdict as Judged, compare};
 use rand::RngExt;
 
 use super::Stage;
 use super::answer::{Answer, Measure};
 use super::desk::{Desk, Got, Halt};
 use super::screen::Set;
+use crate::design::Guard;
 
 /// Pairs at most: after so many a difference that matters has shown itself on any machine that can be measured on.
 const PAIRS_MAX: usize = 2000;
@@ -20,10 +21,17 @@ pub(super) fn confirm(desk: &mut Desk<'_>, answer: &mut Answer, set: &Set) -> Re
     let mut test = Sequential::new(desk.design.options(1)).map_err(failed)?;
     let baseline = desk.design.baseline();
     let mut ended = Ok(());
+    let mut guarded: Vec<Vec<Pair>> = vec![Vec::new(); desk.design.guards.len()];
     for _ in 0..PAIRS_MAX {
         let a_first = desk.chance.random::<bool>();
         match pair(desk, [&baseline, &set.arm], a_first) {
-            Ok(Some(pair)) => test.add(pair).map_err(failed)?,
+            Ok(Some(pair)) => {
+                test.add(pair).map_err(failed)?;
+                for (guard, pairs) in desk.design.guards.iter().zip(&mut guarded) {
+                    let both = desk.last_two(&guard.metric.name, [&baseline, &set.arm]);
+                    pairs.extend(both.map(|[a, b]| Pair { a, b }));
+                }
+            }
             Ok(None) if desk.is_banned(&set.arm) => break,
             Ok(None) => continue,
             Err(halt) => {
@@ -43,7 +51,18 @@ pub(super) fn confirm(desk: &mut Desk<'_>, answer: &mut Answer, set: &Set) -> Re
     if desk.is_banned(&set.arm) {
         answer.stopped_by_the_guard();
     }
+    if let Some(harmed) = desk.design.guards.iter().zip(&guarded).find_map(|(guard, pairs)| harm(guard, pairs)) {
+        answer.vetoed(harmed);
+    }
     ended
+}
+
+/// What a guard has against the set: its number got worse, and by as much as vetoes. A number without ratios has nothing to say.
+fn harm(guard: &Guard, pairs: &[Pair]) -> Option<String> {
+    let options = Options { smallest_effect_ratio: guard.harm_ratio, ..Options::new(guard.metric.better) };
+    let comparison = compare(pairs, options).ok()?;
+    let (name, ratio) = (&guard.metric.name, comparison.ratio);
+    (comparison.verdict == Judged::Worse).then(|| format!("{name} is {ratio:.2} times what it was"))
 }
 
 fn pair(desk: &mut Desk<'_>, arms: [&crate::arm::Arm; 2], a_first: bool) -> Result<Option<Pair>, Halt> {

@@ -6,6 +6,7 @@ use evenkeel_stats::{Direction, Options};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Level};
+use crate::design::Guard;
 use crate::error::TrialError;
 use crate::metric::Metric;
 
@@ -69,6 +70,9 @@ pub struct SearchDesign {
     pub smallest_effect_ratio: f64,
     /// Confidence of every claim, all knobs taken together.
     pub confidence: f64,
+    /// Numbers that the set may not make worse, looked at in the windows of its proof.
+    #[serde(default)]
+    pub guards: Vec<Guard>,
     /// How many times worse than the machine as it was a window may be before its arm is never run again.
     pub guard_ratio: f64,
     /// How long it may take.
@@ -89,6 +93,7 @@ impl SearchDesign {
             metric,
             smallest_effect_ratio: 0.05,
             confidence: 0.95,
+            guards: Vec::new(),
             guard_ratio: 3.0,
             budget,
             window_ms: 1000,

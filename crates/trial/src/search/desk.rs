@@ -183,6 +183,16 @@ impl<'a> Desk<'a> {
         of_arm.filter_map(sample).collect()
     }
 
+    /// A number of the last two windows, of the first arm and of the second, where both were measured.
+    pub(super) fn last_two(&self, name: &str, arms: [&Arm; 2]) -> Option<[f64; 2]> {
+        let two = self.log.entries().get(self.used.checked_sub(2)?..self.used)?;
+        let of = |arm: &Arm| match &two.iter().find(|entry| entry.arm == *arm)?.seen {
+            Seen::Measured { sample, .. } => sample.get(name).copied(),
+            _ => None,
+        };
+        Some([of(arms[0])?, of(arms[1])?])
+    }
+
     /// The next window of the log, or a new one.
     fn next(&mut self, arm: &Arm) -> Result<Seen, Halt> {
         let known = self.log.entries().get(self.used).cloned();

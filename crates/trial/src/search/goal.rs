@@ -268,3 +268,21 @@ impl HostWords {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PLAN: &str = r#"{"format": 1, "evenkeel": "0.1.0", "title": "t", "settings": [], "steps": [], "evidence": "#;
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text: String, inner in "[ -~]{0,60}", number: u64) {
+            let _ = GoalFile::parse(&text);
+            let _ = GoalFile::parse(&format!("{PLAN}{inner}}}"));
+            let _ = GoalFile::parse(&format!("{PLAN}{{\"format\": {number}, \"written\": {inner:?}}}}}"));
+        }
+    }
+}

@@ -17,6 +17,9 @@ use crate::workload::Sample;
 /// What is measured.
 pub const METRIC: Metric = Metric::new("lateness_us_p50", "median lateness", "us", Direction::Lower);
 
+/// Its tail, which is measured beside it.
+pub const TAIL: Metric = Metric::us("lateness_us_p99", "99th percentile of lateness");
+
 /// What the knobs do, on the logarithm of the metric: below 0 is better.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Truth {
@@ -32,6 +35,8 @@ pub struct Truth {
     pub deadly: Vec<usize>,
     /// Knobs that are refused.
     pub refused: Vec<usize>,
+    /// What one knob does to the tail beyond what it does to the median.
+    pub tails: Vec<(usize, f64)>,
     /// Standard deviation of a window's noise within a few windows, roughly; 0.04 is that of a median round trip of a second.
     pub noise: f64,
 }
@@ -172,7 +177,14 @@ impl Subject for Simulated {
             return Ok(Seen::Died { why: "it ended (signal: 9)".into() });
         }
         let value = self.measure(arm);
-        let sample = Sample::from([(METRIC.name.to_string(), value), ("cpu_share".to_owned(), 0.1)]);
+        let is_on = |knob: usize| *arm.level(knob) != Level::AsItWas;
+        let worse: f64 = self.truth.tails.iter().filter(|(knob, _)| is_on(*knob)).map(|(_, more)| more).sum();
+        let tail = 4.0 * value * (worse + self.truth.noise * self.normal()).exp();
+        let sample = Sample::from([
+            (METRIC.name.to_string(), value),
+            (TAIL.name.to_string(), tail),
+            ("cpu_share".to_owned(), 0.1),
+        ]);
         Ok(Seen::Measured { value, sample })
     }
 }

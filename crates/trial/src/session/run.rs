@@ -46,6 +46,8 @@ pub fn resume(
         Ok(ended) => ended,
         // Found out at the first window it is a wrong question; later it is something that happened to the server.
         Err(error @ TrialError::NoSuchMetric { .. }) if session.record.is_empty() => return Err(error),
+        // Ctrl-C reaches the server too, which may be gone before its window ends.
+        Err(_) if (session.trial.stop)() => Ended::Stopped,
         Err(error) => Ended::Failed { why: error.to_string() },
     };
     session.trial.keep.note(&Line::Ended(ended.clone()));
@@ -62,6 +64,8 @@ struct Session<'t, 'a, 'b> {
     judge: Judge,
     guards: Vec<Judge>,
     begun: Instant,
+    /// What was measured before this session was gone on with took so long, in microseconds.
+    before_us: f64,
     /// The pairs that it took to decide, if it is decided.
     decided_at: Option<usize>,
 }
@@ -86,7 +90,9 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
                 let _ = judge.add(pair);
             }
         }
-        Ok(Session { trial, record, judge, guards, begun: Instant::now(), decided_at: None })
+        let windows = record.control.iter().chain(&record.windows);
+        let before_us = windows.map(|window| window.start_us + window.conditions.span_us).fold(0.0, f64::max);
+        Ok(Session { trial, record, judge, guards, begun: Instant::now(), before_us, decided_at: None })
     }
 
     fn stretches(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Result<Ended, TrialError> {
@@ -232,13 +238,13 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     }
 
     fn window(&mut self, pair: usize, arm: ArmName, does: &Arm) -> Result<Window, TrialError> {
-        let Session { trial, record, begun, .. } = self;
+        let Session { trial, record, begun, before_us, .. } = self;
         trial.switch.to(does, trial.workload)?;
         let mut start = trial.watch.begin_window();
         let mut start_us = 0.0;
         let sample = trial.workload.window(record.settle.time(), trial.design.window, &mut || {
             start = trial.watch.begin_window();
-            start_us = begun.elapsed().as_secs_f64() * 1e6;
+            start_us = *before_us + begun.elapsed().as_secs_f64() * 1e6;
         })?;
         let mut conditions = trial.watch.end_window(&start);
         conditions.counters.extend(trial.switch.read_back());

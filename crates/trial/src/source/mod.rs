@@ -11,6 +11,8 @@ pub mod http;
 pub mod json_lines;
 pub mod lines;
 pub mod named;
+pub mod outside_packets;
+pub mod outside_ticks;
 pub mod prometheus;
 pub mod regex;
 pub mod rule;

@@ -209,13 +209,14 @@ fn sample(begun: &Look, now: &Look) -> Result<Sample, String> {
         ("ticks_per_s".to_owned(), ticks / span_s),
         ("restarts".to_owned(), f64::from(u8::from(!is_same))),
     ]);
-    let histograms: [(&str, fn(&Snapshot) -> &PageHistogram); 3] = [
-        ("tick_lateness_us", |page| &page.lateness),
-        ("work_us", |page| &page.work),
-        ("due_to_done_us", |page| &page.due_to_done),
+    let before = Some(&begun.page).filter(|_| is_same);
+    let histograms = [
+        ("tick_lateness_us", &page.lateness, before.map(|page| &page.lateness)),
+        ("work_us", &page.work, before.map(|page| &page.work)),
+        ("due_to_done_us", &page.due_to_done, before.map(|page| &page.due_to_done)),
     ];
-    for (name, of) in histograms {
-        let seen = if is_same { of(page).since(of(&begun.page)) } else { of(page).clone() };
+    for (name, now, before) in histograms {
+        let seen = before.map_or_else(|| now.clone(), |before| now.since(before));
         for (quantile, q) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
             if let Some(ns) = within_bucket_ns(&seen, q) {
                 sample.insert(format!("{name}_{quantile}"), ns / 1e3);

@@ -12,6 +12,7 @@ use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::process_knob::ProcessKnobs;
 use crate::workload::child::{Conversation, Program};
+use crate::workload::place::{Mover, PLACEMENT};
 use crate::workload::{Entry, Placement, Sample, Workload, number, unknown};
 
 /// How long an answer may take, beyond what the command itself takes: a paused machine is no hung server.
@@ -91,6 +92,7 @@ pub struct Arena {
     /// The tick thread's slack when it started.
     slack_ns_before: u64,
     knobs: ProcessKnobs,
+    mover: Mover,
     config: Config,
     server_cpus: CpuSet,
     bots_cpus: CpuSet,
@@ -136,7 +138,16 @@ impl Arena {
             return Err(bots.error(format!("not every bot joined: {joined}")));
         }
         let slack_ns_before = timer_slack_ns(&mut server, None)?;
-        Ok(Arena { server, bots, slack_ns_before, knobs: ProcessKnobs::default(), config, server_cpus, bots_cpus })
+        Ok(Arena {
+            server,
+            bots,
+            slack_ns_before,
+            knobs: ProcessKnobs::default(),
+            mover: Mover::default(),
+            config,
+            server_cpus,
+            bots_cpus,
+        })
     }
 }
 
@@ -163,6 +174,9 @@ impl Workload for Arena {
     }
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        if knob == PLACEMENT {
+            return self.mover.set(self.config.placement, value, &[self.server.pid()], &[self.bots.pid()]);
+        }
         // Slack it sets by itself, which needs no right; the rest is done to it from outside.
         if knob != "process.timer_slack_ns" {
             return self.knobs.set(&self.pids(), knob, value);

@@ -15,8 +15,19 @@ use crate::metric::Metric;
 pub mod arena;
 mod child;
 pub mod command;
+mod ddnet;
 mod drain;
+mod game;
+mod memcached;
+mod mosquitto;
+mod nginx;
+mod openarena;
+mod outside;
 mod pair;
+pub(crate) mod place;
+mod redis;
+mod server;
+mod serving;
 mod telemetry;
 mod tick;
 mod udp_echo;
@@ -162,7 +173,21 @@ pub struct Entry {
 }
 
 /// Every workload that has a name, in the order in which help shows them.
-pub const ALL: &[Entry] = &[arena::ENTRY, udp_echo::ENTRY, tick::ENTRY, drain::ENTRY, telemetry::ENTRY, command::ENTRY];
+pub const ALL: &[Entry] = &[
+    arena::ENTRY,
+    udp_echo::ENTRY,
+    tick::ENTRY,
+    drain::ENTRY,
+    telemetry::ENTRY,
+    command::ENTRY,
+    outside::ENTRY,
+    memcached::ENTRY,
+    redis::ENTRY,
+    nginx::ENTRY,
+    mosquitto::ENTRY,
+    ddnet::ENTRY,
+    openarena::ENTRY,
+];
 
 /// A whole number from `--set`, within bounds.
 pub(crate) fn number<N>(name: &str, value: &str, bounds: RangeInclusive<N>) -> Result<N, TrialError>

@@ -4,19 +4,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use evenkeel_sys::{CpuSet, thread};
+use evenkeel_sys::CpuSet;
 use serde_json::{Value, json};
 
 use super::arena::{flatten, sleep};
 use super::child::{Conversation, Program};
+use super::place::{Mover, PLACEMENT};
 use super::{Options, Placement, Sample};
 use crate::error::TrialError;
 use crate::process_knob::ProcessKnobs;
 
 /// How long an answer may take, beyond what is asked for: a paused machine is no hung server.
 const ANSWER_TIME: Duration = Duration::from_secs(8);
-/// Where server and load run, as a thing to compare: `workload.placement=together`.
-pub(super) const PLACEMENT: &str = "workload.placement";
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ pub(super) struct Pair {
     server: Conversation,
     load: Option<Conversation>,
     knobs: ProcessKnobs,
-    placed: ProcessKnobs,
+    mover: Mover,
 }
 
 impl Pair {
@@ -53,7 +52,7 @@ impl Pair {
             arguments.extend(["--to".to_owned(), address(&server, &ready)?]);
             load = Some(start(&parts, "load", &arguments, load_cpus)?.0);
         }
-        Ok(Pair { parts, server, load, knobs: ProcessKnobs::default(), placed: ProcessKnobs::default() })
+        Ok(Pair { parts, server, load, knobs: ProcessKnobs::default(), mover: Mover::default() })
     }
 
     /// Where they run, for the report.
@@ -129,31 +128,12 @@ impl Pair {
 
     /// A knob of the server's process, or where both run.
     pub(super) fn set(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        let server = self.pids();
         if knob != PLACEMENT {
-            return self.knobs.set(&self.pids(), knob, value);
+            return self.knobs.set(&server, knob, value);
         }
-        let bad = |why: String| TrialError::Switch {
-            knob: knob.to_owned(),
-            wanted: value.unwrap_or("what it was").to_owned(),
-            why,
-        };
-        let placement = match value {
-            Some(value) => Placement::parse(value).ok_or_else(|| bad("it is apart, together or free".into()))?,
-            None => self.parts.placement,
-        };
-        let (server, load) = placement.cpus();
-        self.pin(self.server.pid(), &server)?;
-        if let Some(load_pid) = self.load.as_ref().map(Conversation::pid) {
-            self.pin(load_pid, &load)?;
-        }
-        Ok(placement.to_string())
-    }
-
-    /// An empty set is all that we may use.
-    fn pin(&mut self, pid: u32, cpus: &CpuSet) -> Result<(), TrialError> {
-        let all = thread::affinity().map_err(|errno| TrialError::Change(format!("ask for our CPUs: {errno}")))?;
-        let cpus = if cpus.is_empty() { &all } else { cpus };
-        self.placed.set(&[pid], "process.cpu_affinity", Some(&cpus.to_string())).map(|_| ())
+        let load: Vec<u32> = self.load.iter().map(Conversation::pid).collect();
+        self.mover.set(self.parts.placement, value, &server, &load)
     }
 
     pub(super) fn stop(&mut self) {

@@ -12,6 +12,7 @@ mod imbalance;
 mod memory;
 mod quantum;
 mod rates;
+mod ticks;
 mod udp;
 mod wake;
 
@@ -71,6 +72,7 @@ meters! {
     Disk => disk,
     Imbalance => imbalance,
     Rates => rates,
+    Ticks => ticks,
     All => all,
     Compare => compare,
 }

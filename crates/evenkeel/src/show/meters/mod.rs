@@ -10,5 +10,6 @@ pub(crate) mod imbalance;
 pub(crate) mod memory;
 pub(crate) mod quantum;
 pub(crate) mod rates;
+pub(crate) mod ticks;
 pub(crate) mod udp;
 pub(crate) mod wake;

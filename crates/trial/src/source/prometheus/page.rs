@@ -376,7 +376,8 @@ odd NaN
     #[test]
     fn quantiles_of_buckets_are_those_of_prometheus() {
         let inf = f64::INFINITY;
-        let table: [(f64, &[(f64, f64)], Result<f64, &str>); 8] = [
+        type Row<'a> = (f64, &'a [(f64, f64)], Result<f64, &'a str>);
+        let table: [Row<'_>; 8] = [
             (0.5, &[(1.0, 0.0), (2.0, 10.0), (inf, 10.0)], Ok(1.5)),
             (0.0, &[(1.0, 5.0), (inf, 10.0)], Ok(0.0)),
             (1.0, &[(1.0, 5.0), (inf, 10.0)], Ok(1.0)),

@@ -1,6 +1,7 @@
 //! Any server of the user's: a command that is started as it stands, found to be ready, put under a load of the user's own, and ended in
 //! good order. Its numbers come from what it or its load prints, or from its page of metrics, and from what the kernel counts of it.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ mod ready;
 mod sockets;
 mod started;
 
+pub use crate::processes::end_left_by;
 pub use load::{Runs, Settings as LoadSettings};
 pub use ready::Ready;
 pub use sockets::{Port, Protocol, Socket, parse_sockets};
@@ -202,6 +204,8 @@ pub struct Command {
     load_takes: Option<Duration>,
     /// What was set in the server's threads.
     knobs: ProcessKnobs,
+    /// What is kept for as long as the server may live, such as what would end it after us.
+    kept: Option<Box<dyn Any>>,
 }
 
 impl Command {
@@ -238,9 +242,16 @@ impl Command {
             load,
             load_takes: None,
             knobs: ProcessKnobs::default(),
+            kept: None,
         };
         command.start_server()?;
         Ok(command)
+    }
+
+    /// Keeps something until the server has ended.
+    pub fn keeping(mut self, thing: Box<dyn Any>) -> Command {
+        self.kept = Some(thing);
+        self
     }
 
     fn start_server(&mut self) -> Result<(), TrialError> {
@@ -274,25 +285,28 @@ impl Command {
         self.server()?.watch_until(clock::monotonic_ns().saturating_add(ns))
     }
 
-    /// A load of a window is tried before the first one: a window that is far too short for it would be dropped each time.
+    /// A load of a window is tried once before the first one: a window that is far too short for it would be dropped each time.
     fn try_load(&mut self, window: Duration) -> Result<(), TrialError> {
         let (Some(load), Some(server)) = (&mut self.load, &mut self.server) else { return Ok(()) };
-        if load.settings().runs != Runs::PerWindow || self.load_takes.is_some() {
+        if load.settings().runs != Runs::PerWindow {
             return Ok(());
         }
-        let (took, _) = load.run_once(window, server)?;
+        let took = match self.load_takes {
+            Some(took) => took,
+            None => load.run_once(window, server)?.0,
+        };
         self.load_takes = Some(took);
-        if took > window.mul_f64(LOAD_OVERRUN_MAX) {
-            let name = started::name_of(&load.settings().command);
-            let why = format!(
-                "the load took {} ms and a window is to last {} ms: make the window longer (--window-ms {}) or the load shorter",
-                took.as_millis(),
-                window.as_millis(),
-                (took.as_millis() / 100 + 2) * 100
-            );
-            return Err(TrialError::Workload { program: name, why });
+        if took <= window.mul_f64(LOAD_OVERRUN_MAX) {
+            return Ok(());
         }
-        Ok(())
+        let program = started::name_of(&load.settings().command);
+        let why = format!(
+            "the load took {} ms, and a window lasts {} ms: --window-ms {} makes it long enough, or make the load shorter",
+            took.as_millis(),
+            window.as_millis(),
+            (took.as_millis() / 100 + 2) * 100
+        );
+        Err(TrialError::Workload { program, why })
     }
 
     /// The window itself: the time, or the load's. Gives the share of the load's busiest thread.
@@ -392,6 +406,7 @@ impl Workload for Command {
 impl Drop for Command {
     fn drop(&mut self) {
         self.stop();
+        drop(self.kept.take());
     }
 }
 

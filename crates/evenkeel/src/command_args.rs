@@ -1,0 +1,204 @@
+//! The command line of a server of the user's own: when it is ready, under which load, how it is ended, and where its numbers come from.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use evenkeel_sys::others::Signal;
+use evenkeel_trial::workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings};
+
+use crate::commands::prove::time;
+use crate::exit;
+use crate::failure::Failure;
+
+/// What concerns a command behind `--` alone.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "A server of yours (-- CMD)")]
+pub(crate) struct CommandArgs {
+    /// It is ready when it has this port: PORT, tcp:PORT or udp:PORT
+    #[arg(long, value_name = "PORT", group = "ready")]
+    ready_port: Option<String>,
+    /// It is ready when it prints a line like this
+    #[arg(long, value_name = "REGEX", group = "ready")]
+    ready_line: Option<String>,
+    /// It is ready so long after its start [default: 1s]
+    #[arg(long, value_name = "TIME", group = "ready", value_parser = time)]
+    ready_after: Option<Duration>,
+    /// How long it may take until it is ready [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    ready_limit: Option<Duration>,
+    /// The signal that asks it to end [default: TERM]
+    #[arg(long, value_name = "SIGNAL")]
+    end_signal: Option<String>,
+    /// How long it may take to end before it is killed [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    end_limit: Option<Duration>,
+    /// Its load, such as 'wrk -c16 http://localhost/': cut into words as a shell would, run without one, through all windows
+    #[arg(long, value_name = "CMD")]
+    load: Option<String>,
+    /// Run the load anew in each window, which lasts as long as it does
+    #[arg(long, requires = "load")]
+    load_per_window: bool,
+    /// Whose lines have the numbers [default: the load's if it runs anew in each window, else the server's]
+    #[arg(long, value_enum, value_name = "WHOSE")]
+    lines_from: Option<Whose>,
+    /// A number in lines of JSON, such as latency_us.p99 or latency_us.p99@last; several values in a window become one by the rule behind
+    /// the @: median (as without one), mean, last, min, max, sum, rate, p99 and so on
+    #[arg(long, value_name = "PATH[@RULE]")]
+    json_metric: Vec<String>,
+    /// A number in lines, such as 'rps=requests/s: ([0-9.]+)': what the group v, else the first group matches
+    #[arg(long, value_name = "NAME[@RULE]=REGEX")]
+    regex_metric: Vec<String>,
+    /// A page of metrics in the text of Prometheus, such as http://127.0.0.1:9100/metrics
+    #[arg(long, value_name = "URL")]
+    prometheus: Option<String>,
+    /// A number of that page, such as 'rtt_seconds{op="get"}@p99': a gauge's @last value, a counter's @rate, a quantile, the @mean or @rate
+    /// of a histogram or summary
+    #[arg(long, value_name = "SERIES[@RULE]")]
+    prometheus_metric: Vec<String>,
+    /// Which way is better, for all of these numbers or for one: lower, higher, NAME=lower, NAME=higher; it is never guessed
+    #[arg(long, value_name = "WAY")]
+    better: Vec<String>,
+}
+
+/// Whose lines are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Whose {
+    /// The server's standard output
+    Server,
+    /// The server's standard error
+    Stderr,
+    /// The load's standard output
+    Load,
+}
+
+impl CommandArgs {
+    /// Whether nothing was said.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.again().is_empty()
+    }
+
+    /// What a command is told.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        let wrong = |what: String, why: &str| Failure::text(exit::WRONG_USE, what, why);
+        let mut settings = Settings::default();
+        if let Some(text) = &self.ready_port {
+            let port = Port::parse(text);
+            let port =
+                port.ok_or_else(|| wrong(format!("read --ready-port {text}"), "expected PORT, tcp:PORT or udp:PORT"))?;
+            settings.ready = Ready::Port(port);
+        } else if let Some(expression) = &self.ready_line {
+            settings.ready = Ready::Line(expression.clone());
+        } else if let Some(after) = self.ready_after {
+            settings.ready = Ready::After(after);
+        }
+        settings.ready_limit = self.ready_limit.unwrap_or(settings.ready_limit);
+        let Ending { mut signal, limit } = settings.ending;
+        if let Some(name) = &self.end_signal {
+            let known = || Signal::names().collect::<Vec<_>>().join(", ");
+            signal = Signal::of_name(name)
+                .ok_or_else(|| wrong(format!("read --end-signal {name}"), &format!("expected one of {}", known())))?;
+        }
+        settings.ending = Ending { signal, limit: self.end_limit.unwrap_or(limit) };
+        if let Some(load) = &self.load {
+            let runs = if self.load_per_window { Runs::PerWindow } else { Runs::Throughout };
+            let parsed = LoadSettings::parse(load, runs);
+            settings.load = Some(parsed.map_err(|why| Failure::text(exit::WRONG_USE, "read the load", why))?);
+        }
+        settings.lines_from = match self.lines_from {
+            None => LinesFrom::Usual,
+            Some(Whose::Server) => LinesFrom::Server,
+            Some(Whose::Stderr) => LinesFrom::ServerErrors,
+            Some(Whose::Load) => LinesFrom::Load,
+        };
+        settings.json_metrics = self.json_metric.clone();
+        settings.regex_metrics = self.regex_metric.clone();
+        settings.prometheus = self.prometheus.clone();
+        settings.prometheus_metrics = self.prometheus_metric.clone();
+        settings.better = self.better.clone();
+        Ok(settings)
+    }
+
+    /// What has to be typed to get it again, each option with a space before it.
+    pub(crate) fn again(&self) -> String {
+        let ms = |time: &Duration| format!("{}ms", time.as_millis());
+        let mut words: Vec<(&str, String)> = Vec::new();
+        let mut one = |name, value: Option<String>| words.extend(value.map(|value| (name, value)));
+        one("--ready-port", self.ready_port.clone());
+        one("--ready-line", self.ready_line.clone());
+        one("--ready-after", self.ready_after.as_ref().map(ms));
+        one("--ready-limit", self.ready_limit.as_ref().map(ms));
+        one("--end-signal", self.end_signal.clone());
+        one("--end-limit", self.end_limit.as_ref().map(ms));
+        one("--load", self.load.clone());
+        one("--load-per-window", self.load_per_window.then(String::new));
+        let whose = self.lines_from.and_then(|whose| Some(whose.to_possible_value()?.get_name().to_owned()));
+        one("--lines-from", whose);
+        one("--prometheus", self.prometheus.clone());
+        let lists = [
+            ("--json-metric", &self.json_metric),
+            ("--regex-metric", &self.regex_metric),
+            ("--prometheus-metric", &self.prometheus_metric),
+            ("--better", &self.better),
+        ];
+        words.extend(lists.iter().flat_map(|(name, list)| list.iter().map(|value| (*name, value.clone()))));
+        let shown = |(name, value): &(&str, String)| match value.is_empty() {
+            true => format!(" {name}"),
+            false => format!(" {name} {}", quoted(std::slice::from_ref(value))),
+        };
+        words.iter().map(shown).collect()
+    }
+}
+
+/// Words as a shell takes them.
+pub(crate) fn quoted(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        command: CommandArgs,
+    }
+
+    fn parsed(line: &str) -> CommandArgs {
+        Line::try_parse_from(shlex::split(&format!("x {line}")).unwrap()).unwrap().command
+    }
+
+    #[test]
+    fn what_was_typed_can_be_typed_again() {
+        assert!(CommandArgs::default().is_empty());
+        for line in [
+            "--ready-port udp:7777 --end-signal QUIT",
+            "--ready-line '^up$' --ready-limit 500ms --end-limit 1000ms",
+            "--ready-after 250ms --load 'wrk -c \"1 6\"' --load-per-window --lines-from stderr",
+            "--prometheus http://127.0.0.1:1/ --json-metric a.b@p99 --json-metric c --prometheus-metric 'x{a=\"b\"}' --better lower",
+        ] {
+            let again = parsed(line).again();
+            assert_eq!(parsed(&again).again(), again, "{line}");
+            assert_eq!(shlex::split(&again), shlex::split(line));
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_said() {
+        for (line, expected) in [
+            ("--ready-port http", "failed to read --ready-port http: expected PORT, tcp:PORT or udp:PORT"),
+            (
+                "--end-signal STOP",
+                "failed to read --end-signal STOP: expected one of HUP, INT, QUIT, KILL, USR1, USR2, TERM, WINCH",
+            ),
+            ("--load \"a 'b\"", "failed to read the load: --load a 'b: a quote is not closed"),
+        ] {
+            assert_eq!(parsed(line).settings().err().unwrap().message(), expected);
+        }
+        let settings = parsed("--ready-port 53 --load 'a b' --load-per-window").settings().unwrap();
+        assert_eq!(settings.ready, Ready::Port(Port { protocol: None, number: 53 }));
+        assert_eq!(settings.load.map(|load| load.runs), Some(Runs::PerWindow));
+    }
+}

@@ -1,0 +1,298 @@
+//! `Tempo`: whether what a server does comes at set times, and at which: the period that its heavier wakes keep. Wakes for packets, or
+//! to look for some, lie between the ticks; they are told apart by how little is done in them, and by keeping no time.
+//!
+//! | step | how |
+//! |---|---|
+//! | what is too light to be a tick goes | less than a third of the wake in which half of all work is done |
+//! | periods worth a try | peaks of the spectrum of the rest, each wake weighted by its work |
+//! | the tick's | of those whose every slot has a wake, beyond what chance puts there, the shortest: a part of the true period has empty slots |
+//! | how it is kept | at set times, or each a period after the one before: what foretells the next one better |
+
+use serde::Serialize;
+
+use super::track::{Beat, Followed, Gate, Pull, Slot, Start, follow};
+use evenkeel_stats::{median, median_absolute_deviation};
+
+/// The slowest and the fastest tick that is looked for, in ticks a second.
+pub const RATE_HZ: std::ops::RangeInclusive<f64> = 1.0..=520.0;
+/// So many ticks must have been seen.
+pub const TICKS_MIN: usize = 8;
+
+/// The last tick alone must foretell the next one so much better than all of them, or they keep time.
+const WALKS_BETTER: f64 = 0.7;
+
+/// A wake with less than this share of the work of a typical one is no tick.
+const LIGHT_SHARE: f64 = 1.0 / 3.0;
+/// One that takes very long, as a change of the map does, counts as no more than this many of those at the ninetieth of a hundred.
+const HEAVY_MAX: f64 = 4.0;
+/// So many wakes are searched at the most, in so long a stretch.
+const SEARCH_MAX: usize = 1024;
+const SEARCH_NS: u64 = 8_000_000_000;
+/// Peaks that are tried.
+const PEAKS_MAX: usize = 12;
+/// Peaks lower than this are chance, or keep no time worth the name.
+const PEAK_MIN: f64 = 0.15;
+/// Of the slots that chance leaves empty, so many must be filled,
+const PRESENCE_MIN: f64 = 0.6;
+/// and a shorter period may have so much less of its slots filled than the one that has most: of twice the true rate it is half.
+const PRESENCE_OF_BEST: f64 = 0.8;
+/// and all of them so many standard deviations beyond it. It is asked of dozens of periods, each of which is moved to where it fits best.
+const DEVIATIONS_MIN: f64 = 6.0;
+/// No matter how few other wakes there are, one may be in a slot.
+const CHANCE_MIN: f64 = 0.02;
+/// What is so little of a thread's work is not what it is there for.
+const WORK_SHARE_MIN: f64 = 0.1;
+
+/// How the times of ticks hang together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pacing {
+    /// At multiples of the period: one that is late does not move the others.
+    Kept,
+    /// Each a period after the one before, however late that was.
+    Walks,
+}
+
+/// What the ticks keep.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Tempo {
+    /// From one tick to the next, in nanoseconds.
+    pub period_ns: f64,
+    /// How they hang together.
+    pub pacing: Pacing,
+    /// How far a tick is from its time, in nanoseconds: the median absolute deviation.
+    pub spread_ns: f64,
+    /// The share of the slots that had a tick at its time, of those that chance would have left empty; 1 is all.
+    pub presence: f64,
+    /// A wake with less work than this, in nanoseconds, is no tick.
+    pub light_ns: f64,
+    /// The share of all work that is done in ticks.
+    pub work_share: f64,
+}
+
+impl Tempo {
+    /// Ticks a second.
+    pub fn hz(&self) -> f64 {
+        1e9 / self.period_ns
+    }
+
+    /// How close to its time a tick is looked for.
+    pub(super) fn gate(&self) -> Gate {
+        Gate::of(self.period_ns, self.spread_ns)
+    }
+}
+
+/// Why there is no tick to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoTick {
+    /// It hardly ever woke.
+    FewWakes,
+    /// It woke at no set times.
+    NoPeriod,
+    /// It woke so often that it was not watched on.
+    TooMany,
+    /// It never slept: nothing tells one tick from the next.
+    NeverSleeps,
+}
+
+impl std::fmt::Display for NoTick {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            NoTick::FewWakes => "it hardly woke",
+            NoTick::NoPeriod => "it woke at no set times, as a server does that waits for requests",
+            NoTick::TooMany => "it woke far more often than any tick, as a server does that waits for requests",
+            NoTick::NeverSleeps => "it never slept, so that nothing tells one tick from the next",
+        })
+    }
+}
+
+/// Finds the tempo of `beats`, which are in the order of time.
+///
+/// # Errors
+/// Why there is none.
+pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
+    let light_ns = light(beats);
+    let stretch = searched(beats, light_ns);
+    let kept: Vec<Beat> = stretch.iter().filter(|beat| beat.weight >= light_ns).copied().collect();
+    if kept.len() < TICKS_MIN {
+        return Err(NoTick::FewWakes);
+    }
+    let periods = Spectrum::of(&kept).periods();
+    let judged = periods.into_iter().filter_map(|start| judge(stretch, light_ns, start));
+    let holds = |tempo: &Tempo| tempo.presence >= PRESENCE_MIN && tempo.work_share >= WORK_SHARE_MIN;
+    let held: Vec<Tempo> = judged.filter(holds).collect();
+    let most = held.iter().map(|tempo| tempo.presence).fold(0.0, f64::max);
+    let full = held.into_iter().filter(|tempo| tempo.presence >= PRESENCE_OF_BEST * most);
+    full.max_by(|one, other| one.hz().total_cmp(&other.hz())).ok_or(NoTick::NoPeriod)
+}
+
+/// What is too light to be a tick.
+fn light(beats: &[Beat]) -> f64 {
+    let mut weights: Vec<f64> = beats.iter().map(|beat| beat.weight).collect();
+    weights.sort_unstable_by(f64::total_cmp);
+    let cap = weights.get(weights.len() * 9 / 10).map_or(f64::MAX, |ninetieth| ninetieth * HEAVY_MAX);
+    let half = weights.iter().map(|weight| weight.min(cap)).sum::<f64>() / 2.0;
+    let mut sum = 0.0;
+    let typical = weights.iter().find(|weight| {
+        sum += weight.min(cap);
+        sum >= half
+    });
+    let light = typical.map_or(0.0, |typical| typical * LIGHT_SHARE);
+    // Where there are more than can be searched, the heaviest are.
+    let most = weights.len().checked_sub(SEARCH_MAX * 4).and_then(|at| weights.get(at)).copied().unwrap_or(0.0);
+    light.max(most)
+}
+
+/// The last stretch that is short enough to be searched.
+fn searched(beats: &[Beat], light_ns: f64) -> &[Beat] {
+    let Some(last) = beats.last() else { return beats };
+    let mut counted = 0;
+    let from = beats.iter().rposition(|beat| {
+        counted += usize::from(beat.weight >= light_ns);
+        counted > SEARCH_MAX || last.at_ns.saturating_sub(beat.at_ns) > SEARCH_NS
+    });
+    &beats[from.map_or(0, |before| before + 1)..]
+}
+
+/// Follows one period through all of it, twice: to know it better, and to know how close its ticks are.
+fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<Tempo> {
+    let wide = Gate::widest(start.period_ns);
+    let first = follow(beats, light_ns, start, wide, Pull::Much);
+    let start = again(beats, &first)?;
+    let closer = Gate::of(start.period_ns, spread(&first)?);
+    let second = follow(beats, light_ns, start, closer, Pull::Some);
+    let start = again(beats, &second)?;
+    // On a busy machine many ticks are late by more than those that are in time differ.
+    let presence = presence(beats, light_ns, &second, closer).max(presence(beats, light_ns, &first, wide));
+    if !RATE_HZ.contains(&(1e9 / start.period_ns)) || second.at_their_time() < TICKS_MIN {
+        return None;
+    }
+    let [kept, walks] = [Pull::Little, Pull::Whole].map(|pull| spread(&follow(beats, light_ns, start, closer, pull)));
+    // A tick that keeps time is foretold by all that were before, and by the last one only as well as that itself was in time.
+    let (pacing, spread_ns) = match (kept?, walks?) {
+        (kept, walks) if kept * WALKS_BETTER <= walks => (Pacing::Kept, kept),
+        (_, walks) => (Pacing::Walks, walks),
+    };
+    let work_share = work_share(beats, &second);
+    Some(Tempo { period_ns: start.period_ns, pacing, spread_ns, presence, light_ns, work_share })
+}
+
+/// The share of all work that is done in ticks.
+pub(super) fn work_share(beats: &[Beat], followed: &Followed) -> f64 {
+    let in_ticks: f64 = followed.slots.iter().filter_map(|slot| Some(beats.get(slot.beat()?)?.weight)).sum();
+    in_ticks / beats.iter().map(|beat| beat.weight).sum::<f64>().max(f64::MIN_POSITIVE)
+}
+
+/// Where to begin, by what was found.
+pub(super) fn again(beats: &[Beat], followed: &Followed) -> Option<Start> {
+    let ticks: Vec<(u64, u64)> =
+        followed.slots.iter().filter_map(|slot| Some((slot.number, beats[slot.at_its_time()?].at_ns))).collect();
+    let period_ns = slope(&ticks)?;
+    Some(Start { period_ns, at_ns: first_due(&ticks, period_ns)? })
+}
+
+/// The period by pairs of ticks that are half of all apart: few outliers don't move it.
+fn slope(ticks: &[(u64, u64)]) -> Option<f64> {
+    let apart = (ticks.len() / 2).max(1);
+    let pairs = ticks.iter().zip(ticks.get(apart..)?);
+    let slopes: Vec<f64> = pairs
+        .filter(|((one, _), (other, _))| other > one)
+        .map(|((one, one_ns), (other, other_ns))| (*other_ns as f64 - *one_ns as f64) / (other - one) as f64)
+        .collect();
+    median(&slopes).filter(|period_ns| *period_ns > 0.0)
+}
+
+/// When the tick of number 0 was to be, by the first few.
+fn first_due(ticks: &[(u64, u64)], period_ns: f64) -> Option<f64> {
+    let base_ns = ticks.first()?.1;
+    let first = ticks.iter().take(16);
+    let back: Vec<f64> = first.map(|(number, at_ns)| (at_ns - base_ns) as f64 - *number as f64 * period_ns).collect();
+    Some(base_ns as f64 + median(&back)?)
+}
+
+fn spread(followed: &Followed) -> Option<f64> {
+    median_absolute_deviation(&followed.slots.iter().filter_map(Slot::off_ns).collect::<Vec<_>>())
+}
+
+/// The share of slots that have a tick, beyond what chance would put there; 0 where chance alone may have done it.
+pub(super) fn presence(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
+    let seen = followed.at_their_time() as f64;
+    let slots = followed.slots.len().max(1) as f64;
+    let span_ns = beats.last().zip(beats.first()).map_or(0, |(last, first)| last.at_ns.saturating_sub(first.at_ns));
+    let others = beats.iter().filter(|beat| beat.weight >= light_ns).count() as f64 - seen;
+    let by_chance = 1.0 - (-(others.max(0.0) / span_ns.max(1) as f64 * 2.0 * gate.ns)).exp();
+    let by_chance = by_chance.clamp(CHANCE_MIN, 1.0 - 1e-9);
+    let beyond = seen / slots - by_chance;
+    let deviations = beyond * (slots / (by_chance * (1.0 - by_chance))).sqrt();
+    if deviations < DEVIATIONS_MIN { 0.0 } else { beyond / (1.0 - by_chance) }
+}
+
+/// How well each rate explains the wakes.
+struct Spectrum {
+    base_ns: u64,
+    from_hz: f64,
+    step_hz: f64,
+    /// Sum of unit vectors, each by its share of the weight.
+    values: Vec<(f64, f64)>,
+}
+
+impl Spectrum {
+    /// `4.8 * n * n` steps at the most, of four multiplications: 5 million for all that may be searched.
+    fn of(beats: &[Beat]) -> Spectrum {
+        let base_ns = beats.first().map_or(0, |beat| beat.at_ns);
+        let span_s = beats.last().map_or(0.0, |last| last.at_ns.saturating_sub(base_ns) as f64 / 1e9).max(1e-3);
+        let mut weights: Vec<f64> = beats.iter().map(|beat| beat.weight).collect();
+        weights.sort_unstable_by(f64::total_cmp);
+        let cap = weights[weights.len() * 9 / 10] * HEAVY_MAX;
+        let sum = weights.iter().map(|weight| weight.min(cap)).sum::<f64>().max(f64::MIN_POSITIVE);
+        let step_hz = 0.25 / span_s;
+        let from_hz = RATE_HZ.start().max(0.6 * TICKS_MIN as f64 / span_s);
+        // Ticks are no more than the wakes.
+        let to_hz = RATE_HZ.end().min(1.2 * beats.len() as f64 / span_s);
+        let count = ((to_hz - from_hz) / step_hz).max(0.0) as usize + 2;
+        let mut values = vec![(0.0, 0.0); count];
+        for beat in beats {
+            let at_s = (beat.at_ns - base_ns) as f64 / 1e9;
+            let angle = |hz: f64| (hz * at_s).fract() * std::f64::consts::TAU;
+            let (mut sin, mut cos) = angle(from_hz).sin_cos();
+            let (step_sin, step_cos) = angle(step_hz).sin_cos();
+            let weight = beat.weight.min(cap) / sum;
+            for value in &mut values {
+                value.0 += weight * cos;
+                value.1 += weight * sin;
+                (cos, sin) = (cos * step_cos - sin * step_sin, sin * step_cos + cos * step_sin);
+            }
+        }
+        Spectrum { base_ns, from_hz, step_hz, values }
+    }
+
+    fn height(&self, at: usize) -> f64 {
+        self.values.get(at).map_or(0.0, |(cos, sin)| cos.hypot(*sin))
+    }
+
+    fn start(&self, hz: f64) -> Start {
+        let at = ((hz - self.from_hz) / self.step_hz).round().max(0.0) as usize;
+        let (cos, sin) = self.values.get(at).copied().unwrap_or((1.0, 0.0));
+        let period_ns = 1e9 / hz;
+        let turn = sin.atan2(cos) / std::f64::consts::TAU;
+        Start { period_ns, at_ns: self.base_ns as f64 + turn.rem_euclid(1.0) * period_ns }
+    }
+
+    /// The highest peaks; and what the very highest is a multiple of, since a train of sharp ticks has peaks at all multiples of its rate.
+    fn periods(&self) -> Vec<Start> {
+        let mut peaks: Vec<(f64, f64)> = (0..self.values.len())
+            .filter(|at| self.height(*at) >= PEAK_MIN)
+            .filter(|at| {
+                self.height(*at) >= self.height(at + 1) && (*at == 0 || self.height(*at) > self.height(at - 1))
+            })
+            .map(|at| (self.height(at), self.from_hz + at as f64 * self.step_hz))
+            .collect();
+        peaks.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));
+        peaks.truncate(PEAKS_MAX);
+        let highest = peaks.first().map(|(_, hz)| *hz);
+        let parts = (2..=PEAKS_MAX).filter_map(|part| highest.map(|hz| hz / part as f64));
+        let parts: Vec<f64> = parts.filter(|hz| *hz >= self.from_hz).collect();
+        peaks.into_iter().map(|(_, hz)| hz).chain(parts).map(|hz| self.start(hz)).collect()
+    }
+}

@@ -1,0 +1,242 @@
+//! Servers made of numbers, whose tick is known, under the search for it.
+
+use evenkeel_sys::asleep::Wait;
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::account::{Asked, Due, account, beats};
+use super::tempo::{self, NoTick, Pacing};
+use super::wakes::Wake;
+
+const US: f64 = 1e3;
+const MS: f64 = 1e6;
+const SECOND: f64 = 1e9;
+
+/// A server, and what disturbs it.
+#[derive(Clone, Copy)]
+struct Server {
+    hz: f64,
+    pacing: Pacing,
+    /// Work of a tick in nanoseconds, and of every second one.
+    work: [f64; 2],
+    /// Later than its time by so much, exponentially.
+    late: f64,
+    /// A share of ticks is late by up to half a period, and a share is left out.
+    very_late: f64,
+    missed: f64,
+    /// Wakes for packets a second, and their work.
+    packets: (f64, f64),
+}
+
+const PLAIN: Server = Server {
+    hz: 50.0,
+    pacing: Pacing::Kept,
+    work: [400.0 * US, 400.0 * US],
+    late: 20.0 * US,
+    very_late: 0.0,
+    missed: 0.0,
+    packets: (0.0, 0.0),
+};
+
+impl Server {
+    /// What it does in so many seconds.
+    fn wakes(&self, seconds: f64, seed: u64) -> Vec<Wake> {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut exponential = |mean: f64| -f64::ln(1.0 - random.random::<f64>()) * mean;
+        let (period, end) = (SECOND / self.hz, seconds * SECOND);
+        let mut begun = Vec::new();
+        let mut due = exponential(period);
+        let mut turn = 0;
+        while due < end {
+            let chance = exponential(1.0);
+            let at = due + exponential(self.late).min(period / 3.0);
+            let at =
+                if (-chance).exp() < self.very_late { at + exponential(period / 8.0).min(period / 2.0) } else { at };
+            if (-exponential(1.0)).exp() >= self.missed {
+                begun.push((at, self.work[turn % 2] * (0.9 + exponential(0.1).min(1.0))));
+            }
+            turn += 1;
+            due = period + if self.pacing == Pacing::Kept { due } else { at };
+        }
+        let (rate, work) = self.packets;
+        let mut at = 0.0;
+        while rate > 0.0 && at < end {
+            at += exponential(SECOND / rate);
+            begun.push((at, work * (0.7 + exponential(0.3))));
+        }
+        laid_out(begun)
+    }
+}
+
+/// One after the other, as one thread does them: what would begin before the last has ended is done in the same wake.
+fn laid_out(mut begun: Vec<(f64, f64)>) -> Vec<Wake> {
+    begun.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+    let mut wakes: Vec<Wake> = Vec::new();
+    for (at, work) in begun {
+        let (start_ns, work_ns) = (1_000_000_000 + at as u64, work as u64);
+        match wakes.last_mut().filter(|last| last.end_ns + 2_000 >= start_ns) {
+            Some(last) => {
+                last.end_ns += work_ns;
+                last.on_cpu_ns += work_ns;
+            }
+            None => wakes.push(Wake {
+                start_ns,
+                end_ns: start_ns + work_ns,
+                on_cpu_ns: work_ns,
+                preempted: 0,
+                cpu: 0,
+                is_moved: false,
+            }),
+        }
+    }
+    wakes
+}
+
+fn found(wakes: &[Wake]) -> Result<(f64, Pacing), NoTick> {
+    tempo::find(&beats(wakes)).map(|tempo| (tempo.hz(), tempo.pacing))
+}
+
+#[test]
+fn servers_of_all_kinds_have_their_rate() {
+    let table = [
+        ("plain", PLAIN),
+        ("slow", Server { hz: 2.0, work: [5.0 * MS; 2], ..PLAIN }),
+        ("ten a second", Server { hz: 10.0, ..PLAIN }),
+        ("fast", Server { hz: 500.0, ..PLAIN }),
+        ("sixty-two and a half, each after the one before", Server { hz: 62.5, pacing: Pacing::Walks, ..PLAIN }),
+        ("every second one sends", Server { work: [90.0 * US, 250.0 * US], ..PLAIN }),
+        ("few packets", Server { work: [60.0 * US, 200.0 * US], packets: (144.0, 30.0 * US), ..PLAIN }),
+        ("many packets", Server { packets: (800.0, 60.0 * US), ..PLAIN }),
+        ("packets as heavy as ticks", Server { packets: (100.0, 400.0 * US), ..PLAIN }),
+        ("late", Server { late: 300.0 * US, very_late: 0.05, ..PLAIN }),
+        (
+            "a third of them late by much more than the others differ",
+            Server { hz: 100.0, late: 5.0 * US, very_late: 0.35, ..PLAIN },
+        ),
+        ("some left out", Server { missed: 0.05, very_late: 0.02, packets: (100.0, 30.0 * US), ..PLAIN }),
+    ];
+    for (name, server) in table {
+        for seed in 0..6 {
+            let seconds = if server.hz < 8.0 { 8.0 } else { 2.0 };
+            let wakes = server.wakes(seconds, seed);
+            let (hz, pacing) = found(&wakes).unwrap_or_else(|why| panic!("{name}, seed {seed}: {why}"));
+            assert!((hz / server.hz - 1.0).abs() < 0.02, "{name}, seed {seed}: {hz} Hz for {}", server.hz);
+            assert!(
+                pacing == server.pacing || server.late > 100.0 * US || server.hz < 8.0 || server.very_late > 0.1,
+                "{name}, seed {seed}: {pacing:?}"
+            );
+        }
+    }
+}
+
+/// Looks every 5.08 ms whether it is time, and plays a tick where 20 ms have passed: the times of its wakes are no parts of the tick's.
+#[test]
+fn a_server_that_looks_now_and_then_has_the_rate_of_its_ticks() {
+    for seed in 0..6 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let (mut at, mut due) = (0.0, 20.0 * MS);
+        let mut begun = Vec::new();
+        while at < 4.0 * SECOND {
+            at += 5.08 * MS + random.random::<f64>() * 20.0 * US;
+            let is_tick = at >= due;
+            due += if is_tick { 20.0 * MS } else { 0.0 };
+            begun.push((at, if is_tick { 45.0 * US } else { 7.0 * US }));
+        }
+        let wakes = laid_out(begun);
+        let (hz, _) = found(&wakes).unwrap();
+        assert!((hz / 50.0 - 1.0).abs() < 0.02, "seed {seed}: {hz} Hz");
+    }
+}
+
+#[test]
+fn requests_at_any_rate_are_no_tick() {
+    let mut claimed = Vec::new();
+    for seed in 0..200 {
+        let rate = [5.0, 20.0, 60.0, 200.0, 1000.0, 5000.0][seed as usize % 6];
+        let server = Server { hz: 0.001, packets: (rate, 20.0 * US), ..PLAIN };
+        let wakes = server.wakes(if seed % 2 == 0 { 2.0 } else { 8.0 }, seed);
+        if let Ok((hz, _)) = found(&wakes) {
+            claimed.push((seed, rate, hz));
+        }
+    }
+    assert!(claimed.len() <= 1, "of 200: {claimed:?}");
+    assert_eq!(found(&[]), Err(NoTick::FewWakes));
+}
+
+#[test]
+fn a_window_tells_what_was_planted() {
+    let server = Server { late: 30.0 * US, missed: 0.03, packets: (100.0, 20.0 * US), ..PLAIN };
+    let wakes = server.wakes(20.0, 3);
+    let told = account(&wakes, &[], None, None).unwrap();
+    assert_eq!(told.due, Due::Earliest);
+    let middle = |values: &[u64]| {
+        let mut values = values.to_vec();
+        values.sort_unstable();
+        values[values.len() / 2] as f64
+    };
+    assert!((middle(&told.interval_ns) / (20.0 * MS) - 1.0).abs() < 0.01, "{told:?}");
+    assert!((middle(&told.work_ns) / (400.0 * US) - 1.0).abs() < 0.1, "{}", middle(&told.work_ns));
+    assert!((10.0 * US..40.0 * US).contains(&middle(&told.lateness_ns)), "{}", middle(&told.lateness_ns));
+    let planted = told.ticks + told.missed + told.hidden;
+    assert!(planted.abs_diff(1000) <= 2, "{planted}");
+    assert!((15..=50).contains(&told.missed), "{}", told.missed);
+    assert_eq!(told.lateness_ns.len() as u64, told.ticks);
+    assert!(told.work_share > 0.7, "{}", told.work_share);
+}
+
+#[test]
+fn what_was_asked_for_is_what_lateness_is_counted_from() {
+    let wakes = PLAIN.wakes(4.0, 1);
+    // All of them began some 200 us after what they asked for.
+    let asked: Vec<Asked> = (0..20)
+        .map(|nth| {
+            let wake = &wakes[10 + nth * 9];
+            let since = (wake.start_ns - wakes[0].start_ns) as f64;
+            let due_ns = wakes[0].start_ns - 200_000 + (since / (20.0 * MS)).round() as u64 * 20_000_000;
+            Asked { at_ns: wake.start_ns - 3_000_000, wait: Wait::Until(due_ns) }
+        })
+        .collect();
+    let told = account(&wakes, &asked, None, None).unwrap();
+    let plain = account(&wakes, &[], None, None).unwrap();
+    assert_eq!(told.due, Due::AsAsked);
+    let offset = told.asked_ns.unwrap();
+    let more: Vec<f64> =
+        told.lateness_ns.iter().zip(&plain.lateness_ns).map(|(told, plain)| *told as f64 - *plain as f64).collect();
+    assert!(more.iter().all(|more| (more - offset).abs() <= 2.0), "{offset} {more:?}");
+    // One that asks for nothing, or for something else each time, is not believed.
+    let odd: Vec<Asked> = asked
+        .iter()
+        .enumerate()
+        .map(|(nth, asked)| Asked { wait: Wait::Until(asked.at_ns + nth as u64 * 150_000), ..*asked })
+        .collect();
+    assert_eq!(account(&wakes, &odd, None, None).unwrap().due, Due::Earliest);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_wakes_are_a_panic(
+        steps in prop::collection::vec((0_u64..1 << 40, 0_u64..1 << 36), 0..60), small in prop::collection::vec((0_u64..30_000_000, 0_u64..900_000), 0..300),
+        asked in prop::collection::vec((any::<u64>(), any::<u64>(), 0_u8..4), 0..20),
+    ) {
+        for steps in [steps, small] {
+            let mut at_ns = 0_u64;
+            let wakes: Vec<Wake> = steps.iter().map(|(step, lasted)| {
+                let start_ns = at_ns + step;
+                at_ns = start_ns + lasted;
+                Wake { start_ns, end_ns: at_ns, on_cpu_ns: lasted / 2, preempted: (lasted % 3) as u32, cpu: 0, is_moved: false }
+            }).collect();
+            let asked: Vec<Asked> = asked.iter().map(|(at_ns, ns, what)| {
+                let wait = [Wait::Until(*ns), Wait::For(*ns), Wait::Open, Wait::Unknown][usize::from(*what)];
+                Asked { at_ns: *at_ns, wait }
+            }).collect();
+            if let Ok(told) = account(&wakes, &asked, None, None) {
+                prop_assert!(told.tempo.period_ns >= 1e9 / 530.0 && told.tempo.period_ns <= 1.1e9);
+                prop_assert!(told.ticks as usize + told.other_wakes as usize == wakes.len());
+                prop_assert!(told.due_to_done_ns.len() == told.ticks as usize);
+            }
+        }
+    }
+}

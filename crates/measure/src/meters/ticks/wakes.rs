@@ -1,0 +1,209 @@
+//! `Wakes`: from records of switches to what a thread did each time that it was awake.
+
+use evenkeel_sys::perf_thread::{ThreadRecord, ThreadSwitch, Turn};
+use serde::Serialize;
+
+/// As many as are held of one window; at 5,000 a second it is most of a minute.
+pub const WAKES_MAX: usize = 1 << 18;
+
+/// From when a thread was given a CPU until it went to sleep again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// When it was given the CPU, on the monotonic clock.
+    pub start_ns: u64,
+    /// When it went to sleep.
+    pub end_ns: u64,
+    /// How long it ran between the two.
+    pub on_cpu_ns: u64,
+    /// How often it lost the CPU between the two.
+    pub preempted: u32,
+    /// The CPU that it began on.
+    pub cpu: u32,
+    /// Whether it was moved between the two.
+    pub is_moved: bool,
+}
+
+/// What was there to be seen, and was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unseen {
+    /// Records that the kernel had no room for, as far as it told.
+    pub records: u64,
+    /// How often the ring was full, so that more may be missing.
+    pub overflows: u64,
+    /// Wakes beyond those that are held.
+    pub wakes: u64,
+}
+
+impl Unseen {
+    /// Whether all was seen.
+    pub fn is_nothing(&self) -> bool {
+        *self == Unseen::default()
+    }
+}
+
+/// A thread's wakes, made of its records in the order in which they come.
+#[derive(Debug, Default)]
+pub struct Wakes {
+    list: Vec<Wake>,
+    unseen: Unseen,
+    switches: u64,
+    now: Option<Awake>,
+}
+
+/// A wake that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Awake {
+    wake: Wake,
+    /// Since when it runs; none while it waits for a CPU.
+    since_ns: Option<u64>,
+    last_cpu: u32,
+}
+
+impl Wakes {
+    /// Takes in one record.
+    pub fn take(&mut self, record: ThreadRecord) {
+        match record {
+            ThreadRecord::Switch(switch) => {
+                self.switches += 1;
+                match switch.turn {
+                    Turn::In => self.given(switch),
+                    Turn::Slept | Turn::Preempted => self.gone(switch),
+                }
+            }
+            // What comes next may be of another wake.
+            ThreadRecord::Lost(records) => {
+                self.unseen.records = self.unseen.records.saturating_add(records);
+                self.now = None;
+            }
+            ThreadRecord::Other => {}
+        }
+    }
+
+    /// The ring was found full.
+    pub fn overflowed(&mut self) {
+        self.unseen.overflows += 1;
+    }
+
+    fn given(&mut self, switch: ThreadSwitch) {
+        let at_ns = switch.at_ns;
+        match &mut self.now {
+            // It goes on where it was.
+            Some(awake) if awake.since_ns.is_none() => {
+                awake.since_ns = Some(at_ns);
+                awake.wake.is_moved |= awake.last_cpu != switch.cpu;
+                awake.last_cpu = switch.cpu;
+            }
+            // Its beginning, or the first that was seen.
+            _ => {
+                let wake = Wake {
+                    start_ns: at_ns,
+                    end_ns: at_ns,
+                    on_cpu_ns: 0,
+                    preempted: 0,
+                    cpu: switch.cpu,
+                    is_moved: false,
+                };
+                self.now = Some(Awake { wake, since_ns: Some(at_ns), last_cpu: switch.cpu });
+            }
+        }
+    }
+
+    fn gone(&mut self, switch: ThreadSwitch) {
+        // Without its beginning there is nothing to say of it.
+        let Some(awake) = &mut self.now else { return };
+        let Some(since_ns) = awake.since_ns.take() else { return };
+        let end_ns = switch.at_ns.max(since_ns);
+        awake.wake.on_cpu_ns = awake.wake.on_cpu_ns.saturating_add(end_ns - since_ns);
+        awake.wake.end_ns = end_ns;
+        if switch.turn == Turn::Preempted {
+            awake.wake.preempted = awake.wake.preempted.saturating_add(1);
+            return;
+        }
+        let wake = awake.wake;
+        self.now = None;
+        if self.list.len() < WAKES_MAX { self.list.push(wake) } else { self.unseen.wakes += 1 }
+    }
+
+    /// Switches so far.
+    pub fn switches(&self) -> u64 {
+        self.switches
+    }
+
+    /// The wakes that ended so far.
+    pub fn list(&self) -> &[Wake] {
+        &self.list
+    }
+
+    /// What was not seen so far.
+    pub fn unseen(&self) -> Unseen {
+        self.unseen
+    }
+
+    /// Hands over what there is, and begins anew; the wake that has not ended is kept.
+    pub fn hand_over(&mut self) -> (Vec<Wake>, Unseen, u64) {
+        (std::mem::take(&mut self.list), std::mem::take(&mut self.unseen), std::mem::take(&mut self.switches))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn switch(at_ns: u64, cpu: u32, turn: Turn) -> ThreadRecord {
+        ThreadRecord::Switch(ThreadSwitch { at_ns, cpu, turn })
+    }
+
+    #[test]
+    fn a_wake_lasts_until_the_thread_sleeps() {
+        let mut wakes = Wakes::default();
+        let records = [
+            switch(5, 0, Turn::Slept),
+            switch(10, 0, Turn::In),
+            switch(30, 0, Turn::Preempted),
+            switch(50, 1, Turn::In),
+            switch(55, 1, Turn::Slept),
+            switch(90, 1, Turn::In),
+            ThreadRecord::Lost(3),
+            switch(95, 1, Turn::Slept),
+            switch(100, 1, Turn::In),
+            switch(101, 1, Turn::Slept),
+            switch(120, 1, Turn::In),
+        ];
+        records.into_iter().for_each(|record| wakes.take(record));
+        let first = Wake { start_ns: 10, end_ns: 55, on_cpu_ns: 25, preempted: 1, cpu: 0, is_moved: true };
+        let second = Wake { start_ns: 100, end_ns: 101, on_cpu_ns: 1, preempted: 0, cpu: 1, is_moved: false };
+        assert_eq!(wakes.list(), [first, second]);
+        assert_eq!(wakes.unseen(), Unseen { records: 3, ..Unseen::default() });
+        assert_eq!(wakes.hand_over().2, 10);
+        wakes.take(switch(140, 1, Turn::Slept));
+        assert_eq!(wakes.list()[0].start_ns, 120, "what had not ended is kept");
+    }
+
+    proptest! {
+        #[test]
+        fn wakes_are_in_order_and_no_longer_than_they_last(
+            records in prop::collection::vec((0_u64..1000, 0_u32..3, 0_u8..4), 0..80), is_in_order in any::<bool>(),
+        ) {
+            let mut records = records;
+            if is_in_order {
+                records.sort_unstable();
+            }
+            let mut wakes = Wakes::default();
+            for (at_ns, cpu, what) in records {
+                wakes.take(match what {
+                    0 => switch(at_ns, cpu, Turn::In),
+                    1 => switch(at_ns, cpu, Turn::Slept),
+                    2 => switch(at_ns, cpu, Turn::Preempted),
+                    _ => ThreadRecord::Lost(1),
+                });
+            }
+            for wake in wakes.list() {
+                prop_assert!(wake.end_ns >= wake.start_ns || !is_in_order);
+                prop_assert!(wake.on_cpu_ns <= wake.end_ns.saturating_sub(wake.start_ns) || !is_in_order);
+            }
+            prop_assert!(!is_in_order || wakes.list().windows(2).all(|pair| pair[0].end_ns <= pair[1].start_ns));
+        }
+    }
+}

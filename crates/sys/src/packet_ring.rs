@@ -1,0 +1,396 @@
+//! `SentPackets`: when this machine sent a UDP packet from one of a server's ports, and to whom, by the kernel's own time stamps: a packet
+//! socket with a ring of blocks in shared memory (packet(7), `TPACKET_V3`). The server notices nothing, and no packet is held up.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::thread::LinkNameSpaceType;
+
+use crate::errno::Errno;
+use crate::packet_filter::{Instruction, sent_from};
+
+/// Sixteen blocks of 64 KiB hold some 5,000 packets of which only the heads are kept.
+const BLOCK_BYTES: usize = 1 << 16;
+const BLOCKS: usize = 16;
+/// A multiple of 16; blocks of this version are filled without regard to it.
+const FRAME_BYTES: u32 = 2048;
+/// A block that is not full is handed over after this long.
+pub const HANDED_OVER_WITHIN_MS: u32 = 40;
+
+const VERSION_3: i32 = 2;
+const STATUS_USER: u32 = 1;
+/// Where `struct tpacket_block_desc` has its status, its packets, the first one's place and its length.
+const STATUS_AT: usize = 8;
+const COUNT_AT: usize = 12;
+const FIRST_AT: usize = 16;
+const FILLED_AT: usize = 20;
+/// `struct tpacket3_hdr`, behind which the address of the interface lies.
+const HEAD_BYTES: usize = 48;
+const INTERFACE_AT: usize = HEAD_BYTES + 4;
+
+/// What the heads of a packet say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// The port that it was sent from.
+    pub from_port: u16,
+    /// Where to.
+    pub to: SocketAddr,
+    /// Bytes of its own, without the heads.
+    pub bytes: u16,
+}
+
+/// A packet that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentPacket {
+    /// When, in nanoseconds of the time of day.
+    pub at_ns: u64,
+    /// The number of the interface.
+    pub interface: u32,
+    /// What its heads say.
+    pub heads: Heads,
+}
+
+/// Reads a packet of UDP over IP, as much of it as there is; none if it is another, or no whole one at its beginning.
+pub fn read_packet(bytes: &[u8]) -> Option<Heads> {
+    let half = |at: usize| Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
+    let (udp_at, to) = match bytes.first()? >> 4 {
+        4 => {
+            let head = usize::from(bytes[0] & 15) * 4;
+            if head < 20 || *bytes.get(9)? != 17 || half(6)? & 0x1fff != 0 {
+                return None;
+            }
+            let to: [u8; 4] = bytes.get(16..20)?.try_into().ok()?;
+            (head, IpAddr::V4(Ipv4Addr::from(to)))
+        }
+        6 if *bytes.get(6)? == 17 => {
+            let to: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
+            (40, IpAddr::V6(Ipv6Addr::from(to)))
+        }
+        _ => return None,
+    };
+    let (from_port, to_port, length) = (half(udp_at)?, half(udp_at + 2)?, half(udp_at + 4)?);
+    Some(Heads { from_port, to: SocketAddr::new(to, to_port), bytes: length.saturating_sub(8) })
+}
+
+/// Hands over each packet of a block, and returns how many in it could not be read.
+pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
+    let word = |at: usize| Some(u32::from_ne_bytes(block.get(at..at.checked_add(4)?)?.try_into().ok()?));
+    let Some((count, first)) = word(COUNT_AT).zip(word(FIRST_AT)) else { return 0 };
+    // As many as fit, whatever is said.
+    let count = count.min((block.len() / HEAD_BYTES) as u32);
+    let (mut at, mut odd) = (first as usize, 0);
+    for nth in 0..count {
+        let read = || {
+            let (seconds, rest) = (word(at.checked_add(4)?)?, word(at.checked_add(8)?)?);
+            let kept = word(at.checked_add(12)?)? as usize;
+            let net = block.get(at.checked_add(26)?..at.checked_add(28)?)?;
+            let start = at.checked_add(usize::from(u16::from_ne_bytes(net.try_into().ok()?)))?;
+            let heads = read_packet(block.get(start..start.checked_add(kept)?.min(block.len()))?)?;
+            let interface = word(at.checked_add(INTERFACE_AT)?)?;
+            Some(SentPacket { at_ns: u64::from(seconds) * 1_000_000_000 + u64::from(rest), interface, heads })
+        };
+        match read() {
+            Some(packet) => on_packet(packet),
+            None => odd += 1,
+        }
+        let next = word(at).unwrap_or(0) as usize;
+        if next < HEAD_BYTES {
+            // The last one has none behind it; if it was not the last, the others can't be found.
+            return odd + (count - nth - 1);
+        }
+        at = at.saturating_add(next);
+    }
+    odd
+}
+
+/// In whose network a socket is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Ours.
+    Own,
+    /// That of the process with this number, which may be a container's.
+    OfProcess(u32),
+}
+
+/// Packets that the kernel saw and had no room for, since the last question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketCounts {
+    /// All that passed the filter.
+    pub packets: u64,
+    /// Of them, those that were lost.
+    pub lost: u64,
+}
+
+/// The packets of some ports. To be read by one thread.
+#[derive(Debug)]
+pub struct SentPackets {
+    socket: OwnedFd,
+    map: NonNull<u8>,
+    next: usize,
+    block: Vec<u8>,
+}
+
+// SAFETY: the mapping belongs to this value alone and is reached through `&mut self` only; it may move to another thread.
+unsafe impl Send for SentPackets {}
+
+impl SentPackets {
+    /// Records what is sent from `ports` by any interface, from now on.
+    ///
+    /// # Errors
+    /// `EPERM` without CAP_NET_RAW, and without CAP_SYS_ADMIN for another network than our own; `ESRCH` or `ENOENT` if there is no such
+    /// process; `EAFNOSUPPORT` where the kernel has no packet sockets; `EINVAL` without ports.
+    pub fn of_ports(ports: &[u16], network: Network) -> Result<SentPackets, Errno> {
+        if ports.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        let program = sent_from(ports);
+        let Network::OfProcess(pid) = network else { return SentPackets::open(&program) };
+        let place = File::open(format!("/proc/{pid}/ns/net")).map_err(|error| Errno::from(&error))?;
+        // A thread that has moved to another network stays there: one is started for it, and the socket outlives it.
+        let opened = std::thread::Builder::new().name("evenkeel-net".to_owned()).spawn(move || {
+            rustix::thread::move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network))?;
+            SentPackets::open(&program)
+        });
+        opened.map_err(|error| Errno::from(&error))?.join().unwrap_or(Err(Errno::IO))
+    }
+
+    fn open(program: &[Instruction]) -> Result<SentPackets, Errno> {
+        // Of no protocol at first: nothing may come in before the filter stands.
+        // SAFETY: the call takes three numbers.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(last());
+        }
+        // SAFETY: the kernel gave us this descriptor just now, and nobody else has it.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        set_filter(&socket, program)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &VERSION_3)?;
+        let wanted = libc::tpacket_req3 {
+            tp_block_size: BLOCK_BYTES as u32,
+            tp_block_nr: BLOCKS as u32,
+            tp_frame_size: FRAME_BYTES,
+            tp_frame_nr: (BLOCK_BYTES * BLOCKS) as u32 / FRAME_BYTES,
+            tp_retire_blk_tov: HANDED_OVER_WITHIN_MS,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &wanted)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice; it is unmapped when the value below is dropped.
+        let map = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), BLOCK_BYTES * BLOCKS, protection, MapFlags::SHARED, &socket, 0)?
+        };
+        let map = NonNull::new(map.cast::<u8>()).ok_or(Errno::INVAL)?;
+        let packets = SentPackets { socket, map, next: 0, block: Vec::with_capacity(BLOCK_BYTES) };
+        packets.begin()?;
+        Ok(packets)
+    }
+
+    /// All protocols by all interfaces: only so does the kernel show what is sent.
+    fn begin(&self) -> Result<(), Errno> {
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+            sll_ifindex: 0,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address is read for its length, and no pointer to it is kept.
+        let said = unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), length) };
+        if said < 0 { Err(last()) } else { Ok(()) }
+    }
+
+    /// Hands over each packet of the blocks that are full or old enough, and returns how many could not be read.
+    pub fn drain(&mut self, mut on_packet: impl FnMut(SentPacket)) -> u32 {
+        let mut odd = 0;
+        // Once around at the most: who sends faster than we read must not hold us.
+        for _ in 0..BLOCKS {
+            let at = self.next * BLOCK_BYTES;
+            // SAFETY: an aligned word within the mapping, which lives as long as this value; the kernel writes it as a whole.
+            let status = unsafe { self.map.add(at + STATUS_AT).cast::<AtomicU32>().as_ref() };
+            // Pairs with the kernel's barrier before it gives the block away: what is in it is written.
+            if status.load(Ordering::Acquire) & STATUS_USER == 0 {
+                break;
+            }
+            self.block.clear();
+            // SAFETY: the block lies in the mapping, and the kernel does not write to it while it is ours. How much of it is filled is
+            // read from it, and bounded.
+            unsafe {
+                let block = std::slice::from_raw_parts(self.map.add(at).as_ptr(), BLOCK_BYTES);
+                let filled = [0, 1, 2, 3].map(|byte| block[FILLED_AT + byte]);
+                let filled = (u32::from_ne_bytes(filled) as usize).min(BLOCK_BYTES);
+                self.block.extend_from_slice(&block[..filled]);
+            }
+            // What was copied may be written over.
+            status.store(0, Ordering::Release);
+            self.next = (self.next + 1) % BLOCKS;
+            odd += read_block(&self.block, &mut on_packet);
+        }
+        odd
+    }
+
+    /// What passed since the last question, and what of it was lost.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn counts(&self) -> Result<PacketCounts, Errno> {
+        let mut said = [0_u32; 3];
+        let mut length = size_of_val(&said) as libc::socklen_t;
+        // SAFETY: the kernel writes `length` bytes at the most, which is the array's own length.
+        let done = unsafe {
+            let to = said.as_mut_ptr().cast();
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut length)
+        };
+        if done < 0 {
+            return Err(last());
+        }
+        Ok(PacketCounts { packets: u64::from(said[0]), lost: u64::from(said[1]) })
+    }
+}
+
+impl Drop for SentPackets {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this length, and nothing refers to it any more.
+        let _ = unsafe { rustix::mm::munmap(self.map.as_ptr().cast(), BLOCK_BYTES * BLOCKS) };
+    }
+}
+
+fn set_filter(socket: &OwnedFd, program: &[Instruction]) -> Result<(), Errno> {
+    let length = u16::try_from(program.len()).map_err(|_| Errno::INVAL)?;
+    let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
+    // The layout of an instruction is the kernel's; it reads `len` of them and keeps a copy of its own.
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+}
+
+fn set<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> Result<(), Errno> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `length` bytes, the whole of the value, and what it points to, which outlives the call.
+    let said = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length) };
+    if said < 0 { Err(last()) } else { Ok(()) }
+}
+
+fn last() -> Errno {
+    Errno::from(&std::io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A block of the kernel's layout with these packets.
+    fn block(packets: &[Vec<u8>]) -> Vec<u8> {
+        let mut block = vec![0; 48];
+        for (nth, packet) in packets.iter().enumerate() {
+            let next = (HEAD_BYTES + 20 + packet.len()).next_multiple_of(8);
+            let is_last = nth + 1 == packets.len();
+            let mut head = Vec::new();
+            for word in
+                [if is_last { 0 } else { next as u32 }, 5, nth as u32, packet.len() as u32, packet.len() as u32, 0]
+            {
+                head.extend(word.to_ne_bytes());
+            }
+            head.extend(70_u16.to_ne_bytes());
+            head.extend(68_u16.to_ne_bytes());
+            head.resize(HEAD_BYTES, 0);
+            head.extend([0; 4]);
+            head.extend(3_u32.to_ne_bytes());
+            head.resize(HEAD_BYTES + 20, 0);
+            head.extend(packet);
+            head.resize(next, 0);
+            block.extend(head);
+        }
+        block[COUNT_AT..COUNT_AT + 4].copy_from_slice(&(packets.len() as u32).to_ne_bytes());
+        block[FIRST_AT..FIRST_AT + 4].copy_from_slice(&48_u32.to_ne_bytes());
+        block
+    }
+
+    fn packet(from: u16, to: u16) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 32, 0, 0, 0x40, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 2];
+        for half in [from, to, 12, 0] {
+            packet.extend(half.to_be_bytes());
+        }
+        packet
+    }
+
+    #[test]
+    fn a_blocks_packets_are_read_in_order() {
+        let bytes = block(&[packet(8303, 1), vec![0x45; 30], packet(8303, 2)]);
+        let mut read = Vec::new();
+        assert_eq!(read_block(&bytes, |packet| read.push(packet)), 1, "one that is no UDP");
+        let seen: Vec<_> = read
+            .iter()
+            .map(|packet| (packet.at_ns, packet.interface, packet.heads.to.to_string(), packet.heads.bytes))
+            .collect();
+        let expected =
+            [(5_000_000_000, 3, "127.0.0.2:1".to_owned(), 4), (5_000_000_002, 3, "127.0.0.2:2".to_owned(), 4)];
+        assert_eq!(seen, expected);
+        assert_eq!(read_block(&bytes[..60], |_| panic!("it was cut off")), 1, "no more than there is room for");
+        assert_eq!(read_block(&[], |_| panic!("there is none")), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_a_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+            broken in prop::collection::vec((0_usize..400, any::<u8>()), 0..8), is_block in any::<bool>(),
+        ) {
+            if is_block {
+                bytes = block(&[packet(1, 2), packet(3, 4), packet(5, 6)]);
+            }
+            for (at, byte) in broken {
+                if let Some(place) = bytes.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            let mut seen = 0_u32;
+            let odd = read_block(&bytes, |_| seen += 1);
+            prop_assert!(seen + odd <= (bytes.len() / HEAD_BYTES) as u32);
+            let _ = read_packet(&bytes);
+        }
+    }
+
+    #[test]
+    fn our_own_packets_are_seen_once_and_no_others() {
+        let sockets: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        let port = |nth: usize| sockets[nth].local_addr().unwrap().port();
+        for network in [Network::Own, Network::OfProcess(std::process::id())] {
+            let mut packets = match SentPackets::of_ports(&[port(0)], network) {
+                Ok(packets) => packets,
+                Err(errno) => {
+                    assert!(errno.is_denial() || errno == Errno::AFNOSUPPORT, "{errno}");
+                    println!("skipped: this user may not see packets ({errno})");
+                    return;
+                }
+            };
+            for length in 1..=5 {
+                sockets[0].send_to(&[7; 9][..length], sockets[1].local_addr().unwrap()).unwrap();
+                sockets[1].send_to(&[7; 9], sockets[0].local_addr().unwrap()).unwrap();
+            }
+            let mut seen = Vec::new();
+            let deadline_ns = crate::clock::monotonic_ns() + 5_000_000_000;
+            while seen.len() < 5 && crate::clock::monotonic_ns() < deadline_ns {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                assert_eq!(packets.drain(|packet| seen.push(packet)), 0);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(3 * u64::from(HANDED_OVER_WITHIN_MS)));
+            packets.drain(|packet| seen.push(packet));
+            let lengths: Vec<u16> = seen.iter().map(|packet| packet.heads.bytes).collect();
+            assert_eq!(lengths, [1, 2, 3, 4, 5], "{seen:?}");
+            assert!(seen.iter().all(|packet| packet.heads.from_port == port(0) && packet.heads.to.port() == port(1)));
+            assert!(seen.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns), "{seen:?}");
+            assert_eq!(packets.counts(), Ok(PacketCounts { packets: 5, lost: 0 }));
+        }
+        assert_eq!(SentPackets::of_ports(&[], Network::Own).unwrap_err(), Errno::INVAL);
+    }
+}

@@ -1,0 +1,219 @@
+//! `ThreadSwitches`: when one thread of any process was given a CPU and when and why it gave it away, from the kernel's own records of
+//! context switches (perf_event_open(2)). The thread notices nothing: it is neither stopped nor traced, and its program needs no symbols.
+
+use crate::errno::Errno;
+use crate::perf_event::{self, Attributes, Event, PerfRing};
+
+const SOFTWARE_DUMMY: u64 = 9;
+const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
+const RECORD_SWITCH: u32 = 14;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+/// It was still ready to run (since Linux 4.17).
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+/// A record, and a note of lost ones: a ring with less room than this may have lost some already.
+const RECORD_ROOM_BYTES: f64 = 80.0;
+
+/// What happened to the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It was given a CPU.
+    In,
+    /// It went to sleep.
+    Slept,
+    /// It lost the CPU while it still had something to do.
+    Preempted,
+}
+
+/// A thread was given the CPU, or gave it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadSwitch {
+    /// When, on the monotonic clock.
+    pub at_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    /// Which of the two.
+    pub turn: Turn,
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadRecord {
+    /// A switch.
+    Switch(ThreadSwitch),
+    /// So many records were lost, because nobody read in time.
+    Lost(u64),
+    /// Another one.
+    Other,
+}
+
+/// The first record in `bytes` and its length; none if they don't hold a whole one.
+pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
+    let raw = perf_event::first_raw(bytes)?;
+    let record = match raw.kind {
+        // Nothing of its own, then the sample's: process and thread, the time, the CPU.
+        RECORD_SWITCH if raw.bytes.len() >= 32 => {
+            let turn = match (raw.misc & MISC_SWITCH_OUT, raw.misc & MISC_SWITCH_OUT_PREEMPT) {
+                (0, _) => Turn::In,
+                (_, 0) => Turn::Slept,
+                _ => Turn::Preempted,
+            };
+            ThreadRecord::Switch(ThreadSwitch { at_ns: raw.u64_at(16)?, cpu: raw.u32_at(24)?, turn })
+        }
+        perf_event::RECORD_LOST if raw.bytes.len() >= 24 => ThreadRecord::Lost(raw.u64_at(16)?),
+        _ => ThreadRecord::Other,
+    };
+    Some((record, raw.bytes.len()))
+}
+
+/// The switches of one thread. To be read by one thread.
+#[derive(Debug)]
+pub struct ThreadSwitches {
+    ring: PerfRing,
+    room_bytes: f64,
+}
+
+impl ThreadSwitches {
+    /// Records the switches of thread `tid` from now on, with room for `records` of them between two readings.
+    ///
+    /// # Errors
+    /// `ESRCH` if there is no such thread; `EACCES` or `EPERM` if it is another user's and this one has no CAP_PERFMON, or where
+    /// kernel.perf_event_paranoid is 3 or more; `ENOSYS` or `ENOENT` where the kernel has no such events.
+    pub fn of_thread(tid: u32, records: usize) -> Result<ThreadSwitches, Errno> {
+        let attributes = Attributes::software(SOFTWARE_DUMMY, FLAG_CONTEXT_SWITCH).of_threads();
+        let bytes = records.clamp(1, 1 << 20) * 32;
+        let ring = PerfRing::sized(Event::on_thread(&attributes, tid)?, bytes)?;
+        Ok(ThreadSwitches { ring, room_bytes: bytes as f64 })
+    }
+
+    /// How full the ring is, from 0 to 1. It costs two readings of memory.
+    pub fn fullness(&self) -> f64 {
+        self.ring.fullness()
+    }
+
+    /// Whether there is no room for one more record: the kernel tells of what is lost only with the next record that it has room for.
+    pub fn is_full(&self) -> bool {
+        (1.0 - self.fullness()) * self.room_bytes < RECORD_ROOM_BYTES
+    }
+
+    /// Whether the thread has ended.
+    pub fn is_over(&self) -> bool {
+        self.ring.is_over()
+    }
+
+    /// Records nothing more until [`resume`](ThreadSwitches::resume): the thread then pays nothing for being watched.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn pause(&self) -> Result<(), Errno> {
+        self.ring.pause()
+    }
+
+    /// Records again.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn resume(&self) -> Result<(), Errno> {
+        self.ring.resume()
+    }
+
+    /// Hands over each record since the last call.
+    pub fn drain(&mut self, mut on_record: impl FnMut(ThreadRecord)) {
+        let mut rest = self.ring.take();
+        while let Some((record, length)) = first_thread_record(rest) {
+            on_record(record);
+            rest = &rest[length..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
+        let length = u16::try_from(8 + words.len() * 8).unwrap();
+        let mut bytes =
+            [kind.to_ne_bytes().to_vec(), misc.to_ne_bytes().to_vec(), length.to_ne_bytes().to_vec()].concat();
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn records_are_told_apart() {
+        let table = [
+            (0, Turn::In),
+            (MISC_SWITCH_OUT, Turn::Slept),
+            (MISC_SWITCH_OUT | MISC_SWITCH_OUT_PREEMPT, Turn::Preempted),
+        ];
+        for (misc, turn) in table {
+            let bytes = record(RECORD_SWITCH, misc, &[1 | 2 << 32, 77, 3]);
+            let cpu = if cfg!(target_endian = "little") { 3 } else { 0 };
+            let switch = ThreadSwitch { at_ns: 77, cpu, turn };
+            assert_eq!(first_thread_record(&bytes), Some((ThreadRecord::Switch(switch), 32)));
+            assert_eq!(first_thread_record(&bytes[..31]), None, "half a record");
+        }
+        let lost = record(perf_event::RECORD_LOST, 0, &[0, 7]);
+        assert_eq!(first_thread_record(&lost), Some((ThreadRecord::Lost(7), 24)));
+        assert_eq!(first_thread_record(&record(RECORD_SWITCH, 0, &[1])), Some((ThreadRecord::Other, 16)), "too short");
+        assert_eq!(first_thread_record(&[0; 8]), None, "a record of no length would never end");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0_u8..20, length in 0_u8..60) {
+            if let [first, rest @ ..] = bytes.as_mut_slice() && rest.len() > 6 {
+                // Most random heads are of no known kind, or longer than all there is.
+                (*first, rest[0], rest[1], rest[2], rest[5], rest[6]) = (kind, 0, 0, 0, length, 0);
+            }
+            let mut rest = bytes.as_slice();
+            while let Some((_, length)) = first_thread_record(rest) {
+                rest = &rest[length..];
+            }
+        }
+    }
+
+    #[test]
+    fn another_threads_sleep_is_seen_with_its_end() {
+        let (say, hear) = std::sync::mpsc::channel();
+        let (go, wait) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            say.send(crate::thread::id()).unwrap();
+            wait.recv().unwrap();
+            let before_ns = crate::clock::monotonic_ns();
+            crate::clock::sleep_until_ns(before_ns + 2_000_000);
+            (before_ns, crate::clock::monotonic_ns())
+        });
+        let mut switches = match ThreadSwitches::of_thread(hear.recv().unwrap(), 64) {
+            Ok(switches) => switches,
+            Err(errno) => {
+                assert!(errno.is_denial() || errno == Errno::NOSYS || errno == Errno::NOENT, "{errno}");
+                println!("skipped: this user may not see a thread's switches ({errno})");
+                go.send(()).unwrap();
+                sleeper.join().unwrap();
+                return;
+            }
+        };
+        go.send(()).unwrap();
+        let (before_ns, after_ns) = sleeper.join().unwrap();
+        let mut seen = Vec::new();
+        switches.drain(|record| seen.push(record));
+        let times = |wanted: Turn| {
+            let of = |record: &ThreadRecord| match record {
+                ThreadRecord::Switch(switch) if switch.turn == wanted => Some(switch.at_ns),
+                _ => None,
+            };
+            seen.iter().filter_map(of).filter(|at_ns| (before_ns..after_ns).contains(at_ns)).collect::<Vec<_>>()
+        };
+        let (slept, woke) = (times(Turn::Slept), times(Turn::In));
+        assert!(slept.iter().any(|out_ns| woke.iter().any(|in_ns| in_ns - out_ns.min(in_ns) > 1_000_000)), "{seen:?}");
+        // The end is told when the kernel has put the thread away.
+        let tries = (0..200)
+            .take_while(|_| !switches.is_over())
+            .map(|_| std::thread::sleep(std::time::Duration::from_millis(5)));
+        assert!(tries.count() < 200, "it has ended");
+        assert_eq!(ThreadSwitches::of_thread(0, 64).unwrap_err(), Errno::INVAL);
+        assert_eq!(ThreadSwitches::of_thread(u32::MAX, 64).unwrap_err(), Errno::INVAL);
+    }
+}

@@ -1,0 +1,167 @@
+//! One connection of the load: what it sends and what it has heard, with at most one request on its way.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
+use std::time::Duration;
+
+use evenkeel_sys::clock;
+
+use super::protocol::{ANSWER_BYTES_MAX, Answer, Found, Kind, Op, Protocol, said};
+use super::worker::Fault;
+
+/// How long connecting and greeting may take.
+const GREET_TIME: Duration = Duration::from_secs(5);
+/// How long a read that blocks may: the thread then looks whether the window is over.
+pub(super) const TURN: Duration = Duration::from_millis(100);
+const INPUT_BYTES: usize = 16 << 10;
+/// A whole answer with its head fits.
+const INPUT_BYTES_MAX: usize = ANSWER_BYTES_MAX + (64 << 10);
+
+/// How reads and writes wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// Not at all: readiness is waited for elsewhere.
+    Never,
+    /// In the read itself, a turn at the most: one system call less, where a thread has but one connection.
+    InRead,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flight {
+    pub(super) op: Op,
+    /// From when its time counts.
+    pub(super) due_ns: u64,
+    /// When it was sent.
+    pub(super) sent_ns: u64,
+}
+
+pub(super) struct Connection {
+    number: u32,
+    pub(super) stream: TcpStream,
+    input: Vec<u8>,
+    heard: usize,
+    output: Vec<u8>,
+    sent: usize,
+    pub(super) flight: Option<Flight>,
+}
+
+impl Connection {
+    /// Connects and greets.
+    pub(super) fn open(address: SocketAddr, number: u32, protocol: &dyn Protocol) -> Result<Connection, Fault> {
+        let failed = |error: std::io::Error| Fault::Connect { why: error.to_string() };
+        let mut stream = TcpStream::connect_timeout(&address, GREET_TIME).map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        stream.set_read_timeout(Some(GREET_TIME)).map_err(failed)?;
+        stream.set_write_timeout(Some(GREET_TIME)).map_err(failed)?;
+        protocol.greet(number, &mut stream).map_err(|why| Fault::Connect { why })?;
+        let (input, output) = (vec![0; INPUT_BYTES], Vec::with_capacity(1024));
+        Ok(Connection { number, stream, input, heard: 0, output, sent: 0, flight: None })
+    }
+
+    pub(super) fn wait(&self, waits: Waits) -> Result<(), Fault> {
+        match waits {
+            Waits::Never => self.stream.set_nonblocking(true)?,
+            Waits::InRead => {
+                self.stream.set_nonblocking(false)?;
+                self.stream.set_read_timeout(Some(TURN))?;
+                self.stream.set_write_timeout(Some(TURN))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks, as far as there is room; [`flush`](Connection::flush) sends the rest.
+    pub(super) fn ask(&mut self, flight: Flight, protocol: &dyn Protocol) -> Result<(), Fault> {
+        self.output.clear();
+        self.sent = 0;
+        protocol.ask(flight.op, self.number, &mut self.output);
+        self.flight = Some(flight);
+        self.flush()
+    }
+
+    /// Whether something is still to be sent.
+    pub(super) fn has_output(&self) -> bool {
+        self.sent < self.output.len()
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+        while let Some(rest) = self.output.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match self.stream.write(rest) {
+                Ok(0) => return Err(Fault::Closed),
+                Ok(bytes) => self.sent += bytes,
+                Err(error) if is_no_fault(&error) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once. Gives the request that was answered with it, if its answer is whole now.
+    pub(super) fn hear(&mut self, protocol: &dyn Protocol) -> Result<Option<(Flight, Found)>, Fault> {
+        let room = self.input.get_mut(self.heard..).unwrap_or_default();
+        match self.stream.read(room) {
+            Ok(0) => return Err(Fault::Closed),
+            Ok(bytes) => self.heard += bytes,
+            Err(error) if is_no_fault(&error) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let bytes = self.input.get(..self.heard).unwrap_or_default();
+        let Some(flight) = self.flight else { return Err(Fault::Odd { why: format!("unasked, {}", said(bytes)) }) };
+        match protocol.parse_answer(flight.op, self.number, bytes).map_err(|why| Fault::Odd { why })? {
+            Some(Answer { bytes, found }) if bytes == self.heard => {
+                self.heard = 0;
+                self.flight = None;
+                Ok(Some((flight, found)))
+            }
+            Some(Answer { bytes: taken, .. }) => {
+                let more = bytes.get(taken..).unwrap_or_default();
+                Err(Fault::Odd { why: format!("after an answer, unasked, {}", said(more)) })
+            }
+            None if self.heard < self.input.len() => Ok(None),
+            None if self.input.len() < INPUT_BYTES_MAX => {
+                self.input.resize((self.input.len() * 4).min(INPUT_BYTES_MAX), 0);
+                Ok(None)
+            }
+            None => Err(Fault::Odd { why: format!("an answer longer than {INPUT_BYTES_MAX} bytes: {}", said(bytes)) }),
+        }
+    }
+
+    /// Stores the values of these keys: asks for all at once, and then waits for the answers, each no longer than `limit_ns` after the one before.
+    pub(super) fn store(&mut self, keys: Range<u32>, protocol: &dyn Protocol, limit_ns: u64) -> Result<(), Fault> {
+        self.output.clear();
+        self.sent = 0;
+        keys.clone().for_each(|key| protocol.ask(Op { key, kind: Kind::Set }, self.number, &mut self.output));
+        let mut heard_ns = clock::monotonic_ns();
+        for key in keys {
+            loop {
+                self.flush()?;
+                let bytes = self.input.get(..self.heard).unwrap_or_default();
+                let op = Op { key, kind: Kind::Set };
+                let answer = protocol.parse_answer(op, self.number, bytes).map_err(|why| Fault::Odd { why })?;
+                if let Some(answer) = answer {
+                    self.input.copy_within(answer.bytes..self.heard, 0);
+                    self.heard -= answer.bytes;
+                    heard_ns = clock::monotonic_ns();
+                    break;
+                }
+                match self.stream.read(self.input.get_mut(self.heard..).unwrap_or_default()) {
+                    Ok(0) => return Err(Fault::Closed),
+                    Ok(bytes) => self.heard += bytes,
+                    Err(error) if is_no_fault(&error) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                let waited_ns = clock::monotonic_ns().saturating_sub(heard_ns);
+                if waited_ns > limit_ns {
+                    return Err(Fault::Silent { seconds: waited_ns / 1_000_000_000 });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_no_fault(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

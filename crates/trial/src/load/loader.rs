@@ -1,0 +1,171 @@
+//! `Loader`: the threads of a load, window by window. Between windows nothing is sent, so that a switched setting meets a quiet server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_sys::{CpuSet, clock};
+
+use super::connection::{Connection, Waits};
+use super::draw::{Draw, Popularity};
+use super::protocol::Protocol;
+use super::schedule::{Arrivals, Schedule};
+use super::tally::{Span, Tally};
+use super::worker::{Fault, SILENCE_NS, Turn, Worker};
+use crate::workload::Sample;
+
+/// Threads of one load.
+const THREADS_MAX: usize = 8;
+/// Threads have so long to start before the first request is due, in nanoseconds.
+const START_NS: u64 = 2_000_000;
+/// What was due and waits for a connection is sent for so long after the window's end, in nanoseconds.
+const GIVE_UP_NS: u64 = 1_000_000_000;
+/// Values that are stored without waiting for an answer in between: their answers fit into a socket's buffer many times.
+const STORED_TOGETHER: u32 = 64;
+/// How often a thread that waits for the window's end looks whether the load still goes on.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// Each connection asks again as soon as it was answered.
+    Closed,
+    /// At times that were fixed before.
+    Open {
+        /// Requests a second over all connections, more than 0.
+        rate_per_s: f64,
+        /// How they are spread.
+        arrivals: Arrivals,
+    },
+}
+
+/// What a load is like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Connections, each with one request on its way at the most; 1 or more.
+    pub connections: u32,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// Keys, 1 or more.
+    pub keys: u32,
+    /// How often each is asked for.
+    pub popularity: Popularity,
+    /// The share of requests that read, 0 to 1.
+    pub get_share: f64,
+    /// Seed of all that is drawn by lot.
+    pub seed: u64,
+}
+
+/// A load with its connections open.
+pub struct Loader {
+    workers: Vec<Worker>,
+    cpus: CpuSet,
+}
+
+impl Loader {
+    /// Connects, greets, and stores every value that the protocol wants stored. One thread for each of `cpus`, one if it is empty.
+    ///
+    /// # Errors
+    /// What the server did instead.
+    pub fn connect(
+        address: SocketAddr,
+        protocol: &Arc<dyn Protocol>,
+        shape: &Shape,
+        cpus: &CpuSet,
+    ) -> Result<Loader, Fault> {
+        prefill(address, &**protocol)?;
+        let connections = shape.connections.max(1) as usize;
+        let threads = cpus.len().clamp(1, THREADS_MAX).min(connections);
+        let draw = Draw::new(shape.keys, shape.popularity, shape.get_share, shape.seed);
+        let mut workers = Vec::with_capacity(threads);
+        for index in 0..threads {
+            let own = (index..connections).step_by(threads);
+            let own: Result<Vec<_>, _> =
+                own.map(|number| Connection::open(address, number as u32, &**protocol)).collect();
+            let own = own?;
+            let turn = match shape.pace {
+                Pace::Closed => Turn::AtOnce,
+                Pace::Open { rate_per_s, arrivals } => {
+                    let own_rate = rate_per_s * own.len() as f64 / connections as f64;
+                    Turn::Due(Schedule::new(own_rate, arrivals, shape.seed.wrapping_add(index as u64)))
+                }
+            };
+            workers.push(Worker::new(Arc::clone(protocol), own, turn, draw.part(index, threads))?);
+        }
+        Ok(Loader { workers, cpus: cpus.clone() })
+    }
+
+    /// Loads for `settle`, then for `window`; gives the window's numbers. `begin` is called between the two, and `end` at the end, on the
+    /// calling thread.
+    ///
+    /// # Errors
+    /// What the server did instead of answering.
+    pub fn window(
+        &mut self,
+        settle: Duration,
+        window: Duration,
+        begin: &mut dyn FnMut(),
+        end: &mut dyn FnMut(),
+    ) -> Result<Sample, Fault> {
+        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
+        let start_ns = clock::monotonic_ns() + START_NS;
+        let begin_ns = start_ns.saturating_add(ns(settle));
+        let end_ns = begin_ns.saturating_add(ns(window));
+        let span = Span { start_ns, begin_ns, end_ns, give_up_ns: end_ns.saturating_add(GIVE_UP_NS) };
+        let failed = AtomicBool::new(false);
+        let cpus = &self.cpus;
+        let tallies: Vec<Result<Tally, Fault>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .workers
+                .iter_mut()
+                .map(|worker| {
+                    scope.spawn(|| {
+                        Worker::settle(cpus);
+                        let tally = worker.run(span);
+                        failed.fetch_or(tally.is_err(), Ordering::Relaxed);
+                        tally
+                    })
+                })
+                .collect();
+            sleep_unless(&failed, begin_ns);
+            begin();
+            sleep_unless(&failed, end_ns);
+            end();
+            let fell = || Err(Fault::Io { why: "a thread of the load generator fell".to_owned() });
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| fell())).collect()
+        });
+        let mut sum = Tally::new();
+        for tally in tallies {
+            sum.merge(&tally?);
+        }
+        if sum.is_empty() {
+            return Err(Fault::Idle);
+        }
+        Ok(sum.sample(span.end_ns - span.begin_ns))
+    }
+}
+
+fn sleep_unless(failed: &AtomicBool, until_ns: u64) {
+    while !failed.load(Ordering::Relaxed) {
+        let now_ns = clock::monotonic_ns();
+        if now_ns >= until_ns {
+            return;
+        }
+        clock::sleep_until_ns(until_ns.min(now_ns + LOOK.as_nanos() as u64));
+    }
+}
+
+/// Stores every value once, so that a read finds what it looks for.
+fn prefill(address: SocketAddr, protocol: &dyn Protocol) -> Result<(), Fault> {
+    let values = protocol.prefill();
+    if values == 0 {
+        return Ok(());
+    }
+    let mut connection = Connection::open(address, u32::MAX, protocol)?;
+    connection.wait(Waits::InRead)?;
+    for first in (0..values).step_by(STORED_TOGETHER as usize) {
+        connection.store(first..values.min(first + STORED_TOGETHER), protocol, SILENCE_NS)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! HTTP/1.1 with connections that stay open: `GET` of files whose bytes are known, so that every answer is compared with its file.
+
+use std::sync::Arc;
+
+use super::{ANSWER_BYTES_MAX, Answer, Found, Op, Protocol, line, number, said};
+use crate::load::dataset::Dataset;
+
+const LINE_BYTES_MAX: usize = 4 << 10;
+const HEADERS_MAX: usize = 100;
+
+/// A web server that has the values of a data set as files under `/`, each named by its key.
+#[derive(Debug)]
+pub struct Http {
+    /// Names and contents.
+    pub data: Arc<Dataset>,
+}
+
+impl Protocol for Http {
+    fn ask(&self, op: Op, _connection: u32, to: &mut Vec<u8>) {
+        to.extend_from_slice(b"GET /");
+        self.data.push_key(op.key, to);
+        to.extend_from_slice(b" HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+
+    fn parse_answer(&self, op: Op, _connection: u32, bytes: &[u8]) -> Result<Option<Answer>, String> {
+        let Some((length, body)) = parse_head(bytes)? else { return Ok(None) };
+        let Some(content) = bytes.get(body..body + length) else { return Ok(None) };
+        if content != self.data.value(op.key) {
+            return Err(format!("the content of file {} is not what was put there: {}", op.key, said(content)));
+        }
+        Ok(Some(Answer { bytes: body + length, found: Found::Hit }))
+    }
+}
+
+/// The length of the content by the head of an answer of status 200, and where the content starts; `None` if the head is not whole yet.
+fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize)>, String> {
+    let Some((status, mut at)) = line(bytes, LINE_BYTES_MAX)? else { return Ok(None) };
+    if !status.starts_with(b"HTTP/1.1 200 ") {
+        return Err(said(bytes));
+    }
+    let mut length = None;
+    for _ in 0..HEADERS_MAX {
+        let Some((header, next)) = line(bytes.get(at..).unwrap_or_default(), LINE_BYTES_MAX)? else { return Ok(None) };
+        at += next;
+        if header.is_empty() {
+            let length = length.filter(|length| *length <= ANSWER_BYTES_MAX);
+            return length.map(|length| Some((length, at))).ok_or_else(|| format!("without a length, {}", said(bytes)));
+        }
+        let (name, value) = header.split_at(header.iter().position(|byte| *byte == b':').unwrap_or(header.len()));
+        if name.eq_ignore_ascii_case(b"content-length") {
+            length = number(value.strip_prefix(b":").unwrap_or_default().trim_ascii());
+        } else if name.eq_ignore_ascii_case(b"connection") && !value.trim_ascii_end().ends_with(b"keep-alive") {
+            return Err(format!("it does not keep the connection: {}", said(bytes)));
+        }
+    }
+    Err(format!("with more than {HEADERS_MAX} headers, {}", said(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::load::dataset::Sizes;
+    use crate::load::protocol::Kind;
+
+    const GET: Op = Op { key: 3, kind: Kind::Get };
+
+    fn files() -> Http {
+        Http { data: Arc::new(Dataset::new(10, Sizes::Fixed(8), Sizes::Fixed(5), 1).unwrap()) }
+    }
+
+    #[test]
+    fn an_answer_is_its_head_and_its_file() {
+        let server = files();
+        let mut asked = Vec::new();
+        server.ask(GET, 0, &mut asked);
+        assert_eq!(asked, b"GET /k0000003 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let value = String::from_utf8(server.data.value(3).to_vec()).unwrap();
+        let head = "HTTP/1.1 200 OK\r\nServer: nginx\r\ncontent-length: 5\r\nConnection: keep-alive\r\n\r\n";
+        let text = format!("{head}{value}");
+        let whole = Answer { bytes: text.len(), found: Found::Hit };
+        assert_eq!(server.parse_answer(GET, 0, format!("{text}HTTP").as_bytes()), Ok(Some(whole)));
+        for part in 0..text.len() {
+            assert_eq!(server.parse_answer(GET, 0, &text.as_bytes()[..part]), Ok(None), "{:?}", &text[..part]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_said() {
+        let table = [
+            ("HTTP/1.1 404 Not Found\r\n\r\n", "it said \"HTTP/1.1 404 Not Found"),
+            ("HTTP/1.1 200 OK\r\n\r\n", "without a length, it said"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "without a length, it said"),
+            ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "it does not keep the connection"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxx", "the content of file 3 is not what was put there"),
+        ];
+        for (text, expected) in table {
+            let message = files().parse_answer(GET, 0, text.as_bytes()).unwrap_err();
+            assert!(message.starts_with(expected), "{text:?}: {message}");
+        }
+        let many = format!("HTTP/1.1 200 OK\r\n{}", "a: b\r\n".repeat(200));
+        assert!(files().parse_answer(GET, 0, many.as_bytes()).unwrap_err().starts_with("with more than 100 headers"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), text in "([a-zA-Z-]{0,16}:? ?[0-9]{0,11}\r?\n){0,6}.{0,9}") {
+            let _ = files().parse_answer(GET, 0, &bytes);
+            let _ = files().parse_answer(GET, 0, format!("HTTP/1.1 200 OK\r\n{text}").as_bytes());
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! MQTT 3.1.1 at QoS 0: each connection publishes to a topic that it has subscribed to itself, so that a message goes to the broker and comes
+//! back, and the time that this takes is a round trip on one clock.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use super::{ANSWER_BYTES_MAX, Answer, Found, Op, Protocol, said};
+use crate::load::dataset::Dataset;
+
+const CONNECT: u8 = 0x10;
+const CONNACK: u8 = 0x20;
+const PUBLISH: u8 = 0x30;
+/// Its flags are fixed by the standard.
+const SUBSCRIBE: u8 = 0x82;
+const SUBACK: u8 = 0x90;
+
+/// A broker that hands messages back.
+#[derive(Debug)]
+pub struct Mqtt {
+    /// The messages.
+    pub data: Arc<Dataset>,
+}
+
+impl Protocol for Mqtt {
+    fn ask(&self, op: Op, connection: u32, to: &mut Vec<u8>) {
+        let message = self.data.value(op.key);
+        let topic = topic(connection);
+        to.push(PUBLISH);
+        push_length(2 + topic.len() + message.len(), to);
+        push_text(&topic, to);
+        to.extend_from_slice(message);
+    }
+
+    fn parse_answer(&self, op: Op, connection: u32, bytes: &[u8]) -> Result<Option<Answer>, String> {
+        let Some(Packet { kind, body, end }) = parse_packet(bytes)? else { return Ok(None) };
+        let topic = topic(connection);
+        let message = body
+            .get(2 + topic.len()..)
+            .filter(|_| body.get(2..).is_some_and(|rest| rest.starts_with(topic.as_bytes())));
+        if kind != PUBLISH || message != Some(self.data.value(op.key)) {
+            return Err(format!("instead of the message that was sent {}", said(bytes)));
+        }
+        Ok(Some(Answer { bytes: end, found: Found::Hit }))
+    }
+
+    fn greet(&self, connection: u32, stream: &mut TcpStream) -> Result<(), String> {
+        let mut body = Vec::new();
+        push_text("MQTT", &mut body);
+        // Protocol level 4 is 3.1.1; a clean session; no keep-alive, since the load may pause for as long as the trial likes.
+        body.extend_from_slice(&[4, 2, 0, 0]);
+        push_text(&format!("evenkeel-{connection}"), &mut body);
+        let accepted = exchange(stream, CONNECT, &body)?;
+        if accepted.0 != CONNACK || accepted.1.get(1) != Some(&0) {
+            return Err(format!("it did not accept a connection: {}", said(&accepted.1)));
+        }
+        let mut body = vec![0, 1];
+        push_text(&topic(connection), &mut body);
+        body.push(0);
+        let granted = exchange(stream, SUBSCRIBE, &body)?;
+        if granted.0 != SUBACK || granted.1.get(2) != Some(&0) {
+            return Err(format!("it did not grant a subscription: {}", said(&granted.1)));
+        }
+        Ok(())
+    }
+}
+
+fn topic(connection: u32) -> String {
+    format!("evenkeel/{connection}")
+}
+
+fn push_text(text: &str, to: &mut Vec<u8>) {
+    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+    to.extend_from_slice(&length.to_be_bytes());
+    to.extend_from_slice(text.as_bytes());
+}
+
+/// Seven bits a byte, the lowest first, the eighth says that more come.
+fn push_length(mut length: usize, to: &mut Vec<u8>) {
+    loop {
+        let low = (length & 0x7f) as u8;
+        length >>= 7;
+        to.push(if length > 0 { low | 0x80 } else { low });
+        if length == 0 {
+            return;
+        }
+    }
+}
+
+struct Packet<'a> {
+    /// With its flags.
+    kind: u8,
+    body: &'a [u8],
+    /// Where the next one starts.
+    end: usize,
+}
+
+/// The packet at the start of `bytes`. `None` if it is not whole yet.
+fn parse_packet(bytes: &[u8]) -> Result<Option<Packet<'_>>, String> {
+    let Some(kind) = bytes.first() else { return Ok(None) };
+    let (mut length, mut at) = (0_usize, 1);
+    // Four bytes of length at the most, by the standard.
+    for turn in 0..4 {
+        let Some(byte) = bytes.get(at) else { return Ok(None) };
+        at += 1;
+        length |= usize::from(byte & 0x7f) << (7 * turn);
+        if byte & 0x80 == 0 {
+            if length > ANSWER_BYTES_MAX {
+                return Err(said(bytes));
+            }
+            return Ok(bytes.get(at..at + length).map(|body| Packet { kind: *kind, body, end: at + length }));
+        }
+    }
+    Err(said(bytes))
+}
+
+fn exchange(stream: &mut TcpStream, kind: u8, body: &[u8]) -> Result<(u8, Vec<u8>), String> {
+    let mut packet = vec![kind];
+    push_length(body.len(), &mut packet);
+    packet.extend_from_slice(body);
+    stream.write_all(&packet).map_err(|error| format!("it takes no packet: {error}"))?;
+    let mut heard = Vec::new();
+    // A greeting has a few bytes; one at a time, so that nothing is read of what comes after it.
+    for _ in 0..64 {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).map_err(|error| format!("it sent no answer to a greeting: {error}"))?;
+        heard.push(byte[0]);
+        if let Some(Packet { kind, body, .. }) = parse_packet(&heard)? {
+            return Ok((kind, body.to_vec()));
+        }
+    }
+    Err(said(&heard))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::load::dataset::Sizes;
+    use crate::load::protocol::Kind;
+
+    const GET: Op = Op { key: 3, kind: Kind::Get };
+
+    fn broker(bytes: u32) -> Mqtt {
+        Mqtt { data: Arc::new(Dataset::new(10, Sizes::Fixed(8), Sizes::Fixed(bytes), 1).unwrap()) }
+    }
+
+    #[test]
+    fn a_message_that_comes_back_is_an_answer() {
+        for bytes in [5, 200, 20_000] {
+            let broker = broker(bytes);
+            let mut packet = Vec::new();
+            broker.ask(GET, 7, &mut packet);
+            let whole = Answer { bytes: packet.len(), found: Found::Hit };
+            packet.push(0x30);
+            assert_eq!(broker.parse_answer(GET, 7, &packet), Ok(Some(whole)));
+            for part in 0..whole.bytes {
+                assert_eq!(broker.parse_answer(GET, 7, &packet[..part]), Ok(None));
+            }
+            assert!(broker.parse_answer(GET, 8, &packet).unwrap_err().starts_with("instead of the message"));
+            assert!(broker.parse_answer(Op { key: 4, ..GET }, 7, &packet).is_err());
+        }
+        assert!(broker(5).parse_answer(GET, 7, &[0x30, 0xff, 0xff, 0xff, 0xff]).is_err(), "a length without an end");
+        assert!(broker(5).parse_answer(GET, 7, &[0x30, 0xff, 0xff, 0xff, 0x7f]).is_err(), "256 MB");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = broker(5).parse_answer(GET, 7, &bytes);
+            if let Ok(Some(Packet { body, end, .. })) = parse_packet(&bytes) {
+                prop_assert!(body.len() < end && end <= bytes.len());
+            }
+        }
+
+        #[test]
+        fn lengths_come_back(length in 0_usize..ANSWER_BYTES_MAX) {
+            let mut bytes = vec![0x30];
+            push_length(length, &mut bytes);
+            let head = bytes.len();
+            bytes.resize(head + length, 0);
+            prop_assert_eq!(parse_packet(&bytes).unwrap().unwrap().end, head + length);
+        }
+    }
+}

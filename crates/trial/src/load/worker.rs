@@ -1,0 +1,251 @@
+//! One thread of the load with its connections: sends what is due, hears what comes, and counts.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use evenkeel_sys::readiness::{Interest, Readiness};
+use evenkeel_sys::{CpuSet, Errno, clock, thread};
+
+use super::connection::{Connection, Flight, TURN, Waits};
+use super::draw::Draw;
+use super::protocol::Protocol;
+use super::schedule::Schedule;
+use super::tally::{Span, Tally};
+
+/// A request that has waited so long for its answer shows that the server hangs, in nanoseconds: a paused machine is no hung server.
+pub(super) const SILENCE_NS: u64 = 5_000_000_000;
+
+/// Why a load did not go on: what the server did.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A connection could not be made, or was refused at the greeting.
+    #[error("no connection: {why}")]
+    Connect {
+        /// What went wrong.
+        why: String,
+    },
+    /// It ended a connection that had work to do.
+    #[error("it closed a connection")]
+    Closed,
+    /// It keeps its connections open and says nothing.
+    #[error("it has not answered a request for {seconds} s")]
+    Silent {
+        /// How long, in seconds.
+        seconds: u64,
+    },
+    /// What it said is no answer.
+    #[error("{why}")]
+    Odd {
+        /// What, in words.
+        why: String,
+    },
+    /// The kernel refused something.
+    #[error("{why}")]
+    Io {
+        /// What it said.
+        why: String,
+    },
+    /// Nothing was asked within a window.
+    #[error("no request fell due within the window: set a higher rate or a longer window")]
+    Idle,
+}
+
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Fault {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+        match error.kind() {
+            BrokenPipe | ConnectionAborted | ConnectionReset => Fault::Closed,
+            _ => Fault::Io { why: error.to_string() },
+        }
+    }
+}
+
+impl From<Errno> for Fault {
+    fn from(errno: Errno) -> Fault {
+        Fault::Io { why: errno.to_string() }
+    }
+}
+
+/// How a thread knows when to send.
+#[derive(Clone, Debug)]
+pub(super) enum Turn {
+    /// As soon as a connection is free.
+    AtOnce,
+    /// When it is due.
+    Due(Schedule),
+}
+
+pub(super) struct Worker {
+    protocol: Arc<dyn Protocol>,
+    connections: Vec<Connection>,
+    readiness: Readiness,
+    waits: Waits,
+    turn: Turn,
+    draw: Draw,
+    /// Connections without a request, the one that waits longest first, each with when it became free.
+    free: VecDeque<(u32, u64)>,
+    ready: Vec<u32>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        protocol: Arc<dyn Protocol>,
+        connections: Vec<Connection>,
+        turn: Turn,
+        draw: Draw,
+    ) -> Result<Worker, Fault> {
+        let readiness = Readiness::new()?;
+        let waits = match (&turn, connections.len()) {
+            (Turn::AtOnce, 1) => Waits::InRead,
+            _ => Waits::Never,
+        };
+        for (index, connection) in connections.iter().enumerate() {
+            connection.wait(waits)?;
+            readiness.add(&connection.stream, index as u32, Interest::Read)?;
+        }
+        let (free, ready) = (VecDeque::with_capacity(connections.len()), Vec::with_capacity(64));
+        Ok(Worker { protocol, connections, readiness, waits, turn, draw, free, ready })
+    }
+
+    /// Settles the calling thread: where it runs, and that its sleeps end when they should.
+    pub(super) fn settle(cpus: &CpuSet) {
+        if !cpus.is_empty() {
+            // Refused, it runs elsewhere: the window's numbers then show a load that does not keep up, and nothing worse.
+            let _ = thread::set_affinity(cpus);
+        }
+        let _ = thread::set_timer_slack_ns(std::num::NonZeroU64::new(1));
+    }
+
+    /// The load of one window. Ends with every request answered or given up.
+    pub(super) fn run(&mut self, span: Span) -> Result<Tally, Fault> {
+        let mut tally = Tally::new();
+        self.free.clear();
+        self.free.extend((0..self.connections.len() as u32).map(|index| (index, span.start_ns)));
+        if let Turn::Due(schedule) = &mut self.turn {
+            schedule.start(span.start_ns);
+        }
+        clock::sleep_until_ns(span.start_ns);
+        let (mut begun, mut ended) = (None, None);
+        let mut look_ns = span.start_ns;
+        loop {
+            let now_ns = clock::monotonic_ns();
+            if now_ns >= span.begin_ns && begun.is_none() {
+                begun = Some((clock::thread_cpu_ns(), now_ns));
+            }
+            if now_ns >= span.end_ns && ended.is_none() {
+                ended = Some((clock::thread_cpu_ns(), now_ns));
+            }
+            if now_ns >= look_ns {
+                look_ns = now_ns + TURN.as_nanos() as u64;
+                self.refuse_silence(now_ns)?;
+            }
+            self.send_due(now_ns, span, &mut tally)?;
+            if self.is_over(now_ns, span) {
+                break;
+            }
+            self.hear(span, &mut tally)?;
+        }
+        self.give_up(span, &mut tally);
+        if let Some((begun, ended)) = begun.zip(ended) {
+            tally.ran(ended.0.saturating_sub(begun.0), ended.1.saturating_sub(begun.1));
+        }
+        Ok(tally)
+    }
+
+    fn send_due(&mut self, now_ns: u64, span: Span, tally: &mut Tally) -> Result<(), Fault> {
+        while let Some((index, freed_ns)) = self.free.front().copied() {
+            // Many connections are sent to one after the other, and each one's time counts from its own.
+            let now_ns = if matches!(self.turn, Turn::AtOnce) { clock::monotonic_ns() } else { now_ns };
+            let due_ns = match &mut self.turn {
+                Turn::AtOnce if now_ns >= span.end_ns => return Ok(()),
+                Turn::AtOnce => now_ns,
+                Turn::Due(schedule) => {
+                    let due_ns = schedule.due_ns();
+                    if due_ns > now_ns || due_ns >= span.end_ns || now_ns >= span.give_up_ns {
+                        return Ok(());
+                    }
+                    schedule.advance();
+                    if span.has(due_ns) {
+                        tally.sent(now_ns.saturating_sub(due_ns.max(freed_ns)));
+                    }
+                    due_ns
+                }
+            };
+            self.free.pop_front();
+            let flight = Flight { op: self.draw.next(), due_ns, sent_ns: now_ns };
+            let Some(connection) = self.connections.get_mut(index as usize) else { continue };
+            connection.ask(flight, &*self.protocol)?;
+            if connection.has_output() && self.waits == Waits::Never {
+                self.readiness.change(&connection.stream, index, Interest::ReadAndWrite)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_over(&self, now_ns: u64, span: Span) -> bool {
+        let all_sent = match &self.turn {
+            Turn::AtOnce => true,
+            Turn::Due(schedule) => schedule.due_ns() >= span.end_ns || now_ns >= span.give_up_ns,
+        };
+        now_ns >= span.end_ns && all_sent && self.free.len() == self.connections.len()
+    }
+
+    /// Waits for answers until the next request is due, and takes them.
+    fn hear(&mut self, span: Span, tally: &mut Tally) -> Result<(), Fault> {
+        let Worker { connections, readiness, ready, waits, turn, free, protocol, .. } = self;
+        match waits {
+            Waits::InRead => {
+                ready.clear();
+                ready.push(0);
+            }
+            Waits::Never => {
+                let due_ns = match turn {
+                    Turn::Due(schedule) if !free.is_empty() => Some(schedule.due_ns().min(span.end_ns)),
+                    _ => None,
+                };
+                readiness.wait(due_ns, TURN.as_millis() as u32, ready)?;
+            }
+        }
+        for index in ready.iter().copied() {
+            let Some(connection) = connections.get_mut(index as usize) else { continue };
+            if connection.has_output() {
+                connection.flush()?;
+                if !connection.has_output() && *waits == Waits::Never {
+                    readiness.change(&connection.stream, index, Interest::Read)?;
+                }
+            }
+            let Some((flight, found)) = connection.hear(&**protocol)? else { continue };
+            let now_ns = clock::monotonic_ns();
+            free.push_back((index, now_ns));
+            if span.has(now_ns) {
+                tally.answered();
+            }
+            // An open loop's request belongs to the window in which it was due, whenever its answer comes.
+            let counts_at_ns = if matches!(turn, Turn::AtOnce) { now_ns } else { flight.due_ns };
+            if span.has(counts_at_ns) {
+                tally.took(now_ns.saturating_sub(flight.due_ns), found);
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_silence(&self, now_ns: u64) -> Result<(), Fault> {
+        let flights = self.connections.iter().filter_map(|connection| connection.flight);
+        let oldest_ns = flights.map(|flight| flight.sent_ns).min().unwrap_or(now_ns);
+        match now_ns.saturating_sub(oldest_ns) {
+            waited_ns if waited_ns >= SILENCE_NS => Err(Fault::Silent { seconds: waited_ns / 1_000_000_000 }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts what fell due and was never sent: leaving it out would make a server look quick that can't keep up.
+    fn give_up(&mut self, span: Span, tally: &mut Tally) {
+        let Turn::Due(schedule) = &mut self.turn else { return };
+        while schedule.due_ns() < span.end_ns {
+            if span.has(schedule.due_ns()) {
+                tally.unsent(span.give_up_ns.saturating_sub(schedule.due_ns()));
+            }
+            schedule.advance();
+        }
+    }
+}

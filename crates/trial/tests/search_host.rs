@@ -1,0 +1,287 @@
+//! Searches on a captured machine: real knobs, switched, journalled and put back, with a server whose truth is known.
+
+#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use evenkeel_change::{State, Which, revert};
+use evenkeel_host::{Facts, Plan, Setting, Wish};
+use evenkeel_sys::{Capture, Root};
+use evenkeel_trial::search::{
+    Answer, Budget, Candidate, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchDesign, SearchEnded,
+    Tools, Verdict, Wanted, WorkloadSpec, offer, search,
+};
+use evenkeel_trial::{Metric, Rules, Sample, Switch, TrialError, Watch, Workload};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const HOST: &str = "evenkeel-capture 1
+@uname =
+| release=6.18.1
+| machine=x86_64
+/sys/module/haltpoll/parameters/guest_halt_poll_ns = 0
+/sys/devices/system/cpu/cpuidle/current_driver = haltpoll
+/sys/kernel/mm/transparent_hugepage/enabled = always [madvise] never
+/proc/sys/vm/swappiness = 60
+/proc/sys/net/core/busy_poll = 0
+/proc/sys/vm/stat_interval = 1
+/proc/loadavg = 0.00 0.00 0.00 1/80 900
+end
+";
+const METRIC: Metric = Metric::us("round_trip_us_p50", "median round trip");
+const POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+const FILES: [&str; 5] = [
+    POLL,
+    SWAPPINESS,
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/proc/sys/net/core/busy_poll",
+    "/proc/sys/vm/stat_interval",
+];
+
+/// What all servers of one search share: noise goes on when one of them dies.
+struct Nature {
+    noise: ChaCha8Rng,
+    starts: usize,
+    /// What a swappiness of 10 does: ends the server, or nothing.
+    dies_of_swappiness: bool,
+}
+
+/// A server that is faster while the guest polls (the more the better, up to 400 us), and whose process takes one property.
+struct Mock {
+    root: Root,
+    nature: Rc<RefCell<Nature>>,
+}
+
+impl Workload for Mock {
+    fn describe(&self) -> String {
+        "mock".into()
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        const { &[METRIC] }
+    }
+
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        match knob {
+            "process.timer_slack_ns" => Ok(value.unwrap_or("50000").to_owned()),
+            _ => Err(TrialError::Workload { program: "mock".into(), why: "it has no such thing".into() }),
+        }
+    }
+
+    fn window(&mut self, _: Duration, _: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        begin();
+        let mut nature = self.nature.borrow_mut();
+        if nature.dies_of_swappiness && self.root.text(SWAPPINESS).unwrap() == "10\n" {
+            return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
+        }
+        let poll_ns: f64 = self.root.text(POLL).unwrap().trim().parse().unwrap();
+        let noise = (0..12).map(|_| nature.noise.random::<f64>()).sum::<f64>() - 6.0;
+        let us = 50.0 * (0.03 * noise - 0.5 * poll_ns.min(400_000.0) / 400_000.0).exp();
+        Ok(Sample::from([("round_trip_us_p50".to_owned(), us), ("cpu_share".to_owned(), 0.1 + poll_ns / 1e7)]))
+    }
+
+    fn stop(&mut self) {}
+}
+
+/// A captured machine with its journal and its mock.
+struct Scene {
+    root: Root,
+    folder: tempfile::TempDir,
+    nature: Rc<RefCell<Nature>>,
+}
+
+impl Scene {
+    fn new(host: &str) -> Scene {
+        let nature = Nature { noise: ChaCha8Rng::seed_from_u64(5), starts: 0, dies_of_swappiness: false };
+        let root = Root::captured(Capture::parse(host).unwrap());
+        Scene { root, folder: tempfile::tempdir().unwrap(), nature: Rc::new(RefCell::new(nature)) }
+    }
+
+    fn readings(&self) -> Vec<String> {
+        FILES.iter().map(|file| self.root.text(file).unwrap()).collect()
+    }
+
+    fn server(&self) -> Box<dyn Workload> {
+        self.nature.borrow_mut().starts += 1;
+        Box::new(Mock { root: self.root.clone(), nature: Rc::clone(&self.nature) })
+    }
+
+    fn candidates(&self, wanted: &Wanted) -> (Vec<Candidate>, Vec<Plan>) {
+        let facts = Facts::probe(&self.root);
+        let mut offer = offer(&self.root, &facts, &Wish::default(), wanted);
+        offer.keep_what_reaches(&mut *self.server());
+        (offer.candidates, offer.plans)
+    }
+
+    fn design(&self, candidates: Vec<Candidate>) -> SearchDesign {
+        SearchDesign::new(candidates, METRIC, Budget { windows: 1000, time_ms: None }, 11)
+    }
+
+    fn search(&self, design: &SearchDesign, plans: &[Plan], log: &mut Log, stop: &dyn Fn() -> bool) -> Answer {
+        let mut state = State::open(&self.folder.path().join("state")).unwrap();
+        let hand = self.root.hand().unwrap();
+        let mut switch = Switch::begin(&self.root, &hand, Some(&mut state), "tune", plans).unwrap();
+        let watch = Watch::start(&self.root, plans);
+        let revive = || Ok(self.server());
+        // No time passes in the mock: a window's span is that of a few function calls.
+        let rules = Rules { overrun_share_max: f64::INFINITY, ..Rules::default() };
+        let workload = self.server();
+        let mut live =
+            Live { design, plans, switch: &mut switch, workload, revive: &revive, watch: &watch, rules, revivals: 0 };
+        let answer = search(design, Tools { subject: &mut live, log, stop, on_progress: &mut |_| {} }).unwrap();
+        drop(live);
+        switch.end().unwrap();
+        answer
+    }
+}
+
+fn set(answer: &Answer) -> Vec<String> {
+    answer.set.iter().flat_map(|chosen| chosen.settings.clone()).collect()
+}
+
+#[test]
+fn the_knob_that_helps_is_found_among_those_of_the_machine_with_its_best_value() {
+    let scene = Scene::new(HOST);
+    let before = scene.readings();
+    let (candidates, plans) = scene.candidates(&Wanted::All);
+    let settings: Vec<&String> = candidates.iter().flat_map(|candidate| &candidate.settings).collect();
+    assert!(
+        candidates.len() >= 5 && settings.iter().any(|setting| *setting == "process.timer_slack_ns=1"),
+        "{settings:?}"
+    );
+    let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
+    assert_eq!((answer.verdict, &answer.ended), (Verdict::Better, &SearchEnded::Whole), "{answer:?}");
+    assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
+    let effect = answer.effect.as_ref().unwrap();
+    assert!((0.5..0.7).contains(&effect.ratio) && effect.high.unwrap() < 1.0, "{effect:?}");
+    assert!(answer.along["cpu_share"] > 1.2, "what it costs is told: {:?}", answer.along);
+    assert_eq!(scene.readings(), before);
+}
+
+#[test]
+fn a_search_that_is_killed_in_the_middle_is_put_back_by_revert_and_goes_on() {
+    let scene = Scene::new(HOST);
+    let before = scene.readings();
+    let (candidates, plans) = scene.candidates(&Wanted::All);
+    let design = scene.design(candidates);
+    let path = scene.folder.path().join("tune.jsonl");
+    {
+        let mut state = State::open(&scene.folder.path().join("state")).unwrap();
+        let hand = scene.root.hand().unwrap();
+        let mut switch = Switch::begin(&scene.root, &hand, Some(&mut state), "tune", &plans).unwrap();
+        let mut log = Log::create(&path, &Header::new(design.clone(), serde_json::Value::Null)).unwrap();
+        let watch = Watch::start(&scene.root, &plans);
+        let revive = || Ok(scene.server());
+        let rules = Rules { overrun_share_max: f64::INFINITY, ..Rules::default() };
+        let mut live = Live {
+            design: &design,
+            plans: &plans,
+            switch: &mut switch,
+            workload: scene.server(),
+            revive: &revive,
+            watch: &watch,
+            rules,
+            revivals: 0,
+        };
+        let asked = RefCell::new(0);
+        let stop = || {
+            *asked.borrow_mut() += 1;
+            *asked.borrow() > 30
+        };
+        let tools = Tools { subject: &mut live, log: &mut log, stop: &stop, on_progress: &mut |_| {} };
+        let answer = search(&design, tools).unwrap();
+        assert_eq!((answer.ended, answer.verdict), (SearchEnded::Stopped, Verdict::NotProved));
+        drop(live);
+        // As after SIGKILL: nobody ends the session, whose state goes away with its lock.
+        std::mem::forget(switch);
+    }
+    assert_ne!(scene.readings(), before, "the kill came in the middle of an arm");
+    let mut state = State::open(&scene.folder.path().join("state")).unwrap();
+    let report = revert(&scene.root, &scene.root.hand().unwrap(), &mut state, Which::All).unwrap();
+    drop(state);
+    assert_eq!(scene.readings(), before, "{report:?}");
+    let (header, mut log) = Log::open(&path).unwrap();
+    assert_eq!((header.design == design, log.entries().len()), (true, 30));
+    let answer = scene.search(&header.design, &plans, &mut log, &|| false);
+    assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
+    assert_eq!(scene.readings(), before);
+}
+
+#[test]
+fn a_server_that_dies_of_a_knob_is_started_anew_and_the_knob_taken_out() {
+    let scene = Scene::new(HOST);
+    let before = scene.readings();
+    let (candidates, plans) = scene.candidates(&Wanted::All);
+    scene.nature.borrow_mut().dies_of_swappiness = true;
+    scene.nature.borrow_mut().starts = 0;
+    let at = candidates.iter().position(|candidate| candidate.settings[0] == "vm.swappiness=10").unwrap();
+    let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
+    assert_eq!(answer.knobs[at].fate, Fate::Stopped);
+    assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
+    let starts = scene.nature.borrow().starts;
+    assert!((2..=6).contains(&starts), "{starts} starts");
+    assert_eq!(scene.readings(), before);
+}
+
+#[test]
+fn a_knob_that_does_not_take_is_told_and_the_others_go_on() {
+    // The captured kernel offers one clock source and ignores another without an error, as a real one does.
+    let host = HOST.replace(
+        "end\n",
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource = tsc\n\
+         /sys/devices/system/clocksource/clocksource0/available_clocksource = tsc kvm-clock\nend\n",
+    );
+    let scene = Scene::new(&host);
+    let named = ["haltpoll.guest_halt_poll_ns=200000", "clocksource=hpet", "vm.swappiness=10"];
+    let named = named.map(|text| Setting::parse(text).unwrap()).map(|setting| (setting.knob, Some(setting)));
+    let (candidates, plans) = scene.candidates(&Wanted::Named(named.to_vec()));
+    assert_eq!(candidates.len(), 3, "{candidates:?}");
+    let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
+    assert!(
+        matches!(&answer.knobs[1].fate, Fate::Refused { why } if why.starts_with("hpet: ")),
+        "{:?}",
+        answer.knobs[1]
+    );
+    assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
+    let clock = scene.root.text("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap();
+    assert_eq!(clock.trim(), "tsc");
+}
+
+#[test]
+fn a_goal_file_is_a_plan_with_its_evidence() {
+    let scene = Scene::new(HOST);
+    let (candidates, plans) = scene.candidates(&Wanted::All);
+    let design = scene.design(candidates);
+    let answer = scene.search(&design, &plans, &mut Log::in_memory(Vec::new()), &|| false);
+    let facts = Facts::probe(&scene.root);
+    let settings: Vec<Setting> = set(&answer).iter().map(|text| Setting::parse(text).unwrap()).collect();
+    let plan = evenkeel_change::PlanFile::of(&scene.root, &facts, &settings, "tuned", None).unwrap();
+    let spec = WorkloadSpec { name: "arena".into(), placement: "apart".into(), ..WorkloadSpec::default() };
+    let host = HostWords::of(&facts);
+    let evidence = Evidence::new(&design, (spec, "mock".into()), host.clone(), answer, "2026-11-21 22:00 UTC".into());
+    let goal = GoalFile { plan: plan.clone(), evidence };
+    let text = goal.text().unwrap();
+    let read = GoalFile::parse(&text).unwrap();
+    assert_eq!(read.plan, plan);
+    assert_eq!(read.evidence.answer.set, goal.evidence.answer.set);
+    assert_eq!(
+        read.settings().unwrap().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        set(&goal.evidence.answer)
+    );
+    assert_eq!(evenkeel_change::PlanFile::parse(&text).unwrap(), plan, "`evenkeel apply` reads it as any plan");
+    assert_eq!(read.differences(&host), Vec::<String>::new());
+    let other = HostWords { kernel: Some("5.10".into()), ..host };
+    assert_eq!(read.differences(&other), ["kernel: 6.18.1 then, 5.10 now"]);
+    for (broken, expected) in [
+        (plan.text().unwrap(), "it is a plan without evidence"),
+        (text.replace("\"written\"", "\"wrote\""), "read the goal: missing field `written`"),
+        (text.replacen("\"format\": 1", "\"format\": 7", 1), "format 7 is not known"),
+        ("[]".to_owned(), "read the plan"),
+    ] {
+        let message = GoalFile::parse(&broken).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+}
