@@ -40,7 +40,11 @@ pub(crate) fn title(asked: &Asked) -> String {
 }
 
 fn row(cell: &Cell, across: &Across) -> Vec<String> {
-    let doubts = if cell.doubts == 0 { String::new() } else { format!(" ({} doubts)", cell.doubts) };
+    let doubts = match cell.doubts {
+        0 => String::new(),
+        1 => " (1 doubt)".to_owned(),
+        many => format!(" ({many} doubts)"),
+    };
     vec![
         shortened(name(cell.machine, across)),
         format!("{}{}{doubts}", cell.verdict, veto(cell)),
