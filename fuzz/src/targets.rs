@@ -657,8 +657,9 @@ fn setting(text: &str) {
     }
 }
 
-/// A report of a trial, and what is said of it beside another.
+/// A report of a trial, and what is said of it beside another; or a session that was kept.
 fn report(text: &str) {
+    let _ = evenkeel_trial::kept::parse(text.as_bytes());
     let Ok(saved) = Saved::parse(text) else { return };
     for trial in &saved.trials {
         drop((trial.pairs(), trial.cut_short(), trial.tried()));

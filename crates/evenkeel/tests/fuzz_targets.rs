@@ -118,6 +118,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("trial/src/source/prometheus/text.rs", "parse_value", "metrics-page"),
     ("trial/src/source/rule.rs", "parse", "output-lines"),
     ("trial/src/saved/mod.rs", "parse", "report"),
+    ("trial/src/session/kept.rs", "parse", "report"),
 ];
 
 /// A meter reads its own kernel, and no captured machine.
@@ -148,6 +149,12 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("measure/src/meters/gaps/interrupts.rs", "parse_column", OWN_KERNEL),
     ("measure/src/meters/wake/idle.rs", "parse_calls", OWN_KERNEL),
     ("measure/src/meters/wake/idle.rs", "parse_idle_ticks", OWN_KERNEL),
+    (
+        "evenkeel/src/workload_settings.rs",
+        "parse",
+        "a command's argument: a placement, or a setting, which the target setting has",
+    ),
+    ("trial/src/conditions.rs", "parse_used_bytes", "reads the kernel that it runs on: its cases are beside it"),
     ("trial/src/conditions.rs", "parse_load", "reads the kernel that it runs on: its cases are beside it"),
     ("trial/src/conditions.rs", "parse_pressure_us", "reads the kernel that it runs on: its cases are beside it"),
     ("trial/src/conditions.rs", "parse_ticks", "reads the kernel that it runs on: its cases are beside it"),

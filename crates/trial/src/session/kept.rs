@@ -202,8 +202,11 @@ pub fn read(path: &Path) -> Result<Kept, KeepError> {
     parse(&bytes).map_err(|(line, why)| KeepError::Unreadable { path: path.display().to_string(), line, why })
 }
 
-/// Total: whatever the bytes are, a session or the first line that is wrong, from 1, and why.
-fn parse(bytes: &[u8]) -> Result<Kept, (usize, String)> {
+/// What was kept, from a file's bytes. Total: whatever they are, a session or the first line that is wrong, from 1, and why.
+///
+/// # Errors
+/// The line and what is wrong with it.
+pub fn parse(bytes: &[u8]) -> Result<Kept, (usize, String)> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate();
     let Some((_, first)) = lines.next() else { return Err((1, "it has no whole line".to_owned())) };
