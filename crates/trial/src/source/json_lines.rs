@@ -107,7 +107,8 @@ mod tests {
     fn numbers_are_found_at_their_paths() {
         let line =
             r#" {"rtt_us":{"p50":12,"p99":"40.5"},"cpus":[{"busy":0.5},{"busy":0.25}],"a.b":7,"ok":true,"no":null} "#;
-        let table: [(&[&str], &[(usize, f64)]); 9] = [
+        type Row = (&'static [&'static str], &'static [(usize, f64)]);
+        let table: [Row; 9] = [
             (&["rtt_us.p50"], &[(0, 12.0)]),
             (&["rtt_us.p99@last", "rtt_us.p50"], &[(0, 40.5), (1, 12.0)]),
             (&["cpus.1.busy"], &[(0, 0.25)]),

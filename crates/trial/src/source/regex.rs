@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn numbers_are_found_where_the_expression_says() {
         let csv = r#""GET","144927.54","0.06","0.02","0.06""#;
-        let table: [(&[&str], &str, &[(usize, f64)]); 7] = [
+        type Row = (&'static [&'static str], &'static str, &'static [(usize, f64)]);
+        let table: [Row; 7] = [
             (&[r#"rps=^"GET","([0-9.]+)""#], csv, &[(0, 144_927.54)]),
             (&[r#"us@p99=^"GET","[0-9.]+","(?<v>[0-9.]+)""#, "x=GET(.)"], csv, &[(0, 0.06)]),
             (&["n=[0-9]+"], "took 17 ms", &[(0, 17.0)]),

@@ -122,7 +122,7 @@ impl Values {
                 return;
             }
         }
-        if self.count % self.step == 0 {
+        if self.count.is_multiple_of(self.step) {
             if self.kept.len() == KEPT_MAX {
                 let mut index = 0;
                 self.kept.retain(|_| {
@@ -131,7 +131,7 @@ impl Values {
                 });
                 self.step = self.step.saturating_mul(2);
             }
-            if self.count % self.step == 0 {
+            if self.count.is_multiple_of(self.step) {
                 self.kept.push(value);
             }
         }

@@ -124,7 +124,7 @@ impl Waiting {
         match sockets::holder(&of, port) {
             Holder::Them => Some(Seen::AtItself(port)),
             // A port that somebody had before says nothing of this server.
-            _ if self.was_taken || looks % LOOKS_A_CONNECTION != 0 => None,
+            _ if self.was_taken || !looks.is_multiple_of(LOOKS_A_CONNECTION) => None,
             _ => connects(port).then_some(Seen::ByConnection(port)),
         }
     }
