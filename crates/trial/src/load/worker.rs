@@ -192,7 +192,7 @@ impl Worker {
 
     /// Waits for answers until the next request is due, and takes them.
     fn hear(&mut self, span: Span, tally: &mut Tally) -> Result<(), Fault> {
-        let Worker { readiness, ready, waits, turn, free, .. } = self;
+        let Worker { connections, readiness, ready, waits, turn, free, protocol, .. } = self;
         match waits {
             Waits::InRead => {
                 ready.clear();
@@ -206,35 +206,25 @@ impl Worker {
                 readiness.wait(due_ns, TURN.as_millis() as u32, ready)?;
             }
         }
-        for at in 0..self.ready.len() {
-            let Some(index) = self.ready.get(at).copied() else { break };
-            self.hear_one(index, span, tally)?;
-            // Asked again at once, so that the server has work while the others' answers are read.
-            if matches!(self.turn, Turn::AtOnce) {
-                self.send_due(0, span, tally)?;
+        for index in ready.iter().copied() {
+            let Some(connection) = connections.get_mut(index as usize) else { continue };
+            if connection.has_output() {
+                connection.flush()?;
+                if !connection.has_output() && *waits == Waits::Never {
+                    readiness.change(&connection.stream, index, Interest::Read)?;
+                }
             }
-        }
-        Ok(())
-    }
-
-    fn hear_one(&mut self, index: u32, span: Span, tally: &mut Tally) -> Result<(), Fault> {
-        let Some(connection) = self.connections.get_mut(index as usize) else { return Ok(()) };
-        if connection.has_output() {
-            connection.flush()?;
-            if !connection.has_output() && self.waits == Waits::Never {
-                self.readiness.change(&connection.stream, index, Interest::Read)?;
+            let Some((flight, found)) = connection.hear(&**protocol)? else { continue };
+            let now_ns = clock::monotonic_ns();
+            free.push_back((index, now_ns));
+            if span.has(now_ns) {
+                tally.answered();
             }
-        }
-        let Some((flight, found)) = connection.hear(&*self.protocol)? else { return Ok(()) };
-        let now_ns = clock::monotonic_ns();
-        self.free.push_back((index, now_ns));
-        if span.has(now_ns) {
-            tally.answered();
-        }
-        // An open loop's request belongs to the window in which it was due, whenever its answer comes.
-        let counts_at_ns = if matches!(self.turn, Turn::AtOnce) { now_ns } else { flight.due_ns };
-        if span.has(counts_at_ns) {
-            tally.took(now_ns.saturating_sub(flight.due_ns), found);
+            // An open loop's request belongs to the window in which it was due, whenever its answer comes.
+            let counts_at_ns = if matches!(turn, Turn::AtOnce) { now_ns } else { flight.due_ns };
+            if span.has(counts_at_ns) {
+                tally.took(now_ns.saturating_sub(flight.due_ns), found);
+            }
         }
         Ok(())
     }
