@@ -10,6 +10,7 @@ mod jobs;
 mod locks;
 mod locks_table;
 mod looks;
+mod pairs;
 mod row;
 mod scope;
 mod screening;
@@ -46,6 +47,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("telemetry", looks::measure_telemetry),
     ("faults", looks::measure_faults),
     ("rate", looks::measure_rate),
+    ("pairs", pairs::measure),
     ("screening", screening::measure),
     ("screening-regret", screening::measure_regret),
     ("udp-tx", udp::measure_tx),
@@ -59,6 +61,9 @@ fn main() -> anyhow::Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     if asked == ["locks-table"] {
         return locks_table::print();
+    }
+    if asked == ["pairs-table"] {
+        return pairs::print_table();
     }
     if asked == ["screening-table"] {
         return screening::print_table();
