@@ -227,7 +227,9 @@ fn begin(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
     design.check().map_err(|error| {
         Failure::new(exit::WRONG_USE, error).hint("give more time by --budget, or shorter windows by --window-ms")
     })?;
+    let arguments = format!("{}{}", args.workload.again(), args.workload.command_again()).trim().to_owned();
     let spec = WorkloadSpec::of(args.workload.entry()?.name, &args.workload.options(seed)?);
+    let spec = WorkloadSpec { arguments, ..spec };
     let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.clone() };
     let context = Context { workload: spec.clone(), left_out: left_out.iter().map(words).collect() };
     let context = serde_json::to_value(context).map_err(not_possible)?;
@@ -253,14 +255,24 @@ fn go_on(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
     Ok(Ready { design: header.design, plans, left_out, spec: context.workload, workload, log })
 }
 
-/// Starts the workload that a log or a goal file tells of.
+/// Starts the workload that our own log tells of, or another one like it in the place of one that died.
 fn start(spec: &WorkloadSpec, seed: u64) -> Result<Box<dyn Workload>, TrialError> {
-    let why = |why: String| TrialError::Start { program: spec.name.clone(), why };
-    let programs = std::env::current_exe().map_err(|error| why(error.to_string()))?;
-    let programs = programs.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-    let entry = evenkeel_trial::workload::find(&spec.name).ok_or_else(|| why("there is no such workload".into()))?;
-    let options = spec.options(&programs, seed).map_err(|error| why(error.to_string()))?;
-    (entry.start)(&options)
+    let why = |failure: Failure| TrialError::Start { program: spec.name.clone(), why: failure.message() };
+    workload_of(&spec.arguments).and_then(|workload| workload.start(seed)).map_err(why)
+}
+
+/// The workload that these arguments name, as a shell reads them.
+pub(crate) fn workload_of(arguments: &str) -> Result<WorkloadArgs, Failure> {
+    #[derive(Debug, clap::Parser)]
+    #[command(no_binary_name = true)]
+    struct Line {
+        #[command(flatten)]
+        workload: WorkloadArgs,
+    }
+    let bad = |cause: String| Failure::text(exit::WRONG_USE, format!("read the workload {arguments}"), cause);
+    let words = shlex::split(arguments).ok_or_else(|| bad("a quote is not closed".to_owned()))?;
+    let line = <Line as clap::Parser>::try_parse_from(words).map_err(|error| bad(error.to_string()))?;
+    Ok(line.workload)
 }
 
 /// Leaves out what takes root, for those who are not.
@@ -366,6 +378,16 @@ fn time(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_workload_is_named_again_by_its_arguments() {
+        let line = "--workload command --players 9 --ready-line 'up and running' -- server --port 1";
+        let workload = workload_of(line).unwrap();
+        let again = format!("{}{}", workload.again(), workload.command_again());
+        assert_eq!(again.trim(), line);
+        assert_eq!(workload_of("").unwrap().entry().unwrap().name, "arena");
+        assert!(workload_of("--colour red").is_err() && workload_of("'").is_err());
+    }
 
     #[test]
     fn times_are_read_as_people_write_them() {

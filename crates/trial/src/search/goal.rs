@@ -71,6 +71,9 @@ pub struct WorkloadSpec {
     /// The user's command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// The arguments that named it all, as a shell reads them; empty where none were given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub arguments: String,
 }
 
 /// What the machine was, as far as it can be told.
@@ -224,6 +227,7 @@ impl WorkloadSpec {
             placement: placement.to_owned(),
             set: options.set.clone(),
             command: options.command.clone(),
+            arguments: String::new(),
         }
     }
 

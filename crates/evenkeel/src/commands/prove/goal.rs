@@ -10,11 +10,12 @@ use evenkeel_host::Facts;
 use evenkeel_trial::search::{GoalFile, HostWords, WorkloadSpec};
 
 use super::Args;
+use crate::commands::workload_of;
 use crate::exit;
 use crate::failure::Failure;
 use crate::report::as_change;
 use crate::show::Out;
-use crate::workload_args::{Where, WorkloadArgs};
+use crate::workload_args::WorkloadArgs;
 
 /// The arguments with what the file says filled in; what was given besides stands.
 pub(super) fn asked_by(args: &Args, file: &Path, facts: &Facts, out: &Out) -> Result<Args, Failure> {
@@ -60,22 +61,14 @@ fn read(file: &Path) -> Result<GoalFile, Failure> {
     })
 }
 
+/// The workload that the file tells of. A command is not run since a file says so: a file can come from anywhere.
 fn workload(spec: &WorkloadSpec, file: &Path) -> Result<WorkloadArgs, Failure> {
-    let placement = match spec.placement.as_str() {
-        "apart" => Where::Apart,
-        "together" => Where::Together,
-        "free" => Where::Free,
-        other => {
-            let cause = format!("placement {other:?}: expected apart, together or free");
-            return Err(Failure::text(exit::WRONG_USE, file.display(), cause));
-        }
-    };
-    Ok(WorkloadArgs {
-        workload: Some(spec.name.clone()),
-        players: spec.players,
-        placement,
-        set: spec.set.iter().map(|(name, value)| format!("{name}={value}")).collect(),
-        command: spec.command.clone(),
-        ..WorkloadArgs::default()
-    })
+    let workload = workload_of(&spec.arguments)?;
+    if workload.command.is_empty() && workload.of_command.is_empty() {
+        return Ok(workload);
+    }
+    let cause = "its workload is a command, which is not run because a file says so";
+    let again = format!("evenkeel prove --goal {} {}", file.display(), spec.arguments);
+    Err(Failure::text(exit::WRONG_USE, file.display(), cause)
+        .hint(format!("look at it, and name it yourself: {again}")))
 }
