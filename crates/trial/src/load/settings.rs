@@ -36,7 +36,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// How the settings of every load read in help: [`Settings::take`] knows these names.
+/// How the settings of every load read in help: `Settings::take` knows these names.
 pub const COMMON: &[(&str, &str)] = &[
     (
         "rate=0",
