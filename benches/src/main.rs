@@ -10,10 +10,12 @@ mod jobs;
 mod locks;
 mod locks_table;
 mod looks;
+mod pairs;
 mod row;
 mod scope;
 mod screening;
 mod tick;
+mod traces;
 mod turns;
 mod udp;
 
@@ -45,6 +47,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("telemetry", looks::measure_telemetry),
     ("faults", looks::measure_faults),
     ("rate", looks::measure_rate),
+    ("pairs", pairs::measure),
     ("screening", screening::measure),
     ("screening-regret", screening::measure_regret),
     ("udp-tx", udp::measure_tx),
@@ -59,11 +62,17 @@ fn main() -> anyhow::Result<()> {
     if asked == ["locks-table"] {
         return locks_table::print();
     }
+    if asked == ["pairs-table"] {
+        return pairs::print_table();
+    }
     if asked == ["screening-table"] {
         return screening::print_table();
     }
     if asked == ["ticks-table"] {
         return tick::print_table();
+    }
+    if let Some(("record-trace", arguments)) = asked.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return traces::record(arguments);
     }
     let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {

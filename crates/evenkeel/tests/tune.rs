@@ -70,7 +70,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         ("tune --knobs vm.swapiness=1", 2, "did you mean \"vm.swappiness\""),
         ("tune --knobs vm.swappiness=1000", 2, "vm.swappiness does not take \"1000\""),
         ("tune --budget 5", 2, "a budget of"),
-        ("tune --budget soon", 2, "is no time, such as 90s, 20min or 1h"),
+        ("tune --budget soon", 2, "is no unit of time: s, min, h"),
         ("tune --smallest-effect 0", 2, "0 is not between"),
         ("tune --metric no_such_us", 2, "the workload gives"),
         ("tune --guard 1", 2, "a guard at 1 times the usual"),

@@ -264,7 +264,7 @@ fn cpus_that_stay_awake_answer_sooner() {
         let mut test = evenkeel_stats::Sequential::new(options).unwrap();
         while !test.look().decided && test.look().pairs < 40 {
             let mut seen = [0.0; 2];
-            let first = usize::from(evenkeel_sys::clock::monotonic_ns() / 64 % 2 == 0);
+            let first = usize::from((evenkeel_sys::clock::monotonic_ns() / 64).is_multiple_of(2));
             for arm in [first, 1 - first] {
                 switch(workload.as_mut(), arm == 1);
                 seen[arm] = window(workload.as_mut())["round_trip_us_p50"];

@@ -335,7 +335,7 @@ mod tests {
         let expected =
             [(5_000_000_000, 3, "127.0.0.2:1".to_owned(), 4), (5_000_000_002, 3, "127.0.0.2:2".to_owned(), 4)];
         assert_eq!(seen, expected);
-        assert_eq!(read_block(&bytes[..60], |_| panic!("it was cut off")), 3);
+        assert_eq!(read_block(&bytes[..60], |_| panic!("it was cut off")), 1, "no more than there is room for");
         assert_eq!(read_block(&[], |_| panic!("there is none")), 0);
     }
 

@@ -1,7 +1,7 @@
 //! Servers of all kinds as a user's command: those that work, and those that die, hang, are slow, print rubbish, lose their port or
 //! leave. Each says what it was in clear words, and nothing of it is left.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test says that it can't go on")]
+#![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
 
 use std::collections::BTreeMap;
 use std::fs;

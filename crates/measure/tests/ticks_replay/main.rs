@@ -71,15 +71,40 @@ fn check(text: &str, expect: Expect) {
 #[test]
 fn real_servers_have_their_ticks() {
     // The reference server at 50 a second, as any thread.
-    check(include_str!("arena50.txt"), expect!["50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 9 preempted, 0 others; p50 and p99 in us: interval 19999 20016, late 54 75, work 363 902, due to done 419 970"]);
+    check(
+        include_str!("arena50.txt"),
+        expect![
+            "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 9 preempted, 0 others; p50 and p99 in us: interval 19999 20016, late 54 75, work 363 902, due to done 419 970"
+        ],
+    );
     // The same, as a tick thread of evenkeel-rt.
-    check(include_str!("arena-steady.txt"), expect!["50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 250 preempted, 0 others; p50 and p99 in us: interval 19999 20005, late 4 9, work 1192 1668, due to done 1206 1794"]);
+    check(
+        include_str!("arena-steady.txt"),
+        expect![
+            "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 250 preempted, 0 others; p50 and p99 in us: interval 19999 20005, late 4 9, work 1192 1668, due to done 1206 1794"
+        ],
+    );
     // ddnet-server with eight bots, whose packets wake it between its 50 ticks a second.
-    check(include_str!("ddnet-8.txt"), expect!["50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 1 preempted, 356 others; p50 and p99 in us: interval 20000 20058, late 57 110, work 65 187, due to done 123 286"]);
+    check(
+        include_str!("ddnet-8.txt"),
+        expect![
+            "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 1 preempted, 356 others; p50 and p99 in us: interval 20000 20058, late 57 110, work 65 187, due to done 123 286"
+        ],
+    );
     // ddnet-server with nobody on it does not tick.
     check(include_str!("ddnet-idle.txt"), expect!["no tick: it hardly woke"]);
     // openarena with four bots of its own, sv_fps 20.
-    check(include_str!("oa20.txt"), expect!["20.00 Hz Kept AsAsked; 100 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 50016 50266, late 17 218, work 954 1198, due to done 993 1198"]);
+    check(
+        include_str!("oa20.txt"),
+        expect![
+            "20.00 Hz Kept AsAsked; 100 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 50016 50266, late 17 218, work 954 1198, due to done 993 1198"
+        ],
+    );
     // The same at 60, which its whole milliseconds make 62.5.
-    check(include_str!("oa60.txt"), expect!["62.50 Hz Kept AsAsked; 312 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 16006 16193, late 63 222, work 947 1133, due to done 1003 1159"]);
+    check(
+        include_str!("oa60.txt"),
+        expect![
+            "62.50 Hz Kept AsAsked; 312 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 16006 16193, late 63 222, work 947 1133, due to done 1003 1159"
+        ],
+    );
 }

@@ -85,11 +85,54 @@ impl Purse {
     }
 }
 
-/// The median deviation of the log ratios so far from their median: what the next size is weighed against. It does not
-/// change when all are moved alike, so it says nothing of θ. `None` as long as they are too few.
-pub(crate) fn scale_of(log_ratios: &[f64]) -> Option<f64> {
-    if log_ratios.len() < PAIRS_BEFORE_SCALE {
+/// The median deviation of the log ratios so far, in rising order, from their median: what the next size is weighed against. It
+/// does not change when all are moved alike, so it says nothing of θ. `None` as long as they are too few.
+pub(crate) fn scale_of(rising: &[f64]) -> Option<f64> {
+    let count = rising.len();
+    if count < PAIRS_BEFORE_SCALE {
         return None;
     }
-    crate::median_absolute_deviation(log_ratios)
+    let (mut below, mut above) = (rising[..count.div_ceil(2)].iter().rev(), rising[count.div_ceil(2)..].iter());
+    let center = rising[(count - 1) / 2].midpoint(rising[count / 2]);
+    // From the middle outwards, the nearer of the next two first: deviations in rising order.
+    let (mut left, mut right) = (below.next(), above.next());
+    let mut next = || {
+        let (to_left, to_right) = (left.map(|value| center - value), right.map(|value| value - center));
+        match (to_left, to_right) {
+            (Some(deviation), other) if other.is_none_or(|other| deviation <= other) => {
+                left = below.next();
+                deviation
+            }
+            (_, Some(deviation)) => {
+                right = above.next();
+                deviation
+            }
+            _ => f64::INFINITY,
+        }
+    };
+    let lower = (0..=(count - 1) / 2).fold(0.0, |_, _| next());
+    Some(if count % 2 == 1 { lower } else { lower.midpoint(next()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn all_begin_with_one_together() {
+        assert!((Purse::new().sum() - 1.0).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn the_scale_is_the_median_absolute_deviation(mut values in prop::collection::vec(-1e3..1e3f64, 0..40)) {
+            values.sort_unstable_by(f64::total_cmp);
+            let expected = crate::median_absolute_deviation(&values).filter(|_| values.len() >= PAIRS_BEFORE_SCALE);
+            match (scale_of(&values), expected) {
+                (Some(scale), Some(expected)) => prop_assert!((scale - expected).abs() < 1e-9, "{scale} {expected}"),
+                (scale, expected) => prop_assert_eq!(scale, expected),
+            }
+        }
+    }
 }

@@ -44,6 +44,8 @@ pub struct Sequential {
     options: Options,
     /// ln(b / a) of every pair, in the order measured.
     log_ratios: Vec<f64>,
+    /// The same in rising order.
+    rising: Vec<f64>,
     /// The scale of the pairs before each.
     scales: Vec<Option<f64>>,
     /// The three effects that the verdict turns on.
@@ -90,6 +92,7 @@ impl Sequential {
         Ok(Sequential {
             options,
             log_ratios: Vec::new(),
+            rising: Vec::new(),
             scales: Vec::new(),
             none: Asked::of(0.0),
             line_below: Asked::of(-line),
@@ -107,12 +110,13 @@ impl Sequential {
             return Err(StatsError::TooManyPairs { pairs: at + 1 });
         }
         let log_ratio = log_ratio(at, &pair)?;
-        let scale = scale_of(&self.log_ratios);
+        let scale = scale_of(&self.rising);
         let enough = self.enough();
         for asked in [&mut self.none, &mut self.line_below, &mut self.line_above] {
             asked.bet(log_ratio, scale, enough);
         }
         self.log_ratios.push(log_ratio);
+        self.rising.insert(self.rising.partition_point(|one| *one < log_ratio), log_ratio);
         self.scales.push(scale);
         Ok(())
     }

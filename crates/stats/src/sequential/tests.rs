@@ -92,6 +92,7 @@ fn the_mean_of_every_purse_over_all_coins_is_what_it_began_with() {
                     let log_ratio = theta + if coins >> pair & 1 == 1 { *size } else { -size };
                     asked.bet(log_ratio, scale_of(&past), f64::INFINITY);
                     past.push(log_ratio);
+                    past.sort_unstable_by(f64::total_cmp);
                 }
                 asked.above.purse.sum() / f64::from(1 << pairs)
             });

@@ -117,7 +117,7 @@ impl Wanted {
                 }
             }
             Counter::TrackedConnections => {
-                if let Some(tracked) = text(CONNTRACK).trim().parse::<u32>().ok() {
+                if let Ok(tracked) = text(CONNTRACK).trim().parse::<u32>() {
                     values.insert("nf_conntrack_count".into(), Value::Level(f64::from(tracked)));
                 }
             }

@@ -63,7 +63,9 @@ impl Outside {
                         "packets" => See::Packets,
                         "both" => See::Both,
                         _ => {
-                            return Err(TrialError::Design(format!("set see={value}: expected ticks, packets or both")));
+                            return Err(TrialError::Design(format!(
+                                "set see={value}: expected ticks, packets or both"
+                            )));
                         }
                     }
                 }

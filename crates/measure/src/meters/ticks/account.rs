@@ -5,7 +5,7 @@ use evenkeel_sys::asleep::Wait;
 use serde::Serialize;
 
 use super::tempo::{self, NoTick, Pacing, Tempo};
-use super::track::{Beat, Followed, Found, Pull, Start, follow};
+use super::track::{Beat, Followed, Found, Gate, Pull, Start, follow};
 use super::wakes::Wake;
 
 /// Fewer ticks in time than this share, and it is another tempo.
@@ -112,14 +112,17 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     let turn = (sin.atan2(cos) / std::f64::consts::TAU).rem_euclid(1.0);
     let start = Start { period_ns: known.period_ns, at_ns: base_ns as f64 + turn * known.period_ns };
     let gate = known.gate();
-    let first = follow(beats, known.light_ns, start, super::track::Gate::widest(known.period_ns), Pull::Much);
+    let wide = Gate::widest(known.period_ns);
+    let first = follow(beats, known.light_ns, start, wide, Pull::Much);
     let start = tempo::again(beats, &first)?;
     let pull = match known.pacing {
         Pacing::Kept => Pull::Little,
         Pacing::Walks => Pull::Whole,
     };
     let mut followed = follow(beats, known.light_ns, start, gate, pull);
-    let presence = tempo::presence(beats, known.light_ns, &followed, gate);
+    let [close, far] = [(&followed, gate), (&first, wide)]
+        .map(|(followed, gate)| tempo::presence(beats, known.light_ns, followed, gate));
+    let presence = close.max(far);
     let period_ns = tempo::again(beats, &followed)?.period_ns;
     if known.pacing == Pacing::Kept {
         followed.take_light(beats, gate);

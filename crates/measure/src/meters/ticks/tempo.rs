@@ -33,7 +33,9 @@ const PEAKS_MAX: usize = 12;
 /// Peaks lower than this are chance, or keep no time worth the name.
 const PEAK_MIN: f64 = 0.15;
 /// Of the slots that chance leaves empty, so many must be filled,
-const PRESENCE_MIN: f64 = 0.7;
+const PRESENCE_MIN: f64 = 0.6;
+/// and a shorter period may have so much less of its slots filled than the one that has most: of twice the true rate it is half.
+const PRESENCE_OF_BEST: f64 = 0.8;
 /// and all of them so many standard deviations beyond it. It is asked of dozens of periods, each of which is moved to where it fits best.
 const DEVIATIONS_MIN: f64 = 6.0;
 /// No matter how few other wakes there are, one may be in a slot.
@@ -118,10 +120,11 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     }
     let periods = Spectrum::of(&kept).periods();
     let judged = periods.into_iter().filter_map(|start| judge(stretch, light_ns, start));
-    // Ordered by rate: the last one that holds.
     let holds = |tempo: &Tempo| tempo.presence >= PRESENCE_MIN && tempo.work_share >= WORK_SHARE_MIN;
-    let best = judged.filter(holds).max_by(|one, other| one.hz().total_cmp(&other.hz()));
-    best.ok_or(NoTick::NoPeriod)
+    let held: Vec<Tempo> = judged.filter(holds).collect();
+    let most = held.iter().map(|tempo| tempo.presence).fold(0.0, f64::max);
+    let full = held.into_iter().filter(|tempo| tempo.presence >= PRESENCE_OF_BEST * most);
+    full.max_by(|one, other| one.hz().total_cmp(&other.hz())).ok_or(NoTick::NoPeriod)
 }
 
 /// What is too light to be a tick.
@@ -160,7 +163,8 @@ fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<Tempo> {
     let closer = Gate::of(start.period_ns, spread(&first)?);
     let second = follow(beats, light_ns, start, closer, Pull::Some);
     let start = again(beats, &second)?;
-    let presence = presence(beats, light_ns, &second, closer);
+    // On a busy machine many ticks are late by more than those that are in time differ.
+    let presence = presence(beats, light_ns, &second, closer).max(presence(beats, light_ns, &first, wide));
     if !RATE_HZ.contains(&(1e9 / start.period_ns)) || second.at_their_time() < TICKS_MIN {
         return None;
     }

@@ -110,6 +110,10 @@ fn servers_of_all_kinds_have_their_rate() {
         ("many packets", Server { packets: (800.0, 60.0 * US), ..PLAIN }),
         ("packets as heavy as ticks", Server { packets: (100.0, 400.0 * US), ..PLAIN }),
         ("late", Server { late: 300.0 * US, very_late: 0.05, ..PLAIN }),
+        (
+            "a third of them late by much more than the others differ",
+            Server { hz: 100.0, late: 5.0 * US, very_late: 0.35, ..PLAIN },
+        ),
         ("some left out", Server { missed: 0.05, very_late: 0.02, packets: (100.0, 30.0 * US), ..PLAIN }),
     ];
     for (name, server) in table {
@@ -119,7 +123,7 @@ fn servers_of_all_kinds_have_their_rate() {
             let (hz, pacing) = found(&wakes).unwrap_or_else(|why| panic!("{name}, seed {seed}: {why}"));
             assert!((hz / server.hz - 1.0).abs() < 0.02, "{name}, seed {seed}: {hz} Hz for {}", server.hz);
             assert!(
-                pacing == server.pacing || server.late > 100.0 * US || server.hz < 8.0,
+                pacing == server.pacing || server.late > 100.0 * US || server.hz < 8.0 || server.very_late > 0.1,
                 "{name}, seed {seed}: {pacing:?}"
             );
         }

@@ -1,3 +1,5 @@
+//! What the reader of reports takes, refuses and compares.
+
 use expect_test::expect;
 
 use super::*;
