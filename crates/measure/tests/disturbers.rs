@@ -453,15 +453,18 @@ fn pressure_leaves_its_reserve() {
             println!("skipped: {left} bytes of memory are left here");
             return Ok(());
         }
-        let settings = pressure::Settings { amount_bytes: 300 * MIB, reserve_bytes: left - 150 * MIB };
+        // Pages that were freed a moment ago wait on lists of each CPU, up to an eighth of all memory, and count as nobody's: so much more
+        // can be taken before the kernel's count of what is left moves at all.
+        let amount_bytes = (left / 4).clamp(300 * MIB, 3072 * MIB);
+        let settings = pressure::Settings { amount_bytes, reserve_bytes: left - 150 * MIB };
         let running = pressure::start(&settings, in_ms(60_000)).unwrap();
-        clock::sleep_until_ns(in_ms(300));
+        clock::sleep_until_ns(in_ms(1500));
         let mut ours = vec![0_u8; 200 * MIB as usize];
         ours.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         clock::sleep_until_ns(in_ms(200));
         let report = running.stop();
         std::hint::black_box(ours);
-        ensure(report.held_back && report.held_bytes_max < 300 * MIB, || format!("{report:?}"))?;
+        ensure(report.held_back && report.held_bytes_max < amount_bytes, || format!("{report:?}"))?;
         ensure(report.given_back_bytes > 0 && report.held_bytes_at_end < report.held_bytes_max, || {
             format!("{report:?}")
         })
