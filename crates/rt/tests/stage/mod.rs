@@ -125,9 +125,21 @@ impl Group {
     }
 }
 
+impl Group {
+    /// Takes it away. A thread that was joined may still be leaving it.
+    pub(crate) fn remove(&self) {
+        for _ in 0..200 {
+            if std::fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        println!("{} could not be taken away", self.0.display());
+    }
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
-        // All of its threads have ended.
-        let _ = std::fs::remove_dir(&self.0);
+        self.remove();
     }
 }
