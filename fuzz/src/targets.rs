@@ -2,7 +2,7 @@
 //! what it finds, and an ordinary test of the program with what stands in `corpus/`, so that they cannot rot.
 
 use std::fs;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use evenkeel_arena::crew::Crew;
 use evenkeel_arena::net::gate::{self, Event, Gate as ArenaGate, GateConfig};
@@ -23,17 +23,13 @@ use evenkeel_rt::agones::http::{Answer, BadAnswer, Reader};
 use evenkeel_sys::packet_ring::{read_block, read_packet};
 use evenkeel_sys::perf_thread::first_thread_record;
 use evenkeel_sys::{Capture, CpuSet, Errno, MAX_CPUS, Root};
-use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
-use evenkeel_trial::saved::{Saved, across};
-use evenkeel_trial::source::http;
-use evenkeel_trial::source::json_lines::JsonLines;
-use evenkeel_trial::source::lines::ReadLine;
-use evenkeel_trial::source::named::Directions;
-use evenkeel_trial::source::prometheus::page::{self, Selector};
-use evenkeel_trial::source::regex::RegexLines;
-use evenkeel_trial::source::rule::{First, Rule, Values};
-use evenkeel_trial::source::split::{LINE_BYTES_MAX, Split};
 use tempfile::TempDir;
+
+use trials::{answers, metrics_page, output_lines, report};
+
+// The path is told since this file is read from two places.
+#[path = "trials.rs"]
+mod trials;
 
 /// One target: its name, and what it does with a text.
 pub(crate) struct Target {
@@ -322,74 +318,6 @@ fn agones(text: &str) {
     let _ = GameServer::parse(&bytes);
 }
 
-/// What a server under load answers (each character a byte), by each protocol: an answer is whole at one length, and at none before.
-fn answers(text: &str) {
-    let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
-    for value_bytes in [0, 5] {
-        let Ok(data) = Dataset::new(10, Sizes::Fixed(8), Sizes::Fixed(value_bytes), 1) else { return };
-        let data = Arc::new(data);
-        let protocols: [Box<dyn Protocol>; 4] = [
-            Box::new(Memcached { data: Arc::clone(&data) }),
-            Box::new(Redis { data: Arc::clone(&data) }),
-            Box::new(Http { data: Arc::clone(&data) }),
-            Box::new(Mqtt { data }),
-        ];
-        for protocol in protocols {
-            for kind in [Kind::Get, Kind::Set] {
-                let read = |bytes: &[u8]| protocol.parse_answer(Op { key: 3, kind }, 7, bytes);
-                if let Ok(Some(answer)) = read(&bytes) {
-                    let whole = bytes.get(..answer.bytes).unwrap_or_default();
-                    assert!(answer.bytes > 0 && whole.len() == answer.bytes);
-                    assert_eq!(read(whole), Ok(Some(answer)));
-                    assert_eq!(read(whole.get(..answer.bytes - 1).unwrap_or_default()), Ok(None));
-                }
-            }
-        }
-    }
-}
-
-/// What a server prints (each character a byte) behind a line with a path and one with an expression: however it is cut, the same
-/// numbers come out, and they are numbers.
-fn output_lines(text: &str) {
-    let mut parts = text.splitn(3, '\n');
-    let mut next = || parts.next().unwrap_or_default().to_owned();
-    let (path, expression) = ([next()], [next()]);
-    let bytes: Vec<u8> = next().chars().map(|char| char as u8).collect();
-    let directions = Directions::default();
-    let json = JsonLines::new(&path, &directions).map(|reader| Box::new(reader) as Box<dyn ReadLine>);
-    let regex = RegexLines::new(&expression, &directions).map(|reader| Box::new(reader) as Box<dyn ReadLine>);
-    for reader in [json, regex].into_iter().flatten() {
-        let heard = |piece: usize| {
-            let (mut split, mut values) = (Split::default(), Values::new(First::SpeaksForBefore));
-            let mut take = |line: &str| {
-                assert!(line.len() <= 3 * LINE_BYTES_MAX);
-                reader.read(line, &mut |_, value| values.push(value, 0));
-            };
-            bytes.chunks(piece).for_each(|piece| split.push(piece, &mut take));
-            split.end(&mut take);
-            reader.metrics().iter().map(|(_, rule)| values.number(*rule)).collect::<Vec<_>>()
-        };
-        let whole = heard(bytes.len().max(1));
-        assert_eq!(heard(1), whole);
-        assert!(whole.iter().flatten().all(|number| number.is_finite()));
-    }
-}
-
-/// A page of metrics, behind a line that says what is wanted of it, as it is at a window's begin and, behind `=`, at its end; and an answer
-/// in which it may stand.
-fn metrics_page(text: &str) {
-    let _ = (http::Address::parse(text), http::parse_answer(text.as_bytes()));
-    let (wanted, pages) = text.split_once('\n').unwrap_or((text, ""));
-    let (begin, end) = pages.split_once("\n=\n").unwrap_or((pages, pages));
-    let Ok((selector, rule)) = Rule::split(wanted) else { return };
-    let Some(selector) = Selector::parse(selector) else { return };
-    let selectors = [selector];
-    let (Ok(begin), Ok(end)) = (page::read(begin, &selectors), page::read(end, &selectors)) else { return };
-    if let Ok(number) = page::number(rule, &begin[0], &end[0], 1.0) {
-        assert!(number.is_finite());
-    }
-}
-
 /// A machine's card that a stranger sends: what is one can be put beside itself, and is no better than itself.
 fn card(text: &str) {
     let Ok(card) = Card::parse(text) else { return };
@@ -655,14 +583,4 @@ fn setting(text: &str) {
         let written = setting.to_string();
         assert_eq!(Setting::parse(&written).map(|setting| setting.to_string()), Ok(written));
     }
-}
-
-/// A report of a trial, and what is said of it beside another; or a session that was kept.
-fn report(text: &str) {
-    let _ = evenkeel_trial::kept::parse(text.as_bytes());
-    let Ok(saved) = Saved::parse(text) else { return };
-    for trial in &saved.trials {
-        drop((trial.pairs(), trial.cut_short(), trial.tried()));
-    }
-    drop(across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]));
 }
