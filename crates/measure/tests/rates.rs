@@ -53,11 +53,6 @@ fn one_of(run: impl Fn() -> Result<(), String>) {
 #[test]
 fn page_faults_of_a_process_are_those_that_it_makes() {
     let _lock = host_lock();
-    let thp = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    if thp.contains("[always]") {
-        println!("skipped: with huge pages always on, nobody can say how many faults fresh memory takes");
-        return;
-    }
     one_of(|| {
         let us = Target::Process(std::process::id());
         let (report, touched) = beside(us, 600, |until_ns| Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap());

@@ -1,12 +1,14 @@
 //! `Toucher`: a thread that takes fresh memory and touches each page of it once, so many a second: a page fault each.
 
 use evenkeel_sys::clock;
+use evenkeel_sys::mapping::{Mapping, Pages};
 
 use crate::error::MeterError;
 
 /// The size of a page on the machines that we know; where pages are larger there are fewer faults.
 const PAGE_BYTES: usize = 4096;
-/// Memory is taken in pieces so small that no huge page fits, and so large that the allocator gets each from the kernel anew.
+/// Memory is taken in pieces of so many. Each is a mapping of its own: an allocator may hand out again what was touched
+/// before, and then the kernel has no fault to serve.
 const PIECE_PAGES: usize = 256;
 /// The most memory that is held at a time.
 const HELD_PIECES: usize = 64;
@@ -35,7 +37,7 @@ impl Toucher {
     /// Touches pages until the time is over, on the calling thread; 64 MiB are held at most.
     ///
     /// # Errors
-    /// If more is asked than can be meant.
+    /// If more is asked than can be meant, or the kernel has no memory.
     pub fn touch(&self) -> Result<Touched, MeterError> {
         if !(1..=FAULTS_PER_S_MAX).contains(&self.pages_per_s) {
             let why = format!("{} pages a second are not within 1 to {FAULTS_PER_S_MAX}", self.pages_per_s);
@@ -52,7 +54,7 @@ impl Toucher {
                 held.clear();
             }
             clock::sleep_until_ns(due_ns(pages));
-            held.push(piece());
+            held.push(piece()?);
             pages += PIECE_PAGES as u64;
         }
         Ok(Touched { pages, elapsed_ns: clock::monotonic_ns() - start_ns })
@@ -60,14 +62,15 @@ impl Toucher {
 }
 
 /// Memory of which each page was touched.
-fn piece() -> Vec<u8> {
-    let mut piece = vec![0_u8; PIECE_PAGES * PAGE_BYTES];
-    for page in piece.chunks_mut(PAGE_BYTES) {
-        if let Some(byte) = page.first_mut() {
-            *byte = std::hint::black_box(1);
+fn piece() -> Result<Mapping, MeterError> {
+    let refused = |errno| MeterError::refused("take fresh memory", errno);
+    let mut piece = Mapping::new(PIECE_PAGES * PAGE_BYTES, Pages::Small).map_err(refused)?;
+    for page in piece.words_mut().chunks_mut(PAGE_BYTES / size_of::<u64>()) {
+        if let Some(word) = page.first_mut() {
+            *word = std::hint::black_box(1);
         }
     }
-    piece
+    Ok(piece)
 }
 
 #[cfg(test)]
