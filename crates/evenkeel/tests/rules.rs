@@ -11,7 +11,7 @@ use std::process::Command;
 const LINES_MAX: usize = 560;
 
 /// Which of our crates each of our crates may use.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("sys", &[]),
     ("stats", &[]),
     ("host", &["sys"]),
@@ -21,7 +21,8 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("rt", &["stats", "sys"]),
     ("rt-c", &["rt"]),
     ("arena", &["rt"]),
-    ("evenkeel", &["arena", "host", "change", "measure", "trial", "stats", "sys", "rt"]),
+    ("profile", &["measure", "stats", "sys"]),
+    ("evenkeel", &["arena", "host", "change", "measure", "profile", "trial", "stats", "sys", "rt"]),
 ];
 
 fn project() -> PathBuf {
@@ -119,7 +120,7 @@ fn reading_a_host_starts_no_child_process() {
 
 #[test]
 fn only_the_program_prints_and_exits() {
-    for crate_name in ["sys", "stats", "host", "change", "measure", "trial", "rt", "rt-c"] {
+    for crate_name in ["sys", "stats", "host", "change", "measure", "profile", "trial", "rt", "rt-c"] {
         for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
             if path.components().any(|part| part.as_os_str() == "tests") {
                 continue;

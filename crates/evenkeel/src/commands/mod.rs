@@ -17,6 +17,7 @@ mod man;
 mod measure;
 mod part;
 mod plan;
+mod profile;
 pub(crate) mod prove;
 mod revert;
 mod script;
@@ -58,6 +59,7 @@ commands! {
     Audit => audit,
     Explain => explain,
     Measure => measure,
+    Profile => profile,
     Disturb => disturb,
     Prove => prove,
     Tune => tune,

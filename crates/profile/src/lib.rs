@@ -1,0 +1,14 @@
+//! Where the time of a server's ticks went: recordings of perf_event_open(2), live or out of a file, and what they say.
+//!
+//! Data goes one way. Records, from the kernel's rings or out of a `perf.data` file, go through one [`Converter`](convert::Converter) and
+//! become a [`Recording`](recording::Recording): samples and switches, with each stack kept once. [`Names`](names::Names) say which
+//! functions its frames are in. What a user sees is made of the two: [`Folded`](fold::Folded) stacks, and graphs and tables of them.
+
+pub mod convert;
+pub mod fold;
+pub mod maps;
+pub mod names;
+pub mod perf;
+pub mod recording;
+pub mod stack;
+pub mod unwind;

@@ -1,0 +1,104 @@
+//! `Cursor`: bytes that somebody else wrote, taken apart from the front. What is missing is an error that says where.
+
+/// What is wrong with bytes that were read, and where they are in what was read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}, at byte {offset}")]
+pub struct Malformed {
+    /// What is wrong.
+    pub what: String,
+    /// Where, in bytes from the beginning of the whole.
+    pub offset: u64,
+}
+
+/// A place in bytes that are taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    offset: u64,
+}
+
+impl<'a> Cursor<'a> {
+    /// At the beginning of `bytes`, which are at `offset` of the whole.
+    pub fn new(bytes: &'a [u8], offset: u64) -> Cursor<'a> {
+        Cursor { bytes, at: 0, offset }
+    }
+
+    /// How many bytes are left.
+    pub fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Where it is, from the beginning of the whole.
+    pub fn offset(&self) -> u64 {
+        self.offset.saturating_add(self.at as u64)
+    }
+
+    /// That something is wrong here.
+    pub fn malformed(&self, what: impl Into<String>) -> Malformed {
+        Malformed { what: what.into(), offset: self.offset() }
+    }
+
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// If there are fewer.
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let rest = &self.bytes[self.at..];
+        let taken = rest
+            .get(..length)
+            .ok_or_else(|| self.malformed(format!("{length} bytes are needed, and {} are left", rest.len())))?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    /// The next two bytes, as a number of this machine's byte order.
+    ///
+    /// # Errors
+    /// If there are fewer.
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
+        self.array().map(u16::from_ne_bytes)
+    }
+
+    /// The next four bytes, as a number of this machine's byte order.
+    ///
+    /// # Errors
+    /// If there are fewer.
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_ne_bytes)
+    }
+
+    /// The next eight bytes, as a number of this machine's byte order.
+    ///
+    /// # Errors
+    /// If there are fewer.
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_ne_bytes)
+    }
+
+    /// So many words of eight bytes, with a count that somebody else wrote.
+    ///
+    /// # Errors
+    /// If there are fewer.
+    pub fn words(&mut self, count: u64) -> Result<&'a [u8], Malformed> {
+        let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
+        let length = length.filter(|length| *length <= self.left());
+        self.take(
+            length
+                .ok_or_else(|| self.malformed(format!("{count} words are said, and {} bytes are left", self.left())))?,
+        )
+    }
+
+    /// Text that ends with a zero or with the bytes.
+    pub fn text(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.at..];
+        let length = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let taken = self.take(N)?;
+        taken.try_into().map_err(|_| self.malformed("a number is cut off"))
+    }
+}

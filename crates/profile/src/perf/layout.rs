@@ -1,0 +1,141 @@
+//! `Layout`: which fields the records of an event have. `struct perf_event_attr` says it, in a `perf.data` file as to the kernel.
+
+use super::bytes::{Cursor, Malformed};
+
+/// `sample_type`: what a sample holds, one bit a field (`PERF_SAMPLE_*`).
+pub mod sample {
+    #![expect(
+        missing_docs,
+        reason = "they are the kernel's own names, less the prefix; perf_event_open(2) describes each"
+    )]
+
+    pub const IP: u64 = 1;
+    pub const TID: u64 = 1 << 1;
+    pub const TIME: u64 = 1 << 2;
+    pub const ADDR: u64 = 1 << 3;
+    pub const READ: u64 = 1 << 4;
+    pub const CALLCHAIN: u64 = 1 << 5;
+    pub const ID: u64 = 1 << 6;
+    pub const CPU: u64 = 1 << 7;
+    pub const PERIOD: u64 = 1 << 8;
+    pub const STREAM_ID: u64 = 1 << 9;
+    pub const RAW: u64 = 1 << 10;
+    pub const BRANCH_STACK: u64 = 1 << 11;
+    pub const REGS_USER: u64 = 1 << 12;
+    pub const STACK_USER: u64 = 1 << 13;
+    pub const IDENTIFIER: u64 = 1 << 16;
+}
+
+/// `flags`: `sample_id_all`, each record says whose and when.
+const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
+/// `flags`: `freq`, the period is a rate.
+const FLAG_FREQUENCY: u64 = 1 << 10;
+/// The first version's size: nothing shorter was ever written.
+pub const SMALLEST_BYTES: usize = 64;
+/// `PERF_SAMPLE_BRANCH_HW_INDEX`.
+const BRANCH_HW_INDEX: u64 = 1 << 17;
+
+/// What an event counts, and which fields its records have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// `PERF_TYPE_*`: 0 the hardware's own, 1 the kernel's, 2 a tracepoint.
+    pub kind: u32,
+    /// Which of its kind.
+    pub config: u64,
+    /// Samples a second, or events from one sample to the next: see [`Layout::is_rate`].
+    pub period: u64,
+    /// The fields of a sample: see [`sample`].
+    pub sample_type: u64,
+    /// What a counter's value is given with.
+    pub read_format: u64,
+    /// The flags, as the kernel has them.
+    pub flags: u64,
+    /// What branch records have.
+    pub branch_type: u64,
+    /// Which registers of user mode are given, one bit each.
+    pub user_registers: u64,
+    /// How many bytes of the user's stack at most.
+    pub user_stack_bytes: u32,
+    /// The clock of the times, as clock_gettime(2) numbers it.
+    pub clock: i32,
+}
+
+impl Layout {
+    /// Reads a `struct perf_event_attr` of any version. What versions after the fifth have is of no use here.
+    ///
+    /// # Errors
+    /// If it is shorter than the first version.
+    pub fn parse(bytes: &[u8], offset: u64) -> Result<Layout, Malformed> {
+        let mut at = Cursor::new(bytes, offset);
+        if bytes.len() < SMALLEST_BYTES {
+            return Err(at.malformed("an event's attributes are shorter than they ever were"));
+        }
+        let kind = at.u32()?;
+        let _size = at.u32()?;
+        let (config, period, sample_type) = (at.u64()?, at.u64()?, at.u64()?);
+        let (read_format, flags) = (at.u64()?, at.u64()?);
+        let _wakeup_and_breakpoint = (at.u64()?, at.u64()?);
+        // Each of these came with a later version.
+        let mut later = |bytes: usize| if at.left() >= bytes { at.u64() } else { Ok(0) };
+        let (_config2, branch_type, user_registers) = (later(8)?, later(8)?, later(8)?);
+        let stack_and_clock = later(8)?;
+        Ok(Layout {
+            kind,
+            config,
+            period,
+            sample_type,
+            read_format,
+            flags,
+            branch_type,
+            user_registers,
+            user_stack_bytes: stack_and_clock as u32,
+            clock: (stack_and_clock >> 32) as i32,
+        })
+    }
+
+    /// Whether a sample has this field.
+    pub fn has(&self, field: u64) -> bool {
+        self.sample_type & field != 0
+    }
+
+    /// Whether records that are no samples say whose they are, and when.
+    pub fn is_sample_id_all(&self) -> bool {
+        self.flags & FLAG_SAMPLE_ID_ALL != 0
+    }
+
+    /// Whether the period is samples a second.
+    pub fn is_rate(&self) -> bool {
+        self.flags & FLAG_FREQUENCY != 0
+    }
+
+    /// Whether a branch stack begins with an index.
+    pub(crate) fn has_branch_index(&self) -> bool {
+        self.branch_type & BRANCH_HW_INDEX != 0
+    }
+
+    /// Its name, for events that have one: those of the kernel and of the processor's general counters.
+    pub fn name(&self) -> Option<&'static str> {
+        const HARDWARE: &[&str] =
+            &["cycles", "instructions", "cache-references", "cache-misses", "branches", "branch-misses", "bus-cycles"];
+        const SOFTWARE: &[&str] = &[
+            "cpu-clock",
+            "task-clock",
+            "page-faults",
+            "context-switches",
+            "cpu-migrations",
+            "minor-faults",
+            "major-faults",
+            "alignment-faults",
+            "emulation-faults",
+            "dummy",
+            "bpf-output",
+            "cgroup-switches",
+        ];
+        let of = match self.kind {
+            0 => HARDWARE,
+            1 => SOFTWARE,
+            _ => return None,
+        };
+        of.get(usize::try_from(self.config).ok()?).copied()
+    }
+}

@@ -1,0 +1,186 @@
+//! `Recording`: what was seen of a machine for a while, whoever recorded it: samples with their stacks, switches, the threads and files that
+//! they are of. It is data; names of functions come later, from [`Names`](crate::names::Names).
+
+use std::collections::BTreeMap;
+
+use crate::stack::{ModuleId, Modules, StackId, Stacks};
+
+/// A recording.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// The machine that it was made on.
+    pub machine: Machine,
+    /// The events that samples are of.
+    pub events: Vec<Event>,
+    /// The threads, by their number. One that another one took over is told by its last name.
+    pub threads: BTreeMap<u32, Thread>,
+    /// The files that code was in.
+    pub modules: Modules,
+    /// Every stack that was seen, once.
+    pub stacks: Stacks,
+    /// In the order of time.
+    pub samples: Vec<Sample>,
+    /// In the order of time.
+    pub switches: Vec<Switch>,
+    /// What was mapped where, in the order of time: an address of data, such as a page fault's, is told by it.
+    pub mappings: Vec<Mapping>,
+    /// What samples of tracepoints carry: see [`Sample::raw`].
+    pub raw: Vec<u8>,
+    /// What is missing.
+    pub lost: Lost,
+    /// The first and the last moment of which something is told, on the recording's clock.
+    pub span: Span,
+}
+
+/// From one moment up to another, in nanoseconds of the recording's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The first.
+    pub start_ns: u64,
+    /// Up to here.
+    pub end_ns: u64,
+}
+
+impl Span {
+    /// How long.
+    pub fn length_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Whether a moment lies in it.
+    pub fn contains(&self, at_ns: u64) -> bool {
+        (self.start_ns..self.end_ns).contains(&at_ns)
+    }
+}
+
+/// Where a recording was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name.
+    pub host: Option<String>,
+    /// Its kernel, as `uname -r` has it.
+    pub kernel: Option<String>,
+    /// Its architecture, as `uname -m` has it.
+    pub architecture: Option<String>,
+    /// How many CPUs are online.
+    pub cpus: Option<u32>,
+    /// The command that made the recording.
+    pub command: Vec<String>,
+}
+
+/// Number of an event of a recording: its place in [`Recording::events`].
+pub type EventId = u16;
+
+/// What samples are taken of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its name as perf has it: `cpu-clock`, `context-switches`, `sched:sched_waking`.
+    pub name: String,
+    /// What a sample's weight counts.
+    pub unit: Unit,
+}
+
+impl Event {
+    /// Whether its samples say what ran on a CPU: a clock's or a counter's do, a switch's or a fault's say what happened.
+    pub fn is_on_cpu(&self) -> bool {
+        let name = self.name.split(':').next().unwrap_or(&self.name);
+        matches!(name, "cpu-clock" | "task-clock" | "cycles" | "instructions" | "ref-cycles" | "cpu-cycles" | "cpu")
+    }
+}
+
+/// What a weight counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds of a CPU.
+    Nanoseconds,
+    /// Events, such as cycles or faults.
+    Events,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Its process.
+    pub pid: u32,
+    /// Its name, if it was told.
+    pub name: Option<String>,
+}
+
+/// A sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Of which event.
+    pub event: EventId,
+    /// When, on the recording's clock.
+    pub at_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    /// Of which process.
+    pub pid: u32,
+    /// Of which thread.
+    pub tid: u32,
+    /// Where it was.
+    pub stack: StackId,
+    /// How much it stands for, in the event's unit.
+    pub weight: u64,
+    /// The address that the event is about; zero where it has none.
+    pub address: u64,
+    /// A tracepoint's own bytes: where in [`Recording::raw`], and how many.
+    pub raw: (u32, u32),
+}
+
+/// A thread was given a CPU, or gave it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// When, on the recording's clock.
+    pub at_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    /// Its process; 0 of the idle one.
+    pub pid: u32,
+    /// The thread; 0 is the idle one.
+    pub tid: u32,
+    /// Which of the two.
+    pub turn: Turn,
+    /// The process and thread that ran before it, or runs after it; told only where whole CPUs were watched.
+    pub other: Option<(u32, u32)>,
+}
+
+/// What happened to a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It was given a CPU.
+    In,
+    /// It went to sleep.
+    Slept,
+    /// It lost the CPU while it still had something to do.
+    Preempted,
+}
+
+/// A file, or memory of none, was mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// When; zero for those that were there before.
+    pub at_ns: u64,
+    /// Into which process.
+    pub pid: u32,
+    /// From where.
+    pub start: u64,
+    /// Up to where.
+    pub end: u64,
+    /// What.
+    pub module: ModuleId,
+}
+
+/// What a recording lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Records that nobody read in time.
+    pub records: u64,
+    /// Samples that the kernel or the hardware lost.
+    pub samples: u64,
+    /// How often the kernel stopped sampling for a while, because it took too much.
+    pub throttled: u64,
+    /// Records of samples that could not be used, because they lack a time or say what can't be.
+    pub odd: u64,
+}
