@@ -8,6 +8,7 @@ pub mod convert;
 pub mod fold;
 pub mod maps;
 pub mod names;
+pub mod offcpu;
 pub mod perf;
 pub mod recording;
 pub mod stack;

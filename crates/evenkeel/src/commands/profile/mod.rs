@@ -1,5 +1,6 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
+mod input;
 mod view;
 
 use crate::failure::Outcome;

@@ -1,0 +1,33 @@
+//! What every question is asked of: a recording, read from its file, with the names of its functions.
+
+use std::path::Path;
+
+use evenkeel_profile::names::Names;
+use evenkeel_profile::perf::file::PerfFile;
+use evenkeel_profile::recording::Recording;
+use evenkeel_profile::unwind::NoUnwind;
+
+use crate::exit;
+use crate::failure::Failure;
+
+/// A recording and its names.
+pub(crate) struct Opened {
+    /// What was recorded.
+    pub(crate) recording: Recording,
+    /// The functions of its frames.
+    pub(crate) names: Names,
+}
+
+/// Reads a recording from its file.
+pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
+    let tried = || format!("read the recording {}", file.display());
+    let bytes = std::fs::read(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    opened(&bytes).map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))
+}
+
+/// The same of bytes that are in memory already.
+pub(crate) fn opened(bytes: &[u8]) -> Result<Opened, evenkeel_profile::perf::bytes::Malformed> {
+    let recording = PerfFile::parse(bytes)?.recording(&mut NoUnwind)?;
+    let names = Names::of(&recording, |_| Vec::new());
+    Ok(Opened { recording, names })
+}
