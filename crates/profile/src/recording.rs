@@ -30,6 +30,8 @@ pub struct Recording {
     pub lost: Lost,
     /// The first and the last moment of which something is told, on the recording's clock.
     pub span: Span,
+    /// What to doubt of it, a sentence each: such as that its file ends too early.
+    pub doubts: Vec<String>,
 }
 
 /// From one moment up to another, in nanoseconds of the recording's clock.
@@ -66,6 +68,8 @@ pub struct Machine {
     pub cpus: Option<u32>,
     /// The command that made the recording.
     pub command: Vec<String>,
+    /// Where its kernel's code began (`_text`), where that was told: it is another place after each boot.
+    pub kernel_text: Option<u64>,
 }
 
 /// Number of an event of a recording: its place in [`Recording::events`].
