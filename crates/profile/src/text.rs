@@ -127,9 +127,11 @@ impl Reader {
             return (events.len() - 1) as EventId;
         }
         let event = events.len() as EventId;
-        let is_clock = matches!(name.split(':').next(), Some("cpu-clock" | "task-clock"));
-        let unit = if is_clock { Unit::Nanoseconds } else { Unit::Events };
-        events.push(Event { name: name.to_owned(), unit });
+        let mut told = Event { name: name.to_owned(), unit: Unit::Events };
+        if told.is_clock() {
+            told.unit = Unit::Nanoseconds;
+        }
+        events.push(told);
         self.events.insert(name.to_owned(), event);
         event
     }
