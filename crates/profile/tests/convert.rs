@@ -112,7 +112,7 @@ fn code_is_where_its_process_had_it_mapped() {
         ("a thread", vec![map(1, 0x5000, "/a"), fork(1, 1), at(1, 0x5100)], "/a+110"),
         ("compiled at run time", vec![map(1, 0x5000, "//anon"), at(1, 0x5100)], "1 at 5100"),
         ("the same in a file of memory", vec![map(1, 0x5000, "/memfd:jit (deleted)"), at(1, 0x5100)], "1 at 5100"),
-        ("the kernel's own for users", vec![map(1, 0x5000, "[vdso]"), at(1, 0x5100)], "[vdso]+110"),
+        ("the kernel's own for users", vec![map(1, 0x5000, "[vdso]"), at(1, 0x5100)], "1 at 5100"),
         ("the kernel", vec![map(none, KERNEL, "[kernel.kallsyms]_text"), at(1, KERNEL + 5)], "kernel ffffffff81000005"),
         (
             "a module of the kernel",
