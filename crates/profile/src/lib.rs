@@ -6,10 +6,12 @@
 
 pub mod convert;
 pub mod fold;
+pub mod input;
 pub mod maps;
 pub mod names;
 pub mod offcpu;
 pub mod perf;
 pub mod recording;
 pub mod stack;
+pub mod text;
 pub mod unwind;

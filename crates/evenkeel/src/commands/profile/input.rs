@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use evenkeel_profile::input::{self, ReadError};
 use evenkeel_profile::names::Names;
-use evenkeel_profile::perf::file::PerfFile;
 use evenkeel_profile::recording::Recording;
 use evenkeel_profile::unwind::NoUnwind;
 
@@ -26,8 +26,8 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
 }
 
 /// The same of bytes that are in memory already.
-pub(crate) fn opened(bytes: &[u8]) -> Result<Opened, evenkeel_profile::perf::bytes::Malformed> {
-    let recording = PerfFile::parse(bytes)?.recording(&mut NoUnwind)?;
+pub(crate) fn opened(bytes: &[u8]) -> Result<Opened, ReadError> {
+    let recording = input::read(bytes, &mut NoUnwind)?;
     let names = Names::of(&recording, |_| Vec::new());
     Ok(Opened { recording, names })
 }
