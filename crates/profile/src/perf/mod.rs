@@ -4,3 +4,4 @@ pub mod bytes;
 pub mod file;
 pub mod layout;
 pub mod record;
+pub mod write;
