@@ -7,6 +7,7 @@
 pub mod convert;
 pub mod fold;
 pub mod input;
+pub mod live;
 pub mod maps;
 pub mod names;
 pub mod offcpu;

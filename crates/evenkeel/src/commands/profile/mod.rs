@@ -1,6 +1,7 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
 mod input;
+mod record;
 mod view;
 
 use crate::failure::Outcome;
@@ -34,6 +35,7 @@ macro_rules! questions {
 
 // In the order of `--help`.
 questions! {
+    Record => record,
     View => view,
 }
 
