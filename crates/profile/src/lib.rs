@@ -15,4 +15,5 @@ pub mod perf;
 pub mod recording;
 pub mod stack;
 pub mod text;
+pub mod symbols;
 pub mod unwind;
