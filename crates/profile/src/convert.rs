@@ -8,8 +8,8 @@ use crate::maps::Maps;
 use crate::perf::layout::Layout;
 use crate::perf::record::{self, Mapped, Record, What};
 use crate::recording::{Event, EventId, Machine, Mapping, Recording, Sample, Switch, Turn};
-use crate::stack::{Frame, Module};
-use crate::unwind::{Unwind, Wound};
+use crate::stack::{Frame, Hint, Module};
+use crate::unwind::{End, FRAMES_MAX, Unwind, Wound};
 
 /// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
@@ -17,8 +17,6 @@ const FIRST_MARKER: u64 = -4095_i64 as u64;
 const MARK_KERNEL: u64 = -128_i64 as u64;
 /// What follows is the user's (`PERF_CONTEXT_USER`).
 const MARK_USER: u64 = -512_i64 as u64;
-/// A stack with more frames is cut off: recursion without an end has as many as it is given.
-const FRAMES_MAX: usize = 1024;
 
 /// Makes a recording of records that come in the order of time.
 pub struct Converter<'u> {
@@ -130,7 +128,11 @@ impl<'u> Converter<'u> {
         if !sample.registers.is_empty() {
             self.unwound(sample, layout, &mut frames);
         }
-        frames.truncate(FRAMES_MAX);
+        if frames.len() > FRAMES_MAX {
+            frames.truncate(FRAMES_MAX);
+            frames.push(Frame::Hint(Hint::CutOff));
+        }
+        self.recording.lost.cut_off += u64::from(frames.last() == Some(&Frame::Hint(Hint::CutOff)));
         let recording = &mut self.recording;
         let stack = recording.stacks.of(frames.into_iter().rev());
         let raw = (recording.raw.len() as u32, sample.raw.len() as u32);
@@ -183,21 +185,29 @@ impl<'u> Converter<'u> {
         frames
     }
 
-    /// In place of the user's part of the chain, what its stack says.
+    /// In place of the user's part of the chain, what its stack says; unless that ends too early, and the frame pointers led further.
     fn unwound(&mut self, sample: &record::Sample<'_>, layout: &Layout, frames: &mut Vec<Frame>) {
-        let Some(maps) = self.maps.get(&sample.id.pid).cloned() else { return };
+        let pid = sample.id.pid;
+        let none = Rc::default();
+        let maps = self.maps.get(&pid).unwrap_or(&none);
         let wound = Wound {
-            pid: sample.id.pid,
+            machine: &self.recording.machine,
+            pid,
             registers: sample.registers,
             which: layout.user_registers,
             stack: sample.stack,
         };
-        let found = self.unwind.unwind(&wound, &maps, &self.recording.modules);
-        if !found.is_empty() {
-            frames.retain(|frame| matches!(frame, Frame::Kernel { .. }));
-            frames.extend(found.into_iter().enumerate().map(|(at, address)| {
-                self.frame(sample.id.pid, if at == 0 { address } else { address.saturating_sub(1) }, false)
-            }));
+        let mut found = Vec::new();
+        let end = self.unwind.unwind(&wound, maps, &self.recording.modules, &mut found);
+        let is_user = |frame: &Frame| !matches!(frame, Frame::Kernel { .. });
+        if found.is_empty() || end == End::CutOff && frames.iter().filter(|frame| is_user(frame)).count() > found.len()
+        {
+            return;
+        }
+        frames.retain(|frame| !is_user(frame));
+        frames.extend(found.into_iter().map(|address| self.frame(pid, address, false)));
+        if end == End::CutOff {
+            frames.push(Frame::Hint(Hint::CutOff));
         }
     }
 

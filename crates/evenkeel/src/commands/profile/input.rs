@@ -5,7 +5,7 @@ use std::path::Path;
 use evenkeel_profile::names::Names;
 use evenkeel_profile::perf::file::PerfFile;
 use evenkeel_profile::recording::Recording;
-use evenkeel_profile::unwind::NoUnwind;
+use evenkeel_profile::unwind::Unwinder;
 
 use crate::exit;
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
 
 /// The same of bytes that are in memory already.
 pub(crate) fn opened(bytes: &[u8]) -> Result<Opened, evenkeel_profile::perf::bytes::Malformed> {
-    let recording = PerfFile::parse(bytes)?.recording(&mut NoUnwind)?;
+    let recording = PerfFile::parse(bytes)?.recording(&mut Unwinder::new())?;
     let names = Names::of(&recording, |_| Vec::new());
     Ok(Opened { recording, names })
 }
