@@ -8,8 +8,8 @@ use crate::maps::{Map, Maps};
 use crate::perf::layout::{Layout, sample as field};
 use crate::perf::record::{self, Mapped, Record, What};
 use crate::recording::{Event, EventId, Machine, Mapping, Recording, Sample, Switch, Turn};
-use crate::stack::{Frame, Module};
-use crate::unwind::{Unwind, Wound};
+use crate::stack::{Frame, Hint, Module};
+use crate::unwind::{End, FRAMES_MAX, Unwind, Wound};
 
 /// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
@@ -175,7 +175,11 @@ impl<'u> Converter<'u> {
         if !sample.registers.is_empty() {
             self.unwound(sample, layout, &mut frames);
         }
-        frames.truncate(FRAMES_MAX);
+        if frames.len() > FRAMES_MAX {
+            frames.truncate(FRAMES_MAX);
+            frames.push(Frame::Hint(Hint::CutOff));
+        }
+        self.recording.lost.cut_off += u64::from(frames.last() == Some(&Frame::Hint(Hint::CutOff)));
         let recording = &mut self.recording;
         let stack = recording.stacks.of(frames.into_iter().rev());
         // What does not fit into the numbers is passed over: that is after four gigabytes.
@@ -236,21 +240,29 @@ impl<'u> Converter<'u> {
         frames
     }
 
-    /// In place of the user's part of the chain, what its stack says.
+    /// In place of the user's part of the chain, what its stack says; unless that ends too early, and the frame pointers led further.
     fn unwound(&mut self, sample: &record::Sample<'_>, layout: &Layout, frames: &mut Vec<Frame>) {
-        let Some(maps) = self.maps.get(&sample.id.pid).cloned() else { return };
+        let pid = sample.id.pid;
+        let none = Rc::default();
+        let maps = self.maps.get(&pid).unwrap_or(&none);
         let wound = Wound {
-            pid: sample.id.pid,
+            machine: &self.recording.machine,
+            pid,
             registers: sample.registers,
             which: layout.user_registers,
             stack: sample.stack,
         };
-        let found = self.unwind.unwind(&wound, &maps, &self.recording.modules);
-        if !found.is_empty() {
-            frames.retain(|frame| matches!(frame, Frame::Kernel { .. }));
-            frames.extend(found.into_iter().enumerate().map(|(at, address)| {
-                self.frame(sample.id.pid, if at == 0 { address } else { address.saturating_sub(1) }, false)
-            }));
+        let mut found = Vec::new();
+        let end = self.unwind.unwind(&wound, maps, &self.recording.modules, &mut found);
+        let is_user = |frame: &Frame| !matches!(frame, Frame::Kernel { .. });
+        if found.is_empty() || end == End::CutOff && frames.iter().filter(|frame| is_user(frame)).count() > found.len()
+        {
+            return;
+        }
+        frames.retain(|frame| !is_user(frame));
+        frames.extend(found.into_iter().map(|address| self.frame(pid, address, false)));
+        if end == End::CutOff {
+            frames.push(Frame::Hint(Hint::CutOff));
         }
     }
 

@@ -197,4 +197,6 @@ pub struct Lost {
     pub throttled: u64,
     /// Records of samples that could not be used, because they lack a time or say what can't be.
     pub odd: u64,
+    /// Samples whose stack goes on beyond what could be followed of it.
+    pub cut_off: u64,
 }

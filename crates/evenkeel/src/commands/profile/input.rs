@@ -7,6 +7,7 @@ use evenkeel_profile::names::Names;
 use evenkeel_profile::recording::Recording;
 use evenkeel_profile::symbols::{Doubts, Settings, Symbols};
 use evenkeel_profile::unwind::NoUnwind;
+use evenkeel_profile::unwind::Unwinder;
 
 use crate::exit;
 use crate::failure::Failure;
@@ -34,6 +35,8 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
 /// The same of bytes that are in memory already.
 pub(crate) fn opened(bytes: &[u8]) -> Result<Opened, ReadError> {
     let recording = input::read(bytes, &mut NoUnwind)?;
+pub(crate) fn opened(bytes: &[u8]) -> Result<Opened, evenkeel_profile::perf::bytes::Malformed> {
+    let recording = PerfFile::parse(bytes)?.recording(&mut Unwinder::new())?;
     let names = Names::of(&recording, |_| Vec::new());
     Ok(Opened { recording, names })
 /// The same of bytes that are in memory already: they were recorded just now.
