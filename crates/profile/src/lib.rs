@@ -6,10 +6,12 @@
 
 pub mod convert;
 pub mod fold;
+pub mod graph;
 pub mod maps;
 pub mod names;
 pub mod offcpu;
 pub mod perf;
 pub mod recording;
 pub mod stack;
+pub mod tree;
 pub mod unwind;
