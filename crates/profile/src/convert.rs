@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::maps::Maps;
 use crate::perf::layout::Layout;
 use crate::perf::record::{self, Mapped, Record, What};
-use crate::recording::{Event, EventId, Machine, Mapping, Recording, Sample, Switch, Turn};
+use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Sample, Switch, Turn};
 use crate::stack::{Frame, Module};
 use crate::unwind::{Unwind, Wound};
 
@@ -61,7 +61,10 @@ impl<'u> Converter<'u> {
                 let name = Some(String::from_utf8_lossy(name).into_owned());
                 self.recording.threads.insert(*tid, crate::recording::Thread { pid: *pid, name });
             }
-            What::Forked { pid, parent_pid, tid, parent_tid } => self.forked((*pid, *tid), (*parent_pid, *parent_tid)),
+            What::Forked { pid, parent_pid, tid, parent_tid } => {
+                self.lived(Life { at_ns, pid: *pid, tid: *tid, made_by: Some(*parent_pid) });
+                self.forked((*pid, *tid), (*parent_pid, *parent_tid));
+            }
             What::Switched { is_out, is_preempted, other } => {
                 let turn = match (is_out, is_preempted) {
                     (false, _) => Turn::In,
@@ -83,7 +86,8 @@ impl<'u> Converter<'u> {
                 self.recording.lost.samples = self.recording.lost.samples.saturating_add(*count)
             }
             What::Throttled { is_stopped } => self.recording.lost.throttled += u64::from(*is_stopped),
-            What::Ended { .. } | What::Other(_) => {}
+            What::Ended { pid, tid } => self.lived(Life { at_ns, pid: *pid, tid: *tid, made_by: None }),
+            What::Other(_) => {}
         }
     }
 
@@ -97,6 +101,13 @@ impl<'u> Converter<'u> {
         self.recording.samples.sort_by_key(|sample| sample.at_ns);
         self.recording.switches.sort_by_key(|switch| switch.at_ns);
         self.recording
+    }
+
+    /// One of no time was there before.
+    fn lived(&mut self, life: Life) {
+        if life.at_ns != 0 {
+            self.recording.lives.push(life);
+        }
     }
 
     fn forked(&mut self, (pid, tid): (u32, u32), (parent_pid, parent_tid): (u32, u32)) {

@@ -70,7 +70,7 @@ impl Folded {
 }
 
 impl Base {
-    fn of(self, recording: &Recording, sample: &Sample) -> String {
+    pub(crate) fn of(self, recording: &Recording, sample: &Sample) -> String {
         let name = |tid: u32| {
             let thread = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
             thread.map_or_else(|| format!("thread {tid}"), clean)
