@@ -95,6 +95,14 @@ impl Cpus {
         length_ns >= KEPT_LEAST_NS && were_idle
     }
 
+    /// Whether a thread had a CPU through a whole stretch.
+    pub(super) fn had_all_along(&self, cpu: u32, tid: u32, span: Span) -> bool {
+        let Some(given) = self.by_cpu.get(&cpu) else { return false };
+        let after = given.partition_point(|given| given.at_ns <= span.end_ns);
+        let last = after.checked_sub(1).and_then(|at| given.get(at));
+        last.is_some_and(|last| last.tid == tid && last.at_ns <= span.start_ns)
+    }
+
     /// How long a CPU was idle.
     fn idle_ns(&self, cpu: u32, span: Span) -> u64 {
         self.idle_until(cpu, span.end_ns).saturating_sub(self.idle_until(cpu, span.start_ns))

@@ -2,15 +2,20 @@
 //! thread was at that moment says the reason.
 
 mod cpus;
+mod faults;
 mod folded;
 mod pairs;
+mod place;
 mod reason;
+mod steal;
+pub mod table;
 #[cfg(test)]
 mod tests;
 mod wakes;
 
 use std::collections::HashMap;
 
+pub use faults::{Faults, faults};
 pub use folded::{folded, woken};
 pub use wakes::Trust;
 
@@ -113,7 +118,7 @@ pub enum Edges {
     /// Both: its length is known.
     #[default]
     Seen,
-    /// It was without a CPU when the recording began: it lasted at least so long.
+    /// It was without a CPU before the recording began, or before the sample that tells of it was due: it lasted at least so long.
     FromBefore,
     /// It was still without one when the recording ended: it lasted at least so long.
     ToAfter,
@@ -174,6 +179,7 @@ pub fn spells(recording: &Recording, names: &Names) -> Vec<Spell> {
             }
         })
         .collect();
+    spells.extend(steal::spells(recording, &cpus));
     spells.sort_by_key(|spell| (spell.span.start_ns, spell.tid));
     spells
 }
