@@ -10,6 +10,9 @@ use crate::perf::record::{self, Mapped, Record, What};
 use crate::recording::{Event, EventId, Machine, Mapping, Recording, Sample, Switch, Turn};
 use crate::stack::{Frame, Hint, Module};
 use crate::unwind::{End, FRAMES_MAX, Unwind, Wound};
+use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Sample, Switch, Turn};
+use crate::stack::{Frame, Module};
+use crate::unwind::{Unwind, Wound};
 
 /// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
@@ -82,7 +85,10 @@ impl<'u> Converter<'u> {
                 let name = Some(String::from_utf8_lossy(name).into_owned());
                 self.recording.threads.insert(*tid, crate::recording::Thread { pid: *pid, name });
             }
-            What::Forked { pid, parent_pid, tid, parent_tid } => self.forked((*pid, *tid), (*parent_pid, *parent_tid)),
+            What::Forked { pid, parent_pid, tid, parent_tid } => {
+                self.lived(Life { at_ns, pid: *pid, tid: *tid, made_by: Some(*parent_pid) });
+                self.forked((*pid, *tid), (*parent_pid, *parent_tid));
+            }
             What::Switched { is_out, is_preempted, other } => {
                 let turn = match (is_out, is_preempted) {
                     (false, _) => Turn::In,
@@ -104,7 +110,8 @@ impl<'u> Converter<'u> {
                 self.recording.lost.samples = self.recording.lost.samples.saturating_add(*count)
             }
             What::Throttled { is_stopped } => self.recording.lost.throttled += u64::from(*is_stopped),
-            What::Ended { .. } | What::Other(_) => {}
+            What::Ended { pid, tid } => self.lived(Life { at_ns, pid: *pid, tid: *tid, made_by: None }),
+            What::Other(_) => {}
         }
     }
 
@@ -123,6 +130,13 @@ impl<'u> Converter<'u> {
         self.recording.samples.sort_by_key(|sample| sample.at_ns);
         self.recording.switches.sort_by_key(|switch| switch.at_ns);
         self.recording
+    }
+
+    /// One of no time was there before.
+    fn lived(&mut self, life: Life) {
+        if life.at_ns != 0 {
+            self.recording.lives.push(life);
+        }
     }
 
     fn forked(&mut self, (pid, tid): (u32, u32), (parent_pid, parent_tid): (u32, u32)) {

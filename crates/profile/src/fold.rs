@@ -148,6 +148,11 @@ pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterato
             Base::Process => (seen.pid, seen.tid),
             Base::Cpu => (seen.cpu, seen.tid),
             Base::Nothing => (0, 0),
+impl Base {
+    pub(crate) fn of(self, recording: &Recording, sample: &Sample) -> String {
+        let name = |tid: u32| {
+            let thread = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
+            thread.map_or_else(|| format!("thread {tid}"), clean)
         };
         let sum = sums.entry((first, second, seen.stack, seen.on_top)).or_default();
         *sum = sum.saturating_add(seen.weight);
