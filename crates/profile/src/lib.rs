@@ -12,4 +12,5 @@ pub mod offcpu;
 pub mod perf;
 pub mod recording;
 pub mod stack;
+pub mod ticks;
 pub mod unwind;
