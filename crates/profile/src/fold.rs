@@ -173,6 +173,24 @@ impl Base {
         if let Some(on_top) = on_top {
             let name = grower.tree.name(on_top);
             node = grower.tree.child(node, name);
+    /// The line of a stack of a thread, which of none is its base alone.
+    pub(crate) fn line(recording: &Recording, names: &Names, tid: u32, stack: Option<StackId>) -> String {
+        let base = Base::name(recording, tid);
+        stack.map_or_else(|| base.clone(), |stack| line(recording, names, &base, stack))
+    }
+
+    fn name(recording: &Recording, tid: u32) -> String {
+        let thread = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
+        thread.map_or_else(|| format!("thread {tid}"), clean)
+    }
+
+    fn of(self, recording: &Recording, sample: &Sample) -> String {
+        let name = |tid: u32| Base::name(recording, tid);
+        match self {
+            Base::Thread => name(sample.tid),
+            Base::Process => format!("{};{}", name(sample.pid), name(sample.tid)),
+            Base::Cpu => format!("CPU {};{}", sample.cpu, name(sample.tid)),
+            Base::Nothing => String::new(),
         }
         grower.tree.add(node, weight);
     }

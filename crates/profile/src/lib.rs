@@ -18,4 +18,5 @@ pub mod stack;
 pub mod text;
 pub mod symbols;
 pub mod tree;
+pub mod ticks;
 pub mod unwind;
