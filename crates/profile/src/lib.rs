@@ -6,6 +6,7 @@
 
 pub mod convert;
 pub mod fold;
+pub mod imbalance;
 pub mod maps;
 pub mod names;
 pub mod offcpu;

@@ -1,5 +1,6 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
+mod imbalance;
 mod input;
 mod view;
 
@@ -35,6 +36,7 @@ macro_rules! questions {
 // In the order of `--help`.
 questions! {
     View => view,
+    Imbalance => imbalance,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
