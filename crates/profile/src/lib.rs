@@ -9,6 +9,7 @@ pub mod fold;
 pub mod input;
 pub mod live;
 pub mod graph;
+pub mod imbalance;
 pub mod maps;
 pub mod names;
 pub mod offcpu;
