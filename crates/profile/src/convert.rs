@@ -7,12 +7,9 @@ use std::rc::Rc;
 use crate::maps::{Map, Maps};
 use crate::perf::layout::{Layout, sample as field};
 use crate::perf::record::{self, Mapped, Record, What};
-use crate::recording::{Event, EventId, Machine, Mapping, Recording, Sample, Switch, Turn};
+use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Sample, Switch, Turn};
 use crate::stack::{Frame, Hint, Module};
 use crate::unwind::{End, FRAMES_MAX, Unwind, Wound};
-use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Sample, Switch, Turn};
-use crate::stack::{Frame, Module};
-use crate::unwind::{Unwind, Wound};
 
 /// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
@@ -22,8 +19,6 @@ const MARK_KERNEL: u64 = -128_i64 as u64;
 const MARK_USER: u64 = -512_i64 as u64;
 /// The name of the kernel's own code in records, which goes on with the symbol that it begins at.
 const KERNEL: &str = "[kernel.kallsyms]";
-/// A stack with more frames is cut off: recursion without an end has as many as it is given.
-pub(crate) const FRAMES_MAX: usize = 1024;
 /// As many mappings of parents are copied for their children in all; a child that maps nothing before it runs a program costs none.
 const COPIES_MAX: usize = 1 << 20;
 /// More doubts than this are not told.

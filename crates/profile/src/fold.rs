@@ -39,7 +39,7 @@ pub struct Seen {
     pub cpu: u32,
     /// The stack; nobody knows it if there is none.
     pub stack: Option<StackId>,
-    /// What is put on top of the stack, such as a reason.
+    /// What is put on top of the stack in brackets, such as a reason.
     pub on_top: Option<&'static str>,
     /// How much.
     pub weight: u64,
@@ -148,11 +148,6 @@ pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterato
             Base::Process => (seen.pid, seen.tid),
             Base::Cpu => (seen.cpu, seen.tid),
             Base::Nothing => (0, 0),
-impl Base {
-    pub(crate) fn of(self, recording: &Recording, sample: &Sample) -> String {
-        let name = |tid: u32| {
-            let thread = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
-            thread.map_or_else(|| format!("thread {tid}"), clean)
         };
         let sum = sums.entry((first, second, seen.stack, seen.on_top)).or_default();
         *sum = sum.saturating_add(seen.weight);
@@ -171,26 +166,8 @@ impl Base {
         let base = grower.base(base, first, second);
         let mut node = stack.map_or(base, |stack| grower.stack(base, stack));
         if let Some(on_top) = on_top {
-            let name = grower.tree.name(on_top);
+            let name = grower.tree.name(&format!("[{on_top}]"));
             node = grower.tree.child(node, name);
-    /// The line of a stack of a thread, which of none is its base alone.
-    pub(crate) fn line(recording: &Recording, names: &Names, tid: u32, stack: Option<StackId>) -> String {
-        let base = Base::name(recording, tid);
-        stack.map_or_else(|| base.clone(), |stack| line(recording, names, &base, stack))
-    }
-
-    fn name(recording: &Recording, tid: u32) -> String {
-        let thread = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
-        thread.map_or_else(|| format!("thread {tid}"), clean)
-    }
-
-    fn of(self, recording: &Recording, sample: &Sample) -> String {
-        let name = |tid: u32| Base::name(recording, tid);
-        match self {
-            Base::Thread => name(sample.tid),
-            Base::Process => format!("{};{}", name(sample.pid), name(sample.tid)),
-            Base::Cpu => format!("CPU {};{}", sample.cpu, name(sample.tid)),
-            Base::Nothing => String::new(),
         }
         grower.tree.add(node, weight);
     }

@@ -63,7 +63,9 @@ fn check(name: &str, expected: &Expect) {
 
 #[test]
 fn a_file_of_disk_tells_its_machine_and_its_switches() {
-    check("disk.data", &expect![[r#"
+    check(
+        "disk.data",
+        &expect![[r#"
         Machine { host: Some("vm"), kernel: Some("6.18.44-fc-v595"), architecture: Some("x86_64"), cpus: Some(2), command: ["/usr/bin/perf", "record", "-q", "-e", "cpu-clock", "-F", "199", "-g", "--switch-events", "-o", "disk.data", "./tiny"], kernel_text: Some(18446744071578845184) }
         cpu-clock in Nanoseconds: 8 samples of 40201000
         switches {"In": 6, "Preempted": 3, "Slept": 2}, lost Lost { records: 0, samples: 0, throttled: 0, odd: 0 }, 27372724 ns
@@ -71,12 +73,15 @@ fn a_file_of_disk_tells_its_machine_and_its_switches() {
         /tmp/fx/tiny Some("de3a407b3141ecf0dff57cedeb48fc98f1193352")
         /usr/lib/x86_64-linux-gnu/libc.so.6 None
         tiny;[libc.so.6];[tiny];[tiny] 40201000
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn events_of_different_records_are_told_apart() {
-    check("mixed.data", &expect![[r#"
+    check(
+        "mixed.data",
+        &expect![[r#"
         Machine { host: Some("vm"), kernel: Some("6.18.44-fc-v595"), architecture: Some("x86_64"), cpus: Some(2), command: ["/usr/bin/perf", "record", "-q", "--sample-cpu", "-e", "cpu-clock/freq=199/", "-e", "page-faults/call-graph=no,period=10/", "-e", "sched:sched_process_exit", "-g", "-o", "mixed.data", "./tiny"], kernel_text: Some(18446744071578845184) }
         cpu-clock/freq=199/ in Nanoseconds: 8 samples of 40201000
         page-faults/call-graph=no,period=10/ in Events: 8 samples of 80
@@ -91,12 +96,15 @@ fn events_of_different_records_are_told_apart() {
         tiny;[libc.so.6];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k] 5025125
         tiny;[libc.so.6];[tiny];[tiny] 35175875
         tiny;[tiny] 10
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_file_of_a_pipe_tells_the_same() {
-    check("pipe.data", &expect![[r#"
+    check(
+        "pipe.data",
+        &expect![[r#"
         Machine { host: Some("vm"), kernel: Some("6.18.44-fc-v595"), architecture: Some("x86_64"), cpus: Some(2), command: ["/usr/bin/perf", "record", "-q", "-e", "cpu-clock/freq=199/", "-e", "sched:sched_process_exit", "-g", "-o", "-", "./tiny"], kernel_text: Some(18446744071578845184) }
         cpu-clock/freq=199/ in Nanoseconds: 7 samples of 35175875
         sched:sched_process_exit in Events: 2 samples of 2
@@ -106,12 +114,15 @@ fn a_file_of_a_pipe_tells_the_same() {
         /usr/lib/x86_64-linux-gnu/libc.so.6 None
         tiny;[libc.so.6];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k];[kernel]_[k] 2
         tiny;[libc.so.6];[tiny];[tiny] 35175875
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn stacks_that_were_copied_come_with_registers() {
-    check("dwarf.data", &expect![[r#"
+    check(
+        "dwarf.data",
+        &expect![[r#"
         Machine { host: Some("vm"), kernel: Some("6.18.44-fc-v595"), architecture: Some("x86_64"), cpus: Some(2), command: ["/usr/bin/perf", "record", "-q", "-e", "cpu-clock", "-F", "199", "--call-graph", "dwarf,256", "-o", "dwarf.data", "./tiny"], kernel_text: Some(18446744071578845184) }
         cpu-clock in Nanoseconds: 8 samples of 40201000
         switches {}, lost Lost { records: 0, samples: 0, throttled: 0, odd: 0 }, 23456730 ns
@@ -119,19 +130,23 @@ fn stacks_that_were_copied_come_with_registers() {
         /tmp/fx/tiny Some("de3a407b3141ecf0dff57cedeb48fc98f1193352")
         /usr/lib/x86_64-linux-gnu/libc.so.6 None
         tiny;[tiny] 40201000
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_killed_perf_leaves_what_is_read_as_far_as_it_goes() {
-    check("killed.data", &expect![[r#"
+    check(
+        "killed.data",
+        &expect![[r#"
         Machine { host: None, kernel: None, architecture: None, cpus: None, command: [], kernel_text: Some(18446744071578845184) }
         cpu-clock in Nanoseconds: 257 samples of 1291457125
         switches {}, lost Lost { records: 0, samples: 0, throttled: 0, odd: 0 }, 1295596388 ns
         [kernel.kallsyms]_text None
         /usr/lib/x86_64-linux-gnu/libc.so.6 None
         doubt: perf did not come to its end: what it writes last is missing
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

@@ -27,7 +27,12 @@ fn recording(text: &str) -> Recording {
             functions => {
                 let frames: Vec<Frame> = functions
                     .rsplit(';')
-                    .map(|name| Frame::Named { name: recording.stacks.text(name), module: None, is_kernel: true })
+                    .map(|name| Frame::Named {
+                        name: recording.stacks.text(name),
+                        module: None,
+                        is_kernel: true,
+                        is_inlined: false,
+                    })
                     .collect();
                 let stack = recording.stacks.of(frames);
                 let (pid, raw) = (tid, (0, 0));
@@ -226,8 +231,5 @@ fn stacks_are_weighted_by_time_and_end_with_the_reason() {
     let names = Names::of(&recording, |_| Vec::new());
     let folded = folded(&recording, &names, &spells(&recording, &names), crate::fold::Base::Thread);
     let lines: Vec<(&str, u64)> = folded.lines.iter().map(|(line, weight)| (line.as_str(), *weight)).collect();
-    assert_eq!(
-        lines,
-        [("thread 7;futex_wait_[k];schedule_[k];off CPU: futex", 1000), ("thread 7;off CPU: unknown", 100)]
-    );
+    assert_eq!(lines, [("thread 7;[unknown]", 100), ("thread 7;futex_wait_[k];schedule_[k];[futex]", 1000)]);
 }
