@@ -1,3 +1,5 @@
+//! What the summary of busy CPUs says of recordings that are made by hand.
+
 use super::*;
 use crate::recording::{Event, Machine, Sample, Span, Switch, Turn};
 use crate::stack::Frame;
