@@ -7,9 +7,9 @@ use std::rc::Rc;
 use crate::maps::{Map, Maps};
 use crate::perf::layout::{Layout, sample as field};
 use crate::perf::record::{self, Mapped, Record, What};
-use crate::recording::{Event, EventId, Machine, Mapping, Recording, Sample, Switch, Turn};
-use crate::stack::{Frame, Module};
-use crate::unwind::{Unwind, Wound};
+use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Sample, Switch, Turn};
+use crate::stack::{Frame, Hint, Module};
+use crate::unwind::{End, FRAMES_MAX, Unwind, Wound};
 
 /// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
@@ -19,8 +19,6 @@ const MARK_KERNEL: u64 = -128_i64 as u64;
 const MARK_USER: u64 = -512_i64 as u64;
 /// The name of the kernel's own code in records, which goes on with the symbol that it begins at.
 const KERNEL: &str = "[kernel.kallsyms]";
-/// A stack with more frames is cut off: recursion without an end has as many as it is given.
-pub(crate) const FRAMES_MAX: usize = 1024;
 /// As many mappings of parents are copied for their children in all; a child that maps nothing before it runs a program costs none.
 const COPIES_MAX: usize = 1 << 20;
 /// More doubts than this are not told.
@@ -82,7 +80,10 @@ impl<'u> Converter<'u> {
                 let name = Some(String::from_utf8_lossy(name).into_owned());
                 self.recording.threads.insert(*tid, crate::recording::Thread { pid: *pid, name });
             }
-            What::Forked { pid, parent_pid, tid, parent_tid } => self.forked((*pid, *tid), (*parent_pid, *parent_tid)),
+            What::Forked { pid, parent_pid, tid, parent_tid } => {
+                self.lived(Life { at_ns, pid: *pid, tid: *tid, made_by: Some(*parent_pid) });
+                self.forked((*pid, *tid), (*parent_pid, *parent_tid));
+            }
             What::Switched { is_out, is_preempted, other } => {
                 let turn = match (is_out, is_preempted) {
                     (false, _) => Turn::In,
@@ -104,7 +105,8 @@ impl<'u> Converter<'u> {
                 self.recording.lost.samples = self.recording.lost.samples.saturating_add(*count)
             }
             What::Throttled { is_stopped } => self.recording.lost.throttled += u64::from(*is_stopped),
-            What::Ended { .. } | What::Other(_) => {}
+            What::Ended { pid, tid } => self.lived(Life { at_ns, pid: *pid, tid: *tid, made_by: None }),
+            What::Other(_) => {}
         }
     }
 
@@ -123,6 +125,13 @@ impl<'u> Converter<'u> {
         self.recording.samples.sort_by_key(|sample| sample.at_ns);
         self.recording.switches.sort_by_key(|switch| switch.at_ns);
         self.recording
+    }
+
+    /// One of no time was there before.
+    fn lived(&mut self, life: Life) {
+        if life.at_ns != 0 {
+            self.recording.lives.push(life);
+        }
     }
 
     fn forked(&mut self, (pid, tid): (u32, u32), (parent_pid, parent_tid): (u32, u32)) {
@@ -175,7 +184,11 @@ impl<'u> Converter<'u> {
         if !sample.registers.is_empty() {
             self.unwound(sample, layout, &mut frames);
         }
-        frames.truncate(FRAMES_MAX);
+        if frames.len() > FRAMES_MAX {
+            frames.truncate(FRAMES_MAX);
+            frames.push(Frame::Hint(Hint::CutOff));
+        }
+        self.recording.lost.cut_off += u64::from(frames.last() == Some(&Frame::Hint(Hint::CutOff)));
         let recording = &mut self.recording;
         let stack = recording.stacks.of(frames.into_iter().rev());
         // What does not fit into the numbers is passed over: that is after four gigabytes.
@@ -236,21 +249,29 @@ impl<'u> Converter<'u> {
         frames
     }
 
-    /// In place of the user's part of the chain, what its stack says.
+    /// In place of the user's part of the chain, what its stack says; unless that ends too early, and the frame pointers led further.
     fn unwound(&mut self, sample: &record::Sample<'_>, layout: &Layout, frames: &mut Vec<Frame>) {
-        let Some(maps) = self.maps.get(&sample.id.pid).cloned() else { return };
+        let pid = sample.id.pid;
+        let none = Rc::default();
+        let maps = self.maps.get(&pid).unwrap_or(&none);
         let wound = Wound {
-            pid: sample.id.pid,
+            machine: &self.recording.machine,
+            pid,
             registers: sample.registers,
             which: layout.user_registers,
             stack: sample.stack,
         };
-        let found = self.unwind.unwind(&wound, &maps, &self.recording.modules);
-        if !found.is_empty() {
-            frames.retain(|frame| matches!(frame, Frame::Kernel { .. }));
-            frames.extend(found.into_iter().enumerate().map(|(at, address)| {
-                self.frame(sample.id.pid, if at == 0 { address } else { address.saturating_sub(1) }, false)
-            }));
+        let mut found = Vec::new();
+        let end = self.unwind.unwind(&wound, maps, &self.recording.modules, &mut found);
+        let is_user = |frame: &Frame| !matches!(frame, Frame::Kernel { .. });
+        if found.is_empty() || end == End::CutOff && frames.iter().filter(|frame| is_user(frame)).count() > found.len()
+        {
+            return;
+        }
+        frames.retain(|frame| !is_user(frame));
+        frames.extend(found.into_iter().map(|address| self.frame(pid, address, false)));
+        if end == End::CutOff {
+            frames.push(Frame::Hint(Hint::CutOff));
         }
     }
 

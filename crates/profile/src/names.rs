@@ -69,4 +69,9 @@ impl Names {
     pub fn get(&self, frame: FrameId) -> &Named {
         &self.by_frame[frame.place()]
     }
+
+    /// The same by the frame's place among all.
+    pub fn at(&self, place: usize) -> Option<&Named> {
+        self.by_frame.get(place)
+    }
 }

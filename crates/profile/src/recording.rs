@@ -24,6 +24,8 @@ pub struct Recording {
     pub switches: Vec<Switch>,
     /// What was mapped where, in the order of time: an address of data, such as a page fault's, is told by it.
     pub mappings: Vec<Mapping>,
+    /// Which threads began and ended meanwhile, in the order of time.
+    pub lives: Vec<Life>,
     /// What samples of tracepoints carry: see [`Sample::raw`].
     pub raw: Vec<u8>,
     /// What is missing.
@@ -171,6 +173,19 @@ pub enum Turn {
     Preempted,
 }
 
+/// A thread began or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// When, on the recording's clock.
+    pub at_ns: u64,
+    /// Its process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The process of the one that made it; none where it ended.
+    pub made_by: Option<u32>,
+}
+
 /// A file, or memory of none, was mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -197,4 +212,6 @@ pub struct Lost {
     pub throttled: u64,
     /// Records of samples that could not be used, because they lack a time or say what can't be.
     pub odd: u64,
+    /// Samples whose stack goes on beyond what could be followed of it.
+    pub cut_off: u64,
 }

@@ -169,7 +169,7 @@ impl Stacks {
     }
 
     /// The numbers of all stacks; one comes after those below it.
-    pub fn ids(&self) -> impl ExactSizeIterator<Item = StackId> + use<> {
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = StackId> + ExactSizeIterator + use<> {
         (0..self.stacks.items.len() as u32).map(StackId)
     }
 

@@ -17,9 +17,9 @@ use std::collections::HashMap;
 
 use head::{Head, Said};
 
-use crate::convert::FRAMES_MAX;
 use crate::recording::{Event, EventId, Recording, Sample, Switch, Thread, Unit};
 use crate::stack::{Frame, Module};
+use crate::unwind::FRAMES_MAX;
 
 /// A line that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,3 +6,4 @@ pub mod file;
 pub mod layout;
 pub mod record;
 mod walk;
+pub mod write;
