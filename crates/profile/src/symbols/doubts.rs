@@ -51,6 +51,8 @@ pub enum Why {
     NoMap,
     /// There is a `/tmp/perf-PID.map`, and it belongs to somebody else than the process.
     MapOfOthers,
+    /// Nothing that could be run is mapped there: the program keeps no frame pointers, and its stack was followed into nothing.
+    NoFramePointers,
     /// Who made the recording did not know the name.
     NotTold,
 }
@@ -70,6 +72,9 @@ impl Why {
             Why::OtherKernel => "another kernel ran than the one that runs here now",
             Why::NoMap => "it was compiled at run time, and no perf map names it",
             Why::MapOfOthers => "its perf map belongs to somebody else",
+            Why::NoFramePointers => {
+                "no code is there: some of its code keeps no frame pointers, so that its stacks lead nowhere"
+            }
             Why::NotTold => "the recording does not tell",
         }
     }
@@ -129,7 +134,10 @@ pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> D
             Frame::InFile { module: id, .. } => (module(*id), finding.files.get(id).cloned()),
             Frame::Kernel { module: Some(id), .. } => (module(*id), finding.kernel.clone()),
             Frame::Kernel { module: None, .. } => ("[kernel]".to_owned(), finding.kernel.clone()),
-            Frame::Anonymous { pid, .. } => (format!("process {pid}"), finding.processes.get(pid).cloned()),
+            Frame::Anonymous { pid, .. } if finding.nowhere.contains(frame) => {
+                (process(recording, *pid), Some(Why::NoFramePointers.into()))
+            }
+            Frame::Anonymous { pid, .. } => (process(recording, *pid), finding.processes.get(pid).cloned()),
             Frame::Named { .. } | Frame::Hint(_) => (named.in_place.clone(), None),
         };
         let reason = reason.unwrap_or(Why::NotTold.into());
@@ -148,6 +156,11 @@ pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> D
     unnamed.sort_by(|one, other| (other.frames, &one.file).cmp(&(one.frames, &other.file)));
     doubts.unnamed = unnamed;
     doubts
+}
+
+fn process(recording: &Recording, pid: u32) -> String {
+    let name = recording.threads.get(&pid).and_then(|thread| thread.name.as_deref());
+    name.map_or_else(|| format!("process {pid}"), |name| format!("{name} (process {pid})"))
 }
 
 /// How many samples each frame is in, by its place. A frame that is in a stack twice counts twice.
