@@ -54,7 +54,9 @@ impl Names {
                 Frame::Hint(Hint::CutOff) => ("[cut off]".to_owned(), false),
             };
             let functions = match frame {
-                Frame::Named { name, .. } => vec![Function::named(recording.stacks.text_of(*name))],
+                Frame::Named { name, is_inlined, .. } => {
+                    vec![Function { is_inlined: *is_inlined, ..Function::named(recording.stacks.text_of(*name)) }]
+                }
                 Frame::Hint(_) => Vec::new(),
                 frame => resolve(frame),
             };

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use evenkeel_profile::input::{self, ReadError};
 use evenkeel_profile::names::Names;
-use evenkeel_profile::perf::file::PerfFile;
 use evenkeel_profile::recording::Recording;
 use evenkeel_profile::symbols::{Doubts, Settings, Symbols};
-use evenkeel_profile::unwind::NoUnwind;
+use evenkeel_profile::unwind::Unwinder;
 
 use crate::exit;
 use crate::failure::Failure;
@@ -32,12 +32,12 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
 }
 
 /// The same of bytes that are in memory already: they were recorded just now.
-pub(crate) fn opened(bytes: &[u8]) -> Result<Opened, evenkeel_profile::perf::bytes::Malformed> {
+pub(crate) fn opened(bytes: &[u8]) -> Result<Opened, ReadError> {
     named(bytes, Settings::default())
 }
 
-fn named(bytes: &[u8], settings: Settings) -> Result<Opened, evenkeel_profile::perf::bytes::Malformed> {
-    let recording = PerfFile::parse(bytes)?.recording(&mut NoUnwind)?;
+fn named(bytes: &[u8], settings: Settings) -> Result<Opened, ReadError> {
+    let recording = input::read(bytes, &mut Unwinder::new())?;
     let mut symbols = Symbols::new(settings);
     let names = symbols.names(&recording);
     Ok(Opened { recording, names, doubts: symbols.doubts().clone() })
