@@ -112,6 +112,26 @@ pub struct Doubts {
     pub unnamed: Vec<Unnamed>,
 }
 
+impl Doubts {
+    /// Names that are lacking in words, a sentence for each file; nothing where so few are that they change no picture.
+    pub fn said(&self) -> Vec<String> {
+        const LEAST_SHARE: f64 = 0.01;
+        const FILES_MAX: usize = 5;
+        let telling = self.unnamed.iter().filter(|unnamed| unnamed.share >= LEAST_SHARE);
+        telling.take(FILES_MAX).map(Unnamed::said).collect()
+    }
+}
+
+impl Unnamed {
+    fn said(&self) -> String {
+        let whose = if self.is_kernel { "the kernel's" } else { "user" };
+        let (percent, file, why) = (100.0 * self.share, &self.file, self.why.words());
+        let detail = self.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        let mend = self.mend.as_ref().map(|mend| format!("; what mends it: {mend}")).unwrap_or_default();
+        format!("{percent:.1} % of {whose} frames have no name, in {file}: {why}{detail}{mend}")
+    }
+}
+
 /// What of a recording has no name, given what was found.
 pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> Doubts {
     let mut doubts = Doubts::default();
@@ -185,4 +205,39 @@ fn counts(recording: &Recording) -> Vec<u64> {
         }
     }
     of_frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lacking_is_said_with_what_mends_it() {
+        let unnamed = |file: &str, share, why, mend: Option<&str>| Unnamed {
+            file: file.to_owned(),
+            is_kernel: why == Why::KernelHidden,
+            frames: 10,
+            share,
+            why,
+            detail: None,
+            mend: mend.map(str::to_owned),
+        };
+        let doubts = Doubts {
+            user: Share { frames: 100, named: 50 },
+            kernel: Share { frames: 10, named: 0 },
+            unnamed: vec![
+                unnamed("/usr/bin/memcached", 0.5, Why::NoSymbols, Some("apt-get install memcached-dbgsym")),
+                unnamed("[kernel]", 1.0, Why::KernelHidden, Some("sudo sysctl kernel.kptr_restrict=0")),
+                unnamed("/usr/bin/other", 0.001, Why::Gone, None),
+            ],
+        };
+        let expected = [
+            "50.0 % of user frames have no name, in /usr/bin/memcached: it was stripped of the names of its functions; \
+             what mends it: apt-get install memcached-dbgsym",
+            "100.0 % of the kernel's frames have no name, in [kernel]: the kernel does not show its addresses; \
+             what mends it: sudo sysctl kernel.kptr_restrict=0",
+        ];
+        assert_eq!(doubts.said(), expected);
+        assert_eq!((doubts.user.of_named(), Share::default().of_named()), (Some(0.5), None));
+    }
 }
