@@ -12,6 +12,9 @@ use crate::show::Out;
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
+    /// Neither use names of functions that were found before nor keep those found now
+    #[arg(long, global = true, display_order = 81)]
+    no_cache: bool,
     #[command(subcommand)]
     what: What,
 }
@@ -42,5 +45,6 @@ questions! {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    input::keep_names_in(if args.no_cache { None } else { input::names_folder() });
     args.what.run(out)
 }
