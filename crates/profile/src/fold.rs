@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::names::Names;
+use crate::offcpu::{Reason, Spell};
 use crate::recording::{Recording, Sample};
 use crate::stack::{Frame, FrameId, StackId};
 use crate::tree::{NameId, NodeId, ROOT, Tree};
@@ -51,6 +52,24 @@ impl Seen {
         let Sample { pid, tid, cpu, stack, weight, .. } = *sample;
         Seen { pid, tid, cpu, stack: Some(stack), on_top: None, weight }
     }
+
+    /// A stretch of time without a CPU, by its length, with its reason on top.
+    pub fn spell(spell: &Spell) -> Seen {
+        let Spell { pid, tid, cpu, stack, .. } = *spell;
+        let why = match spell.reason {
+            Reason::Futex => "[futex]",
+            Reason::Poll => "[poll]",
+            Reason::Sleep => "[sleep]",
+            Reason::Socket => "[socket]",
+            Reason::Disk => "[disk]",
+            Reason::PageFault => "[page fault]",
+            Reason::Preempted => "[preempted]",
+            Reason::Throttled => "[throttled]",
+            Reason::Stopped => "[stopped]",
+            _ => "[unknown why]",
+        };
+        Seen { pid, tid, cpu, stack, on_top: Some(why), weight: spell.span.length_ns() }
+    }
 }
 
 /// Why a line of folded text could not be read.
@@ -83,6 +102,14 @@ impl Folded {
     ) -> Folded {
         let seen = samples.map(|(sample, weight)| Seen { weight, ..Seen::sample(sample) });
         Folded::from(&tree(recording, names, base, seen))
+    }
+
+    /// Whether bytes that begin so are folded text: the first line that is no remark ends in a number. Nothing else that is read here does.
+    pub fn is_likely(head: &[u8]) -> bool {
+        let head = String::from_utf8_lossy(head);
+        let mut lines = head.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let number = lines.next().and_then(|line| line.rsplit_once(' ')).map(|(_, number)| number);
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
     /// Reads folded text, as this program, `stackcollapse-perf.pl` and inferno write it. Lines of nothing, and those that begin with `# `, are
@@ -139,9 +166,12 @@ impl From<&Folded> for Tree {
     }
 }
 
+/// What is added up before any name is looked at: two numbers for the base, the stack, and what is on top of it.
+type Key = (u32, u32, Option<StackId>, Option<&'static str>);
+
 /// The tree of what was seen. Each stack is followed once, however often it was seen.
 pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterator<Item = Seen>) -> Tree {
-    let mut sums: HashMap<(u32, u32, Option<StackId>, Option<&str>), u64> = HashMap::new();
+    let mut sums: HashMap<Key, u64> = HashMap::new();
     for seen in seen {
         let (first, second) = match base {
             Base::Thread => (0, seen.tid),
@@ -281,6 +311,21 @@ mod tests {
         ];
         for (text, expected) in table {
             assert_eq!(Folded::parse(text).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn folded_text_is_told_from_recordings() {
+        let table: [(&[u8], bool); 6] = [
+            (b"# remark\nmain;f 3\n", true),
+            (b"main 3", true),
+            (b"PERFILE2\x68\0\0\0", false),
+            (b"# ========\n# captured on\nswapper     0 [000]   1.2:   250000 cpu-clock:pppH: \n", false),
+            (b"", false),
+            (b"\n\n", false),
+        ];
+        for (head, expected) in table {
+            assert_eq!(Folded::is_likely(head), expected, "{}", String::from_utf8_lossy(head));
         }
     }
 

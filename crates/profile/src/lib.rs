@@ -13,5 +13,6 @@ pub mod offcpu;
 pub mod perf;
 pub mod recording;
 pub mod stack;
+pub mod summary;
 pub mod tree;
 pub mod unwind;

@@ -167,10 +167,10 @@ fn nothing(style: &Style) -> String {
     ));
     let title = escaped(&fit(&style.title));
     // Writing into a text can't fail.
-    let _ = write!(svg, "<text x=\"600\" y=\"30\" text-anchor=\"middle\" font-size=\"17\">{title}</text>\n");
-    let _ = write!(
+    let _ = writeln!(svg, "<text x=\"600\" y=\"30\" text-anchor=\"middle\" font-size=\"17\">{title}</text>");
+    let _ = writeln!(
         svg,
-        "<text x=\"600\" y=\"60\" text-anchor=\"middle\" font-size=\"12\">Nothing was seen.</text>\n</svg>\n"
+        "<text x=\"600\" y=\"60\" text-anchor=\"middle\" font-size=\"12\">Nothing was seen.</text>\n</svg>"
     );
     svg
 }

@@ -213,7 +213,7 @@ fn functions(tree: &Tree, quantity: &Quantity) -> String {
 
 /// The functions that changed most.
 fn changes(pair: &Pair) -> String {
-    let (old, new) = (pair.old_tree().total(), pair.tree.total());
+    let (old, new) = (pair.old().total(), pair.tree.total());
     let mut table = String::from(
         "<h2>What changed</h2><table><thead><tr><th class=\"n\">change</th><th class=\"n\">before</th><th class=\"n\">after</th>\
          <th>function, itself</th></tr></thead><tbody>",

@@ -1,7 +1,11 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
+pub(crate) mod diff;
 mod input;
-mod view;
+mod pick;
+mod source;
+pub(crate) mod view;
+mod written;
 
 use crate::failure::Outcome;
 use crate::show::Out;
@@ -35,6 +39,7 @@ macro_rules! questions {
 // In the order of `--help`.
 questions! {
     View => view,
+    Diff => diff,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
