@@ -263,23 +263,30 @@ impl Grower<'_> {
 
     fn names_of(&mut self, frame: FrameId) -> Vec<NameId> {
         let named = self.names.get(frame);
-        let mark = match (named.is_kernel, self.recording.stacks.frames().get(frame.place())) {
-            (true, _) => "_[k]",
-            (false, Some(Frame::Anonymous { .. })) => "_[j]",
-            (false, Some(Frame::Named { module: Some(module), .. })) if self.is_made_at_run_time(*module) => "_[j]",
-            _ => "",
-        };
+        let mark = mark_of(self.recording, self.names, frame);
         if named.functions.is_empty() {
             return vec![self.tree.marked_name(&named.in_place, mark)];
         }
         let marked = |function: &crate::names::Function| if function.is_inlined { "_[i]" } else { mark };
         named.functions.iter().map(|function| self.tree.marked_name(&function.name, marked(function))).collect()
     }
+}
 
-    /// Whether code of this file is what a compiler at run time made: `perf script` names it after the map.
-    fn is_made_at_run_time(&self, module: crate::stack::ModuleId) -> bool {
-        let name = self.recording.modules.get(module).map_or("", |module| module.name());
-        name.starts_with("perf-") && name.ends_with(".map") || name.starts_with("jitted-")
+/// What a frame's names are marked with: whether they are the kernel's, or made while the program ran.
+pub(crate) fn mark_of(recording: &Recording, names: &Names, frame: FrameId) -> &'static str {
+    if names.get(frame).is_kernel {
+        return "_[k]";
+    }
+    // Whoever found its name already tells by the file that code was made at run time: `perf script` names that after the map.
+    let is_map = |name: &str| name.starts_with("perf-") && name.ends_with(".map") || name.starts_with("jitted-");
+    match recording.stacks.frames().get(frame.place()) {
+        Some(Frame::Anonymous { .. }) => "_[j]",
+        Some(Frame::Named { module: Some(module), .. })
+            if recording.modules.get(*module).is_some_and(|module| is_map(module.name())) =>
+        {
+            "_[j]"
+        }
+        _ => "",
     }
 }
 

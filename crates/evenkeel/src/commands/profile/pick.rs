@@ -104,8 +104,12 @@ impl Pick {
 
     /// Whether something of this process, thread and CPU was asked for.
     pub(crate) fn is_of(&self, recording: &Recording, pid: u32, tid: u32, cpu: u32) -> bool {
+        (self.cpu.is_empty() || self.cpu.contains(&cpu)) && self.is_of_thread(recording, pid, tid)
+    }
+
+    /// Whether something of this process and thread was asked for.
+    pub(crate) fn is_of_thread(&self, recording: &Recording, pid: u32, tid: u32) -> bool {
         (self.pid.is_empty() || self.pid.contains(&pid))
-            && (self.cpu.is_empty() || self.cpu.contains(&cpu))
             && (self.thread.is_empty() || self.thread.contains(&thread_name(recording, tid)))
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use evenkeel_profile::firefox;
 use evenkeel_profile::fold::Folded;
 use evenkeel_profile::graph::{self, Direction, Quantity, Style};
 use evenkeel_profile::recording::{Lost, Recording};
@@ -283,11 +284,25 @@ fn write(args: &Args, source: &Source, answer: &Answer, path: &Path, kind: Kind)
         Kind::Svg => graph::svg_of(&tree, &style),
         Kind::Html => graph::html_of(&tree, &style),
         Kind::Folded => Folded::from(&tree).lines.iter().map(|(stack, weight)| format!("{stack} {weight}\n")).collect(),
-        Kind::Firefox => {
-            return Err(Failure::text(exit::NOT_POSSIBLE, format_args!("write {}", path.display()), "not yet"));
-        }
+        Kind::Firefox => firefox(args, source, path, &style.title)?,
     };
     written::write(path, text.as_bytes())
+}
+
+fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<String, Failure> {
+    let tried = format!("write {}", path.display());
+    let Source::Recording(opened) = source else {
+        let why = "folded stacks tell neither threads nor times, which the Firefox Profiler shows";
+        return Err(Failure::text(exit::WRONG_USE, tried, why).hint("end it in .svg or .html"));
+    };
+    let recording = &opened.recording;
+    let picked = args.pick.of(recording)?;
+    let is_wanted = |mark: &firefox::Mark| {
+        picked.span.contains(mark.span.start_ns) && args.pick.is_of_thread(recording, mark.pid, mark.tid)
+    };
+    let marks = firefox::switch_marks(recording).into_iter().filter(is_wanted).collect();
+    firefox::json(title, recording, &opened.names, &picked.samples, marks)
+        .map_err(|error| Failure::text(exit::NOT_POSSIBLE, tried, error))
 }
 
 fn style(args: &Args, answer: &Answer, quantity: Quantity) -> Style {
