@@ -5,6 +5,7 @@
 //! functions its frames are in. What a user sees is made of the two: [`Folded`](fold::Folded) stacks, and graphs and tables of them.
 
 pub mod convert;
+pub mod firefox;
 pub mod fold;
 pub mod graph;
 pub mod imbalance;
@@ -19,5 +20,6 @@ pub mod stack;
 pub mod symbols;
 pub mod text;
 pub mod ticks;
+pub mod summary;
 pub mod tree;
 pub mod unwind;

@@ -4,6 +4,12 @@ mod imbalance;
 mod input;
 mod record;
 mod view;
+pub(crate) mod diff;
+mod input;
+mod pick;
+mod source;
+pub(crate) mod view;
+mod written;
 
 use crate::failure::Outcome;
 use crate::show::Out;
@@ -42,6 +48,7 @@ questions! {
     Record => record,
     View => view,
     Imbalance => imbalance,
+    Diff => diff,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
