@@ -1,6 +1,7 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
 mod input;
+mod switches;
 mod view;
 
 use crate::failure::Outcome;
@@ -35,6 +36,7 @@ macro_rules! questions {
 // In the order of `--help`.
 questions! {
     View => view,
+    Switches => switches,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
