@@ -201,6 +201,7 @@ mod tests {
               tick (11)  ##f##P##
               # ran, f futex, P preempted.
               7 records were lost.
-        "#]].assert_eq(&page);
+        "#]]
+        .assert_eq(&page);
     }
 }
