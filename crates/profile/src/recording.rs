@@ -32,6 +32,8 @@ pub struct Recording {
     pub lost: Lost,
     /// The first and the last moment of which something is told, on the recording's clock.
     pub span: Span,
+    /// What to doubt of it, a sentence each: such as that its file ends too early.
+    pub doubts: Vec<String>,
 }
 
 /// From one moment up to another, in nanoseconds of the recording's clock.
@@ -68,6 +70,8 @@ pub struct Machine {
     pub cpus: Option<u32>,
     /// The command that made the recording.
     pub command: Vec<String>,
+    /// Where its kernel's code began (`_text`), where that was told: it is another place after each boot.
+    pub kernel_text: Option<u64>,
 }
 
 /// Number of an event of a recording: its place in [`Recording::events`].
@@ -85,8 +89,18 @@ pub struct Event {
 impl Event {
     /// Whether its samples say what ran on a CPU: a clock's or a counter's do, a switch's or a fault's say what happened.
     pub fn is_on_cpu(&self) -> bool {
-        let name = self.name.split(':').next().unwrap_or(&self.name);
-        matches!(name, "cpu-clock" | "task-clock" | "cycles" | "instructions" | "ref-cycles" | "cpu-cycles" | "cpu")
+        const ON_CPU: &[&str] = &["cycles", "instructions", "ref-cycles", "cpu-cycles", "cpu", "cpu_core", "cpu_atom"];
+        self.is_clock() || ON_CPU.contains(&self.name_alone())
+    }
+
+    /// Whether it is a clock of a CPU or of a thread: its weights are nanoseconds.
+    pub(crate) fn is_clock(&self) -> bool {
+        matches!(self.name_alone(), "cpu-clock" | "task-clock")
+    }
+
+    /// Without what perf writes behind it: `cpu-clock:pppH`, `cpu-clock/freq=99/`.
+    fn name_alone(&self) -> &str {
+        self.name.split([':', '/']).next().unwrap_or(&self.name)
     }
 }
 
@@ -198,4 +212,6 @@ pub struct Lost {
     pub throttled: u64,
     /// Records of samples that could not be used, because they lack a time or say what can't be.
     pub odd: u64,
+    /// Samples whose stack goes on beyond what could be followed of it.
+    pub cut_off: u64,
 }
