@@ -3,6 +3,7 @@
 mod imbalance;
 mod input;
 mod record;
+mod switches;
 mod view;
 pub(crate) mod diff;
 mod input;
@@ -47,6 +48,7 @@ macro_rules! questions {
 questions! {
     Record => record,
     View => view,
+    Switches => switches,
     Imbalance => imbalance,
     Diff => diff,
 }

@@ -8,3 +8,4 @@ pub(crate) mod view;
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
+pub(crate) mod switches;
