@@ -6,11 +6,18 @@
 
 pub mod convert;
 pub mod fold;
+pub mod graph;
+pub mod imbalance;
+pub mod input;
+pub mod live;
 pub mod maps;
 pub mod names;
 pub mod offcpu;
 pub mod perf;
 pub mod recording;
 pub mod stack;
+pub mod symbols;
+pub mod text;
 pub mod ticks;
+pub mod tree;
 pub mod unwind;

@@ -8,7 +8,7 @@ use super::Spent;
 use super::account::{Account, Sums};
 use super::cut::Cut;
 use super::place::{Paths, Place};
-use crate::fold::{Base, Folded};
+use crate::fold::{self, Base, Folded, Seen};
 use crate::names::Names;
 use crate::offcpu::Spell;
 use crate::recording::Recording;
@@ -318,15 +318,13 @@ fn listed(cloth: &Cloth<'_>, paths: &Paths, at: usize, rest: &Sums) -> Slow {
 
 /// As flame graphs want it: what a tick's time went to is the innermost frame, where that is not work.
 fn folded(cloth: &Cloth<'_>, sums: &Sums) -> Folded {
-    let mut folded = Folded::default();
-    for ((spent, stack), ns) in sums {
-        let mut line = Base::line(cloth.recording, cloth.names, cloth.cut.tid, *stack);
-        if *spent != Spent::Ran {
-            line.push_str(&format!(";[{}]", spent.name()));
-        }
-        folded.add(line, *ns);
-    }
-    folded
+    let tid = cloth.cut.tid;
+    let pid = cloth.recording.threads.get(&tid).map_or(tid, |thread| thread.pid);
+    let seen = sums.iter().map(|((spent, stack), ns)| {
+        let on_top = (*spent != Spent::Ran).then_some(spent.name());
+        Seen { pid, tid, cpu: 0, stack: *stack, on_top, weight: *ns }
+    });
+    Folded::from(&fold::tree(cloth.recording, cloth.names, Base::Thread, seen))
 }
 
 fn doubts(cloth: &Cloth<'_>, said: &Comparison) -> Vec<Doubt> {

@@ -38,6 +38,7 @@ impl Server {
                 name: self.recording.stacks.text(name),
                 module: None,
                 is_kernel: name.ends_with("_k"),
+                is_inlined: false,
             })
             .collect();
         self.recording.stacks.of(frames)
@@ -78,6 +79,7 @@ impl Server {
             stack,
             taken_by: None,
             woken_by: woken_by.map(|tid| (tid, None)),
+            ..Spell::default()
         });
         self.now_ns = until_ns.max(self.now_ns);
     }

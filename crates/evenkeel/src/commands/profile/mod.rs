@@ -1,6 +1,8 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
+mod imbalance;
 mod input;
+mod record;
 mod view;
 
 use crate::failure::Outcome;
@@ -34,7 +36,9 @@ macro_rules! questions {
 
 // In the order of `--help`.
 questions! {
+    Record => record,
     View => view,
+    Imbalance => imbalance,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
