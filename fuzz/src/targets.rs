@@ -28,6 +28,8 @@ use tempfile::TempDir;
 use trials::{answers, metrics_page, output_lines, report};
 
 // The path is told since this file is read from two places.
+#[path = "scopes.rs"]
+mod scopes;
 #[path = "trials.rs"]
 mod trials;
 
@@ -221,6 +223,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("rates", Whole(rates)),
     target("report", Whole(report)),
     target("saptune", Paths(SYSTEMD, &["/etc/sysconfig/saptune"])),
+    target("scopes", Whole(scopes::scopes)),
     target("server", Whole(server)),
     target("setting", Whole(setting)),
     target("swaps", Paths(SWAP, &["/proc/swaps"])),

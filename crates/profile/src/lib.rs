@@ -12,5 +12,6 @@ pub mod names;
 pub mod offcpu;
 pub mod perf;
 pub mod recording;
+pub mod scopes;
 pub mod stack;
 pub mod unwind;

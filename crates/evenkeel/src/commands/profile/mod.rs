@@ -2,6 +2,7 @@
 
 mod imbalance;
 mod input;
+pub(crate) mod scopes;
 mod view;
 
 use crate::failure::Outcome;
@@ -37,6 +38,7 @@ macro_rules! questions {
 questions! {
     View => view,
     Imbalance => imbalance,
+    Scopes => scopes,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
