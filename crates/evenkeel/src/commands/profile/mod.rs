@@ -2,7 +2,7 @@
 
 mod imbalance;
 mod input;
-pub(crate) mod scopes;
+mod scopes;
 mod view;
 
 use crate::failure::Outcome;

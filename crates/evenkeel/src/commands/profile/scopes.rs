@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::input;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::show::profile::scopes::{From, Quantum};
 use crate::show::{Out, blocks, profile};
 
 /// The quantum where nobody knows it.
@@ -36,29 +37,6 @@ pub(crate) struct Args {
     /// Look at scopes around others, too
     #[arg(long)]
     all: bool,
-}
-
-/// How long a CPU is given for, and who says so.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Quantum {
-    /// In nanoseconds.
-    pub(crate) quantum_ns: u64,
-    /// Who says so.
-    pub(crate) quantum_from: From,
-}
-
-/// Who says how long a CPU is given for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum From {
-    /// An argument.
-    Given,
-    /// The server, which measured it.
-    Telemetry,
-    /// The server measured, and found that its CPU is not taken away; the usual one.
-    Whole,
-    /// Nobody; the usual one.
-    Assumed,
 }
 
 #[derive(Serialize)]

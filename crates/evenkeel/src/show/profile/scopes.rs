@@ -2,12 +2,35 @@
 
 use evenkeel_measure::Unit;
 use evenkeel_profile::scopes::{Long, Row, Which};
+use serde::Serialize;
 
-use crate::commands::profile::scopes::{From, Quantum};
 use crate::show::blocks::{Block, quantity};
 
 /// Rows that are shown; all are in the JSON answer.
 const ROWS_MAX: usize = 40;
+
+/// How long a CPU is given for, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Quantum {
+    /// In nanoseconds.
+    pub(crate) quantum_ns: u64,
+    /// Who says so.
+    pub(crate) quantum_from: From,
+}
+
+/// Who says how long a CPU is given for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum From {
+    /// An argument.
+    Given,
+    /// The server, which measured it.
+    Telemetry,
+    /// The server measured, and found that its CPU is not taken away; the usual one.
+    Whole,
+    /// Nobody; the usual one.
+    Assumed,
+}
 
 pub(crate) fn blocks(long: &Long, quantum: Quantum) -> Vec<Block> {
     let ns = |ns: u64| quantity(ns, Unit::Ns);
