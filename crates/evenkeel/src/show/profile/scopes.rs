@@ -52,7 +52,9 @@ pub(crate) fn blocks(long: &Long, quantum: Quantum) -> Vec<Block> {
         Block::row("switched out", format!("told by a recording for {} of them", long.covered)),
     ];
     if long.rows.is_empty() {
-        blocks.push(Block::Note("None was long.".to_owned()));
+        let unjudged = long.unjudged.switched_out + long.unjudged.unknown + long.unjudged.cut;
+        let none = if unjudged == 0 { "None was long." } else { "None of those that can be judged was long." };
+        blocks.push(Block::Note(none.to_owned()));
     } else {
         let seconds = (long.length_ns as f64 / 1e9).max(1e-9);
         let row = |row: &Row| {
