@@ -6,7 +6,10 @@
 
 pub mod convert;
 pub mod fold;
+pub mod graph;
 pub mod imbalance;
+pub mod input;
+pub mod live;
 pub mod maps;
 pub mod names;
 pub mod offcpu;
@@ -14,4 +17,8 @@ pub mod perf;
 pub mod recording;
 pub mod scopes;
 pub mod stack;
+pub mod symbols;
+pub mod text;
+pub mod ticks;
+pub mod tree;
 pub mod unwind;

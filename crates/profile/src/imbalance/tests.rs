@@ -1,3 +1,5 @@
+//! What the summary of busy CPUs says of recordings that are made by hand.
+
 use super::*;
 use crate::recording::{Event, Machine, Sample, Span, Switch, Turn};
 use crate::stack::Frame;
@@ -147,7 +149,12 @@ fn interrupts_are_told_by_the_kernels_names() {
     let mut stack = |names: &[&str]| {
         let frames: Vec<Frame> = names
             .iter()
-            .map(|name| Frame::Named { name: recording.stacks.text(name), module: None, is_kernel: true })
+            .map(|name| Frame::Named {
+                name: recording.stacks.text(name),
+                module: None,
+                is_kernel: true,
+                is_inlined: false,
+            })
             .collect();
         recording.stacks.of(frames)
     };

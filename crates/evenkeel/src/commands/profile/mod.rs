@@ -2,6 +2,7 @@
 
 mod imbalance;
 mod input;
+mod record;
 mod scopes;
 mod view;
 
@@ -36,6 +37,7 @@ macro_rules! questions {
 
 // In the order of `--help`.
 questions! {
+    Record => record,
     View => view,
     Imbalance => imbalance,
     Scopes => scopes,
