@@ -8,9 +8,9 @@
 )]
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
+use evenkeel_profile::live::{self, Memory, Status, Switches, Targets, Wishes};
 use evenkeel_rt::scope::{self, Scope};
 use evenkeel_sys::clock::{monotonic_ns, sleep_until_ns, thread_cpu_ns};
 use serde_json::Value;
@@ -58,22 +58,32 @@ fn server() -> [u64; 2] {
     sums
 }
 
-/// Records this process's switches; none where that can't be done, which is said aloud.
-fn recorder(file: &Path) -> Option<Child> {
-    let mut perf = Command::new("perf");
-    perf.args(["record", "-q", "-k", "CLOCK_MONOTONIC", "--switch-events", "-e", "dummy", "-o"]).arg(file);
-    perf.args(["-p", &std::process::id().to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
-    let Ok(mut child) = perf.spawn() else {
-        println!("skipped: there is no perf here");
-        return None;
+/// What `body` gives, with a recording of this process's switches meanwhile; none where that can't be recorded, which is said aloud.
+fn recorded<T: Send + 'static>(body: fn() -> T) -> Option<(T, Vec<u8>)> {
+    let wishes = Wishes {
+        targets: Targets::Processes(vec![std::process::id()]),
+        clock_hz: None,
+        switches: Switches::Records,
+        ..Wishes::default()
     };
-    // It says nothing when it has begun; a recording that begins late is told by the scopes that it does not cover.
-    std::thread::sleep(Duration::from_millis(1500));
-    if child.try_wait().unwrap().is_some() {
-        println!("skipped: perf may not record here");
-        return None;
+    let (mut memory, mut worker) = (Memory::new(1 << 26), None);
+    let mut is_done_since_ns = None;
+    let mut goes_on = |_: &Status| {
+        // Begun when the recording has: it is to cover all scopes.
+        let running = worker.get_or_insert_with(|| std::thread::spawn(body));
+        if running.is_finished() {
+            is_done_since_ns.get_or_insert(monotonic_ns());
+        }
+        // And a moment more, so that it tells of something after the last scope.
+        is_done_since_ns.is_none_or(|since_ns| monotonic_ns() < since_ns + 50 * MS)
+    };
+    match live::record(&wishes, &mut goes_on, &mut memory) {
+        Ok(_) => Some((worker?.join().unwrap(), memory.into_bytes())),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
     }
-    Some(child)
 }
 
 fn told(arguments: &[&Path]) -> Value {
@@ -115,13 +125,10 @@ fn scopes_beside_a_recording_keep_what_their_thread_counted() {
     let (json, data) = (folder.path().join("scopes.json"), folder.path().join("perf.data"));
     let mut failed = Vec::new();
     for run in 0..RUNS {
-        let Some(mut perf) = recorder(&data) else { return };
-        // A ring of its own: what earlier runs recorded is not covered by this one's recording.
-        let sums = std::thread::spawn(server).join().unwrap();
-        std::thread::sleep(Duration::from_millis(100));
-        evenkeel_sys::process::ask_to_end(perf.id());
-        perf.wait().unwrap();
+        let Some((sums, bytes)) = recorded(server) else { return };
+        std::fs::write(&data, bytes).unwrap();
         let mut recording = scope::recording();
+        // What earlier runs recorded is not covered by this one's recording.
         recording.threads.drain(..run);
         std::fs::write(&json, recording.chrome_json()).unwrap();
         let beside = told(&[&json, Path::new("--recording"), &data]);

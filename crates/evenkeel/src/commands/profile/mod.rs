@@ -2,6 +2,7 @@
 
 mod imbalance;
 mod input;
+mod now;
 mod record;
 mod scopes;
 mod view;
