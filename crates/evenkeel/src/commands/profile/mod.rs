@@ -2,8 +2,10 @@
 
 mod imbalance;
 mod input;
+mod now;
 mod record;
 mod switches;
+mod scopes;
 mod view;
 pub(crate) mod diff;
 mod input;
@@ -51,6 +53,7 @@ questions! {
     Switches => switches,
     Imbalance => imbalance,
     Diff => diff,
+    Scopes => scopes,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

@@ -9,3 +9,4 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 pub(crate) mod switches;
+pub(crate) mod scopes;
