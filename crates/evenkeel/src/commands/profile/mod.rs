@@ -1,16 +1,14 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
+pub(crate) mod diff;
 mod imbalance;
 mod input;
 mod now;
-mod record;
-mod switches;
-mod scopes;
-mod view;
-pub(crate) mod diff;
-mod input;
 mod pick;
+mod record;
+mod scopes;
 mod source;
+mod switches;
 pub(crate) mod view;
 mod written;
 
@@ -50,9 +48,9 @@ macro_rules! questions {
 questions! {
     Record => record,
     View => view,
+    Diff => diff,
     Switches => switches,
     Imbalance => imbalance,
-    Diff => diff,
     Scopes => scopes,
 }
 
