@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::names::{Named, Names};
+use crate::names::Names;
 use crate::recording::{Recording, Sample};
-use crate::stack::StackId;
+use crate::stack::{Frame, FrameId, StackId};
+use crate::tree::{NameId, NodeId, ROOT, Tree};
 
 /// Weights by stack, each written from the outermost function on, with `;` between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,41 @@ pub enum Base {
     Nothing,
 }
 
+/// Something to be added up: whose it is, where it was, and how much it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its process.
+    pub pid: u32,
+    /// Its thread.
+    pub tid: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// The stack; nobody knows it if there is none.
+    pub stack: Option<StackId>,
+    /// What is put on top of the stack in brackets, such as a reason.
+    pub on_top: Option<&'static str>,
+    /// How much.
+    pub weight: u64,
+}
+
+impl Seen {
+    /// A sample, with its own weight.
+    pub fn sample(sample: &Sample) -> Seen {
+        let Sample { pid, tid, cpu, stack, weight, .. } = *sample;
+        Seen { pid, tid, cpu, stack: Some(stack), on_top: None, weight }
+    }
+}
+
+/// Why a line of folded text could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}, in line {line}")]
+pub struct FoldedError {
+    /// What is wrong with it.
+    pub what: String,
+    /// Its number, from 1 on.
+    pub line: usize,
+}
+
 impl Folded {
     /// Of those samples that `is_wanted`.
     pub fn of<'a>(
@@ -35,7 +71,7 @@ impl Folded {
         base: Base,
         samples: impl Iterator<Item = &'a Sample>,
     ) -> Folded {
-        Folded::weighted(recording, names, base, samples.map(|sample| (sample, sample.weight)))
+        Folded::from(&tree(recording, names, base, samples.map(Seen::sample)))
     }
 
     /// The same with weights of the caller's.
@@ -45,16 +81,29 @@ impl Folded {
         base: Base,
         samples: impl Iterator<Item = (&'a Sample, u64)>,
     ) -> Folded {
-        let mut sums: HashMap<(String, StackId), u64> = HashMap::new();
-        for (sample, weight) in samples {
-            let sum = sums.entry((base.of(recording, sample), sample.stack)).or_default();
-            *sum = sum.saturating_add(weight);
+        let seen = samples.map(|(sample, weight)| Seen { weight, ..Seen::sample(sample) });
+        Folded::from(&tree(recording, names, base, seen))
+    }
+
+    /// Reads folded text, as this program, `stackcollapse-perf.pl` and inferno write it. Lines of nothing, and those that begin with `# `, are
+    /// passed over.
+    ///
+    /// # Errors
+    /// If a line does not end in a whole number.
+    pub fn parse(text: &str) -> Result<Folded, FoldedError> {
+        let mut tree = Tree::default();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with("# ") {
+                continue;
+            }
+            let malformed = |what: &str| FoldedError { what: what.to_owned(), line: at + 1 };
+            let (stack, weight) =
+                line.rsplit_once(' ').ok_or_else(|| malformed("a stack and a number after a space are expected"))?;
+            let weight = weight.parse().map_err(|_| malformed("a stack does not end in a whole number"))?;
+            tree.add_line(stack, weight);
         }
-        let mut folded = Folded::default();
-        for ((base, stack), weight) in sums {
-            folded.add(line(recording, names, &base, stack), weight);
-        }
-        folded
+        Ok(Folded::from(&tree))
     }
 
     /// Adds to a stack's weight.
@@ -69,43 +118,179 @@ impl Folded {
     }
 }
 
-impl Base {
-    fn of(self, recording: &Recording, sample: &Sample) -> String {
-        let name = |tid: u32| {
-            let thread = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
-            thread.map_or_else(|| format!("thread {tid}"), clean)
-        };
-        match self {
-            Base::Thread => name(sample.tid),
-            Base::Process => format!("{};{}", name(sample.pid), name(sample.tid)),
-            Base::Cpu => format!("CPU {};{}", sample.cpu, name(sample.tid)),
-            Base::Nothing => String::new(),
-        }
-    }
-}
-
-fn line(recording: &Recording, names: &Names, base: &str, stack: StackId) -> String {
-    let frames: Vec<&Named> = recording.stacks.innermost_first(stack).map(|frame| names.get(frame)).collect();
-    let mut line = base.to_owned();
-    for named in frames.iter().rev() {
-        let mark = if named.is_kernel { "_[k]" } else { "" };
-        let functions = named
-            .functions
-            .iter()
-            .map(|function| (clean(&function.name), if function.is_inlined { "_[i]" } else { mark }));
-        let in_place = named.functions.is_empty().then(|| (clean(&named.in_place), mark));
-        for (name, mark) in functions.chain(in_place) {
-            if !line.is_empty() {
-                line.push(';');
+impl From<&Tree> for Folded {
+    fn from(tree: &Tree) -> Folded {
+        let mut folded = Folded::default();
+        for node in tree.ordered() {
+            let own = tree.nodes()[node as usize].own;
+            if own > 0 {
+                folded.add(tree.line(node), own);
             }
-            line.push_str(&name);
-            line.push_str(mark);
         }
+        folded
     }
-    line
 }
 
-/// A name that can stand in a line: without what parts it.
-fn clean(name: &str) -> String {
-    name.chars().map(|letter| if letter == ';' || letter.is_control() { ':' } else { letter }).collect()
+impl From<&Folded> for Tree {
+    fn from(folded: &Folded) -> Tree {
+        let mut tree = Tree::default();
+        folded.lines.iter().for_each(|(line, weight)| tree.add_line(line, *weight));
+        tree
+    }
+}
+
+/// The tree of what was seen. Each stack is followed once, however often it was seen.
+pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterator<Item = Seen>) -> Tree {
+    let mut sums: HashMap<(u32, u32, Option<StackId>, Option<&str>), u64> = HashMap::new();
+    for seen in seen {
+        let (first, second) = match base {
+            Base::Thread => (0, seen.tid),
+            Base::Process => (seen.pid, seen.tid),
+            Base::Cpu => (seen.cpu, seen.tid),
+            Base::Nothing => (0, 0),
+        };
+        let sum = sums.entry((first, second, seen.stack, seen.on_top)).or_default();
+        *sum = sum.saturating_add(seen.weight);
+    }
+    // In an order of their own, so that the same recording always makes the same tree.
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_unstable();
+    let mut grower = Grower {
+        recording,
+        names,
+        tree: Tree::default(),
+        by_frame: vec![None; recording.stacks.frames().len()],
+        by_stack: HashMap::new(),
+    };
+    for ((first, second, stack, on_top), weight) in sums {
+        let base = grower.base(base, first, second);
+        let mut node = stack.map_or(base, |stack| grower.stack(base, stack));
+        if let Some(on_top) = on_top {
+            let name = grower.tree.name(&format!("[{on_top}]"));
+            node = grower.tree.child(node, name);
+        }
+        grower.tree.add(node, weight);
+    }
+    grower.tree
+}
+
+/// A tree that grows by stacks.
+struct Grower<'a> {
+    recording: &'a Recording,
+    names: &'a Names,
+    tree: Tree,
+    /// The names of each frame, from the outermost on, once they were asked for.
+    by_frame: Vec<Option<Vec<NameId>>>,
+    /// Where each stack ends, above each base.
+    by_stack: HashMap<(NodeId, StackId), NodeId>,
+}
+
+impl Grower<'_> {
+    fn base(&mut self, base: Base, first: u32, tid: u32) -> NodeId {
+        let below = match base {
+            Base::Nothing => return ROOT,
+            Base::Thread => None,
+            Base::Process => Some(thread_name(self.recording, first)),
+            Base::Cpu => Some(format!("CPU {first}")),
+        };
+        let thread = thread_name(self.recording, tid);
+        below.into_iter().chain([thread]).fold(ROOT, |node, label| {
+            let name = self.tree.name(&label);
+            self.tree.child(node, name)
+        })
+    }
+
+    /// Where a stack ends above a base.
+    fn stack(&mut self, base: NodeId, stack: StackId) -> NodeId {
+        let mut above: Vec<(StackId, FrameId)> = Vec::new();
+        let mut next = Some(stack);
+        let mut node = base;
+        while let Some(at) = next {
+            if let Some(known) = self.by_stack.get(&(base, at)) {
+                node = *known;
+                break;
+            }
+            let (frame, below) = self.recording.stacks.top(at);
+            above.push((at, frame));
+            next = below;
+        }
+        for (at, frame) in above.into_iter().rev() {
+            node = self.frame(node, frame);
+            self.by_stack.insert((base, at), node);
+        }
+        node
+    }
+
+    fn frame(&mut self, below: NodeId, frame: FrameId) -> NodeId {
+        let names = match self.by_frame[frame.place()].take() {
+            Some(names) => names,
+            None => self.names_of(frame),
+        };
+        let node = names.iter().fold(below, |node, name| self.tree.child(node, *name));
+        self.by_frame[frame.place()] = Some(names);
+        node
+    }
+
+    fn names_of(&mut self, frame: FrameId) -> Vec<NameId> {
+        let named = self.names.get(frame);
+        let mark = match (named.is_kernel, self.recording.stacks.frames().get(frame.place())) {
+            (true, _) => "_[k]",
+            (false, Some(Frame::Anonymous { .. })) => "_[j]",
+            (false, Some(Frame::Named { module: Some(module), .. })) if self.is_made_at_run_time(*module) => "_[j]",
+            _ => "",
+        };
+        if named.functions.is_empty() {
+            return vec![self.tree.marked_name(&named.in_place, mark)];
+        }
+        let marked = |function: &crate::names::Function| if function.is_inlined { "_[i]" } else { mark };
+        named.functions.iter().map(|function| self.tree.marked_name(&function.name, marked(function))).collect()
+    }
+
+    /// Whether code of this file is what a compiler at run time made: `perf script` names it after the map.
+    fn is_made_at_run_time(&self, module: crate::stack::ModuleId) -> bool {
+        let name = self.recording.modules.get(module).map_or("", |module| module.name());
+        name.starts_with("perf-") && name.ends_with(".map") || name.starts_with("jitted-")
+    }
+}
+
+/// A thread's name as people write it.
+pub fn thread_name(recording: &Recording, tid: u32) -> String {
+    let name = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
+    match name {
+        Some(name) => crate::tree::clean(name),
+        // The kernel's own name of it; nothing records it.
+        None if tid == 0 => "swapper".to_owned(),
+        None => format!("thread {tid}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folded_text_is_read_and_what_is_none_is_told_with_its_line() {
+        let folded = Folded::parse("# a remark\n\nmain;f 3\nmain;f 4\r\nmain;[u8: 8];x y 5\n").unwrap();
+        let lines: Vec<_> = folded.lines.iter().map(|(line, weight)| (line.as_str(), *weight)).collect();
+        assert_eq!(lines, [("main;[u8: 8];x y", 5), ("main;f", 7)]);
+        let table = [
+            ("main;f", "a stack and a number after a space are expected, in line 1"),
+            ("a 1\nmain;f x", "a stack does not end in a whole number, in line 2"),
+            ("a -1", "a stack does not end in a whole number, in line 1"),
+            ("a 99999999999999999999999", "a stack does not end in a whole number, in line 1"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(Folded::parse(text).unwrap_err().to_string(), expected);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_panic_and_what_is_read_is_written_the_same(text in "\\PC*( [0-9]{1,4})?\n?\\PC* [0-9]{1,20}") {
+            if let Ok(folded) = Folded::parse(&text) {
+                let written: String = folded.lines.iter().map(|(line, weight)| format!("{line} {weight}\n")).collect();
+                proptest::prop_assert_eq!(Folded::parse(&written).unwrap(), folded);
+            }
+        }
+    }
 }

@@ -6,6 +6,9 @@
 
 pub mod convert;
 pub mod fold;
+pub mod graph;
+pub mod imbalance;
+pub mod input;
 pub mod live;
 pub mod maps;
 pub mod names;
@@ -13,4 +16,8 @@ pub mod offcpu;
 pub mod perf;
 pub mod recording;
 pub mod stack;
+pub mod symbols;
+pub mod text;
+pub mod ticks;
+pub mod tree;
 pub mod unwind;

@@ -13,6 +13,7 @@ pub(crate) mod markdown;
 pub(crate) mod meters;
 pub(crate) mod page;
 pub(crate) mod plan;
+pub(crate) mod profile;
 pub(crate) mod sarif;
 pub(crate) mod topology;
 pub(crate) mod tune;

@@ -404,6 +404,7 @@ fn machine() -> Machine {
         architecture: Some(std::env::consts::ARCH.to_owned()),
         cpus: count_of("online"),
         command: std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect(),
+        kernel_text: None,
     }
 }
 

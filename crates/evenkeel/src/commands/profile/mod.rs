@@ -1,5 +1,6 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
+mod imbalance;
 mod input;
 mod record;
 mod view;
@@ -37,6 +38,7 @@ macro_rules! questions {
 questions! {
     Record => record,
     View => view,
+    Imbalance => imbalance,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

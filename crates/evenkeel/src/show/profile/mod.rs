@@ -1,0 +1,3 @@
+//! The pages of `evenkeel profile`, one file a question.
+
+pub(crate) mod imbalance;

@@ -1,0 +1,192 @@
+//! Trees as SVG, drawn by inferno.
+//!
+//! Of what can't be seen nothing is drawn, nor even written as a line: a recording of millions of stacks is a graph of some thousand frames.
+
+use std::fmt::Write as _;
+
+use inferno::flamegraph::color::{Color, PaletteMap};
+use inferno::flamegraph::{self, Options};
+
+use super::{Direction, Pair, Style};
+use crate::tree::{Kind, MORE, NodeId, Tree};
+
+/// What is narrower is not drawn: a tenth of a pixel of 1200.
+const SHARE_MIN: f64 = 1e-4;
+/// No more bytes than this are written as lines for one graph; what is too much is told by its thickest parts.
+const LINES_MAX_BYTES: u64 = 64 << 20;
+/// Sums up to here are exact in the arithmetic of graphs.
+const TOTAL_MAX: u64 = 1 << 52;
+
+/// A flame graph as SVG.
+pub fn svg_of(tree: &Tree, style: &Style) -> String {
+    draw(tree, None, style, "colours: green user, yellow inlined, orange kernel, blue made at run time, grey unnamed")
+}
+
+/// A differential flame graph as SVG.
+pub fn differential_of(pair: &Pair, style: &Style) -> String {
+    draw(&pair.tree, Some(&pair.before), style, "as wide as after; red: more in itself than before, blue: less")
+}
+
+fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> String {
+    let total = tree.total();
+    if total == 0 {
+        return nothing(style);
+    }
+    // Numbers that no machine counts to would overflow in sums of others; a file may hold them all the same.
+    let shift = (u64::BITS - (total / TOTAL_MAX).leading_zeros()).min(63);
+    let lines = lines(tree, before, shift);
+    let mut palette = palette(tree);
+    let mut options = Options::default();
+    let parts = [style.subtitle.as_str(), legend];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    options.title = fit(&style.title);
+    options.subtitle = Some(fit(&parts.join(" · ")));
+    options.count_name = fit(style.quantity.words());
+    options.factor = style.quantity.factor() * 2_f64.powi(shift as i32);
+    options.palette_map = before.is_none().then_some(&mut palette);
+    options.direction = match style.direction {
+        Direction::Flame => flamegraph::Direction::Straight,
+        Direction::Icicle => flamegraph::Direction::Inverted,
+    };
+    options.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
+    // Lines are in the tree's order, with which no stack is torn apart by a name such as `a b` between `a` and `a;c`. This takes them as they
+    // come, the last first.
+    options.flame_chart = true;
+    let mut drawn = Vec::new();
+    match flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut drawn) {
+        Ok(()) => String::from_utf8_lossy(&drawn).into_owned(),
+        // It fails alone where there is nothing to draw.
+        Err(_) => nothing(style),
+    }
+}
+
+/// What is to be drawn, as lines; what is too narrow together with its siblings.
+fn lines(tree: &Tree, before: Option<&[u64]>, shift: u32) -> Vec<String> {
+    let totals = tree.totals();
+    let ordered = tree.ordered();
+    let mut least = ((totals[0] as f64 * SHARE_MIN) as u64).max(1);
+    while bytes_of(tree, &ordered, &totals, least) > LINES_MAX_BYTES {
+        least = least.saturating_mul(2);
+    }
+    let old_totals = before.map(|before| tree.summed(before.to_vec()));
+    // What is left out above each node.
+    let mut left_out = vec![(0_u64, 0_u64); tree.nodes().len()];
+    for id in &ordered {
+        let (at, parent) = (*id as usize, tree.nodes()[*id as usize].parent as usize);
+        let is_narrow = |node: usize| totals[node] < least;
+        if is_narrow(at) && (parent == 0 || !is_narrow(parent)) {
+            let sum = &mut left_out[parent];
+            sum.0 = sum.0.saturating_add(totals[at]);
+            sum.1 = sum.1.saturating_add(old_totals.as_ref().map_or(0, |old| old[at]));
+        }
+    }
+    let mut lines = Vec::new();
+    let mut write = |line: &str, after: u64, old: u64| {
+        let after = after >> shift;
+        match before {
+            Some(_) => lines.push(format!("{line} {} {after}", (old >> shift).min(TOTAL_MAX))),
+            None if after > 0 => lines.push(format!("{line} {after}")),
+            None => {}
+        }
+    };
+    for id in ordered.into_iter().filter(|id| totals[*id as usize] >= least) {
+        let at = id as usize;
+        let line = line(tree, id);
+        write(&line, tree.nodes()[at].own, before.map_or(0, |before| before[at]));
+        if left_out[at].0 > 0 {
+            write(&format!("{line};{MORE}"), left_out[at].0, left_out[at].1);
+        }
+    }
+    if left_out[0].0 > 0 {
+        write(MORE, left_out[0].0, left_out[0].1);
+    }
+    lines
+}
+
+/// A node's stack, in which no name ends like a number of samples.
+fn line(tree: &Tree, id: NodeId) -> String {
+    let mut line = tree.line(id);
+    if let Some(space) = line.rfind(' ')
+        && line[space + 1..].chars().all(|letter| letter.is_ascii_digit() || letter == '.')
+    {
+        line.replace_range(space..=space, "\u{a0}");
+    }
+    line
+}
+
+/// How many bytes the lines of what is at least so wide would take.
+fn bytes_of(tree: &Tree, ordered: &[NodeId], totals: &[u64], least: u64) -> u64 {
+    let mut on_path: Vec<u64> = vec![0];
+    let mut sum = 0_u64;
+    for id in ordered.iter().filter(|id| totals[**id as usize] >= least) {
+        let node = tree.nodes()[*id as usize];
+        on_path.truncate(node.depth as usize);
+        let bytes = on_path.last().unwrap_or(&0) + tree.text(node.name).len() as u64 + 1;
+        on_path.push(bytes);
+        sum = sum.saturating_add(bytes);
+    }
+    sum
+}
+
+/// A colour for each name: by what it is, and of a shade of its own that is the same in every graph.
+fn palette(tree: &Tree) -> PaletteMap {
+    let mut palette = PaletteMap::default();
+    for name in 1..tree.name_count() {
+        let text = tree.text(name as u32);
+        let (kind, bare) = Kind::of(text);
+        palette.insert(text, color(kind, bare));
+    }
+    palette.insert(MORE, color(Kind::Unnamed, MORE));
+    palette.insert("", Color { r: 224, g: 224, b: 216 });
+    palette
+}
+
+fn color(kind: Kind, name: &str) -> Color {
+    // FNV-1a: the same on every machine and in every version.
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let shade = |base: u8, spread: u32, of: u32| base.saturating_add((of % spread) as u8);
+    let (a, b) = (hash >> 8, hash >> 20);
+    match kind {
+        Kind::User => Color { r: shade(110, 40, a), g: shade(190, 40, b), b: shade(105, 35, a) },
+        Kind::Inlined => Color { r: shade(215, 30, a), g: shade(205, 30, b), b: shade(85, 45, a) },
+        Kind::Kernel => Color { r: shade(230, 20, a), g: shade(140, 40, b), b: shade(75, 35, a) },
+        Kind::Jit => Color { r: shade(110, 40, a), g: shade(170, 40, b), b: shade(225, 25, a) },
+        Kind::Unnamed => Color { r: shade(185, 20, a), g: shade(185, 20, a), b: shade(185, 20, a) },
+    }
+}
+
+/// Without letters that no page may hold.
+fn fit(text: &str) -> String {
+    if text.is_empty() { String::new() } else { crate::tree::clean(text) }
+}
+
+fn nothing(style: &Style) -> String {
+    let mut svg = String::from(concat!(
+        "<?xml version=\"1.0\" standalone=\"no\"?>\n",
+        "<svg version=\"1.1\" width=\"1200\" height=\"80\" viewBox=\"0 0 1200 80\" xmlns=\"http://www.w3.org/2000/svg\">\n",
+    ));
+    let title = escaped(&fit(&style.title));
+    // Writing into a text can't fail.
+    let _ = write!(svg, "<text x=\"600\" y=\"30\" text-anchor=\"middle\" font-size=\"17\">{title}</text>\n");
+    let _ = write!(
+        svg,
+        "<text x=\"600\" y=\"60\" text-anchor=\"middle\" font-size=\"12\">Nothing was seen.</text>\n</svg>\n"
+    );
+    svg
+}
+
+/// Text for XML and HTML.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            letter => safe.push(letter),
+        }
+    }
+    safe
+}
