@@ -336,7 +336,8 @@ fn perf_reads_it() {
     let _lock = host_lock();
     let stop = AtomicBool::new(false);
     let targets = Targets::Processes(vec![std::process::id()]);
-    let wishes = Wishes { targets, clock_hz: Some(499), switches: Switches::WithStacks, ..Wishes::default() };
+    let switches = Switches::WithStacks;
+    let wishes = Wishes { targets, clock_hz: Some(499), switches, wakes: true, faults: true, ..Wishes::default() };
     let recorded = std::thread::scope(|scope| {
         busy(scope, "rec-perf", &stop);
         let recorded = recorded(&wishes, &mut for_ms(300));

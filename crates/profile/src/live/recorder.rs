@@ -10,7 +10,7 @@ use super::already::{self, Mappings};
 use super::chosen::Chosen;
 use super::events::Plan;
 use super::targets::{self, Watch};
-use super::{LiveError, Sink, Status, Told, Wishes};
+use super::{LiveError, Sink, Status, Told, Wishes, waking};
 use crate::perf::record::{self, HEAD_BYTES, Head, Record, What, kind};
 use crate::perf::write::{self, Described, WrittenEvent};
 use crate::recording::Machine;
@@ -350,7 +350,7 @@ impl<'w> Recorder<'w> {
             cpus_present: count_of("present"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             events: events.collect(),
-            tracing_data: Vec::new(),
+            tracing_data: if self.plan.has_tracepoint() { waking::described() } else { Vec::new() },
         }
     }
 }
