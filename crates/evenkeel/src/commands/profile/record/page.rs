@@ -137,7 +137,7 @@ impl Answer {
         };
         blocks.push(Block::row("sampled", format!("{event}; {} a second", self.clock_hz)));
         blocks.push(Block::row("time", quantity(self.elapsed_ns, Unit::Ns)));
-        let of = |(event, samples)| match self.samples_of.len() {
+        let of = |(event, samples): (&String, &u64)| match self.samples_of.len() {
             1 => samples.to_string(),
             _ => format!("{samples} of {event}"),
         };
