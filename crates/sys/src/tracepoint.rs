@@ -38,6 +38,24 @@ pub fn find(names: &[&'static str]) -> Result<Vec<Tracepoint>, Errno> {
     }
 }
 
+/// What the kernel says in a file of tracefs, such as `events/sched/sched_waking/format`; no more than `bytes_max` of it.
+///
+/// # Errors
+/// `EACCES` or `EPERM` if this user may not; `ENOENT` if there is none.
+pub fn described(path: &str, bytes_max: u64) -> Result<Vec<u8>, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let read = |top: OwnedFd| {
+        let file = openat(top, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut bytes = Vec::new();
+        File::from(file).take(bytes_max).read_to_end(&mut bytes).map_err(|error| Errno::from(&error))?;
+        Ok(bytes)
+    };
+    match openat(CWD, MOUNTED_AT, flags, Mode::empty()).map_err(Errno::from).and_then(read) {
+        Err(Errno::NOENT) => own_mount().and_then(read),
+        said => said,
+    }
+}
+
 fn own_mount() -> Result<OwnedFd, Errno> {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;

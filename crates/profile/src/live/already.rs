@@ -52,6 +52,12 @@ pub(super) fn name(pid: u32, tid: u32) -> Option<Vec<u8>> {
     Some(name)
 }
 
+/// How long a thread had a CPU so far; 0 if it is gone or the kernel does not say.
+pub(super) fn cpu_ns(tid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).unwrap_or_default();
+    text.split_ascii_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)
+}
+
 /// What is missing of those that were there before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missing {

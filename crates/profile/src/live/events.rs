@@ -1,9 +1,9 @@
 //! Which events are opened for a wish, and with which flags: the most that the kernel and this user's rights give.
 
 use evenkeel_sys::perf_sampler::{SampledEvent, Spec, Whose, flag};
-use evenkeel_sys::{Errno, tracepoint};
+use evenkeel_sys::{CpuSet, Errno};
 
-use super::{Switches, Wishes};
+use super::{Switches, Wishes, waking};
 use crate::perf::layout::{Layout, sample};
 
 const HARDWARE: u32 = 0;
@@ -46,11 +46,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// For these wishes, tried on one CPU.
+    /// For these wishes, tried on the first of these CPUs.
     ///
     /// # Errors
     /// What the kernel says to the simplest of them.
-    pub(super) fn of(wishes: &Wishes, whose: Whose<'_>, cpu: usize) -> Result<Plan, Errno> {
+    pub(super) fn of(wishes: &Wishes, whose: Whose<'_>, cpus: &CpuSet) -> Result<Plan, Errno> {
+        let cpu = cpus.first().ok_or(Errno::NODEV)?;
         let try_one =
             |spec: &Spec| SampledEvent::open(&Spec { flags: spec.flags | flag::DISABLED, ..*spec }, whose, cpu);
         let mut aside = aside(wishes, whose);
@@ -103,10 +104,12 @@ impl Plan {
             add("major-faults", sampled(SOFTWARE, MAJOR_FAULTS, 1));
         }
         if wishes.wakes {
-            match waking().and_then(|config| {
+            let tried = waking::number().and_then(|config| {
                 let spec = sampled(TRACEPOINT, config, 1);
-                try_one(&spec).map(|_| spec)
-            }) {
+                drop(try_one(&spec)?);
+                waking::is_told(&spec, cpus).map(|()| spec)
+            });
+            match tried {
                 Ok(spec) => add("sched:sched_waking", spec),
                 Err(errno) => unseen.push(format!("who wakes whom: the kernel's tracepoint can't be used ({errno})")),
             }
@@ -114,6 +117,13 @@ impl Plan {
         let bytes = events[0].spec.to_bytes();
         let layout = Layout::parse(&bytes, 0).unwrap_or_default();
         Ok(Plan { events, clock, layout, unseen })
+    }
+}
+
+impl Plan {
+    /// Whether samples of a tracepoint are in it.
+    pub(super) fn has_tracepoint(&self) -> bool {
+        self.events.iter().any(|planned| planned.spec.kind == TRACEPOINT)
     }
 }
 
@@ -151,9 +161,4 @@ fn aside(wishes: &Wishes, whose: Whose<'_>) -> Spec {
 /// Where the user's stack is copied, its frame pointers are not followed too.
 fn chain_flags(wishes: &Wishes) -> u64 {
     if wishes.user_stack_bytes.is_some() { flag::EXCLUDE_CALLCHAIN_USER } else { 0 }
-}
-
-fn waking() -> Result<u64, Errno> {
-    let points = tracepoint::find(&["sched/sched_waking"])?;
-    points.first().map(|point| u64::from(point.id())).ok_or(Errno::NOENT)
 }

@@ -9,6 +9,7 @@ mod events;
 mod recorder;
 mod sink;
 mod targets;
+mod waking;
 mod window;
 
 use std::path::PathBuf;

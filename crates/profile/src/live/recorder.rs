@@ -10,7 +10,7 @@ use super::already::{self, Mappings};
 use super::chosen::Chosen;
 use super::events::Plan;
 use super::targets::{self, Watch};
-use super::{LiveError, Sink, Status, Told, Wishes};
+use super::{LiveError, Sink, Status, Told, Wishes, waking};
 use crate::perf::record::{self, HEAD_BYTES, Head, Record, What, kind};
 use crate::perf::write::{self, Described, WrittenEvent};
 use crate::recording::Machine;
@@ -241,9 +241,17 @@ impl<'w> Recorder<'w> {
                 if !self.is_of_chosen(bytes, head) {
                     return false;
                 }
-                let counted =
-                    if head.kind == kind::SAMPLE { &mut self.tally.samples } else { &mut self.tally.switches };
-                *counted += 1;
+                if head.kind != kind::SAMPLE {
+                    self.tally.switches += 1;
+                    return true;
+                }
+                self.tally.samples += 1;
+                // The event's number comes first in a sample.
+                let id = bytes.get(HEAD_BYTES..HEAD_BYTES + 8).and_then(|id| id.try_into().ok());
+                let event = id.and_then(|id| self.by_id.get(&u64::from_ne_bytes(id)));
+                if let Some(event) = event.and_then(|event| self.plan.events.get_mut(*event)) {
+                    event.samples += 1;
+                }
             }
             kind::LOST | kind::LOST_SAMPLES | kind::THROTTLE => match record::parse(bytes, &self.plan.layout, 0) {
                 Ok(Record { what: What::Lost(count) | What::LostSamples(count), .. }) => {
@@ -342,7 +350,7 @@ impl<'w> Recorder<'w> {
             cpus_present: count_of("present"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             events: events.collect(),
-            tracing_data: Vec::new(),
+            tracing_data: if self.plan.has_tracepoint() { waking::described() } else { Vec::new() },
         }
     }
 }

@@ -94,9 +94,12 @@ pub(super) fn cpus(wishes: &Wishes) -> CpuSet {
 /// [`LiveError`] if they are not there, or this user may not.
 pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
     let not_there = |why: &str| LiveError::NotThere { whom: whom(wishes), why: why.to_owned() };
-    let Some(cpu) = cpus(wishes).first() else { return Err(not_there("none of these CPUs is online")) };
+    let cpus = cpus(wishes);
+    if cpus.is_empty() {
+        return Err(not_there("none of these CPUs is online"));
+    }
     let everybody = |chosen| {
-        let plan = Plan::of(wishes, Whose::Everybody, cpu).map_err(|errno| refused(wishes, errno))?;
+        let plan = Plan::of(wishes, Whose::Everybody, &cpus).map_err(|errno| refused(wishes, errno))?;
         Ok(Found::new(Watch::Everybody, chosen, plan))
     };
     match &wishes.targets {
@@ -108,7 +111,7 @@ pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
                 return Err(not_there("there is no such process"));
             }
             let threads = Threads { tids, pids: pids.clone(), name: None };
-            one_by_one(wishes, threads, everybody(chosen), cpu)
+            one_by_one(wishes, threads, everybody(chosen), &cpus)
         }
         Targets::Threads { name, pids } => {
             let name = name.as_bytes().to_vec();
@@ -124,13 +127,13 @@ pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
                 }
                 Err(refusal) => {
                     let threads = Threads { tids, pids: among, name: Some(name) };
-                    one_by_one(wishes, threads, Err(refusal), cpu)
+                    one_by_one(wishes, threads, Err(refusal), &cpus)
                 }
             }
         }
         Targets::Group(path) => {
             let group = Group::open(path).map_err(|errno| not_there(&format!("{}: {errno}", path.display())))?;
-            match Plan::of(wishes, Whose::Group(&group), cpu) {
+            match Plan::of(wishes, Whose::Group(&group), &cpus) {
                 Ok(plan) => Ok(Found::new(Watch::Group(group), Chosen::All, plan)),
                 // A group of another controller: its processes are watched.
                 Err(errno) if !errno.is_denial() => of_group(path, &everybody),
@@ -159,12 +162,12 @@ fn one_by_one(
     wishes: &Wishes,
     mut threads: Threads,
     everybody: Result<Found, LiveError>,
-    cpu: usize,
+    cpus: &CpuSet,
 ) -> Result<Found, LiveError> {
-    let cpus = cpus(wishes).len().max(1) as u64;
     let takes_cpus = wishes.switches != Switches::None || wishes.wakes;
-    let events = 1 + wishes.clock_hz.iter().count() as u64 + 3;
-    let room = files_allowed().saturating_sub(FILES_FREE).min(FILES_MAX) / (cpus * events);
+    let more = [wishes.switches == Switches::WithStacks, wishes.faults, wishes.wakes].map(u64::from);
+    let events = 1 + wishes.clock_hz.iter().count() as u64 + more.iter().sum::<u64>();
+    let room = files_allowed().saturating_sub(FILES_FREE).min(FILES_MAX) / (cpus.len() as u64 * events);
     let count = threads.tids.len() as u64;
     if (takes_cpus || count > room)
         && let Ok(found) = everybody
@@ -172,18 +175,22 @@ fn one_by_one(
         return Ok(found);
     }
     // The first may have ended since.
-    let planned = threads.tids.iter().find_map(|tid| match Plan::of(wishes, Whose::Thread(*tid), cpu) {
+    let planned = threads.tids.iter().find_map(|tid| match Plan::of(wishes, Whose::Thread(*tid), cpus) {
         Err(Errno::SRCH) => None,
         planned => Some(planned),
     });
     let planned = planned.unwrap_or(Err(Errno::SRCH));
     let plan = planned.map_err(|errno| refused(wishes, errno))?;
+    // Those that worked most are the ones to see.
+    if count > room {
+        threads.tids.sort_by_cached_key(|tid| std::cmp::Reverse(already::cpu_ns(*tid)));
+    }
     threads.tids.truncate(usize::try_from(room).unwrap_or(usize::MAX).max(1));
     let left_out = count.saturating_sub(threads.tids.len() as u64);
     let mut found = Found::new(Watch::Threads(threads), Chosen::All, plan);
     if left_out > 0 {
         found.unseen.push(format!(
-            "{left_out} of {count} threads: each takes {events} files on each CPU, and whole CPUs may be watched by root alone"
+            "{left_out} of {count} threads, those that had worked least: each takes {events} open files on each CPU, and this user may not watch whole CPUs"
         ));
     }
     Ok(found)

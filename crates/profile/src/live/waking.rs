@@ -1,0 +1,70 @@
+//! Who wakes whom: the kernel's tracepoint for it, tried before it is trusted, and described as `perf` wants it in a file.
+
+use evenkeel_sys::perf_sampler::{SampledEvent, SampledRing, Spec, Whose, flag};
+use evenkeel_sys::{CpuSet, Errno, tracepoint};
+
+/// Its name with its group.
+const POINT: &str = "sched/sched_waking";
+/// What the kernel says of one is a page or two.
+const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
+
+/// The number of the kernel's tracepoint.
+pub(super) fn number() -> Result<u64, Errno> {
+    let points = tracepoint::find(&[POINT])?;
+    points.first().map(|point| u64::from(point.id())).ok_or(Errno::NOENT)
+}
+
+/// Wakes a thread of ours, and looks whether the event says so: there are kernels on which tracepoints of the scheduler stay silent.
+///
+/// # Errors
+/// `ENODATA` if it does not; else what the kernel says.
+pub(super) fn is_told(spec: &Spec, cpus: &CpuSet) -> Result<(), Errno> {
+    let spec = Spec { flags: spec.flags & !(flag::DISABLED | flag::INHERIT), ..*spec };
+    let open = |cpu| SampledRing::of(SampledEvent::open(&spec, Whose::Thread(0), cpu)?, 0);
+    let mut rings = cpus.iter().map(open).collect::<Result<Vec<_>, Errno>>()?;
+    let (say, hear) = std::sync::mpsc::channel::<()>();
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let sleeper = std::thread::spawn(move || {
+        let _ = ready.send(());
+        // Until the other end is dropped.
+        let _ = hear.recv();
+    });
+    let _ = is_ready.recv();
+    // It is asleep soon after it said that it is ready.
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    drop(say);
+    let _ = sleeper.join();
+    if rings.iter_mut().any(|ring| !ring.take().is_empty()) { Ok(()) } else { Err(Errno::NODATA) }
+}
+
+/// What `perf` has to know of the tracepoint to read its samples (the feature `HEADER_TRACING_DATA`, version 0.6). Nothing if the kernel does
+/// not say it.
+pub(super) fn described() -> Vec<u8> {
+    described_in().unwrap_or_default()
+}
+
+fn described_in() -> Result<Vec<u8>, Errno> {
+    let of = |path: &str| tracepoint::described(path, DESCRIPTION_BYTES_MAX);
+    let sized = |text: &[u8]| [&(text.len() as u64).to_ne_bytes(), text].concat();
+    let count = |count: u32| count.to_ne_bytes();
+    let mut bytes = b"\x17\x08\x44tracing0.6\0".to_vec();
+    // Byte order, the size of a long, the size of a page.
+    bytes.extend([u8::from(cfg!(target_endian = "big")), 8]);
+    bytes.extend(count(4096));
+    for head in ["header_page", "header_event"] {
+        bytes.extend_from_slice(head.as_bytes());
+        bytes.push(0);
+        bytes.extend(sized(&of(&format!("events/{head}"))?));
+    }
+    // None of the tracer's own; one group, of one event.
+    bytes.extend(count(0));
+    bytes.extend(count(1));
+    bytes.extend_from_slice(b"sched\0");
+    bytes.extend(count(1));
+    bytes.extend(sized(&of(&format!("events/{POINT}/format"))?));
+    // No symbols, no formats of printk, no names of threads: those are in the records.
+    bytes.extend(count(0));
+    bytes.extend(count(0));
+    bytes.extend(0_u64.to_ne_bytes());
+    Ok(bytes)
+}
