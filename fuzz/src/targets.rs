@@ -30,6 +30,9 @@ use trials::{answers, metrics_page, output_lines, report};
 // The paths are told since this file is read from two places.
 #[path = "recordings.rs"]
 mod recordings;
+// The path is told since this file is read from two places.
+#[path = "scopes.rs"]
+mod scopes;
 #[path = "trials.rs"]
 mod trials;
 
@@ -225,6 +228,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("rates", Whole(rates)),
     target("report", Whole(report)),
     target("saptune", Paths(SYSTEMD, &["/etc/sysconfig/saptune"])),
+    target("scopes", Whole(scopes::scopes)),
     target("server", Whole(server)),
     target("setting", Whole(setting)),
     target("swaps", Paths(SWAP, &["/proc/swaps"])),

@@ -65,6 +65,7 @@ impl<'u> Converter<'u> {
     /// Takes the next record, which is of `event`.
     pub fn take(&mut self, record: &Record<'_>, event: EventId, layout: &Layout) {
         let at_ns = record.id.at_ns;
+        self.recording.clock = self.recording.clock.or(layout.clock_id());
         if at_ns != 0 && !matches!(record.what, What::Other(_)) {
             let span = &mut self.recording.span;
             span.start_ns = if span.start_ns == 0 { at_ns } else { span.start_ns.min(at_ns) };
