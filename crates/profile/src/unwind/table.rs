@@ -155,7 +155,7 @@ fn list_of(part: &Part) -> Option<&[[u8; 8]]> {
     const FORM: [u8; 4] = [1, 0x1b, 3, 0x3b];
     let (head, list) = part.bytes.split_at_checked(12)?;
     let count = u32::from_le_bytes(head.get(8..)?.try_into().ok()?) as usize;
-    head.starts_with(&FORM).then(|| list.as_chunks().0)?.get(..count)
+    head.starts_with(&FORM).then_some(list.as_chunks().0)?.get(..count)
 }
 
 /// Where in `.eh_frame` the description of an address's function is, if it has one.
