@@ -4,6 +4,7 @@ use evenkeel_profile::fold::{Base, Folded};
 use evenkeel_profile::input::{ReadError, read};
 use evenkeel_profile::names::Names;
 use evenkeel_profile::recording::Recording;
+use evenkeel_profile::symbols::{parse_build_id, parse_kallsyms, parse_perf_map};
 use evenkeel_profile::text;
 use evenkeel_profile::unwind::NoUnwind;
 
@@ -16,8 +17,11 @@ pub(super) fn perf_data(text: &str) {
     }
 }
 
-/// What `perf script` printed.
+/// What `perf script` printed, and stacks that somebody folded.
 pub(super) fn perf_script(text: &str) {
+    if let Ok(folded) = Folded::parse(text) {
+        assert!(folded.lines.len() <= text.lines().count());
+    }
     match text::parse(text.as_bytes()) {
         Ok(recording) => adds_up(&recording, text.len()),
         Err(bad) => assert!((1..=text.split('\n').count()).contains(&bad.line), "{bad}"),
@@ -37,4 +41,16 @@ fn adds_up(recording: &Recording, bytes: usize) {
     for sample in &recording.samples {
         assert!(usize::from(sample.event) < recording.events.len());
     }
+}
+
+/// The lists of functions that others make: a compiler at run time, and the kernel.
+pub(super) fn symbols(text: &str) {
+    let numbers = text.split_whitespace().filter_map(|word| u64::from_str_radix(word, 16).ok());
+    let map = parse_perf_map(text);
+    for number in numbers {
+        let _ = map.at(number);
+    }
+    let _ = parse_kallsyms(text);
+    let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
+    assert!(parse_build_id(&bytes).is_none_or(|id| id.len() < bytes.len()));
 }

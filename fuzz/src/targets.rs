@@ -232,6 +232,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("server", Whole(server)),
     target("setting", Whole(setting)),
     target("swaps", Paths(SWAP, &["/proc/swaps"])),
+    target("symbols", Whole(recordings::symbols)),
     target("sysctl-files", Paths(SYSTEMD, &["/etc/sysctl.d/99-sysctl.conf", "/usr/lib/sysctl.d/50-pid-max.conf"])),
     target("telemetry", Whole(telemetry)),
     target(

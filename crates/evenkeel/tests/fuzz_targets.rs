@@ -82,9 +82,14 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("measure/src/meters/imbalance/reading.rs", "parse_thread", "kernel-counts"),
     ("measure/src/meters/memory/latency.rs", "parse_huge_bytes", "kernel-counts"),
     ("measure/src/meters/memory/room.rs", "parse_field_kib", "kernel-counts"),
+    ("profile/src/fold.rs", "parse", "perf-script"),
     ("profile/src/perf/file.rs", "parse", "perf-data"),
     ("profile/src/perf/layout.rs", "parse", "perf-data"),
     ("profile/src/perf/record.rs", "parse", "perf-data"),
+    ("profile/src/scopes/parse.rs", "parse", "scopes"),
+    ("profile/src/symbols/kernel.rs", "parse_build_id", "symbols"),
+    ("profile/src/symbols/kernel.rs", "parse_kallsyms", "symbols"),
+    ("profile/src/symbols/perf_map.rs", "parse_perf_map", "symbols"),
     ("profile/src/text.rs", "parse", "perf-script"),
     ("rt/src/agones/game_server.rs", "parse", "agones"),
     ("rt/src/agones/http.rs", "parse_chunk_length", "agones"),
@@ -128,6 +133,9 @@ const PARSERS: &[(&str, &str, &str)] = &[
 /// A meter reads its own kernel, and no captured machine.
 const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property test has it";
 
+/// Files of programs are no text.
+const A_PROGRAM: &str = "a program's file, not text: crates/profile/tests/programs.rs damages one";
+
 /// What a user sets of a load is an argument of a command.
 const A_SETTING: &str = "a command's argument: its cases are beside it";
 
@@ -147,6 +155,13 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("evenkeel/src/commands/prove.rs", "parse", "a command's argument: settings, each of which the target setting has"),
     ("evenkeel/src/commands/explain.rs", "parse_ref", "a command's argument, checked by the list of knobs"),
     ("measure/src/disturb/group.rs", "parse", OWN_KERNEL),
+    ("profile/src/live/already.rs", "parse_kernel_length", OWN_KERNEL),
+    ("profile/src/live/already.rs", "parse_kernel_start", OWN_KERNEL),
+    ("profile/src/live/already.rs", "parse_map", OWN_KERNEL),
+    ("profile/src/symbols/cache.rs", "parse_entry", "what the program writes itself: its own property test has it"),
+    ("profile/src/symbols/elf.rs", "parse", A_PROGRAM),
+    ("profile/src/symbols/place.rs", "parse_status", OWN_KERNEL),
+    ("profile/src/unwind/elf.rs", "parse", A_PROGRAM),
     ("sys/src/cpu_limit.rs", "parse_cpu_max", OWN_KERNEL),
     ("sys/src/cpu_limit.rs", "parse_groups", OWN_KERNEL),
     ("sys/src/cpu_limit.rs", "parse_stat", OWN_KERNEL),
