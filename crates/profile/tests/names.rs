@@ -189,6 +189,25 @@ fn names_read_as_they_are_written() {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_call_into_a_library_has_the_name_of_what_it_calls() {
+    for flags in [&["-O2", "-fcf-protection=full"][..], &["-O2", "-fcf-protection=none", "-Wl,-z,lazy"]] {
+        let program = program("inlined.c", "gcc", flags);
+        run("strip", &[program.path.to_str().unwrap()]);
+        let sections = run("readelf", &["-SW", program.path.to_str().unwrap()]);
+        let number = |digits: &str| u64::from_str_radix(digits, 16).unwrap();
+        let tables = sections.lines().filter_map(|line| {
+            let words: Vec<&str> = line.split(']').nth(1)?.split_whitespace().collect();
+            words.first()?.starts_with(".plt").then(|| number(words[3])..number(words[3]) + number(words[4]))
+        });
+        let recording = of_places(&program.path, None, tables.flatten());
+        let (found, _) = named(&recording, program.settings());
+        let names: Vec<&str> = found.iter().flatten().map(|function| function.name.as_str()).collect();
+        assert_eq!(names.iter().filter(|name| name.contains("printf")).count(), 16, "{flags:?}: {names:?}");
+    }
+}
+
 #[test]
 fn a_replaced_program_is_told_and_what_was_kept_of_it_stays() {
     let program = program("inlined.c", "gcc", DEBUG);

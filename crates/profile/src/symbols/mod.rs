@@ -13,6 +13,7 @@ mod lines;
 mod mend;
 mod perf_map;
 mod place;
+mod plt;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
