@@ -1,9 +1,16 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
+pub(crate) mod diff;
 mod imbalance;
 mod input;
+mod now;
+mod pick;
 mod record;
-mod view;
+mod scopes;
+mod source;
+mod switches;
+pub(crate) mod view;
+mod written;
 
 use crate::failure::Outcome;
 use crate::show::Out;
@@ -41,7 +48,10 @@ macro_rules! questions {
 questions! {
     Record => record,
     View => view,
+    Diff => diff,
+    Switches => switches,
     Imbalance => imbalance,
+    Scopes => scopes,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
