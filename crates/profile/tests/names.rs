@@ -270,15 +270,20 @@ fn code_made_at_run_time_is_named_by_its_map_and_the_kernels_page_by_itself() {
     for address in [0x1010, 0x2000, 0x9000].into_iter().chain(start..end) {
         sampled(&mut recording, Frame::Anonymous { pid, address });
     }
+    let of_page = recording.modules.number(Module { path: "[vdso]".to_owned(), build_id: None });
+    (0..end - start).for_each(|offset| sampled(&mut recording, Frame::InFile { module: of_page, offset }));
     let path = format!("/tmp/perf-{pid}.map");
     std::fs::write(&path, "1000 100 tick game.js:1\n9000 0 none\n").unwrap();
     let (found, symbols) = named(&recording, Settings::default());
     std::fs::remove_file(&path).unwrap();
     assert_eq!(found[0], [Function::named("tick game.js:1")]);
     assert_eq!((found[1].len(), found[2].len()), (0, 0));
-    assert!(found[3..].iter().any(|functions| functions.iter().any(|one| one.name.contains("clock_gettime"))));
+    let (by_address, by_offset) = found[3..].split_at((end - start) as usize);
+    assert_eq!(by_address, by_offset);
+    assert!(by_address.iter().any(|functions| functions.iter().any(|one| one.name.contains("clock_gettime"))));
     let why: Vec<Why> = symbols.doubts().unnamed.iter().map(|unnamed| unnamed.why).collect();
     assert!(why.contains(&Why::NoFramePointers), "nothing is mapped at one of them: {why:?}");
+    assert_eq!(symbols.doubts().nowhere, 1);
 }
 
 #[test]

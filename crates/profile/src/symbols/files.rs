@@ -13,7 +13,7 @@ use super::elf::{self, Image, Odd, Source, Symbol};
 use super::lines::Sections;
 use super::place::{self, Live, NotOpen, Opened};
 use super::plt;
-use super::{Asked, Finding, Mapped, Reason, Settings, Symbols, Why, same_build};
+use super::{Asked, Finding, Mapped, Reason, Settings, Symbols, VDSO, Why, anonymous, same_build};
 use crate::names::Function;
 use crate::recording::{Machine, Mapping, Recording};
 use crate::stack::{Frame, Module, ModuleId};
@@ -39,6 +39,10 @@ impl Symbols {
         finding: &mut Finding,
     ) {
         let Some(module) = recording.modules.get(id) else { return };
+        if module.path == VDSO {
+            anonymous::vdso_file(recording, id, offsets, finding);
+            return;
+        }
         let wanted = Wanted::of(&recording.machine, mapped.by_file.get(&id), module, &self.settings);
         let key = wanted.key();
         let mut kept =
