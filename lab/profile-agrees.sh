@@ -82,8 +82,8 @@ serve_redis() {
 serve_ddnet() {
     local program=/usr/games/DDNet-Server
     [ -x "$program" ] || return 4
-    (cd "$folder" && mkdir -p maps)
-    start "$program" 'sv_port 28303' 'bindaddr 127.0.0.1' 'sv_register 0' 'sv_high_bandwidth 1'
+    # It writes its log where it stands.
+    start env -C "$folder" "$program" 'sv_port 28303' 'bindaddr 127.0.0.1' 'sv_ipv4only 1' 'sv_register 0' 'sv_high_bandwidth 1'
     server=$last
     sleep 2
     # It answers who asks for what it is: a load of small packets on its socket.
@@ -122,7 +122,7 @@ def bare(name):
 
 theirs, unnamed_theirs = {}, 0.0
 for line in open(theirs_file):
-    found = re.match(r"\s*([\d.]+)%\t(\S+)\s*\t\[(.)\] (.*)", line)
+    found = re.match(r"\s*([\d.]+)%\s*\t(\S+)\s*\t\[(.)\] (.*)", line)
     if not found:
         continue
     share, file, kind, name = float(found[1]), found[2], found[3], found[4].strip()
@@ -134,6 +134,8 @@ mine = {}
 for row in ours["functions"]:
     name = bare(row["function"])
     mine[name] = mine.get(name, 0) + 100 * row["own_share"]
+if not theirs:
+    sys.exit("perf report says nothing")
 top = sorted(theirs.items(), key=lambda item: -item[1])[:10]
 worst = 0.0
 for name, share in top:
@@ -145,6 +147,8 @@ for whose in ("user", "kernel"):
     counted = names.get(whose, {})
     if counted.get("frames"):
         print(f"  {whose} frames with a name: {100 * counted['named'] / counted['frames']:.1f} % of {counted['frames']}")
+for row in names.get("unnamed", [])[:5]:
+    print(f"    {100 * row['share']:.1f} % without one: {row['file']}, {row['why']}")
 print(f"  greatest difference of the ten: {worst:.2f} points")
 sys.exit(worst > float(limit))
 PY

@@ -141,6 +141,12 @@ const A_SETTING: &str = "a command's argument: its cases are beside it";
 
 /// Parsers of what is no target's text, each with the reason.
 const NOT_FUZZED: &[(&str, &str, &str)] = &[
+    ("profile/src/symbols/cache.rs", "parse_entry", "what the program wrote itself: its own property test has it"),
+    ("profile/src/symbols/elf.rs", "parse", "files on disk: a test damages real programs at random"),
+    ("profile/src/symbols/kernel.rs", "parse_build_id", "the kernel's notes: its own property test has it"),
+    ("profile/src/symbols/kernel.rs", "parse_kallsyms", "the kernel's list: its own property test has it"),
+    ("profile/src/symbols/perf_map.rs", "parse_perf_map", "its own property test has it"),
+    ("profile/src/symbols/place.rs", "parse_status", "the kernel's status of a process"),
     ("arena/src/control.rs", "parse", "lines of whoever started the program: its own property test has it"),
     (
         "trial/src/search/goal.rs",

@@ -189,6 +189,25 @@ fn names_read_as_they_are_written() {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_call_into_a_library_has_the_name_of_what_it_calls() {
+    for flags in [&["-O2", "-fcf-protection=full"][..], &["-O2", "-fcf-protection=none", "-Wl,-z,lazy"]] {
+        let program = program("inlined.c", "gcc", flags);
+        run("strip", &[program.path.to_str().unwrap()]);
+        let sections = run("readelf", &["-SW", program.path.to_str().unwrap()]);
+        let number = |digits: &str| u64::from_str_radix(digits, 16).unwrap();
+        let tables = sections.lines().filter_map(|line| {
+            let words: Vec<&str> = line.split(']').nth(1)?.split_whitespace().collect();
+            words.first()?.starts_with(".plt").then(|| number(words[3])..number(words[3]) + number(words[4]))
+        });
+        let recording = of_places(&program.path, None, tables.flatten());
+        let (found, _) = named(&recording, program.settings());
+        let names: Vec<&str> = found.iter().flatten().map(|function| function.name.as_str()).collect();
+        assert_eq!(names.iter().filter(|name| name.contains("printf")).count(), 16, "{flags:?}: {names:?}");
+    }
+}
+
 #[test]
 fn a_replaced_program_is_told_and_what_was_kept_of_it_stays() {
     let program = program("inlined.c", "gcc", DEBUG);
@@ -251,15 +270,20 @@ fn code_made_at_run_time_is_named_by_its_map_and_the_kernels_page_by_itself() {
     for address in [0x1010, 0x2000, 0x9000].into_iter().chain(start..end) {
         sampled(&mut recording, Frame::Anonymous { pid, address });
     }
+    let of_page = recording.modules.number(Module { path: "[vdso]".to_owned(), build_id: None });
+    (0..end - start).for_each(|offset| sampled(&mut recording, Frame::InFile { module: of_page, offset }));
     let path = format!("/tmp/perf-{pid}.map");
     std::fs::write(&path, "1000 100 tick game.js:1\n9000 0 none\n").unwrap();
     let (found, symbols) = named(&recording, Settings::default());
     std::fs::remove_file(&path).unwrap();
     assert_eq!(found[0], [Function::named("tick game.js:1")]);
     assert_eq!((found[1].len(), found[2].len()), (0, 0));
-    assert!(found[3..].iter().any(|functions| functions.iter().any(|one| one.name.contains("clock_gettime"))));
+    let (by_address, by_offset) = found[3..].split_at((end - start) as usize);
+    assert_eq!(by_address, by_offset);
+    assert!(by_address.iter().any(|functions| functions.iter().any(|one| one.name.contains("clock_gettime"))));
     let why: Vec<Why> = symbols.doubts().unnamed.iter().map(|unnamed| unnamed.why).collect();
     assert!(why.contains(&Why::NoFramePointers), "nothing is mapped at one of them: {why:?}");
+    assert_eq!(symbols.doubts().nowhere, 1);
 }
 
 #[test]

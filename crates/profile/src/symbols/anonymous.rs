@@ -12,7 +12,7 @@ use super::place::{self, NotOpen};
 use super::{Finding, Mapped, Reason, Settings, Why};
 use crate::names::Function;
 use crate::recording::Recording;
-use crate::stack::Frame;
+use crate::stack::{Frame, ModuleId};
 
 /// No more of a map is read.
 const MAP_MAX_BYTES: u64 = 256 << 20;
@@ -47,6 +47,16 @@ pub(super) fn resolve(
         if let Some(function) = function {
             finding.functions.insert(Frame::Anonymous { pid, address: *address }, vec![function]);
         }
+    }
+}
+
+/// Names the places of the kernel's page where a recording tells them by their offsets in it.
+pub(super) fn vdso_file(recording: &Recording, id: ModuleId, offsets: &BTreeSet<u64>, finding: &mut Finding) {
+    let places: Vec<(u64, u64)> = offsets.iter().map(|offset| (*offset, *offset)).collect();
+    let functions = of_vdso(recording, &places);
+    finding.files.insert(id, if functions.is_some() { Why::NotInTable } else { Why::OtherKernel }.into());
+    for (offset, function) in functions.unwrap_or_default() {
+        finding.functions.insert(Frame::InFile { module: id, offset }, vec![function]);
     }
 }
 

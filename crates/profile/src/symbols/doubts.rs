@@ -89,7 +89,7 @@ pub struct Unnamed {
     pub is_kernel: bool,
     /// How many; one counts once for each sample that it is in.
     pub frames: u64,
-    /// Their share of all frames of the kernel's, or of all of the user's: 1 is all.
+    /// Their share of all frames of the kernel's, or of all of the user's with those that lead nowhere: 1 is all.
     pub share: f64,
     /// Why.
     pub why: Why,
@@ -108,6 +108,9 @@ pub struct Doubts {
     pub user: Share,
     /// Frames of the kernel's.
     pub kernel: Share,
+    /// Where stacks led that were followed by frame pointers which are none: nothing that could be run was there. They are no frames, and not
+    /// among those of user mode; what is in their place can't be known.
+    pub nowhere: u64,
     /// By file, the most frames first.
     pub unnamed: Vec<Unnamed>,
 }
@@ -142,8 +145,12 @@ pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> D
         if matches!(frame, Frame::Hint(_)) {
             continue;
         }
+        let is_nowhere = named.functions.is_empty() && finding.nowhere.contains(frame);
+        if is_nowhere {
+            doubts.nowhere = doubts.nowhere.saturating_add(count);
+        }
         let share = if named.is_kernel { &mut doubts.kernel } else { &mut doubts.user };
-        share.frames = share.frames.saturating_add(count);
+        share.frames = share.frames.saturating_add(if is_nowhere { 0 } else { count });
         if !named.functions.is_empty() {
             share.named = share.named.saturating_add(count);
             continue;
@@ -154,9 +161,7 @@ pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> D
             Frame::InFile { module: id, .. } => (module(*id), finding.files.get(id).cloned()),
             Frame::Kernel { module: Some(id), .. } => (module(*id), finding.kernel.clone()),
             Frame::Kernel { module: None, .. } => ("[kernel]".to_owned(), finding.kernel.clone()),
-            Frame::Anonymous { pid, .. } if finding.nowhere.contains(frame) => {
-                (process(recording, *pid), Some(Why::NoFramePointers.into()))
-            }
+            Frame::Anonymous { pid, .. } if is_nowhere => (process(recording, *pid), Some(Why::NoFramePointers.into())),
             Frame::Anonymous { pid, .. } => (process(recording, *pid), finding.processes.get(pid).cloned()),
             Frame::Named { .. } | Frame::Hint(_) => (named.in_place.clone(), None),
         };
@@ -167,7 +172,7 @@ pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> D
     let mut unnamed: Vec<Unnamed> = unnamed
         .into_iter()
         .map(|((file, is_kernel, reason), frames)| {
-            let all = if is_kernel { doubts.kernel.frames } else { doubts.user.frames };
+            let all = if is_kernel { doubts.kernel.frames } else { doubts.user.frames + doubts.nowhere };
             let share = frames as f64 / all.max(1) as f64;
             let mend = mend::command(&file, reason.why);
             Unnamed { file, is_kernel, frames, share, why: reason.why, detail: reason.detail, mend }
@@ -225,6 +230,7 @@ mod tests {
         let doubts = Doubts {
             user: Share { frames: 100, named: 50 },
             kernel: Share { frames: 10, named: 0 },
+            nowhere: 0,
             unnamed: vec![
                 unnamed("/usr/bin/memcached", 0.5, Why::NoSymbols, Some("apt-get install memcached-dbgsym")),
                 unnamed("[kernel]", 1.0, Why::KernelHidden, Some("sudo sysctl kernel.kptr_restrict=0")),

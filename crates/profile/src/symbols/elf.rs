@@ -9,6 +9,8 @@ use object::read::elf::{ElfFile, FileHeader, Sym};
 use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection, ObjectSegment, SectionIndex, SectionKind, SegmentFlags, elf};
 
+use super::plt::{self, Piece};
+
 /// A file that is longer is not read.
 const FILE_MAX_BYTES: u64 = 8 << 30;
 /// No more is unpacked of a file than this.
@@ -165,6 +167,14 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
             _ => {}
         }
         Ok(settled(found))
+    }
+
+    /// The pieces of code that call into libraries; the name of each is that of what it calls.
+    ///
+    /// # Errors
+    /// If its tables are not where it says.
+    pub(crate) fn calls(&self) -> Result<Vec<Piece<'a>>, Odd> {
+        plt::pieces(&self.file)
     }
 
     /// A section, unpacked; nothing if there is none of this name.

@@ -12,7 +12,8 @@ use super::demangle::demangle;
 use super::elf::{self, Image, Odd, Source, Symbol};
 use super::lines::Sections;
 use super::place::{self, Live, NotOpen, Opened};
-use super::{Asked, Finding, Mapped, Reason, Settings, Symbols, Why, same_build};
+use super::plt;
+use super::{Asked, Finding, Mapped, Reason, Settings, Symbols, VDSO, Why, anonymous, same_build};
 use crate::names::Function;
 use crate::recording::{Machine, Mapping, Recording};
 use crate::stack::{Frame, Module, ModuleId};
@@ -38,6 +39,10 @@ impl Symbols {
         finding: &mut Finding,
     ) {
         let Some(module) = recording.modules.get(id) else { return };
+        if module.path == VDSO {
+            anonymous::vdso_file(recording, id, offsets, finding);
+            return;
+        }
         let wanted = Wanted::of(&recording.machine, mapped.by_file.get(&id), module, &self.settings);
         let key = wanted.key();
         let mut kept =
@@ -219,9 +224,11 @@ fn named<'a, R: ReadRef<'a>>(
         _ => None,
     };
     let lines = sections.as_ref().and_then(|sections| sections.lines().ok());
+    // What calls into libraries is in the program itself, never in what was taken out of it.
+    let calls = image.calls().map(BTreeMap::from_iter).unwrap_or_default();
     let mut found: BTreeMap<u64, Vec<Function>> = offsets.iter().map(|offset| (*offset, Vec::new())).collect();
     for (offset, address) in places {
-        let symbol = elf::function_at(&functions, address).map(name_of);
+        let symbol = elf::function_at(&functions, address).map(name_of).or_else(|| call_at(&calls, address));
         let mut within = lines.as_ref().map(|lines| lines.at(address)).unwrap_or_default();
         match (within.first_mut(), symbol) {
             (Some(outermost), Some(symbol)) => outermost.name = symbol,
@@ -237,6 +244,11 @@ fn named<'a, R: ReadRef<'a>>(
         (None, false) => Grade::Dynamic,
     };
     Ok(Kept { grade, places: found })
+}
+
+fn call_at(calls: &BTreeMap<u64, &[u8]>, address: u64) -> Option<String> {
+    let (start, name) = calls.range(..=address).next_back()?;
+    (address - start < plt::PIECE_BYTES as u64).then(|| format!("{}@plt", demangle(&String::from_utf8_lossy(name))))
 }
 
 fn name_of(symbol: &Symbol<'_>) -> String {

@@ -13,6 +13,7 @@ mod lines;
 mod mend;
 mod perf_map;
 mod place;
+mod plt;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
@@ -30,6 +31,8 @@ use crate::stack::{Frame, ModuleId};
 
 /// More processes are not asked for one file.
 const PROCESSES_MAX: usize = 8;
+/// What recordings call the kernel's page for programs.
+const VDSO: &str = "[vdso]";
 
 /// How names are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +111,7 @@ impl Mapped {
             }
             let place = (mapping.start, mapping.end);
             mapped.by_process.entry(mapping.pid).or_default().push(place);
-            if recording.modules.get(mapping.module).is_some_and(|module| module.path == "[vdso]") {
+            if recording.modules.get(mapping.module).is_some_and(|module| module.path == VDSO) {
                 let places = mapped.vdso.entry(mapping.pid).or_default();
                 if places.len() < PROCESSES_MAX {
                     places.push(place);

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use evenkeel_profile::firefox;
 use evenkeel_profile::fold::Folded;
 use evenkeel_profile::graph::{self, Direction, Quantity, Style};
-use evenkeel_profile::recording::{Lost, Recording};
+use evenkeel_profile::recording::Lost;
 use evenkeel_profile::summary;
+use evenkeel_profile::symbols::Doubts;
 use evenkeel_profile::tree::Tree;
 use serde::Serialize;
 
@@ -53,6 +54,9 @@ pub(crate) struct Answer {
     pub(crate) unit: String,
     pub(crate) weight: u64,
     pub(crate) functions: Vec<FunctionRow>,
+    /// How many frames have a name, and why others have none; of a recording alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) names: Option<Doubts>,
     pub(crate) doubts: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<String>,
@@ -148,7 +152,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             let doubts = Vec::new();
             let (file, functions) = (args.file.display().to_string(), functions(&tree, args.top));
             let (unit, weight) = (unit(&quantity), tree.total());
-            Answer { file, recording: None, unit, weight, functions, doubts, written: None, quantity }
+            Answer { file, recording: None, unit, weight, functions, names: None, doubts, written: None, quantity }
         }
     };
     if let Some((path, kind)) = wanted {
@@ -168,7 +172,8 @@ fn of_recording(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
         unit: unit(&picked.quantity),
         weight: tree.total(),
         functions: functions(&tree, args.top),
-        doubts: doubts(recording, &picked, &tree),
+        names: Some(opened.doubts.clone()),
+        doubts: doubts(opened, &picked),
         written: None,
         recording: Some(told(opened, &picked, args.top)),
         quantity: picked.quantity,
@@ -242,9 +247,9 @@ fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
 }
 
 /// What keeps the numbers from being taken at their word.
-fn doubts(recording: &Recording, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
+fn doubts(opened: &Opened, picked: &Picked<'_>) -> Vec<String> {
     let mut doubts = Vec::new();
-    let lost = recording.lost;
+    let lost = opened.recording.lost;
     if lost.records > 0 || lost.samples > 0 {
         let (records, samples) = (lost.records, lost.samples);
         doubts.push(format!("{records} records and {samples} samples were lost: what ran then is not in here"));
@@ -263,17 +268,7 @@ fn doubts(recording: &Recording, picked: &Picked<'_>, tree: &Tree) -> Vec<String
         let points = 100.0 / (count as f64).sqrt();
         doubts.push(format!("{count} samples are few: a share may be off by {points:.0} points"));
     }
-    let unnamed = summary::unnamed(tree);
-    let sum: u64 = unnamed.iter().fold(0, |sum, (_, weight)| sum.saturating_add(*weight));
-    if share(sum, tree.total()) >= 0.05 {
-        let places: Vec<String> = unnamed
-            .iter()
-            .take(3)
-            .map(|(name, weight)| format!("{name} {:.1} %", 100.0 * share(*weight, tree.total())))
-            .collect();
-        let percent = 100.0 * share(sum, tree.total());
-        doubts.push(format!("{percent:.1} % was seen in functions whose names are unknown: {}", places.join(", ")));
-    }
+    doubts.extend(opened.doubts.said());
     doubts
 }
 
