@@ -192,7 +192,7 @@ impl Work {
     fn one(self, number: u32, steps: u64) {
         std::hint::black_box(number);
         if self == Work::Microsecond {
-            (0..steps).for_each(|step| _ = std::hint::black_box(step));
+            spin(steps);
         }
     }
 
@@ -204,9 +204,15 @@ impl Work {
         const TRIED: u64 = 10_000;
         let once = || {
             let start_ns = thread_cpu_ns();
-            (0..TRIED).for_each(|step| _ = std::hint::black_box(step));
+            spin(TRIED);
             thread_cpu_ns() - start_ns
         };
         TRIED * 1000 / (0..200).map(|_| once()).min().unwrap_or(1).max(1)
     }
+}
+
+/// So many steps. Never inlined: what a step takes hangs on the code around it, and a job must take what was measured.
+#[inline(never)]
+fn spin(steps: u64) {
+    (0..steps).for_each(|step| _ = std::hint::black_box(step));
 }

@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::maps::Maps;
-use crate::perf::layout::Layout;
+use crate::maps::{Map, Maps};
+use crate::perf::layout::{Layout, sample as field};
 use crate::perf::record::{self, Mapped, Record, What};
-use crate::recording::{Event, EventId, Machine, Mapping, Recording, Sample, Switch, Turn};
-use crate::stack::{Frame, Module};
-use crate::unwind::{Unwind, Wound};
+use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Sample, Switch, Turn};
+use crate::stack::{Frame, Hint, Module};
+use crate::unwind::{End, FRAMES_MAX, Unwind, Wound};
 
 /// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
@@ -17,13 +17,20 @@ const FIRST_MARKER: u64 = -4095_i64 as u64;
 const MARK_KERNEL: u64 = -128_i64 as u64;
 /// What follows is the user's (`PERF_CONTEXT_USER`).
 const MARK_USER: u64 = -512_i64 as u64;
-/// A stack with more frames is cut off: recursion without an end has as many as it is given.
-const FRAMES_MAX: usize = 1024;
+/// The name of the kernel's own code in records, which goes on with the symbol that it begins at.
+const KERNEL: &str = "[kernel.kallsyms]";
+/// As many mappings of parents are copied for their children in all; a child that maps nothing before it runs a program costs none.
+const COPIES_MAX: usize = 1 << 20;
+/// More doubts than this are not told.
+const DOUBTS_MAX: usize = 16;
 
 /// Makes a recording of records that come in the order of time.
 pub struct Converter<'u> {
     recording: Recording,
     maps: HashMap<u32, Rc<Maps>>,
+    /// How many mappings were copied so far.
+    copies: usize,
+    build_ids: HashMap<String, Vec<u8>>,
     unwind: &'u mut dyn Unwind,
 }
 
@@ -40,7 +47,19 @@ impl<'u> Converter<'u> {
     /// Of these events on this machine. Where a sample carries a piece of the user's stack, `unwind` follows it.
     pub fn new(machine: Machine, events: Vec<Event>, unwind: &'u mut dyn Unwind) -> Converter<'u> {
         let recording = Recording { machine, events, ..Recording::default() };
-        Converter { recording, maps: HashMap::new(), unwind }
+        Converter { recording, maps: HashMap::new(), copies: 0, build_ids: HashMap::new(), unwind }
+    }
+
+    /// Files whose records do not tell their build id have these, by path.
+    pub fn build_ids(&mut self, by_path: HashMap<String, Vec<u8>>) {
+        self.build_ids = by_path;
+    }
+
+    /// That what comes out is to be doubted, in a sentence.
+    pub fn doubt(&mut self, doubt: String) {
+        if self.recording.doubts.len() < DOUBTS_MAX {
+            self.recording.doubts.push(doubt);
+        }
     }
 
     /// Takes the next record, which is of `event`.
@@ -61,7 +80,10 @@ impl<'u> Converter<'u> {
                 let name = Some(String::from_utf8_lossy(name).into_owned());
                 self.recording.threads.insert(*tid, crate::recording::Thread { pid: *pid, name });
             }
-            What::Forked { pid, parent_pid, tid, parent_tid } => self.forked((*pid, *tid), (*parent_pid, *parent_tid)),
+            What::Forked { pid, parent_pid, tid, parent_tid } => {
+                self.lived(Life { at_ns, pid: *pid, tid: *tid, made_by: Some(*parent_pid) });
+                self.forked((*pid, *tid), (*parent_pid, *parent_tid));
+            }
             What::Switched { is_out, is_preempted, other } => {
                 let turn = match (is_out, is_preempted) {
                     (false, _) => Turn::In,
@@ -83,7 +105,8 @@ impl<'u> Converter<'u> {
                 self.recording.lost.samples = self.recording.lost.samples.saturating_add(*count)
             }
             What::Throttled { is_stopped } => self.recording.lost.throttled += u64::from(*is_stopped),
-            What::Ended { .. } | What::Other(_) => {}
+            What::Ended { pid, tid } => self.lived(Life { at_ns, pid: *pid, tid: *tid, made_by: None }),
+            What::Other(_) => {}
         }
     }
 
@@ -94,16 +117,30 @@ impl<'u> Converter<'u> {
 
     /// What was recorded.
     pub fn finish(mut self) -> Recording {
+        // The idle thread of each CPU has no records of its own.
+        let idle = self.recording.threads.get_mut(&0).filter(|idle| idle.name.is_none());
+        if let Some(idle) = idle {
+            idle.name = Some("swapper".to_owned());
+        }
         self.recording.samples.sort_by_key(|sample| sample.at_ns);
         self.recording.switches.sort_by_key(|switch| switch.at_ns);
         self.recording
     }
 
+    /// One of no time was there before.
+    fn lived(&mut self, life: Life) {
+        if life.at_ns != 0 {
+            self.recording.lives.push(life);
+        }
+    }
+
     fn forked(&mut self, (pid, tid): (u32, u32), (parent_pid, parent_tid): (u32, u32)) {
-        if pid != parent_pid
-            && let Some(maps) = self.maps.get(&parent_pid).cloned()
-        {
-            self.maps.insert(pid, maps);
+        if pid != parent_pid {
+            match self.maps.get(&parent_pid).cloned() {
+                Some(maps) => self.maps.insert(pid, maps),
+                // The number was another process's before.
+                None => self.maps.remove(&pid),
+            };
         }
         let name = self.recording.threads.get(&parent_tid).and_then(|parent| parent.name.clone());
         self.recording.threads.insert(tid, crate::recording::Thread { pid, name });
@@ -111,30 +148,55 @@ impl<'u> Converter<'u> {
 
     fn mapped(&mut self, mapped: &Mapped<'_>, at_ns: u64) {
         let path = String::from_utf8_lossy(mapped.path).into_owned();
-        let module = self.recording.modules.number(Module { path, build_id: mapped.build_id.map(<[u8]>::to_vec) });
+        let is_kernel_itself = mapped.is_kernel && path.starts_with(KERNEL);
+        if is_kernel_itself && self.recording.machine.kernel_text.is_none() {
+            self.recording.machine.kernel_text = Some(mapped.file_offset).filter(|text| *text != 0);
+        }
+        let known = if is_kernel_itself { KERNEL } else { &path };
+        let build_id = mapped.build_id.map(<[u8]>::to_vec).or_else(|| self.build_ids.get(known).cloned());
+        let is_file = if mapped.is_kernel { !is_kernel_itself } else { is_of_file(&path) };
+        let module = self.recording.modules.number(Module { path, build_id });
         let end = mapped.start.saturating_add(mapped.length);
         self.recording.mappings.push(Mapping { at_ns, pid: mapped.pid, start: mapped.start, end, module });
-        let is_file = !mapped.path.starts_with(b"//anon") && !mapped.path.starts_with(b"[") && !mapped.path.is_empty();
-        let maps = self.maps.entry(if mapped.is_kernel { u32::MAX } else { mapped.pid }).or_default();
-        Rc::make_mut(maps).add(crate::maps::Map {
-            start: mapped.start,
-            end,
-            module,
-            file_offset: mapped.file_offset,
-            is_file,
-        });
+        let map = Map { start: mapped.start, end, module, file_offset: mapped.file_offset, is_file };
+        self.maps_to_change(if mapped.is_kernel { u32::MAX } else { mapped.pid }).add(map);
+    }
+
+    /// The maps of a process alone: those that it has from its parent are copied, as long as that stays in bounds.
+    fn maps_to_change(&mut self, pid: u32) -> &mut Maps {
+        let maps = self.maps.entry(pid).or_default();
+        if Rc::strong_count(maps) > 1 {
+            self.copies = self.copies.saturating_add(maps.count());
+            if self.copies > COPIES_MAX {
+                *maps = Rc::default();
+                const TOO_MANY: &str = "so many processes were made that what later ones have from their parents is \
+                                        not told: their code has no names";
+                if !self.recording.doubts.iter().any(|doubt| doubt == TOO_MANY) {
+                    self.recording.doubts.push(TOO_MANY.to_owned());
+                }
+            }
+        }
+        Rc::make_mut(maps)
     }
 
     fn sample(&mut self, sample: &record::Sample<'_>, event: EventId, layout: &Layout) {
-        let mut frames = self.chain(sample);
+        let mut frames = if sample.is_guest { self.guest() } else { self.chain(sample) };
         if !sample.registers.is_empty() {
             self.unwound(sample, layout, &mut frames);
         }
-        frames.truncate(FRAMES_MAX);
+        if frames.len() > FRAMES_MAX {
+            frames.truncate(FRAMES_MAX);
+            frames.push(Frame::Hint(Hint::CutOff));
+        }
+        self.recording.lost.cut_off += u64::from(frames.last() == Some(&Frame::Hint(Hint::CutOff)));
         let recording = &mut self.recording;
         let stack = recording.stacks.of(frames.into_iter().rev());
-        let raw = (recording.raw.len() as u32, sample.raw.len() as u32);
-        recording.raw.extend_from_slice(sample.raw);
+        // What does not fit into the numbers is passed over: that is after four gigabytes.
+        let raw = u32::try_from(recording.raw.len() + sample.raw.len()).map_or((0, 0), |end| {
+            recording.raw.extend_from_slice(sample.raw);
+            let length = sample.raw.len() as u32;
+            (end - length, length)
+        });
         let known = recording.threads.entry(sample.id.tid).or_default();
         known.pid = sample.id.pid;
         recording.samples.push(Sample {
@@ -144,16 +206,20 @@ impl<'u> Converter<'u> {
             pid: sample.id.pid,
             tid: sample.id.tid,
             stack,
-            weight: if layout.has(crate::perf::layout::sample::PERIOD) {
-                sample.period
-            } else if layout.is_rate() {
-                1
-            } else {
-                layout.period
-            },
+            weight: if layout.has(field::PERIOD) { sample.period } else { layout.weight() },
             address: sample.address,
             raw,
         });
+    }
+
+    /// All that is known of what a guest ran.
+    fn guest(&mut self) -> Vec<Frame> {
+        vec![Frame::Named {
+            name: self.recording.stacks.text("[guest]"),
+            module: None,
+            is_kernel: false,
+            is_inlined: false,
+        }]
     }
 
     /// Its call chain, from the innermost frame on.
@@ -183,21 +249,29 @@ impl<'u> Converter<'u> {
         frames
     }
 
-    /// In place of the user's part of the chain, what its stack says.
+    /// In place of the user's part of the chain, what its stack says; unless that ends too early, and the frame pointers led further.
     fn unwound(&mut self, sample: &record::Sample<'_>, layout: &Layout, frames: &mut Vec<Frame>) {
-        let Some(maps) = self.maps.get(&sample.id.pid).cloned() else { return };
+        let pid = sample.id.pid;
+        let none = Rc::default();
+        let maps = self.maps.get(&pid).unwrap_or(&none);
         let wound = Wound {
-            pid: sample.id.pid,
+            machine: &self.recording.machine,
+            pid,
             registers: sample.registers,
             which: layout.user_registers,
             stack: sample.stack,
         };
-        let found = self.unwind.unwind(&wound, &maps, &self.recording.modules);
-        if !found.is_empty() {
-            frames.retain(|frame| matches!(frame, Frame::Kernel { .. }));
-            frames.extend(found.into_iter().enumerate().map(|(at, address)| {
-                self.frame(sample.id.pid, if at == 0 { address } else { address.saturating_sub(1) }, false)
-            }));
+        let mut found = Vec::new();
+        let end = self.unwind.unwind(&wound, maps, &self.recording.modules, &mut found);
+        let is_user = |frame: &Frame| !matches!(frame, Frame::Kernel { .. });
+        if found.is_empty() || end == End::CutOff && frames.iter().filter(|frame| is_user(frame)).count() > found.len()
+        {
+            return;
+        }
+        frames.retain(|frame| !is_user(frame));
+        frames.extend(found.into_iter().map(|address| self.frame(pid, address, false)));
+        if end == End::CutOff {
+            frames.push(Frame::Hint(Hint::CutOff));
         }
     }
 
@@ -211,4 +285,12 @@ impl<'u> Converter<'u> {
             _ => Frame::Anonymous { pid, address },
         }
     }
+}
+
+/// Whether a mapping's name is a file's that holds its code, as perf tells them apart: compilers at run time put theirs into memory of no
+/// file, or of one that is nowhere in the file system.
+fn is_of_file(path: &str) -> bool {
+    const NO_FILE: &[&str] =
+        &["//anon", "[anon", "/dev/zero", "/anon_hugepage", "/memfd:", "/SYSV", "[stack", "[heap", "[vsyscall"];
+    !path.is_empty() && !NO_FILE.iter().any(|beginning| path.starts_with(beginning))
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::names::Names;
-use crate::offcpu::{Reason, Spell};
 use crate::recording::{Recording, Sample};
 use crate::stack::{Frame, FrameId, StackId};
 use crate::tree::{NameId, NodeId, ROOT, Tree};
@@ -40,7 +39,7 @@ pub struct Seen {
     pub cpu: u32,
     /// The stack; nobody knows it if there is none.
     pub stack: Option<StackId>,
-    /// What is put on top of the stack, such as a reason.
+    /// What is put on top of the stack in brackets, such as a reason.
     pub on_top: Option<&'static str>,
     /// How much.
     pub weight: u64,
@@ -51,24 +50,6 @@ impl Seen {
     pub fn sample(sample: &Sample) -> Seen {
         let Sample { pid, tid, cpu, stack, weight, .. } = *sample;
         Seen { pid, tid, cpu, stack: Some(stack), on_top: None, weight }
-    }
-
-    /// A stretch of time without a CPU, by its length, with its reason on top.
-    pub fn spell(spell: &Spell) -> Seen {
-        let Spell { pid, tid, cpu, stack, .. } = *spell;
-        let why = match spell.reason {
-            Reason::Futex => "[futex]",
-            Reason::Poll => "[poll]",
-            Reason::Sleep => "[sleep]",
-            Reason::Socket => "[socket]",
-            Reason::Disk => "[disk]",
-            Reason::PageFault => "[page fault]",
-            Reason::Preempted => "[preempted]",
-            Reason::Throttled => "[throttled]",
-            Reason::Stopped => "[stopped]",
-            _ => "[unknown why]",
-        };
-        Seen { pid, tid, cpu, stack, on_top: Some(why), weight: spell.span.length_ns() }
     }
 }
 
@@ -196,7 +177,7 @@ pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterato
         let base = grower.base(base, first, second);
         let mut node = stack.map_or(base, |stack| grower.stack(base, stack));
         if let Some(on_top) = on_top {
-            let name = grower.tree.name(on_top);
+            let name = grower.tree.name(&format!("[{on_top}]"));
             node = grower.tree.child(node, name);
         }
         grower.tree.add(node, weight);

@@ -15,7 +15,7 @@ pub struct Map {
     pub module: ModuleId,
     /// Where in the file it begins.
     pub file_offset: u64,
-    /// Whether there is a file: not for memory of none, and not for the kernel's own (`[vdso]`).
+    /// Whether code in it is told by the place in a file: not in memory of none, where compilers at run time put theirs.
     pub is_file: bool,
 }
 
@@ -58,6 +58,11 @@ impl Maps {
     /// What is at an address.
     pub fn at(&self, address: u64) -> Option<&Map> {
         self.0.range(..=address).next_back().map(|(_, map)| map).filter(|map| address < map.end)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// All, in the order of their addresses.

@@ -54,7 +54,9 @@ impl Names {
                 Frame::Hint(Hint::CutOff) => ("[cut off]".to_owned(), false),
             };
             let functions = match frame {
-                Frame::Named { name, .. } => vec![Function::named(recording.stacks.text_of(*name))],
+                Frame::Named { name, is_inlined, .. } => {
+                    vec![Function { is_inlined: *is_inlined, ..Function::named(recording.stacks.text_of(*name)) }]
+                }
                 Frame::Hint(_) => Vec::new(),
                 frame => resolve(frame),
             };
@@ -66,5 +68,10 @@ impl Names {
     /// What is known of a frame of that recording.
     pub fn get(&self, frame: FrameId) -> &Named {
         &self.by_frame[frame.place()]
+    }
+
+    /// The same by the frame's place among all.
+    pub fn at(&self, place: usize) -> Option<&Named> {
+        self.by_frame.get(place)
     }
 }

@@ -24,12 +24,16 @@ pub struct Recording {
     pub switches: Vec<Switch>,
     /// What was mapped where, in the order of time: an address of data, such as a page fault's, is told by it.
     pub mappings: Vec<Mapping>,
+    /// Which threads began and ended meanwhile, in the order of time.
+    pub lives: Vec<Life>,
     /// What samples of tracepoints carry: see [`Sample::raw`].
     pub raw: Vec<u8>,
     /// What is missing.
     pub lost: Lost,
     /// The first and the last moment of which something is told, on the recording's clock.
     pub span: Span,
+    /// What to doubt of it, a sentence each: such as that its file ends too early.
+    pub doubts: Vec<String>,
 }
 
 /// From one moment up to another, in nanoseconds of the recording's clock.
@@ -66,6 +70,8 @@ pub struct Machine {
     pub cpus: Option<u32>,
     /// The command that made the recording.
     pub command: Vec<String>,
+    /// Where its kernel's code began (`_text`), where that was told: it is another place after each boot.
+    pub kernel_text: Option<u64>,
 }
 
 /// Number of an event of a recording: its place in [`Recording::events`].
@@ -83,8 +89,18 @@ pub struct Event {
 impl Event {
     /// Whether its samples say what ran on a CPU: a clock's or a counter's do, a switch's or a fault's say what happened.
     pub fn is_on_cpu(&self) -> bool {
-        let name = self.name.split(':').next().unwrap_or(&self.name);
-        matches!(name, "cpu-clock" | "task-clock" | "cycles" | "instructions" | "ref-cycles" | "cpu-cycles" | "cpu")
+        const ON_CPU: &[&str] = &["cycles", "instructions", "ref-cycles", "cpu-cycles", "cpu", "cpu_core", "cpu_atom"];
+        self.is_clock() || ON_CPU.contains(&self.name_alone())
+    }
+
+    /// Whether it is a clock of a CPU or of a thread: its weights are nanoseconds.
+    pub(crate) fn is_clock(&self) -> bool {
+        matches!(self.name_alone(), "cpu-clock" | "task-clock")
+    }
+
+    /// Without what perf writes behind it: `cpu-clock:pppH`, `cpu-clock/freq=99/`.
+    fn name_alone(&self) -> &str {
+        self.name.split([':', '/']).next().unwrap_or(&self.name)
     }
 }
 
@@ -157,6 +173,19 @@ pub enum Turn {
     Preempted,
 }
 
+/// A thread began or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// When, on the recording's clock.
+    pub at_ns: u64,
+    /// Its process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The process of the one that made it; none where it ended.
+    pub made_by: Option<u32>,
+}
+
 /// A file, or memory of none, was mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -183,4 +212,6 @@ pub struct Lost {
     pub throttled: u64,
     /// Records of samples that could not be used, because they lack a time or say what can't be.
     pub odd: u64,
+    /// Samples whose stack goes on beyond what could be followed of it.
+    pub cut_off: u64,
 }

@@ -80,6 +80,8 @@ pub enum Frame {
         module: Option<ModuleId>,
         /// Whether it is the kernel's.
         is_kernel: bool,
+        /// Whether it was put into the one below it by the compiler.
+        is_inlined: bool,
     },
     /// A hint in place of a frame, such as that the stack could not be followed further.
     Hint(Hint),
@@ -166,7 +168,7 @@ impl Stacks {
     }
 
     /// The numbers of all stacks; one comes after those below it.
-    pub fn ids(&self) -> impl ExactSizeIterator<Item = StackId> + use<> {
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = StackId> + ExactSizeIterator + use<> {
         (0..self.stacks.items.len() as u32).map(StackId)
     }
 

@@ -10,12 +10,19 @@ const FIRST_NS: u64 = 60_000;
 const COVERED: f64 = 0.99;
 /// How far one wake-up moves it.
 const STEP_NS: f64 = 2_000.0;
+/// Of so many wake-ups the latest but one is taken at first, since one may be anything: by steps alone it would take a minute to come down to a CPU that wakes quickly, and
+/// each tick until then would be waited out awake for nothing.
+const AT_FIRST: u32 = 16;
+/// What it is multiplied by.
+const ROOM: f64 = 1.25;
 
 /// Follows a high quantile of the wake-ups' lateness: up by much at each that it did not cover, down by little at each that it did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Margin {
     ns: f64,
     most_ns: f64,
+    /// How many wake-ups were learned from, and the latest two of them, while they are the first.
+    first: (u32, [u64; 2]),
 }
 
 impl Margin {
@@ -23,7 +30,7 @@ impl Margin {
     pub(crate) fn up_to(most_ns: u64) -> Option<Margin> {
         let most_ns = most_ns.min(MOST_NS);
         let ns = FIRST_NS.min(most_ns) as f64;
-        (most_ns > LEAST_NS).then_some(Margin { ns, most_ns: most_ns as f64 })
+        (most_ns > LEAST_NS).then_some(Margin { ns, most_ns: most_ns as f64, first: (0, [0; 2]) })
     }
 
     pub(crate) fn ns(&self) -> u64 {
@@ -34,6 +41,14 @@ impl Margin {
     pub(crate) fn learn(&mut self, late_ns: u64) {
         // What is far beyond any margin tells nothing of the margin: the CPU was somebody else's.
         if late_ns > 4 * MOST_NS {
+            return;
+        }
+        let (count, [latest_ns, second_ns]) = self.first;
+        if count < AT_FIRST {
+            self.first = (count + 1, [latest_ns.max(late_ns), second_ns.max(latest_ns.min(late_ns))]);
+            if count + 1 == AT_FIRST {
+                self.ns = (self.first.1[1] as f64 * ROOM).clamp(LEAST_NS as f64, self.most_ns);
+            }
             return;
         }
         let step = if late_ns as f64 > self.ns { COVERED } else { COVERED - 1.0 };
@@ -59,6 +74,9 @@ mod tests {
         assert!((40_000..56_000).contains(&spread), "{spread}");
         assert_eq!(after(|_| 300_000), MOST_NS, "it is bounded");
         assert_eq!(after(|_| 0), LEAST_NS);
+        let mut quick = Margin::up_to(u64::MAX).unwrap();
+        (0..AT_FIRST).for_each(|at| quick.learn(if at == 3 { 90_000 } else { u64::from(at) * 500 }));
+        assert_eq!(quick.ns(), 9_375, "the latest but one of the first, and a quarter");
         let mut little = Margin::up_to(10_000).unwrap();
         (0..5000).for_each(|_| little.learn(50_000));
         assert_eq!(little.ns(), 10_000);

@@ -31,6 +31,7 @@ pub mod packet_filter;
 pub mod packet_ring;
 pub mod pages;
 mod perf_event;
+pub mod perf_sampler;
 pub mod perf_switch;
 pub mod perf_thread;
 mod pretend;

@@ -29,6 +29,10 @@ const FLAG_EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const OPEN_CLOEXEC: libc::c_ulong = 8;
+/// `PERF_FLAG_PID_CGROUP`: what is named is a control group.
+const OPEN_GROUP: libc::c_ulong = 4;
+/// `PERF_EVENT_IOC_ID`: `_IOR('$', 7, __u64 *)`.
+const ID: libc::Ioctl = 0x8008_2407_u32 as libc::Ioctl;
 /// `PERF_EVENT_IOC_SET_OUTPUT`: `_IO('$', 5)`.
 const SET_OUTPUT: libc::Ioctl = 0x2405;
 /// `PERF_EVENT_IOC_DISABLE`: `_IO('$', 1)`.
@@ -109,6 +113,56 @@ impl Attributes {
     }
 }
 
+/// What [`Attributes::sampled`] is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sampled {
+    pub(crate) kind: u32,
+    pub(crate) config: u64,
+    /// Samples a second, or events from one sample to the next: the flags say which.
+    pub(crate) rate: u64,
+    pub(crate) sample_type: u64,
+    pub(crate) read_format: u64,
+    pub(crate) flags: u64,
+    pub(crate) user_registers: u64,
+    pub(crate) user_stack_bytes: u32,
+}
+
+impl Attributes {
+    /// An event that is sampled, on the monotonic clock, with whose and when in each record.
+    pub(crate) fn sampled(of: &Sampled) -> Attributes {
+        Attributes {
+            kind: of.kind,
+            size: size_of::<Attributes>() as u32,
+            config: of.config,
+            sample_period: of.rate,
+            sample_type: of.sample_type,
+            read_format: of.read_format,
+            flags: of.flags | FLAG_SAMPLE_ID_ALL | FLAG_USE_CLOCKID,
+            sample_regs_user: of.user_registers,
+            sample_stack_user: of.user_stack_bytes,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Attributes::default()
+        }
+    }
+
+    /// Its bytes, as the kernel gets them and as a `perf.data` file has them.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let Attributes { kind, size, config, sample_period, sample_type, read_format, flags, .. } = self;
+        let mut bytes = [kind.to_ne_bytes(), size.to_ne_bytes()].concat();
+        let words = [config, sample_period, sample_type, read_format, flags];
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes.extend([self.wakeup_events, self.bp_type].iter().flat_map(|half| half.to_ne_bytes()));
+        let words = [self.config1, self.config2, self.branch_sample_type, self.sample_regs_user];
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes.extend(self.sample_stack_user.to_ne_bytes());
+        bytes.extend(self.clockid.to_ne_bytes());
+        bytes.extend(self.sample_regs_intr.to_ne_bytes());
+        bytes.extend(self.aux_watermark.to_ne_bytes());
+        bytes.extend([self.sample_max_stack, self.reserved].iter().flat_map(|quarter| quarter.to_ne_bytes()));
+        bytes
+    }
+}
+
 /// An open event.
 #[derive(Debug)]
 pub(crate) struct Event(OwnedFd);
@@ -116,21 +170,33 @@ pub(crate) struct Event(OwnedFd);
 impl Event {
     /// Of all threads on `cpu`, from now on.
     pub(crate) fn on_cpu(attributes: &Attributes, cpu: usize) -> Result<Event, Errno> {
-        Event::open(attributes, -1, i32::try_from(cpu).map_err(|_| Errno::INVAL)?)
+        Event::open(attributes, -1, i32::try_from(cpu).map_err(|_| Errno::INVAL)?, 0)
     }
 
     /// Of one thread on any CPU, from now on.
     pub(crate) fn on_thread(attributes: &Attributes, tid: u32) -> Result<Event, Errno> {
         // Zero would be ourselves.
         let tid = i32::try_from(tid).ok().filter(|tid| *tid > 0).ok_or(Errno::INVAL)?;
-        Event::open(attributes, tid, -1)
+        Event::open(attributes, tid, -1, 0)
     }
 
-    fn open(attributes: &Attributes, tid: i32, cpu: i32) -> Result<Event, Errno> {
+    /// Of one thread while it is on `cpu`, from now on; zero is the thread that asks.
+    pub(crate) fn on_thread_on_cpu(attributes: &Attributes, tid: u32, cpu: usize) -> Result<Event, Errno> {
+        let tid = i32::try_from(tid).map_err(|_| Errno::INVAL)?;
+        Event::open(attributes, tid, i32::try_from(cpu).map_err(|_| Errno::INVAL)?, 0)
+    }
+
+    /// Of all threads of a control group while they are on `cpu`, from now on.
+    pub(crate) fn on_group_on_cpu(attributes: &Attributes, group: &OwnedFd, cpu: usize) -> Result<Event, Errno> {
+        let cpu = i32::try_from(cpu).map_err(|_| Errno::INVAL)?;
+        Event::open(attributes, group.as_raw_fd(), cpu, OPEN_GROUP)
+    }
+
+    fn open(attributes: &Attributes, whom: i32, cpu: i32, more: libc::c_ulong) -> Result<Event, Errno> {
         // SAFETY: the kernel reads `size` bytes of the struct, its whole length, and keeps no pointer.
         let fd = unsafe {
             let attributes: *const Attributes = attributes;
-            libc::syscall(libc::SYS_perf_event_open, attributes, tid, cpu, -1, OPEN_CLOEXEC)
+            libc::syscall(libc::SYS_perf_event_open, attributes, whom, cpu, -1, OPEN_CLOEXEC | more)
         };
         let fd = i32::try_from(fd).unwrap_or(-1);
         if fd < 0 {
@@ -145,11 +211,45 @@ impl Event {
         self.request(SET_OUTPUT, other.event.0.as_raw_fd())
     }
 
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.0
+    }
+
     /// Whether the thread that it is of has ended.
     fn is_over(&self) -> bool {
         let mut asked = [PollFd::new(&self.0, PollFlags::empty())];
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::HUP)
+    }
+
+    /// Starts or goes on recording.
+    pub(crate) fn resume(&self) -> Result<(), Errno> {
+        self.request(ENABLE, 0)
+    }
+
+    /// Records nothing more, until told to again.
+    pub(crate) fn pause(&self) -> Result<(), Errno> {
+        self.request(DISABLE, 0)
+    }
+
+    /// Its number, which its records carry.
+    pub(crate) fn id(&self) -> Result<u64, Errno> {
+        let mut id = 0_u64;
+        // SAFETY: the kernel writes eight bytes to where `id` is, which is alive and ours; the descriptor is open.
+        let said = unsafe { libc::ioctl(self.0.as_raw_fd(), ID, &raw mut id) };
+        if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(id) }
+    }
+
+    /// What it reads, in words of eight bytes: see `read_format` in perf_event_open(2). None if it has nothing to say.
+    pub(crate) fn values<const N: usize>(&self) -> Option<[u64; N]> {
+        let mut bytes = [0_u8; 64];
+        let length = rustix::io::read(&self.0, &mut bytes).ok()?;
+        let words = bytes.get(..length)?.as_chunks::<8>().0;
+        let mut values = [0; N];
+        for (value, word) in values.iter_mut().zip(words.get(..N)?) {
+            *value = u64::from_ne_bytes(*word);
+        }
+        Some(values)
     }
 
     fn request(&self, what: libc::Ioctl, argument: i32) -> Result<(), Errno> {
@@ -211,12 +311,17 @@ impl PerfRing {
 
     /// Records nothing more, until told to again.
     pub(crate) fn pause(&self) -> Result<(), Errno> {
-        self.event.request(DISABLE, 0)
+        self.event.pause()
     }
 
     /// Records again.
     pub(crate) fn resume(&self) -> Result<(), Errno> {
-        self.event.request(ENABLE, 0)
+        self.event.resume()
+    }
+
+    /// The event that it is of.
+    pub(crate) fn event(&self) -> &Event {
+        &self.event
     }
 
     /// All whole records since the last call, and room for new ones.

@@ -52,6 +52,12 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
+    /// The next bytes, or those that are left if there are fewer; they are not taken.
+    pub fn ahead(&self, length: usize) -> &'a [u8] {
+        let rest = &self.bytes[self.at..];
+        &rest[..length.min(rest.len())]
+    }
+
     /// The next two bytes, as a number of this machine's byte order.
     ///
     /// # Errors

@@ -3,27 +3,62 @@
 use std::collections::HashMap;
 
 use super::bytes::{Cursor, Malformed};
+use super::features::{self, FEATURES, Features};
 use super::layout::{Layout, SMALLEST_BYTES};
-use super::record::{self, HEAD_BYTES, Head, Record, What, kind};
+use super::record::{self, HEAD_BYTES, Record, What, kind};
+use super::walk::{Piece, Walk};
 use crate::convert::Converter;
-use crate::recording::{Event, EventId, Machine, Recording, Unit};
+use crate::recording::{Event, EventId, Recording, Unit};
 use crate::unwind::Unwind;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
-/// The head of a file that was written to disk; one that was written to a pipe has sixteen bytes.
+/// The head of a file that was written to disk.
 const FILE_HEAD_BYTES: u64 = 104;
-/// More events than this are not told apart.
+/// The head of one that was written to a pipe.
+const PIPE_HEAD_BYTES: u64 = 16;
+/// Each event of a file has behind its attributes the place of its numbers.
+const PLACE_BYTES: usize = 16;
+/// More events than this are an error: nobody records so many, and each costs.
 const EVENTS_MAX: usize = 4096;
+/// `PERF_EVENT_UPDATE__NAME`.
+const UPDATE_NAME: u64 = 2;
 
 /// A `perf.data` file.
 #[derive(Debug)]
 pub struct PerfFile<'a> {
     bytes: &'a [u8],
-    machine: Machine,
+    features: Features,
     layouts: Vec<Layout>,
-    names: Vec<String>,
+    names: Vec<Option<String>>,
     by_id: HashMap<u64, EventId>,
-    data: (u64, u64),
+    ids: Ids,
+    data: Cursor<'a>,
+    end: End,
+}
+
+/// What the end of the records tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The file says where it is.
+    Told,
+    /// It was not told, since who wrote the file did not come to its end: the last record may be cut off.
+    NotTold,
+}
+
+/// Where records say the number of their event. The kernel writes what it is asked for: who asks for different records must have the number
+/// at one place in all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ids {
+    in_sample: Option<usize>,
+    from_end: Option<usize>,
+}
+
+/// Where a record is, and of which event; when, to put them in order.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at_ns: u64,
+    at: usize,
+    event: EventId,
 }
 
 impl<'a> PerfFile<'a> {
@@ -41,28 +76,93 @@ impl<'a> PerfFile<'a> {
             }
             _ => return Err(wrong("this is no perf.data file", 0)),
         }
-        if at.u64()? != FILE_HEAD_BYTES {
-            return Err(wrong("it was written to a pipe: that is not read yet", 8));
-        }
-        let attribute_bytes = at.u64()?;
-        let (attributes, data, _types) = ((at.u64()?, at.u64()?), (at.u64()?, at.u64()?), (at.u64()?, at.u64()?));
         let mut file = PerfFile {
             bytes,
-            machine: Machine::default(),
+            features: Features::default(),
             layouts: Vec::new(),
             names: Vec::new(),
             by_id: HashMap::new(),
-            data,
+            ids: Ids::default(),
+            data: at,
+            end: End::Told,
         };
-        file.events(attribute_bytes, attributes)?;
+        match at.u64()? {
+            FILE_HEAD_BYTES => file.of_disk(at)?,
+            PIPE_HEAD_BYTES => file.of_pipe(at)?,
+            other => return Err(wrong(&format!("a head of {other} bytes can't be"), 8)),
+        }
+        if file.layouts.is_empty() {
+            return Err(wrong("it has no events", file.data.offset()));
+        }
+        file.name_events();
+        file.ids = Ids::of(&file.layouts);
         Ok(file)
+    }
+
+    /// A file on disk: its head says where its parts are.
+    fn of_disk(&mut self, mut at: Cursor<'a>) -> Result<(), Malformed> {
+        let attribute_bytes = at.u64()?;
+        let (attributes, data, _types) = ((at.u64()?, at.u64()?), (at.u64()?, at.u64()?), (at.u64()?, at.u64()?));
+        let mut bits = [0; FEATURES as usize / 64];
+        for word in &mut bits {
+            *word = at.u64()?;
+        }
+        self.events(attribute_bytes, attributes)?;
+        // perf writes the length and the features last: where it was killed, they are not there.
+        if data.1 == 0 {
+            let rest = (self.bytes.len() as u64).saturating_sub(data.0);
+            self.data = self.part((data.0, rest))?;
+            self.end = End::NotTold;
+            return Ok(());
+        }
+        self.data = self.part(data)?;
+        let told: u32 = bits.iter().map(|word: &u64| word.count_ones()).sum();
+        let mut table = self.part((data.0.saturating_add(data.1), u64::from(told) * PLACE_BYTES as u64))?;
+        for number in (0..FEATURES).filter(|number| bits[*number as usize / 64] >> (number % 64) & 1 == 1) {
+            let place = (table.u64()?, table.u64()?);
+            self.features.take(number, self.part(place)?)?;
+        }
+        Ok(())
+    }
+
+    /// A file that went through a pipe: all is a record.
+    fn of_pipe(&mut self, at: Cursor<'a>) -> Result<(), Malformed> {
+        (self.data, self.end) = (at, End::NotTold);
+        let mut walk = Walk::over(at);
+        // A cut off end is told of when the records are read.
+        while let Ok(Some(piece)) = walk.next() {
+            let mut at = piece.body();
+            match piece.head.kind {
+                kind::HEADER_ATTR => {
+                    let bytes = Layout::written_bytes(at.ahead(8)).max(SMALLEST_BYTES);
+                    let number = self.event(at.take(bytes)?, piece.body().offset())?;
+                    self.numbers(at, number)?;
+                }
+                kind::HEADER_FEATURE => {
+                    let number = at.u64()?;
+                    self.features.take(number, at)?;
+                }
+                kind::HEADER_BUILD_ID => self.features.build_id(at, piece.head)?,
+                kind::EVENT_UPDATE => {
+                    let (what, id) = (at.u64()?, at.u64()?);
+                    let event = self.by_id.get(&id).filter(|_| what == UPDATE_NAME);
+                    if let Some(name) = event.and_then(|event| self.names.get_mut(usize::from(*event))) {
+                        *name = Some(String::from_utf8_lossy(at.text()).into_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn part(&self, (offset, length): (u64, u64)) -> Result<Cursor<'a>, Malformed> {
         let start = usize::try_from(offset).ok();
         let end = offset.checked_add(length).and_then(|end| usize::try_from(end).ok());
         let part = start.zip(end).and_then(|(start, end)| self.bytes.get(start..end));
-        let what = || format!("a part of {length} bytes is said to be there, in a file of {}", self.bytes.len());
+        let what = || {
+            format!("a part of {length} bytes is said to be there, in a file of {}: it was cut off", self.bytes.len())
+        };
         Ok(Cursor::new(part.ok_or_else(|| Malformed { what: what(), offset })?, offset))
     }
 
@@ -70,25 +170,51 @@ impl<'a> PerfFile<'a> {
         let mut at = self.part(attributes)?;
         let each = usize::try_from(each_bytes)
             .ok()
-            .and_then(|bytes| bytes.checked_sub(16))
+            .and_then(|bytes| bytes.checked_sub(PLACE_BYTES))
             .filter(|bytes| *bytes >= SMALLEST_BYTES);
         let each = each.ok_or_else(|| at.malformed(format!("an event of {each_bytes} bytes can't be")))?;
-        while at.left() > 0 && self.layouts.len() < EVENTS_MAX {
+        while at.left() > 0 {
             let offset = at.offset();
-            let layout = Layout::parse(at.take(each)?, offset)?;
-            let number = self.layouts.len() as EventId;
-            let mut ids = self.part((at.u64()?, at.u64()?))?;
-            while ids.left() > 0 {
-                self.by_id.insert(ids.u64()?, number);
-            }
-            self.names
-                .push(layout.name().map_or_else(|| format!("event {}:{}", layout.kind, layout.config), str::to_owned));
-            self.layouts.push(layout);
-        }
-        if self.layouts.is_empty() {
-            return Err(at.malformed("it has no events"));
+            let number = self.event(at.take(each)?, offset)?;
+            let place = (at.u64()?, at.u64()?);
+            let numbers = self.part(place)?;
+            self.numbers(numbers, number)?;
         }
         Ok(())
+    }
+
+    fn event(&mut self, bytes: &[u8], offset: u64) -> Result<EventId, Malformed> {
+        let layout = Layout::parse(bytes, offset)?;
+        let number = self.layouts.len();
+        if number >= EVENTS_MAX {
+            return Err(Malformed { what: format!("more than {EVENTS_MAX} events are too many"), offset });
+        }
+        self.layouts.push(layout);
+        self.names.push(None);
+        Ok(number as EventId)
+    }
+
+    /// The kernel's numbers of an event, one for each CPU or thread.
+    fn numbers(&mut self, mut at: Cursor<'_>, event: EventId) -> Result<(), Malformed> {
+        while at.left() > 0 {
+            let offset = at.offset();
+            let id = at.u64()?;
+            // Events whose numbers lie upon each other would cost far more than the file has bytes.
+            if self.by_id.insert(id, event).is_some_and(|before| before != event) {
+                return Err(Malformed { what: "two events have the same number".to_owned(), offset });
+            }
+        }
+        Ok(())
+    }
+
+    /// The file's own names, else the kernel's.
+    fn name_events(&mut self) {
+        let told = &self.features.event_names;
+        for (number, (name, layout)) in self.names.iter_mut().zip(&self.layouts).enumerate() {
+            let own = || told.get(number).filter(|name| !name.is_empty() && told.len() == self.layouts.len()).cloned();
+            let of_kernel = || layout.name().map(str::to_owned);
+            *name = name.take().or_else(own).or_else(of_kernel);
+        }
     }
 
     /// All that it recorded.
@@ -97,46 +223,91 @@ impl<'a> PerfFile<'a> {
     /// If a record can't be, with its place.
     pub fn recording(&self, unwind: &mut dyn Unwind) -> Result<Recording, Malformed> {
         let events = self.names.iter().zip(&self.layouts).map(|(name, layout)| {
-            let is_time = layout.kind == 1 && layout.config <= 1;
-            Event { name: name.clone(), unit: if is_time { Unit::Nanoseconds } else { Unit::Events } }
+            let name = name.clone().unwrap_or_else(|| format!("event {}:{}", layout.kind, layout.config));
+            Event { name, unit: if layout.is_clock() { Unit::Nanoseconds } else { Unit::Events } }
         });
-        let mut converter = Converter::new(self.machine.clone(), events.collect(), unwind);
-        for (at_ns, at, event) in self.places()? {
-            let _ = at_ns;
-            let layout = &self.layouts[usize::from(event)];
-            let record = record::parse(&self.bytes[at..], layout, at as u64)?;
-            converter.take(&record, event, layout);
+        let mut converter = Converter::new(self.features.machine.clone(), events.collect(), unwind);
+        converter.build_ids(self.features.build_ids.clone());
+        for place in self.places(&mut converter)? {
+            let Some(layout) = self.layouts.get(usize::from(place.event)) else { continue };
+            let whole = self.bytes.get(place.at..).unwrap_or_default();
+            let record = record::parse(whole, layout, place.at as u64)?;
+            converter.take(&record, place.event, layout);
         }
         Ok(converter.finish())
     }
 
-    /// When and where each record is, in the order of time, and of which event it is. Those of each CPU are in order, and not all of them.
-    fn places(&self) -> Result<Vec<(u64, usize, EventId)>, Malformed> {
-        let mut at = self.part(self.data)?;
+    /// Where each record is, in the order of time. Those of each CPU are in order in the file, and not all of them.
+    fn places(&self, converter: &mut Converter<'_>) -> Result<Vec<Place>, Malformed> {
+        let mut walk = Walk::over(self.data);
         let mut places = Vec::new();
-        while at.left() >= HEAD_BYTES {
-            let (offset, rest) = (at.offset(), at);
-            let head = Head::parse(&self.bytes[offset as usize..], offset)?;
-            let whole = at
-                .take(head.length)
-                .map_err(|_| rest.malformed(format!("a record of {} bytes is cut off", head.length)))?;
-            let event = self.event_of(whole, head);
-            let record: Record<'_> = record::parse(whole, &self.layouts[usize::from(event)], offset)?;
-            if !matches!(record.what, What::Other(_)) {
-                places.push((record.id.at_ns, offset as usize, event));
+        let mut latest_ns = 0;
+        loop {
+            let piece = match walk.next() {
+                Ok(Some(piece)) => piece,
+                Ok(None) => break,
+                Err(malformed) if self.end == End::NotTold => {
+                    converter.doubt(format!("its end is missing, and was not read: {malformed}"));
+                    break;
+                }
+                Err(malformed) => return Err(malformed),
+            };
+            if matches!(piece.head.kind, kind::COMPRESSED | kind::COMPRESSED2) {
+                return Err(features::compressed(piece.offset));
             }
+            let Some((event, layout)) = self.event_of(&piece) else {
+                converter.odd();
+                continue;
+            };
+            let record: Record<'_> = record::parse(piece.whole, layout, piece.offset)?;
+            if matches!(record.what, What::Other(_)) {
+                continue;
+            }
+            // One that can't say when it was is told of where it stands.
+            let at_ns = if layout.says_when(piece.head.kind) { record.id.at_ns } else { latest_ns };
+            latest_ns = latest_ns.max(at_ns);
+            places.push(Place { at_ns, at: piece.offset as usize, event });
         }
-        places.sort_by_key(|(at_ns, ..)| *at_ns);
+        if self.end == End::NotTold && self.is_of_disk() {
+            converter.doubt("perf did not come to its end: what it writes last is missing".to_owned());
+        }
+        places.sort_by_key(|place| place.at_ns);
         Ok(places)
     }
 
-    /// The event of a record: where they differ, each says it at the same place.
-    fn event_of(&self, whole: &[u8], head: Head) -> EventId {
-        if self.layouts.len() == 1 || head.kind >= kind::FIRST_OF_USER {
-            return 0;
+    fn is_of_disk(&self) -> bool {
+        self.bytes.get(8..16).is_some_and(|size| size == FILE_HEAD_BYTES.to_ne_bytes())
+    }
+
+    /// The event of a record: where they differ, each says it at the same place. None for a sample of an event that is not there.
+    fn event_of(&self, piece: &Piece<'_>) -> Option<(EventId, &Layout)> {
+        let first = self.layouts.first().map(|layout| (0, layout));
+        if self.layouts.len() == 1 || piece.head.kind >= kind::FIRST_OF_USER {
+            return first;
         }
-        let word = |at: usize| Some(u64::from_ne_bytes(whole.get(at..at + 8)?.try_into().ok()?));
-        let id = if head.kind == kind::SAMPLE { word(HEAD_BYTES) } else { whole.len().checked_sub(8).and_then(word) };
-        id.and_then(|id| self.by_id.get(&id).copied()).unwrap_or(0)
+        let is_sample = piece.head.kind == kind::SAMPLE;
+        let word = |at: usize| Some(u64::from_ne_bytes(piece.whole.get(at..at.checked_add(8)?)?.try_into().ok()?));
+        let id = if is_sample {
+            self.ids.in_sample.and_then(|words| word(HEAD_BYTES + words * 8))
+        } else {
+            self.ids.from_end.and_then(|words| piece.whole.len().checked_sub(words * 8)).and_then(word)
+        };
+        // Records that perf made up itself are of number zero, and as the first event's.
+        let event = id.filter(|id| *id != 0).map(|id| self.by_id.get(&id).copied());
+        match event {
+            Some(Some(event)) => self.layouts.get(usize::from(event)).map(|layout| (event, layout)),
+            Some(None) if is_sample => None,
+            _ => first,
+        }
+    }
+}
+
+impl Ids {
+    fn of(layouts: &[Layout]) -> Ids {
+        let same = |of: fn(&Layout) -> Option<usize>| {
+            let first = layouts.first().and_then(of)?;
+            layouts.iter().all(|layout| of(layout) == Some(first)).then_some(first)
+        };
+        Ids { in_sample: same(Layout::id_word), from_end: same(Layout::id_word_from_end) }
     }
 }

@@ -35,6 +35,9 @@ pub const SMALLEST_BYTES: usize = 64;
 /// `PERF_SAMPLE_BRANCH_HW_INDEX`.
 const BRANCH_HW_INDEX: u64 = 1 << 17;
 
+/// `PERF_SAMPLE_BRANCH_COUNTERS`.
+const BRANCH_COUNTERS: u64 = 1 << 19;
+
 /// What an event counts, and which fields its records have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
@@ -93,6 +96,17 @@ impl Layout {
         })
     }
 
+    /// How long attributes say that they are, from their first eight bytes; 0 is the first version's.
+    pub(super) fn written_bytes(first: &[u8]) -> usize {
+        let size = first.get(4..8).and_then(|size| size.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        usize::try_from(size).unwrap_or(usize::MAX)
+    }
+
+    /// Whether a record of this kind says when it was.
+    pub(super) fn says_when(&self, kind: u32) -> bool {
+        self.has(sample::TIME) && (kind == super::record::kind::SAMPLE || self.is_sample_id_all())
+    }
+
     /// Whether a sample has this field.
     pub fn has(&self, field: u64) -> bool {
         self.sample_type & field != 0
@@ -108,9 +122,49 @@ impl Layout {
         self.flags & FLAG_FREQUENCY != 0
     }
 
+    /// Where a sample says its event's number, counted in words from behind its head; not, if it does not say it.
+    pub fn id_word(&self) -> Option<usize> {
+        if self.has(sample::IDENTIFIER) {
+            return Some(0);
+        }
+        let before = [sample::IP, sample::TID, sample::TIME, sample::ADDR];
+        self.has(sample::ID).then(|| before.iter().filter(|field| self.has(**field)).count())
+    }
+
+    /// Where a record that is no sample says it, counted in words from its end on: 1 is the last one.
+    pub fn id_word_from_end(&self) -> Option<usize> {
+        if !self.is_sample_id_all() {
+            return None;
+        }
+        if self.has(sample::IDENTIFIER) {
+            return Some(1);
+        }
+        let behind = [sample::STREAM_ID, sample::CPU];
+        self.has(sample::ID).then(|| 1 + behind.iter().filter(|field| self.has(**field)).count())
+    }
+
+    /// Whether its weights are times: of a clock.
+    pub fn is_clock(&self) -> bool {
+        self.kind == 1 && self.config <= 1
+    }
+
+    /// What a sample stands for that does not say it: so many events, or nanoseconds of a clock.
+    pub fn weight(&self) -> u64 {
+        match (self.is_rate(), self.is_clock()) {
+            (false, _) => self.period.max(1),
+            (true, true) => 1_000_000_000 / self.period.max(1),
+            (true, false) => 1,
+        }
+    }
+
     /// Whether a branch stack begins with an index.
     pub(crate) fn has_branch_index(&self) -> bool {
         self.branch_type & BRANCH_HW_INDEX != 0
+    }
+
+    /// Whether a branch stack ends with a word more for each branch.
+    pub(crate) fn has_branch_counters(&self) -> bool {
+        self.branch_type & BRANCH_COUNTERS != 0
     }
 
     /// Its name, for events that have one: those of the kernel and of the processor's general counters.

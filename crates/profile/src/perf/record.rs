@@ -10,6 +10,10 @@ pub const HEAD_BYTES: usize = 8;
 pub const MISC_USER: u16 = 2;
 /// `misc`, its three lowest bits: which mode the CPU was in.
 pub const MISC_MODE: u16 = 7;
+/// `misc`: the CPU was in the kernel (`PERF_RECORD_MISC_KERNEL`).
+pub const MISC_KERNEL: u16 = 1;
+/// `misc`: the CPU ran a guest's kernel, or, with one more, a guest's user mode (`PERF_RECORD_MISC_GUEST_KERNEL`).
+pub const MISC_GUEST_KERNEL: u16 = 4;
 /// `misc`: a new name came with a new program.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
 /// `misc`: the thread gave the CPU away.
@@ -41,6 +45,8 @@ pub struct Sample<'a> {
     pub id: Id,
     /// Whether the CPU was in user mode.
     pub is_user: bool,
+    /// Whether it ran a guest, whose code nobody here knows.
+    pub is_guest: bool,
     /// Where the CPU was.
     pub ip: u64,
     /// The address that the event is about, such as a page fault's.
@@ -190,7 +196,7 @@ pub fn parse<'a>(bytes: &'a [u8], layout: &Layout, offset: u64) -> Result<Record
     // Records that the kernel did not write have no such thing at their end.
     let id = if head.kind < kind::FIRST_OF_USER { id_at_end(whole, layout, offset)? } else { Id::default() };
     let what = match head.kind {
-        kind::MMAP | kind::MMAP2 => What::Mapped(mapped(&mut at, head)?),
+        kind::MMAP | kind::MMAP2 if head.misc & MISC_MODE < MISC_GUEST_KERNEL => What::Mapped(mapped(&mut at, head)?),
         kind::COMM => {
             What::Named { pid: at.u32()?, tid: at.u32()?, name: at.text(), is_exec: head.misc & MISC_COMM_EXEC != 0 }
         }
@@ -239,8 +245,16 @@ pub mod kind {
     pub const SWITCH_CPU_WIDE: u32 = 15;
     /// From here on they are those of whoever writes a file, never the kernel's.
     pub const FIRST_OF_USER: u32 = 64;
+    pub const HEADER_ATTR: u32 = 64;
+    pub const HEADER_TRACING_DATA: u32 = 66;
+    pub const HEADER_BUILD_ID: u32 = 67;
+    pub const AUXTRACE: u32 = 71;
+    pub const EVENT_UPDATE: u32 = 78;
+    pub const HEADER_FEATURE: u32 = 80;
     /// `perf` compressed what follows.
     pub const COMPRESSED: u32 = 81;
+    /// The same with padding.
+    pub const COMPRESSED2: u32 = 83;
 }
 
 fn mapped<'a>(at: &mut Cursor<'a>, head: Head) -> Result<Mapped<'a>, Malformed> {
@@ -255,12 +269,13 @@ fn mapped<'a>(at: &mut Cursor<'a>, head: Head) -> Result<Mapped<'a>, Malformed> 
         }
         let _protection_and_flags = at.u64()?;
     }
-    let is_kernel = head.misc & MISC_MODE != MISC_USER;
+    let is_kernel = head.misc & MISC_MODE == MISC_KERNEL || pid == u32::MAX;
     Ok(Mapped { pid, tid, start, length, file_offset, build_id, path: at.text(), is_kernel })
 }
 
 fn sample_of<'a>(at: &mut Cursor<'a>, layout: &Layout, misc: u16) -> Result<Sample<'a>, Malformed> {
-    let mut said = Sample { is_user: misc & MISC_MODE == MISC_USER, ..Sample::default() };
+    let (is_user, is_guest) = (misc & MISC_MODE == MISC_USER, misc & MISC_MODE >= MISC_GUEST_KERNEL);
+    let mut said = Sample { is_user, is_guest, ..Sample::default() };
     let has = |field| layout.has(field);
     if has(sample::IDENTIFIER) {
         said.id.id = at.u64()?;
@@ -304,7 +319,8 @@ fn sample_of<'a>(at: &mut Cursor<'a>, layout: &Layout, misc: u16) -> Result<Samp
     if has(sample::BRANCH_STACK) {
         let count = at.u64()?;
         let index = u64::from(layout.has_branch_index());
-        at.words(count.saturating_mul(3).saturating_add(index))?;
+        let each = 3 + u64::from(layout.has_branch_counters());
+        at.words(count.saturating_mul(each).saturating_add(index))?;
     }
     if has(sample::REGS_USER) {
         let abi = at.u64()?;

@@ -79,8 +79,60 @@ impl Door {
             Door::One(inbox) => inbox.receive_one(socket),
             Door::Many(inbox) => inbox.receive_at_most(socket, packets),
             #[cfg(feature = "io-uring")]
-            Door::Ring(inbox) => inbox.receive(packets),
+            Door::Ring(inbox) => inbox.receive().map(|()| 0),
         }
+    }
+}
+
+/// Packets that the kernel has given already.
+trait Given {
+    /// The one that is to be looked at; none also if it can't be.
+    fn packet(&self) -> Option<Packet<'_>>;
+    /// Whether there is one.
+    fn is_there(&self) -> bool;
+    /// Goes on to the next.
+    fn advance(&mut self);
+}
+
+/// Those of a batch.
+struct Batched<'a> {
+    inbox: &'a Inbox,
+    given: usize,
+    next: &'a mut usize,
+}
+
+impl Given for Batched<'_> {
+    #[inline]
+    fn packet(&self) -> Option<Packet<'_>> {
+        self.inbox.packet(*self.next)
+    }
+
+    #[inline]
+    fn is_there(&self) -> bool {
+        *self.next < self.given
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        *self.next += 1;
+    }
+}
+
+#[cfg(feature = "io-uring")]
+impl Given for RingInbox {
+    #[inline]
+    fn packet(&self) -> Option<Packet<'_>> {
+        RingInbox::packet(self)
+    }
+
+    #[inline]
+    fn is_there(&self) -> bool {
+        self.has_packet()
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        RingInbox::advance(self);
     }
 }
 
@@ -97,14 +149,15 @@ pub struct Incoming {
     dropped_seen: u32,
     pub(super) failures: Failures,
     left: Left,
+    /// Of a batch, the kernel gave so many, of which this one is next.
+    given: usize,
+    next: usize,
 }
 
 /// What the last call of the kernel has left.
 #[derive(Debug)]
 struct Left {
-    /// The kernel gave so many, of which this one is next, from this byte on.
-    given: usize,
-    next: usize,
+    /// From this byte on of the first of them.
     from_byte: usize,
     /// When it gave them, on the wall clock.
     now_ns: u64,
@@ -115,17 +168,17 @@ struct Left {
 impl Left {
     /// Gives at most so many, and says how many the socket had dropped if the kernel said so.
     #[inline]
-    fn give<'a>(
+    fn give(
         &mut self,
-        packet: impl Fn(usize) -> Option<Packet<'a>>,
+        source: &mut impl Given,
         packets: usize,
         counts: &mut Counts,
         each: &mut impl FnMut(Received<'_>),
     ) -> Option<u32> {
         let mut dropped = None;
-        while self.next < self.given && counts.packets < packets {
-            let Some(packet) = packet(self.next) else {
-                self.next += 1;
+        while counts.packets < packets && source.is_there() {
+            let Some(packet) = source.packet() else {
+                source.advance();
                 continue;
             };
             if packet.dropped.is_some() {
@@ -133,7 +186,7 @@ impl Left {
             }
             let Some(segment) = packet.segment_bytes else {
                 self.give_one(&packet, packet.bytes, counts, each);
-                self.next += 1;
+                source.advance();
                 continue;
             };
             let rest = packet.bytes.get(self.from_byte..).unwrap_or_default();
@@ -144,7 +197,8 @@ impl Left {
             }
             self.from_byte += given;
             if given == rest.len() {
-                (self.next, self.from_byte) = (self.next + 1, 0);
+                self.from_byte = 0;
+                source.advance();
             }
         }
         dropped
@@ -207,9 +261,9 @@ impl Incoming {
             counters,
             dropped_seen: dropped.unwrap_or(0),
             failures: Failures::new(),
+            given: 0,
+            next: 0,
             left: Left {
-                given: 0,
-                next: 0,
                 from_byte: 0,
                 now_ns: 0,
                 bytes_max: settings.bytes_max,
@@ -241,7 +295,7 @@ impl Incoming {
             self.counters.calls += 1;
             match self.door.receive(&self.socket, asked) {
                 Ok(given) => {
-                    (self.left.given, self.left.next, self.left.from_byte) = (given, 0, 0);
+                    (self.given, self.next, self.left.from_byte) = (given, 0, 0);
                     if self.left.waited.is_some() {
                         self.left.now_ns = clock::realtime_ns();
                     }
@@ -266,10 +320,13 @@ impl Incoming {
     /// Gives what the last call of the kernel has left.
     fn give(&mut self, packets: usize, counts: &mut Counts, each: &mut impl FnMut(Received<'_>)) {
         // A loop for each door: a packet then goes from the kernel's memory to the caller without being put down in between.
-        let dropped = match &self.door {
-            Door::One(inbox) | Door::Many(inbox) => self.left.give(|at| inbox.packet(at), packets, counts, each),
+        let dropped = match &mut self.door {
+            Door::One(inbox) | Door::Many(inbox) => {
+                let mut batched = Batched { inbox, given: self.given, next: &mut self.next };
+                self.left.give(&mut batched, packets, counts, each)
+            }
             #[cfg(feature = "io-uring")]
-            Door::Ring(inbox) => self.left.give(|at| inbox.packet(at), packets, counts, each),
+            Door::Ring(inbox) => self.left.give(inbox.as_mut(), packets, counts, each),
         };
         if let Some(dropped) = dropped {
             self.count_dropped(dropped);

@@ -65,7 +65,8 @@ pub struct RingInbox {
     /// Each place of the ring holds the buffer of its number: buffers come back in the order in which they were given, so that nothing is to
     /// be written when they are given again.
     is_in_order: bool,
-    got: Vec<Got>,
+    /// The packet that is to be looked at.
+    got: Option<Got>,
     is_asked: bool,
     /// An answer that came behind packets, for the next call.
     trouble: Option<Errno>,
@@ -106,7 +107,6 @@ impl RingInbox {
         // SAFETY: the mapping is aligned to pages, holds so many entries, and lives until the ring is gone.
         unsafe { ring.submitter().register_buf_ring_with_flags(entries.address() as u64, count as u16, GROUP, 0) }
             .map_err(|error| Errno::from(&error))?;
-        let got = Vec::with_capacity(count);
         let mut inbox = RingInbox {
             ring,
             socket,
@@ -118,7 +118,7 @@ impl RingInbox {
             count,
             tail: 0,
             is_in_order: false,
-            got,
+            got: None,
             is_asked: false,
             trouble: None,
             thread: None,
@@ -129,20 +129,20 @@ impl RingInbox {
         Ok(inbox)
     }
 
-    /// Receives at most so many packets without waiting, and says how many: at least one. The packets of the call before are gone.
+    /// Receives without waiting: then [`packet`](RingInbox::packet) is there, and [`advance`](RingInbox::advance) goes on to the next. What is
+    /// left of the call before comes first.
     ///
     /// # Errors
     /// `EAGAIN` if there was none; `EEXIST` if another thread received before; `ECONNREFUSED` if a packet of ours found nobody; what else
     /// the kernel said.
-    pub fn receive(&mut self, packets: usize) -> Result<usize, Errno> {
-        self.give_back();
-        let packets = packets.clamp(1, self.count);
+    pub fn receive(&mut self) -> Result<(), Errno> {
+        self.publish();
         if let Err(errno) = self.begin_on_this_thread() {
             // What was answered to the other thread is not lost.
-            return self.reaped(packets).unwrap_or(Err(errno));
+            return self.reaped().unwrap_or(Err(errno));
         }
         for _ in 0..TRIES {
-            if let Some(reaped) = self.reaped(packets) {
+            if let Some(reaped) = self.reaped() {
                 return reaped;
             }
             if self.is_asked && !self.ring.submission().taskrun() {
@@ -157,7 +157,7 @@ impl RingInbox {
                 Err(error) => return Err(Errno::from(&error)),
             }
         }
-        self.reaped(packets).unwrap_or(Err(Errno::AGAIN))
+        self.reaped().unwrap_or(Err(Errno::AGAIN))
     }
 
     fn begin_on_this_thread(&mut self) -> Result<(), Errno> {
@@ -182,20 +182,22 @@ impl RingInbox {
         Ok(())
     }
 
-    /// Takes what the kernel has answered, up to an error.
-    fn reap(&mut self, packets: usize) {
-        let mut completions = self.ring.completion();
-        while self.got.len() < packets {
-            let Some(answer) = completions.next() else { return };
+    /// Takes the next packet that the kernel has answered with, up to an error.
+    #[inline]
+    fn reap(&mut self) {
+        while let Some(answer) = { self.ring.completion().next() } {
             if !cqueue::more(answer.flags()) {
                 self.is_asked = false;
             }
             match (u32::try_from(answer.result()), cqueue::buffer_select(answer.flags())) {
-                (Ok(length), Some(buffer)) => self.got.push(Got { buffer, length }),
+                (Ok(length), Some(buffer)) => {
+                    self.got = Some(Got { buffer, length });
+                    return;
+                }
                 (Ok(_), None) => {}
                 (Err(_), buffer) => {
                     if let Some(buffer) = buffer {
-                        self.got.push(Got { buffer, length: 0 });
+                        self.give(buffer);
                     }
                     let errno = Errno::from_raw(answer.result().saturating_neg());
                     // Out of buffers: they are all here, and the request is made again.
@@ -208,50 +210,46 @@ impl RingInbox {
         }
     }
 
-    /// What was reaped: packets, and an error before which there are none.
-    fn reaped(&mut self, packets: usize) -> Option<Result<usize, Errno>> {
-        if self.got.is_empty() && self.trouble.is_none() {
-            self.reap(packets);
+    /// What there is: a packet, or an error before which there is none.
+    fn reaped(&mut self) -> Option<Result<(), Errno>> {
+        if self.got.is_none() && self.trouble.is_none() {
+            self.reap();
         }
-        match self.got.len() {
-            0 => self.trouble.take().map(Err),
-            some => Some(Ok(some)),
+        match self.got {
+            None => self.trouble.take().map(Err),
+            Some(_) => Some(Ok(())),
         }
     }
 
-    fn give_back(&mut self) {
-        if self.got.is_empty() {
-            return;
+    /// Goes on to the next packet that came, if there is one: each goes from the kernel's answer to the caller and back in one go.
+    #[inline]
+    pub fn advance(&mut self) {
+        if let Some(got) = self.got.take() {
+            self.give(got.buffer);
         }
-        if self.is_in_order && self.follow_on() {
-            self.tail = self.tail.wrapping_add(self.got.len() as u16);
-        } else {
-            for at in 0..self.got.len() {
-                self.give(self.got[at].buffer);
-            }
+        if self.trouble.is_none() {
+            self.reap();
         }
-        self.got.clear();
-        self.publish();
     }
 
-    /// Whether the buffers that came are those of the next places, one after another: then nothing is to be written.
-    fn follow_on(&self) -> bool {
-        let mask = self.count - 1;
-        let mut at = usize::from(self.tail) & mask;
-        self.got.iter().all(|got| {
-            let is_next = usize::from(got.buffer) == at;
-            at = (at + 1) & mask;
-            is_next
-        })
+    /// Whether there is a packet to be looked at.
+    #[inline]
+    pub fn has_packet(&self) -> bool {
+        self.got.is_some()
     }
 
     /// Puts a buffer at the end of those that the kernel may take, which it sees with [`RingInbox::publish`].
+    #[inline]
     fn give(&mut self, buffer: u16) {
         let at = usize::from(self.tail) & (self.count - 1);
         self.tail = self.tail.wrapping_add(1);
         if self.is_in_order && at == usize::from(buffer) {
             return;
         }
+        self.give_out_of_order(at, buffer);
+    }
+
+    fn give_out_of_order(&mut self, at: usize, buffer: u16) {
         self.is_in_order = false;
         let address = self.buffers.address() + usize::from(buffer) * self.stride;
         let entries = self.entries.words_mut().as_mut_ptr().cast::<BufRingEntry>();
@@ -270,10 +268,10 @@ impl RingInbox {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// One packet of the last call.
+    /// The packet that is to be looked at.
     #[inline]
-    pub fn packet(&self, at: usize) -> Option<Packet<'_>> {
-        let got = self.got.get(at)?;
+    pub fn packet(&self) -> Option<Packet<'_>> {
+        let got = self.got?;
         let words = self.buffers.words();
         // SAFETY: the same memory as bytes. The kernel writes to it within calls of this thread alone, since task work is deferred to them,
         // and to none that it has given to us.
@@ -349,7 +347,7 @@ impl std::fmt::Debug for RingInbox {
         f.debug_struct("RingInbox")
             .field("bytes_each", bytes_each)
             .field("room", count)
-            .field("packets", &got.len())
+            .field("packet", got)
             .field("is_asked", is_asked)
             .finish_non_exhaustive()
     }

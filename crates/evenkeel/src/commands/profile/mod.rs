@@ -1,8 +1,10 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
 pub(crate) mod diff;
+mod imbalance;
 mod input;
 mod pick;
+mod record;
 mod source;
 pub(crate) mod view;
 mod written;
@@ -38,8 +40,10 @@ macro_rules! questions {
 
 // In the order of `--help`.
 questions! {
+    Record => record,
     View => view,
     Diff => diff,
+    Imbalance => imbalance,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

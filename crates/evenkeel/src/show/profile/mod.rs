@@ -1,6 +1,7 @@
 //! The pages of `evenkeel profile`, one file a question.
 
 pub(crate) mod diff;
+pub(crate) mod imbalance;
 pub(crate) mod view;
 
 /// A share as people say it.

@@ -1,0 +1,184 @@
+//! `Filled`: what a CPU ran, by functions and stacks, and how much of it was for interrupts.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use super::busy;
+use crate::fold::{Base, Folded};
+use crate::names::Names;
+use crate::recording::{Recording, Sample};
+use crate::stack::StackId;
+
+/// Functions and stacks that are told, at the most.
+const FUNCTIONS_MAX: usize = 10;
+const STACKS_MAX: usize = 5;
+
+/// What runs for an interrupt after the interrupt itself: packets, timers.
+const SOFTIRQS: &[&str] = &["handle_softirqs", "__do_softirq", "do_softirq", "net_rx_action", "run_ksoftirqd"];
+/// An interrupt itself, on x86 and on ARM.
+const INTERRUPTS: &[&str] = &[
+    "common_interrupt",
+    "__common_interrupt",
+    "asm_common_interrupt",
+    "handle_irq_event",
+    "__handle_irq_event_percpu",
+    "handle_edge_irq",
+    "handle_fasteoi_irq",
+    "gic_handle_irq",
+    "el0_interrupt",
+    "el1_interrupt",
+];
+/// The same of interrupts that other CPUs and the local timer send.
+const VECTORS: [&str; 2] = ["sysvec_", "asm_sysvec_"];
+
+/// What a CPU ran. Shares are of what it did, from 0 to 1: the idle thread is not in them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Filled {
+    /// Which CPU.
+    pub cpu: u32,
+    /// The samples that tell it.
+    pub samples: u64,
+    /// In the kernel. System calls and interrupts alike.
+    pub kernel_share: f64,
+    /// In softirqs, whoever's thread was there. None where the kernel's functions have no names.
+    pub softirq_share: Option<f64>,
+    /// In interrupts. None where the kernel's functions have no names.
+    pub irq_share: Option<f64>,
+    /// By their own code, most first.
+    pub functions: Vec<Place>,
+    /// Whole stacks, most first.
+    pub stacks: Vec<Path>,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Place {
+    /// Its name, or what stands for it.
+    pub name: String,
+    /// Whether it is the kernel's.
+    pub is_kernel: bool,
+    /// In its own code.
+    pub self_share: f64,
+    /// With what it calls.
+    pub total_share: f64,
+}
+
+/// A stack.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Path {
+    /// From the thread's name and the outermost function on, with `;` between.
+    pub stack: String,
+    /// Its share.
+    pub share: f64,
+}
+
+/// Of the samples on one CPU; none where it has none.
+pub(super) fn of(recording: &Recording, names: &Names, cpu: u32) -> Option<Filled> {
+    let samples: Vec<&Sample> = busy::on_cpu(recording).filter(|sample| sample.cpu == cpu && sample.tid != 0).collect();
+    let total = samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight)).max(1);
+    if samples.is_empty() {
+        return None;
+    }
+    let share = |weight: u64| (weight as f64 / total as f64).min(1.0);
+    let mut stacks: HashMap<StackId, u64> = HashMap::new();
+    for sample in &samples {
+        let sum = stacks.entry(sample.stack).or_default();
+        *sum = sum.saturating_add(sample.weight);
+    }
+    let kinds = Kinds::of(recording, names, &stacks);
+    let folded = Folded::of(recording, names, Base::Thread, samples.iter().copied());
+    let mut lines: Vec<(String, u64)> = folded.lines.into_iter().collect();
+    lines.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
+    Some(Filled {
+        cpu,
+        samples: samples.len() as u64,
+        kernel_share: share(kinds.kernel),
+        softirq_share: kinds.is_named.then(|| share(kinds.softirq)),
+        irq_share: kinds.is_named.then(|| share(kinds.irq)),
+        functions: functions(recording, names, &stacks, &share),
+        stacks: lines
+            .into_iter()
+            .take(STACKS_MAX)
+            .map(|(stack, weight)| Path { stack, share: share(weight) })
+            .collect(),
+    })
+}
+
+#[derive(Debug, Default)]
+struct Kinds {
+    kernel: u64,
+    softirq: u64,
+    irq: u64,
+    /// Whether the kernel's functions have names, or it has none at all here.
+    is_named: bool,
+}
+
+impl Kinds {
+    fn of(recording: &Recording, names: &Names, stacks: &HashMap<StackId, u64>) -> Kinds {
+        let mut kinds = Kinds::default();
+        let (mut has_kernel, mut has_name) = (false, false);
+        for (stack, weight) in stacks {
+            let mut frames = recording.stacks.innermost_first(*stack).map(|frame| names.get(frame)).peekable();
+            if frames.peek().is_some_and(|frame| frame.is_kernel) {
+                kinds.kernel = kinds.kernel.saturating_add(*weight);
+            }
+            let kernel = frames.take_while(|frame| frame.is_kernel).inspect(|frame| {
+                has_kernel = true;
+                has_name |= !frame.functions.is_empty();
+            });
+            let told = kernel.flat_map(|frame| frame.functions.iter().rev()).find_map(|function| {
+                let name = function.name.as_str();
+                let is_irq = INTERRUPTS.contains(&name) || VECTORS.iter().any(|vector| name.starts_with(vector));
+                if SOFTIRQS.contains(&name) { Some(true) } else { is_irq.then_some(false) }
+            });
+            match told {
+                Some(true) => kinds.softirq = kinds.softirq.saturating_add(*weight),
+                Some(false) => kinds.irq = kinds.irq.saturating_add(*weight),
+                None => {}
+            }
+        }
+        kinds.is_named = has_name || !has_kernel;
+        kinds
+    }
+}
+
+fn functions(
+    recording: &Recording,
+    names: &Names,
+    stacks: &HashMap<StackId, u64>,
+    share: &impl Fn(u64) -> f64,
+) -> Vec<Place> {
+    // By its own code, and with what it calls.
+    let mut sums: HashMap<(&str, bool), (u64, u64)> = HashMap::new();
+    for (stack, weight) in stacks {
+        let mut on_stack: BTreeSet<(&str, bool)> = BTreeSet::new();
+        for (depth, frame) in recording.stacks.innermost_first(*stack).enumerate() {
+            let named = names.get(frame);
+            // The last of several is the one whose code it is.
+            if depth == 0 {
+                let innermost =
+                    named.functions.last().map_or(named.in_place.as_str(), |function| function.name.as_str());
+                let sum = &mut sums.entry((innermost, named.is_kernel)).or_default().0;
+                *sum = sum.saturating_add(*weight);
+            }
+            on_stack.extend(named.functions.iter().map(|function| (function.name.as_str(), named.is_kernel)));
+            if named.functions.is_empty() {
+                on_stack.insert((named.in_place.as_str(), named.is_kernel));
+            }
+        }
+        for function in on_stack {
+            let sum = &mut sums.entry(function).or_default().1;
+            *sum = sum.saturating_add(*weight);
+        }
+    }
+    let mut places: Vec<((&str, bool), (u64, u64))> = sums.into_iter().filter(|(_, (own, _))| *own > 0).collect();
+    places.sort_by_key(|(function, (own, _))| (std::cmp::Reverse(*own), *function));
+    let place = |((name, is_kernel), (own, total)): ((&str, bool), (u64, u64))| Place {
+        name: name.to_owned(),
+        is_kernel,
+        self_share: share(own),
+        total_share: share(total),
+    };
+    places.into_iter().take(FUNCTIONS_MAX).map(place).collect()
+}

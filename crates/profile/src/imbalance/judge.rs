@@ -1,0 +1,122 @@
+//! What the shares come to: the shape, its cause, and what is to be held against both.
+
+use std::collections::BTreeSet;
+
+use super::{Cause, Cpu, Doubt, FULL, IDLE, Imbalance, Shape, Source, Thread};
+use crate::recording::Recording;
+
+/// From this share of a CPU's work on one thread alone fills it.
+const ALONE: f64 = 0.85;
+/// From this share of a CPU's work on interrupts fill it.
+const INTERRUPTED: f64 = 0.5;
+/// What is shorter says little.
+const SHORT_NS: u64 = 2_000_000_000;
+/// From this share of a CPU's time on, what is not known could change the answer.
+const UNKNOWN_MIN: f64 = 0.01;
+
+impl Imbalance {
+    /// Fills in what follows from the shares. `longest` is the thread that ran most, on all CPUs together.
+    pub(super) fn judge(&mut self, recording: &Recording, longest: Option<Thread>) {
+        let is_counted = self.source == Source::Counter;
+        self.shape = if is_counted { Shape::Unknown } else { shape(self.cpus.iter().map(|cpu| cpu.busy_share)) };
+        let part = |part: usize| shape(self.cpus.iter().filter_map(|cpu| cpu.parts.get(part).copied()));
+        let parts = self.cpus.iter().map(|cpu| cpu.parts.len()).max().unwrap_or(0);
+        if !is_counted {
+            self.uneven_parts = (0..parts).filter(|at| part(*at) == Shape::Uneven).count();
+        }
+        let always = longest.filter(|thread| thread.share.is_some_and(|share| share >= FULL));
+        if let (Shape::Even, Some(thread)) = (self.shape, always) {
+            self.shape = Shape::OneThread;
+            self.cause = Some(Cause::OneThread);
+            self.thread = Some(thread);
+        } else if self.shape != Shape::Even {
+            self.why();
+        }
+        self.doubts = self.doubts(recording);
+    }
+
+    fn why(&mut self) {
+        let Some(cpu) = self.cpus.iter().find(|cpu| Some(cpu.cpu) == self.busiest) else { return };
+        let Some(first) = cpu.threads.first() else { return };
+        let interrupts = self.filled.as_ref().and_then(|filled| Some(filled.softirq_share? + filled.irq_share?));
+        if interrupts.is_some_and(|share| share >= INTERRUPTED) {
+            self.cause = Some(Cause::Interrupts);
+        } else if first.work_share >= ALONE {
+            self.cause = Some(Cause::OneThread);
+            self.thread = Some(first.clone());
+        } else {
+            self.cause = Some(placed(cpu, &self.full_cpus()));
+        }
+    }
+
+    /// The CPUs that are full; where none is known to be, the busiest.
+    pub fn full_cpus(&self) -> BTreeSet<u32> {
+        let full = self.cpus.iter().filter(|cpu| self.source != Source::Counter && cpu.busy_share >= FULL);
+        let full: BTreeSet<u32> = full.map(|cpu| cpu.cpu).collect();
+        if full.is_empty() { self.busiest.into_iter().collect() } else { full }
+    }
+
+    fn doubts(&self, recording: &Recording) -> Vec<Doubt> {
+        let is_whole = recording.switches.iter().any(|switch| switch.other.is_some())
+            || recording.samples.iter().any(|sample| sample.tid == 0);
+        let is_close = |cpu: &Cpu| {
+            let error = cpu.error_share.unwrap_or(0.0).max(cpu.unknown_share);
+            [FULL, IDLE].iter().any(|limit| error > 0.0 && (cpu.busy_share - limit).abs() <= error)
+        };
+        let is_silent = |cpu: &Cpu| cpu.unknown_share >= 1.0;
+        let lost = &recording.lost;
+        let has_clock = recording.events.iter().any(|event| matches!(event.name.as_str(), "cpu-clock" | "task-clock"));
+        let filled = self.filled.as_ref();
+        let table = [
+            (Doubt::SomeOnly, !is_whole),
+            (Doubt::Short, self.length_ns < SHORT_NS),
+            (
+                Doubt::Lost,
+                lost.records + lost.samples > 0
+                    || self.cpus.iter().any(|cpu| cpu.unknown_share > UNKNOWN_MIN && !is_silent(cpu)),
+            ),
+            (Doubt::Close, self.cpus.iter().any(|cpu| !is_silent(cpu) && is_close(cpu))),
+            (Doubt::InterruptsUnseen, filled.is_some() && has_clock),
+            (Doubt::KernelUnnamed, filled.is_some_and(|filled| filled.softirq_share.is_none())),
+            (Doubt::NoStacks, filled.is_none()),
+            (Doubt::SilentCpus, self.cpus.iter().any(is_silent)),
+        ];
+        table.into_iter().filter(|(_, is_so)| *is_so).map(|(doubt, _)| doubt).collect()
+    }
+}
+
+fn shape(shares: impl Iterator<Item = f64>) -> Shape {
+    let (mut any, mut has_full, mut has_idle) = (false, false, false);
+    for share in shares {
+        any = true;
+        has_full |= share >= FULL;
+        has_idle |= share <= IDLE;
+    }
+    match (any, has_full, has_idle) {
+        (false, ..) => Shape::Unknown,
+        (true, false, _) => Shape::Even,
+        (true, true, true) => Shape::Uneven,
+        (true, true, false) => Shape::Full,
+    }
+}
+
+/// Where the threads of a full CPU could have run, by the work that each has.
+fn placed(cpu: &Cpu, full: &BTreeSet<u32>) -> Cause {
+    let (mut pinned, mut free, mut unknown) = (0.0, 0.0, 0.0);
+    for thread in &cpu.threads {
+        let is_elsewhere = |cpus: &[u32]| cpus.iter().any(|cpu| !full.contains(cpu));
+        match &thread.may_run_on_cpus {
+            Some(cpus) if is_elsewhere(cpus) => free += thread.work_share,
+            Some(_) => pinned += thread.work_share,
+            None if is_elsewhere(&thread.seen_on_cpus) => free += thread.work_share,
+            None => unknown += thread.work_share,
+        }
+    }
+    if pinned >= free && pinned >= unknown && pinned > 0.0 {
+        Cause::Pinned
+    } else if free >= unknown {
+        Cause::Together
+    } else {
+        Cause::Several
+    }
+}

@@ -1,0 +1,355 @@
+//! `Imbalance`: which CPU was full, with which threads and functions, beside those that idled. A machine's average hides it, and so does a
+//! flame graph of all CPUs together.
+
+mod busy;
+mod filled;
+mod judge;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+pub use evenkeel_measure::meters::imbalance::{FULL, IDLE};
+use serde::Serialize;
+
+use crate::names::Names;
+use crate::recording::{Recording, Unit};
+use busy::{Parts, Who};
+pub use filled::{Filled, Path, Place};
+
+/// Parts that the time is cut into, at the most: as many as a line of text shows.
+const PARTS_MAX: u64 = 60;
+/// The shortest part of switches, which tell each nanosecond, and of samples, which need some tens to tell anything.
+const PART_OF_SWITCHES_NS: u64 = 50_000_000;
+const PART_OF_SAMPLES_NS: u64 = 1_000_000_000;
+/// Threads that are told of each CPU, at the most.
+const THREADS_MAX: usize = 5;
+/// Two standard errors: nineteen of twenty measurements are no further from the truth.
+const ERRORS: f64 = 2.0;
+
+/// How busy shares are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Every change of a CPU's thread was recorded.
+    Switches,
+    /// From samples of a clock: good to [`Cpu::error_share`].
+    Samples,
+    /// From samples of a counter, which stands still while a CPU idles: shares are of what the busiest CPU did.
+    Counter,
+}
+
+/// What the CPUs looked like together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shape {
+    /// No CPU was full.
+    Even,
+    /// At least one was full, and at least one other idle: work waits that could run.
+    Uneven,
+    /// Some were full, and none was idle: there is too little of the machine.
+    Full,
+    /// No CPU was full, and yet one thread always ran: it went from CPU to CPU.
+    OneThread,
+    /// The recording does not tell it.
+    Unknown,
+}
+
+/// What fills the busiest CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// One thread: it can't be in two places, so no setting of the machine helps.
+    OneThread,
+    /// Interrupts, mostly their later halves (softirqs): the network's work is not spread.
+    Interrupts,
+    /// Several threads that may run nowhere else.
+    Pinned,
+    /// Several threads that may run elsewhere.
+    Together,
+    /// Several threads, and nobody knows where else they may run.
+    Several,
+}
+
+/// What is to be held against the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doubt {
+    /// Some processes were watched: what others did is not in it.
+    SomeOnly,
+    /// It was too short: one pause of the machine would change the answer.
+    Short,
+    /// Records were lost.
+    Lost,
+    /// The share that decides is nearer to the limit than its error.
+    Close,
+    /// The clock that samples is an interrupt itself, so it never sees what runs while those are off: it falls on what comes after.
+    InterruptsUnseen,
+    /// Functions of the kernel have no names, so interrupts are not told from system calls.
+    KernelUnnamed,
+    /// There are no stacks.
+    NoStacks,
+    /// CPUs that are online left no trace: they idled, or nobody watched them.
+    SilentCpus,
+}
+
+/// A thread on a CPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Thread {
+    /// Its process.
+    pub pid: u32,
+    /// Its own number.
+    pub tid: u32,
+    /// Its name, if it was told.
+    pub name: Option<String>,
+    /// The share of this CPU's time that it took, from 0 to 1; none where only work is known.
+    pub share: Option<f64>,
+    /// The share of this CPU's work that was its, from 0 to 1.
+    pub work_share: f64,
+    /// All CPUs that it was seen on.
+    pub seen_on_cpus: Vec<u32>,
+    /// The CPUs that it may run on, where it still could be asked.
+    pub may_run_on_cpus: Option<Vec<u32>>,
+}
+
+/// A CPU.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cpu {
+    /// Which.
+    pub cpu: u32,
+    /// The share of the time that it was not idle, from 0 to 1.
+    pub busy_share: f64,
+    /// How far that may be off, from samples alone: two standard errors. None where it is exact.
+    pub error_share: Option<f64>,
+    /// The same share in each part of the time.
+    pub parts: Vec<f64>,
+    /// Time of which nobody knows what ran, because records are missing.
+    pub unknown_share: f64,
+    /// How long threads waited for it, on the average of the time: 1 is one that always waits. Only those count that had it and lost it to another
+    /// one. None without switches.
+    pub waiting: Option<f64>,
+    /// How often another thread got it, in a second. None without switches.
+    pub switches_per_s: Option<f64>,
+    /// Its threads, busiest first.
+    pub threads: Vec<Thread>,
+    /// How many threads it had.
+    pub thread_count: usize,
+}
+
+/// The machine while it was recorded.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Imbalance {
+    /// How long.
+    pub length_ns: u64,
+    /// How long a part of it is.
+    pub part_ns: u64,
+    /// How shares are known.
+    pub source: Source,
+    /// What it looked like.
+    pub shape: Shape,
+    /// What fills the busiest CPU.
+    pub cause: Option<Cause>,
+    /// The thread that the cause or the shape is about.
+    pub thread: Option<Thread>,
+    /// The busiest.
+    pub busiest: Option<u32>,
+    /// The least busy.
+    pub idlest: Option<u32>,
+    /// Parts in which one CPU was full and another one idle.
+    pub uneven_parts: usize,
+    /// Each CPU, by its number.
+    pub cpus: Vec<Cpu>,
+    /// What the busiest ran.
+    pub filled: Option<Filled>,
+    /// What the least busy ran beside it.
+    pub beside: Option<Filled>,
+    /// What is to be held against it.
+    pub doubts: Vec<Doubt>,
+}
+
+/// Of a recording. `may_run_on` says where a thread may run, if it can still be asked.
+pub fn imbalance(recording: &Recording, names: &Names, may_run_on: &dyn Fn(u32) -> Option<Vec<u32>>) -> Imbalance {
+    let (parts, source, seen) = seen(recording);
+    let by_thread = all_cpus(&seen);
+    let scale = Scale::of(source, &parts, &seen);
+    let mut cpus: Vec<Cpu> = seen.iter().map(|(number, seen)| scale.cpu(*number, seen)).collect();
+    cpus.extend(silent(recording, &seen, parts.count));
+    cpus.sort_by_key(|cpu| cpu.cpu);
+    for cpu in &mut cpus {
+        let Some(seen) = seen.get(&cpu.cpu) else { continue };
+        let mut threads: Vec<(Who, u64)> = seen.by_thread.iter().map(|(who, time)| (*who, *time)).collect();
+        threads.sort_by_key(|(who, time)| (std::cmp::Reverse(*time), *who));
+        let told = threads.into_iter().take(THREADS_MAX).map(|(who, time)| {
+            let on = by_thread.get(&who).map(|all| all.cpus.iter().copied().collect()).unwrap_or_default();
+            let name = recording.threads.get(&who.1).and_then(|thread| thread.name.clone());
+            let (share, work_share) = (scale.share(time), time as f64 / seen.busy.max(1) as f64);
+            Thread {
+                pid: who.0,
+                tid: who.1,
+                name,
+                share,
+                work_share,
+                seen_on_cpus: on,
+                may_run_on_cpus: may_run_on(who.1),
+            }
+        });
+        cpu.threads = told.collect();
+    }
+    let busiest = cpus.iter().max_by(|one, other| one.busy_share.total_cmp(&other.busy_share)).map(|cpu| cpu.cpu);
+    let idlest = cpus.iter().min_by(|one, other| one.busy_share.total_cmp(&other.busy_share)).map(|cpu| cpu.cpu);
+    let idlest = idlest.filter(|cpu| Some(*cpu) != busiest);
+    let mut answer = Imbalance {
+        length_ns: parts.span.length_ns(),
+        part_ns: parts.part_ns,
+        source,
+        shape: Shape::Unknown,
+        cause: None,
+        thread: None,
+        busiest,
+        idlest,
+        uneven_parts: 0,
+        filled: busiest.and_then(|cpu| filled::of(recording, names, cpu)),
+        beside: idlest.and_then(|cpu| filled::of(recording, names, cpu)),
+        cpus,
+        doubts: Vec::new(),
+    };
+    answer.judge(recording, longest(recording, &by_thread, &scale, may_run_on));
+    answer
+}
+
+/// The thread that had the most of all CPUs together.
+fn longest(
+    recording: &Recording,
+    by_thread: &HashMap<Who, Everywhere>,
+    scale: &Scale<'_>,
+    may_run_on: &dyn Fn(u32) -> Option<Vec<u32>>,
+) -> Option<Thread> {
+    let (who, all) = by_thread.iter().max_by_key(|(who, all)| (all.time, std::cmp::Reverse(**who)))?;
+    let total = by_thread.values().fold(0_u64, |sum, all| sum.saturating_add(all.time));
+    Some(Thread {
+        pid: who.0,
+        tid: who.1,
+        name: recording.threads.get(&who.1).and_then(|thread| thread.name.clone()),
+        share: scale.share(all.time),
+        work_share: all.time as f64 / total.max(1) as f64,
+        seen_on_cpus: all.cpus.iter().copied().collect(),
+        may_run_on_cpus: may_run_on(who.1),
+    })
+}
+
+/// What each CPU did, by the best that the recording has.
+fn seen(recording: &Recording) -> (Parts, Source, BTreeMap<u32, busy::Cpu>) {
+    let parts = Parts::of(recording.span, PARTS_MAX, PART_OF_SWITCHES_NS);
+    let from_switches = busy::from_switches(recording, &parts);
+    if !from_switches.is_empty() {
+        let mut seen: BTreeMap<u32, busy::Cpu> = from_switches.into_iter().collect();
+        // One thread that never lets go of a CPU makes no switch.
+        let (samples, unit) = busy::from_samples(recording, &parts);
+        if unit == Unit::Nanoseconds {
+            for (cpu, sampled) in samples {
+                seen.entry(cpu).or_insert(sampled);
+            }
+        }
+        return (parts, Source::Switches, seen);
+    }
+    let parts = Parts::of(recording.span, PARTS_MAX, PART_OF_SAMPLES_NS);
+    let (samples, unit) = busy::from_samples(recording, &parts);
+    let source = if unit == Unit::Nanoseconds { Source::Samples } else { Source::Counter };
+    (parts, source, samples.into_iter().collect())
+}
+
+/// A thread on all CPUs together.
+#[derive(Debug, Default)]
+struct Everywhere {
+    time: u64,
+    cpus: BTreeSet<u32>,
+}
+
+fn all_cpus(seen: &BTreeMap<u32, busy::Cpu>) -> HashMap<Who, Everywhere> {
+    let mut all: HashMap<Who, Everywhere> = HashMap::new();
+    for (number, cpu) in seen {
+        for (who, time) in &cpu.by_thread {
+            let everywhere = all.entry(*who).or_default();
+            everywhere.time = everywhere.time.saturating_add(*time);
+            everywhere.cpus.insert(*number);
+        }
+    }
+    all
+}
+
+/// What a weight is of the whole.
+struct Scale<'a> {
+    source: Source,
+    parts: &'a Parts,
+    /// What all of a CPU's time would be; of counters, what the busiest CPU did, in all and in its busiest part.
+    whole: u64,
+    whole_part: u64,
+}
+
+impl<'a> Scale<'a> {
+    fn of(source: Source, parts: &'a Parts, seen: &BTreeMap<u32, busy::Cpu>) -> Scale<'a> {
+        if source == Source::Counter {
+            let most = seen.values().map(|cpu| cpu.busy).max().unwrap_or(0);
+            let most_of_part = seen.values().flat_map(|cpu| cpu.parts.iter().copied()).max().unwrap_or(0);
+            return Scale { source, parts, whole: most, whole_part: most_of_part };
+        }
+        Scale { source, parts, whole: parts.span.length_ns(), whole_part: 0 }
+    }
+
+    /// None where only work is known.
+    fn share(&self, time: u64) -> Option<f64> {
+        (self.source != Source::Counter).then(|| part_of(time, self.whole))
+    }
+
+    fn cpu(&self, cpu: u32, seen: &busy::Cpu) -> Cpu {
+        let part = |(part, time): (usize, &u64)| {
+            part_of(*time, if self.source == Source::Counter { self.whole_part } else { self.parts.length_ns(part) })
+        };
+        let busy_share = part_of(seen.busy, self.whole);
+        let seconds = self.parts.span.length_ns() as f64 / 1e9;
+        let is_exact = seen.samples.is_none();
+        Cpu {
+            cpu,
+            busy_share,
+            error_share: seen.samples.map(|samples| error(busy_share, samples, seen.count)),
+            parts: seen.parts.iter().enumerate().map(part).collect(),
+            unknown_share: part_of(seen.unknown_ns, self.whole),
+            waiting: is_exact.then(|| seen.waited_ns as f64 / self.whole.max(1) as f64),
+            switches_per_s: is_exact.then(|| seen.count as f64 / 2.0 / seconds.max(1e-9)),
+            threads: Vec::new(),
+            thread_count: seen.by_thread.len(),
+        }
+    }
+}
+
+fn part_of(time: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { (time as f64 / whole as f64).min(1.0) }
+}
+
+/// Two standard errors of a share that so many samples of `all` tell.
+fn error(share: f64, samples: u64, all: u64) -> f64 {
+    if samples == 0 {
+        // Of none in n throws, no more than 3/n can be said.
+        return (3.0 / all.max(1) as f64).min(1.0);
+    }
+    ERRORS * share * ((1.0 - share).max(0.0) / samples as f64).sqrt()
+}
+
+/// CPUs that are online and were not seen at all.
+fn silent(recording: &Recording, seen: &BTreeMap<u32, busy::Cpu>, parts: usize) -> Vec<Cpu> {
+    let online = recording.machine.cpus.unwrap_or(0).min(busy::CPUS_MAX);
+    let missing = (0..online).filter(|cpu| !seen.contains_key(cpu) && !seen.is_empty());
+    let silent = missing.map(|cpu| Cpu {
+        cpu,
+        busy_share: 0.0,
+        error_share: None,
+        parts: vec![0.0; parts],
+        unknown_share: 1.0,
+        waiting: None,
+        switches_per_s: None,
+        threads: Vec::new(),
+        thread_count: 0,
+    });
+    silent.collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Which events are opened for a wish, and with which flags: the most that the kernel and this user's rights give.
+
+use evenkeel_sys::perf_sampler::{SampledEvent, Spec, Whose, flag};
+use evenkeel_sys::{Errno, tracepoint};
+
+use super::{Switches, Wishes};
+use crate::perf::layout::{Layout, sample};
+
+const HARDWARE: u32 = 0;
+const HARDWARE_CYCLES: u64 = 0;
+const SOFTWARE: u32 = 1;
+const CPU_CLOCK: u64 = 0;
+const CONTEXT_SWITCHES: u64 = 3;
+const MAJOR_FAULTS: u64 = 6;
+const DUMMY: u64 = 9;
+const TRACEPOINT: u32 = 2;
+
+/// The registers that an unwinder starts from: all of user mode but the segments' (`PERF_REG_X86_*`).
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: u64 = 0xff_0fff;
+/// X0 to X29, the link register, the stack pointer and the program counter (`PERF_REG_ARM64_*`).
+#[cfg(not(target_arch = "x86_64"))]
+const REGISTERS: u64 = (1 << 33) - 1;
+
+/// An event of a recording.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub(super) name: String,
+    pub(super) spec: Spec,
+    /// The numbers of those that are open, or were.
+    pub(super) ids: Vec<u64>,
+}
+
+/// The events of a recording.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The first counts nothing: it tells what is mapped, named, made and switched.
+    pub(super) events: Vec<Planned>,
+    /// The event that says what runs.
+    pub(super) clock: Option<String>,
+    /// All events' records look alike.
+    pub(super) layout: Layout,
+    /// What can't be seen with it.
+    pub(super) unseen: Vec<String>,
+}
+
+impl Plan {
+    /// For these wishes, tried on one CPU.
+    ///
+    /// # Errors
+    /// What the kernel says to the simplest of them.
+    pub(super) fn of(wishes: &Wishes, whose: Whose<'_>, cpu: usize) -> Result<Plan, Errno> {
+        let try_one =
+            |spec: &Spec| SampledEvent::open(&Spec { flags: spec.flags | flag::DISABLED, ..*spec }, whose, cpu);
+        let mut aside = aside(wishes, whose);
+        let mut unseen = Vec::new();
+        let mut rights = 0;
+        let mut said = try_one(&aside);
+        if matches!(said, Err(Errno::INVAL)) {
+            // Kernels before 5.12 know no build ids.
+            aside.flags &= !flag::BUILD_ID;
+            said = try_one(&aside);
+        }
+        if said.as_ref().is_err_and(|errno| errno.is_denial()) {
+            rights = flag::EXCLUDE_KERNEL | flag::EXCLUDE_HYPERVISOR;
+            aside.flags |= rights;
+            said = try_one(&aside);
+            unseen.push("what the kernel does: this user may see none of it".to_owned());
+        }
+        drop(said?);
+        let sampled = |kind, config, rate| Spec {
+            kind,
+            config,
+            rate,
+            flags: aside.flags & (flag::INHERIT | rights) | chain_flags(wishes) | flag::DISABLED,
+            ..aside
+        };
+        let mut events = vec![Planned { name: "dummy".to_owned(), spec: aside, ids: Vec::new() }];
+        let mut add = |name: &str, spec: Spec| events.push(Planned { name: name.to_owned(), spec, ids: Vec::new() });
+        let mut clock = None;
+        if let Some(hz) = wishes.clock_hz {
+            let of = |kind, config| {
+                let spec = sampled(kind, config, u64::from(hz));
+                Spec { flags: spec.flags | flag::FREQUENCY, ..spec }
+            };
+            let cycles = of(HARDWARE, HARDWARE_CYCLES);
+            // A guest without counters has no such event; the clock is there everywhere.
+            let (name, spec) =
+                if try_one(&cycles).is_ok() { ("cycles", cycles) } else { ("cpu-clock", of(SOFTWARE, CPU_CLOCK)) };
+            drop(try_one(&spec)?);
+            add(name, spec);
+            clock = Some(name.to_owned());
+        }
+        if wishes.switches == Switches::WithStacks {
+            add("context-switches", sampled(SOFTWARE, CONTEXT_SWITCHES, 1));
+            if rights != 0 {
+                unseen.push("where threads gave their CPU away: that is in the kernel".to_owned());
+            }
+        }
+        if wishes.faults {
+            add("major-faults", sampled(SOFTWARE, MAJOR_FAULTS, 1));
+        }
+        if wishes.wakes {
+            match waking().and_then(|config| {
+                let spec = sampled(TRACEPOINT, config, 1);
+                try_one(&spec).map(|_| spec)
+            }) {
+                Ok(spec) => add("sched:sched_waking", spec),
+                Err(errno) => unseen.push(format!("who wakes whom: the kernel's tracepoint can't be used ({errno})")),
+            }
+        }
+        let bytes = events[0].spec.to_bytes();
+        let layout = Layout::parse(&bytes, 0).unwrap_or_default();
+        Ok(Plan { events, clock, layout, unseen })
+    }
+}
+
+/// The event that tells what is mapped, named, made and switched.
+fn aside(wishes: &Wishes, whose: Whose<'_>) -> Spec {
+    let mut flags = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::BUILD_ID;
+    let mut sample_type = sample::IDENTIFIER
+        | sample::IP
+        | sample::TID
+        | sample::TIME
+        | sample::ADDR
+        | sample::CPU
+        | sample::PERIOD
+        | sample::CALLCHAIN;
+    if matches!(whose, Whose::Thread(_)) {
+        flags |= flag::INHERIT;
+    }
+    if wishes.switches != Switches::None {
+        flags |= flag::CONTEXT_SWITCH;
+    }
+    if wishes.faults {
+        flags |= flag::MMAP_DATA;
+    }
+    if wishes.wakes {
+        sample_type |= sample::RAW;
+    }
+    let user_stack_bytes = wishes.user_stack_bytes.map_or(0, |bytes| bytes.clamp(8, 65_528) & !7);
+    if user_stack_bytes > 0 {
+        sample_type |= sample::REGS_USER | sample::STACK_USER;
+    }
+    let user_registers = if user_stack_bytes > 0 { REGISTERS } else { 0 };
+    Spec { kind: SOFTWARE, config: DUMMY, rate: 1, sample_type, flags, user_registers, user_stack_bytes }
+}
+
+/// Where the user's stack is copied, its frame pointers are not followed too.
+fn chain_flags(wishes: &Wishes) -> u64 {
+    if wishes.user_stack_bytes.is_some() { flag::EXCLUDE_CALLCHAIN_USER } else { 0 }
+}
+
+fn waking() -> Result<u64, Errno> {
+    let points = tracepoint::find(&["sched/sched_waking"])?;
+    points.first().map(|point| u64::from(point.id())).ok_or(Errno::NOENT)
+}

@@ -1,0 +1,160 @@
+//! Recording: what a machine, a process, a thread or a control group does, through perf_event_open(2), into a whole `perf.data` file.
+//!
+//! One ring a CPU is read now and then, and its records go to a [`Sink`] as the kernel wrote them: a file, memory, or a window that keeps
+//! the last seconds. What comes out is read by the reader of such files, so that live and recorded data go one way.
+
+mod already;
+mod chosen;
+mod events;
+mod recorder;
+mod sink;
+mod targets;
+
+use std::path::PathBuf;
+
+use evenkeel_sys::{CpuSet, Errno};
+
+pub use recorder::record;
+pub use sink::{FileSink, Memory, Sink};
+
+/// Room of a CPU's ring: about a second of a busy CPU's switches with their stacks.
+pub const RING_BYTES: usize = 1 << 20;
+/// The usual rate: next to no cost, and no multiple of what machines do each hundredth of a second.
+pub const CLOCK_HZ: u32 = 99;
+
+/// What is to be recorded.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    /// Of whom.
+    pub targets: Targets,
+    /// How often a second to see what runs, from 1 to 10,000; none to see it not at all.
+    pub clock_hz: Option<u32>,
+    /// Whether to record who is given a CPU and gives it away.
+    pub switches: Switches,
+    /// Page faults that had to wait for a disk, with their address and stack.
+    pub faults: bool,
+    /// Who wakes whom (`sched:sched_waking`), with the stack of who does.
+    pub wakes: bool,
+    /// How much of the user's stack is copied with each sample, for code without frame pointers: bytes, from 8 to 65,528, in eights.
+    pub user_stack_bytes: Option<u32>,
+    /// Room of each CPU's ring; rounded up to a power of two.
+    pub ring_bytes: usize,
+}
+
+impl Default for Wishes {
+    fn default() -> Wishes {
+        Wishes {
+            targets: Targets::Machine,
+            clock_hz: Some(CLOCK_HZ),
+            switches: Switches::None,
+            faults: false,
+            wakes: false,
+            user_stack_bytes: None,
+            ring_bytes: RING_BYTES,
+        }
+    }
+}
+
+/// Whom to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Targets {
+    /// All that runs.
+    Machine,
+    /// All that runs on these CPUs.
+    Cpus(CpuSet),
+    /// These processes, all their threads and those that they make later, and processes that they start.
+    Processes(Vec<u32>),
+    /// The threads of this name; of these processes, or of all if there are none.
+    Threads {
+        /// Their name, as `ps -L` shows it: 15 bytes at most.
+        name: String,
+        /// Their processes.
+        pids: Vec<u32>,
+    },
+    /// The control group at this path, and those below it.
+    Group(PathBuf),
+}
+
+/// What of switches is recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Switches {
+    /// Nothing.
+    #[default]
+    None,
+    /// Who and when.
+    Records,
+    /// Also where each thread was that gave its CPU away.
+    WithStacks,
+}
+
+/// How a recording goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Since it began, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Samples of all events.
+    pub samples: u64,
+    /// Switches.
+    pub switches: u64,
+    /// Records that found no room.
+    pub lost: u64,
+    /// How often the kernel stopped sampling for a while.
+    pub throttled: u64,
+    /// Bytes of records.
+    pub bytes: u64,
+}
+
+/// What became of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The last count of all.
+    pub status: Status,
+    /// The event that says what runs, such as `cpu-clock`; none if that was not asked.
+    pub clock: Option<String>,
+    /// What cannot be seen in it, and why: a sentence each.
+    pub unseen: Vec<String>,
+}
+
+/// Why there is no recording.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LiveError {
+    /// This user may not.
+    #[error("record {whom}: {errno}, since {why}")]
+    Denied {
+        /// Whom.
+        whom: String,
+        /// What the kernel said.
+        errno: Errno,
+        /// What stands against it.
+        why: String,
+        /// The one command that mends it.
+        mend: String,
+    },
+    /// What is to be recorded is not there.
+    #[error("record {whom}: {why}")]
+    NotThere {
+        /// Whom.
+        whom: String,
+        /// Why.
+        why: String,
+    },
+    /// A wish that can't be meant.
+    #[error("record {whom}: {why}")]
+    WrongUse {
+        /// Whom.
+        whom: String,
+        /// Why.
+        why: String,
+    },
+    /// The kernel said no to something else.
+    #[error("{what}: {errno}")]
+    Refused {
+        /// What was asked.
+        what: String,
+        /// What the kernel said.
+        errno: Errno,
+    },
+    /// The recording could not be written.
+    #[error("write the recording: {0}")]
+    Write(Errno),
+}

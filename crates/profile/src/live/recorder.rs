@@ -1,0 +1,390 @@
+//! `record`: opens the events, reads their rings now and then, and follows what changes meanwhile: CPUs that come and go.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use evenkeel_sys::perf_sampler::{SampledEvent, SampledRing, Spec, Whose, flag, wait_for_half};
+use evenkeel_sys::{CpuSet, Errno, clock};
+
+use super::already::{self, Mappings};
+use super::chosen::Chosen;
+use super::events::Plan;
+use super::targets::{self, Watch};
+use super::{LiveError, Sink, Status, Told, Wishes};
+use crate::perf::record::{self, HEAD_BYTES, Head, Record, What, kind};
+use crate::perf::write::{self, Described, WrittenEvent};
+use crate::recording::Machine;
+
+/// So often it is asked whether to go on.
+const LOOK_EVERY_MS: u32 = 100;
+/// Rings are read at the latest after so long.
+const READ_EVERY_NS: u64 = 1_000_000_000;
+/// And not sooner than this after the last time, however full they are: else what reading itself leaves in them would be read, and so on.
+const READ_APART_NS: u64 = 5_000_000;
+/// From here on a ring is read without waiting for the second to be over.
+const FULL_ENOUGH: f64 = 0.25;
+/// So often it is looked which CPUs there are.
+const CPUS_EVERY_NS: u64 = 500_000_000;
+/// The smallest ring, for users who may lock little memory.
+const RING_BYTES_MIN: usize = 1 << 17;
+/// `PERF_RECORD_FINISHED_ROUND`: all that was written before it is older than what comes after the next one.
+const FINISHED_ROUND: u32 = 68;
+
+/// Records until `until` says no, which is asked about ten times a second, or the sink is full.
+///
+/// # Errors
+/// [`LiveError`]: if this user may not, whom it is about is not there, or the sink fails.
+pub fn record(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool, into: &mut dyn Sink) -> Result<Told, LiveError> {
+    let mut recorder = Recorder::open(wishes)?;
+    recorder.begin(into)?;
+    let (mut read_ns, mut cpus_ns) = (clock::monotonic_ns(), clock::monotonic_ns());
+    loop {
+        wait_for_half(recorder.rings.values().map(|cpu| &cpu.ring), LOOK_EVERY_MS);
+        let now_ns = clock::monotonic_ns();
+        let is_triggered = into.is_triggered();
+        let is_full_enough = || recorder.rings.values().any(|cpu| cpu.ring.fullness() > FULL_ENOUGH);
+        let since_ns = now_ns.saturating_sub(read_ns);
+        if since_ns >= READ_EVERY_NS || is_triggered || (since_ns >= READ_APART_NS && is_full_enough()) {
+            recorder.read(into)?;
+            read_ns = now_ns;
+        } else if since_ns < READ_APART_NS {
+            clock::sleep_until_ns(read_ns + READ_APART_NS);
+        }
+        if is_triggered {
+            into.hand_out(&recorder.described()).map_err(not_written)?;
+        }
+        if now_ns.saturating_sub(cpus_ns) >= CPUS_EVERY_NS {
+            recorder.follow_cpus(into)?;
+            cpus_ns = now_ns;
+        }
+        if into.is_full() || !until(&recorder.status()) {
+            break;
+        }
+    }
+    recorder.end(into)
+}
+
+fn not_written(error: io::Error) -> LiveError {
+    LiveError::Write(Errno::from(&error))
+}
+
+/// What is open of one CPU.
+struct OfCpu {
+    ring: SampledRing,
+    /// With the number of the event that each is of.
+    events: Vec<(usize, SampledEvent)>,
+}
+
+struct Recorder<'w> {
+    wishes: &'w Wishes,
+    watch: Watch,
+    chosen: Chosen,
+    plan: Plan,
+    rings: BTreeMap<usize, OfCpu>,
+    start_ns: u64,
+    tally: Status,
+    /// What the kernel said of lost records in the rings, and what it counted in events that are closed.
+    lost_told: u64,
+    lost_closed: u64,
+    bytes: Vec<u8>,
+    unseen: Vec<String>,
+}
+
+impl<'w> Recorder<'w> {
+    fn open(wishes: &'w Wishes) -> Result<Recorder<'w>, LiveError> {
+        let found = targets::find(wishes)?;
+        let mut recorder = Recorder {
+            wishes,
+            watch: found.watch,
+            chosen: found.chosen,
+            plan: found.plan,
+            rings: BTreeMap::new(),
+            start_ns: 0,
+            tally: Status::default(),
+            lost_told: 0,
+            lost_closed: 0,
+            bytes: Vec::new(),
+            unseen: found.unseen,
+        };
+        for cpu in targets::cpus(wishes).iter() {
+            match recorder.open_cpu(cpu) {
+                // It went offline, or is not ours.
+                Ok(()) | Err(Errno::NODEV) => {}
+                Err(errno) => return Err(targets::refused(wishes, errno)),
+            }
+        }
+        if recorder.rings.is_empty() {
+            return Err(targets::refused(wishes, Errno::NODEV));
+        }
+        Ok(recorder)
+    }
+
+    fn open_cpu(&mut self, cpu: usize) -> Result<(), Errno> {
+        let whose = self.watch.whose();
+        let aside = self.plan.events[0].spec;
+        // Where threads are watched, the ring is of ours: it outlives each of them.
+        let (leader, leads) = match &self.watch {
+            Watch::Everybody => (aside, Whose::Everybody),
+            Watch::Group(group) => (aside, Whose::Group(group)),
+            Watch::Threads(_) => (silent(aside), Whose::Thread(0)),
+        };
+        let mut ring_bytes = self.wishes.ring_bytes.clamp(RING_BYTES_MIN, 1 << 30);
+        let ring = loop {
+            match SampledRing::of(SampledEvent::open(&leader, leads, cpu)?, ring_bytes) {
+                // Who may lock little memory gets a smaller one.
+                Err(Errno::PERM | Errno::NOMEM) if ring_bytes > RING_BYTES_MIN => ring_bytes /= 2,
+                made => break made?,
+            }
+        };
+        self.plan.events[0].ids.push(ring.id()?);
+        let mut events = Vec::new();
+        for whose in whose {
+            for (number, planned) in self.plan.events.iter_mut().enumerate() {
+                // The ring's own event is the first already, but for threads.
+                if number == 0 && !matches!(whose, Whose::Thread(_)) {
+                    continue;
+                }
+                match SampledEvent::open(&planned.spec, whose, cpu) {
+                    Ok(event) => {
+                        event.record_into(&ring)?;
+                        planned.ids.push(event.id()?);
+                        events.push((number, event));
+                    }
+                    // The thread has ended since it was found.
+                    Err(Errno::SRCH) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        self.rings.insert(cpu, OfCpu { ring, events });
+        Ok(())
+    }
+
+    /// What was there before, then all events on.
+    fn begin(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
+        let mappings = if self.wishes.faults { Mappings::All } else { Mappings::Code };
+        let (before, missing) = already::records(&self.watch.processes(), mappings, &self.plan.layout);
+        let kernel = already::kernel(&self.plan.layout);
+        self.tally.bytes += (kernel.len() + before.len()) as u64;
+        into.take(&kernel).and_then(|()| into.take(&before)).map_err(not_written)?;
+        if missing.denied > 0 {
+            self.unseen.push(format!(
+                "which files {} processes of other users run: this user may not read what they have mapped",
+                missing.denied
+            ));
+        }
+        if missing.left_out > 0 {
+            self.unseen.push(format!("which files {} processes run: there are too many", missing.left_out));
+        }
+        self.start_ns = clock::monotonic_ns();
+        self.rings.values().for_each(OfCpu::resume);
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        Status { elapsed_ns: clock::monotonic_ns().saturating_sub(self.start_ns), ..self.tally }
+    }
+
+    /// Takes what is in the rings.
+    fn read(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
+        self.bytes.clear();
+        for of_cpu in self.rings.values_mut() {
+            self.bytes.extend_from_slice(of_cpu.ring.take());
+        }
+        self.pass_on(into)
+    }
+
+    fn pass_on(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
+        let bytes = std::mem::take(&mut self.bytes);
+        // Twice: a CPU's ring may say later in the list than another's who belongs to those that were chosen.
+        if !matches!(self.chosen, Chosen::All) {
+            for record in records(&bytes) {
+                if !matches!(Head::parse(record, 0), Ok(head) if head.kind == kind::SAMPLE)
+                    && let Ok(record) = record::parse(record, &self.plan.layout, 0)
+                {
+                    self.chosen.learn(&record);
+                }
+            }
+        }
+        let mut kept = Vec::with_capacity(bytes.len() + HEAD_BYTES);
+        for record in records(&bytes) {
+            if self.count(record) {
+                kept.extend_from_slice(record);
+            }
+        }
+        kept.extend(write::record(FINISHED_ROUND, 0, &[], &self.plan.layout).unwrap_or_default());
+        self.tally.bytes += kept.len() as u64;
+        self.bytes = bytes;
+        into.take(&kept).map_err(not_written)
+    }
+
+    /// Counts a record; whether it is kept.
+    fn count(&mut self, bytes: &[u8]) -> bool {
+        let Ok(head) = Head::parse(bytes, 0) else { return false };
+        match head.kind {
+            kind::SAMPLE | kind::SWITCH | kind::SWITCH_CPU_WIDE => {
+                if !self.is_of_chosen(bytes, head) {
+                    return false;
+                }
+                let counted =
+                    if head.kind == kind::SAMPLE { &mut self.tally.samples } else { &mut self.tally.switches };
+                *counted += 1;
+            }
+            kind::LOST | kind::LOST_SAMPLES | kind::THROTTLE => match record::parse(bytes, &self.plan.layout, 0) {
+                Ok(Record { what: What::Lost(count) | What::LostSamples(count), .. }) => {
+                    self.lost_told = self.lost_told.saturating_add(count);
+                    self.tally.lost = self.lost_told;
+                }
+                Ok(Record { what: What::Throttled { is_stopped: true }, .. }) => self.tally.throttled += 1,
+                _ => {}
+            },
+            _ => {}
+        }
+        true
+    }
+
+    fn is_of_chosen(&self, bytes: &[u8], head: Head) -> bool {
+        if matches!(self.chosen, Chosen::All) {
+            return true;
+        }
+        // Process and thread stand behind the event's number and the address in a sample, and first of what others end with.
+        let at = if head.kind == kind::SAMPLE {
+            HEAD_BYTES + 16
+        } else {
+            bytes.len().saturating_sub(write::id_bytes(&self.plan.layout))
+        };
+        let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let Some((pid, tid)) = word(at).zip(word(at + 4)) else { return false };
+        self.chosen.has(pid, tid) || (head.kind == kind::SAMPLE && self.wakes_chosen(bytes))
+    }
+
+    /// Whether it says that somebody of those that were chosen is woken.
+    fn wakes_chosen(&self, bytes: &[u8]) -> bool {
+        /// Its own fields come behind eight bytes of what all tracepoints have: a name of sixteen, then the thread.
+        const WOKEN_AT: usize = 24;
+        if !self.wishes.wakes {
+            return false;
+        }
+        let Ok(Record { what: What::Sample(sample), .. }) = record::parse(bytes, &self.plan.layout, 0) else {
+            return false;
+        };
+        let tid =
+            sample.raw.get(WOKEN_AT..WOKEN_AT + 4).and_then(|word| Some(u32::from_ne_bytes(word.try_into().ok()?)));
+        tid.is_some_and(|tid| self.chosen.has_thread(tid))
+    }
+
+    /// CPUs that went are read a last time; those that came are opened.
+    fn follow_cpus(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
+        let now = targets::cpus(self.wishes);
+        let gone: Vec<usize> = self.rings.keys().copied().filter(|cpu| !now.contains(*cpu)).collect();
+        let elapsed_s = self.status().elapsed_ns as f64 / 1e9;
+        for cpu in gone {
+            let Some(mut of_cpu) = self.rings.remove(&cpu) else { continue };
+            self.bytes = of_cpu.ring.take().to_vec();
+            self.pass_on(into)?;
+            self.lost_closed += of_cpu.lost();
+            self.unseen.push(format!("CPU {cpu} from {elapsed_s:.1} s on: it was taken offline"));
+        }
+        for cpu in now.iter().filter(|cpu| !self.rings.contains_key(cpu)).collect::<Vec<_>>() {
+            self.watch.renew();
+            if self.open_cpu(cpu).is_ok()
+                && let Some(of_cpu) = self.rings.get(&cpu)
+            {
+                of_cpu.resume();
+                self.unseen.push(format!("CPU {cpu} before {elapsed_s:.1} s: it came online then"));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(mut self, into: &mut dyn Sink) -> Result<Told, LiveError> {
+        let elapsed_ns = self.status().elapsed_ns;
+        self.rings.values().for_each(OfCpu::pause);
+        self.read(into)?;
+        // The kernel tells of what it lost with the next record that it has room for: for the last ones there is none.
+        let counted = self.rings.values().map(OfCpu::lost).sum::<u64>() + self.lost_closed;
+        let untold = counted.saturating_sub(self.lost_told);
+        if untold > 0 {
+            let body = [self.plan.events[0].ids.first().copied().unwrap_or(0), untold];
+            let body: Vec<u8> = body.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            self.bytes = write::record(kind::LOST, 0, &body, &self.plan.layout).unwrap_or_default();
+            self.pass_on(into)?;
+        }
+        into.finish(&self.described()).map_err(not_written)?;
+        let status = Status { elapsed_ns, ..self.tally };
+        Ok(Told { status, clock: self.plan.clock, unseen: self.unseen })
+    }
+
+    fn described(&self) -> Described {
+        let events = self.plan.events.iter().map(|planned| WrittenEvent {
+            name: planned.name.clone(),
+            attributes: planned.spec.to_bytes(),
+            ids: planned.ids.clone(),
+        });
+        Described {
+            machine: machine(),
+            cpus_present: count_of("present"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            events: events.collect(),
+            tracing_data: Vec::new(),
+        }
+    }
+}
+
+impl OfCpu {
+    fn resume(&self) {
+        for (_, event) in &self.events {
+            // One whose thread has ended can't, and need not.
+            let _ = event.resume();
+        }
+    }
+
+    fn pause(&self) {
+        let _ = self.ring.pause();
+        for (_, event) in &self.events {
+            let _ = event.pause();
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        self.events.iter().filter_map(|(_, event)| event.lost()).chain(self.ring.lost()).sum()
+    }
+}
+
+/// One that writes nothing by itself.
+fn silent(aside: Spec) -> Spec {
+    let told = flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
+    let more = flag::CONTEXT_SWITCH | flag::BUILD_ID | flag::INHERIT;
+    Spec { flags: aside.flags & !(told | more), ..aside }
+}
+
+/// Whole records, one after the other.
+fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let head = Head::parse(rest, 0).ok()?;
+        let (record, after) = rest.split_at_checked(head.length)?;
+        rest = after;
+        Some(record)
+    })
+}
+
+fn machine() -> Machine {
+    let told = |file: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{file}")).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    Machine {
+        host: told("hostname"),
+        kernel: told("osrelease"),
+        architecture: Some(std::env::consts::ARCH.to_owned()),
+        cpus: count_of("online"),
+        command: std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect(),
+        kernel_text: None,
+    }
+}
+
+fn count_of(which: &str) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{which}")).ok()?;
+    u32::try_from(CpuSet::parse_list(text.trim())?.len()).ok()
+}

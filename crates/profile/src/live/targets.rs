@@ -1,0 +1,244 @@
+//! Whom a recording is of: which processes, threads, CPUs or groups there are, and in which way the kernel is asked to watch them.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use evenkeel_sys::perf_sampler::{Group, Whose, files_allowed};
+use evenkeel_sys::{CpuSet, Errno, cgroup};
+
+use super::chosen::Chosen;
+use super::events::Plan;
+use super::{LiveError, Switches, Targets, Wishes, already};
+
+/// More files than this are not opened: whole CPUs are watched instead, or not all threads.
+const FILES_MAX: u64 = 4096;
+/// Files that stay free for others.
+const FILES_FREE: u64 = 64;
+
+/// In which way the kernel watches.
+#[derive(Debug)]
+pub(super) enum Watch {
+    /// All that is on a CPU.
+    Everybody,
+    /// All of a group that is on a CPU.
+    Group(Group),
+    /// Threads, wherever they are, and those that they make.
+    Threads(Threads),
+}
+
+/// Threads that are watched one by one.
+#[derive(Clone, Debug)]
+pub(super) struct Threads {
+    tids: Vec<u32>,
+    pids: Vec<u32>,
+    name: Option<Vec<u8>>,
+}
+
+impl Watch {
+    /// Whose events are opened on each CPU.
+    pub(super) fn whose(&self) -> Vec<Whose<'_>> {
+        match self {
+            Watch::Everybody => vec![Whose::Everybody],
+            Watch::Group(group) => vec![Whose::Group(group)],
+            Watch::Threads(threads) => threads.tids.iter().map(|tid| Whose::Thread(*tid)).collect(),
+        }
+    }
+
+    /// The processes of which it is to be told what was there before.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        match self {
+            Watch::Everybody | Watch::Group(_) => already::processes(),
+            Watch::Threads(threads) => threads.pids.clone(),
+        }
+    }
+
+    /// Looks again which threads there are.
+    pub(super) fn renew(&mut self) {
+        if let Watch::Threads(threads) = self {
+            let room = threads.tids.len().max(1) * 2;
+            threads.tids = tids_of(&threads.pids, threads.name.as_deref());
+            threads.tids.truncate(room);
+        }
+    }
+}
+
+/// What was found for wishes.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) watch: Watch,
+    pub(super) chosen: Chosen,
+    pub(super) plan: Plan,
+    pub(super) unseen: Vec<String>,
+}
+
+impl Found {
+    fn new(watch: Watch, chosen: Chosen, plan: Plan) -> Found {
+        let unseen = plan.unseen.clone();
+        Found { watch, chosen, plan, unseen }
+    }
+}
+
+/// The CPUs that are online and to be watched.
+pub(super) fn cpus(wishes: &Wishes) -> CpuSet {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let online = CpuSet::parse_list(online.trim()).unwrap_or_default();
+    match &wishes.targets {
+        Targets::Cpus(wanted) => online.and(wanted),
+        _ => online,
+    }
+}
+
+/// Finds out how to record these.
+///
+/// # Errors
+/// [`LiveError`] if they are not there, or this user may not.
+pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
+    let not_there = |why: &str| LiveError::NotThere { whom: whom(wishes), why: why.to_owned() };
+    let Some(cpu) = cpus(wishes).first() else { return Err(not_there("none of these CPUs is online")) };
+    let everybody = |chosen| {
+        let plan = Plan::of(wishes, Whose::Everybody, cpu).map_err(|errno| refused(wishes, errno))?;
+        Ok(Found::new(Watch::Everybody, chosen, plan))
+    };
+    match &wishes.targets {
+        Targets::Machine | Targets::Cpus(_) => everybody(Chosen::All),
+        Targets::Processes(pids) => {
+            let chosen = Chosen::Processes(pids.iter().copied().collect());
+            let tids = tids_of(pids, None);
+            if tids.is_empty() {
+                return Err(not_there("there is no such process"));
+            }
+            let threads = Threads { tids, pids: pids.clone(), name: None };
+            one_by_one(wishes, threads, everybody(chosen), cpu)
+        }
+        Targets::Threads { name, pids } => {
+            let name = name.as_bytes().to_vec();
+            let among = if pids.is_empty() { already::processes() } else { pids.clone() };
+            let tids = tids_of(&among, Some(&name));
+            let within: HashSet<u32> = pids.iter().copied().collect();
+            let chosen = Chosen::Named { name: name.clone(), pids: within, tids: tids.iter().copied().collect() };
+            match everybody(chosen) {
+                Ok(found) => Ok(found),
+                Err(refusal) if tids.is_empty() => {
+                    let _ = refusal;
+                    Err(not_there("no thread has this name, or this user may not see it"))
+                }
+                Err(refusal) => {
+                    let threads = Threads { tids, pids: among, name: Some(name) };
+                    one_by_one(wishes, threads, Err(refusal), cpu)
+                }
+            }
+        }
+        Targets::Group(path) => {
+            let group = Group::open(path).map_err(|errno| not_there(&format!("{}: {errno}", path.display())))?;
+            match Plan::of(wishes, Whose::Group(&group), cpu) {
+                Ok(plan) => Ok(Found::new(Watch::Group(group), Chosen::All, plan)),
+                // A group of another controller: its processes are watched.
+                Err(errno) if !errno.is_denial() => of_group(path, &everybody),
+                Err(errno) => Err(refused(wishes, errno)),
+            }
+        }
+    }
+}
+
+fn of_group(path: &Path, everybody: &dyn Fn(Chosen) -> Result<Found, LiveError>) -> Result<Found, LiveError> {
+    let pids: HashSet<u32> = cgroup::members(path).into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
+    if pids.is_empty() {
+        let whom = format!("the group {}", path.display());
+        return Err(LiveError::NotThere { whom, why: "it is no control group, or has no process".to_owned() });
+    }
+    let mut found = everybody(Chosen::Processes(pids))?;
+    found.unseen.push(format!(
+        "processes that enter {} later: it is no group of the kernel's perf_event controller, so those that were in it are followed",
+        path.display()
+    ));
+    Ok(found)
+}
+
+/// Threads one by one; whole CPUs where there are too many, or where it takes them to see what is wished.
+fn one_by_one(
+    wishes: &Wishes,
+    mut threads: Threads,
+    everybody: Result<Found, LiveError>,
+    cpu: usize,
+) -> Result<Found, LiveError> {
+    let cpus = cpus(wishes).len().max(1) as u64;
+    let takes_cpus = wishes.switches != Switches::None || wishes.wakes;
+    let events = 1 + wishes.clock_hz.iter().count() as u64 + 3;
+    let room = files_allowed().saturating_sub(FILES_FREE).min(FILES_MAX) / (cpus * events);
+    let count = threads.tids.len() as u64;
+    if (takes_cpus || count > room)
+        && let Ok(found) = everybody
+    {
+        return Ok(found);
+    }
+    // The first may have ended since.
+    let planned = threads.tids.iter().find_map(|tid| match Plan::of(wishes, Whose::Thread(*tid), cpu) {
+        Err(Errno::SRCH) => None,
+        planned => Some(planned),
+    });
+    let planned = planned.unwrap_or(Err(Errno::SRCH));
+    let plan = planned.map_err(|errno| refused(wishes, errno))?;
+    threads.tids.truncate(usize::try_from(room).unwrap_or(usize::MAX).max(1));
+    let left_out = count.saturating_sub(threads.tids.len() as u64);
+    let mut found = Found::new(Watch::Threads(threads), Chosen::All, plan);
+    if left_out > 0 {
+        found.unseen.push(format!(
+            "{left_out} of {count} threads: each takes {events} files on each CPU, and whole CPUs may be watched by root alone"
+        ));
+    }
+    Ok(found)
+}
+
+fn tids_of(pids: &[u32], name: Option<&[u8]>) -> Vec<u32> {
+    let of = |pid: &u32| {
+        let pid = *pid;
+        let threads = already::threads(pid).into_iter();
+        threads.filter(move |tid| name.is_none_or(|name| already::name(pid, *tid).as_deref() == Some(name)))
+    };
+    pids.iter().flat_map(of).collect()
+}
+
+fn whom(wishes: &Wishes) -> String {
+    let numbers = |pids: &[u32]| pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    match &wishes.targets {
+        Targets::Machine => "the machine".to_owned(),
+        Targets::Cpus(cpus) => format!("CPUs {cpus}"),
+        Targets::Processes(pids) => format!("process {}", numbers(pids)),
+        Targets::Threads { name, pids } if pids.is_empty() => format!("the threads named {name}"),
+        Targets::Threads { name, pids } => format!("the threads named {name} of process {}", numbers(pids)),
+        Targets::Group(path) => format!("the group {}", path.display()),
+    }
+}
+
+/// What the kernel said, with what mends it.
+pub(super) fn refused(wishes: &Wishes, errno: Errno) -> LiveError {
+    let whom = whom(wishes);
+    match errno {
+        errno if errno.is_denial() => {
+            let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
+            let level = level.and_then(|text| text.trim().parse::<i32>().ok());
+            let needs = match (&wishes.targets, wishes.wakes) {
+                (_, true) => -1,
+                (Targets::Processes(_) | Targets::Threads { .. }, false) => 2,
+                _ => 0,
+            };
+            match level {
+                Some(level) if level > needs => LiveError::Denied {
+                    whom,
+                    errno,
+                    why: format!("kernel.perf_event_paranoid is {level}"),
+                    mend: format!("sudo sysctl -w kernel.perf_event_paranoid={needs}"),
+                },
+                _ => LiveError::Denied {
+                    whom,
+                    errno,
+                    why: "it is not this user's".to_owned(),
+                    mend: "run it as root (sudo)".to_owned(),
+                },
+            }
+        }
+        Errno::SRCH => LiveError::NotThere { whom, why: "there is no such process".to_owned() },
+        Errno::MFILE => LiveError::Refused { what: format!("record {whom}: open its events"), errno },
+        errno => LiveError::Refused { what: format!("record {whom}"), errno },
+    }
+}

@@ -1,0 +1,121 @@
+//! Page faults that had to wait, by what is mapped where they happened: the event `major-faults` tells the address, the mappings the file,
+//! and the spells that it ended with how long it took.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use super::{Reason, Spell, events_named};
+use crate::maps::{Map, Maps};
+use crate::names::Names;
+use crate::recording::{Mapping, Recording};
+use crate::stack::{ModuleId, StackId};
+
+/// The kernel counts a fault when it is done: a spell that ended longer before was another one's.
+const SAME_FAULT_NS: u64 = 5_000_000;
+/// A child has its parent's mappings; how many of its parents are looked at.
+const PARENTS_MAX: usize = 8;
+const FRAMES_MAX: usize = 64;
+
+/// The faults of one process at one thing that is mapped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Faults {
+    /// The process.
+    pub pid: u32,
+    /// What is mapped there: a file, `[heap]`; none where the recording does not tell.
+    pub mapped: Option<String>,
+    /// Whether the memory had been written out to a swap device.
+    pub is_swap: bool,
+    /// How many there were.
+    pub count: u64,
+    /// How many of them are known to have waited: the others were done before another thread was given the CPU, or their stack is unknown.
+    pub waits: u64,
+    /// How long they waited in all, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+}
+
+/// All of them, those that waited longest first.
+pub fn faults(recording: &Recording, names: &Names, spells: &[Spell]) -> Vec<Faults> {
+    let mut waits: HashMap<u32, Vec<&Spell>> = HashMap::new();
+    for spell in spells.iter().filter(|spell| spell.reason == Reason::PageFault) {
+        waits.entry(spell.tid).or_default().push(spell);
+    }
+    let mut sums: BTreeMap<(u32, Option<ModuleId>, bool), Faults> = BTreeMap::new();
+    let mut told: HashMap<(u32, u64), ()> = HashMap::new();
+    let mut memory = Memory::of(recording);
+    let events = events_named(recording, &["major-faults", "major_faults"]);
+    let mut since_ns: HashMap<u32, u64> = HashMap::new();
+    for fault in recording.samples.iter().filter(|sample| events.contains(&sample.event)) {
+        let module = memory.at(fault.pid, fault.address, fault.at_ns);
+        let from_ns = since_ns.insert(fault.tid, fault.at_ns).unwrap_or(0);
+        let own = waits.get(&fault.tid).map_or(&[][..], Vec::as_slice);
+        let ended = own.iter().filter(|spell| {
+            (from_ns..=fault.at_ns).contains(&spell.span.end_ns) && fault.at_ns - spell.span.end_ns <= SAME_FAULT_NS
+        });
+        let ended: Vec<&&Spell> = ended.collect();
+        told.extend(ended.iter().map(|spell| ((spell.tid, spell.span.start_ns), ())));
+        let is_swap = ended.iter().any(|spell| spell.stack.is_some_and(|stack| is_swap(recording, names, stack)));
+        let sum = sums.entry((fault.pid, module, is_swap)).or_default();
+        sum.note(ended.iter().map(|spell| spell.span.length_ns()).sum());
+    }
+    // Those that waited, and whose end or event is not in the recording.
+    for spell in waits.values().flatten().filter(|spell| !told.contains_key(&(spell.tid, spell.span.start_ns))) {
+        let is_swap = spell.stack.is_some_and(|stack| is_swap(recording, names, stack));
+        sums.entry((spell.pid, None, is_swap)).or_default().note(spell.span.length_ns());
+    }
+    let named = sums.into_iter().map(|((pid, module, is_swap), sum)| {
+        let mapped = module.and_then(|id| recording.modules.get(id)).map(|module| module.path.clone());
+        Faults { pid, mapped, is_swap, ..sum }
+    });
+    let mut faults: Vec<Faults> = named.collect();
+    faults.sort_by_key(|faults| std::cmp::Reverse((faults.total_ns, faults.count)));
+    faults
+}
+
+impl Faults {
+    fn note(&mut self, waited_ns: u64) {
+        self.count += 1;
+        self.waits += u64::from(waited_ns > 0);
+        self.total_ns = self.total_ns.saturating_add(waited_ns);
+        self.max_ns = self.max_ns.max(waited_ns);
+    }
+}
+
+fn is_swap(recording: &Recording, names: &Names, stack: StackId) -> bool {
+    let mut frames = recording.stacks.innermost_first(stack).take(FRAMES_MAX);
+    frames.any(|frame| names.get(frame).functions.iter().any(|function| function.name.starts_with("do_swap_page")))
+}
+
+/// What processes have mapped, as time goes on.
+struct Memory<'a> {
+    rest: std::iter::Peekable<std::slice::Iter<'a, Mapping>>,
+    maps: HashMap<u32, Maps>,
+    parents: HashMap<u32, u32>,
+}
+
+impl<'a> Memory<'a> {
+    fn of(recording: &'a Recording) -> Memory<'a> {
+        let made = recording.lives.iter().filter_map(|life| Some((life.pid, life.made_by?)));
+        let parents = made.filter(|(pid, parent)| pid != parent).collect();
+        Memory { rest: recording.mappings.iter().peekable(), maps: HashMap::new(), parents }
+    }
+
+    /// What is at an address at a moment; moments are asked in their order.
+    fn at(&mut self, pid: u32, address: u64, at_ns: u64) -> Option<ModuleId> {
+        while let Some(mapping) = self.rest.next_if(|mapping| mapping.at_ns <= at_ns) {
+            let Mapping { start, end, module, .. } = *mapping;
+            self.maps.entry(mapping.pid).or_default().add(Map { start, end, module, file_offset: 0, is_file: true });
+        }
+        let mut pid = Some(pid);
+        for _ in 0..PARENTS_MAX {
+            let one = pid?;
+            if let Some(map) = self.maps.get(&one).and_then(|maps| maps.at(address)) {
+                return Some(map.module);
+            }
+            pid = self.parents.get(&one).copied();
+        }
+        None
+    }
+}

@@ -1,0 +1,39 @@
+//! Spells as folded stacks, weighted by their length in nanoseconds: what an off-CPU flame graph and a wake-up graph are drawn of.
+
+use super::Spell;
+use crate::fold::{self, Base, Folded, Seen};
+use crate::names::Names;
+use crate::recording::Recording;
+use crate::stack::StackId;
+
+/// The spells by where threads were, with the reason as the innermost frame. Those that ended with the thread are left out: they have no
+/// length.
+pub fn folded(recording: &Recording, names: &Names, spells: &[Spell], base: Base) -> Folded {
+    let long = spells.iter().filter(|spell| spell.span.length_ns() > 0);
+    Folded::from(&fold::tree(recording, names, base, long.map(seen)))
+}
+
+/// A spell as something to be added up, by its length.
+pub(super) fn seen(spell: &Spell) -> Seen {
+    let Spell { pid, tid, cpu, stack, reason, span, .. } = *spell;
+    Seen { pid, tid, cpu, stack, on_top: Some(reason.words()), weight: span.length_ns() }
+}
+
+/// The spells that somebody is known to have ended: the waker's thread and stack, and on top of it the woken one's.
+pub fn woken(recording: &Recording, names: &Names, spells: &[Spell]) -> Folded {
+    let mut folded = Folded::default();
+    let line = |seen: Seen| {
+        let one =
+            Folded::from(&fold::tree(recording, names, Base::Thread, std::iter::once(Seen { weight: 1, ..seen })));
+        one.lines.into_keys().next().unwrap_or_default()
+    };
+    let waker_of = |tid: u32, stack: StackId| {
+        let pid = recording.threads.get(&tid).map_or(0, |thread| thread.pid);
+        line(Seen { pid, tid, cpu: 0, stack: Some(stack), on_top: None, weight: 1 })
+    };
+    for spell in spells {
+        let Some((by, Some(stack))) = spell.woken_by else { continue };
+        folded.add(format!("{};{}", waker_of(by, stack), line(seen(spell))), spell.span.length_ns());
+    }
+    folded
+}

@@ -1,0 +1,145 @@
+//! `Pair`: the moment at which a thread gave its CPU away, and the one at which it was given one again.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Cpus, Edges};
+use crate::recording::{Recording, Span, Switch, Turn};
+
+/// From one to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+    /// The CPU that it gave away, or was given where the first was not seen.
+    pub(super) cpu: u32,
+    /// The CPU that it was given, if that was seen.
+    pub(super) cpu_after: Option<u32>,
+    pub(super) span: Span,
+    pub(super) edges: Edges,
+    /// How it gave it away, if that was seen.
+    pub(super) turn: Option<Turn>,
+    /// Who was given the CPU then, if that was told.
+    pub(super) next: Option<(u32, u32)>,
+    /// When it had been given the CPU that it gave away, if that was seen.
+    pub(super) given_at_ns: Option<u64>,
+    /// Whether it was never to run again.
+    pub(super) has_ended: bool,
+}
+
+/// What is known of a thread as the records go by.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    /// It has a CPU.
+    On { since_ns: u64 },
+    /// It has none.
+    Off(Pair),
+}
+
+/// Which threads began, and when each ended last.
+#[derive(Debug, Default)]
+struct Lives {
+    begun: HashSet<u32>,
+    ends_ns: HashMap<u32, u64>,
+}
+
+impl Lives {
+    fn of(recording: &Recording) -> Lives {
+        let mut lives = Lives::default();
+        for life in &recording.lives {
+            if life.made_by.is_some() {
+                lives.begun.insert(life.tid);
+                // Its number was another one's before.
+                lives.ends_ns.remove(&life.tid);
+            } else {
+                lives.ends_ns.insert(life.tid, life.at_ns);
+            }
+        }
+        lives
+    }
+}
+
+/// All of them, in the order of their ends.
+pub(super) fn of(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
+    let lives = Lives::of(recording);
+    let mut known: HashMap<u32, Known> = HashMap::new();
+    let mut pairs = Vec::new();
+    for switch in recording.switches.iter().filter(|switch| switch.tid != 0) {
+        let before = known.remove(&switch.tid);
+        let now = match switch.turn {
+            Turn::In => {
+                given(switch, before, &lives, recording, &mut pairs);
+                Known::On { since_ns: switch.at_ns }
+            }
+            Turn::Slept | Turn::Preempted => {
+                let mut given_at_ns = None;
+                match before {
+                    Some(Known::On { since_ns }) => given_at_ns = Some(since_ns),
+                    // That it was given a CPU between the two was lost: when, nobody knows.
+                    Some(Known::Off(pair)) => pairs.push(pair.until(switch.at_ns, Edges::Torn)),
+                    None => {}
+                }
+                Known::Off(taken(switch, given_at_ns))
+            }
+        };
+        known.insert(switch.tid, now);
+    }
+    let still = known.into_values().filter_map(|known| match known {
+        Known::Off(pair) => Some(pair),
+        Known::On { .. } => None,
+    });
+    pairs.extend(still.map(|pair| match lives.ends_ns.get(&pair.tid).copied() {
+        // The kernel writes that a thread has ended before its last switch.
+        Some(end_ns) if end_ns <= pair.span.start_ns => {
+            Pair { has_ended: true, ..pair.until(pair.span.start_ns, Edges::Seen) }
+        }
+        _ => pair.until(recording.span.end_ns, Edges::ToAfter),
+    }));
+    for pair in pairs.iter_mut().filter(|pair| pair.edges == Edges::Seen) {
+        if cpus.has_hole_in(pair.span) {
+            pair.edges = Edges::Torn;
+        }
+    }
+    pairs.sort_by_key(|pair| (pair.span.end_ns, pair.tid));
+    pairs
+}
+
+fn given(switch: &Switch, before: Option<Known>, lives: &Lives, recording: &Recording, pairs: &mut Vec<Pair>) {
+    match before {
+        Some(Known::Off(pair)) => {
+            let pair = Pair { cpu_after: Some(switch.cpu), ..pair };
+            pairs.push(pair.until(switch.at_ns, Edges::Seen));
+        }
+        // That it gave its CPU away was lost; there is nothing that its length could be told by.
+        Some(Known::On { .. }) => {}
+        // One that was made meanwhile was nowhere before.
+        None if lives.begun.contains(&switch.tid) => {}
+        None => {
+            let pair = taken(switch, None);
+            let span = Span { start_ns: recording.span.start_ns, end_ns: switch.at_ns };
+            let edges = Edges::FromBefore;
+            pairs.push(Pair { span, edges, turn: None, next: None, cpu_after: Some(switch.cpu), ..pair });
+        }
+    }
+}
+
+fn taken(switch: &Switch, given_at_ns: Option<u64>) -> Pair {
+    Pair {
+        pid: switch.pid,
+        tid: switch.tid,
+        cpu: switch.cpu,
+        cpu_after: None,
+        span: Span { start_ns: switch.at_ns, end_ns: switch.at_ns },
+        edges: Edges::ToAfter,
+        turn: Some(switch.turn),
+        next: switch.other,
+        given_at_ns,
+        has_ended: false,
+    }
+}
+
+impl Pair {
+    fn until(self, end_ns: u64, edges: Edges) -> Pair {
+        let end_ns = end_ns.max(self.span.start_ns);
+        Pair { span: Span { end_ns, ..self.span }, edges, ..self }
+    }
+}

@@ -1,0 +1,81 @@
+//! Where a thread was, in one name: the function of its own code that called what waited. It tells one lock from another.
+
+use std::collections::HashMap;
+
+use crate::names::Names;
+use crate::recording::Recording;
+use crate::stack::{Frame, FrameId, StackId};
+
+/// Files whose functions wait for others: the C library and what belongs to it.
+const LIBRARIES: &[&str] =
+    &["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libgcc_s", "[vdso]"];
+/// Functions that wait for others, wherever they were built into.
+const WAITERS: &[&str] = &[
+    "__",
+    "pthread_",
+    "syscall",
+    "std::",
+    "<std::",
+    "core::",
+    "<core::",
+    "alloc::",
+    "parking_lot",
+    "<parking_lot",
+    "lock_api",
+    "<lock_api",
+    "lll_lock",
+    "futex",
+];
+/// The C library's own names, where it is part of the program.
+const WRAPPERS: &[&str] =
+    &["poll", "ppoll", "select", "read", "write", "recv", "send", "nanosleep", "clock_nanosleep", "epoll_wait"];
+const FRAMES_MAX: usize = 128;
+
+/// The names of the places of stacks, each made once.
+pub(super) struct Places<'a> {
+    recording: &'a Recording,
+    names: &'a Names,
+    known: HashMap<StackId, Option<String>>,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn of(recording: &'a Recording, names: &'a Names) -> Places<'a> {
+        Places { recording, names, known: HashMap::new() }
+    }
+
+    /// The function that called what waited; the kernel's own where a thread has no code of its own.
+    pub(super) fn at(&mut self, stack: StackId) -> Option<&str> {
+        let (recording, names) = (self.recording, self.names);
+        self.known.entry(stack).or_insert_with(|| of_stack(recording, names, stack)).as_deref()
+    }
+}
+
+fn of_stack(recording: &Recording, names: &Names, stack: StackId) -> Option<String> {
+    let frames: Vec<FrameId> = recording.stacks.innermost_first(stack).take(FRAMES_MAX).collect();
+    let users = || frames.iter().filter(|frame| !names.get(**frame).is_kernel);
+    let own = users().filter(|frame| !is_of_library(recording, **frame));
+    own.filter_map(|frame| name(recording, names, *frame))
+        .find(|name| !WAITERS.iter().any(|waiter| name.starts_with(waiter)) && !WRAPPERS.contains(&name.as_str()))
+        .or_else(|| users().find_map(|frame| name(recording, names, *frame)))
+        .or_else(|| {
+            frames.iter().filter_map(|frame| name(recording, names, *frame)).find(|name| !name.contains("schedule"))
+        })
+}
+
+fn is_of_library(recording: &Recording, frame: FrameId) -> bool {
+    let Some(Frame::InFile { module, .. }) = recording.stacks.frames().get(frame.place()) else { return false };
+    let name = recording.modules.get(*module).map_or("", |module| module.name());
+    LIBRARIES.iter().any(|library| name.starts_with(library))
+}
+
+/// The name of the innermost function of a frame; of one that has none, where in its file it is.
+fn name(recording: &Recording, names: &Names, frame: FrameId) -> Option<String> {
+    let named = names.get(frame);
+    if let Some(function) = named.functions.last() {
+        return Some(function.name.clone());
+    }
+    match recording.stacks.frames().get(frame.place())? {
+        Frame::InFile { offset, .. } => Some(format!("{}+{offset:#x}", named.in_place)),
+        _ => None,
+    }
+}

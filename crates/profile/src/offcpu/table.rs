@@ -1,0 +1,311 @@
+//! `Report`: spells by thread and reason, as a page and its JSON show them: how many, how long, who took the CPU, and where it was.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use super::place::Places;
+use super::{Edges, Faults, Reason, Spell, Trust, faults, trust};
+use crate::names::Names;
+use crate::recording::{Recording, Turn};
+
+/// The longest spells that are listed one by one.
+const LISTED_MAX: usize = 10_000;
+/// Threads that are told of: those that had a CPU longest.
+pub const THREADS_MAX: usize = 1_000;
+
+/// Why the threads of a recording had no CPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// How long was recorded, in nanoseconds.
+    pub recorded_ns: u64,
+    /// The first moment, on the recording's clock, in nanoseconds.
+    pub start_ns: u64,
+    /// The threads, those that had a CPU longest first.
+    pub threads: Vec<Thread>,
+    /// How many more there were.
+    pub threads_left_out: u64,
+    /// Page faults that had to wait, by what is mapped where they were.
+    pub faults: Vec<Faults>,
+    /// The longest spells of these threads, in the order of time.
+    pub spells: Vec<One>,
+    /// How many more there were.
+    pub spells_left_out: u64,
+    /// What is to be doubted, in sentences.
+    pub doubts: Vec<String>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Thread {
+    /// Its process.
+    pub pid: u32,
+    /// Its number.
+    pub tid: u32,
+    /// Its name, if it was told.
+    pub name: Option<String>,
+    /// How long it had a CPU, in nanoseconds, as far as both switches were seen.
+    pub on_cpu_ns: u64,
+    /// How long it had none, in nanoseconds.
+    pub off_cpu_ns: u64,
+    /// By reason, the longest first.
+    pub reasons: Vec<Row>,
+}
+
+/// The spells of one thread with one reason.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// Why, in one or two words: see [`Reason::words`].
+    pub reason: &'static str,
+    /// How many.
+    pub count: u64,
+    /// How many of them lasted longer than was seen, or may be several: they are in the total alone.
+    pub open: u64,
+    /// How long in all, in nanoseconds.
+    pub total_ns: u64,
+    /// Half of them were no longer, in nanoseconds; none if no whole one was seen.
+    pub p50_ns: Option<u64>,
+    /// All but one in a hundred were no longer.
+    pub p99_ns: Option<u64>,
+    /// The longest.
+    pub max_ns: Option<u64>,
+    /// Where it was for the longest time: its own function that called what waited, such as the one that takes a lock.
+    pub place: Option<Share>,
+    /// Who had its CPU for the longest time, of those that it could have run in.
+    pub taken_by: Option<Share>,
+    /// Who ended most of them, if wake-ups were recorded.
+    pub woken_by: Option<Share>,
+    /// From its wake-up until it had a CPU: the longest, in nanoseconds, if wake-ups were recorded.
+    pub woken_to_on_cpu_ns_max: Option<u64>,
+}
+
+/// What most of them have in common.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Share {
+    /// What.
+    pub name: String,
+    /// Of how much of the time it is so, from 0 to 1.
+    pub share: f64,
+}
+
+/// A spell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct One {
+    /// The thread.
+    pub tid: u32,
+    /// When it began, in nanoseconds since the recording did.
+    pub at_ns: u64,
+    /// How long it was, in nanoseconds.
+    pub length_ns: u64,
+    /// Why.
+    pub reason: &'static str,
+    /// `seen`, or which end was not: `from-before`, `to-after`; `torn` where records of it were lost.
+    pub edges: &'static str,
+    /// The number of the thread that had the CPU, if that was told.
+    pub taken_by: Option<u32>,
+    /// Where it was.
+    pub place: Option<String>,
+}
+
+/// Of those threads whose process `is_wanted`.
+pub fn report(recording: &Recording, names: &Names, spells: &[Spell], is_wanted: impl Fn(u32) -> bool) -> Report {
+    let mut places = Places::of(recording, names);
+    let own: Vec<Spell> = spells.iter().filter(|spell| is_wanted(spell.pid)).copied().collect();
+    let mut by_thread: BTreeMap<u32, Vec<&Spell>> = BTreeMap::new();
+    for spell in &own {
+        by_thread.entry(spell.tid).or_default().push(spell);
+    }
+    let on_cpu = on_cpu_ns(recording);
+    for (tid, (pid, _)) in on_cpu.iter().filter(|(tid, (pid, _))| **tid != 0 && is_wanted(*pid)) {
+        let _ = (pid, by_thread.entry(*tid).or_default());
+    }
+    let mut threads: Vec<Thread> = by_thread
+        .into_iter()
+        .map(|(tid, spells)| {
+            let (pid, on_cpu_ns) = on_cpu.get(&tid).copied().unwrap_or_default();
+            let pid = spells.first().map_or(pid, |spell| spell.pid);
+            thread(recording, &mut places, (pid, tid), on_cpu_ns, &spells)
+        })
+        .collect();
+    threads.sort_by_key(|thread| (std::cmp::Reverse(thread.on_cpu_ns), thread.tid));
+    let threads_left_out = threads.len().saturating_sub(THREADS_MAX) as u64;
+    threads.truncate(THREADS_MAX);
+    let (spells, spells_left_out) = listed(recording, &mut places, &own);
+    Report {
+        recorded_ns: recording.span.length_ns(),
+        start_ns: recording.span.start_ns,
+        threads,
+        threads_left_out,
+        faults: faults(recording, names, &own),
+        spells,
+        spells_left_out,
+        doubts: doubts(recording, &own),
+    }
+}
+
+fn thread(
+    recording: &Recording,
+    places: &mut Places<'_>,
+    (pid, tid): (u32, u32),
+    on_cpu_ns: u64,
+    spells: &[&Spell],
+) -> Thread {
+    let mut by_reason: BTreeMap<Reason, Vec<&Spell>> = BTreeMap::new();
+    for spell in spells {
+        by_reason.entry(spell.reason).or_default().push(spell);
+    }
+    let rows = by_reason.iter().map(|(reason, spells)| row(recording, places, *reason, spells));
+    let mut reasons: Vec<Row> = rows.collect();
+    reasons.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+    // What it was robbed of while it had a CPU is in both.
+    let off = spells.iter().filter(|spell| spell.reason != Reason::Steal).map(|spell| spell.span.length_ns());
+    let name = recording.threads.get(&tid).and_then(|thread| thread.name.clone());
+    Thread { pid, tid, name, on_cpu_ns, off_cpu_ns: off.sum(), reasons }
+}
+
+fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, spells: &[&Spell]) -> Row {
+    let mut whole: Vec<u64> = Vec::new();
+    let (mut place, mut taken, mut woken) = (Tally::default(), Tally::default(), Tally::default());
+    let mut waited_ns = None;
+    for spell in spells {
+        let length_ns = spell.span.length_ns();
+        if spell.edges == Edges::Seen {
+            whole.push(length_ns);
+        }
+        place.add(spell.stack.and_then(|stack| places.at(stack)).map(str::to_owned), length_ns);
+        let taker = spell.taken_by.filter(|(_, tid)| reason.is_forced() && *tid != 0);
+        taken.add(taker.map(|(_, tid)| who(recording, tid)), length_ns);
+        woken.add(spell.woken_by.map(|(tid, _)| who(recording, tid)), length_ns);
+        let after = spell.woken_at_ns.filter(|_| !reason.is_forced()).map(|at| spell.span.end_ns.saturating_sub(at));
+        waited_ns = waited_ns.max(after);
+    }
+    whole.sort_unstable();
+    Row {
+        reason: reason.words(),
+        count: spells.len() as u64,
+        open: (spells.len() - whole.len()) as u64,
+        total_ns: spells.iter().map(|spell| spell.span.length_ns()).sum(),
+        p50_ns: quantile(&whole, 0.5),
+        p99_ns: quantile(&whole, 0.99),
+        max_ns: whole.last().copied(),
+        place: place.most(),
+        taken_by: taken.most(),
+        woken_by: woken.most(),
+        woken_to_on_cpu_ns_max: waited_ns,
+    }
+}
+
+/// Time by what it was spent on.
+#[derive(Default)]
+struct Tally {
+    sums: HashMap<String, u64>,
+    total: u64,
+}
+
+impl Tally {
+    /// What is not known is of the whole too.
+    fn add(&mut self, name: Option<String>, length_ns: u64) {
+        self.total = self.total.saturating_add(length_ns);
+        if let Some(name) = name {
+            *self.sums.entry(name).or_default() += length_ns;
+        }
+    }
+
+    fn most(self) -> Option<Share> {
+        let total = self.total.max(1) as f64;
+        let most = self.sums.into_iter().max_by(|one, other| (one.1, &other.0).cmp(&(other.1, &one.0)));
+        most.map(|(name, sum)| Share { name, share: sum as f64 / total })
+    }
+}
+
+/// The smallest of sorted lengths that so much of them does not exceed.
+fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
+}
+
+fn who(recording: &Recording, tid: u32) -> String {
+    if tid == 0 {
+        return "an interrupt on an idle CPU".to_owned();
+    }
+    let name = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
+    name.map_or_else(|| format!("thread {tid}"), |name| format!("{name} ({tid})"))
+}
+
+/// How long each thread had a CPU, and its process.
+fn on_cpu_ns(recording: &Recording) -> HashMap<u32, (u32, u64)> {
+    let mut sums: HashMap<u32, (u32, u64)> = HashMap::new();
+    let mut since: HashMap<u32, u64> = HashMap::new();
+    for switch in &recording.switches {
+        let (pid, sum) = sums.entry(switch.tid).or_default();
+        *pid = switch.pid;
+        if switch.turn == Turn::In {
+            since.insert(switch.tid, switch.at_ns);
+        } else if let Some(since_ns) = since.remove(&switch.tid) {
+            *sum += switch.at_ns.saturating_sub(since_ns);
+        }
+    }
+    sums
+}
+
+/// The longest of them one by one, and how many are not among them.
+fn listed(recording: &Recording, places: &mut Places<'_>, spells: &[Spell]) -> (Vec<One>, u64) {
+    let mut longest: Vec<&Spell> = spells.iter().collect();
+    longest.sort_by_key(|spell| std::cmp::Reverse(spell.span.length_ns()));
+    let left_out = longest.len().saturating_sub(LISTED_MAX) as u64;
+    longest.truncate(LISTED_MAX);
+    longest.sort_by_key(|spell| (spell.span.start_ns, spell.tid));
+    let one = |spell: &Spell| One {
+        tid: spell.tid,
+        at_ns: spell.span.start_ns.saturating_sub(recording.span.start_ns),
+        length_ns: spell.span.length_ns(),
+        reason: spell.reason.words(),
+        edges: match spell.edges {
+            Edges::Seen => "seen",
+            Edges::FromBefore => "from-before",
+            Edges::ToAfter => "to-after",
+            Edges::Torn => "torn",
+        },
+        taken_by: spell.taken_by.map(|(_, tid)| tid),
+        place: spell.stack.and_then(|stack| places.at(stack)).map(str::to_owned),
+    };
+    (longest.into_iter().map(one).collect(), left_out)
+}
+
+fn doubts(recording: &Recording, spells: &[Spell]) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if recording.switches.is_empty() {
+        doubts.push(
+            "no switches were recorded: record with `evenkeel profile record`, or perf record --switch-events"
+                .to_owned(),
+        );
+    }
+    let lost = recording.lost.records;
+    if lost > 0 {
+        doubts.push(format!("{lost} records were lost: spells in which some are missing are counted as open"));
+    }
+    let whole = spells.iter().filter(|spell| spell.edges == Edges::Seen && spell.reason != Reason::Steal);
+    let (all, without) =
+        whole.fold((0_u64, 0_u64), |(all, without), spell| (all + 1, without + u64::from(spell.stack.is_none())));
+    if all > 0 && without * 20 > all {
+        doubts.push(format!(
+            "{without} of {all} spells have no stack, so that only preemption is told: record the event \
+             context-switches too (period 1, with stacks)"
+        ));
+    }
+    if !recording.switches.is_empty() && recording.switches.iter().all(|switch| switch.other.is_none()) {
+        doubts.push(
+            "only some threads were watched, not whole CPUs: who took the CPU is not told, nor is a control group's \
+             limit on kernels that show it by an idle CPU"
+                .to_owned(),
+        );
+    }
+    if let Trust::Lacking { share, cpu } = trust(recording, spells) {
+        doubts.push(format!(
+            "the tracepoint sched:sched_waking tells of {:.0} % of the wake-ups of what slept on CPU {cpu}: it does \
+             not fire everywhere here, or those who woke were not watched",
+            share * 100.0
+        ));
+    }
+    doubts
+}

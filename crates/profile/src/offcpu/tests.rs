@@ -1,0 +1,235 @@
+//! Spells of recordings that are written out here, a switch a word.
+
+use super::*;
+use crate::recording::{Life, Sample, Switch, Unit};
+use crate::stack::Frame;
+
+/// `AT CPU TID in|slept|taken [OTHER]`, one a line.
+fn recording(text: &str) -> Recording {
+    let mut recording = Recording::default();
+    recording.events.push(Event { name: "context-switches:u".to_owned(), unit: Unit::Events });
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| words[at].parse::<u64>().unwrap();
+        let (at_ns, cpu, tid) = (number(0), number(1) as u32, number(2) as u32);
+        let turn = match words[3] {
+            "in" => Turn::In,
+            "slept" => Turn::Slept,
+            "taken" => Turn::Preempted,
+            "ends" => {
+                recording.lives.push(Life { at_ns, pid: tid, tid, made_by: None });
+                continue;
+            }
+            "begins" => {
+                recording.lives.push(Life { at_ns, pid: tid, tid, made_by: Some(1) });
+                continue;
+            }
+            functions => {
+                let frames: Vec<Frame> = functions
+                    .rsplit(';')
+                    .map(|name| Frame::Named {
+                        name: recording.stacks.text(name),
+                        module: None,
+                        is_kernel: true,
+                        is_inlined: false,
+                    })
+                    .collect();
+                let stack = recording.stacks.of(frames);
+                let (pid, raw) = (tid, (0, 0));
+                recording.samples.push(Sample { event: 0, at_ns, cpu, pid, tid, stack, weight: 1, address: 0, raw });
+                continue;
+            }
+        };
+        let other = words.get(4).map(|other| (1, other.parse().unwrap()));
+        recording.switches.push(Switch { at_ns, cpu, pid: tid, tid, turn, other });
+    }
+    recording.span = Span { start_ns: 100, end_ns: 100_000_000 };
+    recording
+}
+
+/// `TID FROM..TO reason [edges] [by TID]`, one a line.
+fn shown(recording: &Recording) -> Vec<String> {
+    let names = Names::of(recording, |_| Vec::new());
+    let one = |spell: &Spell| {
+        let mut line = format!("{} {}..{} {}", spell.tid, spell.span.start_ns, spell.span.end_ns, spell.reason.words());
+        if spell.edges != Edges::Seen {
+            line.push_str(&format!(" {:?}", spell.edges));
+        }
+        if let Some((_, by)) = spell.taken_by {
+            line.push_str(&format!(" by {by}"));
+        }
+        line
+    };
+    spells(recording, &names).iter().map(one).collect()
+}
+
+fn check(text: &str, expected: &[&str]) {
+    assert_eq!(shown(&recording(text)), expected, "{text}");
+}
+
+#[test]
+fn a_switch_out_is_paired_with_the_next_switch_in() {
+    check(
+        "1000 0 7 schedule;futex_wait
+         1001 0 7 slept 0
+         1002 0 0 in 7
+         2000 0 0 taken 7
+         2001 0 7 in 0
+         3000 0 7 taken 8
+         3001 0 8 in 7
+         4000 0 8 slept 7
+         4001 0 7 in 8",
+        &[
+            "8 100..3001 unknown FromBefore",
+            "7 1001..2001 futex by 0",
+            "7 3000..4001 preempted by 8",
+            "8 4000..100000000 unknown ToAfter by 7",
+        ],
+    );
+}
+
+#[test]
+fn one_that_moves_is_followed() {
+    // The rings of two CPUs: what another CPU's thread does in between is no matter.
+    check(
+        "1000 0 7 in 0
+         1500 1 9 in 0
+         2000 0 7 slept 0
+         2001 0 0 in 7
+         2500 1 9 slept 7
+         2501 1 7 in 9",
+        &[
+            "7 100..1000 unknown FromBefore",
+            "9 100..1500 unknown FromBefore",
+            "7 2000..2501 unknown by 0",
+            "9 2500..100000000 unknown ToAfter by 7",
+        ],
+    );
+}
+
+#[test]
+fn what_was_lost_is_not_made_up() {
+    // Its own two switches are missing, then somebody else's: which of two gaps that follow one another was longer can't be told.
+    check(
+        "1000 0 7 in 0
+         2000 0 7 slept
+         5000 0 7 slept
+         6000 0 7 in",
+        &["7 100..1000 unknown FromBefore", "7 2000..5000 unknown Torn", "7 5000..6000 unknown"],
+    );
+    check(
+        "1000 0 7 in 0
+         2000 0 7 slept 8
+         2001 0 8 in 7
+         5000 0 9 in 6
+         5500 0 9 slept 7
+         5501 0 7 in 9",
+        &[
+            "7 100..1000 unknown FromBefore",
+            "8 100..2001 unknown FromBefore",
+            "9 100..5000 unknown FromBefore",
+            "7 2000..5501 unknown Torn by 8",
+            "9 5500..100000000 unknown ToAfter by 7",
+        ],
+    );
+}
+
+#[test]
+fn threads_begin_and_end() {
+    check(
+        "1000 0 7 begins
+         1500 0 7 in 0
+         2000 0 7 ends
+         2100 0 7 slept 0",
+        &["7 2100..2100 ended by 0"],
+    );
+    check(
+        "1500 0 7 in 0
+         2100 0 7 do_task_dead;do_exit
+         2101 0 7 slept 0",
+        &["7 100..1500 unknown FromBefore", "7 2101..100000000 ended ToAfter by 0"],
+    );
+}
+
+#[test]
+fn a_stack_of_another_moment_is_not_taken() {
+    check(
+        "1000 0 7 in
+         1100 0 7 schedule;do_epoll_wait
+         1101 0 7 slept
+         1200 0 7 in
+         1300 0 7 slept
+         1400 0 7 in",
+        &["7 100..1000 unknown FromBefore", "7 1101..1200 poll", "7 1300..1400 unknown"],
+    );
+}
+
+#[test]
+fn a_limit_is_told_from_a_neighbour() {
+    let begin = "1000000 0 7 in 0";
+    // The kernel's own work says it, and the CPU had nothing to do.
+    check(
+        &format!(
+            "{begin}
+             2000000 0 7 __cond_resched;task_work_run;irqentry_exit_to_user_mode
+             2000001 0 7 taken 0
+             2000002 0 0 in 7
+             9000000 0 0 taken 7
+             9000001 0 7 in 0"
+        ),
+        &["7 100..1000000 unknown FromBefore", "7 2000001..9000001 throttled by 0"],
+    );
+    // An older kernel's stack says nothing: it could have run, and its CPU was idle for long.
+    check(
+        &format!(
+            "{begin}
+             2000001 0 7 taken 8
+             2000002 0 8 in 7
+             3000000 0 8 slept 0
+             3000001 0 0 in 8
+             9000000 0 0 taken 7
+             9000001 0 7 in 0"
+        ),
+        &[
+            "7 100..1000000 unknown FromBefore",
+            "8 100..2000002 unknown FromBefore",
+            "7 2000001..9000001 throttled by 8",
+            "8 3000000..100000000 unknown ToAfter by 0",
+        ],
+    );
+    // Another one had the CPU all the time, after one that had it for a moment.
+    check(
+        &format!(
+            "{begin}
+             2000001 0 7 taken 14
+             2000002 0 14 in 7
+             2000009 0 14 slept 8
+             2000010 0 8 in 14
+             9000000 0 8 taken 7
+             9000001 0 7 in 8"
+        ),
+        &[
+            "7 100..1000000 unknown FromBefore",
+            "8 100..2000010 unknown FromBefore",
+            "14 100..2000002 unknown FromBefore",
+            "7 2000001..9000001 preempted by 8",
+            "14 2000009..100000000 unknown ToAfter by 8",
+            "8 9000000..100000000 preempted ToAfter by 7",
+        ],
+    );
+}
+
+#[test]
+fn stacks_are_weighted_by_time_and_end_with_the_reason() {
+    let recording = recording(
+        "1000 0 7 schedule;futex_wait
+         1001 0 7 slept
+         2001 0 7 in
+         2100 0 7 slept
+         2200 0 7 in",
+    );
+    let names = Names::of(&recording, |_| Vec::new());
+    let folded = folded(&recording, &names, &spells(&recording, &names), crate::fold::Base::Thread);
+    let lines: Vec<(&str, u64)> = folded.lines.iter().map(|(line, weight)| (line.as_str(), *weight)).collect();
+    assert_eq!(lines, [("thread 7;[unknown]", 100), ("thread 7;futex_wait_[k];schedule_[k];[futex]", 1000)]);
+}

@@ -1,0 +1,92 @@
+//! `Wakes`: who woke whom, and from where, by the tracepoint `sched:sched_waking`. Tracepoints do not fire everywhere on every kernel, so
+//! the switches beside them say how far they can be trusted.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Edges, Spell, events_named};
+use crate::recording::{Recording, Span, Turn};
+use crate::stack::StackId;
+
+/// Where in the tracepoint's own bytes the woken thread's number is: behind eight bytes of what all have, and its name.
+const WOKEN_AT: usize = 24;
+/// With a smaller share of sleeps that end with a wake-up, the tracepoint can't be trusted.
+const WHOLE_SHARE: f64 = 0.95;
+/// Fewer sleeps say nothing.
+const LEAST: u64 = 20;
+
+/// A thread was woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wake {
+    pub(super) at_ns: u64,
+    /// Who did it: the thread that ran there, 0 where the CPU was idle and an interrupt did.
+    pub(super) by: u32,
+    pub(super) stack: StackId,
+}
+
+/// All of them by the thread that was woken.
+#[derive(Debug, Default)]
+pub(super) struct Wakes(HashMap<u32, Vec<Wake>>);
+
+impl Wakes {
+    pub(super) fn of(recording: &Recording) -> Wakes {
+        let events = events_named(recording, &["sched:sched_waking"]);
+        let mut wakes = Wakes::default();
+        for sample in recording.samples.iter().filter(|sample| events.contains(&sample.event)) {
+            let start = sample.raw.0 as usize;
+            let own = recording.raw.get(start..start.saturating_add(sample.raw.1 as usize));
+            let word = own.and_then(|own| own.get(WOKEN_AT..WOKEN_AT + 4)).and_then(|word| word.try_into().ok());
+            let Some(woken) = word.map(u32::from_ne_bytes) else { continue };
+            let wake = Wake { at_ns: sample.at_ns, by: sample.tid, stack: sample.stack };
+            wakes.0.entry(woken).or_default().push(wake);
+        }
+        wakes
+    }
+
+    /// The one that ended a spell.
+    pub(super) fn of_spell(&self, tid: u32, span: Span) -> Option<Wake> {
+        let of_thread = self.0.get(&tid)?;
+        let after = of_thread.partition_point(|wake| wake.at_ns <= span.end_ns);
+        let last = after.checked_sub(1).and_then(|at| of_thread.get(at))?;
+        (last.at_ns >= span.start_ns).then_some(*last)
+    }
+}
+
+/// How far the wake-ups in a recording can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Trust {
+    /// They were not recorded, or there were too few sleeps to tell.
+    NotTold,
+    /// As good as every sleep ended with one.
+    Whole,
+    /// Too many sleeps ended without one: where the tracepoint does not fire on this kernel, or who was watched does not cover who woke.
+    Lacking {
+        /// The share of sleeps with one, from 0 to 1, on the CPU where it is least.
+        share: f64,
+        /// That CPU.
+        cpu: u32,
+    },
+}
+
+pub(super) fn trust(recording: &Recording, spells: &[Spell]) -> Trust {
+    if events_named(recording, &["sched:sched_waking"]).is_empty() {
+        return Trust::NotTold;
+    }
+    let turns: HashMap<(u32, u64), Turn> =
+        recording.switches.iter().map(|switch| ((switch.tid, switch.at_ns), switch.turn)).collect();
+    let slept = |spell: &&Spell| {
+        spell.edges == Edges::Seen && turns.get(&(spell.tid, spell.span.start_ns)) == Some(&Turn::Slept)
+    };
+    let mut by_cpu: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for spell in spells.iter().filter(slept) {
+        let (woken, all) = by_cpu.entry(spell.cpu).or_default();
+        *woken += u64::from(spell.woken_at_ns.is_some());
+        *all += 1;
+    }
+    let shares = by_cpu.iter().filter(|(_, (_, all))| *all >= LEAST);
+    let shares = shares.map(|(cpu, (woken, all))| (*cpu, *woken as f64 / *all as f64));
+    match shares.min_by(|one, other| one.1.total_cmp(&other.1)) {
+        None => Trust::NotTold,
+        Some((_, share)) if share >= WHOLE_SHARE => Trust::Whole,
+        Some((cpu, share)) => Trust::Lacking { share, cpu },
+    }
+}

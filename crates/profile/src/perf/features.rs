@@ -1,0 +1,118 @@
+//! `Features`: what a `perf.data` file says beside its records: of its machine, of the names of its events, and of the files that code was in.
+
+use std::collections::HashMap;
+
+use super::bytes::{Cursor, Malformed};
+use super::record::{HEAD_BYTES, Head};
+use crate::recording::Machine;
+
+/// Numbers of features (`HEADER_*` of perf): those that are read here.
+mod feature {
+    pub(super) const BUILD_ID: u64 = 2;
+    pub(super) const HOSTNAME: u64 = 3;
+    pub(super) const OSRELEASE: u64 = 4;
+    pub(super) const ARCH: u64 = 6;
+    pub(super) const NRCPUS: u64 = 7;
+    pub(super) const CMDLINE: u64 = 11;
+    pub(super) const EVENT_DESC: u64 = 12;
+    pub(super) const COMPRESSED: u64 = 27;
+}
+
+/// As many as the head of a file has bits for.
+pub(super) const FEATURES: u64 = 256;
+/// `misc` of an entry of the table of build ids: it says how long its id is.
+const MISC_BUILD_ID_SIZE: u16 = 1 << 15;
+/// The room that an entry has for a build id, of which the first twenty are the id's.
+const BUILD_ID_ROOM: usize = 24;
+
+/// What the features of a file say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Features {
+    pub(super) machine: Machine,
+    /// The names of the events, in their order.
+    pub(super) event_names: Vec<String>,
+    /// Build ids by path.
+    pub(super) build_ids: HashMap<String, Vec<u8>>,
+}
+
+impl Features {
+    /// Takes in what one feature says. Those of no use here are passed over.
+    ///
+    /// # Errors
+    /// If it is shorter than it says of itself, with the place; or if it says that records are compressed.
+    pub(super) fn take(&mut self, number: u64, mut at: Cursor<'_>) -> Result<(), Malformed> {
+        let machine = &mut self.machine;
+        match number {
+            feature::HOSTNAME => machine.host = Some(text(&mut at)?),
+            feature::OSRELEASE => machine.kernel = Some(text(&mut at)?),
+            feature::ARCH => machine.architecture = Some(text(&mut at)?),
+            feature::NRCPUS => {
+                let _there = at.u32()?;
+                machine.cpus = Some(at.u32()?);
+            }
+            feature::CMDLINE => {
+                let count = at.u32()?;
+                machine.command.clear();
+                for _ in 0..count {
+                    machine.command.push(text(&mut at)?);
+                }
+            }
+            feature::EVENT_DESC => self.event_names = event_names(&mut at)?,
+            feature::BUILD_ID => self.build_ids(at)?,
+            feature::COMPRESSED => return Err(compressed(at.offset())),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes in a table of build ids.
+    fn build_ids(&mut self, mut at: Cursor<'_>) -> Result<(), Malformed> {
+        while at.left() >= HEAD_BYTES {
+            let mut ahead = at;
+            let head = Head::parse(ahead.take(HEAD_BYTES)?, at.offset())?;
+            let offset = at.offset().saturating_add(HEAD_BYTES as u64);
+            let whole = at.take(head.length)?;
+            self.build_id(Cursor::new(whole.get(HEAD_BYTES..).unwrap_or_default(), offset), head)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in one entry of that table, from behind its head on.
+    ///
+    /// # Errors
+    /// If it is too short for one, with the place.
+    pub(super) fn build_id(&mut self, mut at: Cursor<'_>, head: Head) -> Result<(), Malformed> {
+        let _pid = at.u32()?;
+        let room = at.take(BUILD_ID_ROOM)?;
+        let length = if head.misc & MISC_BUILD_ID_SIZE == 0 { 20 } else { usize::from(room[20]).min(20) };
+        let path = String::from_utf8_lossy(at.text()).into_owned();
+        self.build_ids.insert(path, room[..length].to_vec());
+        Ok(())
+    }
+}
+
+/// That records can't be read, since they are compressed.
+pub(super) fn compressed(offset: u64) -> Malformed {
+    let what = "its records are compressed, which is not read here: record without -z";
+    Malformed { what: what.to_owned(), offset }
+}
+
+/// A text with its length before it, which counts the zeros behind it too.
+fn text(at: &mut Cursor<'_>) -> Result<String, Malformed> {
+    let offset = at.offset();
+    let length = at.u32()?;
+    let bytes = at.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+    Ok(String::from_utf8_lossy(Cursor::new(bytes, offset).text()).into_owned())
+}
+
+fn event_names(at: &mut Cursor<'_>) -> Result<Vec<String>, Malformed> {
+    let (count, attribute_bytes) = (at.u32()?, at.u32()?);
+    let mut names = Vec::new();
+    for _ in 0..count {
+        at.take(usize::try_from(attribute_bytes).unwrap_or(usize::MAX))?;
+        let ids = at.u32()?;
+        names.push(text(at)?);
+        at.words(u64::from(ids))?;
+    }
+    Ok(names)
+}

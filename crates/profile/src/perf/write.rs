@@ -1,0 +1,225 @@
+//! `PerfWriter`: whole `perf.data` files, which `perf report` and `perf script` open as we do. Records come first and what describes them
+//! last, since an event that begins late has a number that nobody knows before.
+
+use std::io::{self, Seek, SeekFrom, Write};
+
+use super::layout::{Layout, sample};
+use super::record::{HEAD_BYTES, kind};
+use crate::recording::Machine;
+
+const MAGIC: &[u8; 8] = b"PERFILE2";
+const HEAD_OF_FILE_BYTES: u64 = 104;
+/// Where in the head the bits of the features begin.
+const FEATURE_BYTES: usize = 32;
+/// Texts are filled up with zeros to a multiple of this (`NAME_ALIGN`).
+const TEXT_ALIGN: usize = 64;
+/// `HEADER_*`: the features that are written, by their bits.
+mod feature {
+    pub(super) const TRACING_DATA: u32 = 1;
+    pub(super) const HOST: u32 = 3;
+    pub(super) const KERNEL: u32 = 4;
+    pub(super) const VERSION: u32 = 5;
+    pub(super) const ARCHITECTURE: u32 = 6;
+    pub(super) const CPUS: u32 = 7;
+    pub(super) const COMMAND: u32 = 11;
+    pub(super) const EVENTS: u32 = 12;
+}
+
+/// An event of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenEvent {
+    /// As perf has it: `cpu-clock`, `sched:sched_waking`.
+    pub name: String,
+    /// Its `struct perf_event_attr`; of one length in all events of a file.
+    pub attributes: Vec<u8>,
+    /// The numbers that its records carry: one a CPU, or one a thread and CPU.
+    pub ids: Vec<u64>,
+}
+
+/// What a file says of its records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// Where it was recorded.
+    pub machine: Machine,
+    /// How many CPUs there are, those that are offline too.
+    pub cpus_present: Option<u32>,
+    /// What recorded it.
+    pub version: String,
+    /// Its events.
+    pub events: Vec<WrittenEvent>,
+    /// What the kernel says of its tracepoints, as `perf` keeps it; nothing where there are none.
+    pub tracing_data: Vec<u8>,
+}
+
+/// Writes a file.
+#[derive(Debug)]
+pub struct PerfWriter<W> {
+    into: W,
+    records_bytes: u64,
+}
+
+impl<W: Write + Seek> PerfWriter<W> {
+    /// Begins one. Until it is finished, it says that it has no records.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn begin(mut into: W) -> io::Result<PerfWriter<W>> {
+        into.write_all(&head(&Section::default(), 0, &Section::default(), &[0; FEATURE_BYTES]))?;
+        Ok(PerfWriter { into, records_bytes: 0 })
+    }
+
+    /// How many bytes of records it has.
+    pub fn records_bytes(&self) -> u64 {
+        self.records_bytes
+    }
+
+    /// Adds whole records.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn records(&mut self, records: &[u8]) -> io::Result<()> {
+        self.into.write_all(records)?;
+        self.records_bytes += records.len() as u64;
+        Ok(())
+    }
+
+    /// Writes what describes them, and ends the file.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn finish(mut self, described: &Described) -> io::Result<W> {
+        let records = Section { offset: HEAD_OF_FILE_BYTES, length: self.records_bytes };
+        // perf looks for the features right behind the records.
+        let mut offset = records.end();
+        let features = features(described);
+        let mut bits = [0_u8; FEATURE_BYTES];
+        let mut tail = Vec::new();
+        let mut bodies = Vec::new();
+        let table_bytes = features.len() as u64 * 16;
+        for (bit, body) in &features {
+            bits[(bit / 8) as usize] |= 1 << (bit % 8);
+            let section = Section { offset: offset + table_bytes + bodies.len() as u64, length: body.len() as u64 };
+            tail.extend(section.bytes());
+            bodies.extend_from_slice(body);
+        }
+        tail.extend(bodies);
+        tail.resize(tail.len().next_multiple_of(8), 0);
+        offset += tail.len() as u64;
+        let mut attributes = Vec::new();
+        let mut each_bytes = 0;
+        for event in &described.events {
+            let ids = Section { offset, length: event.ids.len() as u64 * 8 };
+            tail.extend(event.ids.iter().flat_map(|id| id.to_ne_bytes()));
+            attributes.extend_from_slice(&event.attributes);
+            attributes.extend(ids.bytes());
+            each_bytes = event.attributes.len() as u64 + 16;
+            offset = ids.end();
+        }
+        let attributes_at = Section { offset, length: attributes.len() as u64 };
+        tail.extend(attributes);
+        self.into.write_all(&tail)?;
+        self.into.seek(SeekFrom::Start(0))?;
+        self.into.write_all(&head(&attributes_at, each_bytes, &records, &bits))?;
+        self.into.flush()?;
+        Ok(self.into)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Section {
+    offset: u64,
+    length: u64,
+}
+
+impl Section {
+    fn end(&self) -> u64 {
+        self.offset + self.length
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        [self.offset.to_ne_bytes(), self.length.to_ne_bytes()].concat()
+    }
+}
+
+fn head(attributes: &Section, each_bytes: u64, records: &Section, features: &[u8; FEATURE_BYTES]) -> Vec<u8> {
+    let mut head = MAGIC.to_vec();
+    head.extend(HEAD_OF_FILE_BYTES.to_ne_bytes());
+    head.extend(each_bytes.to_ne_bytes());
+    head.extend(attributes.bytes());
+    head.extend(records.bytes());
+    // Types of events: nobody writes them any more.
+    head.extend(Section::default().bytes());
+    head.extend(features);
+    head
+}
+
+/// By their bits, in the order of these.
+fn features(described: &Described) -> Vec<(u32, Vec<u8>)> {
+    let machine = &described.machine;
+    let told = |value: &Option<String>| value.as_deref().map(text);
+    let cpus = described
+        .cpus_present
+        .zip(machine.cpus)
+        .map(|(present, online)| [present.to_ne_bytes(), online.to_ne_bytes()].concat());
+    let command = (!machine.command.is_empty()).then(|| {
+        let mut body = (machine.command.len() as u32).to_ne_bytes().to_vec();
+        body.extend(machine.command.iter().flat_map(|part| text(part)));
+        body
+    });
+    let tracing_data = (!described.tracing_data.is_empty()).then(|| described.tracing_data.clone());
+    let all = [
+        (feature::TRACING_DATA, tracing_data),
+        (feature::HOST, told(&machine.host)),
+        (feature::KERNEL, told(&machine.kernel)),
+        (feature::VERSION, Some(text(&described.version))),
+        (feature::ARCHITECTURE, told(&machine.architecture)),
+        (feature::CPUS, cpus),
+        (feature::COMMAND, command),
+        (feature::EVENTS, Some(descriptions(&described.events))),
+    ];
+    all.into_iter().filter_map(|(bit, body)| Some((bit, body?))).collect()
+}
+
+fn descriptions(events: &[WrittenEvent]) -> Vec<u8> {
+    let each_bytes = events.first().map_or(0, |event| event.attributes.len());
+    let mut body = [(events.len() as u32).to_ne_bytes(), (each_bytes as u32).to_ne_bytes()].concat();
+    for event in events {
+        body.extend_from_slice(&event.attributes);
+        body.extend((event.ids.len() as u32).to_ne_bytes());
+        body.extend(text(&event.name));
+        body.extend(event.ids.iter().flat_map(|id| id.to_ne_bytes()));
+    }
+    body
+}
+
+/// Its length with all that fills it up, then it.
+fn text(text: &str) -> Vec<u8> {
+    let room = (text.len() + 1).next_multiple_of(TEXT_ALIGN);
+    let mut bytes = (room as u32).to_ne_bytes().to_vec();
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.resize(4 + room, 0);
+    bytes
+}
+
+/// A record of kind `kind` with this body, of no event and no time: what was before the recording. `fields` are those that each record of
+/// the recording ends with.
+///
+/// None if it would be longer than a record can be.
+pub fn record(kind: u32, misc: u16, body: &[u8], layout: &Layout) -> Option<Vec<u8>> {
+    let tail_bytes = if kind >= kind::FIRST_OF_USER { 0 } else { id_bytes(layout) };
+    let room = body.len().next_multiple_of(8);
+    let length = u16::try_from(HEAD_BYTES + room + tail_bytes).ok()?;
+    let mut bytes = kind.to_ne_bytes().to_vec();
+    bytes.extend(misc.to_ne_bytes());
+    bytes.extend(length.to_ne_bytes());
+    bytes.extend_from_slice(body);
+    bytes.resize(usize::from(length), 0);
+    Some(bytes)
+}
+
+/// How many bytes each record ends with that is no sample: whose it is, and when.
+pub fn id_bytes(layout: &Layout) -> usize {
+    const FIELDS: [u64; 6] =
+        [sample::TID, sample::TIME, sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];
+    if layout.is_sample_id_all() { FIELDS.iter().filter(|field| layout.has(**field)).count() * 8 } else { 0 }
+}

@@ -1,0 +1,96 @@
+//! Code of no file: what compilers at run time have made, by the map that they write, and the kernel's own page (`[vdso]`).
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use super::demangle::demangle;
+use super::elf::{self, Image};
+use super::perf_map::{PerfMap, parse_perf_map};
+use super::place::{self, NotOpen};
+use super::{Finding, Reason, Settings, Why};
+use crate::names::Function;
+use crate::recording::Recording;
+use crate::stack::Frame;
+
+/// No more of a map is read.
+const MAP_MAX_BYTES: u64 = 256 << 20;
+/// The kernel's page for programs has some eight thousand bytes.
+const VDSO_MAX_BYTES: u64 = 1 << 20;
+
+/// Names the places of one process.
+pub(super) fn resolve(
+    settings: &Settings,
+    recording: &Recording,
+    (pid, addresses): (u32, &BTreeSet<u64>),
+    finding: &mut Finding,
+) {
+    let vdso: Vec<(u64, u64)> = recording
+        .mappings
+        .iter()
+        .filter(|mapping| mapping.pid == pid)
+        .filter(|mapping| recording.modules.get(mapping.module).is_some_and(|module| module.path == "[vdso]"))
+        .map(|mapping| (mapping.start, mapping.end))
+        .collect();
+    let start_of = |address: u64| vdso.iter().find(|(start, end)| (*start..*end).contains(&address)).map(|(at, _)| *at);
+    let in_vdso = addresses.iter().filter_map(|address| Some((*address, *address - start_of(*address)?))).collect();
+    let functions = if vdso.is_empty() { HashMap::new() } else { of_vdso(recording, &in_vdso).unwrap_or_default() };
+    let map = match map(settings, pid) {
+        Ok(map) => map,
+        Err(reason) => {
+            finding.processes.insert(pid, reason);
+            PerfMap::default()
+        }
+    };
+    for address in addresses {
+        let of_map = || map.at(*address).map(|name| Function::named(demangle(name)));
+        let function = functions.get(address).cloned().or_else(of_map);
+        if let Some(function) = function {
+            finding.functions.insert(Frame::Anonymous { pid, address: *address }, vec![function]);
+        }
+    }
+}
+
+/// The map that a process wrote. One that somebody else owns is not believed: whoever may write to `/tmp` could name anything.
+fn map(settings: &Settings, pid: u32) -> Result<PerfMap, Reason> {
+    let live = place::live(pid, settings.recorded_until);
+    let opened = match &live {
+        Some(live) if live.has_own_root => place::open_of(live, &format!("/tmp/perf-{}.map", live.own_pid)),
+        _ => place::open(&PathBuf::from(format!("/tmp/perf-{pid}.map"))),
+    };
+    let opened = opened.map_err(|not| if not == NotOpen::Gone { Why::NoMap.into() } else { Reason::from(not) })?;
+    let own = rustix::process::geteuid().as_raw();
+    let owners = [Some(0), live.map_or(Some(own), |live| Some(live.uid))];
+    if !owners.contains(&Some(opened.uid)) {
+        let detail = Some(format!("it belongs to user {}", opened.uid));
+        return Err(Reason { why: Why::MapOfOthers, detail });
+    }
+    let mut bytes = Vec::new();
+    let read = opened.file.take(MAP_MAX_BYTES).read_to_end(&mut bytes);
+    read.map_err(|error| NotOpen::Other(error.to_string()))?;
+    Ok(parse_perf_map(&String::from_utf8_lossy(&bytes)))
+}
+
+/// The functions of the kernel's page at these offsets, each with the address that it was asked for, if this is the kernel that ran: its own
+/// process has the same page.
+fn of_vdso(recording: &Recording, places: &Vec<(u64, u64)>) -> Option<HashMap<u64, Function>> {
+    let release = rustix::system::uname().release().to_str().ok()?.to_owned();
+    if recording.machine.kernel.as_ref().is_some_and(|kernel| *kernel != release) {
+        return None;
+    }
+    let maps = place::text("/proc/self/maps")?;
+    let (start, end) =
+        maps.lines().find(|line| line.ends_with("[vdso]"))?.split_whitespace().next()?.split_once('-')?;
+    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+    let length = end.checked_sub(start).filter(|length| *length <= VDSO_MAX_BYTES)?;
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    std::fs::File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, start).ok()?;
+    let image = Image::parse(bytes.as_slice()).ok()?;
+    let functions = image.functions().ok()?;
+    let named = places.iter().filter_map(|(address, offset)| {
+        let symbol = elf::function_at(&functions, image.address_of(*offset)?)?;
+        Some((*address, Function::named(demangle(&String::from_utf8_lossy(symbol.name)))))
+    });
+    Some(named.collect())
+}

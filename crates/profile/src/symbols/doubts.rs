@@ -1,0 +1,175 @@
+//! `Doubts`: what of a recording has no name, why, and what would give it one.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::{Finding, Reason, mend};
+use crate::names::Names;
+use crate::recording::Recording;
+use crate::stack::Frame;
+
+/// How many frames there are and how many have a name; a frame counts once for each sample that it is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Share {
+    /// All.
+    pub frames: u64,
+    /// Those with a name.
+    pub named: u64,
+}
+
+impl Share {
+    /// The share that has a name, from 0 to 1; none where there are no frames.
+    pub fn of_named(self) -> Option<f64> {
+        (self.frames > 0).then(|| self.named as f64 / self.frames as f64)
+    }
+}
+
+/// Why frames have no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// The file has no names of its functions: it was stripped.
+    NoSymbols,
+    /// The file has names, and none for these places.
+    NotInTable,
+    /// The file is another one than the one that ran.
+    Replaced,
+    /// The file is not there any more.
+    Gone,
+    /// It was recorded on another machine, and nothing tells whether the file here is the same.
+    OtherMachine,
+    /// The file may not be read.
+    NotAllowed,
+    /// The file can't be what it says it is.
+    Malformed,
+    /// The kernel does not show its addresses.
+    KernelHidden,
+    /// Another kernel than this one ran.
+    OtherKernel,
+    /// Code of no file, and no `/tmp/perf-PID.map` that names it.
+    NoMap,
+    /// There is a `/tmp/perf-PID.map`, and it belongs to somebody else than the process.
+    MapOfOthers,
+    /// Who made the recording did not know the name.
+    NotTold,
+}
+
+impl Why {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Why::NoSymbols => "it was stripped of the names of its functions",
+            Why::NotInTable => "it has no names for these places",
+            Why::Replaced => "it was replaced since the recording",
+            Why::Gone => "it is not there any more",
+            Why::OtherMachine => "it ran on another machine, and no build id tells whether the file here is the same",
+            Why::NotAllowed => "it may not be read",
+            Why::Malformed => "it is no ELF file that could be read",
+            Why::KernelHidden => "the kernel does not show its addresses",
+            Why::OtherKernel => "another kernel ran than the one that runs here now",
+            Why::NoMap => "it was compiled at run time, and no perf map names it",
+            Why::MapOfOthers => "its perf map belongs to somebody else",
+            Why::NotTold => "the recording does not tell",
+        }
+    }
+}
+
+/// Frames of one file without a name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Unnamed {
+    /// The file, or what stands for one.
+    pub file: String,
+    /// Whether it is the kernel's.
+    pub is_kernel: bool,
+    /// How many; one counts once for each sample that it is in.
+    pub frames: u64,
+    /// Their share of all frames of the kernel's, or of all of the user's: 1 is all.
+    pub share: f64,
+    /// Why.
+    pub why: Why,
+    /// What was found instead, where there is something to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The command that mends it, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mend: Option<String>,
+}
+
+/// What could not be named.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Doubts {
+    /// Frames in user mode.
+    pub user: Share,
+    /// Frames of the kernel's.
+    pub kernel: Share,
+    /// By file, the most frames first.
+    pub unnamed: Vec<Unnamed>,
+}
+
+/// What of a recording has no name, given what was found.
+pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> Doubts {
+    let mut doubts = Doubts::default();
+    let mut unnamed: HashMap<(String, bool, Reason), u64> = HashMap::new();
+    for (place, count) in counts(recording).into_iter().enumerate() {
+        let Some(frame) = recording.stacks.frames().get(place).filter(|_| count > 0) else { continue };
+        let Some(named) = names.at(place) else { continue };
+        if matches!(frame, Frame::Hint(_)) {
+            continue;
+        }
+        let share = if named.is_kernel { &mut doubts.kernel } else { &mut doubts.user };
+        share.frames = share.frames.saturating_add(count);
+        if !named.functions.is_empty() {
+            share.named = share.named.saturating_add(count);
+            continue;
+        }
+        let module =
+            |id| recording.modules.get(id).map_or_else(|| named.in_place.clone(), |module| module.path.clone());
+        let (file, reason) = match frame {
+            Frame::InFile { module: id, .. } => (module(*id), finding.files.get(id).cloned()),
+            Frame::Kernel { module: Some(id), .. } => (module(*id), finding.kernel.clone()),
+            Frame::Kernel { module: None, .. } => ("[kernel]".to_owned(), finding.kernel.clone()),
+            Frame::Anonymous { pid, .. } => (format!("process {pid}"), finding.processes.get(pid).cloned()),
+            Frame::Named { .. } | Frame::Hint(_) => (named.in_place.clone(), None),
+        };
+        let reason = reason.unwrap_or(Why::NotTold.into());
+        let sum = unnamed.entry((file, named.is_kernel, reason)).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    let mut unnamed: Vec<Unnamed> = unnamed
+        .into_iter()
+        .map(|((file, is_kernel, reason), frames)| {
+            let all = if is_kernel { doubts.kernel.frames } else { doubts.user.frames };
+            let share = frames as f64 / all.max(1) as f64;
+            let mend = mend::command(&file, reason.why);
+            Unnamed { file, is_kernel, frames, share, why: reason.why, detail: reason.detail, mend }
+        })
+        .collect();
+    unnamed.sort_by(|one, other| (other.frames, &one.file).cmp(&(one.frames, &other.file)));
+    doubts.unnamed = unnamed;
+    doubts
+}
+
+/// How many samples each frame is in, by its place. A frame that is in a stack twice counts twice.
+fn counts(recording: &Recording) -> Vec<u64> {
+    let stacks = &recording.stacks;
+    let mut of_stacks = vec![0_u64; stacks.count()];
+    for sample in &recording.samples {
+        if let Some(count) = of_stacks.get_mut(sample.stack.place()) {
+            *count += 1;
+        }
+    }
+    let mut of_frames = vec![0_u64; stacks.frames().len()];
+    // A stack comes after those below it, so each has all that lies on it when its turn comes.
+    for id in stacks.ids().rev() {
+        let count = of_stacks.get(id.place()).copied().unwrap_or(0);
+        let (frame, below) = stacks.top(id);
+        if let Some(sum) = of_frames.get_mut(frame.place()) {
+            *sum = sum.saturating_add(count);
+        }
+        if let Some(sum) = below.and_then(|below| of_stacks.get_mut(below.place())) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+    of_frames
+}

@@ -1,0 +1,270 @@
+//! `Image`: an ELF file that somebody else wrote, read in pieces: which functions are where in it. Nothing is mapped into memory, since a file
+//! that shrinks meanwhile would end this program; and no more is read than a bound allows, whatever the file says of itself.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use object::read::elf::{ElfFile, FileHeader, Sym};
+use object::read::{ReadCache, ReadRef};
+use object::{Object, ObjectSection, ObjectSegment, SectionIndex, SectionKind, SegmentFlags, elf};
+
+/// A file that is longer is not read.
+const FILE_MAX_BYTES: u64 = 8 << 30;
+/// No more is unpacked of a file than this.
+const UNPACKED_MAX_BYTES: u64 = 2 << 30;
+/// No section that was packed unpacks to more than so many times its size: deflate can't do more.
+const PACKED_MAX_TIMES: u64 = 1100;
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Odd(pub(crate) String);
+
+impl From<object::Error> for Odd {
+    fn from(error: object::Error) -> Odd {
+        Odd(error.to_string())
+    }
+}
+
+/// A file that is read only so far.
+#[derive(Debug)]
+pub(crate) struct Bounded {
+    file: File,
+    left_bytes: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(to)?;
+        self.left_bytes = self.left_bytes.checked_sub(read as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(read)
+    }
+}
+
+impl Seek for Bounded {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+/// Where an image is read from.
+pub(crate) type Source = ReadCache<Bounded>;
+
+/// Makes an open file readable here.
+///
+/// # Errors
+/// If it is too long.
+pub(crate) fn source(file: File) -> Result<Source, Odd> {
+    let length = file.metadata().map_err(|error| Odd(error.to_string()))?.len();
+    if length > FILE_MAX_BYTES {
+        return Err(Odd(format!("it has {length} bytes; no more than {FILE_MAX_BYTES} are read")));
+    }
+    // Sections of a file that is well do not lie over each other: once for each, and once more for names.
+    Ok(ReadCache::new(Bounded { file, left_bytes: length.saturating_mul(2).saturating_add(1 << 20) }))
+}
+
+/// A function, as the file's own table has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Symbol<'a> {
+    /// Its first address, as the file counts.
+    pub(crate) start: u64,
+    /// The address after its last.
+    pub(crate) end: u64,
+    /// Its name, as the linker knows it.
+    pub(crate) name: &'a [u8],
+    rank: Rank,
+}
+
+/// Which of several names of one address is shown: the one that `perf report` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    has_size: bool,
+    is_strong: bool,
+    is_global: bool,
+    fewer_underscores: std::cmp::Reverse<usize>,
+    length: usize,
+}
+
+/// An image, taken apart.
+#[derive(Debug)]
+pub(crate) struct Image<'a, R: ReadRef<'a>> {
+    file: object::File<'a, R>,
+    /// Its build id.
+    pub(crate) build_id: Option<&'a [u8]>,
+    /// The file with what was taken out of it, and its checksum.
+    pub(crate) debug_link: Option<(&'a [u8], u32)>,
+    /// The file with what several such files share, and its build id.
+    pub(crate) shared_link: Option<(&'a [u8], &'a [u8])>,
+}
+
+impl<'a, R: ReadRef<'a>> Image<'a, R> {
+    /// Takes apart its heads.
+    ///
+    /// # Errors
+    /// If it is no ELF file, or one that can't be.
+    pub(crate) fn parse(data: R) -> Result<Image<'a, R>, Odd> {
+        let kind = object::FileKind::parse(data)?;
+        if !matches!(kind, object::FileKind::Elf32 | object::FileKind::Elf64) {
+            return Err(Odd("it is no ELF file".to_owned()));
+        }
+        let file = object::File::parse(data)?;
+        let build_id = file.build_id()?.filter(|id| !id.is_empty());
+        let debug_link = file.gnu_debuglink()?;
+        let shared_link = file.gnu_debugaltlink()?;
+        Ok(Image { file, build_id, debug_link, shared_link })
+    }
+
+    /// Whether its numbers have their lowest byte first.
+    pub(crate) fn is_little_endian(&self) -> bool {
+        self.file.is_little_endian()
+    }
+
+    /// The address, as the file counts, of what is at this offset of it. Where two pieces share a page of the file, the one with code counts.
+    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
+        let mut found = None;
+        for segment in self.file.segments() {
+            let (start, length) = segment.file_range();
+            if offset < start || offset - start >= length {
+                continue;
+            }
+            let address = segment.address().wrapping_add(offset - start);
+            let is_code = matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.0 & elf::PF_X.0 != 0);
+            if is_code {
+                return Some(address);
+            }
+            found = found.or(Some(address));
+        }
+        found
+    }
+
+    /// Whether it has a table with names of its own functions, not only those of others' sight.
+    pub(crate) fn has_own_names(&self) -> bool {
+        match &self.file {
+            object::File::Elf32(file) => !file.elf_symbol_table().is_empty(),
+            object::File::Elf64(file) => !file.elf_symbol_table().is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Whether it says which lines of which source its code is of.
+    pub(crate) fn has_lines(&self) -> bool {
+        let section = self.file.section_by_name(".debug_info");
+        section.is_some_and(|section| section.size() > 0 && section.kind() != SectionKind::UninitializedData)
+    }
+
+    /// Its functions, in the order of their addresses, one for each address.
+    ///
+    /// # Errors
+    /// If its tables are not where it says.
+    pub(crate) fn functions(&self) -> Result<Vec<Symbol<'a>>, Odd> {
+        let mut found = Vec::new();
+        match &self.file {
+            object::File::Elf32(file) => symbols(file, &mut found)?,
+            object::File::Elf64(file) => symbols(file, &mut found)?,
+            _ => {}
+        }
+        Ok(settled(found))
+    }
+
+    /// A section, unpacked; nothing if there is none of this name.
+    ///
+    /// # Errors
+    /// If it is not where the file says, or unpacks to more than the bound.
+    pub(crate) fn section(&self, name: &str, left_bytes: &mut u64) -> Result<Cow<'a, [u8]>, Odd> {
+        let Some(section) = self.file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
+        if section.kind() == SectionKind::UninitializedData {
+            return Ok(Cow::Borrowed(&[]));
+        }
+        let packed = section.compressed_data()?;
+        let is_packed = packed.format != object::CompressionFormat::None;
+        let bytes = if is_packed { packed.uncompressed_size } else { packed.data.len() as u64 };
+        let most = (packed.data.len() as u64).saturating_mul(PACKED_MAX_TIMES);
+        let left = left_bytes.checked_sub(bytes).filter(|_| !is_packed || bytes <= most);
+        *left_bytes = left.ok_or_else(|| Odd(format!("its section {name} says that it has {bytes} bytes")))?;
+        Ok(packed.decompress()?)
+    }
+}
+
+/// What may be unpacked of one file.
+pub(crate) fn unpacked_max_bytes() -> u64 {
+    UNPACKED_MAX_BYTES
+}
+
+/// The functions of its own table, or of the one for others where it has no own one.
+fn symbols<'a, Elf: FileHeader, R: ReadRef<'a>>(
+    file: &ElfFile<'a, Elf, R>,
+    into: &mut Vec<Symbol<'a>>,
+) -> Result<(), Odd> {
+    let (endian, data) = (file.endian(), file.data());
+    let own = file.elf_symbol_table();
+    let is_own = !own.is_empty();
+    let table = if is_own { own } else { file.elf_dynamic_symbol_table() };
+    if table.is_empty() {
+        return Ok(());
+    }
+    let sections = file.elf_section_table();
+    let strings = sections.section(table.string_section())?;
+    let strings = object::read::elf::SectionHeader::data(strings, endian, data)?;
+    for symbol in table.iter() {
+        let kind = symbol.st_type();
+        let is_function = matches!(kind, elf::STT_FUNC | elf::STT_GNU_IFUNC);
+        if !is_function && kind != elf::STT_NOTYPE {
+            continue;
+        }
+        let place = symbol.st_shndx(endian);
+        let index = SectionIndex(usize::from(place.0));
+        // Of what has no kind, only code counts: labels that were written in assembler.
+        let section =
+            if place.0 >= elf::SHN_LORESERVE || place == elf::SHN_UNDEF { None } else { sections.section(index).ok() };
+        let flags = section.map(|section| object::read::elf::SectionHeader::sh_flags(section, endian).0);
+        if place == elf::SHN_UNDEF || flags.is_none_or(|flags| flags & elf::SHF_EXECINSTR.0 == 0) {
+            continue;
+        }
+        let section_end = section.map_or(0, |section| {
+            let start: u64 = object::read::elf::SectionHeader::sh_addr(section, endian).into();
+            start.saturating_add(object::read::elf::SectionHeader::sh_size(section, endian).into())
+        });
+        let from = usize::try_from(symbol.st_name(endian)).unwrap_or(usize::MAX);
+        let name = strings.get(from..).and_then(|rest| rest.split(|byte| *byte == 0).next()).unwrap_or_default();
+        // Those that begin with `$` mark code and data of ARM's.
+        if name.is_empty() || name.starts_with(b"$") {
+            continue;
+        }
+        let (start, size): (u64, u64) = (symbol.st_value(endian).into(), symbol.st_size(endian).into());
+        // One without a size goes up to the next one; in a table that has only what others may see, that would be too far.
+        if size == 0 && !is_own {
+            continue;
+        }
+        let rank = Rank {
+            has_size: size > 0,
+            is_strong: symbol.st_bind() != elf::STB_WEAK,
+            is_global: symbol.st_bind() == elf::STB_GLOBAL,
+            fewer_underscores: std::cmp::Reverse(name.iter().take_while(|byte| **byte == b'_').count()),
+            length: name.len(),
+        };
+        let end = if size > 0 { start.saturating_add(size) } else { section_end };
+        into.push(Symbol { start, end, name, rank });
+    }
+    Ok(())
+}
+
+/// In the order of addresses, one for each. One without a size ends where the next one begins.
+fn settled(mut found: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
+    found.sort_by(|one, other| (one.start, other.rank).cmp(&(other.start, one.rank)));
+    found.dedup_by_key(|symbol| symbol.start);
+    let next: Vec<u64> = found.iter().skip(1).map(|symbol| symbol.start).collect();
+    for (symbol, next) in found.iter_mut().zip(next) {
+        if !symbol.rank.has_size {
+            symbol.end = symbol.end.min(next);
+        }
+    }
+    found
+}
+
+/// The function at an address, among those of [`Image::functions`]. Functions may lie within others; so many are looked at.
+pub(crate) fn function_at<'s, 'a>(functions: &'s [Symbol<'a>], address: u64) -> Option<&'s Symbol<'a>> {
+    const NESTED_MAX: usize = 16;
+    let behind = functions.partition_point(|symbol| symbol.start <= address);
+    functions[..behind].iter().rev().take(NESTED_MAX).find(|symbol| address < symbol.end)
+}

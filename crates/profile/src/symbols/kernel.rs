@@ -1,0 +1,276 @@
+//! `Kernel`: the functions of the kernel that runs here (`/proc/kallsyms`), and where they were when a recording was made. An address means
+//! nothing without its kernel: one that was started anew lies elsewhere, another build has other functions.
+
+use std::collections::HashMap;
+
+use super::demangle::demangle;
+use super::{Finding, Reason, Why};
+use crate::names::Function;
+use crate::recording::Recording;
+use crate::stack::Frame;
+
+/// More functions than any kernel has.
+const SYMBOLS_MAX: usize = 4_000_000;
+/// The last function of the kernel or of a module goes no further than this.
+const LAST_MAX_BYTES: u64 = 1 << 20;
+
+/// A function of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelSymbol {
+    /// Its first address.
+    pub start: u64,
+    /// Its name.
+    pub name: String,
+    /// The kernel module that it is in.
+    pub module: Option<String>,
+}
+
+/// What `/proc/kallsyms` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kallsyms {
+    /// In the order of addresses, one for each.
+    symbols: Vec<KernelSymbol>,
+    /// Where those names are that recordings tell the kernel's place by.
+    marks: HashMap<String, u64>,
+}
+
+/// Reads `/proc/kallsyms`: `ffffffff81000000 T _stext`, or with `[module]` at the end. Lines that can't be are left out. None where all
+/// addresses are zero, as they are for who may not see them.
+pub fn parse_kallsyms(text: &str) -> Option<Kallsyms> {
+    let mut found = Kallsyms::default();
+    for line in text.lines().take(SYMBOLS_MAX) {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
+        let Ok(start) = u64::from_str_radix(address, 16) else { continue };
+        if start == 0 || !matches!(kind, "t" | "T" | "w" | "W" | "d" | "D" | "b" | "B") {
+            continue;
+        }
+        let module = words.next().and_then(|word| word.strip_prefix('[')?.strip_suffix(']')).map(str::to_owned);
+        if matches!(name, "_text" | "_stext") {
+            found.marks.insert(name.to_owned(), start);
+        }
+        found.symbols.push(KernelSymbol { start, name: name.to_owned(), module });
+    }
+    // The sort keeps the order of what is at one address, and of those the last one is taken: `perf report` does so too.
+    found.symbols.sort_by_key(|symbol| symbol.start);
+    found.symbols.reverse();
+    found.symbols.dedup_by_key(|symbol| symbol.start);
+    found.symbols.reverse();
+    (!found.symbols.is_empty()).then_some(found)
+}
+
+impl Kallsyms {
+    /// The function at an address.
+    pub fn at(&self, address: u64) -> Option<&KernelSymbol> {
+        let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
+        let symbol = self.symbols.get(behind.checked_sub(1)?)?;
+        let next = self.symbols.get(behind);
+        // Behind the last one of the kernel or of a module lies nothing, up to the next module.
+        let is_last = next.is_none_or(|next| next.module != symbol.module);
+        (!is_last || address - symbol.start < LAST_MAX_BYTES).then_some(symbol)
+    }
+
+    /// Where `_text` or `_stext` is.
+    pub fn mark(&self, name: &str) -> Option<u64> {
+        self.marks.get(name).copied()
+    }
+}
+
+/// What a recording, and what this machine, says of a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// As `uname -r` has it.
+    pub release: Option<String>,
+    /// Its build id.
+    pub build_id: Option<Vec<u8>>,
+    /// The name and the address of what tells its place.
+    pub mark: Option<(String, u64)>,
+}
+
+/// How the kernel of a recording and the one that runs here are to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// The same, at the same place.
+    Same,
+    /// The same, at another place: so much has to be added to an address of the recording. Its modules are anywhere.
+    Moved(u64),
+    /// Another one.
+    Other,
+}
+
+/// Compares the two. What is told of both decides: the build id before the release.
+pub(crate) fn relation(recorded: &Identity, here: &Identity, kallsyms: &Kallsyms) -> Relation {
+    let is_same = match (&recorded.build_id, &here.build_id) {
+        (Some(one), Some(other)) => super::same_build(one, other),
+        _ => match (&recorded.release, &here.release) {
+            (Some(one), Some(other)) => one == other,
+            // Nothing is told but the place of a mark: kernels of two boots have it at one place by chance alone.
+            _ => recorded.mark.as_ref().is_some_and(|(name, at)| kallsyms.mark(name) == Some(*at)),
+        },
+    };
+    if !is_same {
+        return Relation::Other;
+    }
+    match recorded.mark.as_ref().and_then(|(name, at)| Some((kallsyms.mark(name)?, *at))) {
+        Some((here, then)) if here != then => Relation::Moved(here.wrapping_sub(then)),
+        _ => Relation::Same,
+    }
+}
+
+/// Names the kernel's places of a recording.
+pub(super) fn resolve(recording: &Recording, finding: &mut Finding) {
+    if !recording.stacks.frames().iter().any(|frame| matches!(frame, Frame::Kernel { .. })) {
+        return;
+    }
+    let Some(kallsyms) = std::fs::read_to_string("/proc/kallsyms").ok().as_deref().and_then(parse_kallsyms) else {
+        finding.kernel = Some(Why::KernelHidden.into());
+        return;
+    };
+    let here = Identity {
+        release: rustix::system::uname().release().to_str().ok().map(str::to_owned),
+        build_id: std::fs::read("/sys/kernel/notes").ok().as_deref().and_then(parse_build_id),
+        mark: None,
+    };
+    let recorded = Identity::recorded(recording);
+    let shift = match relation(&recorded, &here, &kallsyms) {
+        Relation::Same => 0,
+        Relation::Moved(by) => by,
+        Relation::Other => {
+            let detail = recorded.release.map(|release| format!("it was {release}"));
+            finding.kernel = Some(Reason { why: Why::OtherKernel, detail });
+            return;
+        }
+    };
+    finding.kernel = Some(Why::NotInTable.into());
+    for frame in recording.stacks.frames() {
+        let Frame::Kernel { address, .. } = frame else { continue };
+        let symbol = kallsyms.at(address.wrapping_add(shift));
+        // A kernel that lies elsewhere now has its modules anywhere.
+        if let Some(symbol) = symbol.filter(|symbol| shift == 0 || symbol.module.is_none()) {
+            finding.functions.insert(*frame, vec![Function::named(demangle(&symbol.name))]);
+        }
+    }
+}
+
+impl Identity {
+    /// As a recording tells it: `perf` names the kernel's mapping `[kernel.kallsyms]_text`, after what its place is told by.
+    fn recorded(recording: &Recording) -> Identity {
+        let mut found = Identity { release: recording.machine.kernel.clone(), ..Identity::default() };
+        for (id, module) in recording.modules.iter() {
+            let Some(mark) = module.path.strip_prefix("[kernel.kallsyms]") else { continue };
+            found.build_id = found.build_id.or_else(|| module.build_id.clone());
+            let mapping = recording.mappings.iter().find(|mapping| mapping.module == id);
+            if let Some(mapping) = mapping.filter(|mapping| mapping.start != 0 && !mark.is_empty()) {
+                found.mark = Some((mark.to_owned(), mapping.start));
+            }
+        }
+        found
+    }
+}
+
+/// The build id in the kernel's notes (`/sys/kernel/notes`), and in those of an ELF file: a length of the name, one of the content, a kind, then
+/// both, each filled up to four bytes.
+pub fn parse_build_id(notes: &[u8]) -> Option<Vec<u8>> {
+    const GNU_BUILD_ID: u32 = 3;
+    let mut rest = notes;
+    loop {
+        let word = |at: usize| Some(u32::from_ne_bytes(rest.get(at..at + 4)?.try_into().ok()?));
+        let (name, content, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let content_at = name.checked_next_multiple_of(4)?.checked_add(12)?;
+        let end = content_at.checked_add(content)?;
+        if kind == GNU_BUILD_ID && rest.get(12..12 + 4) == Some(b"GNU\0") {
+            return rest.get(content_at..end).filter(|id| !id.is_empty()).map(<[u8]>::to_vec);
+        }
+        rest = rest.get(end.checked_next_multiple_of(4)?..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &str = "\
+ffffffff81000000 T startup_64
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000100 t do_syscall_64
+ffffffff81000200 T schedule
+ffffffff81000200 T schedule_alias
+ffffffff81000300 R a_constant
+ffffffffc0100000 t virtnet_poll\t[virtio_net]
+nonsense
+";
+
+    #[test]
+    fn functions_are_found_by_their_addresses() {
+        let kallsyms = parse_kallsyms(TEXT).unwrap();
+        let name = |address| kallsyms.at(address).map(|symbol| symbol.name.as_str());
+        assert_eq!(name(0xffff_ffff_8100_0000), Some("_text"), "the last of several is the one that perf shows");
+        assert_eq!(name(0xffff_ffff_8100_01ff), Some("do_syscall_64"));
+        assert_eq!(name(0xffff_ffff_8100_0234), Some("schedule_alias"));
+        assert_eq!(name(0xffff_ffff_8200_0000), None, "nothing is known behind the kernel's last function");
+        assert_eq!(name(0xffff_ffff_c010_0010), Some("virtnet_poll"));
+        assert_eq!(name(0xffff_ffff_c030_0010), None);
+        assert_eq!(name(0x1000), None);
+    }
+
+    #[test]
+    fn zeros_in_place_of_addresses_are_no_names() {
+        assert_eq!(parse_kallsyms("0000000000000000 T _text\n0000000000000000 T schedule\n"), None);
+        assert_eq!(parse_kallsyms(""), None);
+    }
+
+    #[test]
+    fn another_kernel_is_told() {
+        let kallsyms = parse_kallsyms(TEXT).unwrap();
+        let identity = |release: Option<&str>, build_id: Option<&[u8]>, mark: Option<u64>| Identity {
+            release: release.map(str::to_owned),
+            build_id: build_id.map(<[u8]>::to_vec),
+            mark: mark.map(|at| ("_text".to_owned(), at)),
+        };
+        let here = identity(Some("6.1"), Some(&[1, 2]), None);
+        let at = 0xffff_ffff_8100_0000;
+        let rows = [
+            (identity(Some("6.1"), None, Some(at)), Relation::Same),
+            (identity(Some("6.1"), None, None), Relation::Same),
+            (identity(Some("6.1"), Some(&[1, 2]), Some(at - 0x100)), Relation::Moved(0x100)),
+            (identity(Some("6.1"), Some(&[1, 3]), Some(at)), Relation::Other),
+            (identity(Some("6.2"), None, Some(at)), Relation::Other),
+            (identity(None, None, Some(at)), Relation::Same),
+            (identity(None, None, Some(at + 1)), Relation::Other),
+            (identity(None, None, None), Relation::Other),
+        ];
+        for (recorded, expected) in rows {
+            assert_eq!(relation(&recorded, &here, &kallsyms), expected, "{recorded:?}");
+        }
+    }
+
+    #[test]
+    fn notes_say_the_build_id() {
+        let mut notes = Vec::new();
+        for (name, content, kind) in [(&b"Linux\0\0\0"[..], &[9, 9, 9, 9][..], 0x100_u32), (b"GNU\0", &[1, 2, 3], 3)] {
+            let length = if kind == 3 { 4 } else { 6_u32 };
+            notes.extend([length, content.len() as u32, kind].into_iter().flat_map(u32::to_ne_bytes));
+            notes.extend(name);
+            notes.extend(content);
+        }
+        assert_eq!(parse_build_id(&notes), Some(vec![1, 2, 3]));
+        assert_eq!(parse_build_id(&notes[..notes.len() - 1]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "([0-9a-f]{0,17} [tTdRw]? ?[a-z_\\[\\]]{0,9}\n){0,20}", address in any::<u64>()) {
+            if let Some(kallsyms) = parse_kallsyms(&text) {
+                let _ = kallsyms.at(address);
+            }
+        }
+
+        #[test]
+        fn no_notes_make_it_panic(notes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = parse_build_id(&notes);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Where a file of a recording is now: on this machine, or in the root of a process that still runs (a container's). Nothing is followed out of
+//! that root, and nothing but an ordinary file is opened.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+/// What a process that ends while it is looked at may say: nothing.
+const STATUS_MAX_BYTES: u64 = 64 * 1024;
+/// Clocks of a file and of a process's start need not agree to the last tick.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// Why a file is not there to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotOpen {
+    /// There is none.
+    Gone,
+    /// It may not be read.
+    Denied,
+    /// It is no file that could be read, or reading failed.
+    Other(String),
+}
+
+/// A file that is open.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The file.
+    pub(crate) file: File,
+    /// Whose it is.
+    pub(crate) uid: u32,
+    /// When it was changed last, its name and place included.
+    pub(crate) changed: SystemTime,
+}
+
+/// A process that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Live {
+    /// Its number.
+    pub(crate) pid: u32,
+    /// Its user.
+    pub(crate) uid: u32,
+    /// Its number as it knows it itself, in its own namespace.
+    pub(crate) own_pid: u32,
+    /// Whether it sees another root than we do.
+    pub(crate) has_own_root: bool,
+}
+
+/// Opens an ordinary file, without waiting for anybody.
+///
+/// # Errors
+/// If it can't be opened or is none.
+pub(crate) fn open(path: &Path) -> Result<Opened, NotOpen> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+    file.map_err(|error| why(&error)).and_then(checked)
+}
+
+/// The same of a path as the process sees it.
+///
+/// # Errors
+/// If it can't be opened or is none.
+pub(crate) fn open_of(live: &Live, path: &str) -> Result<Opened, NotOpen> {
+    let root = File::open(format!("/proc/{}/root", live.pid)).map_err(|error| why(&error))?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let file = rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve);
+    file.map_err(|errno| why(&errno.into())).and_then(|file| checked(file.into()))
+}
+
+fn why(error: &std::io::Error) -> NotOpen {
+    match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => NotOpen::Gone,
+        std::io::ErrorKind::PermissionDenied => NotOpen::Denied,
+        _ => NotOpen::Other(error.to_string()),
+    }
+}
+
+fn checked(file: File) -> Result<Opened, NotOpen> {
+    let known = file.metadata().map_err(|error| why(&error))?;
+    if !known.is_file() {
+        return Err(NotOpen::Other("it is no ordinary file".to_owned()));
+    }
+    let since_1970 = Duration::new(known.ctime().try_into().unwrap_or(0), known.ctime_nsec().try_into().unwrap_or(0));
+    Ok(Opened { file, uid: known.uid(), changed: SystemTime::UNIX_EPOCH + since_1970 })
+}
+
+/// The process of this number, if it runs and did when the recording ended: numbers are given again.
+pub(crate) fn live(pid: u32, recorded_until: Option<SystemTime>) -> Option<Live> {
+    let status = text(&format!("/proc/{pid}/status"))?;
+    let started = started(&text(&format!("/proc/{pid}/stat"))?, &text("/proc/stat")?)?;
+    if recorded_until.is_some_and(|until| started > until + SLACK) {
+        return None;
+    }
+    let (uid, own_pid) = parse_status(&status)?;
+    let same = |what: &str| {
+        let of = |who: &str| std::fs::read_link(format!("/proc/{who}/{what}")).ok();
+        of(&pid.to_string()).is_none_or(|theirs| of("self") == Some(theirs))
+    };
+    let place = |path: &str| std::fs::metadata(path).ok().map(|root| (root.dev(), root.ino()));
+    let root = place(&format!("/proc/{pid}/root/"));
+    let has_own_root = !same("ns/mnt") || root.is_some() && root != place("/");
+    Some(Live { pid, uid, own_pid, has_own_root })
+}
+
+/// A short text of the kernel's.
+pub(crate) fn text(path: &str) -> Option<String> {
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(STATUS_MAX_BYTES).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The user and the innermost number out of `/proc/PID/status`.
+fn parse_status(status: &str) -> Option<(u32, u32)> {
+    let words = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::split_ascii_whitespace);
+    let uid = words("Uid:")?.nth(1)?.parse().ok()?;
+    let own_pid = words("NSpid:").or_else(|| words("Pid:"))?.next_back()?.parse().ok()?;
+    Some((uid, own_pid))
+}
+
+/// When a process was started, by its `stat` and the machine's.
+fn started(stat: &str, machine: &str) -> Option<SystemTime> {
+    // The name may have blanks and brackets in it: what follows its last bracket has not.
+    let ticks: u64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let booted: u64 = machine.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    let seconds = ticks / rustix::param::clock_ticks_per_second().max(1);
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(booted.checked_add(seconds)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_by_its_status() {
+        let status = "Name:\tserver\nPid:\t4711\nUid:\t0\t1000\t0\t0\nNSpid:\t4711\t17\n";
+        assert_eq!(parse_status(status), Some((1000, 17)));
+        assert_eq!(parse_status("Name:\tserver\nPid:\t4711\nUid:\t0\t0\t0\t0\n"), Some((0, 4711)));
+        assert_eq!(parse_status("Uid:\n"), None);
+        let stat = "4711 (a ) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 500 20";
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1005);
+        assert_eq!(started(stat, "cpu 1\nbtime 1000\n"), Some(at));
+        assert_eq!(started("4711 (a", "btime 1000\n"), None);
+    }
+
+    #[test]
+    fn this_process_runs_and_one_started_later_is_another() {
+        let own = std::process::id();
+        let live_now = live(own, None).unwrap();
+        assert_eq!((live_now.pid, live_now.has_own_root), (own, false));
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        assert_eq!(live(own, Some(long_ago)), None);
+        assert!(open_of(&live_now, "/proc/self/exe").is_err(), "links of the kernel's lead out of a root");
+    }
+
+    #[test]
+    fn what_is_no_ordinary_file_is_not_opened() {
+        assert!(matches!(open(Path::new("/dev/zero")), Err(NotOpen::Other(_))));
+        assert!(matches!(open(Path::new("/")), Err(NotOpen::Other(_))));
+        assert_eq!(open(Path::new("/nonexistent")).map(|_| ()), Err(NotOpen::Gone));
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        assert!(matches!(open(&pipe), Err(NotOpen::Other(_))), "a pipe without a writer is not waited for");
+    }
+}

@@ -1,0 +1,231 @@
+//! What `perf script` prints, read back: for recordings of other machines, whose names it has found already.
+//!
+//! A sample is a line of whose it is, and a line for each frame, from the innermost on:
+//!
+//! ```text
+//! my server 4711/4713 [001] 12.345678:    1000000 cpu-clock:pppH:
+//!         ffffffff8105a2b4 do_idle+0xa4 ([kernel.kallsyms])
+//!                    4ac3b std::vector<int>::size (inlined)
+//!                    4ac38 main+0x28 (/usr/bin/my server)
+//! ```
+//!
+//! Everything but the name, the number and the event may be missing; without call chains the only frame stands at the end of the line.
+
+mod head;
+
+use std::collections::HashMap;
+
+use head::{Head, Said};
+
+use crate::recording::{Event, EventId, Recording, Sample, Switch, Thread, Unit};
+use crate::stack::{Frame, Module};
+use crate::unwind::FRAMES_MAX;
+
+/// A line that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}, at line {line}")]
+pub struct BadLine {
+    /// What is wrong.
+    pub what: &'static str,
+    /// Which line, from 1 on.
+    pub line: usize,
+}
+
+/// More events are added up as the last one.
+const EVENTS_MAX: usize = 4096;
+
+/// Reads what `perf script` printed. Lines that are none of its are passed over, and told as a doubt.
+///
+/// # Errors
+/// If no line is one of a sample or a switch, with the first line that says something else.
+pub fn parse(bytes: &[u8]) -> Result<Recording, BadLine> {
+    let mut reader = Reader::default();
+    for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        reader.line(at + 1, &String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)));
+    }
+    reader.finish()
+}
+
+#[derive(Debug, Default)]
+struct Reader {
+    recording: Recording,
+    events: HashMap<String, EventId>,
+    /// The sample whose frames come now.
+    open: Option<Sample>,
+    frames: Vec<Frame>,
+    /// The first line that nobody could read, and how many there are.
+    odd: Option<(usize, u64)>,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, line: &str) {
+        if line.trim().is_empty() {
+            self.close();
+        } else if let Some(comment) = line.strip_prefix('#') {
+            self.comment(comment);
+        } else if line.starts_with([' ', '\t']) && self.open.is_some() && Head::of(line).is_none() {
+            self.frame(line);
+        } else if let Some(head) = Head::of(line) {
+            self.close();
+            self.head(&head);
+        } else {
+            self.close();
+            let (_, count) = self.odd.get_or_insert((number, 0));
+            *count += 1;
+        }
+    }
+
+    /// What `perf script --header` says of the machine.
+    fn comment(&mut self, comment: &str) {
+        let Some((what, said)) = comment.split_once(" : ") else { return };
+        let (machine, said) = (&mut self.recording.machine, said.trim());
+        match what.trim() {
+            "hostname" => machine.host = Some(said.to_owned()),
+            "os release" => machine.kernel = Some(said.to_owned()),
+            "arch" => machine.architecture = Some(said.to_owned()),
+            "nrcpus online" => machine.cpus = said.parse().ok(),
+            "cmdline" => machine.command = said.split_whitespace().map(str::to_owned).collect(),
+            _ => {}
+        }
+    }
+
+    fn head(&mut self, head: &Head<'_>) {
+        let (at_ns, cpu) = (head.at_ns.unwrap_or(0), head.cpu.unwrap_or(0));
+        let pid = head.pid.or_else(|| self.recording.threads.get(&head.tid).map(|thread| thread.pid));
+        let (pid, tid) = (pid.unwrap_or(head.tid), head.tid);
+        let thread = Thread { pid, name: Some(head.name.to_owned()) };
+        self.recording.threads.insert(tid, thread);
+        if at_ns != 0 {
+            let span = &mut self.recording.span;
+            span.start_ns = if span.start_ns == 0 { at_ns } else { span.start_ns.min(at_ns) };
+            span.end_ns = span.end_ns.max(at_ns.saturating_add(1));
+        }
+        match head.said {
+            Said::Sample { event, period, rest } => {
+                let event = self.event(event);
+                let weight = period.unwrap_or(1);
+                let stack = self.recording.stacks.of(std::iter::empty());
+                self.open = Some(Sample { event, at_ns, cpu, pid, tid, stack, weight, address: 0, raw: (0, 0) });
+                // A tracepoint has its own text there, which is no frame.
+                if rest.ends_with(')') && rest.split(' ').next().is_some_and(is_address) {
+                    self.frame(rest);
+                }
+            }
+            Said::Switched { turn, other } => {
+                self.recording.switches.push(Switch { at_ns, cpu, pid, tid, turn, other });
+            }
+            Said::Other => {}
+        }
+    }
+
+    fn event(&mut self, name: &str) -> EventId {
+        if let Some(event) = self.events.get(name) {
+            return *event;
+        }
+        let events = &mut self.recording.events;
+        if events.len() >= EVENTS_MAX {
+            return (events.len() - 1) as EventId;
+        }
+        let event = events.len() as EventId;
+        let mut told = Event { name: name.to_owned(), unit: Unit::Events };
+        if told.is_clock() {
+            told.unit = Unit::Nanoseconds;
+        }
+        events.push(told);
+        self.events.insert(name.to_owned(), event);
+        event
+    }
+
+    /// One line of a stack: address, function with offset, file in brackets; each may be missing.
+    fn frame(&mut self, line: &str) {
+        let line = line.trim();
+        let (address, rest) = match line.split_once(' ') {
+            Some((first, rest)) if is_address(first) => (Some(first), rest.trim_start()),
+            None if is_address(line) => (Some(line), ""),
+            _ => (None, line),
+        };
+        let (function, file) = split_file(rest);
+        // The place in the source, which `-F +srcline` puts below each frame, is no frame.
+        if self.frames.len() >= FRAMES_MAX || (address.is_none() && file.is_none()) {
+            return;
+        }
+        let is_inlined = file == Some("inlined");
+        let file = file.filter(|file| !is_inlined && *file != "[unknown]");
+        let is_kernel = address.is_some_and(is_of_kernel) || file.is_some_and(is_kernel_file);
+        let module = file.map(|path| Module { path: path.to_owned(), build_id: None });
+        let function = without_offset(function);
+        let name = match &module {
+            _ if !function.is_empty() && function != "[unknown]" => function.to_owned(),
+            Some(_) if is_kernel => "[kernel]".to_owned(),
+            Some(module) => format!("[{}]", module.name().trim_matches(['[', ']'])),
+            None => "[unknown]".to_owned(),
+        };
+        let name = self.recording.stacks.text(&name);
+        let module = module.map(|module| self.recording.modules.number(module));
+        self.frames.push(Frame::Named { name, module, is_kernel, is_inlined });
+    }
+
+    /// Takes in the sample that is open, whose frames are all there.
+    fn close(&mut self) {
+        let frames = std::mem::take(&mut self.frames);
+        if let Some(sample) = self.open.take() {
+            let stack = self.recording.stacks.of(frames.iter().rev().copied());
+            self.recording.samples.push(Sample { stack, ..sample });
+        }
+        // Its room is of use to the next one.
+        self.frames = frames;
+        self.frames.clear();
+    }
+
+    fn finish(mut self) -> Result<Recording, BadLine> {
+        self.close();
+        let mut recording = self.recording;
+        if recording.samples.is_empty() && recording.switches.is_empty() {
+            let line = self.odd.map_or(1, |(line, _)| line);
+            return Err(BadLine { what: "this is no sample as perf script prints them, and no line is", line });
+        }
+        if let Some((line, count)) = self.odd {
+            let doubt = format!("lines that could not be read were passed over: {count}, the first is line {line}");
+            recording.doubts.push(doubt);
+        }
+        recording.samples.sort_by_key(|sample| sample.at_ns);
+        recording.switches.sort_by_key(|switch| switch.at_ns);
+        Ok(recording)
+    }
+}
+
+/// Whether a word is an address: perf pads them, so that a short one is a function whose name has such letters only.
+fn is_address(word: &str) -> bool {
+    (1..=16).contains(&word.len()) && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether an address is of the upper half, which is the kernel's.
+fn is_of_kernel(address: &str) -> bool {
+    u64::from_str_radix(address, 16).is_ok_and(|address| address >> 63 == 1)
+}
+
+fn is_kernel_file(file: &str) -> bool {
+    const OF_USERS: &[&str] = &["[vdso]", "[vsyscall]", "[heap]", "[stack]", "[anon]"];
+    let is_module = [".ko", ".ko.xz", ".ko.gz", ".ko.zst"].iter().any(|ending| file.ends_with(ending));
+    is_module || (file.starts_with('[') && !OF_USERS.contains(&file) && !file.starts_with("[anon"))
+}
+
+/// A function and the file behind it, in brackets; the file's name may have blanks and brackets of its own.
+fn split_file(text: &str) -> (&str, Option<&str>) {
+    let Some(inner) = text.strip_suffix(')') else { return (text, None) };
+    let name = inner.strip_suffix(" (deleted)").unwrap_or(inner);
+    // A path begins with a slash, and what is none has no brackets.
+    let begin = name.rfind(" (/").or_else(|| name.rfind(" (")).map(|at| at + 2);
+    match begin.or_else(|| name.starts_with('(').then_some(1)) {
+        Some(at) => (text[..at - 1].trim_end(), Some(&inner[at..])),
+        None => (text, None),
+    }
+}
+
+/// A function without `+0x12`.
+fn without_offset(function: &str) -> &str {
+    match function.rsplit_once("+0x") {
+        Some((name, offset)) if !name.is_empty() && offset.bytes().all(|byte| byte.is_ascii_hexdigit()) => name,
+        _ => function,
+    }
+}

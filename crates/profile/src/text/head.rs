@@ -1,0 +1,135 @@
+//! The first line of a sample: whose it is, where, when, and of what.
+
+use crate::recording::Turn;
+
+/// What the line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head<'a> {
+    pub(super) name: &'a str,
+    pub(super) pid: Option<u32>,
+    pub(super) tid: u32,
+    pub(super) cpu: Option<u32>,
+    pub(super) at_ns: Option<u64>,
+    pub(super) said: Said<'a>,
+}
+
+/// What it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said<'a> {
+    /// A sample, with what stands behind the event.
+    Sample { event: &'a str, period: Option<u64>, rest: &'a str },
+    /// A switch (`--show-switch-events`).
+    Switched { turn: Turn, other: Option<(u32, u32)> },
+    /// Another record (`--show-task-events` and the like).
+    Other,
+}
+
+/// As many words of a line are tried as the thread's number: its name has fifteen letters.
+const TRIES_MAX: usize = 10;
+
+impl<'a> Head<'a> {
+    /// Takes a line apart; none if it is no first line. The name may have blanks and numbers in it, so that the first number with which the rest
+    /// of the line makes sense is the thread's.
+    pub(super) fn of(line: &'a str) -> Option<Head<'a>> {
+        let line = line.trim_start();
+        let mut at = word(line)?.len();
+        for _ in 0..TRIES_MAX {
+            let rest = line.get(at..)?;
+            let blanks = rest.len() - rest.trim_start().len();
+            let found = word(rest.trim_start())?;
+            if let Some((pid, tid)) = numbers(found) {
+                let behind = rest.get(blanks + found.len()..)?;
+                if let Some((cpu, at_ns, said)) = behind_numbers(behind) {
+                    return Some(Head { name: line.get(..at)?.trim_end(), pid, tid, cpu, at_ns, said });
+                }
+            }
+            at += blanks + found.len();
+        }
+        None
+    }
+}
+
+/// CPU, time, period and event, of which the event must be there.
+fn behind_numbers(text: &str) -> Option<(Option<u32>, Option<u64>, Said<'_>)> {
+    let mut rest = text.trim_start();
+    let mut next = |take: &dyn Fn(&str) -> bool| {
+        let first = word(rest).filter(|first| take(first))?;
+        rest = rest.get(first.len()..)?.trim_start();
+        Some(first)
+    };
+    let cpu = next(&|word| cpu(word).is_some()).and_then(cpu);
+    let at_ns = next(&|word| time_ns(word).is_some()).and_then(time_ns);
+    if let Some(said) = record(rest) {
+        return Some((cpu, at_ns, said));
+    }
+    let mut next = |take: &dyn Fn(&str) -> bool| {
+        let first = word(rest).filter(|first| take(first))?;
+        rest = rest.get(first.len()..)?.trim_start();
+        Some(first)
+    };
+    let period = next(&|word| word.parse::<u64>().is_ok()).and_then(|word| word.parse().ok());
+    let event = next(&is_event)?.trim_end_matches(':');
+    Some((cpu, at_ns, Said::Sample { event, period, rest }))
+}
+
+fn word(text: &str) -> Option<&str> {
+    text.split([' ', '\t']).next().filter(|word| !word.is_empty())
+}
+
+/// `4711` or `4711/4713`.
+fn numbers(word: &str) -> Option<(Option<u32>, u32)> {
+    match word.split_once('/') {
+        Some((pid, tid)) => Some((Some(number(pid)?), number(tid)?)),
+        None => Some((None, number(word)?)),
+    }
+}
+
+/// A thread that is gone has -1.
+fn number(text: &str) -> Option<u32> {
+    if text == "-1" {
+        Some(u32::MAX)
+    } else {
+        text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    }
+}
+
+/// `[003]`.
+fn cpu(word: &str) -> Option<u32> {
+    number(word.strip_prefix('[')?.strip_suffix(']')?)
+}
+
+/// `12345.678901:`, in seconds.
+fn time_ns(word: &str) -> Option<u64> {
+    let (seconds, part) = word.strip_suffix(':')?.split_once('.')?;
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_digits(seconds) || !is_digits(part) || part.len() > 9 {
+        return None;
+    }
+    let part_ns = part.parse::<u64>().ok()?.checked_mul(10_u64.pow(9 - part.len() as u32))?;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(part_ns)
+}
+
+/// `cycles:`, `sched:sched_switch:`, `cpu/event=0x3c/:`.
+fn is_event(word: &str) -> bool {
+    let name = word.trim_end_matches(':');
+    word.ends_with(':') && name.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+/// `PERF_RECORD_SWITCH_CPU_WIDE OUT preempt  next pid/tid: 0/0`.
+fn record(text: &str) -> Option<Said<'_>> {
+    let said = text.strip_prefix("PERF_RECORD_")?;
+    let Some(switch) = said.strip_prefix("SWITCH_CPU_WIDE ").or_else(|| said.strip_prefix("SWITCH ")) else {
+        return Some(Said::Other);
+    };
+    let mut words = switch.split_whitespace();
+    let is_out = words.next()? == "OUT";
+    let is_preempted = words.next() == Some("preempt");
+    let turn = match (is_out, is_preempted) {
+        (false, _) => Turn::In,
+        (true, false) => Turn::Slept,
+        (true, true) => Turn::Preempted,
+    };
+    let other = switch.split_once("pid/tid:").and_then(|(_, other)| numbers(word(other.trim_start())?));
+    let other = other.and_then(|(pid, tid)| Some((pid?, tid)));
+    Some(Said::Switched { turn, other })
+}

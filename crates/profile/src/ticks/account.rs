@@ -1,0 +1,112 @@
+//! `account`: what each nanosecond of a tick went to. Time without a CPU is known from switches to the nanosecond, and so is time on one;
+//! samples only say where that was. Together they are the tick's whole length, so that a stall of any kind is in the same sum.
+
+use std::collections::BTreeMap;
+
+use super::{Spent, Tick};
+use crate::offcpu::Spell;
+use crate::recording::{Recording, Sample, Unit};
+use crate::stack::StackId;
+
+/// A clock comes once a period while the thread runs. Time for which so many periods brought none is not spread over the places of others:
+/// the CPU stood still, or the kernel stopped sampling.
+const PERIODS_WITHOUT: u64 = 4;
+
+/// Time by what it went to and where, in nanoseconds.
+pub type Sums = BTreeMap<(Spent, Option<StackId>), u64>;
+
+/// What a tick's time went to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Time on a CPU, in nanoseconds.
+    pub ran_ns: u64,
+    /// All of it; the sum is the tick's length.
+    pub sums: Sums,
+}
+
+/// The samples of one thread that say where it ran.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// In the order of time: when, where, and how much it stands for in nanoseconds.
+    samples: Vec<(u64, StackId, u64)>,
+    /// From one to the next in nanoseconds of CPU time; none if there are too few to know.
+    pub period_ns: Option<u64>,
+}
+
+impl Places {
+    /// Of the thread `tid`, which had no CPU in `life`. Of several events that say what ran, the one with most samples counts.
+    pub fn of(recording: &Recording, tid: u32, life: &[Spell]) -> Places {
+        let mut by_event: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
+        for sample in recording.samples.iter().filter(|sample| sample.tid == tid) {
+            if recording.events.get(usize::from(sample.event)).is_some_and(crate::recording::Event::is_on_cpu) {
+                by_event.entry(sample.event).or_default().push(sample);
+            }
+        }
+        let Some((event, samples)) = by_event.into_iter().max_by_key(|(_, samples)| samples.len()) else {
+            return Places::default();
+        };
+        let is_time = recording.events.get(usize::from(event)).is_some_and(|event| event.unit == Unit::Nanoseconds);
+        let weighed: u64 = samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.weight));
+        let ran_ns = ran(life);
+        // What counts events is turned into time by what all of them took.
+        let scale = if is_time || weighed == 0 { 1.0 } else { ran_ns as f64 / weighed as f64 };
+        let of = |sample: &&Sample| (sample.at_ns, sample.stack, (sample.weight as f64 * scale) as u64);
+        let samples: Vec<_> = samples.iter().map(of).collect();
+        let mut weights: Vec<u64> = samples.iter().map(|(_, _, weight)| *weight).collect();
+        weights.sort_unstable();
+        let period_ns = weights.get(weights.len() / 2).copied().filter(|period| *period > 0);
+        Places { samples, period_ns }
+    }
+
+    fn within(&self, start_ns: u64, end_ns: u64) -> &[(u64, StackId, u64)] {
+        let from = self.samples.partition_point(|(at_ns, ..)| *at_ns < start_ns);
+        let to = self.samples.partition_point(|(at_ns, ..)| *at_ns < end_ns);
+        self.samples.get(from..to).unwrap_or(&[])
+    }
+}
+
+fn ran(life: &[Spell]) -> u64 {
+    life.windows(2).map(|pair| pair[1].span.start_ns.saturating_sub(pair[0].span.end_ns)).sum()
+}
+
+/// What a tick's time went to. `life` is all spells of its thread, in the order of time.
+pub fn account(life: &[Spell], places: &Places, tick: &Tick) -> Account {
+    let mut account = Account::default();
+    let mut add = |spent, stack, ns: u64| {
+        if ns > 0 {
+            let sum = account.sums.entry((spent, stack)).or_insert(0);
+            *sum = sum.saturating_add(ns);
+        }
+    };
+    add(Spent::Late, None, tick.lateness_ns());
+    let (start_ns, end_ns) = (tick.begun_ns, tick.span.end_ns.max(tick.begun_ns));
+    let first = life.partition_point(|spell| spell.span.end_ns <= start_ns);
+    let mut without_ns = 0;
+    for spell in life[first..].iter().take_while(|spell| spell.span.start_ns < end_ns) {
+        let ns = spell.span.end_ns.min(end_ns).saturating_sub(spell.span.start_ns.max(start_ns));
+        without_ns += ns;
+        add(Spent::Without(spell.reason), spell.stack, ns);
+    }
+    let ran_ns = (end_ns - start_ns).saturating_sub(without_ns);
+    let seen = places.within(start_ns, end_ns);
+    let seen_ns: u64 = seen.iter().fold(0, |sum, (_, _, weight)| sum.saturating_add(*weight));
+    let unsampled_ns = match places.period_ns {
+        Some(period_ns) if seen_ns > 0 => {
+            let missing_ns = ran_ns.saturating_sub(seen_ns);
+            if missing_ns > PERIODS_WITHOUT.saturating_mul(period_ns) { missing_ns } else { 0 }
+        }
+        _ => ran_ns,
+    };
+    let sampled_ns = ran_ns - unsampled_ns;
+    // Shares are taken of sums, so that all of them together are the whole to the nanosecond.
+    let (mut before, mut given_ns) = (0_u64, 0_u64);
+    for (_, stack, weight) in seen {
+        before = before.saturating_add(*weight);
+        let up_to_ns = (u128::from(sampled_ns) * u128::from(before) / u128::from(seen_ns.max(1))) as u64;
+        add(Spent::Ran, Some(*stack), up_to_ns - given_ns);
+        given_ns = up_to_ns;
+    }
+    add(Spent::Unsampled, None, ran_ns - given_ns);
+    account.ran_ns = ran_ns;
+    account
+}

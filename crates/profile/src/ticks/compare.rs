@@ -1,0 +1,353 @@
+//! `compare`: the mean slow tick beside the mean of the rest, stack by stack, and where what it has more went to.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::Spent;
+use super::account::{Account, Sums};
+use super::cut::Cut;
+use super::place::{Paths, Place};
+use crate::fold::{self, Base, Folded, Seen};
+use crate::names::Names;
+use crate::offcpu::Spell;
+use crate::recording::Recording;
+
+/// So many ticks are slow at the least: one alone may be anything.
+const SLOW_MIN: usize = 3;
+/// Fewer ticks than this have no slowest hundredth worth the name.
+const TICKS_MIN: usize = 300;
+/// Who has less of the time of such waits than this is not named.
+const MOST: f64 = 0.5;
+/// What explains less of the difference than this does not explain it.
+const EXPLAINS: f64 = 0.5;
+/// A clock that comes less often than once in so much of a tick's work sees too little of one tick.
+const PERIODS_A_TICK: u64 = 2;
+/// Slow ticks that are told one by one, the slowest first.
+const LISTED_MAX: usize = 100;
+
+/// Slow ticks beside the rest.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// Ticks in all.
+    pub ticks: usize,
+    /// Those that are slow.
+    pub slow_ticks: usize,
+    /// A slow tick is at least so long, in nanoseconds.
+    pub slow_from_ns: u64,
+    /// The mean slow tick, in nanoseconds.
+    pub slow_mean_ns: u64,
+    /// The mean of the others.
+    pub rest_mean_ns: u64,
+    /// The mean slow tick's time on a CPU.
+    pub slow_ran_ns: u64,
+    /// The mean of the others.
+    pub rest_ran_ns: u64,
+    /// What it went to, the most grown first.
+    pub growth: Vec<Growth>,
+    /// What makes most of the difference; none if slow ticks are no longer than others.
+    pub top: Option<Top>,
+    /// The slow ones, the slowest first: no more than a hundred.
+    pub slow: Vec<Slow>,
+    /// What is to be kept in mind.
+    pub doubts: Vec<Doubt>,
+    /// Mean nanoseconds a tick by stack, of the others.
+    #[serde(skip)]
+    pub rest_folded: Folded,
+    /// Of the slow ones.
+    #[serde(skip)]
+    pub slow_folded: Folded,
+}
+
+/// Time of one kind in the mean tick.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Growth {
+    /// Which.
+    pub spent: Spent,
+    /// In slow ticks, in nanoseconds.
+    pub slow_ns: u64,
+    /// In the others.
+    pub rest_ns: u64,
+}
+
+impl Growth {
+    /// How much more it is in slow ticks.
+    pub fn ns(&self) -> i64 {
+        self.slow_ns.cast_signed().saturating_sub(self.rest_ns.cast_signed())
+    }
+}
+
+/// What slow ticks have more than others.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Top {
+    /// Of which kind it is.
+    pub spent: Spent,
+    /// How much of it a slow tick has more, in nanoseconds.
+    pub growth_ns: u64,
+    /// How much of the whole difference that is, from 0 to 1.
+    pub share: f64,
+    /// In which function of the program; none where no stack tells it.
+    pub function: Option<String>,
+    /// Called by which.
+    pub from: Option<String>,
+    /// The thread that ended the wait, most of the time.
+    pub ended_by: Option<String>,
+    /// The thread that took the CPU, most of the time.
+    pub taken_by: Option<String>,
+}
+
+/// A slow tick.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Slow {
+    /// Its number.
+    pub number: u64,
+    /// When it was due, or began, after the recording's beginning, in nanoseconds.
+    pub at_ns: u64,
+    /// From when it was due, or began, until it was done.
+    pub length_ns: u64,
+    /// How late it began.
+    pub lateness_ns: u64,
+    /// How long it ran.
+    pub ran_ns: u64,
+    /// What it has most of beyond the mean of the others.
+    pub spent: Spent,
+    /// How much.
+    pub growth_ns: u64,
+    /// In which function.
+    pub function: Option<String>,
+    /// The thread that ended the longest such wait.
+    pub ended_by: Option<String>,
+}
+
+/// What is to be kept in mind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "doubt", rename_all = "kebab-case")]
+pub enum Doubt {
+    /// So few ticks have no slowest hundredth worth the name.
+    FewTicks {
+        /// How many would do.
+        enough: usize,
+    },
+    /// Something is missing.
+    Lost {
+        /// So many records.
+        records: u64,
+        /// So many samples.
+        samples: u64,
+    },
+    /// The clock came too seldom to see into one tick.
+    Coarse {
+        /// From one sample to the next, in nanoseconds of CPU time; none if there were hardly any.
+        period_ns: Option<u64>,
+        /// A rate that would do, in Hz.
+        enough_hz: u64,
+    },
+    /// It is not known where the thread waits, so that a tick ends at its first sleep.
+    WaitsUnknown,
+    /// Slow ticks are slow for several reasons: the top one is less than half of the difference.
+    Mixed,
+    /// Slow ticks are hardly longer than the others.
+    Alike,
+}
+
+/// A cut recording with what each tick's time went to.
+#[derive(Clone, Copy, Debug)]
+pub struct Cloth<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// The names of its functions.
+    pub names: &'a Names,
+    /// The thread's spells, in the order of time.
+    pub life: &'a [Spell],
+    /// Its ticks.
+    pub cut: &'a Cut,
+    /// What each of them went to.
+    pub accounts: &'a [Account],
+    /// From one sample to the next, in nanoseconds.
+    pub period_ns: Option<u64>,
+}
+
+/// Sets the slowest `slow_share` of ticks, from 0 to 1, beside the rest; none if there are too few ticks for that.
+pub fn compare(cloth: &Cloth<'_>, slow_share: f64) -> Option<Comparison> {
+    let ticks = &cloth.cut.ticks;
+    let slow_ticks = ((ticks.len() as f64 * slow_share).ceil() as usize).max(SLOW_MIN);
+    if ticks.len() <= slow_ticks {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..ticks.len().min(cloth.accounts.len())).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(ticks[*at].span.length_ns()));
+    let (slow, rest) = order.split_at(slow_ticks.min(order.len()));
+    let [slow_sums, rest_sums] = [slow, rest].map(|some| mean(cloth.accounts, some));
+    let of = |some: &[usize], value: &dyn Fn(usize) -> u64| mean_of(some.iter().map(|at| value(*at)));
+    let length = |at: usize| ticks[at].span.length_ns();
+    let ran = |at: usize| cloth.accounts[at].ran_ns;
+    let growth = growth(&slow_sums, &rest_sums);
+    let paths = Paths::of(cloth.recording, cloth.names, cloth.accounts);
+    let (slow_mean_ns, rest_mean_ns) = (of(slow, &length), of(rest, &length));
+    let more_ns = slow_mean_ns.saturating_sub(rest_mean_ns);
+    let top = growth.first().and_then(|most| top(cloth, &paths, most, (slow, &slow_sums), (more_ns, &rest_sums)));
+    let mut comparison = Comparison {
+        ticks: ticks.len(),
+        slow_ticks: slow.len(),
+        slow_from_ns: slow.last().map_or(0, |at| length(*at)),
+        slow_mean_ns,
+        rest_mean_ns,
+        slow_ran_ns: of(slow, &ran),
+        rest_ran_ns: of(rest, &ran),
+        slow: slow.iter().take(LISTED_MAX).map(|at| listed(cloth, &paths, *at, &rest_sums)).collect(),
+        growth,
+        top,
+        doubts: Vec::new(),
+        rest_folded: folded(cloth, &rest_sums),
+        slow_folded: folded(cloth, &slow_sums),
+    };
+    comparison.doubts = doubts(cloth, &comparison);
+    Some(comparison)
+}
+
+fn mean_of(values: impl ExactSizeIterator<Item = u64>) -> u64 {
+    let count = values.len().max(1) as u128;
+    (values.map(u128::from).sum::<u128>() / count) as u64
+}
+
+/// Mean nanoseconds a tick.
+fn mean(accounts: &[Account], of: &[usize]) -> Sums {
+    let mut sums: BTreeMap<_, u128> = BTreeMap::new();
+    for (spent, ns) in of.iter().filter_map(|at| accounts.get(*at)).flat_map(|account| &account.sums) {
+        *sums.entry(*spent).or_default() += u128::from(*ns);
+    }
+    let count = of.len().max(1) as u128;
+    sums.into_iter().map(|(spent, ns)| (spent, (ns / count) as u64)).collect()
+}
+
+fn growth(slow: &Sums, rest: &Sums) -> Vec<Growth> {
+    let mut by_kind: BTreeMap<Spent, Growth> = BTreeMap::new();
+    let mut add = |sums: &Sums, to: fn(&mut Growth) -> &mut u64| {
+        for ((spent, _), ns) in sums {
+            let growth = by_kind.entry(*spent).or_insert(Growth { spent: *spent, slow_ns: 0, rest_ns: 0 });
+            *to(growth) = to(growth).saturating_add(*ns);
+        }
+    };
+    add(slow, |growth| &mut growth.slow_ns);
+    add(rest, |growth| &mut growth.rest_ns);
+    let mut all: Vec<Growth> = by_kind.into_values().collect();
+    all.sort_by_key(|growth| std::cmp::Reverse(growth.ns()));
+    all
+}
+
+impl Cloth<'_> {
+    fn thread(&self, tid: u32) -> String {
+        let name = self.recording.threads.get(&tid).and_then(|thread| thread.name.clone());
+        match (tid, name) {
+            (0, _) => "none: the CPU was idle".to_owned(),
+            (tid, None) => tid.to_string(),
+            (tid, Some(name)) => format!("{name} ({tid})"),
+        }
+    }
+
+    /// The spells of one kind within these ticks.
+    fn spells(&self, of: &[usize], spent: Spent) -> impl Iterator<Item = &Spell> {
+        let ticks = of.iter().filter_map(|at| self.cut.ticks.get(*at));
+        ticks.flat_map(move |tick| {
+            let first = self.life.partition_point(|spell| spell.span.end_ns <= tick.begun_ns);
+            let within = self.life[first..].iter().take_while(|spell| spell.span.start_ns < tick.span.end_ns);
+            within.filter(move |spell| Spent::Without(spell.reason) == spent)
+        })
+    }
+
+    /// The thread that had most of the time of such spells.
+    fn most<'b>(&self, spells: impl Iterator<Item = &'b Spell>, who: fn(&Spell) -> Option<u32>) -> Option<String> {
+        let (mut all, mut by_thread) = (0_u64, BTreeMap::<u32, u64>::new());
+        for spell in spells {
+            all = all.saturating_add(spell.span.length_ns());
+            if let Some(tid) = who(spell) {
+                let sum = by_thread.entry(tid).or_default();
+                *sum = sum.saturating_add(spell.span.length_ns());
+            }
+        }
+        let most = by_thread.into_iter().max_by_key(|(_, ns)| *ns).filter(|(_, ns)| *ns as f64 >= all as f64 * MOST);
+        most.map(|(tid, _)| self.thread(tid))
+    }
+}
+
+/// Of the slow ticks `slow`, whose mean is `slow_sums` and `more_ns` longer than `rest`.
+fn top(
+    cloth: &Cloth<'_>,
+    paths: &Paths,
+    most: &Growth,
+    (slow, slow_sums): (&[usize], &Sums),
+    (more_ns, rest): (u64, &Sums),
+) -> Option<Top> {
+    let growth_ns = u64::try_from(most.ns()).ok().filter(|ns| *ns > 0)?;
+    let Place { function, from } = paths.place(most.spent, slow_sums, rest);
+    let spent = most.spent;
+    let woken = |spell: &Spell| spell.woken_by.map(|(tid, _)| tid).filter(|tid| *tid != spell.tid && *tid != 0);
+    Some(Top {
+        spent,
+        growth_ns,
+        share: growth_ns as f64 / more_ns.max(1) as f64,
+        function,
+        from,
+        ended_by: cloth.most(cloth.spells(slow, spent), woken),
+        taken_by: if spent == Spent::Without(crate::offcpu::Reason::Preempted) {
+            cloth.most(cloth.spells(slow, spent), |spell| spell.taken_by.map(|(_, tid)| tid))
+        } else {
+            None
+        },
+    })
+}
+
+fn listed(cloth: &Cloth<'_>, paths: &Paths, at: usize, rest: &Sums) -> Slow {
+    let (tick, account) = (&cloth.cut.ticks[at], &cloth.accounts[at]);
+    let grown_kinds = growth(&account.sums, rest);
+    let most = grown_kinds.first().copied().unwrap_or(Growth { spent: Spent::Ran, slow_ns: 0, rest_ns: 0 });
+    let Place { function, .. } = paths.place(most.spent, &account.sums, rest);
+    let woken = |spell: &Spell| spell.woken_by.map(|(tid, _)| tid).filter(|tid| *tid != spell.tid && *tid != 0);
+    Slow {
+        number: tick.number,
+        at_ns: tick.span.start_ns.saturating_sub(cloth.recording.span.start_ns),
+        length_ns: tick.span.length_ns(),
+        lateness_ns: tick.lateness_ns(),
+        ran_ns: account.ran_ns,
+        spent: most.spent,
+        growth_ns: u64::try_from(most.ns()).unwrap_or(0),
+        function,
+        ended_by: cloth.most(cloth.spells(&[at], most.spent), woken),
+    }
+}
+
+/// As flame graphs want it: what a tick's time went to is the innermost frame, where that is not work.
+fn folded(cloth: &Cloth<'_>, sums: &Sums) -> Folded {
+    let tid = cloth.cut.tid;
+    let pid = cloth.recording.threads.get(&tid).map_or(tid, |thread| thread.pid);
+    let seen = sums.iter().map(|((spent, stack), ns)| {
+        let on_top = (*spent != Spent::Ran).then_some(spent.name());
+        Seen { pid, tid, cpu: 0, stack: *stack, on_top, weight: *ns }
+    });
+    Folded::from(&fold::tree(cloth.recording, cloth.names, Base::Thread, seen))
+}
+
+fn doubts(cloth: &Cloth<'_>, said: &Comparison) -> Vec<Doubt> {
+    let lost = cloth.recording.lost;
+    let mut doubts = Vec::new();
+    if said.ticks < TICKS_MIN {
+        doubts.push(Doubt::FewTicks { enough: TICKS_MIN });
+    }
+    if lost.records > 0 || lost.samples > 0 {
+        doubts.push(Doubt::Lost { records: lost.records, samples: lost.samples });
+    }
+    let fine_ns = said.rest_ran_ns / PERIODS_A_TICK;
+    if cloth.period_ns.is_none_or(|period_ns| period_ns > fine_ns.max(1)) {
+        let enough_hz = (1_000_000_000 / fine_ns.max(1)).clamp(100, 10_000);
+        doubts.push(Doubt::Coarse { period_ns: cloth.period_ns, enough_hz });
+    }
+    if cloth.cut.ends == super::cut::Ends::AtFirstSleep {
+        doubts.push(Doubt::WaitsUnknown);
+    }
+    match &said.top {
+        Some(top) if top.share < EXPLAINS => doubts.push(Doubt::Mixed),
+        _ if said.slow_mean_ns < said.rest_mean_ns + said.rest_mean_ns / 10 => doubts.push(Doubt::Alike),
+        _ => {}
+    }
+    doubts
+}

@@ -1,0 +1,315 @@
+//! `cut`: from the spells without a CPU of one thread to its ticks. A tick is not one stretch awake: it may wait for a lock or for memory in
+//! the midst of its work. So the first look takes every sleep for a border and finds the tempo; the second one keeps as borders those waits
+//! alone that ticks were seen to begin after, and what waits elsewhere is within a tick.
+
+use std::collections::{BTreeMap, HashMap};
+
+use evenkeel_measure::meters::ticks::account::ticks as followed;
+use evenkeel_measure::meters::ticks::tempo::{NoTick, Pacing, Tempo};
+use evenkeel_measure::meters::ticks::track::{Beat, Followed, Found};
+use serde::Serialize;
+
+use super::Tick;
+use crate::offcpu::{Reason, Spell};
+use crate::recording::{Recording, Span};
+use crate::stack::{Frame, FrameId};
+
+/// Waits are told apart by so many of the user's innermost frames: as many as still make most of those before ticks one and the same.
+/// Without frame pointers only the innermost is worth something.
+const DEPTHS: [usize; 4] = [64, 4, 1, 0];
+/// What comes before fewer ticks than this share is no wait for a tick.
+const USUAL_SHARE: f64 = 0.1;
+/// And such waits must come before so many of all, or they are not known well enough.
+const USUAL_OF_ALL: f64 = 0.9;
+/// Of so many ticks to both sides the earliest quarter says where a tick was to be: the machine's time may drift, and a server may begin
+/// to count anew.
+const NEIGHBOURS: usize = 16;
+/// More threads than this are not looked at: the busiest are.
+const THREADS_MAX: usize = 16;
+
+/// What ends a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ends {
+    /// The wait that ticks begin after: what waits elsewhere is within a tick.
+    AtItsWait,
+    /// The first sleep, since it was not to be told where the thread sleeps: a tick that waits in its midst ends there.
+    AtFirstSleep,
+    /// The beginning of the next one, since the thread does not wait between them.
+    AtNextBegin,
+}
+
+/// A thread's ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cut {
+    /// The thread.
+    pub tid: u32,
+    /// What its ticks keep; none where they were told otherwise.
+    pub tempo: Option<Tempo>,
+    /// What ends one.
+    pub ends: Ends,
+    /// In the order of time. They do not overlap.
+    pub ticks: Vec<Tick>,
+    /// Ticks that were due and did not come.
+    pub missed: u64,
+}
+
+/// Which thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The one that keeps time and works most.
+    Any,
+    /// The same among those of this name.
+    Named(String),
+    /// This one.
+    Thread(u32),
+}
+
+/// Why there are no ticks.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NoTicks {
+    /// There are no switches.
+    #[error("the recording has no switches of {0}, and without them no ticks are to be told apart: record with them")]
+    NoSwitches(String),
+    /// It keeps no time.
+    #[error("no tick is to be seen in thread {name} ({tid}): {why}")]
+    None {
+        /// The busiest thread that was looked at.
+        tid: u32,
+        /// Its name.
+        name: String,
+        /// Why.
+        why: NoTick,
+    },
+}
+
+/// The spells of each thread, in the order of time.
+pub fn by_thread(spells: &[Spell]) -> BTreeMap<u32, Vec<Spell>> {
+    let mut lives: BTreeMap<u32, Vec<Spell>> = BTreeMap::new();
+    for spell in spells {
+        lives.entry(spell.tid).or_default().push(*spell);
+    }
+    for life in lives.values_mut() {
+        life.sort_by_key(|spell| (spell.span.start_ns, spell.span.end_ns));
+        // Two at once can't be: what a recording says that lost some is not followed.
+        let mut last_ns = 0;
+        life.retain(|spell| {
+            let is_next = spell.span.start_ns >= last_ns && spell.span.end_ns >= spell.span.start_ns;
+            if is_next {
+                last_ns = spell.span.end_ns;
+            }
+            is_next
+        });
+    }
+    lives
+}
+
+/// Finds the thread that ticks, and cuts its time. `lives` is of [`by_thread`].
+///
+/// # Errors
+/// If there is no such thread, or it keeps no time.
+pub fn find(recording: &Recording, lives: &BTreeMap<u32, Vec<Spell>>, wanted: &Wanted) -> Result<Cut, NoTicks> {
+    let name = |tid: u32| recording.threads.get(&tid).and_then(|thread| thread.name.clone()).unwrap_or_default();
+    let is_wanted = |tid: u32| match wanted {
+        Wanted::Any => tid != 0,
+        Wanted::Named(wanted) => name(tid) == *wanted,
+        Wanted::Thread(wanted) => tid == *wanted,
+    };
+    let mut busiest: Vec<(u64, u32)> =
+        lives.keys().filter(|tid| is_wanted(**tid)).map(|tid| (ran_ns(&lives[tid]), *tid)).collect();
+    busiest.sort_unstable_by(|one, other| other.cmp(one));
+    busiest.truncate(THREADS_MAX);
+    let mut refused = None;
+    let mut best: Option<(f64, Cut)> = None;
+    for (ran_ns, tid) in busiest {
+        match of_thread(recording, tid, &lives[&tid]) {
+            Ok(cut) => {
+                let in_ticks = ran_ns as f64 * cut.tempo.map_or(1.0, |tempo| tempo.work_share);
+                if best.as_ref().is_none_or(|(most, _)| in_ticks > *most) {
+                    best = Some((in_ticks, cut));
+                }
+            }
+            Err(why) => refused = refused.or(Some(NoTicks::None { tid, name: name(tid), why })),
+        }
+    }
+    let whose = match wanted {
+        Wanted::Any => "any thread".to_owned(),
+        Wanted::Named(name) => format!("a thread called {name}"),
+        Wanted::Thread(tid) => format!("thread {tid}"),
+    };
+    best.map(|(_, cut)| cut).ok_or_else(|| refused.unwrap_or(NoTicks::NoSwitches(whose)))
+}
+
+/// How long it ran between its first spell and its last.
+fn ran_ns(life: &[Spell]) -> u64 {
+    life.windows(2).map(|pair| pair[1].span.start_ns.saturating_sub(pair[0].span.end_ns)).sum()
+}
+
+/// The ticks of one thread, by the time that it keeps.
+///
+/// # Errors
+/// Why there are none.
+pub fn of_thread(recording: &Recording, tid: u32, life: &[Spell]) -> Result<Cut, NoTick> {
+    let awake = stretches(life, |spell| sleeps(spell.reason));
+    let (first_tempo, first) = followed(&beats(&awake), None)?;
+    let before = first.slots.iter().filter_map(|slot| life.get(awake.get(slot.beat()?)?.after));
+    let before: Vec<&Spell> = before.collect();
+    if let Some(usual) = Usual::of(recording, &before) {
+        let work = stretches(life, |spell| usual.is(recording, spell));
+        if let Ok((tempo, found)) = followed(&beats(&work), Some(&first_tempo)) {
+            return Ok(cut(tid, Ends::AtItsWait, tempo, &found, &work));
+        }
+    }
+    Ok(cut(tid, Ends::AtFirstSleep, first_tempo, &first, &awake))
+}
+
+/// The ticks of one thread that begin at these moments, as something else told: each ends with the wait that comes before ticks, or at the
+/// latest when the next begins.
+pub fn at(recording: &Recording, tid: u32, life: &[Spell], begins_ns: &[u64]) -> Cut {
+    let before = begins_ns.iter().filter_map(|at_ns| {
+        let next = life.partition_point(|spell| spell.span.start_ns < *at_ns);
+        life[..next].iter().rev().find(|spell| sleeps(spell.reason))
+    });
+    let before: Vec<&Spell> = before.collect();
+    let usual = Usual::of(recording, &before);
+    let is_wait = |spell: &&Spell| usual.as_ref().is_some_and(|usual| usual.is(recording, spell));
+    let mut ticks: Vec<Tick> = Vec::new();
+    for (number, pair) in begins_ns.windows(2).enumerate() {
+        let [begun_ns, next_ns] = [pair[0], pair[1].max(pair[0])];
+        let first = life.partition_point(|spell| spell.span.start_ns < begun_ns);
+        let waits = life[first..].iter().take_while(|spell| spell.span.start_ns < next_ns).find(is_wait);
+        let end_ns = waits.map_or(next_ns, |wait| wait.span.start_ns);
+        ticks.push(Tick { number: number as u64, span: Span { start_ns: begun_ns, end_ns }, begun_ns });
+    }
+    let ends = if usual.is_some() { Ends::AtItsWait } else { Ends::AtNextBegin };
+    Cut { tid, tempo: None, ends, ticks, missed: 0 }
+}
+
+/// A stretch between two borders.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    start_ns: u64,
+    end_ns: u64,
+    ran_ns: u64,
+    /// How long the spell before it was.
+    waited_ns: u64,
+    /// The spell that it begins after.
+    after: usize,
+}
+
+fn stretches(life: &[Spell], is_border: impl Fn(&Spell) -> bool) -> Vec<Stretch> {
+    let mut found = Vec::new();
+    let mut now: Option<Stretch> = None;
+    let mut since_ns = 0;
+    for (at, spell) in life.iter().enumerate() {
+        if let Some(now) = &mut now {
+            now.ran_ns += spell.span.start_ns.saturating_sub(since_ns);
+        }
+        since_ns = spell.span.end_ns;
+        if is_border(spell) {
+            found.extend(now.map(|now| Stretch { end_ns: spell.span.start_ns, ..now }));
+            let waited_ns = spell.span.length_ns();
+            now = Some(Stretch { start_ns: since_ns, end_ns: since_ns, ran_ns: 0, waited_ns, after: at });
+        }
+    }
+    found
+}
+
+fn beats(stretches: &[Stretch]) -> Vec<Beat> {
+    let beat = |one: &Stretch| Beat { at_ns: one.start_ns, until_ns: one.end_ns, weight: one.ran_ns as f64 };
+    stretches.iter().map(beat).collect()
+}
+
+/// Whether a thread may wait so for its next tick. It was not its own will where it lost the CPU, or memory was not there.
+fn sleeps(reason: Reason) -> bool {
+    !matches!(reason, Reason::Preempted | Reason::Throttled | Reason::PageFault | Reason::Disk)
+}
+
+/// A place to wait: why, and the user's innermost frames.
+type Place = (Reason, Vec<FrameId>);
+
+/// The places that ticks begin after.
+struct Usual {
+    depth: usize,
+    places: Vec<Place>,
+}
+
+impl Usual {
+    fn of(recording: &Recording, before: &[&Spell]) -> Option<Usual> {
+        DEPTHS.into_iter().find_map(|depth| {
+            let mut counts: HashMap<Place, usize> = HashMap::new();
+            for place in before.iter().filter_map(|spell| place(recording, spell, depth)) {
+                *counts.entry(place).or_default() += 1;
+            }
+            let of_all = |count: usize| count as f64 / before.len() as f64;
+            counts.retain(|_, count| of_all(*count) >= USUAL_SHARE);
+            let is_enough = of_all(counts.values().sum()) >= USUAL_OF_ALL;
+            is_enough.then(|| Usual { depth, places: counts.into_keys().collect() })
+        })
+    }
+
+    fn is(&self, recording: &Recording, spell: &Spell) -> bool {
+        sleeps(spell.reason) && place(recording, spell, self.depth).is_some_and(|place| self.places.contains(&place))
+    }
+}
+
+/// None where it is not known.
+fn place(recording: &Recording, spell: &Spell, depth: usize) -> Option<Place> {
+    if spell.reason == Reason::Unknown {
+        return None;
+    }
+    let frames = spell.stack.into_iter().flat_map(|stack| recording.stacks.innermost_first(stack));
+    let is_users = |frame: &FrameId| {
+        let frame = recording.stacks.frames().get(frame.place());
+        !matches!(frame, Some(Frame::Kernel { .. } | Frame::Named { is_kernel: true, .. }) | None)
+    };
+    Some((spell.reason, frames.filter(is_users).take(depth).collect()))
+}
+
+fn cut(tid: u32, ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch]) -> Cut {
+    let mut begun: Vec<(u64, f64, Stretch)> = Vec::with_capacity(found.slots.len());
+    let mut missed = 0;
+    let mut last_ns = 0;
+    for slot in &found.slots {
+        let (stretch, begins_ns) = match slot.found {
+            Found::InTime(beat) | Found::Late(beat) => (work.get(beat), None),
+            // Awake already, for a packet perhaps: the tick began within that. One that is a tick's already is a tick that took too long.
+            Found::Hidden(beat) => (work.get(beat), Some(slot.expected_ns.max(0.0) as u64)),
+            Found::Missed => (None, None),
+        };
+        let Some(stretch) = stretch else {
+            missed += 1;
+            continue;
+        };
+        let start_ns = begins_ns.unwrap_or(stretch.start_ns).max(stretch.start_ns);
+        if start_ns < last_ns || start_ns >= stretch.end_ns {
+            continue;
+        }
+        last_ns = stretch.end_ns;
+        begun.push((slot.number, start_ns as f64 - slot.expected_ns, Stretch { start_ns, ..*stretch }));
+    }
+    let offs: Vec<f64> = begun.iter().map(|(_, off_ns, _)| *off_ns).collect();
+    let waits: Vec<f64> = begun.iter().map(|(_, _, stretch)| stretch.waited_ns as f64).collect();
+    let mut last_ns = 0;
+    let ticks = begun.iter().enumerate().map(|(at, (number, off_ns, stretch))| {
+        let late_ns = off_ns - earliest(&offs, at);
+        // One that counts from the last tick's end is not late after a long one: it waited as long as ever.
+        let late_ns = match tempo.pacing {
+            Pacing::Kept => late_ns,
+            Pacing::Walks => late_ns.min(waits[at] - earliest(&waits, at)),
+        };
+        let due_ns = stretch.start_ns.saturating_sub(late_ns.max(0.0) as u64).max(last_ns);
+        last_ns = stretch.end_ns;
+        Tick { number: *number, span: Span { start_ns: due_ns, end_ns: stretch.end_ns }, begun_ns: stretch.start_ns }
+    });
+    let ticks = ticks.collect();
+    Cut { tid, tempo: Some(tempo), ends, ticks, missed }
+}
+
+/// Where the earliest quarter of a tick's neighbours were.
+fn earliest(offs_ns: &[f64], at: usize) -> f64 {
+    let near = &offs_ns[at.saturating_sub(NEIGHBOURS)..(at + NEIGHBOURS + 1).min(offs_ns.len())];
+    let mut near = near.to_vec();
+    near.sort_unstable_by(f64::total_cmp);
+    near.get(near.len() / 4).copied().unwrap_or(0.0)
+}

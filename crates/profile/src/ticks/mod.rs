@@ -1,0 +1,152 @@
+//! Where the time of a server's ticks went: a recording cut by the ticks of one thread, and what the slowest of them have that the rest do
+//! not. A stall in one tick of a hundred is a hundredth of all samples, and on no flame graph of the whole to be seen.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`cut`] | which spells without a CPU lie between ticks, and so when each tick was due, began and was done |
+//! | [`account`](mod@account) | what each nanosecond of a tick went to: a stack on a CPU, a stack that waited and why, or lateness |
+//! | [`compare`](mod@compare) | the mean slow tick beside the mean of the rest, and what makes the difference |
+//! | [`place`] | in which function that is |
+
+pub mod account;
+pub mod compare;
+pub mod cut;
+pub mod place;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+
+use self::account::{Account, Places, account};
+use self::compare::{Cloth, Comparison, compare};
+use self::cut::{Cut, NoTicks, Wanted};
+use crate::names::Names;
+use crate::offcpu::{Reason, Spell};
+use crate::recording::{Recording, Span};
+
+/// A tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// Its number: how many periods after the first, where it keeps time; else its place.
+    pub number: u64,
+    /// From when it was due, or began where that is not known, until it was done.
+    pub span: Span,
+    /// When it was given the CPU.
+    pub begun_ns: u64,
+}
+
+impl Tick {
+    /// How late it began.
+    pub fn lateness_ns(&self) -> u64 {
+        self.begun_ns.saturating_sub(self.span.start_ns)
+    }
+}
+
+/// What a stretch of a tick's time went to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Spent {
+    /// It ran, at a place that samples tell.
+    Ran,
+    /// It had a CPU, and no sample tells where it was.
+    Unsampled,
+    /// It had no CPU.
+    Without(Reason),
+    /// It was due and had not begun.
+    Late,
+}
+
+impl Spent {
+    /// One word for it, as JSON and the frames of graphs have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Spent::Ran => "on-cpu",
+            Spent::Unsampled => "on-cpu-unsampled",
+            Spent::Late => "late",
+            Spent::Without(reason) => match reason {
+                Reason::Futex => "futex",
+                Reason::Poll => "poll",
+                Reason::Sleep => "sleep",
+                Reason::Socket => "socket",
+                Reason::Disk => "disk",
+                Reason::PageFault => "page-fault",
+                Reason::Preempted => "preempted",
+                Reason::Throttled => "throttled",
+                Reason::Stopped => "stopped",
+                _ => "off-cpu",
+            },
+        }
+    }
+
+    /// The same for people, as the beginning of what is said of a stall.
+    pub fn words(self) -> &'static str {
+        match self {
+            Spent::Ran => "work on a CPU",
+            Spent::Unsampled => "a CPU that stood still or was taken by the hypervisor, since no sample came",
+            Spent::Late => "begun late",
+            Spent::Without(reason) => match reason {
+                Reason::Futex => "futex wait",
+                Reason::Poll => "wait for files or sockets (poll)",
+                Reason::Sleep => "sleep",
+                Reason::Socket => "wait for a socket or pipe",
+                Reason::Disk => "wait for a device",
+                Reason::PageFault => "page fault",
+                Reason::Preempted => "another thread had the CPU",
+                Reason::Throttled => "throttled: its control group had used up its CPU time",
+                Reason::Stopped => "stopped",
+                _ => "no CPU, and nobody knows why",
+            },
+        }
+    }
+}
+
+impl Serialize for Spent {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+/// A recording's ticks.
+#[derive(Clone, Debug)]
+pub struct Ticks {
+    /// The thread and its ticks.
+    pub cut: Cut,
+    /// What each of them went to.
+    pub accounts: Vec<Account>,
+    life: Vec<Spell>,
+    period_ns: Option<u64>,
+}
+
+impl Ticks {
+    /// Of the thread that keeps time and works most among those that are `wanted`. `spells` are those of all threads.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn find(recording: &Recording, spells: &[Spell], wanted: &Wanted) -> Result<Ticks, NoTicks> {
+        let lives = cut::by_thread(spells);
+        let cut = cut::find(recording, &lives, wanted)?;
+        Ok(Ticks::of(recording, cut, lives))
+    }
+
+    /// Of the thread `tid`, whose ticks begin at `begins_ns`.
+    pub fn at(recording: &Recording, spells: &[Spell], tid: u32, begins_ns: &[u64]) -> Ticks {
+        let lives = cut::by_thread(spells);
+        let life = lives.get(&tid).map_or(&[][..], Vec::as_slice);
+        Ticks::of(recording, cut::at(recording, tid, life, begins_ns), lives)
+    }
+
+    fn of(recording: &Recording, cut: Cut, mut lives: BTreeMap<u32, Vec<Spell>>) -> Ticks {
+        let life = lives.remove(&cut.tid).unwrap_or_default();
+        let places = Places::of(recording, cut.tid, &life);
+        let accounts = cut.ticks.iter().map(|tick| account(&life, &places, tick)).collect();
+        Ticks { cut, accounts, life, period_ns: places.period_ns }
+    }
+
+    /// Sets the slowest `slow_share`, from 0 to 1, beside the rest; none if there are too few ticks for that.
+    pub fn compare(&self, recording: &Recording, names: &Names, slow_share: f64) -> Option<Comparison> {
+        let Ticks { cut, accounts, life, period_ns } = self;
+        compare(&Cloth { recording, names, life, cut, accounts, period_ns: *period_ns }, slow_share)
+    }
+}

@@ -1,0 +1,143 @@
+//! `Paths`: the functions of each stack, and the one among them that made a difference. Growth is added up by function, from the outermost
+//! on: two samples in one loop hardly ever stand at the same instruction.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Spent;
+use super::account::{Account, Sums};
+use crate::names::Names;
+use crate::recording::Recording;
+use crate::stack::{Frame, FrameId, StackId};
+
+/// Who makes so much of a difference is followed from the outermost function inwards; where nobody does, that is the place.
+const MOST: f64 = 0.6;
+/// Libraries of the system's: what calls them is the place, not what they do.
+const SYSTEMS: [&str; 9] =
+    ["libc.so", "libc-", "libpthread", "ld-", "ld.so", "vdso", "libstdc++", "libm.so", "libgcc_s"];
+/// The same of functions.
+const LIBRARYS: [&str; 8] =
+    ["std::", "core::", "alloc::", "parking_lot", "lock_api", "__", "pthread_", "tokio::runtime"];
+
+/// A function, and whether somebody wrote it for this program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Function {
+    name: String,
+    is_programs: bool,
+}
+
+/// The functions of stacks.
+#[derive(Clone, Debug, Default)]
+pub struct Paths {
+    functions: Vec<Function>,
+    /// From the outermost on.
+    by_stack: BTreeMap<StackId, Vec<usize>>,
+}
+
+/// Where something is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The innermost function of the program's own; where none is, the innermost.
+    pub function: Option<String>,
+    /// The one that called it.
+    pub from: Option<String>,
+}
+
+impl Paths {
+    /// Of all stacks that these accounts have.
+    pub fn of(recording: &Recording, names: &Names, accounts: &[Account]) -> Paths {
+        let mut paths = Paths::default();
+        let mut numbers: HashMap<Function, usize> = HashMap::new();
+        for stack in accounts.iter().flat_map(|account| account.sums.keys()).filter_map(|(_, stack)| *stack) {
+            if paths.by_stack.contains_key(&stack) {
+                continue;
+            }
+            let frames: Vec<FrameId> = recording.stacks.innermost_first(stack).collect();
+            let functions = frames.into_iter().rev().flat_map(|frame| functions(recording, names, frame));
+            let path = functions.map(|function| {
+                let next = numbers.len();
+                *numbers.entry(function).or_insert(next)
+            });
+            let path = path.collect();
+            paths.by_stack.insert(stack, path);
+        }
+        let mut functions: Vec<(usize, Function)> = numbers.into_iter().map(|(function, at)| (at, function)).collect();
+        functions.sort_unstable_by_key(|(at, _)| *at);
+        paths.functions = functions.into_iter().map(|(_, function)| function).collect();
+        paths
+    }
+
+    /// Where most of what time of one kind grew by is: from the outermost function inwards, as long as one makes most of it.
+    pub fn place(&self, spent: Spent, slow: &Sums, rest: &Sums) -> Place {
+        let mut grown: BTreeMap<StackId, i64> = BTreeMap::new();
+        let mut add = |sums: &Sums, sign: i64| {
+            for ((kind, stack), ns) in sums {
+                if let Some(stack) = stack.filter(|_| *kind == spent) {
+                    let sum = grown.entry(stack).or_default();
+                    *sum = sum.saturating_add(ns.cast_signed().saturating_mul(sign));
+                }
+            }
+        };
+        add(slow, 1);
+        add(rest, -1);
+        let path = |stack: &StackId| self.by_stack.get(stack).map_or(&[][..], Vec::as_slice);
+        let mut paths: Vec<(&[usize], i64)> = grown.iter().map(|(stack, ns)| (path(stack), *ns)).collect();
+        let all: i64 = paths.iter().fold(0, |sum, (_, ns)| sum.saturating_add(*ns));
+        let mut chain: Vec<usize> = Vec::new();
+        loop {
+            let depth = chain.len();
+            let mut next: BTreeMap<usize, i64> = BTreeMap::new();
+            for (path, ns) in &paths {
+                if let Some(function) = path.get(depth) {
+                    let sum = next.entry(*function).or_default();
+                    *sum = sum.saturating_add(*ns);
+                }
+            }
+            let most = next.into_iter().max_by_key(|(_, ns)| *ns);
+            let Some((function, _)) = most.filter(|(_, ns)| *ns > 0 && *ns as f64 >= all as f64 * MOST) else { break };
+            paths.retain(|(path, _)| path.get(depth) == Some(&function));
+            chain.push(function);
+        }
+        self.told(&chain)
+    }
+
+    fn told(&self, chain: &[usize]) -> Place {
+        let chain: Vec<&Function> = chain.iter().filter_map(|at| self.functions.get(*at)).collect();
+        let Some(at) = chain.iter().rposition(|function| function.is_programs) else {
+            return Place { function: chain.last().map(|function| function.name.clone()), from: None };
+        };
+        let from = chain[..at].iter().rev().find(|from| from.is_programs && from.name != chain[at].name);
+        Place { function: Some(chain[at].name.clone()), from: from.map(|from| from.name.clone()) }
+    }
+}
+
+/// The functions of a frame, from the outermost on.
+fn functions(recording: &Recording, names: &Names, frame: FrameId) -> Vec<Function> {
+    let named = names.get(frame);
+    if named.functions.is_empty() {
+        return vec![Function { name: named.in_place.clone(), is_programs: false }];
+    }
+    let is_programs = !named.is_kernel && is_in_program(recording, frame);
+    let of = |function: &crate::names::Function| Function {
+        name: function.name.clone(),
+        is_programs: is_programs && !is_of_library(&function.name),
+    };
+    named.functions.iter().map(of).collect()
+}
+
+/// Whether a frame is in what somebody wrote for this program.
+fn is_in_program(recording: &Recording, frame: FrameId) -> bool {
+    let module = match recording.stacks.frames().get(frame.place()) {
+        Some(Frame::InFile { module, .. }) => Some(*module),
+        Some(Frame::Named { module, is_kernel: false, .. }) => *module,
+        Some(Frame::Anonymous { .. }) => None,
+        _ => return false,
+    };
+    let name = module.and_then(|module| recording.modules.get(module)).map_or("", |module| module.name());
+    let name = name.trim_start_matches('[');
+    !SYSTEMS.iter().any(|systems| name.starts_with(systems))
+}
+
+fn is_of_library(name: &str) -> bool {
+    let name = name.trim_start_matches(['<', '&']);
+    LIBRARYS.iter().any(|of| name.starts_with(of))
+}

@@ -1,0 +1,366 @@
+//! What cutting says of servers that are made by hand.
+
+use proptest::prelude::*;
+
+use super::account::{Places, account};
+use super::compare::{Comparison, Doubt};
+use super::cut::{Ends, NoTicks, Wanted};
+use super::*;
+use crate::recording::{Event, Sample, Thread, Unit};
+use crate::stack::{Frame, StackId};
+
+const MS: u64 = 1_000_000;
+const PERIOD_NS: u64 = 20 * MS;
+const CLOCK_NS: u64 = MS / 2;
+const TID: u32 = 7;
+
+/// A server that ticks fifty times a second and works for two milliseconds each time, seen by a clock of 2,000 Hz of its CPU time.
+struct Server {
+    recording: Recording,
+    spells: Vec<Spell>,
+    now_ns: u64,
+    since_clock_ns: u64,
+}
+
+impl Server {
+    fn new() -> Server {
+        let mut recording = Recording::default();
+        recording.events.push(Event { name: "cpu-clock".to_owned(), unit: Unit::Nanoseconds });
+        for (tid, name) in [(TID, "server"), (8, "saver")] {
+            recording.threads.insert(tid, Thread { pid: TID, name: Some(name.to_owned()) });
+        }
+        Server { recording, spells: Vec::new(), now_ns: 1_000 * MS, since_clock_ns: 0 }
+    }
+
+    /// Functions from the outermost on; the kernel's end with `_k`.
+    fn stack(&mut self, path: &str) -> StackId {
+        let frames: Vec<Frame> = path
+            .split(';')
+            .map(|name| Frame::Named {
+                name: self.recording.stacks.text(name),
+                module: None,
+                is_kernel: name.ends_with("_k"),
+                is_inlined: false,
+            })
+            .collect();
+        self.recording.stacks.of(frames)
+    }
+
+    fn runs(&mut self, path: &str, for_ns: u64) {
+        let stack = self.stack(path);
+        let mut left_ns = for_ns;
+        while self.since_clock_ns + left_ns >= CLOCK_NS {
+            let step_ns = CLOCK_NS - self.since_clock_ns;
+            self.now_ns += step_ns;
+            left_ns -= step_ns;
+            self.since_clock_ns = 0;
+            self.recording.samples.push(Sample {
+                event: 0,
+                at_ns: self.now_ns - 1,
+                cpu: 0,
+                pid: TID,
+                tid: TID,
+                stack,
+                weight: CLOCK_NS,
+                address: 0,
+                raw: (0, 0),
+            });
+        }
+        self.since_clock_ns += left_ns;
+        self.now_ns += left_ns;
+    }
+
+    fn waits(&mut self, reason: Reason, path: Option<&str>, until_ns: u64, woken_by: Option<u32>) {
+        let stack = path.map(|path| self.stack(path));
+        self.spells.push(Spell {
+            pid: TID,
+            tid: TID,
+            cpu: 0,
+            span: Span { start_ns: self.now_ns, end_ns: until_ns.max(self.now_ns) },
+            reason,
+            stack,
+            taken_by: None,
+            woken_by: woken_by.map(|tid| (tid, None)),
+            ..Spell::default()
+        });
+        self.now_ns = until_ns.max(self.now_ns);
+    }
+
+    /// Ticks, each of which `body` does after it is given the CPU, `late_ns` after it was due.
+    fn ticks(&mut self, count: u64, late_ns: impl Fn(u64) -> u64, mut body: impl FnMut(&mut Server, u64)) {
+        let base_ns = self.now_ns;
+        for number in 1..=count {
+            let due_ns = base_ns + number * PERIOD_NS;
+            self.waits(Reason::Sleep, Some("main;clock_nanosleep;nap_k"), due_ns + 50_000 + late_ns(number), None);
+            body(self, number);
+        }
+        self.waits(Reason::Sleep, Some("main;clock_nanosleep;nap_k"), self.now_ns + PERIOD_NS, None);
+        self.recording.span = Span { start_ns: 1_000 * MS, end_ns: self.now_ns };
+    }
+
+    fn works(&mut self) {
+        self.runs("main;tick;simulate", MS);
+        self.runs("main;tick;send;sendmsg_k", MS);
+    }
+
+    fn found(&self) -> Ticks {
+        Ticks::find(&self.recording, &self.spells, &Wanted::Any).unwrap()
+    }
+
+    fn compared(&self) -> Comparison {
+        let names = Names::of(&self.recording, |_| Vec::new());
+        self.found().compare(&self.recording, &names, 0.01).unwrap()
+    }
+}
+
+/// What is said of a stall in each hundredth tick.
+fn told(late_ns: u64, stall: impl Fn(&mut Server)) -> Comparison {
+    let mut server = Server::new();
+    server.ticks(
+        900,
+        |number| if number % 100 == 50 { late_ns } else { 0 },
+        |server, number| {
+            server.runs("main;tick;simulate", MS);
+            if number % 100 == 50 {
+                stall(server);
+            }
+            server.runs("main;tick;send;sendmsg_k", MS);
+        },
+    );
+    let ticks = server.found();
+    assert_eq!((ticks.cut.tid, ticks.cut.ends, ticks.cut.ticks.len()), (TID, Ends::AtItsWait, 900));
+    for (tick, account) in ticks.cut.ticks.iter().zip(&ticks.accounts) {
+        assert_eq!(account.sums.values().sum::<u64>(), tick.span.length_ns(), "all of a tick's time is told");
+    }
+    server.compared()
+}
+
+#[test]
+fn a_stall_of_any_kind_is_told() {
+    type Row = (&'static str, u64, fn(&mut Server), Spent, Option<&'static str>);
+    let rows: [Row; 7] = [
+        (
+            "a lock",
+            0,
+            |server| {
+                let until_ns = server.now_ns + 3 * MS;
+                server.waits(Reason::Futex, Some("main;tick;world::lock;__lll_lock_wait;futex_k"), until_ns, Some(8));
+            },
+            Spent::Without(Reason::Futex),
+            Some("world::lock"),
+        ),
+        (
+            "faults, each a piece of it",
+            0,
+            |server| {
+                for _ in 0..30 {
+                    server.runs("main;tick;map_read;fault_k", 20_000);
+                    server.waits(
+                        Reason::PageFault,
+                        Some("main;tick;map_read;fault_k;io_k"),
+                        server.now_ns + 100_000,
+                        None,
+                    );
+                }
+            },
+            Spent::Without(Reason::PageFault),
+            Some("map_read"),
+        ),
+        ("a loop", 0, |server| server.runs("main;tick;find_path", 3 * MS), Spent::Ran, Some("find_path")),
+        (
+            "a loop that calls others",
+            0,
+            |server| {
+                for _ in 0..3 {
+                    server.runs("main;tick;find_path;one", MS / 2);
+                    server.runs("main;tick;find_path;other", MS / 2);
+                }
+            },
+            Spent::Ran,
+            Some("find_path"),
+        ),
+        (
+            "a quota",
+            0,
+            |server| {
+                server.waits(Reason::Throttled, Some("main;tick;simulate;throttle_k"), server.now_ns + 3 * MS, None)
+            },
+            Spent::Without(Reason::Throttled),
+            Some("simulate"),
+        ),
+        ("no sample for a while", 0, |server| server.now_ns += 3 * MS, Spent::Unsampled, None),
+        ("a late beginning", 3 * MS, |_| (), Spent::Late, None),
+    ];
+    for (name, late_ns, stall, spent, function) in rows {
+        let said = told(late_ns, stall);
+        let top = said.top.as_ref().unwrap();
+        assert_eq!((top.spent, top.function.as_deref()), (spent, function), "{name}: {said:#?}");
+        assert_eq!((said.slow_ticks, said.ticks), (9, 900), "{name}");
+        let numbers: Vec<u64> = said.slow.iter().map(|slow| slow.number % 100).collect();
+        assert!(numbers.windows(2).all(|pair| pair[0] == pair[1]), "{name}: {numbers:?}");
+        assert!(said.slow.iter().all(|slow| slow.spent == spent), "{name}: {:?}", said.slow);
+        assert_eq!(said.doubts, [], "{name}");
+        let more_ns = said.slow_mean_ns - said.rest_mean_ns;
+        assert!((2_900_000..3_700_000).contains(&more_ns), "{name}: {more_ns}");
+        let [slow, rest] = [said.slow_folded.total(), said.rest_folded.total()];
+        assert!(slow.abs_diff(said.slow_mean_ns) < 1_000 && rest.abs_diff(said.rest_mean_ns) < 1_000, "{name}");
+    }
+}
+
+#[test]
+fn who_held_the_lock_and_from_where_it_was_taken_is_told() {
+    let said = told(0, |server| {
+        let until_ns = server.now_ns + 3 * MS;
+        server.waits(Reason::Futex, Some("main;simulate;world::lock;std::lock;futex_k"), until_ns, Some(8));
+    });
+    let top = said.top.unwrap();
+    assert_eq!((top.from.as_deref(), top.ended_by.as_deref()), (Some("simulate"), Some("saver (8)")));
+    assert!((2_900_000..=3_000_000).contains(&top.growth_ns) && top.share > 0.95, "{top:?}");
+    let line = "server;main;simulate;world::lock;std::lock;futex_k_[k];[futex]";
+    assert!(said.slow_folded.lines.contains_key(line), "{:?}", said.slow_folded);
+    assert!(!said.rest_folded.lines.contains_key(line), "{:?}", said.rest_folded);
+}
+
+/// Packets wake it between ticks, and it waits for both at the same place.
+#[test]
+fn what_is_done_between_ticks_is_no_part_of_them() {
+    let mut server = Server::new();
+    let poll = Some("main;poll;poll_k");
+    let base_ns = server.now_ns;
+    for number in 1..=400_u64 {
+        let due_ns = base_ns + number * PERIOD_NS;
+        for packet in 1..4 {
+            server.waits(Reason::Poll, poll, due_ns - PERIOD_NS + (packet * 5 + number % 3) * MS, None);
+            server.runs("main;receive", 100_000);
+        }
+        server.waits(Reason::Poll, poll, due_ns, None);
+        server.works();
+        if number % 100 == 7 {
+            let until_ns = server.now_ns + MS;
+            server.waits(Reason::Futex, Some("main;tick;lock;futex_k"), until_ns, None);
+            server.works();
+        }
+    }
+    let ticks = server.found();
+    assert_eq!(ticks.cut.ends, Ends::AtItsWait);
+    assert!(ticks.cut.ticks.len() > 390, "{}", ticks.cut.ticks.len());
+    let lengths = ticks.cut.ticks.iter().map(|tick| (tick.span.end_ns - tick.begun_ns) / 1000);
+    let mut lengths: Vec<u64> = lengths.collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    assert_eq!(lengths, [2000, 5000]);
+}
+
+/// Of a recording that has no stacks of what waits, the first sleep is the end.
+#[test]
+fn without_reasons_a_tick_ends_at_its_first_sleep_and_it_is_said() {
+    let mut server = Server::new();
+    server.ticks(100, |_| 0, |server, _| server.works());
+    for spell in &mut server.spells {
+        (spell.reason, spell.stack) = (Reason::Unknown, None);
+    }
+    assert_eq!(server.found().cut.ends, Ends::AtFirstSleep);
+    let doubts = server.compared().doubts;
+    assert_eq!(doubts, [Doubt::FewTicks { enough: 300 }, Doubt::WaitsUnknown, Doubt::Alike]);
+}
+
+#[test]
+fn a_clock_that_comes_too_seldom_is_doubted() {
+    let mut server = Server::new();
+    server.ticks(400, |_| 0, |server, _| server.works());
+    let mut nth = 0;
+    server.recording.samples.retain_mut(|sample| {
+        sample.weight *= 20;
+        nth += 1;
+        nth % 20 == 0
+    });
+    let doubts = server.compared().doubts;
+    assert!(doubts.contains(&Doubt::Coarse { period_ns: Some(10 * MS), enough_hz: 1000 }), "{doubts:?}");
+}
+
+/// One that sleeps for a set time after each tick begins a period and a stall later after a long one: that is not late.
+#[test]
+fn one_that_counts_from_its_last_tick_is_not_late_after_a_long_one() {
+    let mut server = Server::new();
+    for number in 0..600_u64 {
+        // Timers are not to the microsecond.
+        let until_ns = server.now_ns + 18 * MS + (number * 7 % 11) * 5_000;
+        server.waits(Reason::Sleep, Some("main;nanosleep"), until_ns, None);
+        server.works();
+        if number % 100 == 50 {
+            server.runs("main;tick;find_path", 3 * MS);
+        }
+    }
+    let said = server.compared();
+    assert_eq!(said.top.as_ref().unwrap().spent, Spent::Ran, "{said:#?}");
+    assert!(said.slow.iter().all(|slow| slow.lateness_ns < 100_000), "{said:#?}");
+}
+
+#[test]
+fn a_thread_is_chosen_by_its_name_or_by_what_it_does() {
+    let mut server = Server::new();
+    server.ticks(200, |_| 0, |server, _| server.works());
+    let find = |wanted| Ticks::find(&server.recording, &server.spells, &wanted).map(|ticks| ticks.cut.tid);
+    assert_eq!(find(Wanted::Named("server".to_owned())), Ok(TID));
+    assert_eq!(find(Wanted::Thread(TID)), Ok(TID));
+    let none = find(Wanted::Named("saver".to_owned())).unwrap_err();
+    assert_eq!(none, NoTicks::NoSwitches("a thread called saver".to_owned()));
+    let nothing = Ticks::find(&server.recording, &[], &Wanted::Any).unwrap_err();
+    assert!(nothing.to_string().starts_with("the recording has no switches of any thread"), "{nothing}");
+}
+
+/// Begun where something else told, such as a function's first instruction; of a thread that waits, and of one that never does.
+#[test]
+fn ticks_that_something_else_tells_end_at_the_wait_or_at_the_next() {
+    let mut server = Server::new();
+    let mut begins = Vec::new();
+    server.ticks(
+        100,
+        |_| 0,
+        |server, _| {
+            server.runs("main;receive", 300_000);
+            begins.push(server.now_ns);
+            server.works();
+        },
+    );
+    let ticks = Ticks::at(&server.recording, &server.spells, TID, &begins);
+    assert_eq!((ticks.cut.ends, ticks.cut.ticks.len()), (Ends::AtItsWait, 99));
+    assert!(ticks.cut.ticks.iter().all(|tick| tick.span.length_ns() == 2 * MS));
+    let never = Ticks::at(&server.recording, &[], TID, &begins);
+    assert_eq!(never.cut.ends, Ends::AtNextBegin);
+    assert!(never.cut.ticks.iter().all(|tick| tick.span.length_ns() == PERIOD_NS));
+}
+
+proptest! {
+    /// Whatever a recording says, ticks do not overlap and all of their time is told, once.
+    #[test]
+    fn no_recording_is_a_panic(
+        spells in prop::collection::vec((0_u64..3_000_000, 0_u64..3_000_000, 0_u8..10), 0..200),
+        samples in prop::collection::vec((0_u64..3_000_000, any::<u64>()), 0..100),
+    ) {
+        let mut server = Server::new();
+        for (start_ns, end_ns, reason) in spells {
+            let reasons = [Reason::Futex, Reason::Poll, Reason::Sleep, Reason::Preempted, Reason::Unknown, Reason::PageFault];
+            server.now_ns = start_ns;
+            server.waits(reasons[usize::from(reason) % reasons.len()], Some("main;wait"), end_ns, None);
+        }
+        let stack = server.stack("main;work");
+        for (at_ns, weight) in samples {
+            server.recording.samples.push(Sample { event: 0, at_ns, cpu: 0, pid: 1, tid: TID, stack, weight, address: 0, raw: (0, 0) });
+        }
+        server.recording.samples.sort_by_key(|sample| sample.at_ns);
+        let lives = cut::by_thread(&server.spells);
+        let life = lives.get(&TID).map_or(&[][..], Vec::as_slice);
+        let begins: Vec<u64> = life.iter().map(|spell| spell.span.end_ns).collect();
+        let cuts = [Ticks::find(&server.recording, &server.spells, &Wanted::Any).ok().map(|ticks| ticks.cut),
+            Some(cut::at(&server.recording, TID, life, &begins))];
+        let places = Places::of(&server.recording, TID, life);
+        for cut in cuts.into_iter().flatten() {
+            prop_assert!(cut.ticks.windows(2).all(|pair| pair[0].span.end_ns <= pair[1].span.start_ns));
+            for tick in &cut.ticks {
+                let told: u64 = account(life, &places, tick).sums.values().sum();
+                prop_assert_eq!(told, tick.span.length_ns());
+            }
+        }
+    }
+}

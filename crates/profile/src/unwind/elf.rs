@@ -1,0 +1,161 @@
+//! `Image`: the parts of a program's or library's file that say how to leave its functions. Of a file on disk only these parts are read. Files
+//! are anybody's: each part has a bound, and what can't be is an error.
+
+use object::LittleEndian;
+use object::elf::{self, FileHeader64};
+use object::read::ReadRef;
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
+
+type Header = FileHeader64<LittleEndian>;
+const ENDIAN: LittleEndian = LittleEndian;
+
+/// The tables of the largest programs are a tenth of this.
+const TABLE_BYTES_MAX: u64 = 256 << 20;
+/// More parts than a linked program has. The name of each is read.
+const SECTIONS_MAX: usize = 4096;
+const SEGMENTS_MAX: usize = 4096;
+/// A build id is of 20 bytes, mostly; notes with one are short.
+const NOTES_BYTES_MAX: u64 = 1 << 20;
+
+/// A file that can't be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// Nobody has it here.
+    #[error("its file is not here")]
+    NotHere,
+    /// It is none.
+    #[error("it is no 64-bit ELF file of this byte order")]
+    NoElf,
+    /// A part of it lies.
+    #[error("its {0} can't be read")]
+    Part(&'static str),
+    /// It has more of something than can be.
+    #[error("its {0} is larger than anything that was built to be run")]
+    TooLarge(&'static str),
+    /// It has no table.
+    #[error("it has no table of how to leave its functions")]
+    NoTable,
+}
+
+/// A piece of the file, as it is mapped to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    offset: u64,
+    length: u64,
+    address: u64,
+}
+
+/// A part of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Its address, as the file has it.
+    pub(super) address: u64,
+    /// What it holds.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What is of use of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Image {
+    segments: Vec<Segment>,
+    /// `.eh_frame`.
+    pub(super) eh_frame: Option<Part>,
+    /// `.eh_frame_hdr`, which finds in it.
+    pub(super) eh_frame_hdr: Option<Part>,
+    /// `.debug_frame`.
+    pub(super) debug_frame: Option<Part>,
+    /// Where `.text` begins: tables may count from there.
+    pub(super) text: u64,
+    /// Where `.got` begins.
+    pub(super) got: u64,
+    /// Its build id.
+    pub(super) build_id: Option<Vec<u8>>,
+}
+
+impl Image {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it is none of ours, or says of itself what can't be.
+    pub(super) fn parse<'a, R: ReadRef<'a>>(data: R) -> Result<Image, Unusable> {
+        let header = Header::parse(data).map_err(|_| Unusable::NoElf)?;
+        if header.e_ident.data != elf::ELFDATA2LSB {
+            return Err(Unusable::NoElf);
+        }
+        let mut image = Image::default();
+        image.take_segments(header, data)?;
+        image.take_sections(header, data)?;
+        Ok(image)
+    }
+
+    fn take_segments<'a, R: ReadRef<'a>>(&mut self, header: &Header, data: R) -> Result<(), Unusable> {
+        let segments = header.program_headers(ENDIAN, data).map_err(|_| Unusable::Part("list of segments"))?;
+        if segments.len() > SEGMENTS_MAX {
+            return Err(Unusable::TooLarge("list of segments"));
+        }
+        for segment in segments {
+            let (offset, length) = segment.file_range(ENDIAN);
+            if segment.p_type(ENDIAN) == elf::PT_LOAD && segment.p_flags(ENDIAN).contains(elf::PF_X) {
+                self.segments.push(Segment { offset, length, address: segment.p_vaddr(ENDIAN) });
+            } else if segment.p_type(ENDIAN) == elf::PT_NOTE && length <= NOTES_BYTES_MAX && self.build_id.is_none() {
+                let Ok(Some(mut notes)) = segment.notes(ENDIAN, data) else { continue };
+                while let Ok(Some(note)) = notes.next() {
+                    if note.name() == elf::ELF_NOTE_GNU && note.n_type(ENDIAN) == elf::NT_GNU_BUILD_ID {
+                        self.build_id = Some(note.desc().to_vec());
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_sections<'a, R: ReadRef<'a>>(&mut self, header: &Header, data: R) -> Result<(), Unusable> {
+        let sections = header.sections(ENDIAN, data).map_err(|_| Unusable::Part("list of sections"))?;
+        if sections.len() > SECTIONS_MAX {
+            return Err(Unusable::TooLarge("list of sections"));
+        }
+        for section in sections.iter() {
+            let Ok(name) = sections.section_name(ENDIAN, section) else { continue };
+            let (place, what) = match name {
+                b".eh_frame" => (&mut self.eh_frame, ".eh_frame"),
+                b".eh_frame_hdr" => (&mut self.eh_frame_hdr, ".eh_frame_hdr"),
+                b".debug_frame" => (&mut self.debug_frame, ".debug_frame"),
+                b".text" => {
+                    self.text = section.sh_addr(ENDIAN);
+                    continue;
+                }
+                b".got" => {
+                    self.got = section.sh_addr(ENDIAN);
+                    continue;
+                }
+                _ => continue,
+            };
+            // Packed ones are of debug information of languages that keep frame pointers.
+            let is_packed = section.sh_flags(ENDIAN).contains(elf::SHF_COMPRESSED);
+            if section.sh_type(ENDIAN) == elf::SHT_NOBITS || is_packed {
+                continue;
+            }
+            if section.sh_size(ENDIAN) > TABLE_BYTES_MAX {
+                return Err(Unusable::TooLarge(what));
+            }
+            let bytes = section.data(ENDIAN, data).map_err(|_| Unusable::Part(what))?;
+            *place = Some(Part { address: section.sh_addr(ENDIAN), bytes: bytes.to_vec() });
+        }
+        Ok(())
+    }
+
+    /// The address, as the file has it, of what is at an offset of the file, if it is code.
+    pub(super) fn address_of(&self, offset: u64) -> Option<u64> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| offset.checked_sub(segment.offset).is_some_and(|within| within < segment.length))?;
+        segment.address.checked_add(offset - segment.offset)
+    }
+
+    /// Whether anything in it says how to leave a function.
+    pub(super) fn has_table(&self) -> bool {
+        self.eh_frame.is_some() || self.debug_frame.is_some()
+    }
+}

@@ -1,0 +1,194 @@
+//! `Registers`: what a frame's registers hold, by DWARF's numbers, as far as it is known.
+
+use super::Wound;
+
+/// As many as are numbered here: 0 to 15 and the return address of x86-64; 0 to 30 and the stack pointer of aarch64.
+const COUNT: usize = 33;
+
+/// What there is to know of an architecture.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Architecture {
+    /// The number of the stack pointer.
+    pub(super) stack_pointer: u16,
+    /// The number of the frame pointer.
+    pub(super) frame_pointer: u16,
+    /// The number that tables give the return address.
+    pub(super) return_address: u16,
+    /// The bit of the program counter in a sample.
+    counter_bit: u8,
+    /// For each bit of a sample's registers that is of use, the number.
+    numbers: &'static [(u8, u16)],
+    /// An address of code has no other bits: aarch64 signs return addresses in those above.
+    address_mask: u64,
+}
+
+/// `PERF_REG_X86_*`.
+const X86_64: Architecture = Architecture {
+    stack_pointer: 7,
+    frame_pointer: 6,
+    return_address: 16,
+    counter_bit: 8,
+    numbers: &[
+        (0, 0),
+        (3, 1),
+        (2, 2),
+        (1, 3),
+        (4, 4),
+        (5, 5),
+        (6, 6),
+        (7, 7),
+        (16, 8),
+        (17, 9),
+        (18, 10),
+        (19, 11),
+        (20, 12),
+        (21, 13),
+        (22, 14),
+        (23, 15),
+    ],
+    address_mask: u64::MAX,
+};
+
+/// The code segment's register, and what it holds of a program of 32 bits.
+const X86_CODE_SEGMENT: (u8, u64) = (10, 0x23);
+
+/// `PERF_REG_ARM64_*`: the first 32 have DWARF's numbers.
+const AARCH64: Architecture = Architecture {
+    stack_pointer: 31,
+    frame_pointer: 29,
+    return_address: 30,
+    counter_bit: 32,
+    numbers: &[
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (4, 4),
+        (5, 5),
+        (6, 6),
+        (7, 7),
+        (8, 8),
+        (9, 9),
+        (10, 10),
+        (11, 11),
+        (12, 12),
+        (13, 13),
+        (14, 14),
+        (15, 15),
+        (16, 16),
+        (17, 17),
+        (18, 18),
+        (19, 19),
+        (20, 20),
+        (21, 21),
+        (22, 22),
+        (23, 23),
+        (24, 24),
+        (25, 25),
+        (26, 26),
+        (27, 27),
+        (28, 28),
+        (29, 29),
+        (30, 30),
+        (31, 31),
+    ],
+    // With addresses of 48 bits, which is what Linux gives unless asked for more, these are never of an address.
+    address_mask: (1 << 48) - 1,
+};
+
+/// The registers of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Registers {
+    /// Whose they are.
+    pub(super) architecture: &'static Architecture,
+    /// Where it is.
+    pub(super) counter: u64,
+    values: [u64; COUNT],
+    known: u64,
+}
+
+impl Registers {
+    /// Those of a sample. None if it is of an architecture that is not known here, or lacks the program counter or the stack pointer.
+    pub(super) fn of(wound: &Wound<'_>) -> Option<Registers> {
+        let architecture = match wound.machine.architecture.as_deref().unwrap_or(std::env::consts::ARCH) {
+            "x86_64" => &X86_64,
+            "aarch64" => &AARCH64,
+            _ => return None,
+        };
+        let word = |bit: u8| {
+            let is_there = wound.which.checked_shr(u32::from(bit)).is_some_and(|rest| rest & 1 == 1);
+            let before = wound.which & 1_u64.checked_shl(u32::from(bit))?.wrapping_sub(1);
+            let word = wound.registers.as_chunks::<8>().0.get(before.count_ones() as usize)?;
+            is_there.then(|| u64::from_ne_bytes(*word))
+        };
+        if *architecture == X86_64 && word(X86_CODE_SEGMENT.0) == Some(X86_CODE_SEGMENT.1) {
+            return None;
+        }
+        let mut registers =
+            Registers { architecture, counter: word(architecture.counter_bit)?, values: [0; COUNT], known: 0 };
+        for (bit, number) in architecture.numbers {
+            if let Some(value) = word(*bit) {
+                registers.set(*number, value);
+            }
+        }
+        registers.get(architecture.stack_pointer)?;
+        Some(registers)
+    }
+
+    /// What this one holds. The return address of a frame that has not been left is where it is.
+    pub(super) fn get(&self, number: u16) -> Option<u64> {
+        if *self.architecture == X86_64 && number == X86_64.return_address {
+            return Some(self.counter);
+        }
+        let is_known = number < COUNT as u16 && self.known >> number & 1 == 1;
+        is_known.then(|| self.values.get(usize::from(number)).copied())?
+    }
+
+    /// Says what one holds. One that has no number here is of no use.
+    pub(super) fn set(&mut self, number: u16, value: u64) {
+        if let Some(place) = self.values.get_mut(usize::from(number)) {
+            *place = value;
+            self.known |= 1 << number;
+        }
+    }
+
+    /// Says that nobody knows what one holds.
+    pub(super) fn forget(&mut self, number: u16) {
+        if usize::from(number) < COUNT {
+            self.known &= !(1 << number);
+        }
+    }
+
+    /// The stack pointer.
+    pub(super) fn stack_pointer(&self) -> u64 {
+        self.get(self.architecture.stack_pointer).unwrap_or(0)
+    }
+
+    /// What the register holds that a call puts the return address into, on architectures that have one.
+    pub(super) fn link(&self) -> Option<u64> {
+        if *self.architecture == X86_64 { None } else { self.get(self.architecture.return_address) }
+    }
+
+    /// An address of code, less what signs it.
+    pub(super) fn address_of(&self, pointer: u64) -> u64 {
+        pointer & self.architecture.address_mask
+    }
+}
+
+/// The top of a thread's stack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory<'a> {
+    /// Where it begins.
+    pub(super) start: u64,
+    /// What it holds.
+    pub(super) bytes: &'a [u8],
+}
+
+impl Memory<'_> {
+    /// The word at an address.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        let word = self.bytes.get(at..at.checked_add(8)?)?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    }
+}

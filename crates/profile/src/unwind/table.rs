@@ -1,0 +1,205 @@
+//! `Table`: the rules of one file, each made when its address is first asked for.
+
+use std::collections::HashMap;
+
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, ParsedEhFrameHdr, RegisterRule, UnwindContext, UnwindSection,
+};
+
+use super::elf::{Image, Part};
+use super::rule::{Base, Held, Rule};
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// The description of one function in the largest programs has some thousands of bytes: a longer one is made to take time.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
+/// More addresses than this are not remembered: a recording has fewer in one file.
+const REMEMBERED_MAX: usize = 1 << 20;
+
+/// Which section a rule's expressions are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    EhFrame,
+    DebugFrame,
+}
+
+/// What is known of an address: the number of its rule, and the section that it is from.
+type Known = Option<(u32, Which)>;
+
+/// The rules of a file.
+#[derive(Debug)]
+pub(super) struct Table {
+    image: Image,
+    /// Where each function's description is, where the file has no list of them: by the function's first address.
+    listed: Vec<(u64, usize)>,
+    listed_of: Which,
+    context: Box<UnwindContext<usize>>,
+    rules: Vec<Rule>,
+    numbers: HashMap<Rule, u32>,
+    known: HashMap<u64, Known>,
+}
+
+impl Table {
+    /// Of a file.
+    pub(super) fn of(image: Image) -> Table {
+        let bases = bases(&image);
+        let (listed, listed_of) = match (&image.eh_frame, &image.eh_frame_hdr, &image.debug_frame) {
+            (Some(part), None, _) => (listed(eh_frame(part), &bases), Which::EhFrame),
+            (_, _, Some(part)) => (listed(debug_frame(part), &bases), Which::DebugFrame),
+            _ => (Vec::new(), Which::EhFrame),
+        };
+        Table {
+            image,
+            listed,
+            listed_of,
+            context: Box::new(UnwindContext::new()),
+            rules: Vec::new(),
+            numbers: HashMap::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// The file.
+    pub(super) fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// The rule at an address of the file, and the section that its expressions are in.
+    pub(super) fn rule(&mut self, address: u64) -> Option<(&Rule, &[u8])> {
+        let known = match self.known.get(&address) {
+            Some(known) => *known,
+            None => {
+                let found = self.look_up(address);
+                let known = found.map(|(rule, which)| (self.number(rule), which));
+                if self.known.len() >= REMEMBERED_MAX {
+                    self.known.clear();
+                }
+                self.known.insert(address, known);
+                known
+            }
+        };
+        let (number, which) = known?;
+        let part = match which {
+            Which::EhFrame => self.image.eh_frame.as_ref(),
+            Which::DebugFrame => self.image.debug_frame.as_ref(),
+        };
+        Some((self.rules.get(number as usize)?, &part?.bytes))
+    }
+
+    fn number(&mut self, rule: Rule) -> u32 {
+        if let Some(number) = self.numbers.get(&rule) {
+            return *number;
+        }
+        let number = self.rules.len() as u32;
+        self.rules.push(rule.clone());
+        self.numbers.insert(rule, number);
+        number
+    }
+
+    fn look_up(&mut self, address: u64) -> Option<(Rule, Which)> {
+        let bases = bases(&self.image);
+        let context = &mut *self.context;
+        if let (Some(part), Some(hdr)) = (&self.image.eh_frame, &self.image.eh_frame_hdr)
+            && let Some(parsed) = header(hdr, &bases)
+            && let Some(list) = parsed.table()
+        {
+            let section = eh_frame(part);
+            let entry = list.fde_for_address(&section, &bases, address, EhFrame::cie_from_offset);
+            if let Some(rule) = entry.ok().and_then(|entry| row(&section, &entry, &bases, context, address)) {
+                return Some((rule, Which::EhFrame));
+            }
+        }
+        let before = self.listed.partition_point(|(start, _)| *start <= address);
+        let (_, offset) = *self.listed.get(before.checked_sub(1)?)?;
+        let rule = match self.listed_of {
+            Which::EhFrame => {
+                let section = eh_frame(self.image.eh_frame.as_ref()?);
+                let entry = section.fde_from_offset(&bases, offset.into(), EhFrame::cie_from_offset).ok()?;
+                row(&section, &entry, &bases, context, address)
+            }
+            Which::DebugFrame => {
+                let section = debug_frame(self.image.debug_frame.as_ref()?);
+                let entry = section.fde_from_offset(&bases, offset.into(), DebugFrame::cie_from_offset).ok()?;
+                row(&section, &entry, &bases, context, address)
+            }
+        };
+        rule.map(|rule| (rule, self.listed_of))
+    }
+}
+
+fn bases(image: &Image) -> BaseAddresses {
+    let address = |part: &Option<Part>| part.as_ref().map_or(0, |part| part.address);
+    BaseAddresses::default()
+        .set_eh_frame(address(&image.eh_frame))
+        .set_eh_frame_hdr(address(&image.eh_frame_hdr))
+        .set_text(image.text)
+        .set_got(image.got)
+}
+
+fn eh_frame(part: &Part) -> EhFrame<Slice<'_>> {
+    let mut section = EhFrame::new(&part.bytes, LittleEndian);
+    section.set_address_size(8);
+    section
+}
+
+fn debug_frame(part: &Part) -> DebugFrame<Slice<'_>> {
+    let mut section = DebugFrame::new(&part.bytes, LittleEndian);
+    section.set_address_size(8);
+    section
+}
+
+fn header<'a>(part: &'a Part, bases: &BaseAddresses) -> Option<ParsedEhFrameHdr<Slice<'a>>> {
+    EhFrameHdr::new(&part.bytes, LittleEndian).parse(bases, 8).ok()
+}
+
+/// Where each function's description is, in the order of the functions. What can't be read ends it: lengths lead from one to the next.
+fn listed<'a, S: UnwindSection<Slice<'a>>>(section: S, bases: &BaseAddresses) -> Vec<(u64, usize)> {
+    let mut found = Vec::new();
+    let mut entries = section.entries(bases);
+    while let Ok(Some(entry)) = entries.next() {
+        if let CieOrFde::Fde(partial) = entry
+            && let Ok(entry) = partial.parse(S::cie_from_offset)
+        {
+            found.push((entry.initial_address(), entry.offset()));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// The row of an address in the description of its function.
+fn row<'a, S: UnwindSection<Slice<'a>>>(
+    section: &S,
+    entry: &FrameDescriptionEntry<Slice<'a>>,
+    bases: &BaseAddresses,
+    context: &mut UnwindContext<usize>,
+    address: u64,
+) -> Option<Rule> {
+    if entry.entry_len() > ENTRY_BYTES_MAX || entry.cie().entry_len() > ENTRY_BYTES_MAX {
+        return None;
+    }
+    let returns_by = entry.cie().return_address_register();
+    let row = entry.unwind_info_for_address(section, bases, context, address).ok()?;
+    let base = match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => Base::Register(register.0, *offset),
+        CfaRule::Expression(expression) => Base::Expression((expression.offset, expression.length)),
+    };
+    let mut registers = Vec::new();
+    let mut is_outermost = false;
+    for (register, rule) in row.registers() {
+        let held = match rule {
+            RegisterRule::SameValue => continue,
+            RegisterRule::Offset(offset) => Held::At(*offset),
+            RegisterRule::ValOffset(offset) => Held::Base(*offset),
+            RegisterRule::Register(other) => Held::In(other.0),
+            RegisterRule::Expression(expression) => Held::AtExpression((expression.offset, expression.length)),
+            RegisterRule::ValExpression(expression) => Held::Expression((expression.offset, expression.length)),
+            RegisterRule::Constant(value) => Held::Constant(*value),
+            _ => Held::Nowhere,
+        };
+        is_outermost |= *register == returns_by && held == Held::Nowhere;
+        registers.push((register.0, held));
+    }
+    Some(Rule { base, registers, is_outermost, is_signal: entry.is_signal_trampoline() })
+}
