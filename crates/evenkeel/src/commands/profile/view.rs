@@ -397,7 +397,8 @@ fn style(args: &Args, answer: &Answer, quantity: Quantity) -> Style {
     let subtitle = answer.recording.as_ref().map_or_else(String::new, |told| {
         let seconds = told.span_ns as f64 / 1e9;
         let place = told.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
-        format!("{} samples of {} in {seconds:.1} s{place}", told.samples, told.event)
+        let of = if answer.quantity == Quantity::OffCpuTime { "" } else { "samples of " };
+        format!("{} {of}{} in {seconds:.1} s{place}", told.samples, told.event)
     });
     let direction = if args.icicle { Direction::Icicle } else { Direction::Flame };
     Style { title, subtitle, quantity, direction }
