@@ -82,6 +82,10 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("measure/src/meters/imbalance/reading.rs", "parse_thread", "kernel-counts"),
     ("measure/src/meters/memory/latency.rs", "parse_huge_bytes", "kernel-counts"),
     ("measure/src/meters/memory/room.rs", "parse_field_kib", "kernel-counts"),
+    ("profile/src/perf/file.rs", "parse", "perf-data"),
+    ("profile/src/perf/layout.rs", "parse", "perf-data"),
+    ("profile/src/perf/record.rs", "parse", "perf-data"),
+    ("profile/src/text.rs", "parse", "perf-script"),
     ("rt/src/agones/game_server.rs", "parse", "agones"),
     ("rt/src/agones/http.rs", "parse_chunk_length", "agones"),
     ("rt/src/agones/http.rs", "parse_head", "agones"),
@@ -136,6 +140,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
         "a plan with evidence: the target plan has the plan, a property test the rest",
     ),
     ("trial/src/search/log.rs", "parse_log", "lines that the program writes itself; its own property test has it"),
+    ("profile/src/fold.rs", "parse", "lines of stacks and numbers: its own property test has it"),
     ("sys/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),
@@ -253,7 +258,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
-    for dir in ["arena", "sys", "host", "change", "measure", "rt", "trial", "evenkeel"] {
+    for dir in ["arena", "sys", "host", "change", "measure", "profile", "rt", "trial", "evenkeel"] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();

@@ -16,6 +16,7 @@ pub mod names;
 pub mod offcpu;
 pub mod perf;
 pub mod recording;
+pub mod scopes;
 pub mod stack;
 pub mod summary;
 pub mod symbols;
