@@ -154,6 +154,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
         "a plan with evidence: the target plan has the plan, a property test the rest",
     ),
     ("trial/src/search/log.rs", "parse_log", "lines that the program writes itself; its own property test has it"),
+    ("profile/src/fold.rs", "parse", "lines of stacks and numbers: its own property test has it"),
     ("sys/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),

@@ -11,6 +11,7 @@ use fxprof_processed_profile::{
 
 use crate::fold::{mark_of, thread_name};
 use crate::names::Names;
+use crate::offcpu::Spell;
 use crate::recording::{Recording, Sample, Span, Switch, Turn, Unit};
 use crate::stack::{FrameId, StackId};
 use crate::tree::{Kind, clean};
@@ -35,27 +36,22 @@ pub struct Mark {
     pub text: String,
 }
 
-/// Stretches in which threads had no CPU, as the switches tell.
-pub fn switch_marks(recording: &Recording) -> Vec<Mark> {
-    let mut out: HashMap<u32, &Switch> = HashMap::new();
-    let mut marks = Vec::new();
-    for switch in recording.switches.iter().filter(|switch| switch.tid != 0) {
-        if switch.turn != Turn::In {
-            out.insert(switch.tid, switch);
-            continue;
-        }
-        let Some(began) = out.remove(&switch.tid) else { continue };
-        let name = if began.turn == Turn::Preempted { "preempted" } else { "slept" };
-        let taken_by = began.other.filter(|(_, tid)| *tid != 0);
-        marks.push(Mark {
-            pid: switch.pid,
-            tid: switch.tid,
-            span: Span { start_ns: began.at_ns, end_ns: switch.at_ns },
-            name: name.to_owned(),
-            text: taken_by.map_or_else(String::new, |(_, tid)| format!("CPU taken by {}", thread_name(recording, tid))),
-        });
-    }
-    marks
+/// Stretches in which threads had no CPU, by their reason.
+pub fn spell_marks(recording: &Recording, spells: &[Spell]) -> Vec<Mark> {
+    let name = |tid| thread_name(recording, tid);
+    spells
+        .iter()
+        .map(|spell| {
+            let taken_by = spell.taken_by.filter(|(_, tid)| *tid != 0);
+            let parts = [
+                taken_by.map(|(_, tid)| format!("CPU {} taken by {}", spell.cpu, name(tid))),
+                spell.woken_by.map(|(tid, _)| format!("woken by {}", name(tid))),
+            ];
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            let (pid, tid, span) = (spell.pid, spell.tid, spell.span);
+            Mark { pid, tid, span, name: spell.reason.words().to_owned(), text: parts.join(", ") }
+        })
+        .collect()
 }
 
 /// The recording as JSON, with `marks` on its threads' tracks. Of its samples those are in it that are given, in the order of time.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::names::Names;
-use crate::offcpu::{Reason, Spell};
 use crate::recording::{Recording, Sample};
 use crate::stack::{Frame, FrameId, StackId};
 use crate::tree::{NameId, NodeId, ROOT, Tree};
@@ -51,24 +50,6 @@ impl Seen {
     pub fn sample(sample: &Sample) -> Seen {
         let Sample { pid, tid, cpu, stack, weight, .. } = *sample;
         Seen { pid, tid, cpu, stack: Some(stack), on_top: None, weight }
-    }
-
-    /// A stretch of time without a CPU, by its length, with its reason on top.
-    pub fn spell(spell: &Spell) -> Seen {
-        let Spell { pid, tid, cpu, stack, .. } = *spell;
-        let why = match spell.reason {
-            Reason::Futex => "[futex]",
-            Reason::Poll => "[poll]",
-            Reason::Sleep => "[sleep]",
-            Reason::Socket => "[socket]",
-            Reason::Disk => "[disk]",
-            Reason::PageFault => "[page fault]",
-            Reason::Preempted => "[preempted]",
-            Reason::Throttled => "[throttled]",
-            Reason::Stopped => "[stopped]",
-            _ => "[unknown why]",
-        };
-        Seen { pid, tid, cpu, stack, on_top: Some(why), weight: spell.span.length_ns() }
     }
 }
 

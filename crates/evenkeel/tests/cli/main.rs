@@ -11,6 +11,7 @@ mod formats;
 mod live;
 mod output;
 mod pages;
+mod profile;
 mod script;
 mod side_by_side;
 mod support;

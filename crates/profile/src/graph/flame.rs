@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 
-use super::{Direction, Pair, Style};
+use super::{Direction, Pair, Quantity, Style};
 use crate::tree::{DEPTH_MAX, Kind, MORE, NodeId, ROOT, Tree};
 
 /// What is narrower is not drawn: a tenth of a pixel of 1200.
@@ -36,15 +36,24 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
     }
     // Numbers that no machine counts to would overflow in sums of others; a file may hold them all the same.
     let shift = (u64::BITS - (total / TOTAL_MAX).leading_zeros()).min(63);
-    let lines = lines(tree, before, shift);
+    let scale = 1_u64 << shift;
+    let (divisor, words, factor) = match (before, &style.quantity) {
+        (None, quantity) => (scale, quantity.words().to_owned(), quantity.factor() * scale as f64),
+        // Inferno multiplies what is seen by the factor, and not what changed: numbers are written as they are meant.
+        (Some(_), Quantity::CpuTime) => (scale.saturating_mul(1000), "us of CPU".to_owned(), 1.0),
+        (Some(_), Quantity::OffCpuTime) => (scale.saturating_mul(1000), "us without a CPU".to_owned(), 1.0),
+        (Some(_), quantity) => (scale, quantity.words().to_owned(), 1.0),
+    };
+    let words = if before.is_some() && shift > 0 { format!("times 2^{shift} {words}") } else { words };
+    let lines = lines(tree, before, divisor);
     let mut palette = palette(tree);
     let mut options = Options::default();
     let parts = [style.subtitle.as_str(), legend];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     options.title = fit(&style.title);
     options.subtitle = Some(fit(&parts.join(" · ")));
-    options.count_name = fit(style.quantity.words());
-    options.factor = style.quantity.factor() * 2_f64.powi(shift as i32);
+    options.count_name = fit(&words);
+    options.factor = factor;
     options.palette_map = before.is_none().then_some(&mut palette);
     options.direction = match style.direction {
         Direction::Flame => flamegraph::Direction::Straight,
@@ -63,7 +72,7 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
 }
 
 /// What is to be drawn, as lines; what is too narrow, or too deep, together with its siblings.
-fn lines(tree: &Tree, before: Option<&[u64]>, shift: u32) -> Vec<String> {
+fn lines(tree: &Tree, before: Option<&[u64]>, divisor: u64) -> Vec<String> {
     let totals = tree.totals();
     let mut cut = Cut {
         tree,
@@ -86,9 +95,9 @@ fn lines(tree: &Tree, before: Option<&[u64]>, shift: u32) -> Vec<String> {
     }
     let mut lines = Vec::new();
     let mut write = |line: &str, after: u64, old: u64| {
-        let after = after >> shift;
+        let after = after / divisor;
         match before {
-            Some(_) => lines.push(format!("{line} {} {after}", (old >> shift).min(TOTAL_MAX))),
+            Some(_) => lines.push(format!("{line} {} {after}", (old / divisor).min(TOTAL_MAX))),
             None if after > 0 => lines.push(format!("{line} {after}")),
             None => {}
         }

@@ -3,6 +3,7 @@
 use evenkeel_profile::firefox;
 use evenkeel_profile::fold::{Base, Folded};
 use evenkeel_profile::graph::{self, Direction, Quantity, Style};
+use evenkeel_profile::offcpu;
 use expect_test::{expect, expect_file};
 use serde_json::Value;
 
@@ -155,7 +156,8 @@ fn what_can_not_be_seen_is_not_drawn_and_nothing_is_lost() {
 #[test]
 fn firefox_gets_threads_cpus_and_marks() {
     let small = small::recording();
-    let marks = firefox::switch_marks(&small.recording);
+    let spells = offcpu::spells(&small.recording, &small.names);
+    let marks = firefox::spell_marks(&small.recording, &spells);
     let json = firefox::json("game", &small.recording, &small.names, &small.samples(), marks).unwrap();
     let profile: Value = serde_json::from_str(&json).unwrap();
     check_shape(&profile);

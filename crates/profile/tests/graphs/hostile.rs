@@ -41,7 +41,8 @@ pub(crate) fn recording() -> (Recording, Names) {
         recording.threads.insert(tid, Thread { pid: tid, name: Some((*name).to_owned()) });
         let inner = recording.stacks.text(name);
         let outer = recording.stacks.text(NAMES[(at + 5) % NAMES.len()]);
-        let frames = [outer, inner].map(|name| Frame::Named { name, module: None, is_kernel: at % 3 == 0 });
+        let frames =
+            [outer, inner].map(|name| Frame::Named { name, module: None, is_kernel: at % 3 == 0, is_inlined: false });
         let stack = recording.stacks.of(frames);
         let at_ns = at as u64;
         recording.samples.push(Sample {
@@ -91,7 +92,7 @@ fn stacks_without_an_end_and_names_of_a_megabyte_are_cut() {
     let mut recording = Recording::default();
     let name = recording.stacks.text(&"x".repeat(1 << 20));
     let recursion = recording.stacks.text("f");
-    let named = |name| Frame::Named { name, module: None, is_kernel: false };
+    let named = |name| Frame::Named { name, module: None, is_kernel: false, is_inlined: false };
     let frames = std::iter::repeat_n(named(recursion), 10_000).chain([named(name)]);
     let stack = recording.stacks.of(frames);
     let sample = |at_ns| Sample { event: 0, at_ns, cpu: 0, pid: 1, tid: 1, stack, weight: 1, address: 0, raw: (0, 0) };

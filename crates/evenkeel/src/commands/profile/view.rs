@@ -1,11 +1,14 @@
 //! `evenkeel profile view`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use evenkeel_profile::firefox;
-use evenkeel_profile::fold::Folded;
+use evenkeel_profile::fold::{Base, Folded, thread_name};
 use evenkeel_profile::graph::{self, Direction, Quantity, Style};
 use evenkeel_profile::recording::Lost;
+use evenkeel_profile::offcpu::{self, Spell};
+use evenkeel_profile::recording::{Lost, Recording};
 use evenkeel_profile::summary;
 use evenkeel_profile::symbols::Doubts;
 use evenkeel_profile::tree::Tree;
@@ -18,6 +21,11 @@ use super::written::{self, Kind, Output};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::{Out, blocks, profile};
+
+/// Below so many samples a page says how little they are.
+const FEW_SAMPLES: usize = 1000;
+/// Less of a whole than this is not worth a doubt.
+const SHARE_TOLD: f64 = 0.05;
 
 /// Show a recording: what ran, by its functions, CPUs and stacks
 ///
@@ -38,6 +46,9 @@ pub(crate) struct Args {
     by: By,
     #[command(flatten)]
     pick: Pick,
+    /// Where threads had no CPU, by time and with the reason innermost; takes a recording with switches
+    #[arg(long, conflicts_with = "event")]
+    off_cpu: bool,
     /// How many functions to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     top: u32,
@@ -58,6 +69,9 @@ pub(crate) struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) names: Option<Doubts>,
     pub(crate) doubts: Vec<String>,
+    /// What of a recording's frames has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) names: Option<Doubts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<String>,
     #[serde(skip)]
@@ -153,6 +167,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             let (file, functions) = (args.file.display().to_string(), functions(&tree, args.top));
             let (unit, weight) = (unit(&quantity), tree.total());
             Answer { file, recording: None, unit, weight, functions, names: None, doubts, written: None, quantity }
+            Answer { file, recording: None, unit, weight, functions, doubts, names: None, written: None, quantity }
         }
     };
     if let Some((path, kind)) = wanted {
@@ -165,6 +180,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 
 fn of_recording(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
     let recording = &opened.recording;
+    if args.off_cpu {
+        return off_cpu(args, opened);
+    }
     let picked = args.pick.of(recording)?;
     let tree = source::tree(opened, &picked, By::Nothing);
     Ok(Answer {
@@ -174,10 +192,70 @@ fn of_recording(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
         functions: functions(&tree, args.top),
         names: Some(opened.doubts.clone()),
         doubts: doubts(opened, &picked),
+        doubts: doubts(opened, &picked, &tree),
+        names: Some(opened.doubts.clone()),
         written: None,
         recording: Some(told(opened, &picked, args.top)),
         quantity: picked.quantity,
     })
+}
+
+/// What threads waited for.
+fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
+    let recording = &opened.recording;
+    let spells = spells(args, opened)?;
+    let tree = Tree::from(&offcpu::folded(recording, &opened.names, &spells, Base::Nothing));
+    let mut told = told(opened, &args.pick.of(recording)?, args.top);
+    // Samples are of what ran; here they are how often a thread had no CPU.
+    (told.event, told.samples) = ("spells without a CPU".to_owned(), spells.len() as u64);
+    (told.cpus, told.threads) = (Vec::new(), threads(recording, &spells, args.top));
+    Ok(Answer {
+        file: args.file.display().to_string(),
+        unit: unit(&Quantity::OffCpuTime),
+        weight: tree.total(),
+        functions: functions(&tree, args.top),
+        doubts: lost(recording),
+        names: Some(opened.doubts.clone()),
+        written: None,
+        recording: Some(told),
+        quantity: Quantity::OffCpuTime,
+    })
+}
+
+/// The stretches without a CPU that were asked for.
+fn spells(args: &Args, opened: &Opened) -> Result<Vec<Spell>, Failure> {
+    let recording = &opened.recording;
+    if recording.switches.is_empty() {
+        let why = "the recording has no switches";
+        return Err(Failure::text(exit::WRONG_USE, "show where threads had no CPU", why)
+            .hint("record them: evenkeel profile record (perf record --switch-events)"));
+    }
+    let span = args.pick.of(recording)?.span;
+    let is_wanted = |spell: &Spell| {
+        span.contains(spell.span.start_ns) && args.pick.is_of(recording, spell.pid, spell.tid, spell.cpu)
+    };
+    Ok(offcpu::spells(recording, &opened.names).into_iter().filter(is_wanted).collect())
+}
+
+fn threads(recording: &Recording, spells: &[Spell], top: u32) -> Vec<ThreadRow> {
+    let mut by_thread: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
+    for spell in spells {
+        let sums = by_thread.entry((spell.pid, spell.tid)).or_default();
+        (sums.0, sums.1) = (sums.0 + 1, sums.1.saturating_add(spell.span.length_ns()));
+    }
+    let mut rows: Vec<ThreadRow> = by_thread
+        .into_iter()
+        .map(|((pid, tid), (samples, weight))| ThreadRow {
+            pid,
+            tid,
+            name: thread_name(recording, tid),
+            samples,
+            weight,
+        })
+        .collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.weight));
+    rows.truncate(top as usize);
+    rows
 }
 
 fn unit(quantity: &Quantity) -> String {
@@ -248,6 +326,8 @@ fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
 
 /// What keeps the numbers from being taken at their word.
 fn doubts(opened: &Opened, picked: &Picked<'_>) -> Vec<String> {
+/// What is not in the numbers.
+fn lost(recording: &Recording) -> Vec<String> {
     let mut doubts = Vec::new();
     let lost = opened.recording.lost;
     if lost.records > 0 || lost.samples > 0 {
@@ -260,20 +340,43 @@ fn doubts(opened: &Opened, picked: &Picked<'_>) -> Vec<String> {
     if lost.odd > 0 {
         doubts.push(format!("{} records could not be used", lost.odd));
     }
+    doubts
+}
+
+/// What keeps the numbers from being taken at their word.
+fn doubts(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
+    let mut doubts = lost(&opened.recording);
     let count = picked.samples.len();
     if count == 0 {
         doubts.push("there are no samples".to_owned());
-    } else if count < 1000 {
+    } else if count < FEW_SAMPLES {
         // Twice the standard error of a share of a half.
         let points = 100.0 / (count as f64).sqrt();
         doubts.push(format!("{count} samples are few: a share may be off by {points:.0} points"));
     }
     doubts.extend(opened.doubts.said());
+    let unnamed = summary::unnamed(tree).iter().fold(0_u64, |sum, (_, weight)| sum.saturating_add(*weight));
+    let unnamed = share(unnamed, tree.total());
+    if unnamed >= SHARE_TOLD {
+        doubts.push(format!("{:.1} % was seen in functions whose names are unknown", unnamed * 100.0));
+    }
+    for file in opened.doubts.unnamed.iter().filter(|file| file.share >= SHARE_TOLD).take(3) {
+        let whose = if file.is_kernel { "kernel's" } else { "user's" };
+        let percent = file.share * 100.0;
+        let mend = file.mend.as_ref().map_or_else(String::new, |mend| format!("; try `{mend}`"));
+        doubts.push(format!("{percent:.1} % of the {whose} frames are in {}: {}{mend}", file.file, file.why.words()));
+    }
     doubts
 }
 
 fn write(args: &Args, source: &Source, answer: &Answer, path: &Path, kind: Kind) -> Result<(), Failure> {
-    let (tree, quantity) = source.tree(&args.pick, args.by, &args.file)?;
+    let (tree, quantity) = match source {
+        Source::Recording(opened) if args.off_cpu => {
+            let folded = offcpu::folded(&opened.recording, &opened.names, &spells(args, opened)?, args.by.base());
+            (Tree::from(&folded), Quantity::OffCpuTime)
+        }
+        source => source.tree(&args.pick, args.by, &args.file)?,
+    };
     let style = style(args, answer, quantity);
     let text = match kind {
         Kind::Svg => graph::svg_of(&tree, &style),
@@ -292,10 +395,8 @@ fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<Str
     };
     let recording = &opened.recording;
     let picked = args.pick.of(recording)?;
-    let is_wanted = |mark: &firefox::Mark| {
-        picked.span.contains(mark.span.start_ns) && args.pick.is_of_thread(recording, mark.pid, mark.tid)
-    };
-    let marks = firefox::switch_marks(recording).into_iter().filter(is_wanted).collect();
+    let spells = if recording.switches.is_empty() { Vec::new() } else { spells(args, opened)? };
+    let marks = firefox::spell_marks(recording, &spells);
     firefox::json(title, recording, &opened.names, &picked.samples, marks)
         .map_err(|error| Failure::text(exit::NOT_POSSIBLE, tried, error))
 }
@@ -306,7 +407,8 @@ fn style(args: &Args, answer: &Answer, quantity: Quantity) -> Style {
     let subtitle = answer.recording.as_ref().map_or_else(String::new, |told| {
         let seconds = told.span_ns as f64 / 1e9;
         let place = told.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
-        format!("{} samples of {} in {seconds:.1} s{place}", told.samples, told.event)
+        let of = if answer.quantity == Quantity::OffCpuTime { "" } else { "samples of " };
+        format!("{} {of}{} in {seconds:.1} s{place}", told.samples, told.event)
     });
     let direction = if args.icicle { Direction::Icicle } else { Direction::Flame };
     Style { title, subtitle, quantity, direction }

@@ -1,6 +1,7 @@
 //! The page of `profile view`.
 
 use evenkeel_measure::Unit;
+use evenkeel_profile::graph::Quantity;
 
 use super::percent;
 use crate::commands::profile::view::{Answer, FunctionRow, Told};
@@ -14,7 +15,7 @@ const NAME_COLUMNS: usize = 60;
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let mut blocks = vec![Block::heading(format!("{}: {}", answer.file, answer.quantity.say(answer.weight)))];
     if let Some(told) = &answer.recording {
-        blocks.extend(head(told));
+        blocks.extend(head(answer, told));
     }
     blocks.push(functions(&answer.functions));
     if let Some(told) = &answer.recording {
@@ -27,7 +28,7 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-fn head(told: &Told) -> Vec<Block> {
+fn head(answer: &Answer, told: &Told) -> Vec<Block> {
     let mut rows = Vec::new();
     let on = [told.host.as_deref(), told.kernel.as_deref()];
     let on: Vec<&str> = on.into_iter().flatten().collect();
@@ -37,8 +38,11 @@ fn head(told: &Told) -> Vec<Block> {
     if !told.command.is_empty() {
         rows.push(Block::row("recorded by", told.command.join(" ")));
     }
-    let of = format!("{} of {} in {}", told.samples, told.event, quantity(told.span_ns, Unit::Ns));
-    rows.push(Block::row("samples", of));
+    let span = quantity(told.span_ns, Unit::Ns);
+    rows.push(match answer.quantity {
+        Quantity::OffCpuTime => Block::row("spells", format!("{} in {span}", told.samples)),
+        _ => Block::row("samples", format!("{} of {} in {span}", told.samples, told.event)),
+    });
     let others: Vec<String> = told
         .events
         .iter()

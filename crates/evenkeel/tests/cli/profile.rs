@@ -1,0 +1,121 @@
+//! `profile view` and `profile diff`: of a recording as `perf script` prints it, and of folded stacks.
+
+use expect_test::{ExpectFile, expect_file};
+use serde_json::Value;
+
+use crate::support::Scene;
+
+/// Two threads on two CPUs, ten samples of ten milliseconds.
+fn script(update: usize, read: usize) -> String {
+    let mut text = String::new();
+    let mut sample = |at: usize, who: &str, cpu: usize, frames: &[&str]| {
+        text.push_str(&format!("{who} [{cpu:03}] {:.6}:   10000000 cpu-clock:pppH: \n", 5.0 + at as f64 / 100.0));
+        frames.iter().for_each(|frame| text.push_str(&format!("\t{frame}\n")));
+        text.push('\n');
+    };
+    for at in 0..update {
+        sample(at, "game    10/10   ", 0, &["55d0 world_update+0x10 (/usr/bin/game)", "55c0 main+0x1 (/usr/bin/game)"]);
+    }
+    for at in update..update + read {
+        let frames = ["ffffffff81000010 vfs_read+0x10 ([kernel.kallsyms])", "55c0 main+0x1 (/usr/bin/game)"];
+        sample(at, "net     10/11   ", 1, &frames);
+    }
+    text
+}
+
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.write("a.txt", script(6, 4));
+    scene.write("b.txt", script(3, 7));
+    scene
+}
+
+fn check(line: &str, expected: ExpectFile) {
+    expected.assert_eq(&scene().run(line).to_string());
+}
+
+#[test]
+fn pages_of_a_recording_and_of_two() {
+    check("profile view a.txt", expect_file!["snapshots/profile-view.txt"]);
+    check("profile view a.txt --json", expect_file!["snapshots/profile-view.json"]);
+    check("profile diff a.txt b.txt", expect_file!["snapshots/profile-diff.txt"]);
+    check("profile diff a.txt b.txt --json --raw", expect_file!["snapshots/profile-diff.json"]);
+}
+
+#[test]
+fn a_recording_is_narrowed_by_what_is_in_it() {
+    let scene = scene();
+    let samples = |options: &str| {
+        let (code, answer) = scene.json(&format!("profile view a.txt {options}"));
+        (code, answer["recording"]["samples"].clone())
+    };
+    let table = [
+        ("", 10),
+        ("--thread net", 4),
+        ("--thread net,game", 10),
+        ("--pid 10", 10),
+        ("--cpu 0", 6),
+        ("--from 0.02", 8),
+        ("--from 0.02 --to 0.05", 3),
+        ("--cpu 1 --to 0.07", 1),
+        ("--event cpu-clock", 10),
+    ];
+    for (options, expected) in table {
+        assert_eq!(samples(options), (0, Value::from(expected)), "{options}");
+    }
+    for options in ["--thread nobody", "--pid 99", "--cpu 7", "--event cycles"] {
+        let seen = scene.run(&format!("profile view a.txt {options}"));
+        assert_eq!(seen.code, 2, "{options}: {seen}");
+        assert!(seen.stderr.contains("there is "), "{options}: {seen}");
+    }
+    let seen = scene.run("profile view a.txt --off-cpu");
+    assert!(seen.code == 2 && seen.stderr.contains("no switches"), "{seen}");
+}
+
+#[test]
+fn files_are_written_by_their_ending_and_over_nothing_unasked() {
+    let scene = scene();
+    let table = [
+        ("profile view a.txt --output x.svg", "x.svg", "<?xml", "world_update (60 ms of CPU, 60.00%)"),
+        ("profile view a.txt --output x.html --icicle", "x.html", "<!DOCTYPE html>", "\"direction\":\"icicle\""),
+        (
+            "profile view a.txt --output x.folded --by cpu",
+            "x.folded",
+            "CPU 0;game;main;world_update 60000000",
+            "vfs_read_[k]",
+        ),
+        ("profile view a.txt --output x.json", "x.json", "{\"meta\"", "\"preprocessedProfileVersion\":55"),
+        ("profile view x.folded --output y.svg", "y.svg", "<?xml", "CPU 0"),
+        ("profile diff a.txt b.txt --output d.svg", "d.svg", "<?xml", "vfs_read (70,000 us of CPU, 70.00%; +30.00%)"),
+        ("profile diff a.txt b.txt --output d.html", "d.html", "<!DOCTYPE html>", "\"before\":[0"),
+        ("profile diff a.txt x.folded --output d.folded --by cpu", "d.folded", "CPU 0", " 60000000 60000000"),
+    ];
+    for (line, file, begin, inside) in table {
+        let seen = scene.run(line);
+        assert_eq!(seen.code, 0, "{line}: {seen}");
+        let text = scene.read(file);
+        assert!(text.starts_with(begin) && text.contains(inside), "{line}: {}", &text[..text.len().min(4000)]);
+    }
+    let before = scene.read("x.svg");
+    let seen = scene.run("profile view b.txt --output x.svg");
+    assert!(seen.code == 2 && seen.stderr.contains("--force") && scene.read("x.svg") == before, "{seen}");
+    assert_eq!(scene.run("profile view b.txt --output x.svg --force").code, 0);
+    assert_ne!(scene.read("x.svg"), before);
+    let seen = scene.run("profile view a.txt --output x.png");
+    assert!(seen.code == 2 && seen.stderr.contains(".svg, .html, .folded or .json"), "{seen}");
+    assert_eq!(scene.run("profile view a.txt --output nowhere/x.svg").code, 4);
+    assert_eq!(scene.run("profile diff a.txt b.txt --output d.json").code, 2);
+    let left = std::fs::read_dir(scene.path("")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')), "something was left behind");
+}
+
+#[test]
+fn what_is_no_recording_is_told_with_its_place() {
+    let scene = scene();
+    scene.write("bad.folded", "main;f 3\nmain;g x\n");
+    scene.write("empty", "");
+    for (file, words) in [("bad.folded", "in line 2"), ("empty", "empty"), ("nowhere", "nowhere")] {
+        let seen = scene.run(&format!("profile view {file}"));
+        assert!(seen.code == 2 && seen.stderr.contains(words), "{file}: {seen}");
+    }
+}
