@@ -16,6 +16,9 @@ const THROTTLED_LEAST_NS: u64 = 500_000;
 /// Turns of a CPU that are added up to see who had it longest.
 const TURNS_MAX: usize = 4096;
 
+/// The number of a thread whose number was taken from it already: it gives its CPU away for the last time.
+pub(super) const GONE: u32 = u32::MAX;
+
 /// A thread was given the CPU.
 #[derive(Clone, Copy, Debug)]
 struct Given {
@@ -120,7 +123,7 @@ impl Cpus {
 fn follows(before: &Switch, switch: &Switch) -> bool {
     match (before.turn, switch.turn) {
         (Turn::In, Turn::In) => false,
-        (Turn::In, _) => before.tid == switch.tid,
+        (Turn::In, _) => before.tid == switch.tid || switch.tid == GONE,
         (_, Turn::In) => before.other.is_none_or(|(_, next)| next == switch.tid),
         _ => false,
     }
