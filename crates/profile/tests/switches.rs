@@ -180,6 +180,7 @@ fn each_run(run: impl Fn() -> Result<(), String>) {
     for number in 0..runs {
         let mut failed = Vec::new();
         while let Err(why) = run() {
+            println!("not this time: {why}");
             failed.push(why);
             assert!(failed.len() < TRIES, "{failed:#?}");
         }

@@ -183,6 +183,22 @@ fn one_whose_number_is_gone_is_no_loss() {
 }
 
 #[test]
+fn an_idle_cpu_may_have_no_records_of_its_own() {
+    check(
+        "1000 0 7 in 0
+         1500 0 7 slept 0
+         2001 0 7 in 0",
+        &["7 100..1000 unknown FromBefore", "7 1500..2001 unknown by 0"],
+    );
+    check(
+        "1000000 0 7 in 0
+         2000000 0 7 taken 0
+         9000000 0 7 in 0",
+        &["7 100..1000000 unknown FromBefore", "7 2000000..9000000 throttled by 0"],
+    );
+}
+
+#[test]
 fn a_stack_of_another_moment_is_not_taken() {
     check(
         "1000 0 7 in
