@@ -16,6 +16,9 @@ const THROTTLED_LEAST_NS: u64 = 500_000;
 /// Turns of a CPU that are added up to see who had it longest.
 const TURNS_MAX: usize = 4096;
 
+/// The number of a thread whose number was taken from it already: it gives its CPU away for the last time.
+pub(super) const GONE: u32 = u32::MAX;
+
 /// A thread was given the CPU.
 #[derive(Clone, Copy, Debug)]
 struct Given {
@@ -24,6 +27,14 @@ struct Given {
     tid: u32,
     /// How long the CPU was idle before, since the recording began.
     idle_ns: u64,
+}
+
+impl Given {
+    fn after(before: Option<&Given>, at_ns: u64, (pid, tid): (u32, u32)) -> Given {
+        let idle_ns = before
+            .map_or(0, |before| before.idle_ns + if before.tid == 0 { at_ns.saturating_sub(before.at_ns) } else { 0 });
+        Given { at_ns, pid, tid, idle_ns }
+    }
 }
 
 /// Who had which CPU.
@@ -44,12 +55,18 @@ impl Cpus {
             if before.is_some_and(|before| !follows(before, switch)) {
                 cpus.holes.push(Span { start_ns: before.map_or(0, |before| before.at_ns), end_ns: switch.at_ns });
             }
-            if switch.turn == Turn::In {
-                let given = cpus.by_cpu.entry(switch.cpu).or_default();
-                let was_idle = given.last().filter(|before| before.tid == 0);
-                let idle_ns = given.last().map_or(0, |before| before.idle_ns)
-                    + was_idle.map_or(0, |before| switch.at_ns.saturating_sub(before.at_ns));
-                given.push(Given { at_ns: switch.at_ns, pid: switch.pid, tid: switch.tid, idle_ns });
+            let given = cpus.by_cpu.entry(switch.cpu).or_default();
+            match (switch.turn, switch.other) {
+                (Turn::In, _) => {
+                    let next = Given::after(given.last(), switch.at_ns, (switch.pid, switch.tid));
+                    given.push(next);
+                }
+                // On some guests the idle thread of some CPUs has no records of its own.
+                (_, Some((_, 0))) => {
+                    let idle = Given::after(given.last(), switch.at_ns, (0, 0));
+                    given.push(idle);
+                }
+                _ => {}
             }
         }
         cpus.holes.sort_by_key(|hole| hole.start_ns);
@@ -120,8 +137,11 @@ impl Cpus {
 fn follows(before: &Switch, switch: &Switch) -> bool {
     match (before.turn, switch.turn) {
         (Turn::In, Turn::In) => false,
-        (Turn::In, _) => before.tid == switch.tid,
-        (_, Turn::In) => before.other.is_none_or(|(_, next)| next == switch.tid),
+        (Turn::In, _) => before.tid == switch.tid || switch.tid == GONE,
+        (_, Turn::In) => {
+            let is = |other: Option<(u32, u32)>, tid: u32| other.is_none_or(|(_, other)| other == tid);
+            is(before.other, switch.tid) || is(before.other, 0) && is(switch.other, 0)
+        }
         _ => false,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::cpus::GONE;
 use super::{Cpus, Edges};
 use crate::recording::{Recording, Span, Switch, Turn};
 
@@ -63,7 +64,7 @@ pub(super) fn of(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
     let lives = Lives::of(recording);
     let mut known: HashMap<u32, Known> = HashMap::new();
     let mut pairs = Vec::new();
-    for switch in recording.switches.iter().filter(|switch| switch.tid != 0) {
+    for switch in recording.switches.iter().filter(|switch| !matches!(switch.tid, 0 | GONE)) {
         let before = known.remove(&switch.tid);
         let now = match switch.turn {
             Turn::In => {

@@ -171,6 +171,34 @@ fn threads_begin_and_end() {
 }
 
 #[test]
+fn one_whose_number_is_gone_is_no_loss() {
+    check(
+        "1000 0 7 in 0
+         1500 0 7 slept 8
+         1501 0 8 in 7
+         2000 0 4294967295 slept 7
+         2001 0 7 in 8",
+        &["7 100..1000 unknown FromBefore", "8 100..1501 unknown FromBefore", "7 1500..2001 unknown by 8"],
+    );
+}
+
+#[test]
+fn an_idle_cpu_may_have_no_records_of_its_own() {
+    check(
+        "1000 0 7 in 0
+         1500 0 7 slept 0
+         2001 0 7 in 0",
+        &["7 100..1000 unknown FromBefore", "7 1500..2001 unknown by 0"],
+    );
+    check(
+        "1000000 0 7 in 0
+         2000000 0 7 taken 0
+         9000000 0 7 in 0",
+        &["7 100..1000000 unknown FromBefore", "7 2000000..9000000 throttled by 0"],
+    );
+}
+
+#[test]
 fn a_stack_of_another_moment_is_not_taken() {
     check(
         "1000 0 7 in
@@ -250,8 +278,5 @@ fn stacks_are_weighted_by_time_and_end_with_the_reason() {
     let names = names_of(&recording);
     let folded = folded(&recording, &names, &spells(&recording, &names), crate::fold::Base::Thread);
     let lines: Vec<(&str, u64)> = folded.lines.iter().map(|(line, weight)| (line.as_str(), *weight)).collect();
-    assert_eq!(
-        lines,
-        [("thread 7;futex_wait_[k];schedule_[k];off CPU: futex", 1000), ("thread 7;off CPU: unknown", 100)]
-    );
+    assert_eq!(lines, [("thread 7;[unknown]", 100), ("thread 7;futex_wait_[k];schedule_[k];[futex]", 1000)]);
 }

@@ -12,12 +12,13 @@ const TABLES_MAX: usize = 8;
 const LINES_MAX: usize = 24;
 const FAULTS_MAX: usize = 12;
 
-pub(crate) fn blocks(report: &Report) -> Vec<Block> {
+pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String]) -> Vec<Block> {
     let mut blocks = vec![
         Block::heading("Why threads had no CPU"),
         Block::row("recorded", quantity(report.recorded_ns, Unit::Ns)),
         Block::row("threads", (report.threads.len() as u64 + report.threads_left_out).to_string()),
     ];
+    blocks.extend(steal_ns.map(|ns| Block::row("stolen from all CPUs", quantity(ns, Unit::Ns))));
     for thread in report.threads.iter().take(TABLES_MAX) {
         blocks.extend(of_thread(thread));
     }
@@ -30,6 +31,7 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     blocks.extend(faults(&report.faults));
     blocks.extend(timeline(report));
     blocks.extend(report.doubts.iter().map(|doubt| Block::Warning(sentence(doubt))));
+    blocks.extend(unseen.iter().map(|unseen| Block::Warning(format!("Not recorded: {unseen}."))));
     blocks
 }
 
@@ -181,11 +183,14 @@ mod tests {
         let doubts = vec!["7 records were lost".to_owned()];
         let recorded_ns = 1_000_000_000;
         let report = Report { recorded_ns, threads: vec![thread], faults: vec![fault], doubts, ..Report::default() };
-        let page = anstream::adapter::strip_str(&text(&blocks(&report))).to_string();
+        let page =
+            anstream::adapter::strip_str(&text(&blocks(&report, Some(20_000_000), &["who wakes whom".to_owned()])))
+                .to_string();
         expect![[r#"
             Why threads had no CPU
               recorded          1.00 s
               threads           1
+              stolen from all CPUs20.0 ms
 
             tick (11): 900 ms on a CPU, 66.0 ms without
               reason     count        total    p50      p99      longest  where, or who took the CPU
@@ -201,6 +206,7 @@ mod tests {
               tick (11)  ##f##P##
               # ran, f futex, P preempted.
               7 records were lost.
+              Not recorded: who wakes whom.
         "#]]
         .assert_eq(&page);
     }
