@@ -1,3 +1,5 @@
+//! What cutting says of servers that are made by hand.
+
 use proptest::prelude::*;
 
 use super::account::{Places, account};
