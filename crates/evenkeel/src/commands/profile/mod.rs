@@ -3,6 +3,7 @@
 mod imbalance;
 mod input;
 mod record;
+pub(crate) mod ticks;
 mod view;
 
 use crate::failure::Outcome;
@@ -39,6 +40,7 @@ questions! {
     Record => record,
     View => view,
     Imbalance => imbalance,
+    Ticks => ticks,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

@@ -1,3 +1,4 @@
 //! The pages of `evenkeel profile`, one file a question.
 
 pub(crate) mod imbalance;
+pub(crate) mod ticks;
