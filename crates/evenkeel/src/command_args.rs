@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use evenkeel_sys::others::Signal;
-use evenkeel_trial::workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings};
+use evenkeel_trial::workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
 
 use crate::commands::prove::time;
 use crate::exit;
@@ -58,6 +58,21 @@ pub(crate) struct CommandArgs {
     /// Which way is better, for all of these numbers or for one: lower, higher, NAME=lower, NAME=higher; it is never guessed
     #[arg(long, value_name = "WAY")]
     better: Vec<String>,
+    /// What is seen of it from outside, for a server that tells nothing: its tick, the cadence of its packets; takes root
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,…")]
+    see: Vec<Seen>,
+    /// The thread whose tick that is [default: the one that keeps time and works most]
+    #[arg(long, value_name = "NAME", requires = "see")]
+    see_thread: Option<String>,
+}
+
+/// What is seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Seen {
+    /// When each tick was due, began and was done, by the kernel's records of its thread
+    Ticks,
+    /// How evenly its packets go out
+    Packets,
 }
 
 /// Whose lines are read.
@@ -69,6 +84,15 @@ enum Whose {
     Stderr,
     /// The load's standard output
     Load,
+}
+
+impl Seen {
+    fn sight(self) -> Sight {
+        match self {
+            Seen::Ticks => Sight::Ticks,
+            Seen::Packets => Sight::Packets,
+        }
+    }
 }
 
 impl CommandArgs {
@@ -115,6 +139,8 @@ impl CommandArgs {
         settings.prometheus = self.prometheus.clone();
         settings.prometheus_metrics = self.prometheus_metric.clone();
         settings.better = self.better.clone();
+        settings.see = self.see.iter().map(|seen| seen.sight()).collect();
+        settings.see_thread = self.see_thread.clone();
         Ok(settings)
     }
 
@@ -134,6 +160,10 @@ impl CommandArgs {
         let whose = self.lines_from.and_then(|whose| Some(whose.to_possible_value()?.get_name().to_owned()));
         one("--lines-from", whose);
         one("--prometheus", self.prometheus.clone());
+        let seen: Vec<String> =
+            self.see.iter().filter_map(|seen| Some(seen.to_possible_value()?.get_name().to_owned())).collect();
+        one("--see", Some(seen.join(",")).filter(|seen| !seen.is_empty()));
+        one("--see-thread", self.see_thread.clone());
         let lists = [
             ("--json-metric", &self.json_metric),
             ("--regex-metric", &self.regex_metric),
@@ -176,6 +206,7 @@ mod tests {
         for line in [
             "--ready-port udp:7777 --end-signal QUIT",
             "--ready-line '^up$' --ready-limit 500ms --end-limit 1000ms",
+            "--see ticks,packets --see-thread 'main loop'",
             "--ready-after 250ms --load 'wrk -c \"1 6\"' --load-per-window --lines-from stderr",
             "--prometheus http://127.0.0.1:1/ --json-metric a.b@p99 --json-metric c --prometheus-metric 'x{a=\"b\"}' --better lower",
         ] {

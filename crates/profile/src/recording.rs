@@ -30,6 +30,8 @@ pub struct Recording {
     pub raw: Vec<u8>,
     /// What is missing.
     pub lost: Lost,
+    /// The clock of all its times, as clock_gettime(2) numbers it; none for the kernel's own, which no program can read.
+    pub clock: Option<i32>,
     /// The first and the last moment of which something is told, on the recording's clock.
     pub span: Span,
     /// What to doubt of it, a sentence each: such as that its file ends too early.

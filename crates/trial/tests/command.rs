@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::others::Signal;
-use evenkeel_trial::workload::command::{Command, Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings};
+use evenkeel_trial::workload::command::{Command, Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
 use evenkeel_trial::workload::{Options, Placement};
 use evenkeel_trial::{Sample, TrialError, Workload};
 
@@ -392,4 +392,43 @@ fn a_load_that_is_at_its_limit_is_a_doubt() {
     let mut command = start("idle", "exec sleep 60", with_load("sleep 60", Runs::Throughout)).unwrap();
     assert!(window(&mut command, 200).unwrap()["load_busiest_share"] < 0.5);
     assert_eq!(command.doubts(), Vec::<String>::new());
+}
+
+/// The server says nothing; its tick is found anew when it is started again.
+#[test]
+fn the_tick_of_a_server_that_tells_nothing_is_seen_from_outside() {
+    let script = "exec perl -e 'while (1) { select(undef, undef, undef, 0.02); $x += $_ for 1..30000 }'";
+    let seen = || Settings { see: vec![Sight::Ticks], ..settings() };
+    let mut command = match start("seen", script, seen()) {
+        Ok(command) => command,
+        Err(error) if ["denied", "not permitted"].iter().any(|word| error.to_string().contains(word)) => {
+            println!("skipped: this user may not see when threads run ({error})");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let pids = command.pids();
+    // Each start looks for the tick anew. On a busy machine one look or window may find what keeps the server from its time: a share must be right.
+    let look = |command: &mut Command| -> Result<(), String> {
+        let sample = window(command, 1000).map_err(|error| error.to_string())?;
+        let (interval_us, work_us) = (sample["tick_interval_us_p50"], sample["tick_work_us_p50"]);
+        let is_so = (20_000.0..40_000.0).contains(&interval_us) && work_us > 100.0;
+        if is_so { Ok(()) } else { Err(format!("{sample:?}")) }
+    };
+    let mut wrong = Vec::new();
+    let mut right = 0;
+    while right < 2 && wrong.len() < 3 {
+        match look(&mut command) {
+            Ok(()) => right += 1,
+            Err(why) => wrong.push(why),
+        }
+        command.restart().unwrap();
+    }
+    assert_eq!(right, 2, "{wrong:#?}");
+    assert_ne!(command.pids(), pids, "it was another process");
+    let first = command.metrics().first().unwrap().name.to_string();
+    assert_eq!(first, "due_to_done_us_p99", "what decides where nothing else is told");
+    let twice = Settings { json_metrics: vec!["tick_work_us_p50".into()], better: vec!["lower".into()], ..seen() };
+    let twice = said(start("seen-twice", "exec sleep 60", twice));
+    assert!(twice.contains("two metrics are called tick_work_us_p50"), "{twice}");
 }

@@ -143,16 +143,20 @@ impl Kinds {
     }
 }
 
+/// A function's name, and whether it is the kernel's.
+type Function<'a> = (&'a str, bool);
+/// By its own code, and with what it calls.
+type Sums = (u64, u64);
+
 fn functions(
     recording: &Recording,
     names: &Names,
     stacks: &HashMap<StackId, u64>,
     share: &impl Fn(u64) -> f64,
 ) -> Vec<Place> {
-    // By its own code, and with what it calls.
-    let mut sums: HashMap<(&str, bool), (u64, u64)> = HashMap::new();
+    let mut sums: HashMap<Function<'_>, Sums> = HashMap::new();
     for (stack, weight) in stacks {
-        let mut on_stack: BTreeSet<(&str, bool)> = BTreeSet::new();
+        let mut on_stack: BTreeSet<Function<'_>> = BTreeSet::new();
         for (depth, frame) in recording.stacks.innermost_first(*stack).enumerate() {
             let named = names.get(frame);
             // The last of several is the one whose code it is.
@@ -172,9 +176,9 @@ fn functions(
             *sum = sum.saturating_add(*weight);
         }
     }
-    let mut places: Vec<((&str, bool), (u64, u64))> = sums.into_iter().filter(|(_, (own, _))| *own > 0).collect();
+    let mut places: Vec<(Function<'_>, Sums)> = sums.into_iter().filter(|(_, (own, _))| *own > 0).collect();
     places.sort_by_key(|(function, (own, _))| (std::cmp::Reverse(*own), *function));
-    let place = |((name, is_kernel), (own, total)): ((&str, bool), (u64, u64))| Place {
+    let place = |((name, is_kernel), (own, total)): (Function<'_>, Sums)| Place {
         name: name.to_owned(),
         is_kernel,
         self_share: share(own),

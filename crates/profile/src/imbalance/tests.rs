@@ -9,7 +9,7 @@ const MS: u64 = 1_000_000;
 const BEGIN_NS: u64 = 5_000 * MS;
 
 /// On CPU 0 and 1, whom each had from when on, in milliseconds; up to `end_ms`. Records come in pairs, as the kernel writes them.
-fn switched(end_ms: u64, turns: &[(u32, &[(u64, u32)])]) -> Recording {
+fn switched(end_ms: u64, turns: &[(u32, Turns<'_>)]) -> Recording {
     let mut recording = Recording {
         span: Span { start_ns: BEGIN_NS, end_ns: BEGIN_NS + end_ms * MS },
         machine: Machine { cpus: Some(2), ..Machine::default() },
@@ -33,6 +33,9 @@ fn switched(end_ms: u64, turns: &[(u32, &[(u64, u32)])]) -> Recording {
 fn of(recording: &Recording) -> Imbalance {
     imbalance(recording, &Names::of(recording, |_| Vec::new()), &|_| None)
 }
+
+/// From when on, in milliseconds, a CPU had which thread.
+type Turns<'a> = &'a [(u64, u32)];
 
 /// Samples of threads, each so many, on a CPU; every one `period_ns` after the last one.
 fn sampled(period_ns: u64, cpus: &[(u32, &[(u32, u64)])]) -> Recording {
@@ -73,10 +76,10 @@ fn switches_tell_busy_shares_to_the_nanosecond() {
 
 #[test]
 fn one_thread_and_many_are_told_apart() {
-    let alone: &[(u64, u32)] = &[(0, 50), (900, 3), (910, 50)];
+    let alone: Turns<'_> = &[(0, 50), (900, 3), (910, 50)];
     let many: Vec<(u64, u32)> = (0..100).map(|turn| (turn * 10, 50 + (turn % 3) as u32)).collect();
-    let idle: &[(u64, u32)] = &[(0, 0), (500, 4), (510, 0)];
-    let table: [(&[(u64, u32)], &[u32], Cause); 4] = [
+    let idle: Turns<'_> = &[(0, 0), (500, 4), (510, 0)];
+    let table: [(Turns<'_>, &[u32], Cause); 4] = [
         (alone, &[], Cause::OneThread),
         (&many, &[], Cause::Several),
         (&many, &[1], Cause::Pinned),

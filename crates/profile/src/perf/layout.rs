@@ -30,6 +30,8 @@ pub mod sample {
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 /// `flags`: `freq`, the period is a rate.
 const FLAG_FREQUENCY: u64 = 1 << 10;
+/// `flags`: `use_clockid`, times are of the clock that is named.
+const FLAG_CLOCK: u64 = 1 << 25;
 /// The first version's size: nothing shorter was ever written.
 pub const SMALLEST_BYTES: usize = 64;
 /// `PERF_SAMPLE_BRANCH_HW_INDEX`.
@@ -115,6 +117,11 @@ impl Layout {
     /// Whether records that are no samples say whose they are, and when.
     pub fn is_sample_id_all(&self) -> bool {
         self.flags & FLAG_SAMPLE_ID_ALL != 0
+    }
+
+    /// The clock of the times, as clock_gettime(2) numbers it; none for the kernel's own.
+    pub fn clock_id(&self) -> Option<i32> {
+        (self.flags & FLAG_CLOCK != 0).then_some(self.clock)
     }
 
     /// Whether the period is samples a second.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Recording;
+use super::{Recorded, Recording};
 
 /// One event: <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>, "Complete Events" and "Metadata Events".
 #[derive(Serialize)]
@@ -19,15 +19,28 @@ struct Switched {
     switched_out: Option<bool>,
 }
 
+/// Viewers show the name. The rest is for `evenkeel profile scopes`, which puts scopes beside what the kernel recorded of their threads.
 #[derive(Serialize)]
 struct Named<'a> {
     name: &'a str,
+    kernel_thread: u32,
+    overwritten: u64,
+    unnamed: u64,
+}
+
+/// Which clock the times are of, and between which of its moments they are good.
+#[derive(Serialize)]
+struct Clock<'a> {
+    clock: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compared_ns: Option<(u64, u64)>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Trace<'a> {
     display_time_unit: &'a str,
+    other_data: Clock<'a>,
     trace_events: Vec<Event<'a>>,
 }
 
@@ -37,7 +50,8 @@ impl Recording {
         let pid = std::process::id();
         let mut events = Vec::new();
         for (tid, thread) in self.threads.iter().enumerate() {
-            let args = Named { name: &thread.name };
+            let Recorded { thread: kernel_thread, overwritten, unnamed, .. } = *thread;
+            let args = Named { name: &thread.name, kernel_thread, overwritten, unnamed };
             events.push(Event::Thread { name: "thread_name", ph: "M", pid, tid, args });
             events.extend(thread.spans.iter().map(|span| Event::Span {
                 name: span.name,
@@ -50,22 +64,23 @@ impl Recording {
             }));
         }
         // Names and numbers always become JSON.
-        serde_json::to_string(&Trace { display_time_unit: "ns", trace_events: events }).unwrap_or_default()
+        let other_data = Clock { clock: "CLOCK_MONOTONIC", compared_ns: self.compared_ns };
+        serde_json::to_string(&Trace { display_time_unit: "ns", other_data, trace_events: events }).unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Recorded, Span};
+    use super::super::Span;
     use super::*;
 
     #[test]
     fn a_recording_opens_elsewhere() {
         let spans = vec![Span { name: "move \"x\"", start_ns: 1_500, length_ns: 250, switched_out: Some(true) }];
-        let thread = Recorded { name: "tick".into(), spans, overwritten: 0, unnamed: 0 };
-        let json = Recording { threads: vec![thread] }.chrome_json();
+        let thread = Recorded { name: "tick".into(), thread: 77, spans, overwritten: 3, unnamed: 0 };
+        let json = Recording { threads: vec![thread], compared_ns: Some((1_000, 2_000)) }.chrome_json();
         let plain = json.replace(&format!("\"pid\":{}", std::process::id()), "\"pid\":1");
-        expect_test::expect![[r#"{"displayTimeUnit":"ns","traceEvents":[{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"tick"}},{"name":"move \"x\"","ph":"X","ts":1.5,"dur":0.25,"pid":1,"tid":0,"args":{"switched_out":true}}]}"#]]
+        expect_test::expect![[r#"{"displayTimeUnit":"ns","otherData":{"clock":"CLOCK_MONOTONIC","compared_ns":[1000,2000]},"traceEvents":[{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"tick","kernel_thread":77,"overwritten":3,"unnamed":0}},{"name":"move \"x\"","ph":"X","ts":1.5,"dur":0.25,"pid":1,"tid":0,"args":{"switched_out":true}}]}"#]]
             .assert_eq(&plain);
     }
 }

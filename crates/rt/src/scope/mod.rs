@@ -68,6 +68,8 @@ struct Known {
 
 struct Thread {
     name: String,
+    /// As the kernel numbers it.
+    number: u32,
     ring: Ring,
 }
 
@@ -195,7 +197,11 @@ pub fn start_thread(name: &str, scopes: usize) -> bool {
             return false;
         }
         known.first.get_or_insert_with(tsc::ticks_and_ns);
-        let thread = Arc::new(Thread { name: name.to_owned(), ring: Ring::new(scopes.clamp(2, RING_MAX)) });
+        let thread = Arc::new(Thread {
+            name: name.to_owned(),
+            number: evenkeel_sys::thread::id(),
+            ring: Ring::new(scopes.clamp(2, RING_MAX)),
+        });
         known.threads.push(Arc::clone(&thread));
         own.set(Own { thread, turns, is_innermost: Cell::new(false) }).is_ok()
     })
@@ -206,6 +212,10 @@ pub fn start_thread(name: &str, scopes: usize) -> bool {
 pub struct Recording {
     /// Each thread that had a ring, those that have ended included.
     pub threads: Vec<Recorded>,
+    /// The two moments of the monotonic clock, in nanoseconds, at which the cycle counter was compared with it: when the first thread
+    /// began, and when this was read. Times between them are good to some microseconds, as evenly as the clock went meanwhile. None
+    /// of no thread.
+    pub compared_ns: Option<(u64, u64)>,
 }
 
 /// The scopes of one thread.
@@ -213,6 +223,8 @@ pub struct Recording {
 pub struct Recorded {
     /// Its name.
     pub name: String,
+    /// The kernel's number of it, as in `/proc/PID/task`.
+    pub thread: u32,
     /// In the order in which they were left: an inner one before that around it.
     pub spans: Vec<Span>,
     /// Older ones that are no longer in the ring.
@@ -241,8 +253,9 @@ pub fn recording() -> Recording {
         let known = known();
         (known.names.clone(), known.threads.clone(), known.first)
     };
-    let Some(first) = first else { return Recording { threads: Vec::new() } };
-    let scale = Scale::between(first, tsc::ticks_and_ns());
+    let Some(first) = first else { return Recording { threads: Vec::new(), compared_ns: None } };
+    let last = tsc::ticks_and_ns();
+    let scale = Scale::between(first, last);
     let threads = threads.iter().map(|thread| {
         let read = thread.ring.read();
         let span = |entry: &ring::Entry| {
@@ -255,9 +268,9 @@ pub fn recording() -> Recording {
         };
         let spans: Vec<Span> = read.entries.iter().filter_map(span).collect();
         let unnamed = (read.entries.len() - spans.len()) as u64;
-        Recorded { name: thread.name.clone(), spans, overwritten: read.overwritten, unnamed }
+        Recorded { name: thread.name.clone(), thread: thread.number, spans, overwritten: read.overwritten, unnamed }
     });
-    Recording { threads: threads.collect() }
+    Recording { threads: threads.collect(), compared_ns: Some((first.1, last.1)) }
 }
 
 fn known() -> std::sync::MutexGuard<'static, Known> {

@@ -68,11 +68,11 @@ mod tests {
         // As they are left: the inner ones first. The last one seems to end a moment after the one around it.
         let spans =
             vec![span("move", 1000, 300), span("shoot", 1400, 601), span("tick", 1000, 1000), span("tick", 3000, 10)];
-        let thread = Recorded { name: "ticks".into(), spans, overwritten: 0, unnamed: 0 };
+        let thread = Recorded { name: "ticks".into(), thread: 1, spans, overwritten: 0, unnamed: 0 };
         let frames = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&frames);
         let sink = GlobalProfiler::lock().add_sink(Box::new(move |frame| kept.lock().unwrap().push(frame)));
-        Recording { threads: vec![thread] }.to_puffin();
+        Recording { threads: vec![thread], compared_ns: None }.to_puffin();
         let mut profiler = GlobalProfiler::lock();
         profiler.new_frame();
         profiler.remove_sink(sink);

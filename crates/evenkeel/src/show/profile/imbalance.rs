@@ -3,16 +3,21 @@
 use evenkeel_measure::Unit;
 use evenkeel_profile::imbalance::{Cause, Cpu, Doubt, Filled, Imbalance, Shape, Source, Thread};
 
+use evenkeel_profile::symbols::{Doubts, Unnamed};
+
 use crate::show::blocks::{Block, quantity};
 
 /// More CPUs than these are in the JSON answer; the busiest are shown.
 const ROWS_MAX: usize = 32;
 /// What a CPU's time can look like in a part, from idle to full.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Files without names that are told, at the most.
+const UNNAMED_MAX: usize = 3;
 /// The longest stack that is shown, in functions.
 const FRAMES_MAX: usize = 8;
 
-pub(crate) fn blocks(seen: &Imbalance) -> Vec<Block> {
+/// The page; `unseen` is what could not be recorded, a sentence each.
+pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &Doubts) -> Vec<Block> {
     let mut blocks = vec![Block::heading("CPUs while it was recorded")];
     blocks.push(Block::row("looked", quantity(seen.length_ns, Unit::Ns)));
     blocks.push(Block::row("all in all", verdict(seen)));
@@ -35,6 +40,12 @@ pub(crate) fn blocks(seen: &Imbalance) -> Vec<Block> {
         blocks.extend(seen.beside.as_ref().map(functions));
     }
     blocks.extend(seen.doubts.iter().map(|doubt| Block::Warning(held_against(*doubt).to_owned())));
+    blocks.extend(names.unnamed.iter().take(UNNAMED_MAX).map(|unnamed| {
+        let Unnamed { file, share, why, mend, .. } = unnamed;
+        let mend = mend.as_deref().map_or_else(String::new, |mend| format!(": {mend}"));
+        Block::Note(format!("{} of all frames are in {file} and have no name: {}{mend}", percent(*share), why.words()))
+    }));
+    blocks.extend(unseen.iter().map(|what| Block::Warning(format!("Not seen: {what}."))));
     blocks
 }
 
@@ -196,7 +207,7 @@ fn held_against(doubt: Doubt) -> &'static str {
             "The clock that samples is an interrupt: what runs while interrupts are off, such as their handlers, is counted to what comes after."
         }
         Doubt::KernelUnnamed => {
-            "The kernel's functions have no names here, so interrupts are not told from system calls: sysctl kernel.kptr_restrict=0, as root."
+            "The kernel's functions have no names here, so interrupts are not told from system calls."
         }
         Doubt::NoStacks => "There are no samples of what ran on the busiest CPU, so its functions are not known.",
         Doubt::SilentCpus => "CPUs without a busy share left no trace: they idled, or nobody watched them.",

@@ -24,18 +24,21 @@ use crate::workload::{Entry, Options, Sample, Workload, unknown};
 mod load;
 mod output;
 mod ready;
+mod sights;
 mod sockets;
 mod started;
 
 pub use crate::processes::end_left_by;
 pub use load::{Runs, Settings as LoadSettings};
 pub use ready::Ready;
+pub use sights::Sight;
 pub use sockets::{Port, Protocol, Socket, parse_sockets};
 pub use started::Ending;
 
 use load::{Busy, Load};
 use output::Listener;
 use ready::{Seen, Waiting};
+use sights::Sights;
 use started::{Program, Started};
 
 /// A load of a window may take so much longer than the window was meant to last.
@@ -89,6 +92,10 @@ pub struct Settings {
     pub prometheus_metrics: Vec<String>,
     /// Which way is better: see [`Directions::new`].
     pub better: Vec<String>,
+    /// What is looked at from outside.
+    pub see: Vec<Sight>,
+    /// The thread whose tick that is, by name; none is the one that keeps time and works most.
+    pub see_thread: Option<String>,
 }
 
 impl Default for Settings {
@@ -104,6 +111,8 @@ impl Default for Settings {
             prometheus: None,
             prometheus_metrics: Vec::new(),
             better: Vec::new(),
+            see: Vec::new(),
+            see_thread: None,
         }
     }
 }
@@ -194,6 +203,7 @@ pub struct Command {
     command: Vec<String>,
     settings: Settings,
     sources: Sources,
+    sights: Sights,
     metrics: Vec<Metric>,
     server_cpus: CpuSet,
     load_cpus: CpuSet,
@@ -225,7 +235,8 @@ impl Command {
         }
         let sources = Sources::new(&settings).map_err(TrialError::Design)?;
         let (server_cpus, load_cpus) = options.placement.cpus();
-        let metrics = sources.metrics.iter().cloned().chain([CPU_SHARE]).collect();
+        let sights = Sights::new(&settings.see, settings.see_thread.as_deref()).map_err(TrialError::Design)?;
+        let metrics = metrics(&sources, &sights).map_err(TrialError::Design)?;
         let load = settings
             .load
             .clone()
@@ -234,6 +245,7 @@ impl Command {
             command: options.command.clone(),
             settings,
             sources,
+            sights,
             metrics,
             server_cpus,
             load_cpus,
@@ -270,8 +282,9 @@ impl Command {
         if let Some(load) = &mut self.load {
             load.start()?;
         }
+        let pids: Vec<u32> = server.stats().iter().map(|stat| stat.pid).collect();
         self.server = Some(server);
-        Ok(())
+        self.sights.open(&pids)
     }
 
     /// The server, which lives from start to stop.
@@ -330,8 +343,8 @@ impl Workload for Command {
             let when = if load.settings().runs == Runs::PerWindow { "once in each window" } else { "throughout" };
             text += &format!(", load {when}: {}", shown(&load.settings().command));
         }
-        for source in &self.sources.sources {
-            text += &format!("; {}", source.describe());
+        for source in self.sources.sources.iter().map(|source| source.describe()).chain(self.sights.describe()) {
+            text += &format!("; {source}");
         }
         text + &match self.server_cpus.is_empty() {
             true => "; on whatever CPUs the kernel gives them".to_owned(),
@@ -370,6 +383,7 @@ impl Workload for Command {
         for source in &mut self.sources.sources {
             source.begin()?;
         }
+        self.sights.begin()?;
         let busy = self.load.as_mut().map_or_else(|| Ok(Busy::default()), Load::look)?;
         let before = Used::until_now(&self.server()?.alive());
         begin();
@@ -385,6 +399,9 @@ impl Workload for Command {
             self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
             sample.extend(ended?);
         }
+        let seen_outside = self.sights.end();
+        self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
+        sample.extend(seen_outside?);
         if let (Some(seen), Some(server)) = (self.seen, &self.server) {
             ready::still_has(seen, server)?;
         }
@@ -399,6 +416,7 @@ impl Workload for Command {
         if let Some(load) = &mut self.load {
             load.stop();
         }
+        self.sights.close();
         self.server = None;
     }
 }
@@ -408,6 +426,16 @@ impl Drop for Command {
         self.stop();
         drop(self.kept.take());
     }
+}
+
+/// What a window yields: the user's own numbers first, then what is seen from outside, then what the kernel counts.
+fn metrics(sources: &Sources, sights: &Sights) -> Result<Vec<Metric>, String> {
+    let seen: Vec<Metric> = sights.metrics().collect();
+    let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);
+    if let Some(own) = sources.metrics.iter().find(twice) {
+        return Err(format!("two metrics are called {}: one is seen from outside (--see)", own.name));
+    }
+    Ok(sources.metrics.iter().cloned().chain(seen).chain([CPU_SHARE]).collect())
 }
 
 /// A command as it would be typed.

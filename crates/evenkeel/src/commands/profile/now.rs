@@ -1,0 +1,50 @@
+//! A recording that is made for one question and kept in memory, so that nobody has to know of files first.
+
+use std::sync::atomic::Ordering;
+
+use evenkeel_profile::live::{self, LiveError, Memory, Status, Told, Wishes};
+
+use super::input::{self, Opened};
+use crate::exit;
+use crate::experiment;
+use crate::failure::{Failure, exit_of};
+
+/// The most that is kept of records; the recording ends when it is full.
+const BYTES_MAX: usize = 512 << 20;
+
+/// What was recorded just now.
+pub(crate) struct Now {
+    /// The recording.
+    pub(crate) opened: Opened,
+    /// What became of it.
+    pub(crate) told: Told,
+    /// Whether there was no more room for all that was asked.
+    pub(crate) is_cut: bool,
+}
+
+/// Records for so long, or until it is interrupted.
+pub(crate) fn record(wishes: &Wishes, seconds: u64) -> Result<Now, Failure> {
+    let stop = experiment::stop_flag()?;
+    let limit_ns = seconds.saturating_mul(1_000_000_000);
+    let mut memory = Memory::new(BYTES_MAX);
+    let mut until = |status: &Status| !stop.load(Ordering::Relaxed) && status.elapsed_ns < limit_ns;
+    let told = live::record(wishes, &mut until, &mut memory).map_err(refused)?;
+    let is_cut = !stop.load(Ordering::Relaxed) && told.status.elapsed_ns < limit_ns;
+    let opened = input::opened(&memory.into_bytes());
+    let opened = opened.map_err(|error| Failure::text(exit::NOT_POSSIBLE, "read what was recorded", error))?;
+    Ok(Now { opened, told, is_cut })
+}
+
+/// What could not be recorded, with the command that mends it.
+pub(crate) fn refused(error: LiveError) -> Failure {
+    match &error {
+        LiveError::Denied { mend, .. } => {
+            let hint = mend.clone();
+            Failure::new(exit::NOT_ALLOWED, error).hint(hint)
+        }
+        LiveError::NotThere { .. } | LiveError::WrongUse { .. } => Failure::new(exit::WRONG_USE, error),
+        LiveError::Refused { errno, .. } | LiveError::Write(errno) => {
+            Failure::new(exit_of(*errno, exit::NOT_POSSIBLE), error)
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Scopes of a thread that works, sleeps and waits, beside a recording of its switches: what is told must be what the thread's own CPU
+//! time says.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests: a panic is how a test says that it can't go on"
+)]
+
+use std::path::Path;
+use std::process::Command;
+
+use evenkeel_profile::live::{self, Memory, Status, Switches, Targets, Wishes};
+use evenkeel_rt::scope::{self, Scope};
+use evenkeel_sys::clock::{monotonic_ns, sleep_until_ns, thread_cpu_ns};
+use serde_json::Value;
+
+static TICK: Scope = Scope::new("tick");
+static WORK: Scope = Scope::new("work");
+static CUT: Scope = Scope::new("work, sleep, work");
+static SLEEP: Scope = Scope::new("sleep");
+
+const MS: u64 = 1_000_000;
+/// Times that each scope is entered.
+const TURNS: u64 = 25;
+/// A pause of the machine spoils some of them, and a whole run now and then.
+const RUNS: usize = 3;
+
+fn work(ns: u64) {
+    let until_ns = thread_cpu_ns() + ns;
+    while thread_cpu_ns() < until_ns {
+        std::hint::spin_loop();
+    }
+}
+
+/// CPU time that the thread itself counted in a scope.
+fn counted(scope: &'static Scope, body: impl FnOnce()) -> u64 {
+    let _entered = scope.enter();
+    let start_ns = thread_cpu_ns();
+    body();
+    thread_cpu_ns() - start_ns
+}
+
+/// What the thread did in `work` and in `work, sleep, work`, in nanoseconds of its CPU time.
+fn server() -> [u64; 2] {
+    scope::start_thread("scopes of a test", 1024);
+    let mut sums = [0, 0];
+    for _ in 0..TURNS {
+        let _tick = TICK.enter();
+        sums[0] += counted(&WORK, || work(5 * MS));
+        sums[1] += counted(&CUT, || {
+            work(2 * MS);
+            sleep_until_ns(monotonic_ns() + 4 * MS);
+            work(2 * MS);
+        });
+        counted(&SLEEP, || sleep_until_ns(monotonic_ns() + 6 * MS));
+    }
+    sums
+}
+
+/// What `body` gives, with a recording of this process's switches meanwhile; none where that can't be recorded, which is said aloud.
+fn recorded<T: Send + 'static>(body: fn() -> T) -> Option<(T, Vec<u8>)> {
+    let wishes = Wishes {
+        targets: Targets::Processes(vec![std::process::id()]),
+        clock_hz: None,
+        switches: Switches::Records,
+        ..Wishes::default()
+    };
+    let (mut memory, mut worker) = (Memory::new(1 << 26), None);
+    let mut is_done_since_ns = None;
+    let mut goes_on = |_: &Status| {
+        // Begun when the recording has: it is to cover all scopes.
+        let running = worker.get_or_insert_with(|| std::thread::spawn(body));
+        if running.is_finished() {
+            is_done_since_ns.get_or_insert(monotonic_ns());
+        }
+        // And a moment more, so that it tells of something after the last scope.
+        is_done_since_ns.is_none_or(|since_ns| monotonic_ns() < since_ns + 50 * MS)
+    };
+    match live::record(&wishes, &mut goes_on, &mut memory) {
+        Ok(_) => Some((worker?.join().unwrap(), memory.into_bytes())),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn told(arguments: &[&Path]) -> Value {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    let output = program.args(["profile", "scopes", "--quantum-ms", "4", "--json"]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn row<'a>(answer: &'a Value, scope: &str) -> Option<&'a Value> {
+    answer["rows"].as_array()?.iter().find(|row| row["scope"] == scope)
+}
+
+/// Whether what was told is what the thread counted.
+fn judge(answer: &Value, [worked, cut]: [u64; 2]) -> Result<(), String> {
+    let wrong = |what: &str| Err(format!("{what}: {answer:#}"));
+    for (scope, counted_ns) in [("work", worked), ("work, sleep, work", cut)] {
+        let Some(row) = row(answer, scope) else { return wrong(scope) };
+        let told_ns = row["long"]["total_ns"].as_u64().unwrap_or(0);
+        // What the hypervisor took is in both.
+        if row["count"] != TURNS || (told_ns as f64 / counted_ns as f64 - 1.0).abs() > 0.03 {
+            return wrong(&format!("{scope}, {counted_ns} ns by its own count"));
+        }
+    }
+    if row(answer, "sleep").is_some() || row(answer, "tick").is_some() {
+        return wrong("a scope that sleeps, or one around others");
+    }
+    if answer["covered"] != 3 * TURNS || answer["quantum_from"] != "given" || answer["over_ns"] != 2 * MS {
+        return wrong("what was looked at");
+    }
+    Ok(())
+}
+
+#[test]
+fn scopes_beside_a_recording_keep_what_their_thread_counted() {
+    let lock = std::fs::File::create("/tmp/evenkeel-tests-of-this-host.lock").unwrap();
+    lock.lock().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (json, data) = (folder.path().join("scopes.json"), folder.path().join("perf.data"));
+    let mut failed = Vec::new();
+    for run in 0..RUNS {
+        let Some((sums, bytes)) = recorded(server) else { return };
+        std::fs::write(&data, bytes).unwrap();
+        let mut recording = scope::recording();
+        // What earlier runs recorded is not covered by this one's recording.
+        recording.threads.drain(..run);
+        std::fs::write(&json, recording.chrome_json()).unwrap();
+        let beside = told(&[&json, Path::new("--recording"), &data]);
+        // Without a recording nobody knows how long the thread was away.
+        let alone = told(&[&json]);
+        assert!(alone["covered"] == 0 && row(&alone, "work, sleep, work").is_none(), "{alone:#}");
+        let unjudged = ["switched_out", "unknown"].map(|why| alone["unjudged"][why].as_u64().expect(why));
+        assert!(unjudged[0] + unjudged[1] >= 2 * TURNS - 2, "{alone:#}");
+        match judge(&beside, sums) {
+            Ok(()) => return,
+            Err(why) => failed.push(why),
+        }
+    }
+    panic!("{failed:#?}");
+}

@@ -1,0 +1,271 @@
+//! `long`: scopes of a server that kept the CPU for longer than it is sure to have it: half of a hypervisor's quantum. Such work is likely to be
+//! cut in two, so it is what to divide. The time in which the thread was switched out does not count: a recording of its switches tells it.
+
+mod away;
+mod parse;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::recording::{Recording, Span};
+use away::Away;
+pub use parse::{Scope, ScopeThread, Scopes, parse};
+
+/// Which scopes are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Which {
+    /// Those with no other one inside: what is around one says nothing new.
+    #[default]
+    Leaf,
+    /// Those around others, too.
+    All,
+}
+
+/// Lengths in nanoseconds, of CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Lengths {
+    /// The middle one.
+    pub p50_ns: u64,
+    /// One in a hundred is longer.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// All together.
+    pub total_ns: u64,
+}
+
+/// The long ones of one scope in one thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// The scope.
+    pub scope: String,
+    /// The thread's name.
+    pub thread: String,
+    /// Its process.
+    pub pid: u64,
+    /// The kernel's number of the thread, if it was told.
+    pub tid: Option<u32>,
+    /// How many were longer.
+    pub count: u64,
+    /// How many were looked at, the others included.
+    pub of: u64,
+    /// Of `count`, those in which the thread was switched out too; that time is taken off.
+    pub switched_out: u64,
+    /// How long the long ones kept the CPU.
+    pub long: Lengths,
+}
+
+/// Scopes that could not be judged, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unjudged {
+    /// The thread was switched out meanwhile, and for how long nobody recorded.
+    pub switched_out: u64,
+    /// Longer as they are, and whether the thread was switched out is not known: they may be shorter.
+    pub unknown: u64,
+    /// What was inside them may have been overwritten, so nobody knows whether they are leaves.
+    pub cut: u64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Long {
+    /// Longer than this is long, in nanoseconds.
+    pub over_ns: u64,
+    /// Which were looked at.
+    pub which: Which,
+    /// From the first scope to the last, in nanoseconds.
+    pub length_ns: u64,
+    /// Scopes that were looked at.
+    pub scopes: u64,
+    /// Of them, those whose time switched out a recording tells.
+    pub covered: u64,
+    /// Those that were long, by scope and thread; the most time first.
+    pub rows: Vec<Row>,
+    /// Those of which nobody can say.
+    pub unjudged: Unjudged,
+    /// Older scopes that were overwritten before anybody read them.
+    pub overwritten: u64,
+}
+
+/// Why scopes and a recording can't be put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Apart {
+    /// Their clocks differ.
+    #[error(
+        "its times are not of the monotonic clock, as those of scopes are; record with `evenkeel profile record`, or `perf record -k CLOCK_MONOTONIC`"
+    )]
+    Clock,
+    /// It has no switches.
+    #[error("it has no switches of threads; record them with `perf record --switch-events`")]
+    NoSwitches,
+    /// They are of different times.
+    #[error("it tells of another time than the scopes: it must be made while they are")]
+    Time,
+    /// They are of different threads.
+    #[error("it tells of none of the threads of the scopes: it must be made of their process, or of all CPUs")]
+    Threads,
+}
+
+/// The kernel's number of the monotonic clock.
+const CLOCK_MONOTONIC: i32 = 1;
+
+/// Scopes that kept the CPU for longer than `over_ns`, less what a recording says that their threads were switched out.
+///
+/// # Errors
+/// If there is a recording, and it can't be put beside the scopes.
+pub fn long(scopes: &Scopes, over_ns: u64, which: Which, recording: Option<&Recording>) -> Result<Long, Apart> {
+    let away = recording.map(|recording| beside(scopes, recording)).transpose()?;
+    let mut found =
+        Found { over_ns, away, rows: BTreeMap::new(), unjudged: Unjudged::default(), looked: 0, covered: 0 };
+    for (at, thread) in scopes.threads.iter().enumerate() {
+        found.thread(at, thread, which);
+    }
+    let all = || scopes.threads.iter().flat_map(|thread| &thread.scopes);
+    let start_ns = all().map(|scope| scope.start_ns).min().unwrap_or(0);
+    let end_ns = all().map(Scope::end_ns).max().unwrap_or(0);
+    let mut rows: Vec<Row> =
+        found.rows.into_iter().filter_map(|((at, name), row)| row.told(scopes, at, name)).collect();
+    rows.sort_by(|one, other| other.long.total_ns.cmp(&one.long.total_ns).then_with(|| one.scope.cmp(&other.scope)));
+    Ok(Long {
+        over_ns,
+        which,
+        length_ns: end_ns.saturating_sub(start_ns),
+        scopes: found.looked,
+        covered: found.covered,
+        rows,
+        unjudged: found.unjudged,
+        overwritten: scopes.threads.iter().fold(0, |sum, thread| sum.saturating_add(thread.overwritten)),
+    })
+}
+
+fn beside(scopes: &Scopes, recording: &Recording) -> Result<Away, Apart> {
+    if recording.switches.is_empty() {
+        return Err(Apart::NoSwitches);
+    }
+    if recording.clock != Some(CLOCK_MONOTONIC) || !scopes.is_monotonic {
+        return Err(Apart::Clock);
+    }
+    let away = Away::of(recording);
+    let Span { start_ns, end_ns } = away.span;
+    let all = || scopes.threads.iter().flat_map(|thread| &thread.scopes);
+    if all().next().is_some() && !all().any(|scope| scope.start_ns < end_ns && scope.end_ns() > start_ns) {
+        return Err(Apart::Time);
+    }
+    let tids: Vec<u32> = scopes.threads.iter().filter_map(|thread| thread.tid).collect();
+    if !recording.switches.iter().any(|switch| tids.contains(&switch.tid)) {
+        return Err(Apart::Threads);
+    }
+    Ok(away)
+}
+
+struct Found {
+    over_ns: u64,
+    away: Option<Away>,
+    rows: BTreeMap<(usize, u32), Lengthy>,
+    unjudged: Unjudged,
+    looked: u64,
+    covered: u64,
+}
+
+#[derive(Default)]
+struct Lengthy {
+    of: u64,
+    switched_out: u64,
+    lengths_ns: Vec<u64>,
+}
+
+/// What became of one.
+enum Judged {
+    Kept { cpu_ns: u64, is_switched_out: bool },
+    SwitchedOut,
+    Unknown,
+}
+
+impl Found {
+    fn thread(&mut self, at: usize, thread: &ScopeThread, which: Which) {
+        // What was overwritten had ended by the time that the oldest one was left which is still there.
+        let oldest = thread.scopes.first().filter(|_| thread.overwritten > 0);
+        let whole_from_ns = oldest.map_or(0, Scope::end_ns);
+        let mut order: Vec<&Scope> = thread.scopes.iter().collect();
+        order.sort_by_key(|scope| (scope.start_ns, std::cmp::Reverse(scope.length_ns)));
+        for (scope, next) in order.iter().zip(order.iter().skip(1).map(Some).chain([None])) {
+            if which == Which::Leaf {
+                if next.is_some_and(|next| is_within(next, scope)) {
+                    continue;
+                }
+                if scope.start_ns < whole_from_ns {
+                    self.unjudged.cut += u64::from(scope.length_ns > self.over_ns);
+                    continue;
+                }
+            }
+            self.looked += 1;
+            let judged = self.judged(thread.tid, scope);
+            let row = self.rows.entry((at, scope.name)).or_default();
+            row.of += 1;
+            match judged {
+                Judged::Kept { cpu_ns, is_switched_out } if cpu_ns > self.over_ns => {
+                    row.lengths_ns.push(cpu_ns);
+                    row.switched_out += u64::from(is_switched_out);
+                }
+                Judged::Kept { .. } => {}
+                Judged::SwitchedOut => self.unjudged.switched_out += 1,
+                Judged::Unknown => self.unjudged.unknown += 1,
+            }
+        }
+    }
+
+    fn judged(&mut self, tid: Option<u32>, scope: &Scope) -> Judged {
+        let span = Span { start_ns: scope.start_ns, end_ns: scope.end_ns() };
+        let away_ns = self.away.as_ref().zip(tid).and_then(|(away, tid)| away.within(tid, span));
+        self.covered += u64::from(away_ns.is_some());
+        match (away_ns, scope.switched_out) {
+            // What is no longer than this as it is has no need of anybody's word.
+            _ if scope.length_ns <= self.over_ns => Judged::Kept { cpu_ns: scope.length_ns, is_switched_out: false },
+            (Some(away_ns), _) => {
+                let cpu_ns = scope.length_ns.saturating_sub(away_ns);
+                Judged::Kept { cpu_ns, is_switched_out: away_ns > 0 }
+            }
+            (None, Some(false)) => Judged::Kept { cpu_ns: scope.length_ns, is_switched_out: false },
+            (None, Some(true)) => Judged::SwitchedOut,
+            (None, None) => Judged::Unknown,
+        }
+    }
+}
+
+/// Whether one that began no earlier is inside another. Readings of the counter may be some nanoseconds out of order, so the middle decides.
+fn is_within(inner: &Scope, outer: &Scope) -> bool {
+    inner.start_ns.saturating_add(inner.length_ns / 2) < outer.end_ns()
+}
+
+impl Lengthy {
+    /// None if none was long.
+    fn told(mut self, scopes: &Scopes, at: usize, name: u32) -> Option<Row> {
+        let thread = scopes.threads.get(at)?;
+        self.lengths_ns.sort_unstable();
+        let rank = |share: f64| {
+            let rank = (self.lengths_ns.len() as f64 * share).ceil() as usize;
+            self.lengths_ns.get(rank.saturating_sub(1)).copied()
+        };
+        let long = Lengths {
+            p50_ns: rank(0.5)?,
+            p99_ns: rank(0.99)?,
+            max_ns: rank(1.0)?,
+            total_ns: self.lengths_ns.iter().fold(0, |sum, length| sum.saturating_add(*length)),
+        };
+        Some(Row {
+            scope: scopes.names.get(name as usize)?.clone(),
+            thread: thread.name.clone(),
+            pid: thread.pid,
+            tid: thread.tid,
+            count: self.lengths_ns.len() as u64,
+            of: self.of,
+            switched_out: self.switched_out,
+            long,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

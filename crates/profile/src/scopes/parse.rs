@@ -1,0 +1,266 @@
+//! `Scopes`: what `evenkeel-rt` recorded of a server's scopes, read from the JSON that it writes (Chrome's trace event format).
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::perf::bytes::Malformed;
+
+/// The most that `evenkeel-rt` tells apart is 4,096 names and 256 threads; these are for several servers in one file.
+const NAMES_MAX: usize = 65_536;
+const THREADS_MAX: usize = 4_096;
+/// A longer name is a mistake.
+const NAME_BYTES_MAX: usize = 4_096;
+/// What `evenkeel-rt` calls its clock.
+const MONOTONIC: &str = "CLOCK_MONOTONIC";
+
+/// Scopes, as they were recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scopes {
+    /// Names, each once.
+    pub names: Vec<String>,
+    /// By thread.
+    pub threads: Vec<ScopeThread>,
+    /// Events of other kinds, which were passed over.
+    pub other_events: u64,
+    /// Whether times are said to be of the monotonic clock.
+    pub is_monotonic: bool,
+}
+
+/// A thread that recorded scopes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScopeThread {
+    /// Its process.
+    pub pid: u64,
+    /// Its name; empty if it was not told.
+    pub name: String,
+    /// The kernel's number of it, if it was told.
+    pub tid: Option<u32>,
+    /// Older scopes that were no longer there.
+    pub overwritten: u64,
+    /// In the order of the file: as they were left, an inner one before that around it.
+    pub scopes: Vec<Scope>,
+}
+
+/// One time through a scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Which of [`Scopes::names`].
+    pub name: u32,
+    /// When it was entered, in nanoseconds.
+    pub start_ns: u64,
+    /// How long it took, in nanoseconds.
+    pub length_ns: u64,
+    /// Whether the thread was switched out meanwhile, if that is known.
+    pub switched_out: Option<bool>,
+}
+
+impl Scope {
+    /// When it was left.
+    pub fn end_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.length_ns)
+    }
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// If it is no JSON, no trace, or says what can't be, with the place.
+pub fn parse(bytes: &[u8]) -> Result<Scopes, Malformed> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let scopes = Reader::deserialize(&mut reader).and_then(|read| reader.end().map(|()| read.scopes));
+    scopes.map_err(|error| {
+        let said = error.to_string();
+        let what = said.rsplit_once(" at line ").map_or(said.as_str(), |(what, _)| what).to_owned();
+        Malformed { what, offset: offset(bytes, error.line(), error.column()) }
+    })
+}
+
+/// Lines and columns count from one.
+fn offset(bytes: &[u8], line: usize, column: usize) -> u64 {
+    let begins = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let begin = if line <= 1 { 0 } else { begins.take(line - 1).last().unwrap_or(0) };
+    (begin + column.saturating_sub(1)).min(bytes.len()) as u64
+}
+
+/// One event; fields of other kinds of events are passed over.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    ph: Cow<'a, str>,
+    ts: Option<f64>,
+    dur: Option<f64>,
+    #[serde(default)]
+    pid: u64,
+    #[serde(default)]
+    tid: u64,
+    #[serde(default)]
+    args: Args,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Args {
+    name: Option<String>,
+    kernel_thread: Option<u32>,
+    overwritten: u64,
+    switched_out: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OtherData {
+    clock: Option<String>,
+}
+
+/// Takes event after event, so that nothing is held but what is kept of them.
+#[derive(Default)]
+struct Reader {
+    scopes: Scopes,
+    names: HashMap<String, u32>,
+    threads: HashMap<(u64, u64), usize>,
+}
+
+impl<'de> Deserialize<'de> for Reader {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Reader, D::Error> {
+        from.deserialize_any(Trace)
+    }
+}
+
+/// The whole: an object with the events in it, or the events alone.
+struct Trace;
+
+impl<'de> Visitor<'de> for Trace {
+    type Value = Reader;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a trace: an object with traceEvents, or a list of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, events: A) -> Result<Reader, A::Error> {
+        let mut reader = Reader::default();
+        reader.take_all(events)?;
+        Ok(reader)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Reader, A::Error> {
+        let mut reader = Reader::default();
+        let mut has_events = false;
+        while let Some(field) = fields.next_key::<Cow<'_, str>>()? {
+            match &*field {
+                "traceEvents" => {
+                    has_events = true;
+                    fields.next_value_seed(Events(&mut reader))?;
+                }
+                "otherData" => {
+                    let data: OtherData = fields.next_value()?;
+                    reader.scopes.is_monotonic = data.clock.as_deref() == Some(MONOTONIC);
+                }
+                _ => {
+                    fields.next_value::<serde::de::IgnoredAny>()?;
+                }
+            }
+        }
+        if !has_events {
+            return Err(A::Error::custom("it has no traceEvents: these are no scopes of evenkeel-rt"));
+        }
+        Ok(reader)
+    }
+}
+
+struct Events<'r>(&'r mut Reader);
+
+impl<'de> serde::de::DeserializeSeed<'de> for Events<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Events<'_> {
+    type Value = ();
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("a list of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, events: A) -> Result<(), A::Error> {
+        self.0.take_all(events)
+    }
+}
+
+impl Reader {
+    fn take_all<'de, A: SeqAccess<'de>>(&mut self, mut events: A) -> Result<(), A::Error> {
+        while let Some(event) = events.next_element::<Event<'de>>()? {
+            self.take(event).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
+        match &*event.ph {
+            "X" => {
+                let (start_ns, length_ns) = (time(event.ts, "begins")?, time(event.dur, "lasts")?);
+                let name = self.name(&event.name)?;
+                let scope = Scope { name, start_ns, length_ns, switched_out: event.args.switched_out };
+                self.thread((event.pid, event.tid))?.scopes.push(scope);
+            }
+            "M" if event.name == "thread_name" => {
+                let thread = self.thread((event.pid, event.tid))?;
+                thread.name = event.args.name.unwrap_or_default();
+                thread.tid = event.args.kernel_thread;
+                thread.overwritten = event.args.overwritten;
+            }
+            _ => self.scopes.other_events += 1,
+        }
+        Ok(())
+    }
+
+    fn thread(&mut self, key: (u64, u64)) -> Result<&mut ScopeThread, String> {
+        let threads = &mut self.scopes.threads;
+        let at = match self.threads.get(&key) {
+            Some(at) => *at,
+            None if threads.len() >= THREADS_MAX => {
+                return Err(format!("there are more than {THREADS_MAX} threads, which are not told apart"));
+            }
+            None => {
+                self.threads.insert(key, threads.len());
+                threads.push(ScopeThread { pid: key.0, ..ScopeThread::default() });
+                threads.len() - 1
+            }
+        };
+        threads.get_mut(at).ok_or_else(|| "a thread is gone".to_owned())
+    }
+
+    fn name(&mut self, name: &str) -> Result<u32, String> {
+        if let Some(number) = self.names.get(name) {
+            return Ok(*number);
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(format!("a scope's name has {} bytes, and {NAME_BYTES_MAX} is the most", name.len()));
+        }
+        let number = self.scopes.names.len();
+        if number >= NAMES_MAX {
+            return Err(format!("there are more than {NAMES_MAX} names of scopes, which are not told apart"));
+        }
+        self.scopes.names.push(name.to_owned());
+        self.names.insert(name.to_owned(), number as u32);
+        Ok(number as u32)
+    }
+}
+
+/// Microseconds to nanoseconds.
+fn time(us: Option<f64>, what: &str) -> Result<u64, String> {
+    let us = us.ok_or_else(|| format!("a scope does not say when it {what}"))?;
+    let ns = (us * 1e3).round();
+    if !(0.0..=i64::MAX as f64).contains(&ns) {
+        return Err(format!("a scope that {what} {us} us can't be"));
+    }
+    Ok(ns as u64)
+}

@@ -1,0 +1,100 @@
+//! What is seen of a command from outside, for servers that tell nothing: their tick and the cadence of their packets. It is found anew
+//! with each start, since other threads and sockets then have the numbers of those that are gone.
+
+use crate::error::TrialError;
+use crate::metric::Metric;
+use crate::source::Source;
+use crate::source::outside_packets::{self, OutsidePackets};
+use crate::source::outside_ticks::{self, OutsideTicks};
+use crate::workload::Sample;
+
+/// What is looked at from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sight {
+    /// The tick, by when the kernel gave its thread a CPU.
+    Ticks,
+    /// The cadence of the packets that it sends.
+    Packets,
+}
+
+impl Sight {
+    fn metrics(self) -> &'static [Metric] {
+        match self {
+            Sight::Ticks => outside_ticks::METRICS,
+            Sight::Packets => outside_packets::METRICS,
+        }
+    }
+}
+
+/// What is wished to be seen, and what sees it while the server lives.
+#[derive(Default)]
+pub(super) struct Sights {
+    wished: Vec<Sight>,
+    thread: Option<String>,
+    open: Vec<Box<dyn Source>>,
+}
+
+impl Sights {
+    pub(super) fn new(wished: &[Sight], thread: Option<&str>) -> Result<Sights, String> {
+        let mut wished = wished.to_vec();
+        wished.sort_unstable();
+        wished.dedup();
+        match thread {
+            Some(name) if !wished.contains(&Sight::Ticks) => {
+                Err(format!("--see-thread {name}: a thread's tick is not looked at (--see ticks)"))
+            }
+            thread => Ok(Sights { wished, thread: thread.map(str::to_owned), open: Vec::new() }),
+        }
+    }
+
+    pub(super) fn metrics(&self) -> impl Iterator<Item = Metric> {
+        self.wished.iter().flat_map(|sight| sight.metrics()).cloned()
+    }
+
+    /// Looks at these processes until they are ended. To find a tick takes some three seconds.
+    pub(super) fn open(&mut self, pids: &[u32]) -> Result<(), TrialError> {
+        self.close();
+        for sight in &self.wished {
+            self.open.push(match sight {
+                Sight::Ticks => Box::new(OutsideTicks::of(pids, self.thread.as_deref())?),
+                Sight::Packets => Box::new(OutsidePackets::of(pids)?),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self) {
+        self.open.clear();
+    }
+
+    pub(super) fn describe(&self) -> impl Iterator<Item = String> {
+        self.open.iter().map(|source| source.describe())
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), TrialError> {
+        self.open.iter_mut().try_for_each(|source| source.begin())
+    }
+
+    pub(super) fn end(&mut self) -> Result<Sample, TrialError> {
+        let mut sample = Sample::new();
+        for source in &mut self.open {
+            sample.extend(source.end()?);
+        }
+        Ok(sample)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_named_for_its_tick_alone_and_nothing_is_seen_twice() {
+        let sights = Sights::new(&[Sight::Packets, Sight::Ticks, Sight::Packets], Some("main")).unwrap();
+        let names: Vec<_> = sights.metrics().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), outside_ticks::METRICS.len() + outside_packets::METRICS.len());
+        assert_eq!(names[0], "due_to_done_us_p99", "what is seen of the tick comes first");
+        let wrong = Sights::new(&[Sight::Packets], Some("main")).err().unwrap();
+        assert_eq!(wrong, "--see-thread main: a thread's tick is not looked at (--see ticks)");
+    }
+}
