@@ -1,9 +1,10 @@
 //! `account`: what each nanosecond of a tick went to. Time without a CPU is known from switches to the nanosecond, and so is time on one;
 //! samples only say where that was. Together they are the tick's whole length, so that a stall of any kind is in the same sum.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::{Spent, Tick};
+use crate::names::Names;
 use crate::offcpu::Spell;
 use crate::recording::{Recording, Sample, Unit};
 use crate::stack::StackId;
@@ -11,6 +12,10 @@ use crate::stack::StackId;
 /// A clock comes once a period while the thread runs. Time for which so many periods brought none is not spread over the places of others:
 /// the CPU stood still, or the kernel stopped sampling.
 const PERIODS_WITHOUT: u64 = 4;
+
+/// The kernel's functions that get memory which was not there.
+const FAULT_HANDLERS: [&str; 6] =
+    ["exc_page_fault", "asm_exc_page_fault", "handle_mm_fault", "do_user_addr_fault", "do_page_fault", "do_mem_abort"];
 
 /// Time by what it went to and where, in nanoseconds.
 pub type Sums = BTreeMap<(Spent, Option<StackId>), u64>;
@@ -29,13 +34,15 @@ pub struct Account {
 pub struct Places {
     /// In the order of time: when, where, and how much it stands for in nanoseconds.
     samples: Vec<(u64, StackId, u64)>,
+    /// The stacks among them that are in a page fault.
+    faults: HashSet<StackId>,
     /// From one to the next in nanoseconds of CPU time; none if there are too few to know.
     pub period_ns: Option<u64>,
 }
 
 impl Places {
     /// Of the thread `tid`, which had no CPU in `life`. Of several events that say what ran, the one with most samples counts.
-    pub fn of(recording: &Recording, tid: u32, life: &[Spell]) -> Places {
+    pub fn of(recording: &Recording, names: &Names, tid: u32, life: &[Spell]) -> Places {
         let mut by_event: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in recording.samples.iter().filter(|sample| sample.tid == tid) {
             if recording.events.get(usize::from(sample.event)).is_some_and(crate::recording::Event::is_on_cpu) {
@@ -55,7 +62,9 @@ impl Places {
         let mut weights: Vec<u64> = samples.iter().map(|(_, _, weight)| *weight).collect();
         weights.sort_unstable();
         let period_ns = weights.get(weights.len() / 2).copied().filter(|period| *period > 0);
-        Places { samples, period_ns }
+        let stacks: HashSet<StackId> = samples.iter().map(|(_, stack, _)| *stack).collect();
+        let faults = stacks.into_iter().filter(|stack| is_fault(recording, names, *stack)).collect();
+        Places { samples, faults, period_ns }
     }
 
     fn within(&self, start_ns: u64, end_ns: u64) -> &[(u64, StackId, u64)] {
@@ -63,6 +72,15 @@ impl Places {
         let to = self.samples.partition_point(|(at_ns, ..)| *at_ns < end_ns);
         self.samples.get(from..to).unwrap_or(&[])
     }
+}
+
+fn is_fault(recording: &Recording, names: &Names, stack: StackId) -> bool {
+    recording
+        .stacks
+        .innermost_first(stack)
+        .map(|frame| names.get(frame))
+        .take_while(|named| named.is_kernel)
+        .any(|named| named.functions.iter().any(|function| FAULT_HANDLERS.contains(&function.name.as_str())))
 }
 
 fn ran(life: &[Spell]) -> u64 {
@@ -103,7 +121,8 @@ pub fn account(life: &[Spell], places: &Places, tick: &Tick) -> Account {
     for (_, stack, weight) in seen {
         before = before.saturating_add(*weight);
         let up_to_ns = (u128::from(sampled_ns) * u128::from(before) / u128::from(seen_ns.max(1))) as u64;
-        add(Spent::Ran, Some(*stack), up_to_ns - given_ns);
+        let spent = if places.faults.contains(stack) { Spent::Faulted } else { Spent::Ran };
+        add(spent, Some(*stack), up_to_ns - given_ns);
         given_ns = up_to_ns;
     }
     add(Spent::Unsampled, None, ran_ns - given_ns);

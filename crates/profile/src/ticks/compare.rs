@@ -224,7 +224,8 @@ fn growth(slow: &Sums, rest: &Sums) -> Vec<Growth> {
     let mut by_kind: BTreeMap<Spent, Growth> = BTreeMap::new();
     let mut add = |sums: &Sums, to: fn(&mut Growth) -> &mut u64| {
         for ((spent, _), ns) in sums {
-            let growth = by_kind.entry(*spent).or_insert(Growth { spent: *spent, slow_ns: 0, rest_ns: 0 });
+            let spent = spent.kind();
+            let growth = by_kind.entry(spent).or_insert(Growth { spent, slow_ns: 0, rest_ns: 0 });
             *to(growth) = to(growth).saturating_add(*ns);
         }
     };
@@ -321,7 +322,7 @@ fn folded(cloth: &Cloth<'_>, sums: &Sums) -> Folded {
     let tid = cloth.cut.tid;
     let pid = cloth.recording.threads.get(&tid).map_or(tid, |thread| thread.pid);
     let seen = sums.iter().map(|((spent, stack), ns)| {
-        let on_top = (*spent != Spent::Ran).then_some(spent.name());
+        let on_top = (!matches!(spent, Spent::Ran | Spent::Faulted)).then_some(spent.name());
         Seen { pid, tid, cpu: 0, stack: *stack, on_top, weight: *ns }
     });
     Folded::from(&fold::tree(cloth.recording, cloth.names, Base::Thread, seen))

@@ -50,6 +50,8 @@ impl Tick {
 pub enum Spent {
     /// It ran, at a place that samples tell.
     Ran,
+    /// It ran, and the kernel got it memory that was not there.
+    Faulted,
     /// It had a CPU, and no sample tells where it was.
     Unsampled,
     /// It had no CPU.
@@ -59,10 +61,16 @@ pub enum Spent {
 }
 
 impl Spent {
+    /// Of which kind it is: a page fault is one cause, whether the CPU or the disk works for it.
+    pub fn kind(self) -> Spent {
+        if self == Spent::Faulted { Spent::Without(Reason::PageFault) } else { self }
+    }
+
     /// A word or two for it, as JSON and the frames of graphs have it.
     pub fn name(self) -> &'static str {
         match self {
             Spent::Ran => "on a CPU",
+            Spent::Faulted => "page fault, on a CPU",
             Spent::Unsampled => "on a CPU, not sampled",
             Spent::Late => "late",
             Spent::Without(reason) => reason.words(),
@@ -73,6 +81,7 @@ impl Spent {
     pub fn words(self) -> &'static str {
         match self {
             Spent::Ran => "work on a CPU",
+            Spent::Faulted => "page fault",
             Spent::Unsampled => "a CPU that stood still or was taken by the hypervisor, since no sample came",
             Spent::Late => "begun late",
             Spent::Without(reason) => match reason {
@@ -118,22 +127,22 @@ impl Ticks {
     ///
     /// # Errors
     /// If there is none.
-    pub fn find(recording: &Recording, spells: &[Spell], wanted: &Wanted) -> Result<Ticks, NoTicks> {
+    pub fn find(recording: &Recording, names: &Names, spells: &[Spell], wanted: &Wanted) -> Result<Ticks, NoTicks> {
         let lives = cut::by_thread(spells);
         let cut = cut::find(recording, &lives, wanted)?;
-        Ok(Ticks::of(recording, cut, lives))
+        Ok(Ticks::of(recording, names, cut, lives))
     }
 
     /// Of the thread `tid`, whose ticks begin at `begins_ns`.
-    pub fn at(recording: &Recording, spells: &[Spell], tid: u32, begins_ns: &[u64]) -> Ticks {
+    pub fn at(recording: &Recording, names: &Names, spells: &[Spell], tid: u32, begins_ns: &[u64]) -> Ticks {
         let lives = cut::by_thread(spells);
         let life = lives.get(&tid).map_or(&[][..], Vec::as_slice);
-        Ticks::of(recording, cut::at(recording, tid, life, begins_ns), lives)
+        Ticks::of(recording, names, cut::at(recording, tid, life, begins_ns), lives)
     }
 
-    fn of(recording: &Recording, cut: Cut, mut lives: BTreeMap<u32, Vec<Spell>>) -> Ticks {
+    fn of(recording: &Recording, names: &Names, cut: Cut, mut lives: BTreeMap<u32, Vec<Spell>>) -> Ticks {
         let life = lives.remove(&cut.tid).unwrap_or_default();
-        let places = Places::of(recording, cut.tid, &life);
+        let places = Places::of(recording, names, cut.tid, &life);
         let accounts = cut.ticks.iter().map(|tick| account(&life, &places, tick)).collect();
         Ticks { cut, accounts, life, period_ns: places.period_ns }
     }

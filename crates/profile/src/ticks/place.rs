@@ -71,7 +71,7 @@ impl Paths {
         let mut grown: BTreeMap<StackId, i64> = BTreeMap::new();
         let mut add = |sums: &Sums, sign: i64| {
             for ((kind, stack), ns) in sums {
-                if let Some(stack) = stack.filter(|_| *kind == spent) {
+                if let Some(stack) = stack.filter(|_| kind.kind() == spent.kind()) {
                     let sum = grown.entry(stack).or_default();
                     *sum = sum.saturating_add(ns.cast_signed().saturating_mul(sign));
                 }

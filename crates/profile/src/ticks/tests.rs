@@ -37,7 +37,7 @@ impl Server {
         let frames: Vec<Frame> = path
             .split(';')
             .map(|name| Frame::Named {
-                name: self.recording.stacks.text(name),
+                name: self.recording.stacks.text(name.trim_end_matches("_k")),
                 module: None,
                 is_kernel: name.ends_with("_k"),
                 is_inlined: false,
@@ -103,8 +103,12 @@ impl Server {
         self.runs("main;tick;send;sendmsg_k", MS);
     }
 
+    fn names(&self) -> Names {
+        Names::of(&self.recording, |_| Vec::new())
+    }
+
     fn found(&self) -> Ticks {
-        Ticks::find(&self.recording, &self.spells, &Wanted::Any).unwrap()
+        Ticks::find(&self.recording, &self.names(), &self.spells, &Wanted::Any).unwrap()
     }
 
     fn compared(&self) -> Comparison {
@@ -154,11 +158,11 @@ fn a_stall_of_any_kind_is_told() {
             0,
             |server| {
                 for _ in 0..30 {
-                    server.runs("main;tick;map_read;fault_k", 20_000);
+                    server.runs("main;tick;map_read;asm_exc_page_fault_k", 60_000);
                     server.waits(
                         Reason::PageFault,
-                        Some("main;tick;map_read;fault_k;io_k"),
-                        server.now_ns + 100_000,
+                        Some("main;tick;map_read;asm_exc_page_fault_k;io_k"),
+                        server.now_ns + 40_000,
                         None,
                     );
                 }
@@ -216,7 +220,7 @@ fn who_held_the_lock_and_from_where_it_was_taken_is_told() {
     let top = said.top.unwrap();
     assert_eq!((top.from.as_deref(), top.ended_by.as_deref()), (Some("simulate"), Some("saver (8)")));
     assert!((2_900_000..=3_000_000).contains(&top.growth_ns) && top.share > 0.95, "{top:?}");
-    let line = "server;main;simulate;world::lock;std::lock;futex_k_[k];[futex]";
+    let line = "server;main;simulate;world::lock;std::lock;futex_[k];[futex]";
     assert!(said.slow_folded.lines.contains_key(line), "{:?}", said.slow_folded);
     assert!(!said.rest_folded.lines.contains_key(line), "{:?}", said.rest_folded);
 }
@@ -300,12 +304,13 @@ fn one_that_counts_from_its_last_tick_is_not_late_after_a_long_one() {
 fn a_thread_is_chosen_by_its_name_or_by_what_it_does() {
     let mut server = Server::new();
     server.ticks(200, |_| 0, |server, _| server.works());
-    let find = |wanted| Ticks::find(&server.recording, &server.spells, &wanted).map(|ticks| ticks.cut.tid);
+    let find =
+        |wanted| Ticks::find(&server.recording, &server.names(), &server.spells, &wanted).map(|ticks| ticks.cut.tid);
     assert_eq!(find(Wanted::Named("server".to_owned())), Ok(TID));
     assert_eq!(find(Wanted::Thread(TID)), Ok(TID));
     let none = find(Wanted::Named("saver".to_owned())).unwrap_err();
     assert_eq!(none, NoTicks::NoSwitches("a thread called saver".to_owned()));
-    let nothing = Ticks::find(&server.recording, &[], &Wanted::Any).unwrap_err();
+    let nothing = Ticks::find(&server.recording, &server.names(), &[], &Wanted::Any).unwrap_err();
     assert!(nothing.to_string().starts_with("the recording has no switches of any thread"), "{nothing}");
 }
 
@@ -323,10 +328,10 @@ fn ticks_that_something_else_tells_end_at_the_wait_or_at_the_next() {
             server.works();
         },
     );
-    let ticks = Ticks::at(&server.recording, &server.spells, TID, &begins);
+    let ticks = Ticks::at(&server.recording, &server.names(), &server.spells, TID, &begins);
     assert_eq!((ticks.cut.ends, ticks.cut.ticks.len()), (Ends::AtItsWait, 99));
     assert!(ticks.cut.ticks.iter().all(|tick| tick.span.length_ns() == 2 * MS));
-    let never = Ticks::at(&server.recording, &[], TID, &begins);
+    let never = Ticks::at(&server.recording, &server.names(), &[], TID, &begins);
     assert_eq!(never.cut.ends, Ends::AtNextBegin);
     assert!(never.cut.ticks.iter().all(|tick| tick.span.length_ns() == PERIOD_NS));
 }
@@ -352,9 +357,9 @@ proptest! {
         let lives = cut::by_thread(&server.spells);
         let life = lives.get(&TID).map_or(&[][..], Vec::as_slice);
         let begins: Vec<u64> = life.iter().map(|spell| spell.span.end_ns).collect();
-        let cuts = [Ticks::find(&server.recording, &server.spells, &Wanted::Any).ok().map(|ticks| ticks.cut),
+        let cuts = [Ticks::find(&server.recording, &server.names(), &server.spells, &Wanted::Any).ok().map(|ticks| ticks.cut),
             Some(cut::at(&server.recording, TID, life, &begins))];
-        let places = Places::of(&server.recording, TID, life);
+        let places = Places::of(&server.recording, &server.names(), TID, life);
         for cut in cuts.into_iter().flatten() {
             prop_assert!(cut.ticks.windows(2).all(|pair| pair[0].span.end_ns <= pair[1].span.start_ns));
             for tick in &cut.ticks {

@@ -9,6 +9,7 @@ mod record;
 mod scopes;
 mod source;
 mod switches;
+pub(crate) mod ticks;
 pub(crate) mod view;
 mod written;
 
@@ -52,6 +53,7 @@ questions! {
     Switches => switches,
     Imbalance => imbalance,
     Scopes => scopes,
+    Ticks => ticks,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

@@ -4,6 +4,7 @@ pub(crate) mod diff;
 pub(crate) mod imbalance;
 pub(crate) mod scopes;
 pub(crate) mod switches;
+pub(crate) mod ticks;
 pub(crate) mod view;
 
 /// A share as people say it.

@@ -1,0 +1,131 @@
+//! The page of `profile ticks`.
+
+use evenkeel_measure::{Samples, Unit};
+use evenkeel_profile::ticks::compare::{Comparison, Doubt, Growth, Slow};
+use evenkeel_profile::ticks::cut::Ends;
+
+use crate::commands::profile::ticks::Answer;
+use crate::show::blocks::{Block, quantity, real_quantity};
+
+/// Slow ticks that the page lists; JSON has a hundred.
+const LISTED: usize = 12;
+
+pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
+    let said = &answer.comparison;
+    let name = answer.thread.name.as_deref().unwrap_or("unknown");
+    let mut blocks = vec![
+        Block::heading("Slow ticks beside the rest"),
+        Block::row("thread", format!("{name} ({}) of process {}", answer.thread.tid, answer.thread.pid)),
+    ];
+    blocks.extend(answer.tick_hz.map(|hz| Block::row("tick rate", format!("{hz:.3} Hz"))));
+    blocks.push(Block::row("ticks", format!("{} seen, {} missed", said.ticks, answer.missed_ticks)));
+    blocks.push(Block::Note(format!("{}.", capital(&answer.verdict))));
+    let lengths = [("due to done", &answer.length_ns), ("on a CPU", &answer.ran_ns), ("lateness", &answer.lateness_ns)];
+    blocks.push(Block::table(["", "p50", "p90", "p99", "max"], lengths.map(spread).to_vec()));
+    blocks.push(Block::heading(format!("The mean of the slowest {}, and of the rest", said.slow_ticks)));
+    blocks.push(Block::table(["went to", "slow", "rest", "more"], said.growth.iter().map(growth).collect()));
+    blocks.push(Block::heading("The slowest"));
+    let header = ["tick", "at", "length", "most of it", "more", "in", "ended by"];
+    blocks.push(Block::table(header, said.slow.iter().take(LISTED).map(slow).collect()));
+    blocks.extend(said.doubts.iter().map(|doubt| Block::Warning(doubted(doubt))));
+    if answer.ends == Ends::AtNextBegin {
+        blocks.push(Block::Note("The thread does not wait between ticks: one ends where the next begins.".to_owned()));
+    }
+    if let Some(recorded) = &answer.recorded {
+        blocks.extend(recorded.unseen.iter().map(|unseen| Block::Warning(format!("Not to be seen: {unseen}."))));
+        blocks.push(Block::Note(format!(
+            "{} samples in {}, {} a second of CPU time; reading them took {:.1} % of one CPU.",
+            recorded.samples,
+            quantity(recorded.elapsed_ns, Unit::Ns),
+            recorded.hz,
+            recorded.reader_cpu_share * 100.0
+        )));
+    }
+    blocks.extend(answer.written.as_ref().map(|file| Block::row("written", file.display().to_string())));
+    blocks
+}
+
+/// What makes slow ticks slow, in a sentence.
+pub(crate) fn verdict(said: &Comparison) -> String {
+    let share = said.slow_ticks as f64 / said.ticks.max(1) as f64 * 100.0;
+    let more = quantity(said.slow_mean_ns.saturating_sub(said.rest_mean_ns), Unit::Ns);
+    let whom = format!("the slowest {share:.1} % of ticks ({} of {}) take {more} longer", said.slow_ticks, said.ticks);
+    let Some(top) = &said.top else { return whom };
+    let mut words = format!("{whom}: {}", top.spent.words());
+    if let Some(function) = &top.function {
+        words.push_str(&format!(" in {function}"));
+    }
+    if let Some(from) = &top.from {
+        words.push_str(&format!(" from {from}"));
+    }
+    if let Some(thread) = &top.ended_by {
+        words.push_str(&match top.spent.name() {
+            "futex" => format!(", held by thread {thread}"),
+            _ => format!(", ended by thread {thread}"),
+        });
+    }
+    if let Some(thread) = &top.taken_by {
+        words.push_str(&format!(", taken by thread {thread}"));
+    }
+    let own = quantity(top.growth_ns, Unit::Ns);
+    words.push_str(&format!(" ({own} of it)"));
+    words
+}
+
+fn capital(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn spread((name, samples): (&str, &Samples)) -> [String; 5] {
+    let histogram = &samples.histogram;
+    let of = |share: f64| histogram.quantile(share).map_or_else(|| "unknown".to_owned(), |ns| quantity(ns, Unit::Ns));
+    [name.to_owned(), of(0.5), of(0.9), of(0.99), of(1.0)]
+}
+
+fn growth(growth: &Growth) -> [String; 4] {
+    [
+        growth.spent.name().to_owned(),
+        quantity(growth.slow_ns, Unit::Ns),
+        quantity(growth.rest_ns, Unit::Ns),
+        real_quantity(growth.ns() as f64, Unit::Ns),
+    ]
+}
+
+fn slow(slow: &Slow) -> [String; 7] {
+    [
+        slow.number.to_string(),
+        quantity(slow.at_ns, Unit::Ns),
+        quantity(slow.length_ns, Unit::Ns),
+        slow.spent.name().to_owned(),
+        quantity(slow.growth_ns, Unit::Ns),
+        slow.function.clone().unwrap_or_default(),
+        slow.ended_by.clone().unwrap_or_default(),
+    ]
+}
+
+fn doubted(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::FewTicks { enough } => {
+            format!("So few ticks have no slowest hundredth worth the name: record at least {enough} (--seconds).")
+        }
+        Doubt::Lost { records, samples } => {
+            format!(
+                "Not all was seen: {records} records and {samples} samples are lost, and ticks with them may be cut wrongly."
+            )
+        }
+        Doubt::Coarse { period_ns, enough_hz } => {
+            let seldom = period_ns.map_or_else(
+                || "There are hardly any samples".to_owned(),
+                |period| format!("One sample in {} of CPU time", quantity(period, Unit::Ns)),
+            );
+            format!("{seldom} sees too little of one tick: record at {enough_hz} Hz or more.")
+        }
+        Doubt::WaitsUnknown => {
+            "It is not known where the thread waits: a tick ends at its first sleep. Record switches with their stacks."
+                .to_owned()
+        }
+        Doubt::Mixed => "Slow ticks are slow for several reasons: the first one is less than half of it.".to_owned(),
+        Doubt::Alike => "The slowest ticks are hardly longer than the others: there is little to explain.".to_owned(),
+    }
+}
