@@ -52,7 +52,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
     };
     let seen = imbalance(&opened.recording, &opened.names, &may_run_on);
-    let answer = Answer { verdict: profile::imbalance::verdict(&seen), imbalance: &seen, unseen, names: &opened.doubts };
+    let answer =
+        Answer { verdict: profile::imbalance::verdict(&seen), imbalance: &seen, unseen, names: &opened.doubts };
     out.answer(&answer, || blocks::text(&profile::imbalance::blocks(&seen, &answer.unseen, &opened.doubts)))?;
     Ok(exit::WELL)
 }
