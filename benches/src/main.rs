@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 
 mod audit;
 mod change;
+mod flame;
 mod jobs;
 mod locks;
 mod locks_table;
@@ -26,6 +27,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("audit", audit::measure),
     ("apply", change::measure_apply),
     ("verify", change::measure_verify),
+    ("flame", flame::measure),
     ("tick-idle", tick::measure_idle),
     ("tick-neighbour", tick::measure_neighbour),
     ("tick-quota", tick::measure_quota),

@@ -27,6 +27,9 @@ use tempfile::TempDir;
 
 use trials::{answers, metrics_page, output_lines, report};
 
+// The paths are told since this file is read from two places.
+#[path = "recordings.rs"]
+mod recordings;
 // The path is told since this file is read from two places.
 #[path = "scopes.rs"]
 mod scopes;
@@ -218,6 +221,8 @@ pub(crate) const TARGETS: &[Target] = &[
     ),
     target("os-release", Paths(SYSTEMD, &["/etc/os-release"])),
     target("output-lines", Whole(output_lines)),
+    target("perf-data", Whole(recordings::perf_data)),
+    target("perf-script", Whole(recordings::perf_script)),
     target("plan", Whole(plan)),
     target("preempt", Paths(FOUR_CPUS, &["/sys/kernel/debug/sched/preempt", "/proc/version"])),
     target("rates", Whole(rates)),

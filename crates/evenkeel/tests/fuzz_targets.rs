@@ -82,6 +82,10 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("measure/src/meters/imbalance/reading.rs", "parse_thread", "kernel-counts"),
     ("measure/src/meters/memory/latency.rs", "parse_huge_bytes", "kernel-counts"),
     ("measure/src/meters/memory/room.rs", "parse_field_kib", "kernel-counts"),
+    ("profile/src/perf/file.rs", "parse", "perf-data"),
+    ("profile/src/perf/layout.rs", "parse", "perf-data"),
+    ("profile/src/perf/record.rs", "parse", "perf-data"),
+    ("profile/src/text.rs", "parse", "perf-script"),
     ("rt/src/agones/game_server.rs", "parse", "agones"),
     ("rt/src/agones/http.rs", "parse_chunk_length", "agones"),
     ("rt/src/agones/http.rs", "parse_head", "agones"),
@@ -253,7 +257,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
-    for dir in ["arena", "sys", "host", "change", "measure", "rt", "trial", "evenkeel"] {
+    for dir in ["arena", "sys", "host", "change", "measure", "profile", "rt", "trial", "evenkeel"] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();

@@ -289,9 +289,8 @@ impl<'u> Converter<'u> {
 }
 
 /// Whether a mapping's name is a file's that holds its code, as perf tells them apart: compilers at run time put theirs into memory of no
-/// file, or of one that is nowhere in the file system.
+/// file, or of one that is nowhere in the file system; and the kernel's own for users (`[vdso]`) is in none.
 fn is_of_file(path: &str) -> bool {
-    const NO_FILE: &[&str] =
-        &["//anon", "[anon", "/dev/zero", "/anon_hugepage", "/memfd:", "/SYSV", "[stack", "[heap", "[vsyscall"];
+    const NO_FILE: &[&str] = &["//anon", "/dev/zero", "/anon_hugepage", "/memfd:", "/SYSV", "["];
     !path.is_empty() && !NO_FILE.iter().any(|beginning| path.starts_with(beginning))
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::names::Names;
+use crate::offcpu::{Reason, Spell};
 use crate::recording::{Recording, Sample};
 use crate::stack::{Frame, FrameId, StackId};
 use crate::tree::{NameId, NodeId, ROOT, Tree};
@@ -51,6 +52,24 @@ impl Seen {
         let Sample { pid, tid, cpu, stack, weight, .. } = *sample;
         Seen { pid, tid, cpu, stack: Some(stack), on_top: None, weight }
     }
+
+    /// A stretch of time without a CPU, by its length, with its reason on top.
+    pub fn spell(spell: &Spell) -> Seen {
+        let Spell { pid, tid, cpu, stack, .. } = *spell;
+        let why = match spell.reason {
+            Reason::Futex => "[futex]",
+            Reason::Poll => "[poll]",
+            Reason::Sleep => "[sleep]",
+            Reason::Socket => "[socket]",
+            Reason::Disk => "[disk]",
+            Reason::PageFault => "[page fault]",
+            Reason::Preempted => "[preempted]",
+            Reason::Throttled => "[throttled]",
+            Reason::Stopped => "[stopped]",
+            _ => "[unknown why]",
+        };
+        Seen { pid, tid, cpu, stack, on_top: Some(why), weight: spell.span.length_ns() }
+    }
 }
 
 /// Why a line of folded text could not be read.
@@ -83,6 +102,14 @@ impl Folded {
     ) -> Folded {
         let seen = samples.map(|(sample, weight)| Seen { weight, ..Seen::sample(sample) });
         Folded::from(&tree(recording, names, base, seen))
+    }
+
+    /// Whether bytes that begin so are folded text: the first line that is no remark ends in a number. Nothing else that is read here does.
+    pub fn is_likely(head: &[u8]) -> bool {
+        let head = String::from_utf8_lossy(head);
+        let mut lines = head.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let number = lines.next().and_then(|line| line.rsplit_once(' ')).map(|(_, number)| number);
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
     /// Reads folded text, as this program, `stackcollapse-perf.pl` and inferno write it. Lines of nothing, and those that begin with `# `, are
@@ -139,9 +166,12 @@ impl From<&Folded> for Tree {
     }
 }
 
+/// What is added up before any name is looked at: two numbers for the base, the stack, and what is on top of it.
+type Key = (u32, u32, Option<StackId>, Option<&'static str>);
+
 /// The tree of what was seen. Each stack is followed once, however often it was seen.
 pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterator<Item = Seen>) -> Tree {
-    let mut sums: HashMap<(u32, u32, Option<StackId>, Option<&str>), u64> = HashMap::new();
+    let mut sums: HashMap<Key, u64> = HashMap::new();
     for seen in seen {
         let (first, second) = match base {
             Base::Thread => (0, seen.tid),
@@ -233,23 +263,30 @@ impl Grower<'_> {
 
     fn names_of(&mut self, frame: FrameId) -> Vec<NameId> {
         let named = self.names.get(frame);
-        let mark = match (named.is_kernel, self.recording.stacks.frames().get(frame.place())) {
-            (true, _) => "_[k]",
-            (false, Some(Frame::Anonymous { .. })) => "_[j]",
-            (false, Some(Frame::Named { module: Some(module), .. })) if self.is_made_at_run_time(*module) => "_[j]",
-            _ => "",
-        };
+        let mark = mark_of(self.recording, self.names, frame);
         if named.functions.is_empty() {
             return vec![self.tree.marked_name(&named.in_place, mark)];
         }
         let marked = |function: &crate::names::Function| if function.is_inlined { "_[i]" } else { mark };
         named.functions.iter().map(|function| self.tree.marked_name(&function.name, marked(function))).collect()
     }
+}
 
-    /// Whether code of this file is what a compiler at run time made: `perf script` names it after the map.
-    fn is_made_at_run_time(&self, module: crate::stack::ModuleId) -> bool {
-        let name = self.recording.modules.get(module).map_or("", |module| module.name());
-        name.starts_with("perf-") && name.ends_with(".map") || name.starts_with("jitted-")
+/// What a frame's names are marked with: whether they are the kernel's, or made while the program ran.
+pub(crate) fn mark_of(recording: &Recording, names: &Names, frame: FrameId) -> &'static str {
+    if names.get(frame).is_kernel {
+        return "_[k]";
+    }
+    // Whoever found its name already tells by the file that code was made at run time: `perf script` names that after the map.
+    let is_map = |name: &str| name.starts_with("perf-") && name.ends_with(".map") || name.starts_with("jitted-");
+    match recording.stacks.frames().get(frame.place()) {
+        Some(Frame::Anonymous { .. }) => "_[j]",
+        Some(Frame::Named { module: Some(module), .. })
+            if recording.modules.get(*module).is_some_and(|module| is_map(module.name())) =>
+        {
+            "_[j]"
+        }
+        _ => "",
     }
 }
 
@@ -281,6 +318,21 @@ mod tests {
         ];
         for (text, expected) in table {
             assert_eq!(Folded::parse(text).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn folded_text_is_told_from_recordings() {
+        let table: [(&[u8], bool); 6] = [
+            (b"# remark\nmain;f 3\n", true),
+            (b"main 3", true),
+            (b"PERFILE2\x68\0\0\0", false),
+            (b"# ========\n# captured on\nswapper     0 [000]   1.2:   250000 cpu-clock:pppH: \n", false),
+            (b"", false),
+            (b"\n\n", false),
+        ];
+        for (head, expected) in table {
+            assert_eq!(Folded::is_likely(head), expected, "{}", String::from_utf8_lossy(head));
         }
     }
 

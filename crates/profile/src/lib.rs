@@ -5,6 +5,7 @@
 //! functions its frames are in. What a user sees is made of the two: [`Folded`](fold::Folded) stacks, and graphs and tables of them.
 
 pub mod convert;
+pub mod firefox;
 pub mod fold;
 pub mod graph;
 pub mod imbalance;
@@ -17,6 +18,7 @@ pub mod perf;
 pub mod recording;
 pub mod scopes;
 pub mod stack;
+pub mod summary;
 pub mod symbols;
 pub mod text;
 pub mod ticks;

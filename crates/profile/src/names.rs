@@ -4,7 +4,7 @@ use crate::recording::Recording;
 use crate::stack::{Frame, FrameId, Hint};
 
 /// A function that a frame is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
     /// Its name as people write it.
     pub name: String,

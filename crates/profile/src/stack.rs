@@ -1,7 +1,8 @@
 //! `Stacks`: every stack that was seen, once, as a tree: a stack is its innermost frame and the stack below it. Thousands of samples share
 //! their outer frames.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash, RandomState};
 
 /// Number of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,8 +127,8 @@ pub struct Stacks {
 impl Stacks {
     /// The number of a name.
     pub fn text(&mut self, text: &str) -> TextId {
-        if let Some(at) = self.texts.numbers.get(text) {
-            return TextId(*at);
+        if let Found::Item(number) = self.texts.find(text) {
+            return TextId(number);
         }
         TextId(self.texts.number(text.to_owned()))
     }
@@ -189,29 +190,111 @@ impl Stacks {
     }
 }
 
-/// Values that are numbered, each once.
+/// Values that are numbered, each once. Most of a recording's memory is here, so that each value is kept in one place only.
 #[derive(Clone, Debug)]
 struct Interned<T> {
     items: Vec<T>,
-    numbers: HashMap<T, u32>,
+    /// Where each item is, from the place on that its hash says: its number and one; 0 is free. As long as a power of two, and a third
+    /// free at least.
+    places: Vec<u32>,
+    /// With a key that chance drew: who makes a file can't choose frames whose places are the same.
+    hasher: RandomState,
 }
 
 impl<T> Default for Interned<T> {
     fn default() -> Interned<T> {
-        Interned { items: Vec::new(), numbers: HashMap::new() }
+        Interned { items: Vec::new(), places: Vec::new(), hasher: RandomState::new() }
     }
 }
 
-impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
+impl<T: Eq + Hash> Interned<T> {
     /// More than 2^32 of them would need more bytes than a recording may have.
     fn number(&mut self, item: T) -> u32 {
-        let next = self.items.len() as u32;
-        match self.numbers.entry(item) {
-            std::collections::hash_map::Entry::Occupied(at) => *at.get(),
-            std::collections::hash_map::Entry::Vacant(free) => {
-                self.items.push(free.key().clone());
-                *free.insert(next)
+        if (self.items.len() + 1) * 3 > self.places.len() * 2 {
+            self.grow();
+        }
+        match self.find(&item) {
+            Found::Item(number) => number,
+            Found::Free(place) => {
+                let number = self.items.len() as u32;
+                self.items.push(item);
+                if let Some(free) = self.places.get_mut(place) {
+                    *free = number + 1;
+                }
+                number
             }
         }
+    }
+
+    /// The number of an item, or the place that is free for it.
+    fn find<Q>(&self, item: &Q) -> Found
+    where
+        T: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let last = self.places.len().wrapping_sub(1);
+        let mut place = self.hasher.hash_one(item) as usize & last;
+        while let Some(number) = self.places.get(place).and_then(|number| number.checked_sub(1)) {
+            if self.items.get(number as usize).is_some_and(|known| known.borrow() == item) {
+                return Found::Item(number);
+            }
+            place = (place + 1) & last;
+        }
+        Found::Free(place)
+    }
+
+    fn grow(&mut self) {
+        let last = (self.places.len() * 2).max(16) - 1;
+        self.places = vec![0; last + 1];
+        for (number, item) in self.items.iter().enumerate() {
+            let mut place = self.hasher.hash_one(item) as usize & last;
+            while self.places.get(place).is_some_and(|number| *number != 0) {
+                place = (place + 1) & last;
+            }
+            if let Some(free) = self.places.get_mut(place) {
+                *free = number as u32 + 1;
+            }
+        }
+    }
+}
+
+/// What a look for an item found.
+enum Found {
+    /// The item, of this number.
+    Item(u32),
+    /// A place that is free for it.
+    Free(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_has_one_number_however_many_there_are() {
+        let mut stacks = Stacks::default();
+        let frame = |address| Frame::Kernel { address, module: None };
+        for round in 0..2 {
+            for address in 0..5000_u64 {
+                assert_eq!(stacks.frame(frame(address)).place() as u64, address, "round {round}");
+            }
+        }
+        assert_eq!(stacks.frames().len(), 5000);
+        let (one, other) = (stacks.text("one"), stacks.text("other"));
+        assert_eq!((stacks.text("one"), stacks.text_of(other)), (one, "other"));
+    }
+
+    #[test]
+    fn stacks_share_what_they_have_in_common() {
+        let mut stacks = Stacks::default();
+        let frame = |address| Frame::Kernel { address, module: None };
+        let long = stacks.of([1, 2, 3].map(frame));
+        let short = stacks.of([1, 2].map(frame));
+        assert_eq!((stacks.count(), stacks.of([1, 2, 3].map(frame))), (3, long));
+        assert_eq!(stacks.top(long).1, Some(short));
+        let addresses: Vec<usize> = stacks.innermost_first(long).map(FrameId::place).collect();
+        assert_eq!(addresses, [2, 1, 0]);
+        let hint = stacks.of([]);
+        assert_eq!(stacks.frames()[stacks.top(hint).0.place()], Frame::Hint(Hint::CutOff));
     }
 }

@@ -63,7 +63,8 @@ impl Reader {
             self.close();
         } else if let Some(comment) = line.strip_prefix('#') {
             self.comment(comment);
-        } else if line.starts_with([' ', '\t']) && self.open.is_some() && Head::of(line).is_none() {
+        } else if self.open.is_some() && (line.starts_with('\t') || line.starts_with(' ') && Head::of(line).is_none()) {
+            // perf begins frames with a tab; what copied its text may have made blanks of it, with which names are padded.
             self.frame(line);
         } else if let Some(head) = Head::of(line) {
             self.close();
@@ -227,5 +228,65 @@ fn without_offset(function: &str) -> &str {
     match function.rsplit_once("+0x") {
         Some((name, offset)) if !name.is_empty() && offset.bytes().all(|byte| byte.is_ascii_hexdigit()) => name,
         _ => function,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fold::{Base, Folded};
+    use crate::names::Names;
+
+    fn folded(text: &str) -> Vec<String> {
+        let recording = parse(text.as_bytes()).unwrap();
+        let names = Names::of(&recording, |_| Vec::new());
+        let folded = Folded::of(&recording, &names, Base::Nothing, recording.samples.iter());
+        folded.lines.into_iter().map(|(line, weight)| format!("{line} {weight}")).collect()
+    }
+
+    #[test]
+    fn every_shape_of_a_frame() {
+        let cases = [
+            ("  7f12 main+0x28 (/usr/bin/x)", "main"),
+            ("  7f12 main (/usr/bin/x)", "main"),
+            ("  7f12 main+0x28 (/usr/bin/my x (deleted))", "main"),
+            (
+                "  7f12 std::vector<int, a<int> >::push_back(int const&) const+0x1f (/x)",
+                "std::vector<int, a<int> >::push_back(int const&) const",
+            ),
+            ("  7f12 operator+ (/x)", "operator+"),
+            ("  7f12 (anonymous namespace)::f(int)+0x3 (/x)", "(anonymous namespace)::f(int)"),
+            ("  7f12 f (inlined)", "f_[i]"),
+            ("  7f12 [unknown] (/usr/lib/libc.so.6)", "[libc.so.6]"),
+            ("  7f12 [unknown] ([unknown])", "[unknown]"),
+            ("  7f12 [unknown] (//anon)", "[anon]"),
+            ("  7f12 (/usr/lib/libc.so.6)", "[libc.so.6]"),
+            ("  7f12", "[unknown]"),
+            ("  7f12 __vdso_gettimeofday+0x1 ([vdso])", "__vdso_gettimeofday"),
+            ("  ffffffff8105a2b4 do_idle+0xa4 ([kernel.kallsyms])", "do_idle_[k]"),
+            ("  ffffffffc005a2b4 nft_do_chain+0xa4 ([nf_tables])", "nft_do_chain_[k]"),
+            ("  ffffffffc005a2b4 [unknown] (/lib/modules/6.1/kernel/x.ko)", "[kernel]_[k]"),
+            ("  main+0x28 (/usr/bin/x)", "main"),
+            // The place in the source is no frame, so that none is left.
+            ("  main.c:17", "[cut off]"),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(folded(&format!("a 1 5 e:\n{line}\n")), [format!("{expected} 5")], "{line}");
+        }
+    }
+
+    #[test]
+    fn samples_end_with_the_next_one_or_a_blank_line() {
+        let text = "a 1 2 e:\n  1 f (x)\n  2 g (x)\nb 2 3 e:\n  1 f (x)\n\nc 3 4 e:\r\n  1 f (x)\r\n  2 g (x)\r\n";
+        assert_eq!(folded(text), ["f 3", "g;f 6"]);
+        assert_eq!(folded("a 1 1.5: 2 e:  7f12 main+0x2 (/x)\nb 2 1.6: 1 e:\n"), ["[cut off] 1", "main 2"]);
+    }
+
+    #[test]
+    fn lines_of_nobody_are_told_as_a_doubt() {
+        let recording = parse(b"hello\na 1 2 e:\n  1 f (x)\n\nworld\n").unwrap();
+        assert_eq!(recording.doubts, ["lines that could not be read were passed over: 2, the first is line 1"]);
+        let refused = parse(b"\nhello\nworld\n").unwrap_err();
+        assert_eq!(refused.line, 2);
     }
 }

@@ -18,6 +18,7 @@ mod cycles;
 mod errno;
 mod ethtool;
 mod hand;
+pub mod held;
 pub mod job;
 mod kernel_config;
 mod kernel_log;

@@ -17,7 +17,7 @@ mod man;
 mod measure;
 mod part;
 mod plan;
-mod profile;
+pub(crate) mod profile;
 pub(crate) mod prove;
 mod revert;
 mod script;

@@ -8,12 +8,14 @@ use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 
 use super::{Direction, Pair, Style};
-use crate::tree::{Kind, MORE, NodeId, Tree};
+use crate::tree::{DEPTH_MAX, Kind, MORE, NodeId, ROOT, Tree};
 
 /// What is narrower is not drawn: a tenth of a pixel of 1200.
 const SHARE_MIN: f64 = 1e-4;
-/// No more bytes than this are written as lines for one graph; what is too much is told by its thickest parts.
-const LINES_MAX_BYTES: u64 = 64 << 20;
+/// No more bytes than this are written as lines for one graph: of what is too much, the ends of stacks are left out, then its narrow parts.
+const LINES_MAX_BYTES: u64 = 16 << 20;
+/// So deep stacks are drawn before narrow parts are left out.
+const DEPTH_KEPT: u32 = 32;
 /// Sums up to here are exact in the arithmetic of graphs.
 const TOTAL_MAX: u64 = 1 << 52;
 
@@ -60,25 +62,27 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
     }
 }
 
-/// What is to be drawn, as lines; what is too narrow together with its siblings.
+/// What is to be drawn, as lines; what is too narrow, or too deep, together with its siblings.
 fn lines(tree: &Tree, before: Option<&[u64]>, shift: u32) -> Vec<String> {
     let totals = tree.totals();
-    let ordered = tree.ordered();
-    let mut least = ((totals[0] as f64 * SHARE_MIN) as u64).max(1);
-    while bytes_of(tree, &ordered, &totals, least) > LINES_MAX_BYTES {
-        least = least.saturating_mul(2);
-    }
-    let old_totals = before.map(|before| tree.summed(before.to_vec()));
-    // What is left out above each node.
-    let mut left_out = vec![(0_u64, 0_u64); tree.nodes().len()];
-    for id in &ordered {
-        let (at, parent) = (*id as usize, tree.nodes()[*id as usize].parent as usize);
-        let is_narrow = |node: usize| totals[node] < least;
-        if is_narrow(at) && (parent == 0 || !is_narrow(parent)) {
-            let sum = &mut left_out[parent];
-            sum.0 = sum.0.saturating_add(totals[at]);
-            sum.1 = sum.1.saturating_add(old_totals.as_ref().map_or(0, |old| old[at]));
+    let mut cut = Cut {
+        tree,
+        old_totals: before.map(|before| tree.summed(before.to_vec())),
+        least: ((totals[0] as f64 * SHARE_MIN) as u64).max(1),
+        deepest: DEPTH_MAX,
+        ordered: tree.ordered(),
+        totals,
+    };
+    let is_line = |at: usize| tree.nodes()[at].own > 0 || before.is_some_and(|before| before[at] > 0);
+    let mut left_out = cut.left_out();
+    while cut.bytes(&left_out, is_line) > LINES_MAX_BYTES {
+        // What all stacks stand on says more than the ends of a few.
+        if cut.deepest > DEPTH_KEPT {
+            cut.deepest /= 2;
+        } else {
+            cut.least = cut.least.saturating_mul(2);
         }
+        left_out = cut.left_out();
     }
     let mut lines = Vec::new();
     let mut write = |line: &str, after: u64, old: u64| {
@@ -89,18 +93,70 @@ fn lines(tree: &Tree, before: Option<&[u64]>, shift: u32) -> Vec<String> {
             None => {}
         }
     };
-    for id in ordered.into_iter().filter(|id| totals[*id as usize] >= least) {
-        let at = id as usize;
+    for id in cut.ordered.iter().copied().filter(|id| !cut.is_out(*id)) {
+        let (at, (after, old)) = (id as usize, left_out[id as usize]);
+        if !is_line(at) && after == 0 {
+            continue;
+        }
         let line = line(tree, id);
-        write(&line, tree.nodes()[at].own, before.map_or(0, |before| before[at]));
-        if left_out[at].0 > 0 {
-            write(&format!("{line};{MORE}"), left_out[at].0, left_out[at].1);
+        if is_line(at) {
+            write(&line, tree.nodes()[at].own, before.map_or(0, |before| before[at]));
+        }
+        if after > 0 {
+            write(&format!("{line};{MORE}"), after, old);
         }
     }
     if left_out[0].0 > 0 {
         write(MORE, left_out[0].0, left_out[0].1);
     }
     lines
+}
+
+/// What is drawn of a tree, and what is not.
+struct Cut<'a> {
+    tree: &'a Tree,
+    ordered: Vec<NodeId>,
+    totals: Vec<u64>,
+    old_totals: Option<Vec<u64>>,
+    /// What is narrower is left out.
+    least: u64,
+    /// What is deeper is left out.
+    deepest: u32,
+}
+
+impl Cut<'_> {
+    fn is_out(&self, id: NodeId) -> bool {
+        id != ROOT && (self.totals[id as usize] < self.least || self.tree.nodes()[id as usize].depth > self.deepest)
+    }
+
+    /// What is left out right above each node that is not, after and before.
+    fn left_out(&self) -> Vec<(u64, u64)> {
+        let mut left_out = vec![(0_u64, 0_u64); self.tree.nodes().len()];
+        for id in self.ordered.iter().copied().filter(|id| self.is_out(*id)) {
+            let parent = self.tree.nodes()[id as usize].parent;
+            if !self.is_out(parent) {
+                let sum = &mut left_out[parent as usize];
+                sum.0 = sum.0.saturating_add(self.totals[id as usize]);
+                sum.1 = sum.1.saturating_add(self.old_totals.as_ref().map_or(0, |old| old[id as usize]));
+            }
+        }
+        left_out
+    }
+
+    /// How many bytes the lines would take.
+    fn bytes(&self, left_out: &[(u64, u64)], is_line: impl Fn(usize) -> bool) -> u64 {
+        let mut on_path: Vec<u64> = vec![0];
+        let mut sum = 0_u64;
+        for id in self.ordered.iter().copied().filter(|id| !self.is_out(*id)) {
+            let node = self.tree.nodes()[id as usize];
+            on_path.truncate(node.depth as usize);
+            let bytes = on_path.last().unwrap_or(&0) + self.tree.text(node.name).len() as u64 + 1;
+            on_path.push(bytes);
+            let lines = u64::from(is_line(id as usize)) + u64::from(left_out[id as usize].0 > 0);
+            sum = sum.saturating_add(bytes * lines);
+        }
+        sum
+    }
 }
 
 /// A node's stack, in which no name ends like a number of samples.
@@ -112,20 +168,6 @@ fn line(tree: &Tree, id: NodeId) -> String {
         line.replace_range(space..=space, "\u{a0}");
     }
     line
-}
-
-/// How many bytes the lines of what is at least so wide would take.
-fn bytes_of(tree: &Tree, ordered: &[NodeId], totals: &[u64], least: u64) -> u64 {
-    let mut on_path: Vec<u64> = vec![0];
-    let mut sum = 0_u64;
-    for id in ordered.iter().filter(|id| totals[**id as usize] >= least) {
-        let node = tree.nodes()[*id as usize];
-        on_path.truncate(node.depth as usize);
-        let bytes = on_path.last().unwrap_or(&0) + tree.text(node.name).len() as u64 + 1;
-        on_path.push(bytes);
-        sum = sum.saturating_add(bytes);
-    }
-    sum
 }
 
 /// A colour for each name: by what it is, and of a shade of its own that is the same in every graph.
@@ -167,10 +209,10 @@ fn nothing(style: &Style) -> String {
     ));
     let title = escaped(&fit(&style.title));
     // Writing into a text can't fail.
-    let _ = write!(svg, "<text x=\"600\" y=\"30\" text-anchor=\"middle\" font-size=\"17\">{title}</text>\n");
-    let _ = write!(
+    let _ = writeln!(svg, "<text x=\"600\" y=\"30\" text-anchor=\"middle\" font-size=\"17\">{title}</text>");
+    let _ = writeln!(
         svg,
-        "<text x=\"600\" y=\"60\" text-anchor=\"middle\" font-size=\"12\">Nothing was seen.</text>\n</svg>\n"
+        "<text x=\"600\" y=\"60\" text-anchor=\"middle\" font-size=\"12\">Nothing was seen.</text>\n</svg>"
     );
     svg
 }

@@ -130,6 +130,11 @@
     if (!shown.has(here)) here = zoomed;
     shown.get(here).tabIndex = 0;
     tell(here);
+    // What all else stands on is to be seen first.
+    const box = byId("scroll");
+    const room = box.clientHeight;
+    const edge = depth[zoomed] * (graph.clientHeight / (deepest + 1));
+    box.scrollTop = isIcicle ? Math.max(0, edge - room / 3) : box.scrollHeight - room - Math.max(0, edge - room / 3);
   };
   const tell = (i) => { detail.textContent = told(i); };
   const stand = (i) => {

@@ -80,7 +80,7 @@ fn page(tree: &Tree, before: Option<&[u64]>, style: &Style, table: &str) -> Stri
 <button type="button" id="back" disabled>Show all</button>{turn}{old}<span id="found" role="status"></span>
 </div>
 <p class="keys needs-script">{legend}</p>
-<div id="graph" class="flame needs-script" role="tree" aria-label="{title}"></div>
+<div id="scroll" class="needs-script"><div id="graph" class="flame" role="tree" aria-label="{title}"></div></div>
 <p id="detail" class="needs-script" aria-live="polite"></p>
 <p class="keys help needs-script"><kbd>/</kbd> find, <kbd>←</kbd> <kbd>→</kbd> <kbd>↑</kbd> <kbd>↓</kbd> go, <kbd>Enter</kbd> or a click look closer, <kbd>Esc</kbd> back</p>
 {left_out}{table}
@@ -213,7 +213,7 @@ fn functions(tree: &Tree, quantity: &Quantity) -> String {
 
 /// The functions that changed most.
 fn changes(pair: &Pair) -> String {
-    let (old, new) = (pair.old_tree().total(), pair.tree.total());
+    let (old, new) = (pair.old().total(), pair.tree.total());
     let mut table = String::from(
         "<h2>What changed</h2><table><thead><tr><th class=\"n\">change</th><th class=\"n\">before</th><th class=\"n\">after</th>\
          <th>function, itself</th></tr></thead><tbody>",

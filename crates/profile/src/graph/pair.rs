@@ -63,7 +63,7 @@ impl Pair {
     /// What each function comes to in both: those first whose own weight changed most, then those that changed with what they call.
     pub fn changed(&self) -> Vec<Changed> {
         let after = self.tree.by_name();
-        let before = self.old_tree().by_name();
+        let before = self.old().by_name();
         let names = 1..self.tree.name_count();
         let mut changed: Vec<Changed> = names
             .map(|name| Changed {
@@ -78,8 +78,13 @@ impl Pair {
         changed
     }
 
+    /// The larger of both wholes.
+    pub fn whole(&self) -> u64 {
+        self.before.iter().fold(0_u64, |sum, own| sum.saturating_add(*own)).max(self.tree.total())
+    }
+
     /// The same nodes with the weights from before.
-    pub(crate) fn old_tree(&self) -> Tree {
+    pub fn old(&self) -> Tree {
         self.tree.with_own(&self.before)
     }
 }
@@ -112,12 +117,10 @@ mod tests {
     #[test]
     fn shares_are_compared_unless_asked_otherwise() {
         let (before, after) = (tree("main;a 10\nmain;b 10"), tree("main;a 10\nmain;c 30"));
-        let seen = |totals| -> Vec<(String, (u64, u64), (u64, u64))> {
-            let changed = Pair::new(&before, &after, totals).changed();
-            changed.into_iter().map(|one| (one.name, one.before, one.after)).collect()
-        };
-        let main = |old, new| ("main".to_owned(), (0, old), (0, new));
-        let row = |name: &str, old, new| (name.to_owned(), (old, old), (new, new));
+        let seen = |totals| Pair::new(&before, &after, totals).changed();
+        let of = |name: &str, before, after| Changed { name: name.to_owned(), before, after };
+        let main = |old, new| of("main", (0, old), (0, new));
+        let row = |name, old, new| of(name, (old, old), (new, new));
         assert_eq!(seen(Totals::Equal), [row("c", 0, 30), row("b", 20, 0), row("a", 20, 10), main(40, 40)]);
         assert_eq!(seen(Totals::Raw), [row("c", 0, 30), row("b", 10, 0), main(20, 40), row("a", 10, 10)]);
     }

@@ -1,18 +1,23 @@
 //! What was there before the recording began: names of threads and what is mapped, from /proc, as the records that the kernel would have
 //! written.
 
+use std::io::BufRead;
 use std::path::Path;
 
 use crate::perf::layout::Layout;
 use crate::perf::record::{MISC_USER, kind};
 use crate::perf::write::record;
 
+/// `flags` of a mapping: nobody else sees what is written to it.
+const MAP_PRIVATE: u32 = 2;
 /// `misc`: what is mapped is no code (`PERF_RECORD_MISC_MMAP_DATA`).
 const MISC_MMAP_DATA: u16 = 1 << 13;
 /// `misc`: the CPU was in the kernel (`PERF_RECORD_MISC_KERNEL`).
 const MISC_KERNEL: u16 = 1;
 /// A name with the zero behind it (`TASK_COMM_LEN`).
 const NAME_BYTES: usize = 16;
+/// The kernel's code is taken to be so long where nobody says: no kernel's is longer, and no module lies nearer (x86-64, ARM64).
+const KERNEL_BYTES: u64 = 64 << 20;
 /// More of one process's is not read: /proc/sys/vm/max_map_count allows 65,530 unless somebody raised it.
 const MAPS_MAX: usize = 1 << 17;
 /// More records than this are not made of what was there before.
@@ -56,8 +61,13 @@ pub(super) struct Missing {
     pub(super) left_out: u64,
 }
 
-/// The records of these processes.
-pub(super) fn records(pids: &[u32], mappings: Mappings, layout: &Layout) -> (Vec<u8>, Missing) {
+/// The records of these processes: names of all, what is mapped of those that are wanted.
+pub(super) fn records(
+    pids: &[u32],
+    wants_maps: &dyn Fn(u32) -> bool,
+    mappings: Mappings,
+    layout: &Layout,
+) -> (Vec<u8>, Missing) {
     let mut bytes = Vec::new();
     let mut missing = Missing::default();
     for pid in pids {
@@ -72,8 +82,13 @@ pub(super) fn records(pids: &[u32], mappings: Mappings, layout: &Layout) -> (Vec
             body.resize(8 + NAME_BYTES, 0);
             bytes.extend(record(kind::COMM, 0, &body, layout).unwrap_or_default());
         }
-        match std::fs::read_to_string(format!("/proc/{pid}/maps")) {
+        if !wants_maps(*pid) {
+            continue;
+        }
+        match std::fs::read(format!("/proc/{pid}/maps")) {
             Ok(text) => {
+                // A path may be of any bytes.
+                let text = String::from_utf8_lossy(&text);
                 let maps = text.lines().take(MAPS_MAX).filter_map(parse_map);
                 let wanted = maps.filter(|map| map.is_code || mappings == Mappings::All);
                 bytes.extend(wanted.flat_map(|map| map.record(*pid, layout).unwrap_or_default()));
@@ -88,27 +103,39 @@ pub(super) fn records(pids: &[u32], mappings: Mappings, layout: &Layout) -> (Vec
 
 /// The kernel's own code, by which perf knows that addresses are this kernel's; none if this user may not see where it is.
 pub(super) fn kernel(layout: &Layout) -> Vec<u8> {
-    let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let Some((name, start, end)) = parse_kernel(&text) else { return Vec::new() };
+    let symbols = std::fs::File::open("/proc/kallsyms").map(std::io::BufReader::new);
+    let Some((name, start)) = symbols.ok().and_then(parse_kernel_start) else { return Vec::new() };
+    let length = std::fs::read_to_string("/proc/iomem").ok().and_then(|text| parse_kernel_length(&text));
+    let length = length.unwrap_or(KERNEL_BYTES);
     let mut body = [u32::MAX.to_ne_bytes(), 0_u32.to_ne_bytes()].concat();
-    body.extend([start, end - start, start].iter().flat_map(|word| word.to_ne_bytes()));
+    body.extend([start, length, start].iter().flat_map(|word| word.to_ne_bytes()));
     body.extend(format!("[kernel.kallsyms]{name}\0").bytes());
     record(kind::MMAP, MISC_KERNEL, &body, layout).unwrap_or_default()
 }
 
-/// Where the kernel's code begins, by which name, and where it ends.
-fn parse_kernel(text: &str) -> Option<(&'static str, u64, u64)> {
-    let at = |wanted: &str| {
-        let of = |line: &str| {
-            let mut parts = line.split_ascii_whitespace();
-            let (address, _kind, name) = (parts.next()?, parts.next()?, parts.next()?);
-            (name == wanted && parts.next().is_none()).then(|| u64::from_str_radix(address, 16).ok())?
-        };
-        text.lines().find_map(of).filter(|address| *address != 0)
-    };
-    let (name, start) = ["_text", "_stext"].into_iter().find_map(|name| Some((name, at(name)?)))?;
-    let end = at("_etext").filter(|end| *end > start)?;
-    Some((name, start, end))
+/// Where the kernel's code begins, and by which name. It stands among the first: the list has some 200,000 lines, each made when it is read.
+fn parse_kernel_start(text: impl BufRead) -> Option<(&'static str, u64)> {
+    const LINES_MAX: usize = 20_000;
+    let mut other = None;
+    for line in text.lines().take(LINES_MAX).map_while(Result::ok) {
+        let mut parts = line.split_ascii_whitespace();
+        let (Some(address), Some(_kind), Some(name)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        let address = u64::from_str_radix(address, 16).ok().filter(|address| *address != 0);
+        match name {
+            "_text" => return address.map(|address| ("_text", address)),
+            "_stext" => other = address.map(|address| ("_stext", address)),
+            _ => {}
+        }
+    }
+    other
+}
+
+/// How long the kernel's code is, in bytes: where it lies in memory says so too, and is soon read. None if this user is not told.
+fn parse_kernel_length(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.ends_with(": Kernel code"))?;
+    let (start, end) = line.trim_start().split_once(" : ")?.0.split_once('-')?;
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    hex(end)?.checked_sub(hex(start)?).filter(|length| *length > 0)?.checked_add(1)
 }
 
 fn numbers(folder: &Path) -> Vec<u32> {
@@ -171,4 +198,73 @@ impl Map<'_> {
     }
 }
 
-const MAP_PRIVATE: u32 = 2;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::layout::sample;
+    use crate::perf::record::{self, What};
+
+    #[test]
+    fn a_mapping_becomes_the_record_that_the_kernel_would_have_written() {
+        let layout = Layout { sample_type: sample::TID | sample::TIME, flags: 1 << 18, ..Layout::default() };
+        let table = [
+            (
+                "55d0c0a00000-55d0c0a25000 r-xp 00002000 fe:00 1234                       /usr/bin/da sh (deleted)",
+                Some((0x55d0_c0a0_0000, 0x25000, 0x2000, "/usr/bin/da sh (deleted)", true)),
+            ),
+            ("7f0000000000-7f0000001000 rw-p 00000000 00:00 0 ", Some((0x7f00_0000_0000, 0x1000, 0, "//anon", false))),
+            ("7ffc0000-7ffd0000 r-xp 00000000 00:00 0 [vdso]", Some((0x7ffc_0000, 0x10000, 0, "[vdso]", true))),
+            ("2000-1000 r-xp 00000000 00:00 0 ", None),
+            ("1000-2000 r-xp 00000000 00", None),
+            ("", None),
+        ];
+        for (line, expected) in table {
+            let map = parse_map(line);
+            let bytes = map.as_ref().and_then(|map| map.record(7, &layout));
+            let said = bytes.as_deref().map(|bytes| record::parse(bytes, &layout, 0).unwrap());
+            let seen = said.map(|record| match record.what {
+                What::Mapped(mapped) => {
+                    let path = std::str::from_utf8(mapped.path).unwrap();
+                    assert!(mapped.pid == 7 && !mapped.is_kernel);
+                    (mapped.start, mapped.length, mapped.file_offset, path)
+                }
+                what => panic!("{what:?}"),
+            });
+            assert_eq!(seen, expected.map(|(start, length, offset, path, _)| (start, length, offset, path)), "{line}");
+            assert_eq!(map.map(|map| map.is_code), expected.map(|(.., is_code)| is_code));
+        }
+    }
+
+    #[test]
+    fn we_are_among_those_that_were_there() {
+        let layout = Layout { sample_type: sample::TID, flags: 1 << 18, ..Layout::default() };
+        let us = std::process::id();
+        assert!(processes().contains(&us));
+        let (bytes, missing) = records(&[us, u32::MAX], &|_| true, Mappings::Code, &layout);
+        assert_eq!(missing, Missing::default(), "one that has ended is not missing");
+        let program = std::env::current_exe().unwrap();
+        let (mut named, mut mapped, mut rest) = (0, 0, bytes.as_slice());
+        while !rest.is_empty() {
+            let length = record::Head::parse(rest, 0).unwrap().length;
+            match record::parse(rest, &layout, 0).unwrap().what {
+                What::Named { pid, .. } => named += usize::from(pid == us),
+                What::Mapped(map) => mapped += usize::from(map.path == program.as_os_str().as_encoded_bytes()),
+                what => panic!("{what:?}"),
+            }
+            rest = &rest[length..];
+        }
+        assert!(named >= 2 && mapped >= 1, "{named} names, {mapped} pieces of our program");
+    }
+
+    #[test]
+    fn the_kernels_place_is_read_where_it_is_told() {
+        let start = |text: &str| parse_kernel_start(text.as_bytes());
+        assert_eq!(start("0 A cpu\nff00 T _stext\nff00 T _text\n"), Some(("_text", 0xff00)));
+        assert_eq!(start("ff00 T _stext\nff10 T other\n"), Some(("_stext", 0xff00)));
+        assert_eq!(start("0000 T _text\n"), None, "this user is not told");
+        let length = |text: &str| parse_kernel_length(text);
+        assert_eq!(length("00000000-00000fff : Reserved\n  01000000-021fffff : Kernel code\n"), Some(0x120_0000));
+        assert_eq!(length("  00000000-00000000 : Kernel code\n"), None);
+        assert_eq!(length("  x-y : Kernel code\n"), None);
+    }
+}

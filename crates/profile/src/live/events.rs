@@ -29,6 +29,7 @@ pub(super) struct Planned {
     pub(super) spec: Spec,
     /// The numbers of those that are open, or were.
     pub(super) ids: Vec<u64>,
+    pub(super) samples: u64,
 }
 
 /// The events of a recording.
@@ -75,8 +76,9 @@ impl Plan {
             flags: aside.flags & (flag::INHERIT | rights) | chain_flags(wishes) | flag::DISABLED,
             ..aside
         };
-        let mut events = vec![Planned { name: "dummy".to_owned(), spec: aside, ids: Vec::new() }];
-        let mut add = |name: &str, spec: Spec| events.push(Planned { name: name.to_owned(), spec, ids: Vec::new() });
+        let mut events = vec![Planned { name: "dummy".to_owned(), spec: aside, ids: Vec::new(), samples: 0 }];
+        let mut add =
+            |name: &str, spec: Spec| events.push(Planned { name: name.to_owned(), spec, ids: Vec::new(), samples: 0 });
         let mut clock = None;
         if let Some(hz) = wishes.clock_hz {
             let of = |kind, config| {

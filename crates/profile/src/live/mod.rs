@@ -9,6 +9,7 @@ mod events;
 mod recorder;
 mod sink;
 mod targets;
+mod window;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ use evenkeel_sys::{CpuSet, Errno};
 
 pub use recorder::record;
 pub use sink::{FileSink, Memory, Sink};
+pub use window::{Outlet, Window};
 
 /// Room of a CPU's ring: about a second of a busy CPU's switches with their stacks.
 pub const RING_BYTES: usize = 1 << 20;
@@ -111,6 +113,8 @@ pub struct Told {
     pub status: Status,
     /// The event that says what runs, such as `cpu-clock`; none if that was not asked.
     pub clock: Option<String>,
+    /// Each event that is sampled, and its samples.
+    pub events: Vec<(String, u64)>,
     /// What cannot be seen in it, and why: a sentence each.
     pub unseen: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! `record`: opens the events, reads their rings now and then, and follows what changes meanwhile: CPUs that come and go.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use evenkeel_sys::perf_sampler::{SampledEvent, SampledRing, Spec, Whose, flag, wait_for_half};
@@ -81,6 +81,8 @@ struct Recorder<'w> {
     chosen: Chosen,
     plan: Plan,
     rings: BTreeMap<usize, OfCpu>,
+    /// Which event has which number.
+    by_id: HashMap<u64, usize>,
     start_ns: u64,
     tally: Status,
     /// What the kernel said of lost records in the rings, and what it counted in events that are closed.
@@ -99,6 +101,7 @@ impl<'w> Recorder<'w> {
             chosen: found.chosen,
             plan: found.plan,
             rings: BTreeMap::new(),
+            by_id: HashMap::new(),
             start_ns: 0,
             tally: Status::default(),
             lost_told: 0,
@@ -147,7 +150,9 @@ impl<'w> Recorder<'w> {
                 match SampledEvent::open(&planned.spec, whose, cpu) {
                     Ok(event) => {
                         event.record_into(&ring)?;
-                        planned.ids.push(event.id()?);
+                        let id = event.id()?;
+                        planned.ids.push(id);
+                        self.by_id.insert(id, number);
                         events.push((number, event));
                     }
                     // The thread has ended since it was found.
@@ -163,18 +168,21 @@ impl<'w> Recorder<'w> {
     /// What was there before, then all events on.
     fn begin(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let mappings = if self.wishes.faults { Mappings::All } else { Mappings::Code };
-        let (before, missing) = already::records(&self.watch.processes(), mappings, &self.plan.layout);
+        // Who wakes somebody is shown with its stack too, whoever it is.
+        let wants_maps = |pid| self.wishes.wakes || self.chosen.may_have(pid);
+        let (before, missing) = already::records(&self.watch.processes(), &wants_maps, mappings, &self.plan.layout);
         let kernel = already::kernel(&self.plan.layout);
         self.tally.bytes += (kernel.len() + before.len()) as u64;
         into.take(&kernel).and_then(|()| into.take(&before)).map_err(not_written)?;
         if missing.denied > 0 {
             self.unseen.push(format!(
-                "which files {} processes of other users run: this user may not read what they have mapped",
+                "which files are run by {} of the processes: this user may not read what they have mapped",
                 missing.denied
             ));
         }
         if missing.left_out > 0 {
-            self.unseen.push(format!("which files {} processes run: there are too many", missing.left_out));
+            self.unseen
+                .push(format!("which files are run by {} of the processes: there are too many", missing.left_out));
         }
         self.start_ns = clock::monotonic_ns();
         self.rings.values().for_each(OfCpu::resume);
@@ -196,26 +204,33 @@ impl<'w> Recorder<'w> {
 
     fn pass_on(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let bytes = std::mem::take(&mut self.bytes);
-        // Twice: a CPU's ring may say later in the list than another's who belongs to those that were chosen.
-        if !matches!(self.chosen, Chosen::All) {
-            for record in records(&bytes) {
-                if !matches!(Head::parse(record, 0), Ok(head) if head.kind == kind::SAMPLE)
-                    && let Ok(record) = record::parse(record, &self.plan.layout, 0)
-                {
-                    self.chosen.learn(&record);
-                }
-            }
-        }
+        // First all of it: a CPU's ring may say later in the list than another's who belongs to those that were chosen.
+        self.each_of_lives(&bytes, Chosen::learn);
         let mut kept = Vec::with_capacity(bytes.len() + HEAD_BYTES);
         for record in records(&bytes) {
             if self.count(record) {
                 kept.extend_from_slice(record);
             }
         }
+        self.each_of_lives(&bytes, Chosen::forget);
         kept.extend(write::record(FINISHED_ROUND, 0, &[], &self.plan.layout).unwrap_or_default());
         self.tally.bytes += kept.len() as u64;
         self.bytes = bytes;
         into.take(&kept).map_err(not_written)
+    }
+
+    /// Has the records about threads' lives taken to heart, where not all are chosen.
+    fn each_of_lives(&mut self, bytes: &[u8], take: impl Fn(&mut Chosen, &Record<'_>)) {
+        if matches!(self.chosen, Chosen::All) {
+            return;
+        }
+        for record in records(bytes) {
+            if matches!(Head::parse(record, 0), Ok(head) if matches!(head.kind, kind::COMM | kind::FORK | kind::EXIT))
+                && let Ok(record) = record::parse(record, &self.plan.layout, 0)
+            {
+                take(&mut self.chosen, &record);
+            }
+        }
     }
 
     /// Counts a record; whether it is kept.
@@ -312,7 +327,8 @@ impl<'w> Recorder<'w> {
         }
         into.finish(&self.described()).map_err(not_written)?;
         let status = Status { elapsed_ns, ..self.tally };
-        Ok(Told { status, clock: self.plan.clock, unseen: self.unseen })
+        let sampled = self.plan.events.iter().skip(1).map(|event| (event.name.clone(), event.samples));
+        Ok(Told { status, clock: self.plan.clock, events: sampled.collect(), unseen: self.unseen })
     }
 
     fn described(&self) -> Described {

@@ -102,8 +102,8 @@ pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
     match &wishes.targets {
         Targets::Machine | Targets::Cpus(_) => everybody(Chosen::All),
         Targets::Processes(pids) => {
-            let chosen = Chosen::Processes(pids.iter().copied().collect());
             let tids = tids_of(pids, None);
+            let chosen = Chosen::processes(threads_of(pids));
             if tids.is_empty() {
                 return Err(not_there("there is no such process"));
             }
@@ -141,12 +141,12 @@ pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
 }
 
 fn of_group(path: &Path, everybody: &dyn Fn(Chosen) -> Result<Found, LiveError>) -> Result<Found, LiveError> {
-    let pids: HashSet<u32> = cgroup::members(path).into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
+    let pids: Vec<u32> = cgroup::members(path).into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
     if pids.is_empty() {
         let whom = format!("the group {}", path.display());
         return Err(LiveError::NotThere { whom, why: "it is no control group, or has no process".to_owned() });
     }
-    let mut found = everybody(Chosen::Processes(pids))?;
+    let mut found = everybody(Chosen::processes(threads_of(&pids)))?;
     found.unseen.push(format!(
         "processes that enter {} later: it is no group of the kernel's perf_event controller, so those that were in it are followed",
         path.display()
@@ -187,6 +187,11 @@ fn one_by_one(
         ));
     }
     Ok(found)
+}
+
+/// Each with its process.
+fn threads_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+    pids.iter().flat_map(|pid| already::threads(*pid).into_iter().map(|tid| (*pid, tid)))
 }
 
 fn tids_of(pids: &[u32], name: Option<&[u8]>) -> Vec<u32> {

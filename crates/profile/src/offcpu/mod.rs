@@ -8,6 +8,7 @@ mod pairs;
 mod place;
 mod reason;
 mod steal;
+mod strip;
 pub mod table;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use super::place::Places;
+pub use super::strip::Strip;
+use super::strip::Strips;
 use super::{Edges, Faults, Reason, Spell, Trust, faults, trust};
 use crate::names::Names;
 use crate::recording::{Recording, Turn};
@@ -13,6 +15,9 @@ use crate::recording::{Recording, Turn};
 const LISTED_MAX: usize = 10_000;
 /// Threads that are told of: those that had a CPU longest.
 pub const THREADS_MAX: usize = 1_000;
+
+/// Threads with a line of the time.
+const STRIPS_MAX: usize = 64;
 
 /// Why the threads of a recording had no CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -50,6 +55,8 @@ pub struct Thread {
     pub off_cpu_ns: u64,
     /// By reason, the longest first.
     pub reasons: Vec<Row>,
+    /// What took most of each part of the time, for the first threads.
+    pub strip: Option<Strip>,
 }
 
 /// The spells of one thread with one reason.
@@ -130,6 +137,10 @@ pub fn report(recording: &Recording, names: &Names, spells: &[Spell], is_wanted:
     threads.sort_by_key(|thread| (std::cmp::Reverse(thread.on_cpu_ns), thread.tid));
     let threads_left_out = threads.len().saturating_sub(THREADS_MAX) as u64;
     threads.truncate(THREADS_MAX);
+    let strips = Strips::of(recording, threads.iter().take(STRIPS_MAX).map(|thread| thread.tid), &own);
+    for thread in threads.iter_mut().take(STRIPS_MAX) {
+        thread.strip = strips.at(thread.tid);
+    }
     let (spells, spells_left_out) = listed(recording, &mut places, &own);
     Report {
         recorded_ns: recording.span.length_ns(),
@@ -160,7 +171,7 @@ fn thread(
     // What it was robbed of while it had a CPU is in both.
     let off = spells.iter().filter(|spell| spell.reason != Reason::Steal).map(|spell| spell.span.length_ns());
     let name = recording.threads.get(&tid).and_then(|thread| thread.name.clone());
-    Thread { pid, tid, name, on_cpu_ns, off_cpu_ns: off.sum(), reasons }
+    Thread { pid, tid, name, on_cpu_ns, off_cpu_ns: off.sum(), reasons, strip: None }
 }
 
 fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, spells: &[&Spell]) -> Row {

@@ -1,8 +1,29 @@
 //! Spells of recordings that are written out here, a switch a word.
 
 use super::*;
+use crate::names::Function;
 use crate::recording::{Life, Sample, Switch, Unit};
 use crate::stack::Frame;
+
+/// The functions of the kernel; each one's address is its place.
+const FUNCTIONS: &[&str] = &[
+    "schedule",
+    "futex_wait",
+    "do_epoll_wait",
+    "do_task_dead",
+    "do_exit",
+    "__cond_resched",
+    "task_work_run",
+    "irqentry_exit_to_user_mode",
+];
+
+fn names_of(recording: &Recording) -> Names {
+    let resolve = |frame: &Frame| match frame {
+        Frame::Kernel { address, .. } => vec![Function::named(FUNCTIONS[*address as usize])],
+        _ => Vec::new(),
+    };
+    Names::of(recording, resolve)
+}
 
 /// `AT CPU TID in|slept|taken [OTHER]`, one a line.
 fn recording(text: &str) -> Recording {
@@ -27,11 +48,9 @@ fn recording(text: &str) -> Recording {
             functions => {
                 let frames: Vec<Frame> = functions
                     .rsplit(';')
-                    .map(|name| Frame::Named {
-                        name: recording.stacks.text(name),
-                        module: None,
-                        is_kernel: true,
-                        is_inlined: false,
+                    .map(|name| {
+                        let address = FUNCTIONS.iter().position(|function| *function == name).unwrap() as u64;
+                        Frame::Kernel { address, module: None }
                     })
                     .collect();
                 let stack = recording.stacks.of(frames);
@@ -49,7 +68,7 @@ fn recording(text: &str) -> Recording {
 
 /// `TID FROM..TO reason [edges] [by TID]`, one a line.
 fn shown(recording: &Recording) -> Vec<String> {
-    let names = Names::of(recording, |_| Vec::new());
+    let names = names_of(recording);
     let one = |spell: &Spell| {
         let mut line = format!("{} {}..{} {}", spell.tid, spell.span.start_ns, spell.span.end_ns, spell.reason.words());
         if spell.edges != Edges::Seen {
@@ -228,8 +247,11 @@ fn stacks_are_weighted_by_time_and_end_with_the_reason() {
          2100 0 7 slept
          2200 0 7 in",
     );
-    let names = Names::of(&recording, |_| Vec::new());
+    let names = names_of(&recording);
     let folded = folded(&recording, &names, &spells(&recording, &names), crate::fold::Base::Thread);
     let lines: Vec<(&str, u64)> = folded.lines.iter().map(|(line, weight)| (line.as_str(), *weight)).collect();
-    assert_eq!(lines, [("thread 7;[unknown]", 100), ("thread 7;futex_wait_[k];schedule_[k];[futex]", 1000)]);
+    assert_eq!(
+        lines,
+        [("thread 7;futex_wait_[k];schedule_[k];off CPU: futex", 1000), ("thread 7;off CPU: unknown", 100)]
+    );
 }

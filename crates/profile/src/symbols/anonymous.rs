@@ -9,7 +9,7 @@ use super::demangle::demangle;
 use super::elf::{self, Image};
 use super::perf_map::{PerfMap, parse_perf_map};
 use super::place::{self, NotOpen};
-use super::{Finding, Reason, Settings, Why};
+use super::{Finding, Mapped, Reason, Settings, Why};
 use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::Frame;
@@ -22,19 +22,14 @@ const VDSO_MAX_BYTES: u64 = 1 << 20;
 /// Names the places of one process.
 pub(super) fn resolve(
     settings: &Settings,
-    recording: &Recording,
+    (recording, mapped): (&Recording, &Mapped),
     (pid, addresses): (u32, &BTreeSet<u64>),
     finding: &mut Finding,
 ) {
-    let vdso: Vec<(u64, u64)> = recording
-        .mappings
-        .iter()
-        .filter(|mapping| mapping.pid == pid)
-        .filter(|mapping| recording.modules.get(mapping.module).is_some_and(|module| module.path == "[vdso]"))
-        .map(|mapping| (mapping.start, mapping.end))
-        .collect();
+    let vdso = mapped.vdso.get(&pid).map(Vec::as_slice).unwrap_or_default();
     let start_of = |address: u64| vdso.iter().find(|(start, end)| (*start..*end).contains(&address)).map(|(at, _)| *at);
-    let in_vdso = addresses.iter().filter_map(|address| Some((*address, *address - start_of(*address)?))).collect();
+    let in_vdso = addresses.iter().filter_map(|address| Some((*address, *address - start_of(*address)?)));
+    let in_vdso: Vec<(u64, u64)> = in_vdso.collect();
     let functions = if vdso.is_empty() { HashMap::new() } else { of_vdso(recording, &in_vdso).unwrap_or_default() };
     let map = match map(settings, pid) {
         Ok(map) => map,
@@ -44,6 +39,9 @@ pub(super) fn resolve(
         }
     };
     for address in addresses {
+        if !mapped.contains(pid, *address) {
+            finding.nowhere.insert(Frame::Anonymous { pid, address: *address });
+        }
         let of_map = || map.at(*address).map(|name| Function::named(demangle(name)));
         let function = functions.get(address).cloned().or_else(of_map);
         if let Some(function) = function {
@@ -59,7 +57,8 @@ fn map(settings: &Settings, pid: u32) -> Result<PerfMap, Reason> {
         Some(live) if live.has_own_root => place::open_of(live, &format!("/tmp/perf-{}.map", live.own_pid)),
         _ => place::open(&PathBuf::from(format!("/tmp/perf-{pid}.map"))),
     };
-    let opened = opened.map_err(|not| if not == NotOpen::Gone { Why::NoMap.into() } else { Reason::from(not) })?;
+    let opened =
+        opened.map_err(|not| if not == NotOpen::Gone { Reason::from(Why::NoMap) } else { Reason::from(not) })?;
     let own = rustix::process::geteuid().as_raw();
     let owners = [Some(0), live.map_or(Some(own), |live| Some(live.uid))];
     if !owners.contains(&Some(opened.uid)) {
@@ -74,7 +73,7 @@ fn map(settings: &Settings, pid: u32) -> Result<PerfMap, Reason> {
 
 /// The functions of the kernel's page at these offsets, each with the address that it was asked for, if this is the kernel that ran: its own
 /// process has the same page.
-fn of_vdso(recording: &Recording, places: &Vec<(u64, u64)>) -> Option<HashMap<u64, Function>> {
+fn of_vdso(recording: &Recording, places: &[(u64, u64)]) -> Option<HashMap<u64, Function>> {
     let release = rustix::system::uname().release().to_str().ok()?.to_owned();
     if recording.machine.kernel.as_ref().is_some_and(|kernel| *kernel != release) {
         return None;

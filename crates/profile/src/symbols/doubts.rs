@@ -51,6 +51,8 @@ pub enum Why {
     NoMap,
     /// There is a `/tmp/perf-PID.map`, and it belongs to somebody else than the process.
     MapOfOthers,
+    /// Nothing that could be run is mapped there: the program keeps no frame pointers, and its stack was followed into nothing.
+    NoFramePointers,
     /// Who made the recording did not know the name.
     NotTold,
 }
@@ -70,6 +72,9 @@ impl Why {
             Why::OtherKernel => "another kernel ran than the one that runs here now",
             Why::NoMap => "it was compiled at run time, and no perf map names it",
             Why::MapOfOthers => "its perf map belongs to somebody else",
+            Why::NoFramePointers => {
+                "no code is there: some of its code keeps no frame pointers, so that its stacks lead nowhere"
+            }
             Why::NotTold => "the recording does not tell",
         }
     }
@@ -107,6 +112,26 @@ pub struct Doubts {
     pub unnamed: Vec<Unnamed>,
 }
 
+impl Doubts {
+    /// Names that are lacking in words, a sentence for each file; nothing where so few are that they change no picture.
+    pub fn said(&self) -> Vec<String> {
+        const LEAST_SHARE: f64 = 0.01;
+        const FILES_MAX: usize = 5;
+        let telling = self.unnamed.iter().filter(|unnamed| unnamed.share >= LEAST_SHARE);
+        telling.take(FILES_MAX).map(Unnamed::said).collect()
+    }
+}
+
+impl Unnamed {
+    fn said(&self) -> String {
+        let whose = if self.is_kernel { "the kernel's" } else { "user" };
+        let (percent, file, why) = (100.0 * self.share, &self.file, self.why.words());
+        let detail = self.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        let mend = self.mend.as_ref().map(|mend| format!("; what mends it: {mend}")).unwrap_or_default();
+        format!("{percent:.1} % of {whose} frames have no name, in {file}: {why}{detail}{mend}")
+    }
+}
+
 /// What of a recording has no name, given what was found.
 pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> Doubts {
     let mut doubts = Doubts::default();
@@ -129,7 +154,10 @@ pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> D
             Frame::InFile { module: id, .. } => (module(*id), finding.files.get(id).cloned()),
             Frame::Kernel { module: Some(id), .. } => (module(*id), finding.kernel.clone()),
             Frame::Kernel { module: None, .. } => ("[kernel]".to_owned(), finding.kernel.clone()),
-            Frame::Anonymous { pid, .. } => (format!("process {pid}"), finding.processes.get(pid).cloned()),
+            Frame::Anonymous { pid, .. } if finding.nowhere.contains(frame) => {
+                (process(recording, *pid), Some(Why::NoFramePointers.into()))
+            }
+            Frame::Anonymous { pid, .. } => (process(recording, *pid), finding.processes.get(pid).cloned()),
             Frame::Named { .. } | Frame::Hint(_) => (named.in_place.clone(), None),
         };
         let reason = reason.unwrap_or(Why::NotTold.into());
@@ -148,6 +176,11 @@ pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> D
     unnamed.sort_by(|one, other| (other.frames, &one.file).cmp(&(one.frames, &other.file)));
     doubts.unnamed = unnamed;
     doubts
+}
+
+fn process(recording: &Recording, pid: u32) -> String {
+    let name = recording.threads.get(&pid).and_then(|thread| thread.name.as_deref());
+    name.map_or_else(|| format!("process {pid}"), |name| format!("{name} (process {pid})"))
 }
 
 /// How many samples each frame is in, by its place. A frame that is in a stack twice counts twice.
@@ -172,4 +205,39 @@ fn counts(recording: &Recording) -> Vec<u64> {
         }
     }
     of_frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lacking_is_said_with_what_mends_it() {
+        let unnamed = |file: &str, share, why, mend: Option<&str>| Unnamed {
+            file: file.to_owned(),
+            is_kernel: why == Why::KernelHidden,
+            frames: 10,
+            share,
+            why,
+            detail: None,
+            mend: mend.map(str::to_owned),
+        };
+        let doubts = Doubts {
+            user: Share { frames: 100, named: 50 },
+            kernel: Share { frames: 10, named: 0 },
+            unnamed: vec![
+                unnamed("/usr/bin/memcached", 0.5, Why::NoSymbols, Some("apt-get install memcached-dbgsym")),
+                unnamed("[kernel]", 1.0, Why::KernelHidden, Some("sudo sysctl kernel.kptr_restrict=0")),
+                unnamed("/usr/bin/other", 0.001, Why::Gone, None),
+            ],
+        };
+        let expected = [
+            "50.0 % of user frames have no name, in /usr/bin/memcached: it was stripped of the names of its functions; \
+             what mends it: apt-get install memcached-dbgsym",
+            "100.0 % of the kernel's frames have no name, in [kernel]: the kernel does not show its addresses; \
+             what mends it: sudo sysctl kernel.kptr_restrict=0",
+        ];
+        assert_eq!(doubts.said(), expected);
+        assert_eq!((doubts.user.of_named(), Share::default().of_named()), (Some(0.5), None));
+    }
 }

@@ -1,19 +1,20 @@
 //! The functions of a file: which file it is now, whether it is the one that ran, and what it and its separate debug information say.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use object::read::ReadRef;
 
+use super::cache::{Grade, Kept, Key, Scope};
 use super::demangle::demangle;
 use super::elf::{self, Image, Odd, Source, Symbol};
 use super::lines::Sections;
 use super::place::{self, Live, NotOpen, Opened};
-use super::{Asked, Finding, PROCESSES_MAX, Reason, Settings, Symbols, Why, same_build};
+use super::{Asked, Finding, Mapped, Reason, Settings, Symbols, Why, same_build};
 use crate::names::Function;
-use crate::recording::Recording;
+use crate::recording::{Machine, Mapping, Recording};
 use crate::stack::{Frame, Module, ModuleId};
 
 /// What the kernel says at the end of the name of a file that has none any more.
@@ -22,35 +23,60 @@ const DELETED: &str = " (deleted)";
 /// A file to be named: what the recording says of it.
 struct Wanted<'r> {
     module: &'r Module,
-    /// Those that had it mapped and run still.
-    live: Vec<Live>,
-    /// Where one of them has it: from, up to.
-    mapped: Option<(u32, u64, u64)>,
+    /// Those that had it mapped and run still, and where.
+    live: Vec<(Live, Mapping)>,
     is_of_here: bool,
 }
 
 impl Symbols {
     /// Names the places of one file.
-    pub(super) fn file(&self, recording: &Recording, id: ModuleId, offsets: &BTreeSet<u64>, finding: &mut Finding) {
+    pub(super) fn file(
+        &self,
+        (recording, mapped): (&Recording, &Mapped),
+        id: ModuleId,
+        offsets: &BTreeSet<u64>,
+        finding: &mut Finding,
+    ) {
         let Some(module) = recording.modules.get(id) else { return };
-        let wanted = Wanted::of(recording, id, module, &self.settings);
-        let found = wanted.open(&self.settings).and_then(|(opened, path)| {
-            let source = elf::source(opened.file).map_err(Reason::from)?;
-            let image = Image::parse(&source).map_err(Reason::from)?;
-            named(&image, &path, offsets, &self.settings)
-        });
-        match found {
-            Ok(Named { functions, lacking }) => {
-                for (offset, functions) in functions {
-                    finding.functions.insert(Frame::InFile { module: id, offset }, functions);
+        let wanted = Wanted::of(&recording.machine, mapped.by_file.get(&id), module, &self.settings);
+        let key = wanted.key();
+        let mut kept =
+            key.and_then(|key| self.cache.load(key)).filter(|kept| !is_outdone(kept, module, &self.settings));
+        let missing = |kept: &Option<Kept>| -> BTreeSet<u64> {
+            let is_kept = |offset: &u64| kept.as_ref().is_some_and(|kept| kept.places.contains_key(offset));
+            offsets.iter().copied().filter(|offset| !is_kept(offset)).collect()
+        };
+        let wanting = missing(&kept);
+        let mut reason = None;
+        if !wanting.is_empty() {
+            match wanted.named(&wanting, &self.settings) {
+                Ok(found) => {
+                    let kept = kept.get_or_insert_with(|| Kept { grade: found.grade, places: BTreeMap::new() });
+                    kept.grade = found.grade;
+                    kept.places.extend(found.places);
+                    if let Some(key) = key {
+                        self.cache.store(key, kept);
+                    }
                 }
-                finding.files.insert(id, lacking.into());
-            }
-            Err(reason) => {
-                finding.files.insert(id, reason);
+                Err(why) => reason = Some(why),
             }
         }
+        let Some(Kept { grade, places }) = kept else {
+            finding.files.extend(reason.map(|reason| (id, reason)));
+            return;
+        };
+        let lacking = if grade == Grade::Dynamic { Why::NoSymbols } else { Why::NotInTable };
+        finding.files.insert(id, reason.unwrap_or_else(|| lacking.into()));
+        for (offset, functions) in places.into_iter().filter(|(offset, _)| offsets.contains(offset)) {
+            finding.functions.insert(Frame::InFile { module: id, offset }, functions);
+        }
     }
+}
+
+/// Whether there is better now than what was kept: separate debug information that was installed since.
+fn is_outdone(kept: &Kept, module: &Module, settings: &Settings) -> bool {
+    let id = module.build_id.as_deref().unwrap_or_default();
+    kept.grade < Grade::Separate && debug_paths(id, settings).any(|path| path.exists())
 }
 
 impl From<Odd> for Reason {
@@ -70,22 +96,30 @@ impl From<NotOpen> for Reason {
 }
 
 impl<'r> Wanted<'r> {
-    fn of(recording: &Recording, id: ModuleId, module: &'r Module, settings: &Settings) -> Wanted<'r> {
-        let machine = &recording.machine;
+    fn of(machine: &Machine, mappings: Option<&Vec<Mapping>>, module: &'r Module, settings: &Settings) -> Wanted<'r> {
         let here = rustix::system::uname();
         let is_other = |told: &Option<String>, here: &std::ffi::CStr| {
             told.as_ref().is_some_and(|told| here.to_str().is_ok_and(|here| here != told))
         };
         let is_of_here = !is_other(&machine.host, here.nodename()) && !is_other(&machine.architecture, here.machine());
-        let mut pids = BTreeSet::new();
-        let mut mapped = None;
-        for mapping in recording.mappings.iter().filter(|mapping| mapping.module == id) {
-            if pids.len() < PROCESSES_MAX && pids.insert(mapping.pid) {
-                mapped = mapped.or(Some((mapping.pid, mapping.start, mapping.end)));
-            }
-        }
-        let live = pids.iter().filter(|_| is_of_here).filter_map(|pid| place::live(*pid, settings.recorded_until));
-        Wanted { module, live: live.collect(), mapped, is_of_here }
+        let mappings = mappings.map(Vec::as_slice).unwrap_or_default().iter().filter(|_| is_of_here);
+        let live = mappings.filter_map(|mapping| Some((place::live(mapping.pid, settings.recorded_until)?, *mapping)));
+        Wanted { module, live: live.collect(), is_of_here }
+    }
+
+    /// What is kept of it: only a build id says that it is the same file.
+    fn key(&self) -> Option<Key<'r>> {
+        let is_of_container = self.live.iter().any(|(live, _)| live.has_own_root);
+        let scope = if is_of_container { Scope::Container } else { Scope::Here };
+        self.module.build_id.as_deref().map(|build_id| Key { build_id, path: &self.module.path, scope })
+    }
+
+    /// Names these places of it.
+    fn named(&self, offsets: &BTreeSet<u64>, settings: &Settings) -> Result<Kept, Reason> {
+        let (opened, path) = self.open(settings)?;
+        let source = elf::source(opened.file)?;
+        let image = Image::parse(&source)?;
+        named(&image, &path, offsets, settings)
     }
 
     /// Opens the file that ran, and tells its path. One that is another file, or may be one, is not opened.
@@ -101,7 +135,7 @@ impl<'r> Wanted<'r> {
                 reason = Some(why);
             }
         };
-        let of_containers = self.live.iter().filter(|live| live.has_own_root);
+        let of_containers = self.live.iter().map(|(live, _)| live).filter(|live| live.has_own_root);
         for live in of_containers {
             match place::open_of(live, path).map_err(Reason::from).and_then(|opened| self.checked(opened, settings)) {
                 Ok(opened) => return Ok((opened, path.into())),
@@ -109,7 +143,10 @@ impl<'r> Wanted<'r> {
             }
         }
         // A path of a container's is another file here; only its build id could tell that it is the same.
-        if !self.live.iter().all(|live| live.has_own_root) || self.live.is_empty() || self.module.build_id.is_some() {
+        if !self.live.iter().all(|(live, _)| live.has_own_root)
+            || self.live.is_empty()
+            || self.module.build_id.is_some()
+        {
             let opened = place::open(Path::new(path)).map_err(Reason::from);
             match opened.and_then(|opened| self.checked(opened, settings)) {
                 Ok(opened) => return Ok((opened, path.into())),
@@ -117,12 +154,13 @@ impl<'r> Wanted<'r> {
             }
         }
         // A file that was replaced or deleted is still there for who has it mapped.
-        if let Some((pid, start, end)) = self.mapped
-            && self.live.iter().any(|live| live.pid == pid)
-            && let Ok(opened) = place::open(Path::new(&format!("/proc/{pid}/map_files/{start:x}-{end:x}")))
-            && let Ok(opened) = self.checked(opened, settings)
-        {
-            return Ok((opened, path.into()));
+        for (live, Mapping { start, end, .. }) in &self.live {
+            let held = format!("/proc/{}/map_files/{start:x}-{end:x}", live.pid);
+            if let Ok(opened) = place::open(Path::new(&held))
+                && let Ok(opened) = self.checked(opened, settings)
+            {
+                return Ok((opened, path.into()));
+            }
         }
         Err(reason.unwrap_or_else(|| Why::Gone.into()))
     }
@@ -154,19 +192,13 @@ pub(super) fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-struct Named {
-    functions: Vec<(u64, Vec<Function>)>,
-    /// Why those that are not among them have no name.
-    lacking: Why,
-}
-
 /// Names the places of an image, with its separate debug information where there is some.
 fn named<'a, R: ReadRef<'a>>(
     image: &Image<'a, R>,
     path: &Path,
     offsets: &BTreeSet<u64>,
     settings: &Settings,
-) -> Result<Named, Reason> {
+) -> Result<Kept, Reason> {
     let separate = separate(image, path, settings);
     let separate = separate.as_ref().and_then(|(source, path)| Some((Image::parse(source).ok()?, path)));
     let shared = separate.as_ref().and_then(|(image, path)| shared(image, path, settings));
@@ -187,20 +219,24 @@ fn named<'a, R: ReadRef<'a>>(
         _ => None,
     };
     let lines = sections.as_ref().and_then(|sections| sections.lines().ok());
-    let named = places.into_iter().filter_map(|(offset, address)| {
+    let mut found: BTreeMap<u64, Vec<Function>> = offsets.iter().map(|offset| (*offset, Vec::new())).collect();
+    for (offset, address) in places {
         let symbol = elf::function_at(&functions, address).map(name_of);
-        let mut found = lines.as_ref().map(|lines| lines.at(address)).unwrap_or_default();
-        match (found.first_mut(), symbol) {
+        let mut within = lines.as_ref().map(|lines| lines.at(address)).unwrap_or_default();
+        match (within.first_mut(), symbol) {
             (Some(outermost), Some(symbol)) => outermost.name = symbol,
-            (None, Some(symbol)) => found.push(Function::named(symbol)),
+            (None, Some(symbol)) => within.push(Function::named(symbol)),
             _ => {}
         }
-        found.retain(|function| !function.name.is_empty());
-        (!found.is_empty()).then_some((offset, found))
-    });
-    let functions_known = with_names.is_some() || image.has_own_names();
-    let lacking = if functions_known { Why::NotInTable } else { Why::NoSymbols };
-    Ok(Named { functions: named.collect(), lacking })
+        within.retain(|function| !function.name.is_empty());
+        found.insert(offset, within);
+    }
+    let grade = match (&separate, image.has_own_names()) {
+        (Some(_), _) => Grade::Separate,
+        (None, true) => Grade::Own,
+        (None, false) => Grade::Dynamic,
+    };
+    Ok(Kept { grade, places: found })
 }
 
 fn name_of(symbol: &Symbol<'_>) -> String {
@@ -242,14 +278,18 @@ fn separate<'a, R: ReadRef<'a>>(image: &Image<'a, R>, path: &Path, settings: &Se
 }
 
 fn by_build_id(id: &[u8], settings: &Settings) -> Option<(Source, PathBuf)> {
-    let digits = hex(id);
-    let (first, rest) = digits.split_at_checked(2)?;
-    settings.debug_folders.iter().find_map(|folder| {
-        let path = folder.join(".build-id").join(first).join(format!("{rest}.debug"));
+    debug_paths(id, settings).find_map(|path| {
         let source = elf::source(place::open(&path).ok()?.file).ok()?;
         let is_it = Image::parse(&source).ok()?.build_id.is_some_and(|found| same_build(found, id));
         is_it.then_some((source, path))
     })
+}
+
+/// Where separate debug information of a build id may be.
+fn debug_paths(id: &[u8], settings: &Settings) -> impl Iterator<Item = PathBuf> {
+    let digits = hex(id);
+    let place = digits.split_at_checked(2).map(|(first, rest)| format!(".build-id/{first}/{rest}.debug"));
+    settings.debug_folders.iter().filter_map(move |folder| Some(folder.join(place.as_ref()?)))
 }
 
 /// The file with what an image shares with others of its package.

@@ -1,10 +1,11 @@
 //! `Kernel`: the functions of the kernel that runs here (`/proc/kallsyms`), and where they were when a recording was made. An address means
 //! nothing without its kernel: one that was started anew lies elsewhere, another build has other functions.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use super::cache::{Cache, Grade, Kept, Key, Scope};
 use super::demangle::demangle;
-use super::{Finding, Reason, Why};
+use super::{Finding, Mapped, Reason, Why};
 use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::Frame;
@@ -118,48 +119,83 @@ pub(crate) fn relation(recorded: &Identity, here: &Identity, kallsyms: &Kallsyms
 }
 
 /// Names the kernel's places of a recording.
-pub(super) fn resolve(recording: &Recording, finding: &mut Finding) {
-    if !recording.stacks.frames().iter().any(|frame| matches!(frame, Frame::Kernel { .. })) {
+pub(super) fn resolve((recording, mapped): (&Recording, &Mapped), cache: &Cache, finding: &mut Finding) {
+    let wanted = recording.stacks.frames().iter().filter_map(|frame| match frame {
+        Frame::Kernel { address, .. } => Some((*frame, *address)),
+        _ => None,
+    });
+    let wanted: Vec<(Frame, u64)> = wanted.collect();
+    if wanted.is_empty() {
         return;
     }
-    let Some(kallsyms) = std::fs::read_to_string("/proc/kallsyms").ok().as_deref().and_then(parse_kallsyms) else {
-        finding.kernel = Some(Why::KernelHidden.into());
-        return;
-    };
+    let recorded = Identity::recorded(recording, mapped);
+    let key = recorded.build_id.as_deref().map(|build_id| Key { build_id, path: "[kernel]", scope: Scope::Here });
+    let mark = recorded.mark.as_ref().map(|(_, at)| *at);
+    match of_here(&recorded, &wanted) {
+        Ok(named) => {
+            if let (Some(key), Some(mark)) = (key, mark) {
+                let kept = cache.load(key).map(|kept| kept.places).unwrap_or_default();
+                let new = named.iter().filter(|(_, symbol)| symbol.module.is_none());
+                let new = new.map(|((_, address), symbol)| (address.wrapping_sub(mark), vec![function(symbol)]));
+                let places: BTreeMap<_, _> = kept.iter().map(|(at, found)| (*at, found.clone())).chain(new).collect();
+                if places != kept {
+                    cache.store(key, &Kept { grade: Grade::Own, places });
+                }
+            }
+            finding.kernel = Some(Why::NotInTable.into());
+            finding.functions.extend(named.iter().map(|((frame, _), symbol)| (*frame, vec![function(symbol)])));
+        }
+        Err(reason) => {
+            finding.kernel = Some(reason);
+            let (Some(mark), Some(kept)) = (mark, key.and_then(|key| cache.load(key))) else { return };
+            let found =
+                |(frame, address): &(Frame, u64)| Some((*frame, kept.places.get(&address.wrapping_sub(mark))?.clone()));
+            finding.functions.extend(wanted.iter().filter_map(found));
+        }
+    }
+}
+
+fn function(symbol: &KernelSymbol) -> Function {
+    Function::named(demangle(&symbol.name))
+}
+
+/// A frame with its address, and its function.
+type Found = ((Frame, u64), KernelSymbol);
+
+/// The functions by the kernel that runs here, if it is the one that ran.
+fn of_here(recorded: &Identity, wanted: &[(Frame, u64)]) -> Result<Vec<Found>, Reason> {
+    let text = std::fs::read("/proc/kallsyms").map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let kallsyms = text.ok().as_deref().and_then(parse_kallsyms).ok_or(Why::KernelHidden)?;
     let here = Identity {
         release: rustix::system::uname().release().to_str().ok().map(str::to_owned),
         build_id: std::fs::read("/sys/kernel/notes").ok().as_deref().and_then(parse_build_id),
         mark: None,
     };
-    let recorded = Identity::recorded(recording);
-    let shift = match relation(&recorded, &here, &kallsyms) {
+    let shift = match relation(recorded, &here, &kallsyms) {
         Relation::Same => 0,
         Relation::Moved(by) => by,
         Relation::Other => {
-            let detail = recorded.release.map(|release| format!("it was {release}"));
-            finding.kernel = Some(Reason { why: Why::OtherKernel, detail });
-            return;
+            let detail = recorded.release.as_ref().map(|release| format!("it was {release}"));
+            return Err(Reason { why: Why::OtherKernel, detail });
         }
     };
-    finding.kernel = Some(Why::NotInTable.into());
-    for frame in recording.stacks.frames() {
-        let Frame::Kernel { address, .. } = frame else { continue };
-        let symbol = kallsyms.at(address.wrapping_add(shift));
+    let named = wanted.iter().filter_map(|(frame, address)| {
         // A kernel that lies elsewhere now has its modules anywhere.
-        if let Some(symbol) = symbol.filter(|symbol| shift == 0 || symbol.module.is_none()) {
-            finding.functions.insert(*frame, vec![Function::named(demangle(&symbol.name))]);
-        }
-    }
+        let symbol = kallsyms.at(address.wrapping_add(shift));
+        let symbol = symbol.filter(|symbol| shift == 0 || symbol.module.is_none())?;
+        Some(((*frame, *address), symbol.clone()))
+    });
+    Ok(named.collect())
 }
 
 impl Identity {
     /// As a recording tells it: `perf` names the kernel's mapping `[kernel.kallsyms]_text`, after what its place is told by.
-    fn recorded(recording: &Recording) -> Identity {
+    fn recorded(recording: &Recording, mapped: &Mapped) -> Identity {
         let mut found = Identity { release: recording.machine.kernel.clone(), ..Identity::default() };
         for (id, module) in recording.modules.iter() {
             let Some(mark) = module.path.strip_prefix("[kernel.kallsyms]") else { continue };
             found.build_id = found.build_id.or_else(|| module.build_id.clone());
-            let mapping = recording.mappings.iter().find(|mapping| mapping.module == id);
+            let mapping = mapped.by_file.get(&id).and_then(|mappings| mappings.first());
             if let Some(mapping) = mapping.filter(|mapping| mapping.start != 0 && !mark.is_empty()) {
                 found.mark = Some((mark.to_owned(), mapping.start));
             }

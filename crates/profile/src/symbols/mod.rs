@@ -3,6 +3,7 @@
 //! is sure that the code is the one that ran; what has none is told with the reason ([`Doubts`]).
 
 mod anonymous;
+mod cache;
 mod demangle;
 mod doubts;
 mod elf;
@@ -13,7 +14,7 @@ mod mend;
 mod perf_map;
 mod place;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -22,8 +23,9 @@ pub use doubts::{Doubts, Share, Unnamed, Why};
 pub use kernel::{Kallsyms, KernelSymbol, parse_build_id, parse_kallsyms};
 pub use perf_map::{PerfMap, parse_perf_map};
 
+use self::cache::Cache;
 use crate::names::{Function, Names};
-use crate::recording::Recording;
+use crate::recording::{Mapping, Recording};
 use crate::stack::{Frame, ModuleId};
 
 /// More processes are not asked for one file.
@@ -34,13 +36,15 @@ const PROCESSES_MAX: usize = 8;
 pub struct Settings {
     /// When the recording ended, if that is known: what was made later was not in it.
     pub recorded_until: Option<SystemTime>,
+    /// Where names that were found are kept for the next time; none keeps nothing, and looks at nothing that was kept.
+    pub cache_folder: Option<PathBuf>,
     /// Where separate files with debug information are.
     pub debug_folders: Vec<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { recorded_until: None, debug_folders: vec![PathBuf::from("/usr/lib/debug")] }
+        Settings { recorded_until: None, cache_folder: None, debug_folders: vec![PathBuf::from("/usr/lib/debug")] }
     }
 }
 
@@ -48,6 +52,7 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Symbols {
     settings: Settings,
+    cache: Cache,
     doubts: Doubts,
 }
 
@@ -71,6 +76,8 @@ struct Finding {
     files: HashMap<ModuleId, Reason>,
     kernel: Option<Reason>,
     processes: HashMap<u32, Reason>,
+    /// Frames where nothing that could be run was mapped.
+    nowhere: HashSet<Frame>,
 }
 
 /// Places that have to be named.
@@ -80,22 +87,71 @@ struct Asked {
     anonymous: BTreeMap<u32, BTreeSet<u64>>,
 }
 
+/// What was mapped where, as it is asked for here.
+#[derive(Default)]
+struct Mapped {
+    /// By file: one place in each of the first few processes that had it.
+    by_file: HashMap<ModuleId, Vec<Mapping>>,
+    /// By process: code from where up to where, in the order of addresses; each with the furthest end up to it.
+    by_process: HashMap<u32, Vec<(u64, u64)>>,
+    /// Where each process has the kernel's page for programs.
+    vdso: HashMap<u32, Vec<(u64, u64)>>,
+}
+
+impl Mapped {
+    fn of(recording: &Recording) -> Mapped {
+        let mut mapped = Mapped::default();
+        for mapping in &recording.mappings {
+            let of_file = mapped.by_file.entry(mapping.module).or_default();
+            if of_file.len() < PROCESSES_MAX && of_file.iter().all(|other| other.pid != mapping.pid) {
+                of_file.push(*mapping);
+            }
+            let place = (mapping.start, mapping.end);
+            mapped.by_process.entry(mapping.pid).or_default().push(place);
+            if recording.modules.get(mapping.module).is_some_and(|module| module.path == "[vdso]") {
+                let places = mapped.vdso.entry(mapping.pid).or_default();
+                if places.len() < PROCESSES_MAX {
+                    places.push(place);
+                }
+            }
+        }
+        for places in mapped.by_process.values_mut() {
+            places.sort_unstable();
+            let mut furthest = 0;
+            for (_, end) in places {
+                furthest = furthest.max(*end);
+                *end = furthest;
+            }
+        }
+        mapped
+    }
+
+    /// Whether a process had anything mapped there at any time.
+    fn contains(&self, pid: u32, address: u64) -> bool {
+        let Some(places) = self.by_process.get(&pid) else { return false };
+        let behind = places.partition_point(|(start, _)| *start <= address);
+        behind.checked_sub(1).and_then(|at| places.get(at)).is_some_and(|(_, end)| address < *end)
+    }
+}
+
 impl Symbols {
     /// Looks as `settings` say.
     pub fn new(settings: Settings) -> Symbols {
-        Symbols { settings, doubts: Doubts::default() }
+        let cache = Cache::new(settings.cache_folder.as_deref());
+        Symbols { settings, cache, doubts: Doubts::default() }
     }
 
     /// The names of a recording's frames, as far as they can be found.
     pub fn names(&mut self, recording: &Recording) -> Names {
         let asked = Asked::of(recording);
         let mut finding = Finding::default();
+        let mapped = Mapped::of(recording);
         for (module, offsets) in asked.files.values() {
-            self.file(recording, *module, offsets, &mut finding);
+            self.file((recording, &mapped), *module, offsets, &mut finding);
         }
-        kernel::resolve(recording, &mut finding);
+        kernel::resolve((recording, &mapped), &self.cache, &mut finding);
         for (pid, addresses) in &asked.anonymous {
-            anonymous::resolve(&self.settings, recording, (*pid, addresses), &mut finding);
+            anonymous::resolve(&self.settings, (recording, &mapped), (*pid, addresses), &mut finding);
         }
         let names = Names::of(recording, |frame| finding.functions.get(frame).cloned().unwrap_or_default());
         self.doubts = doubts::told(recording, &names, &finding);

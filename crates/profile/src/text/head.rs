@@ -133,3 +133,82 @@ fn record(text: &str) -> Option<Said<'_>> {
     let other = other.and_then(|(pid, tid)| Some((pid?, tid)));
     Some(Said::Switched { turn, other })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_of_a_first_line() {
+        let sample = |event, period, rest| Said::Sample { event, period, rest };
+        let head = |name, pid, tid, cpu, at_ns, said| Some(Head { name, pid, tid, cpu, at_ns, said });
+        let at = Some(12_345_678_901_000);
+        let rest = "ffffffff8105a2b4 halt+0x4 ([kernel.kallsyms])";
+        let cases = [
+            (
+                "swapper     0 [003] 12345.678901:     250000 cycles:ppp: ",
+                head("swapper", None, 0, Some(3), at, sample("cycles:ppp", Some(250_000), "")),
+            ),
+            // Without a period, a CPU, a time; with nanoseconds; with process and thread.
+            (
+                "java 4711/4713 12345.678901000: cycles:",
+                head("java", Some(4711), 4713, None, at, sample("cycles", None, "")),
+            ),
+            ("java 4711 cycles: ", head("java", None, 4711, None, None, sample("cycles", None, ""))),
+            ("java 4711 7 cycles: ", head("java", None, 4711, None, None, sample("cycles", Some(7), ""))),
+            ("java 4711 [000] cycles:", head("java", None, 4711, Some(0), None, sample("cycles", None, ""))),
+            // Names with blanks and numbers.
+            (
+                "V8 WorkerThread 24636/25607 [000] 12345.678901: 100 cycles:",
+                head("V8 WorkerThread", Some(24636), 25607, Some(0), at, sample("cycles", Some(100), "")),
+            ),
+            (
+                "    tick 60 hz  17 [001] 12345.678901:  5 cpu-clock: ",
+                head("tick 60 hz", None, 17, Some(1), at, sample("cpu-clock", Some(5), "")),
+            ),
+            (
+                "worker 3 17 12345.678901: 5 cpu-clock:",
+                head("worker 3", None, 17, None, at, sample("cpu-clock", Some(5), "")),
+            ),
+            // Without call chains the frame stands behind; a tracepoint has its text there.
+            (
+                "swapper 0 [000] 12345.678901: 1 cycles:  ffffffff8105a2b4 halt+0x4 ([kernel.kallsyms])",
+                head("swapper", None, 0, Some(0), at, sample("cycles", Some(1), rest)),
+            ),
+            (
+                "redis 7 [001] 12345.678901: sched:sched_switch: prev_comm=a: b prev_pid=7",
+                head("redis", None, 7, Some(1), at, sample("sched:sched_switch", None, "prev_comm=a: b prev_pid=7")),
+            ),
+            (
+                "a 7 12345.678901: 1 cpu/event=0x3c,name=x/:",
+                head("a", None, 7, None, at, sample("cpu/event=0x3c,name=x/", Some(1), "")),
+            ),
+            (
+                ":-1 -1 [000] 12345.678901: 1 cycles:",
+                head(":-1", None, u32::MAX, Some(0), at, sample("cycles", Some(1), "")),
+            ),
+            // Switches and other records.
+            (
+                "a 7/8 [001] 12345.678901: PERF_RECORD_SWITCH_CPU_WIDE OUT preempt  next pid/tid:  9/10",
+                head("a", Some(7), 8, Some(1), at, Said::Switched { turn: Turn::Preempted, other: Some((9, 10)) }),
+            ),
+            (
+                "a 7 12345.678901: PERF_RECORD_SWITCH IN         ",
+                head("a", None, 7, None, at, Said::Switched { turn: Turn::In, other: None }),
+            ),
+            ("a 7 12345.678901: PERF_RECORD_COMM exec: a:7/7", head("a", None, 7, None, at, Said::Other)),
+            // What is none.
+            ("hello", None),
+            ("", None),
+            ("java 4711 [000] 12345.678901:", None),
+            ("4711 cycles:", None),
+            ("    ffffffff8105a2b4 do_idle+0xa4 ([kernel.kallsyms])", None),
+            ("    7f12 std::map<int, a::b>::at (int) (/usr/lib/x.so)", None),
+            ("a 99999999999 cycles:", None),
+            ("a 7 99999999999999999999.0: cycles:", None),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(Head::of(line), expected, "{line}");
+        }
+    }
+}

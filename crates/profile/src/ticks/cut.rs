@@ -222,7 +222,23 @@ fn beats(stretches: &[Stretch]) -> Vec<Beat> {
 
 /// Whether a thread may wait so for its next tick. It was not its own will where it lost the CPU, or memory was not there.
 fn sleeps(reason: Reason) -> bool {
-    !matches!(reason, Reason::Preempted | Reason::Throttled | Reason::PageFault | Reason::Disk)
+    match reason {
+        Reason::Futex
+        | Reason::Poll
+        | Reason::Sleep
+        | Reason::Socket
+        | Reason::Stopped
+        | Reason::Other
+        | Reason::Unknown => true,
+        Reason::Disk
+        | Reason::PageFault
+        | Reason::KernelLock
+        | Reason::Preempted
+        | Reason::Yielded
+        | Reason::Throttled
+        | Reason::Steal
+        | Reason::Ended => false,
+    }
 }
 
 /// A place to wait: why, and the user's innermost frames.

@@ -59,24 +59,13 @@ pub enum Spent {
 }
 
 impl Spent {
-    /// One word for it, as JSON and the frames of graphs have it.
+    /// A word or two for it, as JSON and the frames of graphs have it.
     pub fn name(self) -> &'static str {
         match self {
-            Spent::Ran => "on-cpu",
-            Spent::Unsampled => "on-cpu-unsampled",
+            Spent::Ran => "on a CPU",
+            Spent::Unsampled => "on a CPU, not sampled",
             Spent::Late => "late",
-            Spent::Without(reason) => match reason {
-                Reason::Futex => "futex",
-                Reason::Poll => "poll",
-                Reason::Sleep => "sleep",
-                Reason::Socket => "socket",
-                Reason::Disk => "disk",
-                Reason::PageFault => "page-fault",
-                Reason::Preempted => "preempted",
-                Reason::Throttled => "throttled",
-                Reason::Stopped => "stopped",
-                _ => "off-cpu",
-            },
+            Spent::Without(reason) => reason.words(),
         }
     }
 
@@ -95,8 +84,13 @@ impl Spent {
                 Reason::PageFault => "page fault",
                 Reason::Preempted => "another thread had the CPU",
                 Reason::Throttled => "throttled: its control group had used up its CPU time",
+                Reason::KernelLock => "wait for a lock of the kernel's",
+                Reason::Yielded => "gave the CPU away (sched_yield)",
                 Reason::Stopped => "stopped",
-                _ => "no CPU, and nobody knows why",
+                Reason::Steal => "the hypervisor had the CPU (steal)",
+                Reason::Ended => "end of the thread",
+                Reason::Other => "wait in the kernel",
+                Reason::Unknown => "no CPU, and nobody knows why",
             },
         }
     }

@@ -154,6 +154,13 @@ impl Image {
         segment.address.checked_add(offset - segment.offset)
     }
 
+    /// The same with code at this address and offset alike.
+    #[cfg(test)]
+    pub(super) fn with_code(mut self, address: u64, length: u64) -> Image {
+        self.segments.push(Segment { offset: address, length, address });
+        self
+    }
+
     /// Whether anything in it says how to leave a function.
     pub(super) fn has_table(&self) -> bool {
         self.eh_frame.is_some() || self.debug_frame.is_some()

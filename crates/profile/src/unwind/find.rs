@@ -86,13 +86,18 @@ fn vdso(machine: &Machine) -> Result<Image, Unusable> {
     if !is_here {
         return Err(Unusable::NotHere);
     }
+    Image::parse(own_vdso()?.as_slice())
+}
+
+/// What our own process has of it.
+pub(super) fn own_vdso() -> Result<Vec<u8>, Unusable> {
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Unusable::NotHere)?;
     let (start, end) = maps.lines().find_map(vdso_of).ok_or(Unusable::NotHere)?;
     let length = end.checked_sub(start).filter(|length| *length <= VDSO_BYTES_MAX).ok_or(Unusable::TooLarge(VDSO))?;
     let mut bytes = vec![0; length as usize];
     let mut memory = File::open("/proc/self/mem").map_err(|_| Unusable::NotHere)?;
     memory.seek(SeekFrom::Start(start)).and_then(|_| memory.read_exact(&mut bytes)).map_err(|_| Unusable::NotHere)?;
-    Image::parse(bytes.as_slice())
+    Ok(bytes)
 }
 
 /// From where up to where it is, if a line of `/proc/PID/maps` is of it.

@@ -13,6 +13,8 @@ mod find;
 mod registers;
 mod rule;
 mod table;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use walk::Unwinder;

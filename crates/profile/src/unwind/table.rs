@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, ParsedEhFrameHdr, RegisterRule, UnwindContext, UnwindSection,
+    BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    RegisterRule, UnwindContext, UnwindSection,
 };
 
 use super::elf::{Image, Part};
@@ -44,9 +44,10 @@ impl Table {
     /// Of a file.
     pub(super) fn of(image: Image) -> Table {
         let bases = bases(&image);
-        let (listed, listed_of) = match (&image.eh_frame, &image.eh_frame_hdr, &image.debug_frame) {
-            (Some(part), None, _) => (listed(eh_frame(part), &bases), Which::EhFrame),
-            (_, _, Some(part)) => (listed(debug_frame(part), &bases), Which::DebugFrame),
+        let has_list = image.eh_frame_hdr.as_ref().is_some_and(|part| list_of(part).is_some());
+        let (listed, listed_of) = match (&image.eh_frame, &image.debug_frame) {
+            (Some(part), _) if !has_list => (listed(eh_frame(part), &bases), Which::EhFrame),
+            (_, Some(part)) => (listed(debug_frame(part), &bases), Which::DebugFrame),
             _ => (Vec::new(), Which::EhFrame),
         };
         Table {
@@ -100,12 +101,11 @@ impl Table {
     fn look_up(&mut self, address: u64) -> Option<(Rule, Which)> {
         let bases = bases(&self.image);
         let context = &mut *self.context;
-        if let (Some(part), Some(hdr)) = (&self.image.eh_frame, &self.image.eh_frame_hdr)
-            && let Some(parsed) = header(hdr, &bases)
-            && let Some(list) = parsed.table()
+        if let (Some(part), Some(list)) = (&self.image.eh_frame, &self.image.eh_frame_hdr)
+            && let Some(offset) = offset_in_list(list, part, address)
         {
             let section = eh_frame(part);
-            let entry = list.fde_for_address(&section, &bases, address, EhFrame::cie_from_offset);
+            let entry = section.fde_from_offset(&bases, offset.into(), EhFrame::cie_from_offset);
             if let Some(rule) = entry.ok().and_then(|entry| row(&section, &entry, &bases, context, address)) {
                 return Some((rule, Which::EhFrame));
             }
@@ -149,8 +149,22 @@ fn debug_frame(part: &Part) -> DebugFrame<Slice<'_>> {
     section
 }
 
-fn header<'a>(part: &'a Part, bases: &BaseAddresses) -> Option<ParsedEhFrameHdr<Slice<'a>>> {
-    EhFrameHdr::new(&part.bytes, LittleEndian).parse(bases, 8).ok()
+/// The list in `.eh_frame_hdr`: of each function its first address and where its description is, both from the section's own address on, in the
+/// order of the functions. Every linker writes it in this one form; what has another is listed anew.
+fn list_of(part: &Part) -> Option<&[[u8; 8]]> {
+    const FORM: [u8; 4] = [1, 0x1b, 3, 0x3b];
+    let (head, list) = part.bytes.split_at_checked(12)?;
+    let count = u32::from_le_bytes(head.get(8..)?.try_into().ok()?) as usize;
+    head.starts_with(&FORM).then(|| list.as_chunks().0)?.get(..count)
+}
+
+/// Where in `.eh_frame` the description of an address's function is, if it has one.
+fn offset_in_list(list: &Part, eh_frame: &Part, address: u64) -> Option<usize> {
+    let half = |[a, b, c, d]: [u8; 4]| list.address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
+    let entries = list_of(list)?;
+    let before = entries.partition_point(|[a, b, c, d, ..]| half([*a, *b, *c, *d]) <= address);
+    let [.., a, b, c, d] = *entries.get(before.checked_sub(1)?)?;
+    usize::try_from(half([a, b, c, d]).checked_sub(eh_frame.address)?).ok()
 }
 
 /// Where each function's description is, in the order of the functions. What can't be read ends it: lengths lead from one to the next.

@@ -13,7 +13,7 @@ use crate::stack::{ModuleId, Modules};
 /// Follows the stacks of one recording: files are known by their numbers there.
 #[derive(Debug, Default)]
 pub struct Unwinder {
-    tables: HashMap<ModuleId, Result<Table, Unusable>>,
+    pub(super) tables: HashMap<ModuleId, Result<Table, Unusable>>,
 }
 
 impl Unwinder {

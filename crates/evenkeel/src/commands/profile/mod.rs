@@ -1,11 +1,16 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
+pub(crate) mod diff;
 mod imbalance;
 mod input;
 mod now;
+mod pick;
 mod record;
 mod scopes;
-mod view;
+mod source;
+mod switches;
+pub(crate) mod view;
+mod written;
 
 use crate::failure::Outcome;
 use crate::show::Out;
@@ -14,6 +19,9 @@ use crate::show::Out;
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
+    /// Neither use names of functions that were found before nor keep those found now
+    #[arg(long, global = true, display_order = 81)]
+    no_cache: bool,
     #[command(subcommand)]
     what: What,
 }
@@ -40,10 +48,13 @@ macro_rules! questions {
 questions! {
     Record => record,
     View => view,
+    Diff => diff,
+    Switches => switches,
     Imbalance => imbalance,
     Scopes => scopes,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    input::keep_names_in(if args.no_cache { None } else { input::names_folder() });
     args.what.run(out)
 }

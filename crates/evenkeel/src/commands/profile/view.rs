@@ -1,27 +1,323 @@
 //! `evenkeel profile view`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use evenkeel_profile::fold::{Base, Folded};
+use evenkeel_profile::firefox;
+use evenkeel_profile::fold::Folded;
+use evenkeel_profile::graph::{self, Direction, Quantity, Style};
+use evenkeel_profile::recording::{Lost, Recording};
+use evenkeel_profile::summary;
+use evenkeel_profile::tree::Tree;
+use serde::Serialize;
 
-use super::input;
+use super::input::Opened;
+use super::pick::{By, Pick, Picked};
+use super::source::{self, Source};
+use super::written::{self, Kind, Output};
 use crate::exit;
-use crate::failure::Outcome;
-use crate::show::Out;
+use crate::failure::{Failure, Outcome};
+use crate::show::{Out, blocks, profile};
 
-/// Show a recording: what ran, by its stacks
+/// Show a recording: what ran, by its functions, CPUs and stacks
+///
+/// As a page of the functions in which most was seen; with --output as a flame graph, as folded stacks, or for the Firefox Profiler. FILE is a
+/// perf.data file, ours or perf's, what `perf script` prints of one, or folded stacks. A recording of ours opens in `perf report -i FILE` too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording: a perf.data file
+    /// The recording
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    output: Output,
+    /// Hang the graph from the top
+    #[arg(long)]
+    icicle: bool,
+    /// What stands at the base of each stack
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    #[command(flatten)]
+    pick: Pick,
+    /// How many functions to show
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    top: u32,
+}
+
+/// What a recording comes to.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    pub(crate) file: String,
+    /// Of a recording alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recording: Option<Told>,
+    /// What weights count: `ns` of a CPU, or the name of what is counted.
+    pub(crate) unit: String,
+    pub(crate) weight: u64,
+    pub(crate) functions: Vec<FunctionRow>,
+    pub(crate) doubts: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) written: Option<String>,
+    #[serde(skip)]
+    pub(crate) quantity: Quantity,
+}
+
+/// What a recording tells beside its stacks.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kernel: Option<String>,
+    pub(crate) command: Vec<String>,
+    pub(crate) event: String,
+    pub(crate) span_ns: u64,
+    pub(crate) samples: u64,
+    pub(crate) events: Vec<EventRow>,
+    pub(crate) cpus: Vec<CpuRow>,
+    pub(crate) threads: Vec<ThreadRow>,
+    pub(crate) lost: LostRow,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct EventRow {
+    pub(crate) event: String,
+    pub(crate) samples: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct CpuRow {
+    pub(crate) cpu: u32,
+    pub(crate) samples: u64,
+    pub(crate) weight: u64,
+    /// Of the time that was looked at, where weights are time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sampled_share: Option<f64>,
+    pub(crate) top_thread: String,
+    pub(crate) top_thread_share: f64,
+    pub(crate) top_function: String,
+    pub(crate) top_function_share: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ThreadRow {
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) name: String,
+    pub(crate) samples: u64,
+    pub(crate) weight: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct FunctionRow {
+    pub(crate) function: String,
+    pub(crate) kind: &'static str,
+    pub(crate) own_weight: u64,
+    pub(crate) own_share: f64,
+    pub(crate) with_weight: u64,
+    pub(crate) with_share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) most_inlined: Option<Inlined>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Inlined {
+    pub(crate) function: String,
+    pub(crate) own_share: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct LostRow {
+    pub(crate) records: u64,
+    pub(crate) samples: u64,
+    pub(crate) throttled: u64,
+    pub(crate) odd: u64,
+}
+
+impl From<Lost> for LostRow {
+    fn from(lost: Lost) -> LostRow {
+        LostRow { records: lost.records, samples: lost.samples, throttled: lost.throttled, odd: lost.odd }
+    }
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let opened = input::open(&args.file)?;
-    let recording = &opened.recording;
-    let folded = Folded::of(recording, &opened.names, Base::Thread, recording.samples.iter());
-    let text: String = folded.lines.iter().map(|(stack, weight)| format!("{stack} {weight}\n")).collect();
-    out.text(&text)?;
+    let wanted = args.output.wanted()?;
+    let source = source::open(&args.file)?;
+    let mut answer = match &source {
+        Source::Recording(opened) => of_recording(args, opened)?,
+        Source::Folded(_) => {
+            let (tree, quantity) = source.tree(&args.pick, args.by, &args.file)?;
+            let doubts = Vec::new();
+            let (file, functions) = (args.file.display().to_string(), functions(&tree, args.top));
+            let (unit, weight) = (unit(&quantity), tree.total());
+            Answer { file, recording: None, unit, weight, functions, doubts, written: None, quantity }
+        }
+    };
+    if let Some((path, kind)) = wanted {
+        write(args, &source, &answer, path, kind)?;
+        answer.written = Some(path.display().to_string());
+    }
+    out.answer(&answer, || blocks::text(&profile::view::blocks(&answer)))?;
     Ok(exit::WELL)
+}
+
+fn of_recording(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
+    let recording = &opened.recording;
+    let picked = args.pick.of(recording)?;
+    let tree = source::tree(opened, &picked, By::Nothing);
+    Ok(Answer {
+        file: args.file.display().to_string(),
+        unit: unit(&picked.quantity),
+        weight: tree.total(),
+        functions: functions(&tree, args.top),
+        doubts: doubts(recording, &picked, &tree),
+        written: None,
+        recording: Some(told(opened, &picked, args.top)),
+        quantity: picked.quantity,
+    })
+}
+
+fn unit(quantity: &Quantity) -> String {
+    match quantity {
+        Quantity::CpuTime | Quantity::OffCpuTime => "ns".to_owned(),
+        other => other.words().to_owned(),
+    }
+}
+
+fn told(opened: &Opened, picked: &Picked<'_>, top: u32) -> Told {
+    let recording = &opened.recording;
+    let samples = || picked.samples.iter().copied();
+    let span_ns = picked.span.length_ns();
+    let is_time = picked.quantity == Quantity::CpuTime;
+    let cpu_row = |cpu: summary::Cpu| CpuRow {
+        cpu: cpu.cpu,
+        samples: cpu.samples,
+        weight: cpu.weight,
+        sampled_share: (is_time && span_ns > 0).then(|| cpu.weight as f64 / span_ns as f64),
+        top_thread: cpu.thread.0,
+        top_thread_share: share(cpu.thread.1, cpu.weight),
+        top_function: cpu.function.0,
+        top_function_share: share(cpu.function.1, cpu.weight),
+    };
+    let mut counts = vec![0_u64; recording.events.len()];
+    recording.samples.iter().for_each(|sample| {
+        if let Some(count) = counts.get_mut(usize::from(sample.event)) {
+            *count += 1;
+        }
+    });
+    let events = recording.events.iter().zip(counts);
+    let threads = summary::threads(recording, samples()).into_iter().take(top as usize);
+    Told {
+        host: recording.machine.host.clone(),
+        kernel: recording.machine.kernel.clone(),
+        command: recording.machine.command.clone(),
+        event: picked.event.clone(),
+        span_ns,
+        samples: picked.samples.len() as u64,
+        events: events.map(|(event, samples)| EventRow { event: event.name.clone(), samples }).collect(),
+        cpus: summary::cpus(recording, &opened.names, samples()).into_iter().map(cpu_row).collect(),
+        threads: threads
+            .map(|part| ThreadRow {
+                pid: part.pid,
+                tid: part.tid,
+                name: part.name,
+                samples: part.samples,
+                weight: part.weight,
+            })
+            .collect(),
+        lost: recording.lost.into(),
+    }
+}
+
+fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
+    let total = tree.total();
+    let row = |one: summary::Function| FunctionRow {
+        kind: one.kind.word(),
+        own_weight: one.own,
+        own_share: share(one.own, total),
+        with_weight: one.with,
+        with_share: share(one.with, total),
+        most_inlined: one.inlined.map(|(function, own)| Inlined { function, own_share: share(own, total) }),
+        function: one.name,
+    };
+    summary::functions(tree).into_iter().take(top as usize).map(row).collect()
+}
+
+/// What keeps the numbers from being taken at their word.
+fn doubts(recording: &Recording, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let lost = recording.lost;
+    if lost.records > 0 || lost.samples > 0 {
+        let (records, samples) = (lost.records, lost.samples);
+        doubts.push(format!("{records} records and {samples} samples were lost: what ran then is not in here"));
+    }
+    if lost.throttled > 0 {
+        doubts.push(format!("the kernel paused sampling {} times, because it took too much of a CPU", lost.throttled));
+    }
+    if lost.odd > 0 {
+        doubts.push(format!("{} records could not be used", lost.odd));
+    }
+    let count = picked.samples.len();
+    if count == 0 {
+        doubts.push("there are no samples".to_owned());
+    } else if count < 1000 {
+        // Twice the standard error of a share of a half.
+        let points = 100.0 / (count as f64).sqrt();
+        doubts.push(format!("{count} samples are few: a share may be off by {points:.0} points"));
+    }
+    let unnamed = summary::unnamed(tree);
+    let sum: u64 = unnamed.iter().fold(0, |sum, (_, weight)| sum.saturating_add(*weight));
+    if share(sum, tree.total()) >= 0.05 {
+        let places: Vec<String> = unnamed
+            .iter()
+            .take(3)
+            .map(|(name, weight)| format!("{name} {:.1} %", 100.0 * share(*weight, tree.total())))
+            .collect();
+        let percent = 100.0 * share(sum, tree.total());
+        doubts.push(format!("{percent:.1} % was seen in functions whose names are unknown: {}", places.join(", ")));
+    }
+    doubts
+}
+
+fn write(args: &Args, source: &Source, answer: &Answer, path: &Path, kind: Kind) -> Result<(), Failure> {
+    let (tree, quantity) = source.tree(&args.pick, args.by, &args.file)?;
+    let style = style(args, answer, quantity);
+    let text = match kind {
+        Kind::Svg => graph::svg_of(&tree, &style),
+        Kind::Html => graph::html_of(&tree, &style),
+        Kind::Folded => Folded::from(&tree).lines.iter().map(|(stack, weight)| format!("{stack} {weight}\n")).collect(),
+        Kind::Firefox => firefox(args, source, path, &style.title)?,
+    };
+    written::write(path, text.as_bytes())
+}
+
+fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<String, Failure> {
+    let tried = format!("write {}", path.display());
+    let Source::Recording(opened) = source else {
+        let why = "folded stacks tell neither threads nor times, which the Firefox Profiler shows";
+        return Err(Failure::text(exit::WRONG_USE, tried, why).hint("end it in .svg or .html"));
+    };
+    let recording = &opened.recording;
+    let picked = args.pick.of(recording)?;
+    let is_wanted = |mark: &firefox::Mark| {
+        picked.span.contains(mark.span.start_ns) && args.pick.is_of_thread(recording, mark.pid, mark.tid)
+    };
+    let marks = firefox::switch_marks(recording).into_iter().filter(is_wanted).collect();
+    firefox::json(title, recording, &opened.names, &picked.samples, marks)
+        .map_err(|error| Failure::text(exit::NOT_POSSIBLE, tried, error))
+}
+
+fn style(args: &Args, answer: &Answer, quantity: Quantity) -> Style {
+    let name = args.file.file_name().map_or_else(|| answer.file.clone(), |name| name.to_string_lossy().into_owned());
+    let title = format!("{name}: {}", quantity.say(answer.weight));
+    let subtitle = answer.recording.as_ref().map_or_else(String::new, |told| {
+        let seconds = told.span_ns as f64 / 1e9;
+        let place = told.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
+        format!("{} samples of {} in {seconds:.1} s{place}", told.samples, told.event)
+    });
+    let direction = if args.icicle { Direction::Icicle } else { Direction::Flame };
+    Style { title, subtitle, quantity, direction }
+}
+
+/// A part of a whole, from 0 to 1.
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

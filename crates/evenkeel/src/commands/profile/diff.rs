@@ -1,0 +1,189 @@
+//! `evenkeel profile diff A B`.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_profile::fold::Folded;
+use evenkeel_profile::graph::{self, Changed, Direction, Pair, Quantity, Style, Totals};
+use evenkeel_profile::tree::{Kind as FrameKind, Tree};
+use serde::Serialize;
+
+use super::pick::{By, Pick};
+use super::source;
+use super::view::share;
+use super::written::{self, Kind, Output};
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::show::{Out, blocks, profile};
+
+/// Compare two recordings: which functions grew, and which shrank
+///
+/// Both are taken as equally much in the whole, so that shares are compared; --raw takes them as they are. With --output as a differential flame
+/// graph: as wide as B, red where it has more than A. A and B are recordings or folded stacks.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The recording from before
+    #[arg(value_name = "A")]
+    before: PathBuf,
+    /// The recording from after
+    #[arg(value_name = "B")]
+    after: PathBuf,
+    #[command(flatten)]
+    output: Output,
+    /// Compare what was seen as it is, not as shares of the whole
+    #[arg(long)]
+    raw: bool,
+    /// Hang the graph from the top
+    #[arg(long)]
+    icicle: bool,
+    /// What stands at the base of each stack
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    #[command(flatten)]
+    pick: Pick,
+    /// How many functions to show of each kind
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    top: u32,
+}
+
+/// What changed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    pub(crate) before: Side,
+    pub(crate) after: Side,
+    /// `equal` or `raw`.
+    pub(crate) totals: &'static str,
+    /// What weights from before were multiplied by.
+    pub(crate) scale: f64,
+    /// Those with more in themselves than before, by how much.
+    pub(crate) grew: Vec<Row>,
+    /// Those with less.
+    pub(crate) shrank: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) written: Option<String>,
+}
+
+/// One of the two.
+#[derive(Debug, Serialize)]
+pub(crate) struct Side {
+    pub(crate) file: String,
+    pub(crate) unit: String,
+    pub(crate) weight: u64,
+    #[serde(skip)]
+    pub(crate) quantity: Quantity,
+}
+
+/// A function in both. Shares are of the larger of the two wholes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) function: String,
+    pub(crate) kind: &'static str,
+    pub(crate) own_before_share: f64,
+    pub(crate) own_after_share: f64,
+    pub(crate) own_change_share: f64,
+    pub(crate) with_before_share: f64,
+    pub(crate) with_after_share: f64,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let wanted = args.output.wanted()?;
+    let tree = |file: &Path, by: By| source::open(file)?.tree(&args.pick, by, file);
+    let (before, old_quantity) = tree(&args.before, args.by)?;
+    let (after, new_quantity) = tree(&args.after, args.by)?;
+    let totals = if args.raw { Totals::Raw } else { Totals::Equal };
+    if args.raw && old_quantity != new_quantity {
+        let why = format!("one counts {}, the other {}", old_quantity.words(), new_quantity.words());
+        return Err(
+            Failure::text(exit::WRONG_USE, "compare them as they are", why).hint("without --raw, shares are compared")
+        );
+    }
+    let pair = Pair::new(&before, &after, totals);
+    let side = |file: &Path, tree: &Tree, quantity: Quantity| Side {
+        file: file.display().to_string(),
+        unit: quantity.words().to_owned(),
+        weight: tree.total(),
+        quantity,
+    };
+    let mut answer = Answer {
+        before: side(&args.before, &before, old_quantity),
+        after: side(&args.after, &after, new_quantity.clone()),
+        totals: if args.raw { "raw" } else { "equal" },
+        scale: pair.scale,
+        grew: Vec::new(),
+        shrank: Vec::new(),
+        written: None,
+    };
+    fill(&mut answer, &pair, args.top as usize);
+    if let Some((path, kind)) = wanted {
+        write(args, &pair, &answer, new_quantity, path, kind)?;
+        answer.written = Some(path.display().to_string());
+    }
+    out.answer(&answer, || blocks::text(&profile::diff::blocks(&answer)))?;
+    Ok(exit::WELL)
+}
+
+fn fill(answer: &mut Answer, pair: &Pair, top: usize) {
+    let whole = pair.whole();
+    for one in pair.changed() {
+        let change = one.own_change();
+        let rows = if change > 0 { &mut answer.grew } else { &mut answer.shrank };
+        if change != 0 && rows.len() < top {
+            rows.push(row(&one, whole));
+        }
+    }
+}
+
+fn row(one: &Changed, whole: u64) -> Row {
+    let (kind, bare) = FrameKind::of(&one.name);
+    Row {
+        function: bare.to_owned(),
+        kind: kind.word(),
+        own_before_share: share(one.before.0, whole),
+        own_after_share: share(one.after.0, whole),
+        own_change_share: one.own_change() as f64 / whole.max(1) as f64,
+        with_before_share: share(one.before.1, whole),
+        with_after_share: share(one.after.1, whole),
+    }
+}
+
+fn write(
+    args: &Args,
+    pair: &Pair,
+    answer: &Answer,
+    quantity: Quantity,
+    path: &Path,
+    kind: Kind,
+) -> Result<(), Failure> {
+    let name = |file: &Path| file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let how = if args.raw { "as they are" } else { "as shares of the whole" };
+    let style = Style {
+        title: format!("{} → {}", name(&args.before), name(&args.after)),
+        subtitle: format!(
+            "before: {}; after: {}; compared {how}",
+            answer.before.quantity.say(answer.before.weight),
+            answer.after.quantity.say(answer.after.weight)
+        ),
+        quantity,
+        direction: if args.icicle { Direction::Icicle } else { Direction::Flame },
+    };
+    let text = match kind {
+        Kind::Svg => graph::differential_of(pair, &style),
+        Kind::Html => graph::html_differential_of(pair, &style),
+        Kind::Folded => folded(pair),
+        Kind::Firefox => {
+            let why = "the Firefox Profiler shows one recording, not what differs between two";
+            return Err(Failure::text(exit::WRONG_USE, format_args!("write {}", path.display()), why)
+                .hint("end it in .svg, .html or .folded"));
+        }
+    };
+    written::write(path, text.as_bytes())
+}
+
+/// As `difffolded.pl` writes it: a stack, what it had before, what it has after.
+fn folded(pair: &Pair) -> String {
+    let (before, after) = (Folded::from(&pair.old()), Folded::from(&pair.tree));
+    let mut stacks: Vec<&String> = before.lines.keys().chain(after.lines.keys()).collect();
+    stacks.sort_unstable();
+    stacks.dedup();
+    let of = |folded: &Folded, stack: &String| folded.lines.get(stack).copied().unwrap_or(0);
+    stacks.into_iter().map(|stack| format!("{stack} {} {}\n", of(&before, stack), of(&after, stack))).collect()
+}

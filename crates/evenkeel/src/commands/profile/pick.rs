@@ -1,0 +1,194 @@
+//! Which part of a recording a question is asked of: an event, and by thread, process, CPU and time.
+
+use evenkeel_profile::fold::{Base, thread_name};
+use evenkeel_profile::graph::Quantity;
+use evenkeel_profile::recording::{EventId, Recording, Sample, Span, Unit};
+use serde::Serialize;
+
+use crate::exit;
+use crate::failure::Failure;
+
+/// How many names a refusal tells of those that are there.
+const NAMES_MAX: usize = 8;
+const NS_PER_S: f64 = 1e9;
+
+/// What narrows a recording.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Pick {
+    /// Samples of this event alone [default: the first of a clock or of cycles]
+    #[arg(long, value_name = "NAME")]
+    event: Option<String>,
+    /// Threads of this name alone; several with commas
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    thread: Vec<String>,
+    /// These processes alone
+    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
+    pid: Vec<u32>,
+    /// These CPUs alone
+    #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
+    cpu: Vec<u32>,
+    /// From so many seconds after its beginning
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    from: Option<f64>,
+    /// Up to so many seconds after its beginning
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    to: Option<f64>,
+}
+
+/// What stands at the base of each stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum By {
+    /// The thread's name
+    #[default]
+    Thread,
+    /// The process's name, then the thread's
+    Process,
+    /// The CPU, then the thread's name
+    Cpu,
+    /// The outermost function
+    Nothing,
+}
+
+impl By {
+    pub(crate) fn base(self) -> Base {
+        match self {
+            By::Thread => Base::Thread,
+            By::Process => Base::Process,
+            By::Cpu => Base::Cpu,
+            By::Nothing => Base::Nothing,
+        }
+    }
+}
+
+/// The part that was asked for.
+#[derive(Debug)]
+pub(crate) struct Picked<'a> {
+    /// The samples.
+    pub(crate) samples: Vec<&'a Sample>,
+    /// What they are of.
+    pub(crate) event: String,
+    /// What their weights count.
+    pub(crate) quantity: Quantity,
+    /// The time that was looked at.
+    pub(crate) span: Span,
+}
+
+impl Pick {
+    /// Whether all of a recording is asked for.
+    pub(crate) fn is_all(&self) -> bool {
+        let Pick { event, thread, pid, cpu, from, to } = self;
+        event.is_none() && thread.is_empty() && pid.is_empty() && cpu.is_empty() && from.is_none() && to.is_none()
+    }
+
+    /// The samples that were asked for.
+    pub(crate) fn of<'a>(&self, recording: &'a Recording) -> Result<Picked<'a>, Failure> {
+        let event = self.event(recording)?;
+        let span = self.span(recording.span);
+        self.check(recording)?;
+        let is_wanted = |sample: &&Sample| {
+            sample.event == event
+                && span.contains(sample.at_ns)
+                && self.is_of(recording, sample.pid, sample.tid, sample.cpu)
+        };
+        let samples = recording.samples.iter().filter(is_wanted).collect();
+        let known = recording.events.get(usize::from(event));
+        let name = known.map_or_else(|| "samples".to_owned(), |event| event.name.clone());
+        let quantity = match known.map(|event| event.unit) {
+            Some(Unit::Nanoseconds) => Quantity::CpuTime,
+            Some(Unit::Events) => Quantity::Other(name.clone()),
+            None => Quantity::Samples,
+        };
+        Ok(Picked { samples, event: name, quantity, span })
+    }
+
+    /// Whether something of this process, thread and CPU was asked for.
+    pub(crate) fn is_of(&self, recording: &Recording, pid: u32, tid: u32, cpu: u32) -> bool {
+        (self.cpu.is_empty() || self.cpu.contains(&cpu)) && self.is_of_thread(recording, pid, tid)
+    }
+
+    /// Whether something of this process and thread was asked for.
+    pub(crate) fn is_of_thread(&self, recording: &Recording, pid: u32, tid: u32) -> bool {
+        (self.pid.is_empty() || self.pid.contains(&pid))
+            && (self.thread.is_empty() || self.thread.contains(&thread_name(recording, tid)))
+    }
+
+    /// The time that was asked for.
+    pub(crate) fn span(&self, whole: Span) -> Span {
+        let at = |seconds: f64| whole.start_ns.saturating_add((seconds * NS_PER_S) as u64);
+        let start_ns = self.from.map_or(whole.start_ns, at);
+        Span { start_ns, end_ns: self.to.map_or(whole.end_ns, at).clamp(start_ns, whole.end_ns.max(start_ns)) }
+    }
+
+    fn event(&self, recording: &Recording) -> Result<EventId, Failure> {
+        let mut counts = vec![0_u64; recording.events.len()];
+        for sample in &recording.samples {
+            if let Some(count) = counts.get_mut(usize::from(sample.event)) {
+                *count += 1;
+            }
+        }
+        let place = |is: &dyn Fn(usize, &evenkeel_profile::recording::Event) -> bool| {
+            recording.events.iter().enumerate().position(|(at, event)| is(at, event))
+        };
+        let found = match &self.event {
+            Some(name) => {
+                let same = |event: &evenkeel_profile::recording::Event| {
+                    event.name == *name || event.name.split(':').next() == Some(name)
+                };
+                let found = place(&|_, event| event.name == *name).or_else(|| place(&|_, event| same(event)));
+                let names = recording.events.iter().map(|event| event.name.clone());
+                Some(found.ok_or_else(|| absent("event", name, names.collect()))?)
+            }
+            None => place(&|at, event| counts[at] > 0 && event.is_on_cpu())
+                .or_else(|| place(&|at, _| counts[at] > 0))
+                .or_else(|| place(&|_, event| event.is_on_cpu())),
+        };
+        Ok(found.unwrap_or(0) as EventId)
+    }
+
+    /// What is asked for must be there: an empty page would say that it did nothing.
+    fn check(&self, recording: &Recording) -> Result<(), Failure> {
+        let samples = || recording.samples.iter();
+        if let Some(name) = self.thread.iter().find(|name| {
+            !recording.threads.keys().any(|tid| thread_name(recording, *tid) == **name)
+                && !samples().any(|sample| thread_name(recording, sample.tid) == **name)
+        }) {
+            let parts = evenkeel_profile::summary::threads(recording, samples());
+            return Err(absent("thread", name, parts.into_iter().map(|part| part.name).collect()));
+        }
+        if let Some(pid) = self.pid.iter().find(|pid| !samples().any(|sample| sample.pid == **pid)) {
+            let parts = evenkeel_profile::summary::threads(recording, samples());
+            return Err(absent(
+                "process",
+                &pid.to_string(),
+                parts.into_iter().map(|part| part.pid.to_string()).collect(),
+            ));
+        }
+        if let Some(cpu) = self.cpu.iter().find(|cpu| !samples().any(|sample| sample.cpu == **cpu)) {
+            let cpus: std::collections::BTreeSet<u32> = samples().map(|sample| sample.cpu).collect();
+            return Err(absent("CPU", &cpu.to_string(), cpus.into_iter().map(|cpu| cpu.to_string()).collect()));
+        }
+        Ok(())
+    }
+}
+
+fn absent(what: &str, name: &str, names: Vec<String>) -> Failure {
+    let mut told: Vec<String> = Vec::new();
+    for name in names {
+        if !told.contains(&name) && told.len() <= NAMES_MAX {
+            told.push(name);
+        }
+    }
+    let more = if told.len() > NAMES_MAX { ", …" } else { "" };
+    told.truncate(NAMES_MAX);
+    let there =
+        if told.is_empty() { "there is none".to_owned() } else { format!("there is {}{more}", told.join(", ")) };
+    Failure::text(exit::WRONG_USE, "narrow the recording", format!("nothing was recorded of {what} {name:?}: {there}"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(seconds),
+        _ => Err("seconds since the recording began are expected, such as 1.5".to_owned()),
+    }
+}

@@ -1,0 +1,130 @@
+//! The command that is recorded: it begins when all is ready, and the recording ends with it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_sys::held::{Held, Running};
+
+use crate::exit;
+use crate::failure::Failure;
+use crate::show::Out;
+
+/// So long it has to end when it is asked to, before it is killed.
+const END_WITHIN: Duration = Duration::from_secs(5);
+/// A line that is longer is looked at in pieces.
+const LINE_BYTES: u64 = 1 << 16;
+
+/// The command.
+pub(super) struct Child {
+    name: String,
+    state: State,
+    status: Option<ExitStatus>,
+    /// What a line has to have in it, and what is set then.
+    watched: Option<(String, Arc<AtomicBool>)>,
+    /// Where what it says goes then.
+    passes_to: fn() -> Box<dyn Write>,
+    reader: Option<std::thread::JoinHandle<()>>,
+}
+
+enum State {
+    Held(Held),
+    Runs(Running),
+    Over,
+}
+
+impl Child {
+    /// Makes its process. With --json its output goes where errors go, for the answer is to stand alone.
+    pub(super) fn hold(
+        words: &[String],
+        line: Option<&str>,
+        pulled: &Arc<AtomicBool>,
+        out: &Out,
+    ) -> Result<Child, Failure> {
+        let (name, arguments) =
+            words.split_first().ok_or_else(|| Failure::text(exit::WRONG_USE, "start the command", "none is given"))?;
+        let mut command = Command::new(name);
+        command.args(arguments);
+        if line.is_some() {
+            command.stdout(Stdio::piped());
+        } else if out.is_json() {
+            command.stdout(std::io::stderr());
+        }
+        let held = Held::new(command).map_err(|error| not_started(name, &error))?;
+        let watched = line.map(|line| (line.to_owned(), Arc::clone(pulled)));
+        let passes_to: fn() -> Box<dyn Write> =
+            if out.is_json() { || Box::new(std::io::stderr()) } else { || Box::new(std::io::stdout()) };
+        Ok(Child { name: name.clone(), state: State::Held(held), status: None, watched, passes_to, reader: None })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        match &self.state {
+            State::Held(held) => held.pid(),
+            State::Runs(running) => running.pid(),
+            State::Over => 0,
+        }
+    }
+
+    /// Lets it begin, the first time; then whether it runs still.
+    pub(super) fn goes_on(&mut self) -> Result<bool, Failure> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Held(held) => {
+                let (running, stdout) = held.start().map_err(|error| not_started(&self.name, &error))?;
+                self.state = State::Runs(running);
+                if let Some((stdout, (text, pulled))) = stdout.zip(self.watched.take()) {
+                    let to = self.passes_to;
+                    self.reader = Some(std::thread::spawn(move || pass_on(stdout, &mut to(), &text, &pulled)));
+                }
+                Ok(true)
+            }
+            State::Runs(running) => match running.ended() {
+                Some(status) => {
+                    self.status = status.ok();
+                    Ok(false)
+                }
+                None => {
+                    self.state = State::Runs(running);
+                    Ok(true)
+                }
+            },
+            State::Over => Ok(false),
+        }
+    }
+
+    /// Ends it if it runs still; how it ended.
+    pub(super) fn finish(mut self) -> Option<ExitStatus> {
+        if let State::Runs(running) = &self.state {
+            self.status = running.end(END_WITHIN).and_then(Result::ok);
+        }
+        // Who inherited its output may hold it open for ever: what it said itself was passed on.
+        if self.status.is_some()
+            && let Some(reader) = self.reader.take_if(|reader| reader.is_finished())
+        {
+            let _ = reader.join();
+        }
+        self.status
+    }
+}
+
+/// Passes on what it says, and looks for the text.
+fn pass_on(stdout: ChildStdout, to: &mut dyn Write, text: &str, pulled: &AtomicBool) {
+    let mut lines = BufReader::new(stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match lines.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        if String::from_utf8_lossy(&line).contains(text) {
+            pulled.store(true, Ordering::Relaxed);
+        }
+        let _ = to.write_all(&line).and_then(|()| to.flush());
+    }
+}
+
+fn not_started(name: &str, error: &std::io::Error) -> Failure {
+    Failure::io(exit::WRONG_USE, format!("start {name}"), error)
+}

@@ -1,0 +1,184 @@
+//! What `profile record` tells: how far it is, and what it recorded.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use evenkeel_measure::Unit;
+use evenkeel_profile::live::{Status, Told};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::Args;
+use crate::progress::Telling;
+use crate::show::Out;
+use crate::show::blocks::{Block, quantity};
+
+/// In a log, this is often enough to see that it goes on.
+const LINE_EVERY: Duration = Duration::from_secs(15);
+
+/// What is told while it records.
+pub(super) struct Meanwhile<'a> {
+    out: &'a Out,
+    bar: ProgressBar,
+    telling: Telling,
+    seconds: Option<u64>,
+    last: Instant,
+}
+
+impl<'a> Meanwhile<'a> {
+    pub(super) fn new(out: &'a Out, seconds: Option<u64>) -> Meanwhile<'a> {
+        let telling = out.telling();
+        let bar = if telling == Telling::Drawn { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            bar.set_style(style);
+        }
+        Meanwhile { out, bar, telling, seconds, last: Instant::now() }
+    }
+
+    pub(super) fn show(&mut self, status: &Status) {
+        // Four pictures a second cost less than what is recorded.
+        if self.telling == Telling::Drawn {
+            if self.last.elapsed() >= Duration::from_millis(250) {
+                self.last = Instant::now();
+                self.bar.set_message(self.words(status));
+                self.bar.tick();
+            }
+        } else if self.telling == Telling::Lines && self.last.elapsed() >= LINE_EVERY {
+            self.last = Instant::now();
+            self.out.aside(&format!("{}\n", self.words(status)));
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn words(&self, status: &Status) -> String {
+        let of = self.seconds.map_or_else(|| "Ctrl-C ends it".to_owned(), |seconds| format!("of {seconds} s"));
+        let Status { elapsed_ns, samples, lost, bytes, .. } = status;
+        let lost = if *lost > 0 { format!(", {lost} lost") } else { String::new() };
+        format!("{:.0} s {of}: {samples} samples{lost}, {}", *elapsed_ns as f64 / 1e9, size(*bytes))
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{:.0} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+/// What was recorded.
+#[derive(Debug, Serialize)]
+pub(super) struct Answer {
+    /// The recording.
+    file: PathBuf,
+    /// The windows that were written before the end.
+    windows: Vec<PathBuf>,
+    /// What its samples are of: `cycles`, `cpu-clock`.
+    event: Option<String>,
+    /// Samples a second that were asked for.
+    clock_hz: u32,
+    /// How long it took.
+    elapsed_ns: u64,
+    /// Samples of all events.
+    samples: u64,
+    /// The same, by event.
+    samples_of: BTreeMap<String, u64>,
+    /// Switches.
+    switches: u64,
+    /// Records that found no room.
+    lost: u64,
+    /// How often the kernel stopped sampling for a while.
+    throttled: u64,
+    /// Bytes of records.
+    bytes: u64,
+    /// CPU time that recording took, of this process.
+    cpu_ns: u64,
+    /// How the command ended: its exit code, or 128 and the signal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command_exit: Option<i32>,
+    /// What can't be seen in it, a sentence each.
+    unseen: Vec<String>,
+}
+
+impl Answer {
+    pub(super) fn of(args: &Args, told: Told, windows: Vec<PathBuf>, ended: Option<Option<ExitStatus>>) -> Answer {
+        let Told { status, clock, events, unseen } = told;
+        let Status { elapsed_ns, samples, switches, lost, throttled, bytes } = status;
+        let code = |status: ExitStatus| status.code().or_else(|| Some(128 + status.signal()?));
+        Answer {
+            file: args.output.clone(),
+            windows,
+            event: clock,
+            clock_hz: args.hz,
+            elapsed_ns,
+            samples,
+            samples_of: events.into_iter().collect(),
+            switches,
+            lost,
+            throttled,
+            bytes,
+            cpu_ns: evenkeel_sys::clock::process_cpu_ns(),
+            command_exit: ended.flatten().and_then(code),
+            unseen,
+        }
+    }
+
+    pub(super) fn page(&self) -> Vec<Block> {
+        let mut blocks = vec![Block::heading("What was recorded")];
+        let event = match self.event.as_deref() {
+            Some("cpu-clock") => "cpu-clock: the kernel's clock, for this machine has no counters to give".to_owned(),
+            Some(event) => event.to_owned(),
+            None => "none".to_owned(),
+        };
+        blocks.push(Block::row("sampled", format!("{event}; {} a second", self.clock_hz)));
+        blocks.push(Block::row("time", quantity(self.elapsed_ns, Unit::Ns)));
+        let of = |(event, samples): (&String, &u64)| match self.samples_of.len() {
+            1 => samples.to_string(),
+            _ => format!("{samples} of {event}"),
+        };
+        blocks.push(Block::row("samples", self.samples_of.iter().map(of).collect::<Vec<_>>().join(", ")));
+        if self.switches > 0 {
+            blocks.push(Block::row("switches", self.switches.to_string()));
+        }
+        blocks.push(Block::row("lost", self.lost.to_string()));
+        if let Some(code) = self.command_exit {
+            blocks.push(Block::row("command", format!("ended with {code}")));
+        }
+        blocks.extend(self.windows.iter().map(|window| Block::row("window", window.display().to_string())));
+        blocks.push(Block::row("recording", format!("{}, {}", self.file.display(), size(self.bytes))));
+        blocks.extend(self.warnings());
+        let share = self.cpu_ns as f64 / self.elapsed_ns.max(1) as f64 * 100.0;
+        blocks.push(Block::Note(format!(
+            "Recording took {} of CPU time, {share:.2} % of one CPU.",
+            quantity(self.cpu_ns, Unit::Ns)
+        )));
+        blocks.push(Block::Note(format!("Next: evenkeel profile view {}", self.file.display())));
+        blocks
+    }
+
+    fn warnings(&self) -> Vec<Block> {
+        let mut warnings: Vec<Block> =
+            self.unseen.iter().map(|unseen| Block::Warning(format!("Not seen: {unseen}."))).collect();
+        if self.samples == 0 {
+            warnings.push(Block::Warning("Nothing ran of what was to be recorded.".to_owned()));
+        }
+        if self.lost > 0 {
+            warnings.push(Block::Warning(format!(
+                "{} records found no room: there was more to record than could be read in time. A lower rate, or fewer threads, helps.",
+                self.lost
+            )));
+        }
+        if self.throttled > 0 {
+            warnings.push(Block::Warning(format!(
+                "The kernel stopped sampling {} times for a while, since it took too much (kernel.perf_event_max_sample_rate).",
+                self.throttled
+            )));
+        }
+        warnings
+    }
+}

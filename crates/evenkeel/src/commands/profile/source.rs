@@ -1,0 +1,63 @@
+//! `Source`: what graphs are made of: a recording, or stacks that somebody else folded.
+
+use std::io::Read;
+use std::path::Path;
+
+use evenkeel_profile::fold::{self, Folded, Seen};
+use evenkeel_profile::graph::Quantity;
+use evenkeel_profile::tree::Tree;
+
+use super::input::{self, Opened};
+use super::pick::{By, Pick, Picked};
+use crate::exit;
+use crate::failure::Failure;
+
+/// So much of a file tells what it is.
+const HEAD_BYTES: u64 = 64 << 10;
+
+/// What a file holds.
+pub(crate) enum Source {
+    /// A recording.
+    Recording(Box<Opened>),
+    /// Stacks and their weights, and nothing else.
+    Folded(Tree),
+}
+
+/// Reads a recording or folded text, whichever a file is.
+pub(crate) fn open(file: &Path) -> Result<Source, Failure> {
+    let tried = || format!("read {}", file.display());
+    let failed = |error| Failure::io(exit::WRONG_USE, tried(), &error);
+    let mut head = Vec::new();
+    std::fs::File::open(file).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head)).map_err(failed)?;
+    if !Folded::is_likely(&head) {
+        return Ok(Source::Recording(Box::new(input::open(file)?)));
+    }
+    let bytes = std::fs::read(file).map_err(failed)?;
+    let folded = Folded::parse(&String::from_utf8_lossy(&bytes))
+        .map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
+    Ok(Source::Folded(Tree::from(&folded)))
+}
+
+impl Source {
+    /// Its stacks as far as they were asked for, by what stands at their base, and what they count.
+    pub(crate) fn tree(&self, pick: &Pick, by: By, file: &Path) -> Result<(Tree, Quantity), Failure> {
+        match self {
+            Source::Recording(opened) => {
+                let picked = pick.of(&opened.recording)?;
+                Ok((tree(opened, &picked, by), picked.quantity))
+            }
+            Source::Folded(tree) if pick.is_all() => Ok((tree.clone(), Quantity::Samples)),
+            Source::Folded(_) => {
+                let why = "it holds stacks and their weights alone";
+                Err(Failure::text(exit::WRONG_USE, format_args!("narrow {}", file.display()), why)
+                    .hint("threads, CPUs, events and times are told by a recording: a perf.data file"))
+            }
+        }
+    }
+}
+
+/// The stacks of what was picked.
+pub(crate) fn tree(opened: &Opened, picked: &Picked<'_>, by: By) -> Tree {
+    let seen = picked.samples.iter().map(|sample| Seen::sample(sample));
+    fold::tree(&opened.recording, &opened.names, by.base(), seen)
+}

@@ -1,0 +1,207 @@
+//! The page of `profile switches`.
+
+use evenkeel_measure::Unit;
+use evenkeel_profile::offcpu::Faults;
+use evenkeel_profile::offcpu::table::{Report, Row, Share, Strip, Thread};
+
+use crate::show::blocks::{Block, quantity};
+
+/// Threads with a table of their own: those that had a CPU longest. JSON has more.
+const TABLES_MAX: usize = 8;
+/// Threads with a line in the timeline.
+const LINES_MAX: usize = 24;
+const FAULTS_MAX: usize = 12;
+
+pub(crate) fn blocks(report: &Report) -> Vec<Block> {
+    let mut blocks = vec![
+        Block::heading("Why threads had no CPU"),
+        Block::row("recorded", quantity(report.recorded_ns, Unit::Ns)),
+        Block::row("threads", (report.threads.len() as u64 + report.threads_left_out).to_string()),
+    ];
+    for thread in report.threads.iter().take(TABLES_MAX) {
+        blocks.extend(of_thread(thread));
+    }
+    let left_out = report.threads.len().saturating_sub(TABLES_MAX);
+    if left_out > 0 {
+        let words =
+            format!("{left_out} more threads had a CPU for less time: --json tells of them, --pid of one process.");
+        blocks.push(Block::Note(words));
+    }
+    blocks.extend(faults(&report.faults));
+    blocks.extend(timeline(report));
+    blocks.extend(report.doubts.iter().map(|doubt| Block::Warning(sentence(doubt))));
+    blocks
+}
+
+fn of_thread(thread: &Thread) -> Vec<Block> {
+    let rows = thread.reasons.iter().map(row).collect();
+    vec![
+        Block::heading(format!(
+            "{} ({}): {} on a CPU, {} without",
+            name(thread),
+            thread.tid,
+            quantity(thread.on_cpu_ns, Unit::Ns),
+            quantity(thread.off_cpu_ns, Unit::Ns)
+        )),
+        Block::table(["reason", "count", "total", "p50", "p99", "longest", "where, or who took the CPU"], rows),
+    ]
+}
+
+fn row(row: &Row) -> [String; 7] {
+    let length = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| quantity(ns, Unit::Ns));
+    let count = if row.open == 0 { row.count.to_string() } else { format!("{} ({} open)", row.count, row.open) };
+    let mut notes = Vec::new();
+    notes.extend(row.taken_by.as_ref().map(|share| format!("by {}", shared(share))));
+    notes.extend(row.place.as_ref().map(|share| format!("in {}", shared(share))));
+    notes.extend(row.woken_by.as_ref().map(|share| format!("woken by {}", shared(share))));
+    notes.extend(row.woken_to_on_cpu_ns_max.map(|ns| format!("then {} to get a CPU at most", quantity(ns, Unit::Ns))));
+    [
+        row.reason.to_owned(),
+        count,
+        quantity(row.total_ns, Unit::Ns),
+        length(row.p50_ns),
+        length(row.p99_ns),
+        length(row.max_ns),
+        notes.join(", "),
+    ]
+}
+
+/// What is so all the time needs no share.
+fn shared(share: &Share) -> String {
+    let percent = share.share * 100.0;
+    if percent >= 99.5 { share.name.clone() } else { format!("{} ({percent:.0} %)", share.name) }
+}
+
+fn faults(faults: &[Faults]) -> Vec<Block> {
+    if faults.is_empty() {
+        return Vec::new();
+    }
+    let row = |faults: &Faults| {
+        let mapped = match (&faults.mapped, faults.is_swap) {
+            (Some(mapped), false) => mapped.clone(),
+            (Some(mapped), true) => format!("{mapped}, from swap"),
+            (None, true) => "memory that had been written to swap".to_owned(),
+            (None, false) => "not told".to_owned(),
+        };
+        [
+            mapped,
+            faults.pid.to_string(),
+            faults.count.to_string(),
+            quantity(faults.total_ns, Unit::Ns),
+            quantity(faults.max_ns, Unit::Ns),
+        ]
+    };
+    vec![
+        Block::heading("Page faults that had to wait"),
+        Block::table(
+            ["mapped there", "process", "count", "waited", "longest"],
+            faults.iter().take(FAULTS_MAX).map(row).collect(),
+        ),
+    ]
+}
+
+fn timeline(report: &Report) -> Vec<Block> {
+    let lines: Vec<(&Thread, &Strip)> =
+        report.threads.iter().filter_map(|thread| Some((thread, thread.strip.as_ref()?))).take(LINES_MAX).collect();
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    let rows = lines.iter().map(|(thread, strip)| [format!("{} ({})", name(thread), thread.tid), strip.0.clone()]);
+    let mut said: Vec<(char, &str)> =
+        Strip::legend().filter(|(letter, _)| lines.iter().any(|(_, strip)| strip.0.contains(*letter))).collect();
+    said.dedup();
+    let legend: Vec<String> = said.iter().map(|(letter, words)| format!("{letter} {words}")).collect();
+    vec![
+        Block::heading(format!("Over {}, what took most of each part", quantity(report.recorded_ns, Unit::Ns))),
+        Block::table(["thread", "timeline"], rows.collect()),
+        Block::Note(format!("{}.", legend.join(", "))),
+    ]
+}
+
+fn name(thread: &Thread) -> &str {
+    thread.name.as_deref().unwrap_or("a thread without a name")
+}
+
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::show::blocks::text;
+
+    #[test]
+    fn a_page_names_the_lock_the_taker_and_the_file() {
+        let share = |name: &str, share: f64| Some(Share { name: name.to_owned(), share });
+        let futex = Row {
+            reason: "futex",
+            count: 12,
+            open: 1,
+            total_ns: 60_000_000,
+            p50_ns: Some(4_000_000),
+            p99_ns: Some(9_000_000),
+            max_ns: Some(9_000_000),
+            place: share("World::lock", 0.93),
+            woken_by: share("saver (12)", 1.0),
+            ..Row::default()
+        };
+        let preempted = Row {
+            reason: "preempted",
+            count: 3,
+            total_ns: 6_000_000,
+            p50_ns: Some(2_000_000),
+            p99_ns: Some(2_000_000),
+            max_ns: Some(2_000_000),
+            taken_by: share("cc1 (99)", 1.0),
+            ..Row::default()
+        };
+        let thread = Thread {
+            pid: 10,
+            tid: 11,
+            name: Some("tick".to_owned()),
+            on_cpu_ns: 900_000_000,
+            off_cpu_ns: 66_000_000,
+            reasons: vec![futex, preempted],
+            strip: Some(Strip("##f##P##".to_owned())),
+        };
+        let fault = Faults {
+            pid: 10,
+            mapped: Some("/srv/map.bin".to_owned()),
+            count: 2,
+            waits: 2,
+            total_ns: 3_000_000,
+            max_ns: 2_500_000,
+            ..Faults::default()
+        };
+        let doubts = vec!["7 records were lost".to_owned()];
+        let recorded_ns = 1_000_000_000;
+        let report = Report { recorded_ns, threads: vec![thread], faults: vec![fault], doubts, ..Report::default() };
+        let page = anstream::adapter::strip_str(&text(&blocks(&report))).to_string();
+        expect![[r#"
+            Why threads had no CPU
+              recorded          1.00 s
+              threads           1
+
+            tick (11): 900 ms on a CPU, 66.0 ms without
+              reason     count        total    p50      p99      longest  where, or who took the CPU
+              futex      12 (1 open)  60.0 ms  4.00 ms  9.00 ms  9.00 ms  in World::lock (93 %), woken by saver (12)
+              preempted  3            6.00 ms  2.00 ms  2.00 ms  2.00 ms  by cc1 (99)
+
+            Page faults that had to wait
+              mapped there  process  count  waited   longest
+              /srv/map.bin  10       2      3.00 ms  2.50 ms
+
+            Over 1.00 s, what took most of each part
+              thread     timeline
+              tick (11)  ##f##P##
+              # ran, f futex, P preempted.
+              7 records were lost.
+        "#]]
+        .assert_eq(&page);
+    }
+}

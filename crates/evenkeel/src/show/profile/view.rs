@@ -1,0 +1,98 @@
+//! The page of `profile view`.
+
+use evenkeel_measure::Unit;
+
+use super::percent;
+use crate::commands::profile::view::{Answer, FunctionRow, Told};
+use crate::show::blocks::{Block, quantity};
+
+/// More CPUs than these are told by the JSON.
+const CPUS_MAX: usize = 64;
+/// Longer names are cut off here: a page has so many columns. The JSON has them whole.
+const NAME_COLUMNS: usize = 60;
+
+pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
+    let mut blocks = vec![Block::heading(format!("{}: {}", answer.file, answer.quantity.say(answer.weight)))];
+    if let Some(told) = &answer.recording {
+        blocks.extend(head(told));
+    }
+    blocks.push(functions(&answer.functions));
+    if let Some(told) = &answer.recording {
+        blocks.extend(cpus(told));
+    }
+    blocks.extend(answer.doubts.iter().map(|doubt| Block::Warning(sentence(doubt))));
+    if let Some(file) = &answer.written {
+        blocks.push(Block::row("written", file));
+    }
+    blocks
+}
+
+fn head(told: &Told) -> Vec<Block> {
+    let mut rows = Vec::new();
+    let on = [told.host.as_deref(), told.kernel.as_deref()];
+    let on: Vec<&str> = on.into_iter().flatten().collect();
+    if !on.is_empty() {
+        rows.push(Block::row("machine", on.join(", Linux ")));
+    }
+    if !told.command.is_empty() {
+        rows.push(Block::row("recorded by", told.command.join(" ")));
+    }
+    let of = format!("{} of {} in {}", told.samples, told.event, quantity(told.span_ns, Unit::Ns));
+    rows.push(Block::row("samples", of));
+    let others: Vec<String> = told
+        .events
+        .iter()
+        .filter(|row| row.event != told.event && row.samples > 0)
+        .map(|row| format!("{} ({})", row.event, row.samples))
+        .collect();
+    if !others.is_empty() {
+        rows.push(Block::row("other events", others.join(", ")));
+    }
+    rows
+}
+
+fn functions(rows: &[FunctionRow]) -> Block {
+    let row = |one: &FunctionRow| {
+        let inlined = one.most_inlined.as_ref().filter(|inlined| inlined.own_share * 10.0 >= one.own_share);
+        let inlined = inlined.map_or_else(String::new, |inlined| {
+            format!(" (inlined {} {})", short(&inlined.function), percent(inlined.own_share))
+        });
+        let kind = one.kind.to_owned();
+        [percent(one.own_share), percent(one.with_share), kind, format!("{}{inlined}", short(&one.function))]
+    };
+    Block::table(["itself", "with calls", "kind", "function"], rows.iter().map(row).collect())
+}
+
+fn cpus(told: &Told) -> Vec<Block> {
+    if told.cpus.is_empty() {
+        return Vec::new();
+    }
+    let rows = told.cpus.iter().take(CPUS_MAX).map(|cpu| {
+        let sampled = cpu.sampled_share.map_or_else(|| "-".to_owned(), percent);
+        let thread = format!("{} {}", short(&cpu.top_thread), percent(cpu.top_thread_share));
+        let function = format!("{} {}", short(&cpu.top_function), percent(cpu.top_function_share));
+        [cpu.cpu.to_string(), cpu.samples.to_string(), sampled, thread, function]
+    });
+    let mut blocks = vec![
+        Block::heading("CPUs"),
+        Block::table(["cpu", "samples", "of its time", "most by thread", "most in function"], rows.collect()),
+    ];
+    if told.cpus.len() > CPUS_MAX {
+        blocks.push(Block::Note(format!("{} more CPUs: see --json.", told.cpus.len() - CPUS_MAX)));
+    }
+    blocks
+}
+
+/// A name that leaves room for others on its line.
+pub(super) fn short(name: &str) -> String {
+    if name.chars().count() <= NAME_COLUMNS {
+        return name.to_owned();
+    }
+    name.chars().take(NAME_COLUMNS - 1).chain(['…']).collect()
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().collect::<String>()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}

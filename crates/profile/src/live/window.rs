@@ -1,0 +1,223 @@
+//! `Window`: a sink that keeps the last seconds in memory, and makes a whole file of them when it is asked to: what led to a bad moment is
+//! recorded although nobody knew when it would come.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Seek, Write};
+use std::rc::Rc;
+
+use evenkeel_sys::clock;
+
+use super::Sink;
+use crate::perf::layout::{Layout, sample};
+use crate::perf::record::{self, HEAD_BYTES, Head, What, kind};
+use crate::perf::write::{self, Described, PerfWriter};
+
+/// Of a process, no more mappings than this are remembered.
+const MAPS_MAX: usize = 1 << 16;
+
+/// Where windows go.
+pub trait Outlet {
+    /// What one is written into.
+    type File: Write + Seek;
+
+    /// Whether to hand out the window now. Asked about ten times a second.
+    fn is_asked(&mut self) -> bool;
+
+    /// Where to write it.
+    ///
+    /// # Errors
+    /// Of making it.
+    fn open(&mut self) -> io::Result<Self::File>;
+
+    /// It is written whole.
+    ///
+    /// # Errors
+    /// Of keeping it.
+    fn close(&mut self, file: Self::File) -> io::Result<()>;
+}
+
+/// Keeps the last seconds.
+#[derive(Debug)]
+pub struct Window<O> {
+    length_ns: u64,
+    bytes_max: usize,
+    /// When each was taken, and its records.
+    pieces: VecDeque<(u64, Vec<u8>)>,
+    bytes: usize,
+    known: Known,
+    was_cut: bool,
+    outlet: O,
+}
+
+impl<O: Outlet> Window<O> {
+    /// The last `length_ns`, and no more than `bytes_max` of records: then it is shorter.
+    pub fn new(length_ns: u64, bytes_max: usize, outlet: O) -> Window<O> {
+        let pieces = VecDeque::new();
+        Window { length_ns, bytes_max, pieces, bytes: 0, known: Known::default(), was_cut: false, outlet }
+    }
+
+    /// Whether it ever had to be shorter than asked, because there was more than it may keep.
+    pub fn was_cut(&self) -> bool {
+        self.was_cut
+    }
+
+    /// Its outlet.
+    pub fn outlet(&self) -> &O {
+        &self.outlet
+    }
+
+    fn drop_old(&mut self, now_ns: u64) {
+        while let Some((taken_ns, _)) = self.pieces.front() {
+            let is_old = *taken_ns < now_ns.saturating_sub(self.length_ns);
+            // The last one stays, however large it is.
+            let is_too_much = self.bytes > self.bytes_max && self.pieces.len() > 1;
+            if !is_old && !is_too_much {
+                return;
+            }
+            self.was_cut |= !is_old;
+            if let Some((_, records)) = self.pieces.pop_front() {
+                self.bytes -= records.len();
+                self.known.learn_all(&records);
+            }
+        }
+    }
+
+    fn write(&mut self, described: &Described) -> io::Result<()> {
+        let first = described.events.first();
+        let layout = first.and_then(|event| Layout::parse(&event.attributes, 0).ok()).unwrap_or_default();
+        let mut writer = PerfWriter::begin(self.outlet.open()?)?;
+        writer.records(&self.known.records(&layout))?;
+        for (_, records) in &self.pieces {
+            writer.records(records)?;
+        }
+        let file = writer.finish(described)?;
+        self.outlet.close(file)
+    }
+}
+
+impl<O: Outlet> Sink for Window<O> {
+    fn take(&mut self, records: &[u8]) -> io::Result<()> {
+        let now_ns = clock::monotonic_ns();
+        self.bytes += records.len();
+        self.pieces.push_back((now_ns, records.to_vec()));
+        self.drop_old(now_ns);
+        Ok(())
+    }
+
+    fn is_triggered(&mut self) -> bool {
+        self.outlet.is_asked()
+    }
+
+    fn hand_out(&mut self, described: &Described) -> io::Result<()> {
+        self.write(described)
+    }
+
+    fn finish(&mut self, described: &Described) -> io::Result<()> {
+        self.write(described)
+    }
+}
+
+/// What records before the window said that is so still: who has which name, and what mapped.
+#[derive(Debug, Default)]
+struct Known {
+    processes: BTreeMap<u32, Process>,
+    /// What is the kernel's.
+    kernel: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Process {
+    /// By where they begin, with where they end. Those of a process that has just been made are its maker's.
+    maps: Rc<BTreeMap<u64, (u64, Vec<u8>)>>,
+    /// By thread: its last record of a name.
+    names: BTreeMap<u32, Vec<u8>>,
+}
+
+impl Known {
+    fn learn_all(&mut self, records: &[u8]) {
+        let mut rest = records;
+        while let Ok(head) = Head::parse(rest, 0)
+            && let Some((record, after)) = rest.split_at_checked(head.length)
+        {
+            rest = after;
+            if matches!(head.kind, kind::MMAP | kind::MMAP2 | kind::COMM | kind::FORK | kind::EXIT) {
+                self.learn(record);
+            }
+        }
+    }
+
+    fn learn(&mut self, bytes: &[u8]) {
+        // What they begin with is the same whatever stands at their end.
+        let Ok(record) = record::parse(bytes, &Layout::default(), 0) else { return };
+        match record.what {
+            What::Named { pid, tid, is_exec, .. } => {
+                let process = self.processes.entry(pid).or_default();
+                if is_exec {
+                    process.maps = Rc::default();
+                }
+                process.names.insert(tid, bytes.to_vec());
+            }
+            What::Mapped(mapped) if mapped.is_kernel => self.kernel.push(bytes.to_vec()),
+            What::Mapped(mapped) => {
+                let end = mapped.start.saturating_add(mapped.length);
+                let maps = Rc::make_mut(&mut self.processes.entry(mapped.pid).or_default().maps);
+                let covered: Vec<u64> = maps
+                    .range(mapped.start..end)
+                    .filter(|(_, (other_end, _))| *other_end <= end)
+                    .map(|(start, _)| *start)
+                    .collect();
+                for start in covered {
+                    maps.remove(&start);
+                }
+                if maps.len() < MAPS_MAX {
+                    maps.insert(mapped.start, (end, bytes.to_vec()));
+                }
+            }
+            What::Forked { pid, parent_pid, tid, parent_tid } => {
+                let parent = self.processes.get(&parent_pid);
+                let name = parent.and_then(|parent| parent.names.get(&parent_tid)).cloned();
+                let maps = parent.filter(|_| pid != parent_pid).map(|parent| Rc::clone(&parent.maps));
+                let process = self.processes.entry(pid).or_default();
+                process.maps = maps.unwrap_or_else(|| Rc::clone(&process.maps));
+                if let Some(mut name) = name {
+                    // A name's record begins with its process and thread.
+                    for (byte, new) in
+                        name.iter_mut().skip(HEAD_BYTES).zip([pid.to_ne_bytes(), tid.to_ne_bytes()].concat())
+                    {
+                        *byte = new;
+                    }
+                    process.names.insert(tid, name);
+                }
+            }
+            What::Ended { pid, tid } => {
+                if let Some(process) = self.processes.get_mut(&pid) {
+                    process.names.remove(&tid);
+                    if process.names.is_empty() {
+                        self.processes.remove(&pid);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// As records of no time, which stand before all others. A name comes first: a new program's would take away what is mapped.
+    fn records(&self, layout: &Layout) -> Vec<u8> {
+        let tail_bytes = write::id_bytes(layout);
+        let time_at = if layout.has(sample::TID) { 8 } else { 0 };
+        let of = |process: &Process| -> Vec<Vec<u8>> {
+            process.names.values().chain(process.maps.values().map(|(_, record)| record)).cloned().collect()
+        };
+        let all = self.kernel.iter().cloned().chain(self.processes.values().flat_map(of));
+        let timeless = all.flat_map(|mut record| {
+            let at = record.len().saturating_sub(tail_bytes) + time_at;
+            if layout.has(sample::TIME)
+                && let Some(time) = record.get_mut(at..at + 8)
+            {
+                time.fill(0);
+            }
+            record
+        });
+        timeless.collect()
+    }
+}

@@ -1,0 +1,198 @@
+//! What a recording comes to in rows: its functions, its CPUs, and how much of it nobody could name.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::fold::thread_name;
+use crate::names::Names;
+use crate::recording::{Recording, Sample};
+use crate::stack::FrameId;
+use crate::tree::{Kind, NameId, ROOT, Tree, clean};
+
+/// A function of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name, without a mark.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// What was seen in its own code, with what the compiler put into it.
+    pub own: u64,
+    /// The same with what it calls; a stack in which it is several times counts once.
+    pub with: u64,
+    /// Of what the compiler put into it, that in which most was seen.
+    pub inlined: Option<(String, u64)>,
+}
+
+/// A tree's functions, by what was seen in each; what was put into another one by the compiler is counted as that one's.
+pub fn functions(tree: &Tree) -> Vec<Function> {
+    let kinds: Vec<(Kind, &str)> = (0..tree.name_count()).map(|name| Kind::of(tree.text(name as NameId))).collect();
+    let is_inlined = |name: NameId| kinds[name as usize].0 == Kind::Inlined;
+    // Whose code a node's is. What is put into nobody that is known is its own.
+    let mut owners: Vec<NameId> = vec![0; tree.nodes().len()];
+    let mut own: HashMap<NameId, u64> = HashMap::new();
+    let mut inlined: HashMap<(NameId, NameId), u64> = HashMap::new();
+    for (at, node) in tree.nodes().iter().enumerate().skip(1) {
+        let below = owners[node.parent as usize];
+        let owner = if is_inlined(node.name) && node.parent != ROOT { below } else { node.name };
+        owners[at] = owner;
+        if node.own > 0 {
+            add(own.entry(owner).or_default(), node.own);
+            if owner != node.name {
+                add(inlined.entry((owner, node.name)).or_default(), node.own);
+            }
+        }
+    }
+    let mut most: HashMap<NameId, (u64, NameId)> = HashMap::new();
+    for ((owner, name), weight) in inlined {
+        let best = most.entry(owner).or_insert((weight, name));
+        if (weight, std::cmp::Reverse(name)) > (best.0, std::cmp::Reverse(best.1)) {
+            *best = (weight, name);
+        }
+    }
+    let with = tree.by_name();
+    let mut functions: Vec<(NameId, Function)> = (1..tree.name_count() as NameId)
+        .filter(|name| with[*name as usize].1 > 0 && (!is_inlined(*name) || own.contains_key(name)))
+        .map(|name| {
+            let (kind, bare) = kinds[name as usize];
+            let inlined = most.get(&name).map(|(weight, inner)| (kinds[*inner as usize].1.to_owned(), *weight));
+            let own = own.get(&name).copied().unwrap_or(0);
+            (name, Function { name: bare.to_owned(), kind, own, with: with[name as usize].1, inlined })
+        })
+        .collect();
+    functions.sort_by(|(a_name, a), (b_name, b)| (b.own, b.with, a_name).cmp(&(a.own, a.with, b_name)));
+    functions.into_iter().map(|(_, function)| function).collect()
+}
+
+/// A CPU's part in samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: u32,
+    /// How many samples.
+    pub samples: u64,
+    /// Their weight.
+    pub weight: u64,
+    /// The thread that most of it is of.
+    pub thread: (String, u64),
+    /// The function that most of it was seen in.
+    pub function: (String, u64),
+}
+
+/// The CPUs that samples are of.
+pub fn cpus<'a>(recording: &Recording, names: &Names, samples: impl Iterator<Item = &'a Sample>) -> Vec<Cpu> {
+    #[derive(Default)]
+    struct Sums {
+        samples: u64,
+        weight: u64,
+        threads: BTreeMap<u32, u64>,
+        frames: BTreeMap<FrameId, u64>,
+    }
+    let mut by_cpu: BTreeMap<u32, Sums> = BTreeMap::new();
+    for sample in samples {
+        let sums = by_cpu.entry(sample.cpu).or_default();
+        sums.samples += 1;
+        add(&mut sums.weight, sample.weight);
+        add(sums.threads.entry(sample.tid).or_default(), sample.weight);
+        add(sums.frames.entry(recording.stacks.top(sample.stack).0).or_default(), sample.weight);
+    }
+    by_cpu
+        .into_iter()
+        .map(|(cpu, sums)| Cpu {
+            cpu,
+            samples: sums.samples,
+            weight: sums.weight,
+            thread: most(sums.threads.into_iter().map(|(tid, weight)| (thread_name(recording, tid), weight))),
+            function: most(sums.frames.into_iter().map(|(frame, weight)| (leaf_name(names, frame), weight))),
+        })
+        .collect()
+}
+
+/// A thread's part in samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadPart {
+    /// Its process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// How many samples.
+    pub samples: u64,
+    /// Their weight.
+    pub weight: u64,
+}
+
+/// The threads that samples are of, by weight.
+pub fn threads<'a>(recording: &Recording, samples: impl Iterator<Item = &'a Sample>) -> Vec<ThreadPart> {
+    let mut by_thread: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
+    for sample in samples {
+        let sums = by_thread.entry((sample.pid, sample.tid)).or_default();
+        sums.0 += 1;
+        add(&mut sums.1, sample.weight);
+    }
+    let mut parts: Vec<ThreadPart> = by_thread
+        .into_iter()
+        .map(|((pid, tid), (samples, weight))| ThreadPart {
+            pid,
+            tid,
+            name: thread_name(recording, tid),
+            samples,
+            weight,
+        })
+        .collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.weight));
+    parts
+}
+
+/// What was seen in code that nobody could name, by what stands in its place.
+pub fn unnamed(tree: &Tree) -> Vec<(String, u64)> {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for node in tree.nodes().iter().skip(1).filter(|node| node.own > 0) {
+        let (_, bare) = Kind::of(tree.text(node.name));
+        if bare.starts_with('[') && bare.ends_with(']') {
+            add(sums.entry(bare).or_default(), node.own);
+        }
+    }
+    let mut sums: Vec<(String, u64)> = sums.into_iter().map(|(name, weight)| (name.to_owned(), weight)).collect();
+    sums.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
+    sums
+}
+
+fn leaf_name(names: &Names, frame: FrameId) -> String {
+    let named = names.get(frame);
+    clean(named.functions.first().map_or(named.in_place.as_str(), |function| &function.name))
+}
+
+fn most(parts: impl Iterator<Item = (String, u64)>) -> (String, u64) {
+    let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+    parts.for_each(|(name, weight)| add(by_name.entry(name).or_default(), weight));
+    by_name.into_iter().max_by_key(|(_, weight)| *weight).unwrap_or_default()
+}
+
+fn add(sum: &mut u64, weight: u64) {
+    *sum = sum.saturating_add(weight);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fold::Folded;
+
+    #[test]
+    fn what_was_inlined_is_counted_as_the_function_that_it_is_in() {
+        let text = "main;update;hash_[i] 6\nmain;update;hash_[i];mix_[i] 2\nmain;update 2\nmain;read_[k] 5\nmain;[libc.so.6] 1";
+        let tree = Tree::from(&Folded::parse(text).unwrap());
+        let rows: Vec<_> = functions(&tree).into_iter().map(|one| (one.name, one.own, one.with, one.inlined)).collect();
+        let row = |name: &str, own, with, inlined: Option<(&str, u64)>| {
+            (name.to_owned(), own, with, inlined.map(|(name, weight)| (name.to_owned(), weight)))
+        };
+        let expected = [
+            row("update", 10, 10, Some(("hash", 6))),
+            row("read", 5, 5, None),
+            row("[libc.so.6]", 1, 1, None),
+            row("main", 0, 16, None),
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!(unnamed(&tree), [("[libc.so.6]".to_owned(), 1)]);
+    }
+}

@@ -1,0 +1,279 @@
+//! `Cache`: names that were found once, on disk, by build id and path: a second look is fast, and a recording stays readable after its files were
+//! replaced. It may be deleted at any time; what in it is damaged, or somebody else's, is made anew.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use super::files::hex;
+use crate::names::Function;
+
+/// How an entry begins. Another number is another format, and such an entry is made anew.
+const HEAD: &str = "evenkeel symbols 1";
+/// An entry that would be longer is not kept.
+const ENTRY_MAX_BYTES: u64 = 16 << 20;
+/// All entries together; the oldest go first.
+const ALL_MAX_BYTES: u64 = 256 << 20;
+/// No more entries are kept.
+const ENTRIES_MAX: usize = 4096;
+
+/// Where names of a file came from. A later one is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Grade {
+    /// From what it offers to others: it was stripped.
+    Dynamic,
+    /// From its own table.
+    Own,
+    /// From separate debug information.
+    Separate,
+}
+
+/// Whose file it is: one in the root of a container is another than ours of the same path, whatever build id it says it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// This machine's.
+    Here,
+    /// A container's.
+    Container,
+}
+
+/// What is kept of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Where it is from.
+    pub(crate) grade: Grade,
+    /// The functions by place; none for a place that has no name.
+    pub(crate) places: BTreeMap<u64, Vec<Function>>,
+}
+
+/// The same as it is written: each function once.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    grade: Grade,
+    functions: Vec<(String, Option<String>, u32, bool)>,
+    places: BTreeMap<u64, Vec<usize>>,
+}
+
+/// Where names are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache(Option<PathBuf>);
+
+/// What an entry is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'k> {
+    /// The file's build id.
+    pub(crate) build_id: &'k [u8],
+    /// Its path.
+    pub(crate) path: &'k str,
+    /// Whose it is.
+    pub(crate) scope: Scope,
+}
+
+impl Cache {
+    /// In this folder; it is made when something is kept there. None keeps nothing.
+    pub(crate) fn new(folder: Option<&Path>) -> Cache {
+        Cache(folder.map(Path::to_owned))
+    }
+
+    /// What is kept; none where nothing is, or what is there can't be used.
+    pub(crate) fn load(&self, key: Key<'_>) -> Option<Kept> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let path = self.path(key)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+        let known = file.metadata().ok()?;
+        if !known.is_file() || known.len() > ENTRY_MAX_BYTES || !is_own(&known) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        file.take(ENTRY_MAX_BYTES).read_to_end(&mut bytes).ok()?;
+        parse_entry(&bytes)
+    }
+
+    /// Keeps it. What can't be kept is found anew the next time.
+    pub(crate) fn store(&self, key: Key<'_>, kept: &Kept) {
+        let _ = self.try_store(key, kept);
+    }
+
+    fn try_store(&self, key: Key<'_>, kept: &Kept) -> Option<()> {
+        let folder = self.0.as_ref()?;
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
+        if !is_own(&std::fs::symlink_metadata(folder).ok()?) {
+            return None;
+        }
+        let entry = written(kept)?;
+        let path = self.path(key)?;
+        // Another run may write the same one: each writes its own file, and the last name counts.
+        let own = path.with_extension(format!("{}.new", std::process::id()));
+        let mut file = File::create_new(&own).ok()?;
+        let done = file.write_all(&entry).and_then(|()| std::fs::rename(&own, &path));
+        if done.is_err() {
+            let _ = std::fs::remove_file(&own);
+        }
+        self.shrink()
+    }
+
+    /// Removes the oldest until the bound holds.
+    fn shrink(&self) -> Option<()> {
+        let entries = std::fs::read_dir(self.0.as_ref()?).ok()?.flatten();
+        let mut entries: Vec<(SystemTime, u64, PathBuf)> = entries
+            .filter_map(|entry| {
+                let known = entry.metadata().ok().filter(|known| known.is_file())?;
+                Some((known.modified().ok()?, known.len(), entry.path()))
+            })
+            .collect();
+        entries.sort_by(|one, other| other.cmp(one));
+        let mut left = ALL_MAX_BYTES;
+        for (at, (_, bytes, path)) in entries.iter().enumerate() {
+            match left.checked_sub(*bytes).filter(|_| at < ENTRIES_MAX) {
+                Some(rest) => left = rest,
+                None => std::fs::remove_file(path).ok()?,
+            }
+        }
+        Some(())
+    }
+
+    fn path(&self, key: Key<'_>) -> Option<PathBuf> {
+        const ID_MAX_BYTES: usize = 64;
+        let folder = self.0.as_ref()?;
+        let id = hex(key.build_id.get(..key.build_id.len().min(ID_MAX_BYTES))?);
+        let scope = match key.scope {
+            Scope::Here => "here",
+            Scope::Container => "container",
+        };
+        Some(folder.join(format!("{id}-{:08x}-{scope}", crc32fast::hash(key.path.as_bytes()))))
+    }
+}
+
+/// Whether it is this user's, and nobody else can write there.
+fn is_own(known: &std::fs::Metadata) -> bool {
+    known.uid() == rustix::process::geteuid().as_raw() && known.mode() & 0o022 == 0
+}
+
+fn written(kept: &Kept) -> Option<Vec<u8>> {
+    let mut numbers = std::collections::HashMap::new();
+    let mut functions = Vec::new();
+    let mut places = BTreeMap::new();
+    for (place, found) in &kept.places {
+        let number = |function: &Function| {
+            *numbers.entry(function.clone()).or_insert_with(|| {
+                let Function { name, file, line, is_inlined } = function.clone();
+                functions.push((name, file, line, is_inlined));
+                functions.len() - 1
+            })
+        };
+        places.insert(*place, found.iter().map(number).collect());
+    }
+    let body = serde_json::to_vec(&Written { grade: kept.grade, functions, places }).ok()?;
+    let mut entry = format!("{HEAD} {:08x}\n", crc32fast::hash(&body)).into_bytes();
+    entry.extend(body);
+    (entry.len() as u64 <= ENTRY_MAX_BYTES).then_some(entry)
+}
+
+/// An entry: a line with its format and the checksum of the rest. None if either is another one.
+pub(crate) fn parse_entry(bytes: &[u8]) -> Option<Kept> {
+    let end = bytes.iter().take(80).position(|byte| *byte == b'\n')?;
+    let sum = std::str::from_utf8(bytes.get(..end)?).ok()?.strip_prefix(HEAD)?.strip_prefix(' ')?;
+    let body = bytes.get(end + 1..)?;
+    if u32::from_str_radix(sum, 16).ok()? != crc32fast::hash(body) {
+        return None;
+    }
+    let Written { grade, functions, places } = serde_json::from_slice(body).ok()?;
+    let function = |number: &usize| {
+        let (name, file, line, is_inlined) = functions.get(*number)?.clone();
+        Some(Function { name, file, line, is_inlined })
+    };
+    let places = places
+        .into_iter()
+        .map(|(place, numbers)| Some((place, numbers.iter().map(function).collect::<Option<Vec<_>>>()?)));
+    Some(Kept { grade, places: places.collect::<Option<_>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kept() -> Kept {
+        let inlined =
+            Function { name: "step".to_owned(), file: Some("world.rs".to_owned()), line: 7, is_inlined: true };
+        let places =
+            [(0x1000, vec![Function::named("run"), inlined]), (0x1004, vec![Function::named("run")]), (9, vec![])];
+        Kept { grade: Grade::Own, places: places.into() }
+    }
+
+    const KEY: Key<'static> = Key { build_id: &[0xab, 0xcd], path: "/usr/bin/server", scope: Scope::Here };
+
+    #[test]
+    fn what_is_kept_is_found_again_by_the_same_key_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(Some(&folder.path().join("a/symbols")));
+        assert_eq!(cache.load(KEY), None);
+        cache.store(KEY, &kept());
+        assert_eq!(cache.load(KEY), Some(kept()));
+        for other in [
+            Key { build_id: &[0xab, 0xce], ..KEY },
+            Key { path: "/tmp/server", ..KEY },
+            Key { scope: Scope::Container, ..KEY },
+        ] {
+            assert_eq!(cache.load(other), None, "{other:?}");
+        }
+        assert_eq!(Cache::new(None).load(KEY), None);
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(Some(folder.path()));
+        let set = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        set(folder.path(), 0o777);
+        cache.store(KEY, &kept());
+        assert_eq!(cache.load(KEY), None, "it was kept in a folder that everybody may write to");
+        set(folder.path(), 0o700);
+        cache.store(KEY, &kept());
+        set(&cache.path(KEY).unwrap(), 0o666);
+        assert_eq!(cache.load(KEY), None);
+    }
+
+    #[test]
+    fn the_oldest_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(Some(folder.path()));
+        for number in 0..3_u64 {
+            let file = File::create(folder.path().join(format!("{number}"))).unwrap();
+            // A file of zeros takes no room on disk, and counts by its length.
+            file.set_len(ALL_MAX_BYTES / 2 - 1).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number)).unwrap();
+        }
+        cache.shrink().unwrap();
+        let mut left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["1", "2"]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_entry_is_none(at in 0_usize..400, bit in 0_u8..8, cut in 0_usize..400) {
+            let whole = written(&kept()).unwrap();
+            prop_assert_eq!(parse_entry(&whole), Some(kept()));
+            let mut flipped = whole.clone();
+            let at = at % whole.len();
+            flipped[at] ^= 1 << bit;
+            // The checksum's letters mean the same in either case.
+            if !flipped.eq_ignore_ascii_case(&whole) {
+                prop_assert_eq!(parse_entry(&flipped), None);
+            }
+            prop_assert_eq!(parse_entry(&whole[..cut % whole.len()]), None);
+        }
+    }
+}

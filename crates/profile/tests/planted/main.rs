@@ -1,0 +1,225 @@
+//! What is said of stalls that are planted into one tick of a hundred of a real server, from a live recording of it. A short sample;
+//! `EVENKEEL_CALIBRATE=1` takes ten recordings of each kind, longer ones, and prints what each said.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use evenkeel_profile::input;
+use evenkeel_profile::live::{self, LiveError, Memory, Switches, Targets, Wishes};
+use evenkeel_profile::offcpu::{self, Reason};
+use evenkeel_profile::symbols::{Settings, Symbols};
+use evenkeel_profile::ticks::compare::{Comparison, Top};
+use evenkeel_profile::ticks::cut::Wanted;
+use evenkeel_profile::ticks::{Spent, Ticks};
+use evenkeel_profile::unwind::Unwinder;
+
+/// More than one of its stalls reads.
+const MAP_BYTES: usize = 64 << 20;
+const BYTES_MAX: usize = 256 << 20;
+
+/// Tests that load or change the machine take turns.
+fn host_lock() -> File {
+    let path = "/tmp/evenkeel-tests-of-this-host.lock";
+    let file = File::options().create(true).truncate(false).write(true).open(path).unwrap();
+    file.lock().unwrap();
+    file
+}
+
+fn is_long() -> bool {
+    std::env::var_os("EVENKEEL_CALIBRATE").is_some()
+}
+
+/// The server, built; and a file for it to map.
+struct Stage {
+    folder: tempfile::TempDir,
+    group: Group,
+}
+
+/// A control group of the first version, which lets a single thread in.
+struct Group {
+    path: PathBuf,
+    /// Takes the group away when this process is gone, however it went.
+    keeper: Child,
+}
+
+impl Group {
+    fn make() -> Result<Group, String> {
+        let path = PathBuf::from(format!("/sys/fs/cgroup/cpu/evenkeel-planted-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let script = "cat >/dev/null; for n in 1 2 3 4 5; do rmdir \"$0\" 2>/dev/null && break; sleep 0.2; done";
+        let keeper = Command::new("sh").args(["-c", script]).arg(&path).stdin(Stdio::piped()).spawn().unwrap();
+        fs::write(path.join("cpu.cfs_period_us"), "1000000").unwrap();
+        Ok(Group { path, keeper })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+        assert!(!self.path.exists() || std::thread::panicking(), "{} is left", self.path.display());
+    }
+}
+
+impl Stage {
+    /// None, said aloud, where there is no compiler or no such control group.
+    fn set() -> Option<Stage> {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/planted/server.c");
+        let built = Command::new("cc")
+            .args(["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o"])
+            .arg(folder.path().join("server"))
+            .arg(source)
+            .status();
+        if !built.is_ok_and(|status| status.success()) {
+            println!("skipped: cc does not build the server here");
+            return None;
+        }
+        let mut file = File::create(folder.path().join("map")).unwrap();
+        file.write_all(&vec![1; MAP_BYTES]).unwrap();
+        file.sync_all().unwrap();
+        match Group::make() {
+            Ok(group) => Some(Stage { folder, group }),
+            Err(why) => {
+                println!("skipped: {why}");
+                None
+            }
+        }
+    }
+
+    fn server(&self, kind: &str, ticks: u64) -> Child {
+        Command::new(self.folder.path().join("server"))
+            .args([kind, &ticks.to_string()])
+            .args([&self.folder.path().join("map"), &self.group.path])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// What is said of a run of the server; none, said aloud, where this user may not record.
+    fn said(&self, kind: &str, ticks: u64) -> Option<Comparison> {
+        let mut server = self.server(kind, ticks);
+        let wishes = Wishes {
+            targets: Targets::Processes(vec![server.id()]),
+            clock_hz: Some(2000),
+            switches: Switches::WithStacks,
+            faults: true,
+            wakes: true,
+            ..Wishes::default()
+        };
+        let mut memory = Memory::new(BYTES_MAX);
+        let limit_ns = ticks * 10_000_000;
+        let told = live::record(&wishes, &mut |status| status.elapsed_ns < limit_ns, &mut memory);
+        // Names of functions are read from a process's files, which need not run for that.
+        let told_itself = server.wait_with_output_or_kill(told.is_err());
+        match told {
+            Err(LiveError::Denied { why, .. }) => {
+                println!("skipped: {why}");
+                return None;
+            }
+            told => {
+                let told = told.unwrap();
+                assert!(told.unseen.is_empty(), "{:?}", told.unseen);
+            }
+        }
+        let recording = input::read(&memory.into_bytes(), &mut Unwinder::new()).unwrap();
+        let names = Symbols::new(Settings::default()).names(&recording);
+        let spells = offcpu::spells(&recording, &names);
+        let found = Ticks::find(&recording, &spells, &Wanted::Any).unwrap();
+        assert_eq!(recording.threads[&found.cut.tid].name.as_deref(), Some("world"), "the thread that ticks is found");
+        agree(&told_itself, &found);
+        found.compare(&recording, &names, 0.01)
+    }
+}
+
+trait Awaited {
+    fn wait_with_output_or_kill(self, is_to_be_killed: bool) -> String;
+}
+
+impl Awaited for Child {
+    fn wait_with_output_or_kill(mut self, is_to_be_killed: bool) -> String {
+        if is_to_be_killed {
+            let _ = self.kill();
+        }
+        String::from_utf8(self.wait_with_output().unwrap().stdout).unwrap()
+    }
+}
+
+/// The server's own record is the truth: nearly each of its ticks was seen, and lasted as long as it says.
+fn agree(told: &str, found: &Ticks) {
+    let number = |word: &str| word.parse::<u64>().unwrap();
+    let own: Vec<[u64; 4]> =
+        told.lines().map(|line| line.split(' ').map(number).collect::<Vec<_>>().try_into().unwrap()).collect();
+    let mut close = 0;
+    for tick in &found.cut.ticks {
+        let near = own.iter().find(|[_, _, begun_ns, _]| begun_ns.abs_diff(tick.begun_ns) < 1_000_000);
+        close += usize::from(near.is_some_and(|[.., done_ns]| done_ns.abs_diff(tick.span.end_ns) < 300_000));
+    }
+    let seen = found.cut.ticks.len();
+    assert!(seen * 10 >= own.len() * 9 && close * 100 >= seen * 95, "{close} of {seen} of {} agree", own.len());
+}
+
+/// Whether a kind of stall is what is said first, and where.
+fn is_told(kind: &str, said: &Comparison) -> Result<(), String> {
+    let Some(top) = &said.top else { return Err("nothing makes slow ticks slow".to_owned()) };
+    let (spent, function) = match kind {
+        "lock" => (Spent::Without(Reason::Futex), "world_lock"),
+        "fault" => (Spent::Without(Reason::PageFault), "read_map"),
+        "loop" => (Spent::Ran, "find_path"),
+        _ => (Spent::Without(Reason::Throttled), "simulate"),
+    };
+    let Top { growth_ns, function: found, ended_by, .. } = top;
+    let is_held = kind != "lock" || ended_by.as_deref().is_some_and(|name| name.starts_with("saver"));
+    let is_so = top.spent == spent && found.as_deref() == Some(function) && is_held;
+    let is_long = (1_500_000..4_500_000).contains(growth_ns);
+    if is_so && is_long { Ok(()) } else { Err(format!("{top:?} {:?}", said.growth)) }
+}
+
+fn stall(kind: &str) {
+    let _lock = host_lock();
+    let Some(stage) = Stage::set() else { return };
+    let (runs, ticks) = if is_long() { (10, 700) } else { (3, 320) };
+    let mut failed = Vec::new();
+    for run in 0..runs {
+        let Some(said) = stage.said(kind, ticks) else { return };
+        let answer = is_told(kind, &said);
+        println!(
+            "{kind} {run}: {:?} of {} ms {:?}",
+            answer,
+            (said.slow_mean_ns - said.rest_mean_ns) as f64 / 1e6,
+            said.top
+        );
+        println!("  {:?}", said.doubts);
+        match answer {
+            // A busy machine spoils a short run; a fault of ours spoils each.
+            Ok(()) if !is_long() => return,
+            Ok(()) => {}
+            Err(why) => failed.push(why),
+        }
+    }
+    assert!(failed.is_empty(), "{} of {runs} runs of {kind}: {failed:#?}", failed.len());
+}
+
+#[test]
+fn a_lock_that_another_thread_holds_is_told() {
+    stall("lock");
+}
+
+#[test]
+fn memory_that_is_on_disk_is_told() {
+    stall("fault");
+}
+
+#[test]
+fn a_busy_loop_is_told() {
+    stall("loop");
+}
+
+#[test]
+fn a_control_groups_limit_is_told() {
+    stall("quota");
+}

@@ -1,0 +1,181 @@
+//! `Held`: a command that is there and has a number, and does not begin before it is told to: whoever watches it sees its first
+//! instruction.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdout, Command, ExitStatus};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::process::{ask_to_end, die_with_parent};
+
+const GO: u8 = b'g';
+const STAY: u8 = b's';
+
+/// A command that has not begun. Dropped, it never does.
+#[derive(Debug)]
+pub struct Held {
+    pid: u32,
+    go: OwnedFd,
+    begun: Receiver<io::Result<Option<ChildStdout>>>,
+    ended: Receiver<io::Result<ExitStatus>>,
+}
+
+/// A command that runs. It is killed when this process ends.
+#[derive(Debug)]
+pub struct Running {
+    pid: u32,
+    ended: Receiver<io::Result<ExitStatus>>,
+}
+
+impl Held {
+    /// Makes the process. It is killed when this process ends, however it ends.
+    ///
+    /// # Errors
+    /// If no process can be made.
+    pub fn new(mut command: Command) -> io::Result<Held> {
+        let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
+        die_with_parent(&mut command);
+        // SAFETY: the closure runs in the new process before its program. It makes system calls on descriptors that were opened before,
+        // allocates nothing, takes no lock and touches no memory that another thread could have left half changed.
+        unsafe {
+            command.pre_exec(move || {
+                let pid = rustix::process::getpid().as_raw_nonzero().get().cast_unsigned();
+                rustix::io::write(&tell, &pid.to_ne_bytes())?;
+                let mut said = [STAY];
+                while let Err(errno) = rustix::io::read(&wait, &mut said) {
+                    if errno != rustix::io::Errno::INTR {
+                        return Err(errno.into());
+                    }
+                }
+                if said == [GO] { Ok(()) } else { Err(rustix::io::Errno::CANCELED.into()) }
+            })
+        };
+        let (say_begun, begun) = channel();
+        let (say_ended, ended) = channel();
+        // A thread of its own: making a process returns when its program has begun. It stays until the end, for the kernel kills the
+        // process when the thread that made it ends.
+        std::thread::Builder::new()
+            .name("evenkeel-hold".to_owned())
+            .spawn(move || run(command, &say_begun, &say_ended))?;
+        let mut bytes = [0; 4];
+        match rustix::io::read(&told, &mut bytes)? {
+            4 => Ok(Held { pid: u32::from_ne_bytes(bytes), go, begun, ended }),
+            _ => Err(begun.recv().ok().and_then(Result::err).unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Lets it begin. What it says is handed over if its standard output is piped.
+    ///
+    /// # Errors
+    /// If there is no such program, or it can't be run.
+    pub fn start(mut self) -> io::Result<(Running, Option<ChildStdout>)> {
+        rustix::io::write(&self.go, &[GO])?;
+        let begun = self.begun.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+        let stdout = begun?;
+        // It has a destructor, out of which nothing can be moved.
+        let ended = std::mem::replace(&mut self.ended, channel().1);
+        Ok((Running { pid: self.pid, ended }, stdout))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // One that has begun reads no more.
+        let _ = rustix::io::write(&self.go, &[STAY]);
+    }
+}
+
+fn run(mut command: Command, begun: &Sender<io::Result<Option<ChildStdout>>>, ended: &Sender<io::Result<ExitStatus>>) {
+    let child = command.spawn();
+    // The ends of the pipes that it holds.
+    drop(command);
+    match child {
+        Ok(mut child) => {
+            let _ = begun.send(Ok(child.stdout.take()));
+            let _ = ended.send(child.wait());
+        }
+        Err(error) => {
+            let _ = begun.send(Err(error));
+        }
+    }
+}
+
+impl Running {
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// How it ended, once it has; asked again, it is not told again.
+    pub fn ended(&self) -> Option<io::Result<ExitStatus>> {
+        match self.ended.try_recv() {
+            Ok(status) => Some(status),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and waits for so long; what does not end is killed when this process ends.
+    pub fn end(&self, limit: Duration) -> Option<io::Result<ExitStatus>> {
+        ask_to_end(self.pid);
+        self.ended.recv_timeout(limit).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::process::Stdio;
+
+    use super::*;
+
+    #[test]
+    fn a_command_begins_when_it_is_told_to() {
+        let mut command = Command::new("echo");
+        command.arg("here").stdout(Stdio::piped());
+        let held = Held::new(command).unwrap();
+        let program = || std::fs::read_to_string(format!("/proc/{}/comm", held.pid())).unwrap();
+        assert_ne!(program(), "echo\n", "its program has not begun");
+        let pid = held.pid();
+        let (running, stdout) = held.start().unwrap();
+        assert_eq!(running.pid(), pid);
+        let mut said = String::new();
+        stdout.unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "here\n");
+        assert!(running.end(Duration::from_secs(60)).unwrap().unwrap().success());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told_and_one_that_is_dropped_never_begins() {
+        let held = Held::new(Command::new("/nowhere/at-all")).unwrap();
+        assert_eq!(held.start().unwrap_err().kind(), io::ErrorKind::NotFound);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo begun > \"$1\"", "sh"]).arg(file.path());
+        let held = Held::new(command).unwrap();
+        let at = std::path::PathBuf::from(format!("/proc/{}", held.pid()));
+        drop(held);
+        let tries = (0..1000).take_while(|_| at.exists()).map(|_| std::thread::sleep(Duration::from_millis(5)));
+        assert!(tries.count() < 1000, "it is gone");
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
+    }
+
+    #[test]
+    fn one_that_runs_can_be_ended() {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        let (running, _) = Held::new(command).unwrap().start().unwrap();
+        assert!(running.ended().is_none());
+        assert!(!running.end(Duration::from_secs(60)).unwrap().unwrap().success());
+    }
+}
