@@ -86,6 +86,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("profile/src/perf/layout.rs", "parse", "perf-data"),
     ("profile/src/perf/record.rs", "parse", "perf-data"),
     ("profile/src/text.rs", "parse", "perf-script"),
+    ("profile/src/scopes/parse.rs", "parse", "scopes"),
     ("rt/src/agones/game_server.rs", "parse", "agones"),
     ("rt/src/agones/http.rs", "parse_chunk_length", "agones"),
     ("rt/src/agones/http.rs", "parse_head", "agones"),
