@@ -91,6 +91,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("profile/src/symbols/kernel.rs", "parse_kallsyms", "symbols"),
     ("profile/src/symbols/perf_map.rs", "parse_perf_map", "symbols"),
     ("profile/src/text.rs", "parse", "perf-script"),
+    ("profile/src/scopes/parse.rs", "parse", "scopes"),
     ("rt/src/agones/game_server.rs", "parse", "agones"),
     ("rt/src/agones/http.rs", "parse_chunk_length", "agones"),
     ("rt/src/agones/http.rs", "parse_head", "agones"),

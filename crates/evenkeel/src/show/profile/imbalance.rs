@@ -41,9 +41,14 @@ pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &Doubts) -> Vec
     }
     blocks.extend(seen.doubts.iter().map(|doubt| Block::Warning(held_against(*doubt).to_owned())));
     blocks.extend(names.unnamed.iter().take(UNNAMED_MAX).map(|unnamed| {
-        let Unnamed { file, share, why, mend, .. } = unnamed;
+        let Unnamed { file, is_kernel, share, why, mend, .. } = unnamed;
+        let whose = if *is_kernel { "the kernel's" } else { "programs'" };
         let mend = mend.as_deref().map_or_else(String::new, |mend| format!(": {mend}"));
-        Block::Note(format!("{} of all frames are in {file} and have no name: {}{mend}", percent(*share), why.words()))
+        Block::Note(format!(
+            "{} of {whose} frames are in {file} and have no name: {}{mend}.",
+            percent(*share),
+            why.words()
+        ))
     }));
     blocks.extend(unseen.iter().map(|what| Block::Warning(format!("Not seen: {what}."))));
     blocks
