@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use evenkeel_profile::firefox;
 use evenkeel_profile::fold::{Base, Folded, thread_name};
 use evenkeel_profile::graph::{self, Direction, Quantity, Style};
-use evenkeel_profile::recording::Lost;
 use evenkeel_profile::offcpu::{self, Spell};
 use evenkeel_profile::recording::{Lost, Recording};
 use evenkeel_profile::summary;
@@ -69,9 +68,6 @@ pub(crate) struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) names: Option<Doubts>,
     pub(crate) doubts: Vec<String>,
-    /// What of a recording's frames has a name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) names: Option<Doubts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<String>,
     #[serde(skip)]
@@ -167,7 +163,6 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             let (file, functions) = (args.file.display().to_string(), functions(&tree, args.top));
             let (unit, weight) = (unit(&quantity), tree.total());
             Answer { file, recording: None, unit, weight, functions, names: None, doubts, written: None, quantity }
-            Answer { file, recording: None, unit, weight, functions, doubts, names: None, written: None, quantity }
         }
     };
     if let Some((path, kind)) = wanted {
@@ -191,9 +186,7 @@ fn of_recording(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
         weight: tree.total(),
         functions: functions(&tree, args.top),
         names: Some(opened.doubts.clone()),
-        doubts: doubts(opened, &picked),
         doubts: doubts(opened, &picked, &tree),
-        names: Some(opened.doubts.clone()),
         written: None,
         recording: Some(told(opened, &picked, args.top)),
         quantity: picked.quantity,
@@ -324,12 +317,10 @@ fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
     summary::functions(tree).into_iter().take(top as usize).map(row).collect()
 }
 
-/// What keeps the numbers from being taken at their word.
-fn doubts(opened: &Opened, picked: &Picked<'_>) -> Vec<String> {
 /// What is not in the numbers.
 fn lost(recording: &Recording) -> Vec<String> {
     let mut doubts = Vec::new();
-    let lost = opened.recording.lost;
+    let lost = recording.lost;
     if lost.records > 0 || lost.samples > 0 {
         let (records, samples) = (lost.records, lost.samples);
         doubts.push(format!("{records} records and {samples} samples were lost: what ran then is not in here"));
@@ -359,12 +350,6 @@ fn doubts(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
     let unnamed = share(unnamed, tree.total());
     if unnamed >= SHARE_TOLD {
         doubts.push(format!("{:.1} % was seen in functions whose names are unknown", unnamed * 100.0));
-    }
-    for file in opened.doubts.unnamed.iter().filter(|file| file.share >= SHARE_TOLD).take(3) {
-        let whose = if file.is_kernel { "kernel's" } else { "user's" };
-        let percent = file.share * 100.0;
-        let mend = file.mend.as_ref().map_or_else(String::new, |mend| format!("; try `{mend}`"));
-        doubts.push(format!("{percent:.1} % of the {whose} frames are in {}: {}{mend}", file.file, file.why.words()));
     }
     doubts
 }
