@@ -148,6 +148,11 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("profile/src/symbols/kernel.rs", "parse_kallsyms", "the kernel's list: its own property test has it"),
     ("profile/src/symbols/perf_map.rs", "parse_perf_map", "its own property test has it"),
     ("profile/src/symbols/place.rs", "parse_status", "the kernel's status of a process"),
+    (
+        "evenkeel/src/commands/profile/switches.rs",
+        "parse_steal_ns",
+        "lines of /proc/stat, which the kernel writes; its own tests have it",
+    ),
     ("arena/src/control.rs", "parse", "lines of whoever started the program: its own property test has it"),
     (
         "trial/src/search/goal.rs",

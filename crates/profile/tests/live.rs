@@ -182,10 +182,9 @@ fn a_process_that_ends_meanwhile_is_recorded_up_to_its_end() {
         }
         status.elapsed_ns < 600_000_000
     });
-    if !is_over {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
+    // Where nothing could be recorded it still runs; elsewhere there is nothing left to be killed.
+    let _ = child.kill();
+    child.wait().unwrap();
     let Some((told, bytes)) = recorded else { return };
     assert!(told.status.samples > 2, "{told:?}");
     assert_eq!(samples_of(&read(&bytes), "sh") as u64, told.status.samples);

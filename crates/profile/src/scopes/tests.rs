@@ -1,3 +1,5 @@
+//! What is said of scopes and recordings that are made by hand.
+
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};

@@ -38,8 +38,11 @@ struct Answer<'a> {
     names: &'a Doubts,
 }
 
+/// Where a thread may run, as far as anybody knows.
+type MayRunOn = fn(u32) -> Option<Vec<u32>>;
+
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let (opened, unseen, may_run_on): (_, _, fn(u32) -> Option<Vec<u32>>) = match &args.file {
+    let (opened, unseen, may_run_on): (_, _, MayRunOn) = match &args.file {
         // Threads of a recording may have ended, and their numbers may be others' by now.
         Some(file) => (input::open(file)?, Vec::new(), |_| None),
         None => {

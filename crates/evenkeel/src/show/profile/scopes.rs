@@ -62,8 +62,7 @@ pub(crate) fn blocks(long: &Long, quantum: Quantum) -> Vec<Block> {
             let count = format!("{} of {}", row.count, row.of);
             let (name, lengths) = (row.thread.clone(), row.long);
             let thread = row.tid.map_or(name.clone(), |tid| format!("{name} ({tid})"));
-            let [p50, p99, max, total] =
-                [lengths.p50_ns, lengths.p99_ns, lengths.max_ns, lengths.total_ns].map(|length| ns(length));
+            let [p50, p99, max, total] = [lengths.p50_ns, lengths.p99_ns, lengths.max_ns, lengths.total_ns].map(ns);
             [row.scope.clone(), thread, count, rate, p50, p99, max, total]
         };
         let header = ["scope", "thread", "long", "rate", "p50", "p99", "max", "total"];
