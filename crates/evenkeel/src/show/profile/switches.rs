@@ -18,7 +18,7 @@ pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String]) 
         Block::row("recorded", quantity(report.recorded_ns, Unit::Ns)),
         Block::row("threads", (report.threads.len() as u64 + report.threads_left_out).to_string()),
     ];
-    blocks.extend(steal_ns.map(|ns| Block::row("stolen from all CPUs", quantity(ns, Unit::Ns))));
+    blocks.extend(steal_ns.map(|ns| Block::row("stolen", quantity(ns, Unit::Ns))));
     for thread in report.threads.iter().take(TABLES_MAX) {
         blocks.extend(of_thread(thread));
     }
@@ -190,7 +190,7 @@ mod tests {
             Why threads had no CPU
               recorded          1.00 s
               threads           1
-              stolen from all CPUs20.0 ms
+              stolen            20.0 ms
 
             tick (11): 900 ms on a CPU, 66.0 ms without
               reason     count        total    p50      p99      longest  where, or who took the CPU
