@@ -8,7 +8,7 @@ use crate::maps::{Map, Maps};
 use crate::perf::layout::{Layout, sample as field};
 use crate::perf::record::{self, Mapped, Record, What};
 use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Sample, Switch, Turn};
-use crate::stack::{Frame, Hint, Module};
+use crate::stack::{Frame, Hint, Module, StackId};
 use crate::unwind::{End, FRAMES_MAX, Unwind, Wound};
 
 /// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
@@ -24,6 +24,16 @@ const COPIES_MAX: usize = 1 << 20;
 /// More doubts than this are not told.
 const DOUBTS_MAX: usize = 16;
 
+/// The last chains of so many processes are kept.
+const CHAINS_MAX: usize = 1024;
+
+/// A call chain's last block from the outermost place on, and the stack up to each.
+#[derive(Debug, Default)]
+struct Chain {
+    is_kernel: bool,
+    frames: Vec<(u64, StackId)>,
+}
+
 /// Makes a recording of records that come in the order of time.
 pub struct Converter<'u> {
     recording: Recording,
@@ -31,6 +41,8 @@ pub struct Converter<'u> {
     /// How many mappings were copied so far.
     copies: usize,
     build_ids: HashMap<String, Vec<u8>>,
+    /// The call chain that each process was in last: most of the next one is the same.
+    last: HashMap<u32, Chain>,
     unwind: &'u mut dyn Unwind,
 }
 
@@ -47,7 +59,14 @@ impl<'u> Converter<'u> {
     /// Of these events on this machine. Where a sample carries a piece of the user's stack, `unwind` follows it.
     pub fn new(machine: Machine, events: Vec<Event>, unwind: &'u mut dyn Unwind) -> Converter<'u> {
         let recording = Recording { machine, events, ..Recording::default() };
-        Converter { recording, maps: HashMap::new(), copies: 0, build_ids: HashMap::new(), unwind }
+        Converter {
+            recording,
+            maps: HashMap::new(),
+            copies: 0,
+            build_ids: HashMap::new(),
+            last: HashMap::new(),
+            unwind,
+        }
     }
 
     /// Files whose records do not tell their build id have these, by path.
@@ -76,6 +95,7 @@ impl<'u> Converter<'u> {
             What::Mapped(mapped) => self.mapped(mapped, at_ns),
             What::Named { pid, tid, name, is_exec } => {
                 if *is_exec {
+                    self.last.remove(pid);
                     self.maps.remove(pid);
                 }
                 let name = Some(String::from_utf8_lossy(name).into_owned());
@@ -137,6 +157,7 @@ impl<'u> Converter<'u> {
 
     fn forked(&mut self, (pid, tid): (u32, u32), (parent_pid, parent_tid): (u32, u32)) {
         if pid != parent_pid {
+            self.last.remove(&pid);
             match self.maps.get(&parent_pid).cloned() {
                 Some(maps) => self.maps.insert(pid, maps),
                 // The number was another process's before.
@@ -159,8 +180,66 @@ impl<'u> Converter<'u> {
         let module = self.recording.modules.number(Module { path, build_id });
         let end = mapped.start.saturating_add(mapped.length);
         self.recording.mappings.push(Mapping { at_ns, pid: mapped.pid, start: mapped.start, end, module });
+        if mapped.is_kernel {
+            self.last.clear();
+        } else {
+            self.last.remove(&mapped.pid);
+        }
         let map = Map { start: mapped.start, end, module, file_offset: mapped.file_offset, is_file };
         self.maps_to_change(if mapped.is_kernel { u32::MAX } else { mapped.pid }).add(map);
+    }
+
+    /// The stack of any sample.
+    fn stack_of_frames(&mut self, sample: &record::Sample<'_>, layout: &Layout) -> StackId {
+        let mut frames = if sample.is_guest { self.guest() } else { self.chain(sample) };
+        if !sample.registers.is_empty() {
+            self.unwound(sample, layout, &mut frames);
+        }
+        if frames.len() > FRAMES_MAX {
+            frames.truncate(FRAMES_MAX);
+            frames.push(Frame::Hint(Hint::CutOff));
+        }
+        self.recording.lost.cut_off += u64::from(frames.last() == Some(&Frame::Hint(Hint::CutOff)));
+        self.recording.stacks.of(frames.into_iter().rev())
+    }
+
+    /// The stack of a call chain that needs nothing but what is mapped. Its outermost frames are most often those of the process's last
+    /// one, which are then not looked up again.
+    fn stack_of_chain(&mut self, sample: &record::Sample<'_>) -> Option<StackId> {
+        let words = sample.chain.as_chunks::<8>().0;
+        let word = |at: usize| words.get(at).map_or(u64::MAX, |word| u64::from_ne_bytes(*word));
+        let marker = (0..words.len()).rev().find(|at| word(*at) >= FIRST_MARKER)?;
+        // The first place of a block is one that was being run; those behind it were returned to.
+        let begin = marker + 2;
+        if begin > words.len() || words.len() > FRAMES_MAX || self.last.len() > CHAINS_MAX {
+            self.last.clear();
+            return None;
+        }
+        let is_kernel = match word(marker) {
+            MARK_KERNEL => true,
+            MARK_USER => false,
+            _ => return None,
+        };
+        let pid = sample.id.pid;
+        let mut chain = self.last.remove(&pid).filter(|chain| chain.is_kernel == is_kernel).unwrap_or_default();
+        chain.is_kernel = is_kernel;
+        let outermost_first = (begin..words.len()).rev().map(word);
+        let common = outermost_first.clone().zip(&chain.frames).take_while(|(word, (known, _))| word == known).count();
+        chain.frames.truncate(common);
+        let mut stack = chain.frames.last().map(|(_, stack)| *stack);
+        for word in outermost_first.skip(common) {
+            let frame = self.frame(pid, word.saturating_sub(1), is_kernel);
+            let on = self.recording.stacks.on(stack, frame);
+            chain.frames.push((word, on));
+            stack = Some(on);
+        }
+        self.last.insert(pid, chain);
+        // What is left is innermost, and of the blocks before.
+        let inner = record::Sample { chain: &sample.chain[..begin * 8], ..*sample };
+        for frame in self.chain(&inner).into_iter().rev() {
+            stack = Some(self.recording.stacks.on(stack, frame));
+        }
+        stack
     }
 
     /// The maps of a process alone: those that it has from its parent are copied, as long as that stays in bounds.
@@ -181,17 +260,10 @@ impl<'u> Converter<'u> {
     }
 
     fn sample(&mut self, sample: &record::Sample<'_>, event: EventId, layout: &Layout) {
-        let mut frames = if sample.is_guest { self.guest() } else { self.chain(sample) };
-        if !sample.registers.is_empty() {
-            self.unwound(sample, layout, &mut frames);
-        }
-        if frames.len() > FRAMES_MAX {
-            frames.truncate(FRAMES_MAX);
-            frames.push(Frame::Hint(Hint::CutOff));
-        }
-        self.recording.lost.cut_off += u64::from(frames.last() == Some(&Frame::Hint(Hint::CutOff)));
+        let is_plain = !sample.is_guest && sample.registers.is_empty();
+        let stack = is_plain.then(|| self.stack_of_chain(sample)).flatten();
+        let stack = stack.unwrap_or_else(|| self.stack_of_frames(sample, layout));
         let recording = &mut self.recording;
-        let stack = recording.stacks.of(frames.into_iter().rev());
         // What does not fit into the numbers is passed over: that is after four gigabytes.
         let raw = u32::try_from(recording.raw.len() + sample.raw.len()).map_or((0, 0), |end| {
             recording.raw.extend_from_slice(sample.raw);
@@ -293,4 +365,49 @@ impl<'u> Converter<'u> {
 fn is_of_file(path: &str) -> bool {
     const NO_FILE: &[&str] = &["//anon", "/dev/zero", "/anon_hugepage", "/memfd:", "/SYSV", "["];
     !path.is_empty() && !NO_FILE.iter().any(|beginning| path.starts_with(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::perf::layout::sample as field;
+    use crate::recording::Unit;
+    use crate::unwind::NoUnwind;
+
+    fn chain() -> impl Strategy<Value = (u32, bool, Vec<u64>)> {
+        let address = prop_oneof![4 => 100_u64..108, 1 => Just(0)];
+        let marker = prop_oneof![3 => Just(MARK_USER), 2 => Just(MARK_KERNEL), 1 => Just(FIRST_MARKER)];
+        let word = prop_oneof![6 => address, 1 => marker];
+        (1_u32..3, any::<bool>(), prop::collection::vec(word, 0..12))
+    }
+
+    proptest! {
+        /// What is kept of the chain before changes nothing but the time that it takes.
+        #[test]
+        fn a_chain_is_the_same_whatever_came_before_it(chains in prop::collection::vec(chain(), 1..20)) {
+            let event = Event { name: "cpu-clock".to_owned(), unit: Unit::Nanoseconds };
+            let layout = Layout { sample_type: field::IP | field::TID | field::CALLCHAIN, ..Layout::default() };
+            let mut unwind = (NoUnwind, NoUnwind);
+            let mut kept = Converter::new(Machine::default(), vec![event.clone()], &mut unwind.0);
+            let mut fresh = Converter::new(Machine::default(), vec![event], &mut unwind.1);
+            for (at, (pid, is_user, words)) in chains.iter().enumerate() {
+                let chain: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                let id = record::Id { pid: *pid, tid: *pid, at_ns: 1 + at as u64, ..record::Id::default() };
+                let sample = record::Sample { id, is_user: *is_user, ip: 7, chain: &chain, ..record::Sample::default() };
+                let record = Record { id, what: What::Sample(sample) };
+                kept.take(&record, 0, &layout);
+                // By frames alone, as a sample with registers is.
+                fresh.last.clear();
+                let stack = fresh.stack_of_frames(&sample, &layout);
+                let of = |converter: &Converter<'_>, stack| -> Vec<Frame> {
+                    let stacks = &converter.recording.stacks;
+                    stacks.innermost_first(stack).map(|frame| stacks.frames()[frame.place()]).collect()
+                };
+                let seen = kept.recording.samples.last().map(|sample| sample.stack);
+                prop_assert_eq!(seen.map(|seen| of(&kept, seen)), Some(of(&fresh, stack)));
+            }
+        }
+    }
 }

@@ -63,6 +63,17 @@ pub struct FoldedError {
     pub line: usize,
 }
 
+impl Base {
+    /// How many names it puts below a stack.
+    pub fn levels(self) -> u32 {
+        match self {
+            Base::Thread => 1,
+            Base::Process | Base::Cpu => 2,
+            Base::Nothing => 0,
+        }
+    }
+}
+
 impl Folded {
     /// Of those samples that `is_wanted`.
     pub fn of<'a>(
@@ -171,7 +182,7 @@ pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterato
         names,
         tree: Tree::default(),
         by_frame: vec![None; recording.stacks.frames().len()],
-        by_stack: HashMap::new(),
+        by_stack: vec![(NodeId::MAX, ROOT); recording.stacks.count()],
     };
     for ((first, second, stack, on_top), weight) in sums {
         let base = grower.base(base, first, second);
@@ -192,8 +203,8 @@ struct Grower<'a> {
     tree: Tree,
     /// The names of each frame, from the outermost on, once they were asked for.
     by_frame: Vec<Option<Vec<NameId>>>,
-    /// Where each stack ends, above each base.
-    by_stack: HashMap<(NodeId, StackId), NodeId>,
+    /// Where each stack ends, and above which base: sums come base by base.
+    by_stack: Vec<(NodeId, NodeId)>,
 }
 
 impl Grower<'_> {
@@ -217,8 +228,9 @@ impl Grower<'_> {
         let mut next = Some(stack);
         let mut node = base;
         while let Some(at) = next {
-            if let Some(known) = self.by_stack.get(&(base, at)) {
-                node = *known;
+            let (known_base, known) = self.by_stack[at.place()];
+            if known_base == base {
+                node = known;
                 break;
             }
             let (frame, below) = self.recording.stacks.top(at);
@@ -227,7 +239,7 @@ impl Grower<'_> {
         }
         for (at, frame) in above.into_iter().rev() {
             node = self.frame(node, frame);
-            self.by_stack.insert((base, at), node);
+            self.by_stack[at.place()] = (base, node);
         }
         node
     }

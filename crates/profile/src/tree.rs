@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use rustc_hash::FxHashMap;
+
 /// Stacks deeper than this end in [`MORE`]: recursion without an end has as many frames as it is given.
 pub const DEPTH_MAX: u32 = 1024;
 /// Names longer than this, in characters, are shortened in their middle.
@@ -37,14 +39,15 @@ pub struct Tree {
     names: Vec<String>,
     numbers: HashMap<String, NameId>,
     nodes: Vec<Node>,
-    children: HashMap<(NodeId, NameId), NodeId>,
+    /// Their numbers are given in the order in which they come, so nobody chooses those that fall on one place.
+    children: FxHashMap<(NodeId, NameId), NodeId>,
 }
 
 impl Default for Tree {
     fn default() -> Tree {
         let root = Node { parent: ROOT, name: 0, depth: 0, own: 0 };
         let numbers = HashMap::from([(String::new(), 0)]);
-        Tree { names: vec![String::new()], numbers, nodes: vec![root], children: HashMap::new() }
+        Tree { names: vec![String::new()], numbers, nodes: vec![root], children: FxHashMap::default() }
     }
 }
 
@@ -79,6 +82,19 @@ impl Tree {
             self.nodes.push(Node { parent, name, depth: below.depth + 1, own: 0 });
         }
         child
+    }
+
+    /// The same without the lowest names of each stack, so many: what stands at their base.
+    pub fn above(&self, levels: u32) -> Tree {
+        let mut tree = Tree { names: self.names.clone(), numbers: self.numbers.clone(), ..Tree::default() };
+        let mut now = vec![ROOT; self.nodes.len()];
+        for (id, node) in self.nodes.iter().enumerate().skip(1) {
+            if node.depth > levels {
+                now[id] = tree.child(now[node.parent as usize], node.name);
+            }
+            tree.add(now[id], node.own);
+        }
+        tree
     }
 
     /// Adds to what was seen in a node itself.

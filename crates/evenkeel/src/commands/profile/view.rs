@@ -155,8 +155,17 @@ impl From<Lost> for LostRow {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let wanted = args.output.wanted()?;
     let source = source::open(&args.file)?;
+    let mut graph = None;
     let mut answer = match &source {
-        Source::Recording(opened) => of_recording(args, opened)?,
+        Source::Recording(opened) if !args.off_cpu => {
+            let picked = args.pick.of(&opened.recording)?;
+            // Samples are added up once, for the page and for the graph.
+            let tree = source::tree(opened, &picked, args.by);
+            let answer = of_recording(args, opened, &picked, &tree.above(args.by.base().levels()));
+            graph = Some((tree, answer.quantity.clone()));
+            answer
+        }
+        Source::Recording(opened) => off_cpu(args, opened)?,
         Source::Folded(_) => {
             let (tree, quantity) = source.tree(&args.pick, args.by, &args.file)?;
             let doubts = Vec::new();
@@ -166,31 +175,25 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
     };
     if let Some((path, kind)) = wanted {
-        write(args, &source, &answer, path, kind)?;
+        write(args, &source, graph, &answer, (path, kind))?;
         answer.written = Some(path.display().to_string());
     }
     out.answer(&answer, || blocks::text(&profile::view::blocks(&answer)))?;
     Ok(exit::WELL)
 }
 
-fn of_recording(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
-    let recording = &opened.recording;
-    if args.off_cpu {
-        return off_cpu(args, opened);
-    }
-    let picked = args.pick.of(recording)?;
-    let tree = source::tree(opened, &picked, By::Nothing);
-    Ok(Answer {
+fn of_recording(args: &Args, opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Answer {
+    Answer {
         file: args.file.display().to_string(),
         unit: unit(&picked.quantity),
         weight: tree.total(),
-        functions: functions(&tree, args.top),
+        functions: functions(tree, args.top),
         names: Some(opened.doubts.clone()),
-        doubts: doubts(opened, &picked, &tree),
+        doubts: doubts(opened, picked, tree),
         written: None,
-        recording: Some(told(opened, &picked, args.top)),
-        quantity: picked.quantity,
-    })
+        recording: Some(told(opened, picked, args.top)),
+        quantity: picked.quantity.clone(),
+    }
 }
 
 /// What threads waited for.
@@ -354,13 +357,20 @@ fn doubts(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
     doubts
 }
 
-fn write(args: &Args, source: &Source, answer: &Answer, path: &Path, kind: Kind) -> Result<(), Failure> {
-    let (tree, quantity) = match source {
-        Source::Recording(opened) if args.off_cpu => {
+fn write(
+    args: &Args,
+    source: &Source,
+    graph: Option<(Tree, Quantity)>,
+    answer: &Answer,
+    (path, kind): (&Path, Kind),
+) -> Result<(), Failure> {
+    let (tree, quantity) = match (source, graph) {
+        (_, Some(graph)) => graph,
+        (Source::Recording(opened), None) if args.off_cpu => {
             let folded = offcpu::folded(&opened.recording, &opened.names, &spells(args, opened)?, args.by.base());
             (Tree::from(&folded), Quantity::OffCpuTime)
         }
-        source => source.tree(&args.pick, args.by, &args.file)?,
+        (source, None) => source.tree(&args.pick, args.by, &args.file)?,
     };
     let style = style(args, answer, quantity);
     let text = match kind {
