@@ -101,7 +101,7 @@ impl Stage {
     }
 
     /// What is said of a run of the server; none, said aloud, where this user may not record.
-    fn said(&self, kind: &str, ticks: u64) -> Option<Result<Comparison, String>> {
+    fn said(&self, kind: &str, ticks: u64) -> Option<Result<Comparison, Spoiled>> {
         let server = self.server(kind, ticks);
         let wishes = Wishes {
             targets: Targets::Processes(vec![server.id()]),
@@ -126,11 +126,21 @@ impl Stage {
         let recording = input::read(&memory.into_bytes(), &mut Unwinder::new()).unwrap();
         let names = Symbols::new(Settings::default()).names(&recording);
         let spells = offcpu::spells(&recording, &names);
-        let found = Ticks::find(&recording, &names, &spells, &Wanted::Any).unwrap();
-        assert_eq!(recording.threads[&found.cut.tid].name.as_deref(), Some("world"), "the thread that ticks is found");
-        Some(agree(&told_itself, &found).and_then(|()| {
+        let found = match Ticks::find(&recording, &names, &spells, &Wanted::Any) {
+            Ok(found) => found,
+            Err(_) if is_kept_from_its_time(&own_record(&told_itself)) => return Some(Err(Spoiled::ByTheMachine)),
+            Err(why) => return Some(Err(Spoiled::ByUs(why.to_string()))),
+        };
+        if recording.threads[&found.cut.tid].name.as_deref() != Some("world") {
+            return Some(Err(Spoiled::ByUs("another thread is found to tick".to_owned())));
+        }
+        if is_kept_from_its_time(&own_record(&told_itself)) {
+            return Some(Err(Spoiled::ByTheMachine));
+        }
+        let compared = agree(&own_record(&told_itself), &found).and_then(|()| {
             found.compare(&recording, &names, 0.01).ok_or_else(|| "there is nothing to compare".to_owned())
-        }))
+        });
+        Some(compared.map_err(Spoiled::ByUs))
     }
 }
 
@@ -147,11 +157,32 @@ impl Awaited for Child {
     }
 }
 
-/// The server's own record is the truth: nearly each of its ticks was seen, and lasted as long as it says.
-fn agree(told: &str, found: &Ticks) -> Result<(), String> {
+/// Why a run says nothing, or something wrong.
+#[derive(Debug)]
+enum Spoiled {
+    /// The server itself says that it was kept from its time: a busy machine, or one that stood still.
+    ByTheMachine,
+    /// It had its time, and is not told rightly.
+    ByUs(String),
+}
+
+/// Of each tick: its number, and when it was due, began and was done.
+fn own_record(told: &str) -> Vec<[u64; 4]> {
     let number = |word: &str| word.parse::<u64>().unwrap();
-    let own: Vec<[u64; 4]> =
-        told.lines().map(|line| line.split(' ').map(number).collect::<Vec<_>>().try_into().unwrap()).collect();
+    told.lines().map(|line| line.split(' ').map(number).collect::<Vec<_>>().try_into().unwrap()).collect()
+}
+
+/// Whether many of the ticks that nothing was planted into began late or took long.
+fn is_kept_from_its_time(own: &[[u64; 4]]) -> bool {
+    let ordinary = own.iter().filter(|[number, ..]| number % 100 != 50);
+    let kept = ordinary.filter(|[_, due_ns, begun_ns, done_ns]| {
+        begun_ns.saturating_sub(*due_ns) > 1_000_000 || done_ns.saturating_sub(*begun_ns) > 3_000_000
+    });
+    kept.count() * 20 > own.len()
+}
+
+/// The server's own record is the truth: nearly each of its ticks was seen, and lasted as long as it says.
+fn agree(own: &[[u64; 4]], found: &Ticks) -> Result<(), String> {
     let mut close = 0;
     for tick in &found.cut.ticks {
         let near = own.iter().find(|[_, _, begun_ns, _]| begun_ns.abs_diff(tick.begun_ns) < 1_000_000);
@@ -202,9 +233,18 @@ fn stall(kind: &str) {
     let _lock = host_lock();
     let Some(stage) = Stage::set() else { return };
     let (runs, ticks) = if is_long() { (10, 700) } else { (3, 320) };
-    let mut failed = Vec::new();
-    for run in 0..runs {
+    let (mut failed, mut right, mut spoiled) = (Vec::new(), 0, 0);
+    while failed.len() + right < runs && spoiled < 2 * runs {
+        let run = failed.len() + right + spoiled;
         let Some(said) = stage.said(kind, ticks) else { return };
+        let said = match said {
+            Err(Spoiled::ByTheMachine) => {
+                spoiled += 1;
+                continue;
+            }
+            Err(Spoiled::ByUs(why)) => Err(why),
+            Ok(said) => Ok(said),
+        };
         let answer = said.and_then(|said| {
             let more_ms = (said.slow_mean_ns - said.rest_mean_ns) as f64 / 1e6;
             println!("{kind} {run}: {more_ms} ms more, {:?}, {:?}", said.top, said.doubts);
@@ -214,9 +254,17 @@ fn stall(kind: &str) {
         match answer {
             // A busy machine spoils a short run; a fault of ours spoils each.
             Ok(()) if !is_long() => return,
-            Ok(()) => {}
+            Ok(()) => right += 1,
             Err(why) => failed.push(why),
         }
+    }
+    println!(
+        "{kind}: {right} right, {} wrong, {spoiled} in which the machine kept the server from its time",
+        failed.len()
+    );
+    if !is_long() && failed.len() < runs {
+        println!("skipped: this machine is too busy for a server to keep its time");
+        return;
     }
     assert!(failed.is_empty(), "{} of {runs} runs of {kind}: {failed:#?}", failed.len());
 }
