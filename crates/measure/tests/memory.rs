@@ -181,9 +181,7 @@ fn bandwidth_loses_what_a_thief_takes() {
         }
         let share = 1.0 - robbed / quiet;
         println!("{:.3e} B/s, robbed {:.3e}: share {share:.3}", quiet / 3.0, robbed / 3.0);
-        // Time is not all that it loses: what it had in the cache that it shares with the host's other guests is theirs when it comes back. On
-        // such a host 0.44 to 0.60 was seen, more where nobody else used that cache before.
-        if (0.3..0.65).contains(&share) { Ok(()) } else { Err(format!("{share} was read where 0.4 was taken")) }
+        if (share - 0.4).abs() > 0.1 { Err(format!("{share} was read where 0.4 was taken")) } else { Ok(()) }
     });
 }
 

@@ -12,7 +12,7 @@ use evenkeel_profile::input;
 use evenkeel_profile::live::{self, LiveError, Memory, Switches, Targets, Wishes};
 use evenkeel_profile::offcpu::{self, Reason};
 use evenkeel_profile::symbols::{Settings, Symbols};
-use evenkeel_profile::ticks::compare::{Comparison, Slow, Top};
+use evenkeel_profile::ticks::compare::{Comparison, Top};
 use evenkeel_profile::ticks::cut::Wanted;
 use evenkeel_profile::ticks::{Spent, Ticks};
 use evenkeel_profile::unwind::Unwinder;
@@ -216,19 +216,6 @@ fn is_first(kind: &str, said: &Comparison) -> Result<(), String> {
     if is_so && is_long { Ok(()) } else { Err(format!("{top:?} {:?}", said.growth)) }
 }
 
-/// The same of a machine that has other things to do: of the slow ticks that were not kept from a CPU.
-fn is_said(kind: &str, said: &Comparison) -> Result<(), String> {
-    let is_kept = |spent: Spent| match spent {
-        Spent::Late | Spent::Unsampled => true,
-        Spent::Without(reason) => reason.is_forced() && reason != Reason::Throttled,
-        _ => false,
-    };
-    let of_the_program: Vec<_> = said.slow.iter().filter(|slow| !is_kept(slow.spent)).collect();
-    let is_so = |slow: &&&Slow| (slow.spent, slow.function.as_deref().unwrap_or("")) == expected(kind);
-    let right = of_the_program.iter().filter(is_so).count();
-    if right > 0 && right * 2 >= of_the_program.len() { Ok(()) } else { Err(format!("{:?}", said.slow)) }
-}
-
 fn stall(kind: &str) {
     let _lock = host_lock();
     let Some(stage) = Stage::set() else { return };
@@ -248,7 +235,7 @@ fn stall(kind: &str) {
         let answer = said.and_then(|said| {
             let more_ms = (said.slow_mean_ns - said.rest_mean_ns) as f64 / 1e6;
             println!("{kind} {run}: {more_ms} ms more, {:?}, {:?}", said.top, said.doubts);
-            if is_long() { is_first(kind, &said) } else { is_said(kind, &said) }
+            is_first(kind, &said)
         });
         println!("{kind} {run}: {answer:?}");
         match answer {

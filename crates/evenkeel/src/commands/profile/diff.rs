@@ -165,17 +165,21 @@ fn write(
         quantity,
         direction: if args.icicle { Direction::Icicle } else { Direction::Flame },
     };
-    let text = match kind {
-        Kind::Svg => graph::differential_of(pair, &style),
-        Kind::Html => graph::html_differential_of(pair, &style),
-        Kind::Folded => folded(pair),
+    written::write(path, drawn(pair, &style, path, kind)?.as_bytes())
+}
+
+/// Two trees, one over the other, as what a file is to hold.
+pub(super) fn drawn(pair: &Pair, style: &Style, path: &Path, kind: Kind) -> Result<String, Failure> {
+    match kind {
+        Kind::Svg => Ok(graph::differential_of(pair, style)),
+        Kind::Html => Ok(graph::html_differential_of(pair, style)),
+        Kind::Folded => Ok(folded(pair)),
         Kind::Firefox => {
             let why = "the Firefox Profiler shows one recording, not what differs between two";
-            return Err(Failure::text(exit::WRONG_USE, format_args!("write {}", path.display()), why)
-                .hint("end it in .svg, .html or .folded"));
+            Err(Failure::text(exit::WRONG_USE, format_args!("write {}", path.display()), why)
+                .hint("end it in .svg, .html or .folded"))
         }
-    };
-    written::write(path, text.as_bytes())
+    }
 }
 
 /// As `difffolded.pl` writes it: a stack, what it had before, what it has after.

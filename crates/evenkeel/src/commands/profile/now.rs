@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use evenkeel_profile::live::{self, LiveError, Memory, Status, Told, Wishes};
+use evenkeel_sys::clock;
 
 use super::input::{self, Opened};
 use crate::exit;
@@ -20,6 +21,8 @@ pub(crate) struct Now {
     pub(crate) told: Told,
     /// Whether there was no more room for all that was asked.
     pub(crate) is_cut: bool,
+    /// CPU time that recording took of ourselves.
+    pub(crate) reader_cpu_ns: u64,
 }
 
 /// Records for so long, or until it is interrupted.
@@ -27,12 +30,14 @@ pub(crate) fn record(wishes: &Wishes, seconds: u64) -> Result<Now, Failure> {
     let stop = experiment::stop_flag()?;
     let limit_ns = seconds.saturating_mul(1_000_000_000);
     let mut memory = Memory::new(BYTES_MAX);
+    let before_ns = clock::process_cpu_ns();
     let mut until = |status: &Status| !stop.load(Ordering::Relaxed) && status.elapsed_ns < limit_ns;
     let told = live::record(wishes, &mut until, &mut memory).map_err(refused)?;
+    let reader_cpu_ns = clock::process_cpu_ns() - before_ns;
     let is_cut = !stop.load(Ordering::Relaxed) && told.status.elapsed_ns < limit_ns;
     let opened = input::opened(&memory.into_bytes());
     let opened = opened.map_err(|error| Failure::text(exit::NOT_POSSIBLE, "read what was recorded", error))?;
-    Ok(Now { opened, told, is_cut })
+    Ok(Now { opened, told, is_cut, reader_cpu_ns })
 }
 
 /// What could not be recorded, with the command that mends it.

@@ -1,28 +1,24 @@
 //! `evenkeel profile ticks`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use evenkeel_measure::{Samples, Unit};
-use evenkeel_profile::graph::{self, Pair, Quantity, Style, Totals};
-use evenkeel_profile::live::{self, LiveError, Memory, Switches, Targets, Wishes};
+use evenkeel_profile::graph::{Pair, Quantity, Style, Totals};
+use evenkeel_profile::live::{self, Switches, Targets, Wishes};
 use evenkeel_profile::offcpu;
 use evenkeel_profile::ticks::compare::Comparison;
 use evenkeel_profile::ticks::cut::{Cut, Ends, Wanted};
 use evenkeel_profile::ticks::{Tick, Ticks};
 use evenkeel_profile::tree::Tree;
-use evenkeel_sys::clock;
 use serde::Serialize;
 
 use super::input::{self, Opened};
+use super::written::{self, Kind, Output};
+use super::{diff, now};
 use crate::exit;
-use crate::experiment;
-use crate::failure::{Failure, Outcome, exit_of};
+use crate::failure::{Failure, Outcome};
 use crate::show::{Out, blocks, profile};
 
-/// As much as a recording may take of memory.
-const BYTES_MAX: usize = 512 << 20;
 /// What is copied of a stack with each sample: what perf copies too.
 const STACK_BYTES: u32 = 8192;
 
@@ -56,9 +52,8 @@ pub(crate) struct Args {
     /// How many of a hundred ticks are the slow ones
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     slowest: f64,
-    /// Write the differential flame graph to FILE, by its ending: .svg, .html, or .folded
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// How stacks are followed.
@@ -125,7 +120,7 @@ pub(crate) struct Recorded {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let wanted = args.output.as_deref().map(Form::of).transpose()?;
+    let wanted = args.output.wanted()?;
     let (opened, recorded) = match &args.file {
         Some(file) => (input::open(file)?, None),
         None => record(args).map(|(opened, recorded)| (opened, Some(recorded)))?,
@@ -140,10 +135,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         let why = format!("{} ticks are too few to set some beside the others", ticks.cut.ticks.len());
         Failure::text(exit::NOT_POSSIBLE, tried, why).hint("record for longer (--seconds)")
     })?;
-    if let Some((path, form)) = args.output.as_deref().zip(wanted) {
-        write(path, &form.text(&comparison))?;
+    if let Some((path, kind)) = wanted {
+        written::write(path, graph(&comparison, path, kind)?.as_bytes())?;
     }
-    let answer = answer(&opened, &ticks, comparison, recorded, args.output.clone());
+    let written = wanted.map(|(path, _)| path.to_owned());
+    let answer = answer(&opened, &ticks, comparison, recorded, written);
     out.answer(&answer, || blocks::text(&profile::ticks::blocks(&answer)))?;
     Ok(exit::WELL)
 }
@@ -183,7 +179,6 @@ fn answer(
 
 /// Records the server.
 fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
-    let stop = experiment::stop_flag()?;
     let targets = match &args.thread {
         Some(name) if args.pid.is_empty() => Targets::Threads { name: name.clone(), pids: Vec::new() },
         _ => Targets::Processes(args.pid.clone()),
@@ -197,98 +192,29 @@ fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
         user_stack_bytes: (args.stacks == Stacks::Dwarf).then_some(STACK_BYTES),
         ring_bytes: if args.stacks == Stacks::Dwarf { live::RING_BYTES * 8 } else { live::RING_BYTES },
     };
-    let limit_ns = args.seconds * 1_000_000_000;
-    let mut memory = Memory::new(BYTES_MAX);
-    let before_ns = clock::process_cpu_ns();
-    let told =
-        live::record(&wishes, &mut |status| !stop.load(Ordering::Relaxed) && status.elapsed_ns < limit_ns, &mut memory);
-    let told = told.map_err(failure)?;
-    let reader_cpu_ns = clock::process_cpu_ns() - before_ns;
+    let now = now::record(&wishes, args.seconds)?;
+    let mut unseen = now.told.unseen;
+    unseen
+        .extend(now.is_cut.then(|| "the recording was cut short: there was no more room for it in memory".to_owned()));
+    let elapsed_ns = now.told.status.elapsed_ns;
     let recorded = Recorded {
-        elapsed_ns: told.status.elapsed_ns,
+        elapsed_ns,
         hz: args.hz,
-        samples: told.status.samples,
-        reader_cpu_share: reader_cpu_ns as f64 / told.status.elapsed_ns.max(1) as f64,
-        unseen: told.unseen,
+        samples: now.told.status.samples,
+        reader_cpu_share: now.reader_cpu_ns as f64 / elapsed_ns.max(1) as f64,
+        unseen,
     };
-    let opened = input::opened(&memory.into_bytes())
-        .map_err(|error| Failure::text(exit::NOT_POSSIBLE, "read what was recorded", error))?;
-    Ok((opened, recorded))
+    Ok((now.opened, recorded))
 }
 
-fn failure(error: LiveError) -> Failure {
-    match &error {
-        LiveError::Denied { mend, .. } => {
-            let hint = mend.clone();
-            Failure::new(exit::NOT_ALLOWED, error).hint(hint)
-        }
-        LiveError::NotThere { .. } | LiveError::WrongUse { .. } => Failure::new(exit::WRONG_USE, error),
-        LiveError::Refused { errno, .. } | LiveError::Write(errno) => {
-            Failure::new(exit_of(*errno, exit::NOT_POSSIBLE), error)
-        }
-    }
-}
-
-/// What a file holds, by its ending.
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    Svg,
-    Html,
-    Folded,
-}
-
-impl Form {
-    fn of(path: &Path) -> Result<Form, Failure> {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("svg") => Ok(Form::Svg),
-            Some("html" | "htm") => Ok(Form::Html),
-            Some("folded" | "txt") => Ok(Form::Folded),
-            _ => {
-                let why = "its ending does not tell what it is to hold";
-                let failure = Failure::text(exit::WRONG_USE, format_args!("write {}", path.display()), why);
-                Err(failure.hint("end it in .svg, .html or .folded"))
-            }
-        }
-    }
-
-    fn text(self, said: &Comparison) -> String {
-        let (rest, slow) = (Tree::from(&said.rest_folded), Tree::from(&said.slow_folded));
-        let pair = Pair::new(&rest, &slow, Totals::Raw);
-        let style = Style {
-            title: format!("The slowest {} of {} ticks, beside the rest", said.slow_ticks, said.ticks),
-            subtitle: profile::ticks::verdict(said),
-            quantity: Quantity::Other("ns in the mean tick".to_owned()),
-            ..Style::default()
-        };
-        match self {
-            Form::Svg => graph::differential_of(&pair, &style),
-            Form::Html => graph::html_differential_of(&pair, &style),
-            Form::Folded => {
-                let mut stacks: Vec<&String> =
-                    said.rest_folded.lines.keys().chain(said.slow_folded.lines.keys()).collect();
-                stacks.sort_unstable();
-                stacks.dedup();
-                let of = |lines: &std::collections::BTreeMap<String, u64>, stack: &String| {
-                    lines.get(stack).copied().unwrap_or(0)
-                };
-                let line = |stack: &String| {
-                    format!("{stack} {} {}\n", of(&said.rest_folded.lines, stack), of(&said.slow_folded.lines, stack))
-                };
-                stacks.into_iter().map(line).collect()
-            }
-        }
-    }
-}
-
-/// Writes a file whole or not at all, and over nothing.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", path.display()), &error)
-            .hint("a file that is there already is not written over")
+/// The graph of slow ticks over the rest.
+fn graph(said: &Comparison, path: &Path, kind: Kind) -> Result<String, Failure> {
+    let (rest, slow) = (Tree::from(&said.rest_folded), Tree::from(&said.slow_folded));
+    let style = Style {
+        title: format!("The slowest {} of {} ticks, beside the rest", said.slow_ticks, said.ticks),
+        subtitle: profile::ticks::verdict(said),
+        quantity: Quantity::Other("ns in the mean tick".to_owned()),
+        ..Style::default()
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    file.persist_noclobber(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    diff::drawn(&Pair::new(&rest, &slow, Totals::Raw), &style, path, kind)
 }

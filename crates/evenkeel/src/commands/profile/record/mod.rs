@@ -9,15 +9,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evenkeel_profile::live::{self, FileSink, LiveError, Sink, Status, Switches, Targets, Told, Window, Wishes};
+use evenkeel_profile::live::{self, FileSink, Sink, Status, Switches, Targets, Told, Window, Wishes};
 use evenkeel_sys::CpuSet;
 
 use self::child::Child;
 use self::outlet::{Dumps, Pull, Whole};
 use self::page::{Answer, Meanwhile};
+use super::now;
 use crate::exit;
 use crate::experiment;
-use crate::failure::{Failure, Outcome, exit_of};
+use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 use crate::show::blocks;
 
@@ -189,19 +190,6 @@ fn record(
     meanwhile.end();
     match not_begun.into_inner() {
         Some(failure) => Err(failure),
-        None => told.map_err(failure),
-    }
-}
-
-fn failure(error: LiveError) -> Failure {
-    match &error {
-        LiveError::Denied { mend, .. } => {
-            let hint = mend.clone();
-            Failure::new(exit::NOT_ALLOWED, error).hint(hint)
-        }
-        LiveError::NotThere { .. } | LiveError::WrongUse { .. } => Failure::new(exit::WRONG_USE, error),
-        LiveError::Refused { errno, .. } | LiveError::Write(errno) => {
-            Failure::new(exit_of(*errno, exit::NOT_POSSIBLE), error)
-        }
+        None => told.map_err(now::refused),
     }
 }
