@@ -128,8 +128,22 @@ impl From<rustix::io::Errno> for Errno {
 
 impl From<&std::io::Error> for Errno {
     fn from(error: &std::io::Error) -> Errno {
-        // An error without a number comes from std's own checks (a NUL in a path); the kernel would have said EINVAL.
-        error.raw_os_error().map_or(Errno::INVAL, Errno)
+        use std::io::ErrorKind;
+        // An error without a number comes from whoever adds a path to the kernel's, of which the kind is left, and from std's own checks
+        // (a NUL in a path): the kernel would have said EINVAL.
+        error.raw_os_error().map_or_else(
+            || match error.kind() {
+                ErrorKind::NotFound => Errno::NOENT,
+                ErrorKind::PermissionDenied => Errno::ACCESS,
+                ErrorKind::AlreadyExists => Errno::EXIST,
+                ErrorKind::NotADirectory => Errno::NOTDIR,
+                ErrorKind::IsADirectory => Errno::ISDIR,
+                ErrorKind::StorageFull => Errno::NOSPC,
+                ErrorKind::ReadOnlyFilesystem => Errno::ROFS,
+                _ => Errno::INVAL,
+            },
+            Errno,
+        )
     }
 }
 
@@ -142,6 +156,24 @@ mod tests {
         for raw in 1..600 {
             let errno = Errno::from_raw(raw);
             assert_eq!(Errno::parse(&format!("{errno:?}")), Some(errno), "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_that_was_given_a_path_keeps_its_meaning() {
+        use std::io::{Error, ErrorKind};
+        let folder = tempfile::tempdir().unwrap();
+        let wrapped = tempfile::NamedTempFile::new_in(folder.path().join("gone")).unwrap_err();
+        assert_eq!(wrapped.raw_os_error(), None, "this is to be an error around another one");
+        let table = [
+            (wrapped, Errno::NOENT),
+            (Error::from_raw_os_error(13), Errno::ACCESS),
+            (Error::new(ErrorKind::StorageFull, "in words"), Errno::NOSPC),
+            (Error::from(ErrorKind::PermissionDenied), Errno::ACCESS),
+            (Error::from(ErrorKind::InvalidInput), Errno::INVAL),
+        ];
+        for (error, expected) in table {
+            assert_eq!(Errno::from(&error), expected, "{error}");
         }
     }
 

@@ -23,6 +23,8 @@ const NAMES: [(&str, rustix::process::Signal); 8] = [
 impl Signal {
     /// What a program may catch to end in good order.
     pub const TERM: Signal = Signal(rustix::process::Signal::TERM);
+    /// What lets a stopped process run on.
+    pub const CONT: Signal = Signal(rustix::process::Signal::CONT);
     /// What no program can catch.
     pub const KILL: Signal = Signal(rustix::process::Signal::KILL);
 

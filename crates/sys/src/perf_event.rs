@@ -125,6 +125,8 @@ pub(crate) struct Sampled {
     pub(crate) flags: u64,
     pub(crate) user_registers: u64,
     pub(crate) user_stack_bytes: u32,
+    /// What some kinds of events want beside `config`.
+    pub(crate) more: [u64; 2],
 }
 
 impl Attributes {
@@ -140,6 +142,8 @@ impl Attributes {
             flags: of.flags | FLAG_SAMPLE_ID_ALL | FLAG_USE_CLOCKID,
             sample_regs_user: of.user_registers,
             sample_stack_user: of.user_stack_bytes,
+            config1: of.more[0],
+            config2: of.more[1],
             clockid: libc::CLOCK_MONOTONIC,
             ..Attributes::default()
         }

@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::errno::Errno;
 use crate::perf_event::{Attributes, Event, PerfRing, Sampled};
+use crate::perf_probe::Probe;
 
 /// `read_format`: how many records of the event were lost (since Linux 6.0).
 const READ_LOST: u64 = 1 << 4;
@@ -60,10 +61,10 @@ pub struct Spec {
 impl Spec {
     /// As the kernel gets it: `struct perf_event_attr` of the fifth version.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.attributes(0).to_bytes()
+        self.attributes(0, [0; 2]).to_bytes()
     }
 
-    fn attributes(&self, read_format: u64) -> Attributes {
+    fn attributes(&self, read_format: u64, more: [u64; 2]) -> Attributes {
         let Spec { kind, config, rate, sample_type, flags, user_registers, user_stack_bytes } = *self;
         Attributes::sampled(&Sampled {
             kind,
@@ -74,6 +75,7 @@ impl Spec {
             flags,
             user_registers,
             user_stack_bytes,
+            more,
         })
     }
 }
@@ -118,8 +120,23 @@ impl SampledEvent {
     /// `ENOENT`, `EOPNOTSUPP` where there is no such event; `EINVAL` for a flag that this kernel does not know; `EMFILE` if the process may
     /// not have more files; `EBADF` for what is no control group of the kernel's `perf_event` controller.
     pub fn open(spec: &Spec, whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
+        SampledEvent::with(spec, [0; 2], whose, cpu)
+    }
+
+    /// The same of a place in a program's code: it records each time that the place is run. `spec` is of the kind and the config that
+    /// [`Probe::numbers`] gives.
+    ///
+    /// # Errors
+    /// As [`open`](SampledEvent::open); `ENOENT` if the file is not there, `EINVAL` if nothing can be probed there, `EIO`, `ENOTSUPP` if the
+    /// instruction there is none that the kernel can step over.
+    pub fn probe(spec: &Spec, probe: &Probe, whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
+        // The kernel copies the path while it opens the event; `probe` is alive until then.
+        SampledEvent::with(spec, [probe.path.as_ptr().expose_provenance() as u64, probe.offset], whose, cpu)
+    }
+
+    fn with(spec: &Spec, more: [u64; 2], whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
         let with = |read_format: u64| {
-            let attributes = spec.attributes(read_format);
+            let attributes = spec.attributes(read_format, more);
             match whose {
                 Whose::Everybody => Event::on_cpu(&attributes, cpu),
                 Whose::Thread(tid) => Event::on_thread_on_cpu(&attributes, tid, cpu),
@@ -295,8 +312,9 @@ mod tests {
             assert!(event.lost().is_none_or(|lost| lost == 0));
             let mut ring = SampledRing::of(event, 1).unwrap();
             let until_ns = crate::clock::thread_cpu_ns() + 20_000_000;
+            // To ask for the time is the kernel's work, which is not sampled.
             while crate::clock::thread_cpu_ns() < until_ns {
-                std::hint::spin_loop();
+                (0..10_000).for_each(|_| std::hint::spin_loop());
             }
             ring.pause().unwrap();
             assert!(ring.fullness() > 0.0);

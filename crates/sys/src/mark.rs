@@ -1,0 +1,90 @@
+//! Marks of what a server does, for whoever looks at it from outside (USDT): an instruction that does nothing, and a note in the program's
+//! file that says where it is. Nobody looks: a call and that instruction, no memory is touched. Somebody does (`evenkeel profile ticks`,
+//! bpftrace, perf): the kernel stops the thread there for some microseconds. The notes stay when a program is stripped.
+
+/// The place and its note, as `sys/sdt.h` of SystemTap writes them, with two numbers in the first two registers of a call.
+macro_rules! note {
+    ($name:literal, $where:literal, $($registers:tt)*) => {
+        // SAFETY: the one instruction does nothing and needs nothing; the rest goes to a section of notes that is never loaded, and to one
+        // byte of a section that all such notes share.
+        unsafe {
+            std::arch::asm!(
+                "990: nop",
+                ".pushsection .note.stapsdt,\"?\",\"note\"",
+                ".balign 4",
+                ".4byte 992f-991f, 994f-993f, 3",
+                "991: .asciz \"stapsdt\"",
+                "992: .balign 4",
+                "993: .8byte 990b",
+                ".8byte _.stapsdt.base",
+                ".8byte 0",
+                ".asciz \"evenkeel\"",
+                concat!(".asciz \"", $name, "\""),
+                concat!(".asciz \"", $where, "\""),
+                "994: .balign 4",
+                ".popsection",
+                ".ifndef _.stapsdt.base",
+                ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat",
+                ".weak _.stapsdt.base",
+                ".hidden _.stapsdt.base",
+                "_.stapsdt.base: .space 1",
+                ".size _.stapsdt.base, 1",
+                ".popsection",
+                ".endif",
+                $($registers)*,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+    };
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+macro_rules! mark {
+    ($name:literal, $first:expr, $second:expr) => {
+        note!($name, "8@%rdi 8@%rsi", in("rdi") $first, in("rsi") $second)
+    };
+}
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+macro_rules! mark {
+    ($name:literal, $first:expr, $second:expr) => {
+        note!($name, "8@x0 8@x1", in("x0") $first, in("x1") $second)
+    };
+}
+
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+macro_rules! mark {
+    ($name:literal, $first:expr, $second:expr) => {
+        let _ = ($first, $second);
+    };
+}
+
+/// A tick has begun: its number, and when it was due in nanoseconds of the monotonic clock. `evenkeel:tick_begin` from outside.
+#[inline(never)]
+pub fn tick_begin(number: u64, due_ns: u64) {
+    mark!("tick_begin", number, due_ns);
+}
+
+/// A tick's work is done: its number, and when it was due. `evenkeel:tick_done` from outside.
+#[inline(never)]
+pub fn tick_done(number: u64, due_ns: u64) {
+    mark!("tick_done", number, due_ns);
+}
+
+#[cfg(test)]
+mod tests {
+    /// The program has both notes, and they say where the numbers are.
+    #[test]
+    fn the_program_tells_its_marks() {
+        super::tick_begin(1, 2);
+        super::tick_done(1, 2);
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let has = |text: &[u8]| program.windows(text.len()).any(|window| window == text);
+        let place: &[u8] = if cfg!(target_arch = "x86_64") { b"8@%rdi 8@%rsi\0" } else { b"8@x0 8@x1\0" };
+        // Put together here, so that this test's own text is not what is found.
+        for name in ["begin", "done"] {
+            let note = [b"evenkeel\0tick_", name.as_bytes(), b"\0", place].concat();
+            assert!(has(&note), "{name}");
+        }
+    }
+}

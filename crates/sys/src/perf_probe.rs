@@ -1,0 +1,166 @@
+//! `Probe`: a place in a program's code at which the kernel says each time that it is run (a uprobe), or that the function there returns. The
+//! event itself is opened and read as any other ([`SampledEvent::probe`](crate::perf_sampler::SampledEvent::probe)). Nothing is written to
+//! tracefs, so that nobody else sees it, and it ends with the process that opened it, however that ends.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::errno::Errno;
+
+/// Where the kernel says which kind of event it is (`CONFIG_UPROBE_EVENTS`).
+const DEVICE: &str = "/sys/bus/event_source/devices/uprobe";
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    pub(crate) path: CString,
+    pub(crate) offset: u64,
+    is_return: bool,
+}
+
+/// How this kernel is asked for probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeKind {
+    kind: u32,
+    return_bit: u32,
+}
+
+impl ProbeKind {
+    /// Of the kernel that runs.
+    ///
+    /// # Errors
+    /// `ENOENT` if it has no such events; `EINVAL` if it says what nobody understands.
+    pub fn of_kernel() -> Result<ProbeKind, Errno> {
+        let read =
+            |file: &str| std::fs::read_to_string(format!("{DEVICE}/{file}")).map_err(|error| Errno::from(&error));
+        let kind = read("type")?.trim().parse().map_err(|_| Errno::INVAL)?;
+        let return_bit = parse_bit(&read("format/retprobe")?).ok_or(Errno::INVAL)?;
+        Ok(ProbeKind { kind, return_bit })
+    }
+}
+
+/// `config:0`: a bit of `config`.
+fn parse_bit(text: &str) -> Option<u32> {
+    text.trim().strip_prefix("config:")?.parse().ok().filter(|bit| *bit < 64)
+}
+
+impl Probe {
+    /// At this offset of the file at `path`, which has to be an instruction's first byte: the kernel does not look, and puts its own there.
+    ///
+    /// # Errors
+    /// `EINVAL` if a zero is in the path.
+    pub fn at(path: &Path, offset: u64) -> Result<Probe, Errno> {
+        let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+        Ok(Probe { path, offset, is_return: false })
+    }
+
+    /// When the function that begins there returns. While it runs, what it returns to is the kernel's own code: an exception or a panic that
+    /// leaves it finds no way up, and the program ends.
+    #[must_use]
+    pub fn on_return(self) -> Probe {
+        Probe { is_return: true, ..self }
+    }
+
+    /// Where in the file it is.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether it is of the function's end.
+    pub fn is_return(&self) -> bool {
+        self.is_return
+    }
+
+    /// Its kind and config.
+    pub fn numbers(&self, of: ProbeKind) -> (u32, u64) {
+        (of.kind, u64::from(self.is_return) << of.return_bit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf_sampler::{SampledEvent, SampledRing, Spec, Whose};
+
+    #[test]
+    fn the_bit_is_read() {
+        for (text, bit) in
+            [("config:0\n", Some(0)), ("config:32-63", None), ("config1:0", None), ("config:64", None), ("", None)]
+        {
+            assert_eq!(parse_bit(text), bit, "{text:?}");
+        }
+        let probe = Probe::at(Path::new("/bin/true"), 64).unwrap();
+        let kind = ProbeKind { kind: 8, return_bit: 3 };
+        assert_eq!((probe.numbers(kind), probe.clone().on_return().numbers(kind)), ((8, 0), (8, 8)));
+        assert_eq!(Probe::at(Path::new("a\0b"), 0), Err(Errno::INVAL));
+    }
+
+    #[inline(never)]
+    extern "C" fn probed(number: u64) -> u64 {
+        std::hint::black_box(number) + 1
+    }
+
+    /// Where in this program's file a function is: by what is mapped where.
+    fn offset_of(address: usize) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let of = |line: &str| {
+            let mut parts = line.split(' ');
+            let (start, end) = parts.next().unwrap().split_once('-').unwrap();
+            (hex(start)..hex(end))
+                .contains(&(address as u64))
+                .then(|| address as u64 - hex(start) + hex(parts.nth(1).unwrap()))
+        };
+        maps.lines().find_map(of).unwrap()
+    }
+
+    #[test]
+    fn a_function_of_ours_is_seen_when_it_begins_and_when_it_returns() {
+        let cpu = crate::thread::affinity().unwrap().first().unwrap();
+        let body = move || {
+            crate::thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
+            let function: extern "C" fn(u64) -> u64 = probed;
+            let offset = offset_of(function as usize);
+            let open = |probe: Probe| {
+                let (kind, config) = probe.numbers(ProbeKind::of_kernel()?);
+                // Its thread and when.
+                let spec = Spec { kind, config, rate: 1, sample_type: 1 << 1 | 1 << 2, ..Spec::default() };
+                SampledRing::of(SampledEvent::probe(&spec, &probe, Whose::Thread(0), cpu)?, 0)
+            };
+            let begin = Probe::at(Path::new("/proc/self/exe"), offset).unwrap();
+            let (mut begins, mut returns) = match (open(begin.clone()), open(begin.on_return())) {
+                (Ok(begins), Ok(returns)) => (begins, returns),
+                (begins, returns) => {
+                    let errno = begins.err().or(returns.err()).unwrap();
+                    assert!(errno.is_denial() || errno == Errno::NOENT || errno == Errno::NOSYS, "{errno}");
+                    println!("skipped: this user may not probe a function ({errno})");
+                    return;
+                }
+            };
+            let mut sum = 0;
+            for number in 0..7 {
+                sum += probed(number);
+            }
+            assert_eq!(sum, 28);
+            // The head, process and thread, the time.
+            assert_eq!((begins.take().len(), returns.take().len()), (7 * 24, 7 * 24));
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+
+    #[test]
+    fn what_is_no_file_is_an_error() {
+        let cpu = crate::thread::affinity().unwrap().first().unwrap();
+        let Ok(kind) = ProbeKind::of_kernel() else {
+            println!("skipped: this kernel has no probes");
+            return;
+        };
+        for path in ["/nonexistent", "/proc", "/dev/null"] {
+            let probe = Probe::at(Path::new(path), 0).unwrap();
+            let (kind, config) = probe.numbers(kind);
+            let spec = Spec { kind, config, rate: 1, sample_type: 1 << 2, ..Spec::default() };
+            assert!(SampledEvent::probe(&spec, &probe, Whose::Thread(0), cpu).is_err(), "{path}");
+        }
+    }
+}
