@@ -70,8 +70,10 @@ fn main() -> anyhow::Result<()> {
     if asked == ["screening-table"] {
         return screening::print_table();
     }
-    if asked == ["ticks-table"] {
-        return tick::print_table();
+    if let Some((first, grounds)) = asked.split_first()
+        && first == "ticks-table"
+    {
+        return tick::print_table(grounds);
     }
     if let Some(("record-trace", arguments)) = asked.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return traces::record(arguments);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use evenkeel_rt::{ThreadWishes, TickClock, TickSettings, TickThread};
 use evenkeel_sys::clock::{monotonic_ns, realtime_ns, sleep_until_ns, thread_cpu_ns};
 use evenkeel_sys::{CpuSet, sched, thread};
@@ -27,6 +27,8 @@ const THIEF_PACE: Pace = Pace { period_ns: 20_000_000, work_ns: 3_500_000, befor
 /// Ours looks for slots of a hypervisor's in its first seconds, which a server's hours of ticks do not see again: what that costs is in the
 /// findings, and here it has this long before its ticks count. The others have nothing to learn.
 const LEARNS_NS: u64 = 5_500_000_000;
+/// Beside others it then tries places for its ticks, which is over by then.
+const TRIES_NS: u64 = 16_000_000_000;
 
 /// The version of the peer that the manifest pins.
 const SPIN_SLEEP: &str = "1.3.3";
@@ -44,9 +46,9 @@ struct Pace {
 }
 
 impl Pace {
-    /// That of the contender at this place: the first is ours.
-    fn of(self, at: usize) -> Pace {
-        let before = if at == 0 { (LEARNS_NS / self.period_ns) as u32 } else { self.before };
+    /// That of the contender at this place: the first is ours, which has this long to learn.
+    fn of(self, at: usize, learns_ns: u64) -> Pace {
+        let before = if at == 0 { (learns_ns / self.period_ns) as u32 } else { self.before };
         Pace { before, ..self }
     }
 
@@ -85,6 +87,8 @@ enum Ground {
     Neighbour,
     Quota,
     Thief,
+    /// Another tick loop of the same kind.
+    Two,
 }
 
 /// Somebody on the same CPU, or nobody.
@@ -97,7 +101,7 @@ enum Stage {
 impl Ground {
     fn set(self, cpu: usize) -> anyhow::Result<Stage> {
         Ok(match self {
-            Ground::Idle => Stage::Alone,
+            Ground::Idle | Ground::Two => Stage::Alone,
             Ground::Neighbour => Stage::Beside(Beside::neighbour(cpu)?),
             Ground::Quota => Stage::Limited(Group::new()?),
             Ground::Thief => Stage::Beside(Beside::thief(cpu)?),
@@ -160,7 +164,7 @@ fn measure(
     let seed = realtime_ns();
     let count = if ground == Ground::Thief { THIEF_ROUNDS } else { ROUNDS };
     let rounds = in_turns(CONTENDERS.len(), Rounds { count, seed }, |at| {
-        Ok(figure(&one(CONTENDERS[at].2, pace.of(at), cpu, &stage)?))
+        Ok(figure(&one(CONTENDERS[at].2, pace.of(at, LEARNS_NS), cpu, &stage)?))
     })?;
     let all = CONTENDERS.iter().zip(rounds).map(|((name, version, _), rounds)| Measured {
         name: (*name).to_owned(),
@@ -170,29 +174,59 @@ fn measure(
     Row::of(Measurements { row, unit, all: all.collect(), skipped: BTreeMap::new(), seed })
 }
 
-/// `ticks-table`: everything at 50 and 100 ticks a second, each contender five times for two seconds, in turns.
-pub(crate) fn print_table() -> anyhow::Result<()> {
-    const TIMES: usize = 5;
+/// `ticks-table [GROUND…]`: everything at 50 and 100 ticks a second, each contender five times for two seconds, in turns.
+pub(crate) fn print_table(asked: &[String]) -> anyhow::Result<()> {
     let cpu = the_cpu()?;
-    let grounds =
-        [("quiet", Ground::Idle), ("neighbour", Ground::Neighbour), ("limit", Ground::Quota), ("thief", Ground::Thief)];
+    let grounds = [
+        ("quiet", Ground::Idle),
+        ("neighbour", Ground::Neighbour),
+        ("limit", Ground::Quota),
+        ("thief", Ground::Thief),
+        ("two", Ground::Two),
+    ];
+    if let Some(unknown) = asked.iter().find(|name| !grounds.iter().any(|(known, _)| known == name)) {
+        bail!("no ground is called {unknown}: {} are", grounds.map(|(name, _)| name).join(", "));
+    }
     println!(
         "ground Hz contender: lateness us p50 p99, over 1 ms %, missed %, CPU beside the work us a tick, due to done ms p50 p99"
     );
     for (name, ground) in grounds {
-        let stage = ground.set(cpu)?;
-        for period_ns in [20_000_000, 10_000_000] {
-            let pace = Pace { period_ns, ticks: (2_000_000_000 / period_ns) as u32, ..PACE };
-            let mut all: Vec<Vec<Outcome>> = CONTENDERS.iter().map(|_| Vec::new()).collect();
-            for at in (0..TIMES).flat_map(|_| 0..CONTENDERS.len()) {
-                all[at].push(one(CONTENDERS[at].2, pace.of(at), cpu, &stage)?);
-            }
-            for ((contender, ..), outcomes) in CONTENDERS.iter().zip(&all) {
-                println!("{name} {} {contender}: {}", 1_000_000_000 / period_ns, told(outcomes, period_ns));
-            }
+        if asked.is_empty() || asked.iter().any(|one| one == name) {
+            print_ground(name, ground, cpu)?;
         }
     }
     Ok(())
+}
+
+fn print_ground(name: &str, ground: Ground, cpu: usize) -> anyhow::Result<()> {
+    const TIMES: usize = 5;
+    let stage = ground.set(cpu)?;
+    let learns_ns = if matches!(ground, Ground::Neighbour | Ground::Two) { TRIES_NS } else { LEARNS_NS };
+    for period_ns in [20_000_000, 10_000_000] {
+        let pace = Pace { period_ns, ticks: (2_000_000_000 / period_ns) as u32, ..PACE };
+        let mut all: Vec<Vec<Outcome>> = CONTENDERS.iter().map(|_| Vec::new()).collect();
+        for at in (0..TIMES).flat_map(|_| 0..CONTENDERS.len()) {
+            let (contender, pace) = (CONTENDERS[at].2, pace.of(at, learns_ns));
+            if ground == Ground::Two {
+                all[at].extend(two(contender, pace, cpu)?);
+            } else {
+                all[at].push(one(contender, pace, cpu, &stage)?);
+            }
+        }
+        for ((contender, ..), outcomes) in CONTENDERS.iter().zip(&all) {
+            println!("{name} {} {contender}: {}", 1_000_000_000 / period_ns, told(outcomes, period_ns));
+        }
+    }
+    Ok(())
+}
+
+/// Two of a contender on the same CPU, each in a thread of its own.
+fn two(ticks: Loop, pace: Pace, cpu: usize) -> anyhow::Result<[Outcome; 2]> {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| one(ticks, pace, cpu, &Stage::Alone));
+        let this = one(ticks, pace, cpu, &Stage::Alone)?;
+        Ok([this, other.join().map_err(|_| anyhow!("a contender panicked"))??])
+    })
 }
 
 fn told(outcomes: &[Outcome], period_ns: u64) -> String {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use evenkeel_stats::{Histogram, Summary};
-use evenkeel_sys::{Root, clock, cpu_limit, thread};
+use evenkeel_sys::{Root, clock, cpu_limit, mark, thread};
 
 use crate::guard::Guard;
 use crate::margin::{MOST_NS, Margin};
@@ -200,12 +200,14 @@ impl TickClock {
         self.missed += due.missed;
         self.lateness.record(began_ns.saturating_sub(due.due_ns));
         self.current = Some(tick);
+        mark::tick_begin(tick.number, tick.due_ns);
         tick
     }
 
     /// The tick's work is done. None where no tick has begun.
     pub fn done(&mut self) -> Option<Done> {
         let done = Done { tick: self.current.take()?, done_ns: clock::monotonic_ns() };
+        mark::tick_done(done.tick.number, done.tick.due_ns);
         self.due_to_done.record(done.due_to_done_ns());
         self.work.record(done.work_ns());
         if let Some(keeper) = &mut self.keeper {

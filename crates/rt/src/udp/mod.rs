@@ -83,7 +83,7 @@ impl fmt::Display for UdpError {
 
 impl std::error::Error for UdpError {}
 
-/// A server's socket. Use it from one thread; two threads may have a half each.
+/// A server's socket. Use it from one thread; two threads may have a half each ([`Udp::halves`], [`Udp::into_halves`]).
 #[derive(Debug)]
 pub struct Udp {
     socket: Arc<UdpSocket>,
@@ -181,6 +181,12 @@ impl Udp {
         (&mut self.incoming, &mut self.outgoing)
     }
 
+    /// The two halves for good, to be kept apart: the socket is closed when both are dropped. What [`Udp::report`] tells is to be copied
+    /// before.
+    pub fn into_halves(self) -> (Incoming, Outgoing) {
+        (self.incoming, self.outgoing)
+    }
+
     /// Gives each packet that waits, up to the settings' `receive_packets_max`. Never waits itself.
     pub fn receive(&mut self, each: impl FnMut(Received<'_>)) -> Counts {
         self.incoming.receive(each)
@@ -233,7 +239,7 @@ impl Udp {
     /// Begins to count them anew.
     pub fn forget_failures(&mut self) {
         self.outgoing.forget_failures();
-        self.incoming.failures.forget();
+        self.incoming.forget_failures();
     }
 }
 

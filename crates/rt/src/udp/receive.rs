@@ -147,7 +147,7 @@ pub struct Incoming {
     undelivered: Undelivered,
     counters: ReceiveCounters,
     dropped_seen: u32,
-    pub(super) failures: Failures,
+    failures: Failures,
     left: Left,
     /// Of a batch, the kernel gave so many, of which this one is next.
     given: usize,
@@ -387,6 +387,11 @@ impl Incoming {
     /// Packets that were not delivered to peers beyond those that are told apart, or to nobody knows whom.
     pub fn failures_of_others(&self) -> u64 {
         self.failures.others()
+    }
+
+    /// Begins to count them anew.
+    pub fn forget_failures(&mut self) {
+        self.failures.forget();
     }
 }
 

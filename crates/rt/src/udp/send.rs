@@ -317,7 +317,8 @@ impl Outgoing {
         self.failures.others()
     }
 
-    pub(super) fn forget_failures(&mut self) {
+    /// Begins to count them anew.
+    pub fn forget_failures(&mut self) {
         self.failures.forget();
     }
 }
