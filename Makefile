@@ -18,6 +18,7 @@ test: setup ## run every test
 	$(CARGO) build --workspace --locked
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --locked -p evenkeel-rt --all-features
+	$(CARGO) test --locked -p evenkeel-rt-c --all-features
 
 check: setup $(DENY) ## formatting, lints, documentation, licences and duplicates of dependencies
 	$(CARGO) fmt --all --check
@@ -38,8 +39,8 @@ bench: build ## measure evenkeel beside its peers, into target/bench/; ROW=… f
 build: setup ## build the program and the reference server
 	$(CARGO) build --release --locked -p evenkeel -p evenkeel-arena
 
-install-rt: setup ## build the library for C, C++ and C#, and install it below PREFIX (/usr/local unless told)
-	$(CARGO) build --profile rt-c --locked -p evenkeel-rt-c
+install-rt: setup ## build the library for C, C++ and C#, and install it below PREFIX (/usr/local unless told); FEATURES=io-uring for that
+	$(CARGO) build --profile rt-c --locked -p evenkeel-rt-c $(if $(FEATURES),--features $(FEATURES))
 	crates/rt-c/install.sh "$(or $(PREFIX),/usr/local)" "$(or $(CARGO_TARGET_DIR),target)/rt-c"
 
 setup:

@@ -285,7 +285,7 @@ namespace Evenkeel
         ///  Threads: any. Free it with evenkeel_jobs_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` is null or may be written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_new(EvenkeelJobSettings* asked, EvenkeelJobs** jobs);
@@ -321,6 +321,18 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_last_frame(EvenkeelJobs* jobs, EvenkeelFrameCounters* counters);
 
         /// <summary>
+        ///  What a worker has of its wishes, by its number from 0 on: first those of EvenkeelJobSettings.workers, then the asynchronous ones, then its
+        ///  own_workers. EVENKEEL_STATUS_OUT_OF_RANGE where there are not so many.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_worker_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_worker_report(EvenkeelJobs* jobs, System.UIntPtr number, EvenkeelThreadReport* report);
+
+        /// <summary>
         ///  Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
         ///  not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
         ///
@@ -345,6 +357,27 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_frame_push_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_frame_push_after(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_after_job_delegate job, void* context, uint* others, System.UIntPtr others_count, uint* number);
+
+        /// <summary>
+        ///  Runs jobs until the one of this number, which evenkeel_frame_push_after gave, is done. A job can't wait so, since what it waits for may lie
+        ///  beneath it on the stack: there it is EVENKEEL_STATUS_NOT_YET at once where the other is not done; push what comes after it instead.
+        ///  EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+        ///
+        ///  Threads: the one that the frame was given on.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_frame_wait", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_frame_wait(EvenkeelFrame* frame, uint number);
+
+        /// <summary>
+        ///  Whether the job of this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+        ///
+        ///  Threads: the one that the frame was given on.
+        ///
+        ///  # Safety
+        ///  `is_done` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_frame_is_done", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_frame_is_done(EvenkeelFrame* frame, uint number, uint* is_done);
 
         /// <summary>
         ///  Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
@@ -549,6 +582,14 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rw_lock_read(EvenkeelRwLock* @lock);
 
         /// <summary>
+        ///  Takes the lock for reading while nobody writes, and is EVENKEEL_STATUS_NOT_YET else.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_try_read", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_try_read(EvenkeelRwLock* @lock);
+
+        /// <summary>
         ///  Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
         ///
         ///  Threads: the one that took it.
@@ -563,6 +604,14 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_write(EvenkeelRwLock* @lock);
+
+        /// <summary>
+        ///  Takes the lock for writing while nobody reads or writes, and is EVENKEEL_STATUS_NOT_YET else.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_try_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_try_write(EvenkeelRwLock* @lock);
 
         /// <summary>
         ///  Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
@@ -763,6 +812,37 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_enter(EvenkeelRate* rate, EvenkeelClock* clock, ulong fastest_ns, ulong slowest_ns);
 
         /// <summary>
+        ///  Tells the rate how the clock's CPU is given in turns, as far as the clock knows by now: the ladder's rungs become multiples of the turns'
+        ///  period, and the clock's period follows. Best after each evenkeel_rate_after.
+        ///
+        ///  Threads: the one that ticks.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_take_turns", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_take_turns(EvenkeelRate* rate, EvenkeelClock* clock);
+
+        /// <summary>
+        ///  Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NOT_YET before the first is over.
+        ///
+        ///  Threads: one at a time.
+        ///
+        ///  # Safety
+        ///  `load` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_load", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_load(EvenkeelRate* rate, double* load);
+
+        /// <summary>
+        ///  The last change of the period, and why. EVENKEEL_STATUS_NOT_YET where it never changed.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        ///
+        ///  # Safety
+        ///  `change` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_last_change", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_last_change(EvenkeelRate* rate, EvenkeelRateChange* change);
+
+        /// <summary>
         ///  Frees it; the clock keeps its period.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
@@ -836,6 +916,36 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_write_chrome_json(byte* path);
 
         /// <summary>
+        ///  From now on each innermost scope is logged that keeps the CPU for longer than this, in nanoseconds, in threads that
+        ///  evenkeel_scope_start_thread knows. Half the quantum of a sliced CPU is a good beginning. It costs two more readings of the thread's CPU
+        ///  time a scope, about 0.7 us: for finding out, not for every day. Takes the memory that it needs.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_scope_log_long", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_scope_log_long(ulong over_ns);
+
+        /// <summary>
+        ///  No scope is logged from now on. Those that were can still be taken.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_scope_stop_long", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_scope_stop_long();
+
+        /// <summary>
+        ///  Takes the oldest scope that was logged, and tells how many were lost for want of room since the last call, into `lost`.
+        ///  EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+        ///
+        ///  Threads: any, at any time. Takes a lock and memory: not in a tick.
+        ///
+        ///  # Safety
+        ///  `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_scope_take_long", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_scope_take_long(EvenkeelLongScope* long_scope, ulong* lost);
+
+        /// <summary>
         ///  Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
         ///  EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
         ///
@@ -855,6 +965,26 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_after(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
+
+        /// <summary>
+        ///  How the clock's CPU is given, as far as the clock knows by now, is on the page from the next entry on. Best before each
+        ///  evenkeel_telemetry_after.
+        ///
+        ///  Threads: the one that ticks.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_quantum", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_quantum(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
+
+        /// <summary>
+        ///  What a tick cost in memory, as evenkeel_memory_after told, is on the page with the next entry. Before evenkeel_telemetry_after.
+        ///
+        ///  Threads: the one that ticks.
+        ///
+        ///  # Safety
+        ///  `tick` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_memory", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_memory(EvenkeelTelemetry* telemetry, EvenkeelTickMemory* tick);
 
         /// <summary>
         ///  Counts more of something (EvenkeelCount).
@@ -895,6 +1025,20 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_prometheus(EvenkeelTelemetry* telemetry, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
+        ///  The pages of all sessions that run on this machine and may be read, as one text for Prometheus, into `text`, and how many bytes that takes,
+        ///  with its zero, into `needed`: one server answers for all. `folder` is where they are; empty: each place where pages are put that were
+        ///  given none. EVENKEEL_STATUS_TOO_SMALL where it does not fit: sessions come and go, so ask with some more than was needed.
+        ///
+        ///  Threads: any, at any time. Takes memory and reads files: not in a tick.
+        ///
+        ///  # Safety
+        ///  `folder` is null or a text that ends with a zero; `text` is null or points to `size` bytes that may be written; `needed` is null or may be
+        ///  written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_prometheus_of_all", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_telemetry_prometheus_of_all(byte* folder, byte* text, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
         ///  Takes the page away.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
@@ -933,6 +1077,29 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_thread_free(EvenkeelThread* thread);
 
         /// <summary>
+        ///  Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT where it is none.
+        ///
+        ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `text` is null or a text that ends with a zero; `address` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_address_parse", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_address_parse(byte* text, EvenkeelAddress* address);
+
+        /// <summary>
+        ///  The same the other way round: into `buffer`, and how many bytes that takes, with its zero, into `needed`; 64 are always enough.
+        ///
+        ///  Threads: any, at any time. Takes memory: not in a tick.
+        ///
+        ///  # Safety
+        ///  `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
+        ///  `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_address_text", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_address_text(EvenkeelAddress* address, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
         ///  Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
         ///
         ///  Threads: any. Free it with evenkeel_udp_free.
@@ -944,9 +1111,25 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_new(EvenkeelUdpSettings* asked, EvenkeelUdp** udp);
 
         /// <summary>
+        ///  Opens a socket for each of `cpus_count` CPUs (1 to 64, by their numbers from 0 on) on the same address, into as many places from `udps`
+        ///  on: packets that a CPU handles go to its socket, so that a thread which stays on that CPU works on them where they are in its cache. Which
+        ///  CPU handles a packet is the device's choice (RSS) or the system's (RPS); packets of other CPUs are spread over all sockets. Other sockets
+        ///  of the same user can join the address. All are opened, or none. EVENKEEL_STATUS_REFUSED where the address can't be had;
+        ///  EvenkeelUdpReport.shard says whether the kernel sorts packets so.
+        ///
+        ///  Threads: any. Free each with evenkeel_udp_free.
+        ///
+        ///  # Safety
+        ///  `asked` as for evenkeel_udp_new; `cpus` is null or points to `cpus_count` numbers; `udps` is null or points to as many places that may be
+        ///  written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_new_sharded", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_new_sharded(EvenkeelUdpSettings* asked, uint* cpus, System.UIntPtr cpus_count, EvenkeelUdp** udps);
+
+        /// <summary>
         ///  Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
         ///
-        ///  Threads: one at a time.
+        ///  Threads: one at a time; another one may send meanwhile.
         ///
         ///  # Safety
         ///  `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
@@ -958,7 +1141,7 @@ namespace Evenkeel
         ///  Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
         ///  kernel takes no more now; it is then gone.
         ///
-        ///  Threads: one at a time.
+        ///  Threads: one at a time; another one may receive meanwhile, and what evenkeel_udp_receive calls may send.
         ///
         ///  # Safety
         ///  `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
@@ -969,7 +1152,7 @@ namespace Evenkeel
         /// <summary>
         ///  Sends what is queued, as far as the kernel takes it. Never waits.
         ///
-        ///  Threads: one at a time.
+        ///  Threads: one at a time; another one may receive meanwhile.
         ///
         ///  # Safety
         ///  `flushed` is null or points to a struct prepared by evenkeel_init.
@@ -978,15 +1161,28 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_flush(EvenkeelUdp* udp, EvenkeelFlushed* flushed);
 
         /// <summary>
-        ///  What the socket is, and what went over it.
+        ///  The address that it receives on.
         ///
-        ///  Threads: one at a time.
+        ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        ///  `address` is null or points to a struct prepared by evenkeel_init.
         /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_udp_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_udp_report(EvenkeelUdp* udp, EvenkeelUdpReport* report);
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_local_address", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_local_address(EvenkeelUdp* udp, EvenkeelAddress* address);
+
+        /// <summary>
+        ///  The socket's file descriptor, to wait for packets together with other things (poll, epoll). It is readable while packets wait in the
+        ///  kernel; those that a bound left over from the last call are not among them. It stays the library's: do not close it, and do not read from
+        ///  it, which would take packets that are counted.
+        ///
+        ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `descriptor` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_descriptor", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_descriptor(EvenkeelUdp* udp, int* descriptor);
 
         /// <summary>
         ///  Closes it.
@@ -995,6 +1191,71 @@ namespace Evenkeel
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_free(EvenkeelUdp* udp);
+
+        /// <summary>
+        ///  What the socket is, and what went over it.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_report(EvenkeelUdp* udp, EvenkeelUdpReport* report);
+
+        /// <summary>
+        ///  What became of each wish when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
+        ///  that takes, with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+        ///
+        ///  Threads: any, at any time. Takes memory: not in a tick.
+        ///
+        ///  # Safety
+        ///  `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_report_text", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_report_text(EvenkeelUdp* udp, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
+        ///  What the ways took when they were tried. EVENKEEL_STATUS_NOT_YET where neither half was to be measured.
+        ///
+        ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `trial` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_trial", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_trial(EvenkeelUdp* udp, EvenkeelUdpTrial* trial);
+
+        /// <summary>
+        ///  How long packets waited in the kernel. EVENKEEL_STATUS_NOT_YET unless the settings ask for stamps and packets came.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives.
+        ///
+        ///  # Safety
+        ///  `waited` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_waited", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_waited(EvenkeelUdp* udp, EvenkeelSummary* waited);
+
+        /// <summary>
+        ///  One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NOT_YET where there are no more. At most 64 that
+        ///  the kernel refused to send to come first, then as many that the network told of, where the settings ask to hear of them.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+        ///
+        ///  # Safety
+        ///  `failure` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_failure", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_failure(EvenkeelUdp* udp, System.UIntPtr number, EvenkeelUdpFailure* failure);
+
+        /// <summary>
+        ///  Begins to count anew which peers packets do not get to.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_udp_forget_failures", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_udp_forget_failures(EvenkeelUdp* udp);
 
         /// <summary>
         ///  From now on every wait for a lock or an event of this library is logged that takes longer than this, in nanoseconds. Half the quantum of
@@ -1367,6 +1628,58 @@ namespace Evenkeel
     }
 
     /// <summary>
+    ///  What the last frame took.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelFrameCounters
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Jobs of the frame that were run.
+        /// </summary>
+        public ulong jobs;
+        /// <summary>
+        ///  Of these, by the thread that opened it.
+        /// </summary>
+        public ulong by_caller;
+        /// <summary>
+        ///  Of these, by workers.
+        /// </summary>
+        public ulong by_workers;
+        /// <summary>
+        ///  Asynchronous jobs that ended meanwhile.
+        /// </summary>
+        public ulong asynchronous;
+        /// <summary>
+        ///  Jobs for which there was no room.
+        /// </summary>
+        public ulong full;
+        /// <summary>
+        ///  Threads that were woken.
+        /// </summary>
+        public ulong wakes;
+        /// <summary>
+        ///  What the thread that opened it slept, since all that was left was running elsewhere, in nanoseconds.
+        /// </summary>
+        public ulong waited_ns;
+        /// <summary>
+        ///  What the jobs took together, by the clock, in nanoseconds.
+        /// </summary>
+        public ulong busy_ns;
+        /// <summary>
+        ///  What the longest took, by the clock, in nanoseconds.
+        /// </summary>
+        public ulong longest_job_ns;
+    }
+
+    /// <summary>
     ///  What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
     ///  opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
     /// </summary>
@@ -1421,16 +1734,25 @@ namespace Evenkeel
         ///  0.
         /// </summary>
         public uint reserved;
+        /// <summary>
+        ///  Workers with queues and a set-up of their own, beside those above and behind them by number: `own_workers_count` pointers to their
+        ///  settings. Null where there are none.
+        /// </summary>
+        public EvenkeelWorkerSettings** own_workers;
+        /// <summary>
+        ///  How many; with all others up to 63.
+        /// </summary>
+        public System.UIntPtr own_workers_count;
     }
 
     /// <summary>
-    ///  What the last frame took.
+    ///  A worker with queues and a set-up of its own.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
-    public unsafe partial struct EvenkeelFrameCounters
+    public unsafe partial struct EvenkeelWorkerSettings
     {
         /// <summary>
-        ///  Of this struct, in bytes; after a call, as many as were filled.
+        ///  Of this struct, in bytes.
         /// </summary>
         public uint size;
         /// <summary>
@@ -1438,41 +1760,17 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Jobs of the frame that were run.
+        ///  The numbers of the queues that it takes jobs from: of the first that has one, each time.
         /// </summary>
-        public ulong jobs;
+        public fixed uint queues[9];
         /// <summary>
-        ///  Of these, by the thread that opened it.
+        ///  How many of these numbers there are, 1 to 9.
         /// </summary>
-        public ulong by_caller;
+        public uint queues_count;
         /// <summary>
-        ///  Of these, by workers.
+        ///  What it asks of the kernel, such as CPUs of its own; prepared by evenkeel_init. Null: what helps everywhere.
         /// </summary>
-        public ulong by_workers;
-        /// <summary>
-        ///  Asynchronous jobs that ended meanwhile.
-        /// </summary>
-        public ulong asynchronous;
-        /// <summary>
-        ///  Jobs for which there was no room.
-        /// </summary>
-        public ulong full;
-        /// <summary>
-        ///  Threads that were woken.
-        /// </summary>
-        public ulong wakes;
-        /// <summary>
-        ///  What the thread that opened it slept, since all that was left was running elsewhere, in nanoseconds.
-        /// </summary>
-        public ulong waited_ns;
-        /// <summary>
-        ///  What the jobs took together, by the clock, in nanoseconds.
-        /// </summary>
-        public ulong busy_ns;
-        /// <summary>
-        ///  What the longest took, by the clock, in nanoseconds.
-        /// </summary>
-        public ulong longest_job_ns;
+        public EvenkeelThreadWishes* thread;
     }
 
     /// <summary>
@@ -1672,6 +1970,23 @@ namespace Evenkeel
         ///  Gaps in which another thread had the CPU.
         /// </summary>
         public ulong gaps_preempted;
+        /// <summary>
+        ///  Gaps of which nobody can say.
+        /// </summary>
+        public ulong gaps_unknown;
+        /// <summary>
+        ///  How often the clock woke in idle time to look; a wake costs some 5 us of CPU time.
+        /// </summary>
+        public ulong probes;
+        /// <summary>
+        ///  With slots, a moment at which ours began, in nanoseconds of evenkeel_now_ns's clock: a late one of those that were seen. 0 where there
+        ///  are none.
+        /// </summary>
+        public ulong phase_ns;
+        /// <summary>
+        ///  With slots, how sure that is, from 0 to 1; below 0 where there are none.
+        /// </summary>
+        public double confidence;
     }
 
     /// <summary>
@@ -1680,6 +1995,42 @@ namespace Evenkeel
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelRate
     {
+    }
+
+    /// <summary>
+    ///  The last change of the period.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelRateChange
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  How many changes there were since the start, this one included.
+        /// </summary>
+        public ulong changes;
+        /// <summary>
+        ///  The period before, in nanoseconds.
+        /// </summary>
+        public ulong from_ns;
+        /// <summary>
+        ///  The period after, in nanoseconds.
+        /// </summary>
+        public ulong to_ns;
+        /// <summary>
+        ///  One of EvenkeelRateWhy.
+        /// </summary>
+        public uint why;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
     }
 
     /// <summary>
@@ -1720,6 +2071,42 @@ namespace Evenkeel
         ///  With one CPU, the share of it that the system keeps, up to 0.95. 0: 0.5; below 0: none.
         /// </summary>
         public double system_share;
+    }
+
+    /// <summary>
+    ///  A scope that kept the CPU for long.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelLongScope
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  Its name, cut to what fits, with a zero at the end.
+        /// </summary>
+        public fixed byte name[136];
+        /// <summary>
+        ///  Who ran it: the kernel's number of the thread.
+        /// </summary>
+        public uint thread;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+        /// <summary>
+        ///  When it ended, in nanoseconds of evenkeel_now_ns's clock.
+        /// </summary>
+        public ulong end_ns;
+        /// <summary>
+        ///  The CPU time that it took, in nanoseconds. What a hypervisor took meanwhile is in it where the kernel does not know of that.
+        /// </summary>
+        public ulong cpu_ns;
     }
 
     /// <summary>
@@ -1872,82 +2259,6 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A server's socket.
-    /// </summary>
-    [StructLayout(LayoutKind.Sequential)]
-    public unsafe partial struct EvenkeelUdp
-    {
-    }
-
-    /// <summary>
-    ///  What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
-    /// </summary>
-    [StructLayout(LayoutKind.Sequential)]
-    public unsafe partial struct EvenkeelUdpSettings
-    {
-        /// <summary>
-        ///  Of this struct, in bytes.
-        /// </summary>
-        public uint size;
-        /// <summary>
-        ///  Of this struct: EVENKEEL_ABI_VERSION.
-        /// </summary>
-        public uint version;
-        /// <summary>
-        ///  The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
-        /// </summary>
-        public byte* address;
-        /// <summary>
-        ///  The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
-        /// </summary>
-        public uint receive;
-        /// <summary>
-        ///  The way to send: one of EvenkeelWay.
-        /// </summary>
-        public uint send;
-        /// <summary>
-        ///  The longest datagram, in bytes, up to 65,527. 0: 1,500.
-        /// </summary>
-        public uint bytes_max;
-        /// <summary>
-        ///  The most packets that wait to be sent, up to 65,536. 0: 512.
-        /// </summary>
-        public uint queue_packets;
-        /// <summary>
-        ///  What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
-        /// </summary>
-        public uint players;
-        /// <summary>
-        ///  Packets a second of each of them. Needed beside players.
-        /// </summary>
-        public uint packets_a_second;
-        /// <summary>
-        ///  Bytes of each packet. Needed beside players.
-        /// </summary>
-        public uint packet_bytes;
-        /// <summary>
-        ///  The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
-        /// </summary>
-        public uint drain_interval_ms;
-        /// <summary>
-        ///  Not 0: the kernel tells how long each packet waited.
-        /// </summary>
-        public uint stamps;
-        /// <summary>
-        ///  Not 0: packets that the network did not deliver are counted.
-        /// </summary>
-        public uint hears_undelivered;
-        /// <summary>
-        ///  How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
-        /// </summary>
-        public uint busy_poll_us;
-        /// <summary>
-        ///  0.
-        /// </summary>
-        public uint reserved;
-    }
-
-    /// <summary>
     ///  Where a packet comes from or goes to.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
@@ -1981,6 +2292,14 @@ namespace Evenkeel
         ///  0.
         /// </summary>
         public uint reserved;
+    }
+
+    /// <summary>
+    ///  A server's socket.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdp
+    {
     }
 
     /// <summary>
@@ -2088,7 +2407,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What a socket is, and what went over it since the start.
+    ///  What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelGot, and the kernel's error number
+    ///  (errno) where it was refused, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpReport
@@ -2106,11 +2426,11 @@ namespace Evenkeel
         /// </summary>
         public uint port;
         /// <summary>
-        ///  The way that packets come: One, Batched, Offloaded or Uring of EvenkeelWay.
+        ///  The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelWay.
         /// </summary>
         public uint receive_way;
         /// <summary>
-        ///  The way that packets go.
+        ///  The way that packets go now.
         /// </summary>
         public uint send_way;
         /// <summary>
@@ -2141,6 +2461,255 @@ namespace Evenkeel
         ///  Packets that the kernel refused to send.
         /// </summary>
         public ulong refused;
+        /// <summary>
+        ///  Why packets do not come by the way that was asked for, or measured: an errno, ENOSYS also where the library was built without it; 0
+        ///  where they do.
+        /// </summary>
+        public int receive_way_errno;
+        /// <summary>
+        ///  The same of those that go.
+        /// </summary>
+        public int send_way_errno;
+        /// <summary>
+        ///  Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
+        /// </summary>
+        public uint shard;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int shard_errno;
+        /// <summary>
+        ///  Whether the kernel tells what was dropped.
+        /// </summary>
+        public uint drops;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int drops_errno;
+        /// <summary>
+        ///  EvenkeelUdpSettings.stamps.
+        /// </summary>
+        public uint stamps;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int stamps_errno;
+        /// <summary>
+        ///  EvenkeelUdpSettings.hears_undelivered.
+        /// </summary>
+        public uint undelivered;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int undelivered_errno;
+        /// <summary>
+        ///  EvenkeelUdpSettings.busy_poll_us.
+        /// </summary>
+        public uint busy_poll;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int busy_poll_errno;
+        /// <summary>
+        ///  Whether more of a receive buffer than the system allows could be asked for (SO_RCVBUFFORCE).
+        /// </summary>
+        public uint buffer_forced;
+        /// <summary>
+        ///  Its errno.
+        /// </summary>
+        public int buffer_forced_errno;
+        /// <summary>
+        ///  What the system allows an ordinary process to ask for (net.core.rmem_max), in bytes, which the kernel doubles; EVENKEEL_UNKNOWN where
+        ///  that could not be read, or no players were told.
+        /// </summary>
+        public ulong rmem_max_bytes;
+        /// <summary>
+        ///  Bytes of the packets that came, without headers.
+        /// </summary>
+        public ulong bytes_in;
+        /// <summary>
+        ///  Bytes of the packets that the kernel took.
+        /// </summary>
+        public ulong bytes_out;
+        /// <summary>
+        ///  Packets that came and were cut off.
+        /// </summary>
+        public ulong truncated;
+        /// <summary>
+        ///  Errors of the network or the kernel while receiving.
+        /// </summary>
+        public ulong errors;
+        /// <summary>
+        ///  Calls that asked the kernel for packets.
+        /// </summary>
+        public ulong calls_in;
+        /// <summary>
+        ///  Calls to send.
+        /// </summary>
+        public ulong calls_out;
+        /// <summary>
+        ///  Packets that were not queued, for want of room or for their length.
+        /// </summary>
+        public ulong not_queued;
+        /// <summary>
+        ///  Times that the kernel had no room.
+        /// </summary>
+        public ulong stalls;
+        /// <summary>
+        ///  Packets that are queued now.
+        /// </summary>
+        public ulong waiting;
+        /// <summary>
+        ///  Packets that did not get to peers beyond those that evenkeel_udp_failure tells apart.
+        /// </summary>
+        public ulong failures_of_others;
+    }
+
+    /// <summary>
+    ///  What the ways took when they were tried, for EvenkeelWay's Measured.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdpTrial
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  How many rounds each way had.
+        /// </summary>
+        public ulong rounds;
+        /// <summary>
+        ///  How long it took, in nanoseconds.
+        /// </summary>
+        public ulong took_ns;
+        /// <summary>
+        ///  CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a way
+        ///  that is not to be had, or was not tried.
+        /// </summary>
+        public fixed double receive_ns[4];
+        /// <summary>
+        ///  CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
+        /// </summary>
+        public fixed double send_ns[4];
+    }
+
+    /// <summary>
+    ///  A peer that packets did not get to.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdpFailure
+    {
+        /// <summary>
+        ///  Of this struct, in bytes; after a call, as many as were filled.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The peer.
+        /// </summary>
+        public EvenkeelAddress to;
+        /// <summary>
+        ///  What was said of the last packet: an errno.
+        /// </summary>
+        public int why_errno;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+        /// <summary>
+        ///  How many packets.
+        /// </summary>
+        public ulong packets;
+    }
+
+    /// <summary>
+    ///  What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelUdpSettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
+        /// </summary>
+        public byte* address;
+        /// <summary>
+        ///  The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
+        /// </summary>
+        public uint receive;
+        /// <summary>
+        ///  The way to send: one of EvenkeelWay.
+        /// </summary>
+        public uint send;
+        /// <summary>
+        ///  The longest datagram, in bytes, up to 65,527. 0: 1,500.
+        /// </summary>
+        public uint bytes_max;
+        /// <summary>
+        ///  The most packets that wait to be sent, up to 65,536. 0: 512.
+        /// </summary>
+        public uint queue_packets;
+        /// <summary>
+        ///  What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
+        /// </summary>
+        public uint players;
+        /// <summary>
+        ///  Packets a second of each of them. Needed beside players.
+        /// </summary>
+        public uint packets_a_second;
+        /// <summary>
+        ///  Bytes of each packet. Needed beside players.
+        /// </summary>
+        public uint packet_bytes;
+        /// <summary>
+        ///  The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
+        /// </summary>
+        public uint drain_interval_ms;
+        /// <summary>
+        ///  Not 0: the kernel tells how long each packet waited.
+        /// </summary>
+        public uint stamps;
+        /// <summary>
+        ///  Not 0: packets that the network did not deliver are counted.
+        /// </summary>
+        public uint hears_undelivered;
+        /// <summary>
+        ///  How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
+        /// </summary>
+        public uint busy_poll_us;
+        /// <summary>
+        ///  0.
+        /// </summary>
+        public uint reserved;
+        /// <summary>
+        ///  For EvenkeelWay's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
+        ///  above; 64 and 100 bytes where they are 0.
+        /// </summary>
+        public uint packets_a_peer;
+        /// <summary>
+        ///  For EvenkeelWay's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
+        /// </summary>
+        public uint trial_ms;
+        /// <summary>
+        ///  For EvenkeelWay's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
+        ///  such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
+        /// </summary>
+        public byte* trial_toward;
     }
 
     /// <summary>
@@ -2403,6 +2972,49 @@ namespace Evenkeel
     }
 
     /// <summary>
+    ///  Why a period changed, in EvenkeelRateChange.why.
+    /// </summary>
+    public enum EvenkeelRateWhy : uint
+    {
+        /// <summary>
+        ///  Ticks need more of their share of the period than can go on.
+        /// </summary>
+        Work = 0,
+        /// <summary>
+        ///  Ticks were missed.
+        /// </summary>
+        Missed = 1,
+        /// <summary>
+        ///  The tick's thread waited for a CPU too long.
+        /// </summary>
+        Waited = 2,
+        /// <summary>
+        ///  A limit on CPU time held the server up.
+        /// </summary>
+        Throttled = 3,
+        /// <summary>
+        ///  Other threads of the server's control group waited for a CPU, and the ticks are a good part of why.
+        /// </summary>
+        Pressure = 4,
+        /// <summary>
+        ///  The rest of the system waited for a CPU, and the ticks are a good part of why.
+        /// </summary>
+        Starved = 5,
+        /// <summary>
+        ///  For long enough there was room for more.
+        /// </summary>
+        Calm = 6,
+        /// <summary>
+        ///  Another phase of the game.
+        /// </summary>
+        Phase = 7,
+        /// <summary>
+        ///  The CPU's turns were found, moved or gone.
+        /// </summary>
+        Turns = 8,
+    }
+
+    /// <summary>
     ///  What became of a wish, in the fields of EvenkeelThreadReport.
     /// </summary>
     public enum EvenkeelGot : uint
@@ -2435,7 +3047,7 @@ namespace Evenkeel
     public enum EvenkeelWay : uint
     {
         /// <summary>
-        ///  The one that was never behind where it was measured.
+        ///  The one that was never behind where it was measured: Uring to receive where the library was built with it, else Offloaded.
         /// </summary>
         Usual = 0,
         /// <summary>
@@ -2455,7 +3067,8 @@ namespace Evenkeel
         /// </summary>
         Offloaded = 4,
         /// <summary>
-        ///  Receiving by one standing request of io_uring, where the library was built with it.
+        ///  Receiving by one standing request of io_uring, where the library was built with it (`make install-rt FEATURES=io-uring`) and Linux is
+        ///  6.1 or later; it belongs to the thread that first receives, and where another one does it goes on as Offloaded. Sending is Offloaded.
         /// </summary>
         Uring = 5,
     }

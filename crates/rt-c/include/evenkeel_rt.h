@@ -257,6 +257,39 @@ typedef uint32_t EvenkeelQuantumModel;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// Why a period changed, in EvenkeelRateChange.why.
+enum EvenkeelRateWhy
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Ticks need more of their share of the period than can go on.
+    EVENKEEL_RATE_WHY_WORK = 0,
+    // Ticks were missed.
+    EVENKEEL_RATE_WHY_MISSED = 1,
+    // The tick's thread waited for a CPU too long.
+    EVENKEEL_RATE_WHY_WAITED = 2,
+    // A limit on CPU time held the server up.
+    EVENKEEL_RATE_WHY_THROTTLED = 3,
+    // Other threads of the server's control group waited for a CPU, and the ticks are a good part of why.
+    EVENKEEL_RATE_WHY_PRESSURE = 4,
+    // The rest of the system waited for a CPU, and the ticks are a good part of why.
+    EVENKEEL_RATE_WHY_STARVED = 5,
+    // For long enough there was room for more.
+    EVENKEEL_RATE_WHY_CALM = 6,
+    // Another phase of the game.
+    EVENKEEL_RATE_WHY_PHASE = 7,
+    // The CPU's turns were found, moved or gone.
+    EVENKEEL_RATE_WHY_TURNS = 8,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum EvenkeelRateWhy EvenkeelRateWhy;
+#else
+typedef uint32_t EvenkeelRateWhy;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // Whether the last microseconds before a tick, at most 100, are waited out awake: EvenkeelClockSettings.spinning.
 enum EvenkeelSpinning
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -309,7 +342,7 @@ enum EvenkeelWay
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // The one that was never behind where it was measured.
+    // The one that was never behind where it was measured: Uring to receive where the library was built with it, else Offloaded.
     EVENKEEL_WAY_USUAL = 0,
     // The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
     EVENKEEL_WAY_MEASURED = 1,
@@ -319,7 +352,8 @@ enum EvenkeelWay
     EVENKEEL_WAY_BATCHED = 3,
     // As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
     EVENKEEL_WAY_OFFLOADED = 4,
-    // Receiving by one standing request of io_uring, where the library was built with it.
+    // Receiving by one standing request of io_uring, where the library was built with it (`make install-rt FEATURES=io-uring`) and Linux is
+    // 6.1 or later; it belongs to the thread that first receives, and where another one does it goes on as Offloaded. Sending is Offloaded.
     EVENKEEL_WAY_URING = 5,
 };
 #ifndef __cplusplus
@@ -551,6 +585,43 @@ typedef struct EvenkeelSummary {
     uint64_t max_ns;
 } EvenkeelSummary;
 
+// What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
+typedef struct EvenkeelThreadWishes {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Run on these CPUs only, written as the kernel writes lists: "2-3,6". Null: wherever the kernel likes.
+    const char *cpus;
+    // The scheduler gives the thread the CPU for so long at a time, in nanoseconds (Linux 6.12 and later). 0: 100,000.
+    uint64_t slice_ns;
+    // How much later than asked for the kernel may end a sleep, in nanoseconds. 0: 1.
+    uint64_t timer_slack_ns;
+    // Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: do not ask.
+    uint32_t fifo_priority;
+    // Not 0: no CPU goes to sleep so deeply that waking takes longer than dma_latency_us, for as long as the thread is not freed. Costs
+    // power; needs a right to /dev/cpu_dma_latency.
+    uint32_t asks_dma_latency;
+    // In microseconds, 0 to 2,000,000,000; looked at where asks_dma_latency is not 0.
+    int32_t dma_latency_us;
+    // 0.
+    uint32_t reserved;
+} EvenkeelThreadWishes;
+
+// A worker with queues and a set-up of its own.
+typedef struct EvenkeelWorkerSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The numbers of the queues that it takes jobs from: of the first that has one, each time.
+    uint32_t queues[9];
+    // How many of these numbers there are, 1 to 9.
+    uint32_t queues_count;
+    // What it asks of the kernel, such as CPUs of its own; prepared by evenkeel_init. Null: what helps everywhere.
+    const struct EvenkeelThreadWishes *thread;
+} EvenkeelWorkerSettings;
+
 // What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
 // opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
 typedef struct EvenkeelJobSettings {
@@ -578,6 +649,11 @@ typedef struct EvenkeelJobSettings {
     uint32_t sleeps_at_once;
     // 0.
     uint32_t reserved;
+    // Workers with queues and a set-up of their own, beside those above and behind them by number: `own_workers_count` pointers to their
+    // settings. Null where there are none.
+    const struct EvenkeelWorkerSettings *const *own_workers;
+    // How many; with all others up to 63.
+    size_t own_workers_count;
 } EvenkeelJobSettings;
 
 // A job, or the body of a frame: gets the frame (null in an asynchronous job) and the context that it was pushed with. It must come back:
@@ -691,6 +767,15 @@ typedef struct EvenkeelQuantum {
     uint64_t gaps_foreign;
     // Gaps in which another thread had the CPU.
     uint64_t gaps_preempted;
+    // Gaps of which nobody can say.
+    uint64_t gaps_unknown;
+    // How often the clock woke in idle time to look; a wake costs some 5 us of CPU time.
+    uint64_t probes;
+    // With slots, a moment at which ours began, in nanoseconds of evenkeel_now_ns's clock: a late one of those that were seen. 0 where there
+    // are none.
+    uint64_t phase_ns;
+    // With slots, how sure that is, from 0 to 1; below 0 where there are none.
+    double confidence;
 } EvenkeelQuantum;
 
 // How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
@@ -713,6 +798,42 @@ typedef struct EvenkeelRateSettings {
     double system_share;
 } EvenkeelRateSettings;
 
+// The last change of the period.
+typedef struct EvenkeelRateChange {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // How many changes there were since the start, this one included.
+    uint64_t changes;
+    // The period before, in nanoseconds.
+    uint64_t from_ns;
+    // The period after, in nanoseconds.
+    uint64_t to_ns;
+    // One of EvenkeelRateWhy.
+    uint32_t why;
+    // 0.
+    uint32_t reserved;
+} EvenkeelRateChange;
+
+// A scope that kept the CPU for long.
+typedef struct EvenkeelLongScope {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // Its name, cut to what fits, with a zero at the end.
+    char name[136];
+    // Who ran it: the kernel's number of the thread.
+    uint32_t thread;
+    // 0.
+    uint32_t reserved;
+    // When it ended, in nanoseconds of evenkeel_now_ns's clock.
+    uint64_t end_ns;
+    // The CPU time that it took, in nanoseconds. What a hypervisor took meanwhile is in it where the kernel does not know of that.
+    uint64_t cpu_ns;
+} EvenkeelLongScope;
+
 // Where a session's page is, and who may read it.
 typedef struct EvenkeelTelemetrySettings {
     // Of this struct, in bytes.
@@ -728,29 +849,6 @@ typedef struct EvenkeelTelemetrySettings {
     // 0.
     uint32_t reserved;
 } EvenkeelTelemetrySettings;
-
-// What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
-typedef struct EvenkeelThreadWishes {
-    // Of this struct, in bytes.
-    uint32_t size;
-    // Of this struct: EVENKEEL_ABI_VERSION.
-    uint32_t version;
-    // Run on these CPUs only, written as the kernel writes lists: "2-3,6". Null: wherever the kernel likes.
-    const char *cpus;
-    // The scheduler gives the thread the CPU for so long at a time, in nanoseconds (Linux 6.12 and later). 0: 100,000.
-    uint64_t slice_ns;
-    // How much later than asked for the kernel may end a sleep, in nanoseconds. 0: 1.
-    uint64_t timer_slack_ns;
-    // Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: do not ask.
-    uint32_t fifo_priority;
-    // Not 0: no CPU goes to sleep so deeply that waking takes longer than dma_latency_us, for as long as the thread is not freed. Costs
-    // power; needs a right to /dev/cpu_dma_latency.
-    uint32_t asks_dma_latency;
-    // In microseconds, 0 to 2,000,000,000; looked at where asks_dma_latency is not 0.
-    int32_t dma_latency_us;
-    // 0.
-    uint32_t reserved;
-} EvenkeelThreadWishes;
 
 // What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
 typedef struct EvenkeelUdpSettings {
@@ -784,6 +882,14 @@ typedef struct EvenkeelUdpSettings {
     uint32_t busy_poll_us;
     // 0.
     uint32_t reserved;
+    // For EvenkeelWay's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
+    // above; 64 and 100 bytes where they are 0.
+    uint32_t packets_a_peer;
+    // For EvenkeelWay's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
+    uint32_t trial_ms;
+    // For EvenkeelWay's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
+    // such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
+    const char *trial_toward;
 } EvenkeelUdpSettings;
 
 // Where a packet comes from or goes to.
@@ -824,8 +930,8 @@ typedef struct EvenkeelPacket {
     uint32_t reserved;
 } EvenkeelPacket;
 
-// Gets each packet that was received. It must come back: no exception and no longjmp may leave it. The socket is in a call meanwhile, so
-// answers are sent afterwards.
+// Gets each packet that was received. It must come back: no exception and no longjmp may leave it. It may answer by evenkeel_udp_send
+// and evenkeel_udp_flush on the same socket; what receives or tells of what was received is EVENKEEL_STATUS_BUSY meanwhile.
 typedef void (*EvenkeelOnPacket)(const struct EvenkeelPacket *packet, void *context);
 
 // What one call has received.
@@ -860,7 +966,8 @@ typedef struct EvenkeelFlushed {
     uint64_t waiting;
 } EvenkeelFlushed;
 
-// What a socket is, and what went over it since the start.
+// What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelGot, and the kernel's error number
+// (errno) where it was refused, else 0.
 typedef struct EvenkeelUdpReport {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
@@ -868,9 +975,9 @@ typedef struct EvenkeelUdpReport {
     uint32_t version;
     // The port that it receives on.
     uint32_t port;
-    // The way that packets come: One, Batched, Offloaded or Uring of EvenkeelWay.
+    // The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelWay.
     uint32_t receive_way;
-    // The way that packets go.
+    // The way that packets go now.
     uint32_t send_way;
     // 0.
     uint32_t reserved;
@@ -886,7 +993,92 @@ typedef struct EvenkeelUdpReport {
     uint64_t dropped;
     // Packets that the kernel refused to send.
     uint64_t refused;
+    // Why packets do not come by the way that was asked for, or measured: an errno, ENOSYS also where the library was built without it; 0
+    // where they do.
+    int32_t receive_way_errno;
+    // The same of those that go.
+    int32_t send_way_errno;
+    // Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
+    uint32_t shard;
+    // Its errno.
+    int32_t shard_errno;
+    // Whether the kernel tells what was dropped.
+    uint32_t drops;
+    // Its errno.
+    int32_t drops_errno;
+    // EvenkeelUdpSettings.stamps.
+    uint32_t stamps;
+    // Its errno.
+    int32_t stamps_errno;
+    // EvenkeelUdpSettings.hears_undelivered.
+    uint32_t undelivered;
+    // Its errno.
+    int32_t undelivered_errno;
+    // EvenkeelUdpSettings.busy_poll_us.
+    uint32_t busy_poll;
+    // Its errno.
+    int32_t busy_poll_errno;
+    // Whether more of a receive buffer than the system allows could be asked for (SO_RCVBUFFORCE).
+    uint32_t buffer_forced;
+    // Its errno.
+    int32_t buffer_forced_errno;
+    // What the system allows an ordinary process to ask for (net.core.rmem_max), in bytes, which the kernel doubles; EVENKEEL_UNKNOWN where
+    // that could not be read, or no players were told.
+    uint64_t rmem_max_bytes;
+    // Bytes of the packets that came, without headers.
+    uint64_t bytes_in;
+    // Bytes of the packets that the kernel took.
+    uint64_t bytes_out;
+    // Packets that came and were cut off.
+    uint64_t truncated;
+    // Errors of the network or the kernel while receiving.
+    uint64_t errors;
+    // Calls that asked the kernel for packets.
+    uint64_t calls_in;
+    // Calls to send.
+    uint64_t calls_out;
+    // Packets that were not queued, for want of room or for their length.
+    uint64_t not_queued;
+    // Times that the kernel had no room.
+    uint64_t stalls;
+    // Packets that are queued now.
+    uint64_t waiting;
+    // Packets that did not get to peers beyond those that evenkeel_udp_failure tells apart.
+    uint64_t failures_of_others;
 } EvenkeelUdpReport;
+
+// What the ways took when they were tried, for EvenkeelWay's Measured.
+typedef struct EvenkeelUdpTrial {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // How many rounds each way had.
+    uint64_t rounds;
+    // How long it took, in nanoseconds.
+    uint64_t took_ns;
+    // CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a way
+    // that is not to be had, or was not tried.
+    double receive_ns[4];
+    // CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
+    double send_ns[4];
+} EvenkeelUdpTrial;
+
+// A peer that packets did not get to.
+typedef struct EvenkeelUdpFailure {
+    // Of this struct, in bytes; after a call, as many as were filled.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // The peer.
+    struct EvenkeelAddress to;
+    // What was said of the last packet: an errno.
+    int32_t why_errno;
+    // 0.
+    uint32_t reserved;
+    // How many packets.
+    uint64_t packets;
+} EvenkeelUdpFailure;
 
 // A wait that took long.
 typedef struct EvenkeelLongWait {
@@ -1115,8 +1307,9 @@ EvenkeelStatus evenkeel_last_error(char *buffer,
 // Threads: any. Free it with evenkeel_jobs_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
-EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked, struct EvenkeelJobs **jobs);
+// `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` is null or may be written.
+EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked,
+                                 struct EvenkeelJobs **jobs);
 
 // Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
 //
@@ -1138,6 +1331,17 @@ EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs, EvenkeelJob body, 
 // # Safety
 // `counters` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
+
+// What a worker has of its wishes, by its number from 0 on: first those of EvenkeelJobSettings.workers, then the asynchronous ones, then its
+// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE where there are not so many.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_jobs_worker_report(struct EvenkeelJobs *jobs,
+                                           size_t number,
+                                           struct EvenkeelThreadReport *report);
 
 // Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
 // not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
@@ -1167,6 +1371,24 @@ EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
                                          const uint32_t *others,
                                          size_t others_count,
                                          uint32_t *number);
+
+// Runs jobs until the one of this number, which evenkeel_frame_push_after gave, is done. A job can't wait so, since what it waits for may lie
+// beneath it on the stack: there it is EVENKEEL_STATUS_NOT_YET at once where the other is not done; push what comes after it instead.
+// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+//
+// Threads: the one that the frame was given on.
+EvenkeelStatus evenkeel_frame_wait(struct EvenkeelFrame *frame,
+                                   uint32_t number);
+
+// Whether the job of this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+//
+// Threads: the one that the frame was given on.
+//
+// # Safety
+// `is_done` is null or may be written.
+EvenkeelStatus evenkeel_frame_is_done(struct EvenkeelFrame *frame,
+                                      uint32_t number,
+                                      uint32_t *is_done);
 
 // Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
 // queue; comes back when all are done.
@@ -1289,6 +1511,11 @@ EvenkeelStatus evenkeel_rw_lock_new(struct EvenkeelRwLock **lock);
 // Threads: any, at any time, but for one that holds it, which may wait for itself.
 EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
 
+// Takes the lock for reading while nobody writes, and is EVENKEEL_STATUS_NOT_YET else.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_rw_lock_try_read(struct EvenkeelRwLock *lock);
+
 // Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
 //
 // Threads: the one that took it.
@@ -1298,6 +1525,11 @@ EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
 //
 // Threads: any, at any time, but for one that holds it, which would wait for itself.
 EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
+
+// Takes the lock for writing while nobody reads or writes, and is EVENKEEL_STATUS_NOT_YET else.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_rw_lock_try_write(struct EvenkeelRwLock *lock);
 
 // Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
 //
@@ -1450,6 +1682,30 @@ EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
                                    uint64_t fastest_ns,
                                    uint64_t slowest_ns);
 
+// Tells the rate how the clock's CPU is given in turns, as far as the clock knows by now: the ladder's rungs become multiples of the turns'
+// period, and the clock's period follows. Best after each evenkeel_rate_after.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_rate_take_turns(struct EvenkeelRate *rate,
+                                        struct EvenkeelClock *clock);
+
+// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NOT_YET before the first is over.
+//
+// Threads: one at a time.
+//
+// # Safety
+// `load` is null or may be written.
+EvenkeelStatus evenkeel_rate_load(struct EvenkeelRate *rate,
+                                  double *load);
+
+// The last change of the period, and why. EVENKEEL_STATUS_NOT_YET where it never changed.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+//
+// # Safety
+// `change` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_rate_last_change(const struct EvenkeelRate *rate, struct EvenkeelRateChange *change);
+
 // Frees it; the clock keeps its period.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
@@ -1506,6 +1762,28 @@ EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
 // `path` is null or a text that ends with a zero.
 EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
 
+// From now on each innermost scope is logged that keeps the CPU for longer than this, in nanoseconds, in threads that
+// evenkeel_scope_start_thread knows. Half the quantum of a sliced CPU is a good beginning. It costs two more readings of the thread's CPU
+// time a scope, about 0.7 us: for finding out, not for every day. Takes the memory that it needs.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_scope_log_long(uint64_t over_ns);
+
+// No scope is logged from now on. Those that were can still be taken.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_scope_stop_long(void);
+
+// Takes the oldest scope that was logged, and tells how many were lost for want of room since the last call, into `lost`.
+// EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+//
+// Threads: any, at any time. Takes a lock and memory: not in a tick.
+//
+// # Safety
+// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope,
+                                        uint64_t *lost);
+
 // Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
 // EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
 //
@@ -1522,6 +1800,22 @@ EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *as
 // Threads: the one that ticks. Takes less than a microsecond.
 EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
                                         const struct EvenkeelClock *clock);
+
+// How the clock's CPU is given, as far as the clock knows by now, is on the page from the next entry on. Best before each
+// evenkeel_telemetry_after.
+//
+// Threads: the one that ticks.
+EvenkeelStatus evenkeel_telemetry_quantum(const struct EvenkeelTelemetry *telemetry,
+                                          const struct EvenkeelClock *clock);
+
+// What a tick cost in memory, as evenkeel_memory_after told, is on the page with the next entry. Before evenkeel_telemetry_after.
+//
+// Threads: the one that ticks.
+//
+// # Safety
+// `tick` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_telemetry_memory(const struct EvenkeelTelemetry *telemetry,
+                                         const struct EvenkeelTickMemory *tick);
 
 // Counts more of something (EvenkeelCount).
 //
@@ -1554,6 +1848,20 @@ EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *tel
                                              char *text,
                                              size_t size,
                                              size_t *needed);
+
+// The pages of all sessions that run on this machine and may be read, as one text for Prometheus, into `text`, and how many bytes that takes,
+// with its zero, into `needed`: one server answers for all. `folder` is where they are; empty: each place where pages are put that were
+// given none. EVENKEEL_STATUS_TOO_SMALL where it does not fit: sessions come and go, so ask with some more than was needed.
+//
+// Threads: any, at any time. Takes memory and reads files: not in a tick.
+//
+// # Safety
+// `folder` is null or a text that ends with a zero; `text` is null or points to `size` bytes that may be written; `needed` is null or may be
+// written.
+EvenkeelStatus evenkeel_telemetry_prometheus_of_all(const char *folder,
+                                                    char *text,
+                                                    size_t size,
+                                                    size_t *needed);
 
 // Takes the page away.
 //
@@ -1591,9 +1899,25 @@ EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
 EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
                                 struct EvenkeelUdp **udp);
 
+// Opens a socket for each of `cpus_count` CPUs (1 to 64, by their numbers from 0 on) on the same address, into as many places from `udps`
+// on: packets that a CPU handles go to its socket, so that a thread which stays on that CPU works on them where they are in its cache. Which
+// CPU handles a packet is the device's choice (RSS) or the system's (RPS); packets of other CPUs are spread over all sockets. Other sockets
+// of the same user can join the address. All are opened, or none. EVENKEEL_STATUS_REFUSED where the address can't be had;
+// EvenkeelUdpReport.shard says whether the kernel sorts packets so.
+//
+// Threads: any. Free each with evenkeel_udp_free.
+//
+// # Safety
+// `asked` as for evenkeel_udp_new; `cpus` is null or points to `cpus_count` numbers; `udps` is null or points to as many places that may be
+// written.
+EvenkeelStatus evenkeel_udp_new_sharded(const struct EvenkeelUdpSettings *asked,
+                                        const uint32_t *cpus,
+                                        size_t cpus_count,
+                                        struct EvenkeelUdp **udps);
+
 // Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
 //
-// Threads: one at a time.
+// Threads: one at a time; another one may send meanwhile.
 //
 // # Safety
 // `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
@@ -1606,7 +1930,7 @@ EvenkeelStatus evenkeel_udp_receive(struct EvenkeelUdp *udp,
 // Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
 // kernel takes no more now; it is then gone.
 //
-// Threads: one at a time.
+// Threads: one at a time; another one may receive meanwhile, and what evenkeel_udp_receive calls may send.
 //
 // # Safety
 // `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
@@ -1617,24 +1941,108 @@ EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
 
 // Sends what is queued, as far as the kernel takes it. Never waits.
 //
-// Threads: one at a time.
+// Threads: one at a time; another one may receive meanwhile.
 //
 // # Safety
 // `flushed` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushed *flushed);
 
-// What the socket is, and what went over it.
+// The address that it receives on.
 //
-// Threads: one at a time.
+// Threads: any, at any time.
 //
 // # Safety
-// `report` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
+// `address` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_local_address(const struct EvenkeelUdp *udp, struct EvenkeelAddress *address);
+
+// The socket's file descriptor, to wait for packets together with other things (poll, epoll). It is readable while packets wait in the
+// kernel; those that a bound left over from the last call are not among them. It stays the library's: do not close it, and do not read from
+// it, which would take packets that are counted.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `descriptor` is null or may be written.
+EvenkeelStatus evenkeel_udp_descriptor(const struct EvenkeelUdp *udp,
+                                       int32_t *descriptor);
 
 // Closes it.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
 EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
+
+// Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT where it is none.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `text` is null or a text that ends with a zero; `address` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_address_parse(const char *text,
+                                      struct EvenkeelAddress *address);
+
+// The same the other way round: into `buffer`, and how many bytes that takes, with its zero, into `needed`; 64 are always enough.
+//
+// Threads: any, at any time. Takes memory: not in a tick.
+//
+// # Safety
+// `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
+// `needed` is null or may be written.
+EvenkeelStatus evenkeel_address_text(const struct EvenkeelAddress *address,
+                                     char *buffer,
+                                     size_t size,
+                                     size_t *needed);
+
+// What the socket is, and what went over it.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
+
+// What became of each wish when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
+// that takes, with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+//
+// Threads: any, at any time. Takes memory: not in a tick.
+//
+// # Safety
+// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_udp_report_text(const struct EvenkeelUdp *udp,
+                                        char *buffer,
+                                        size_t size,
+                                        size_t *needed);
+
+// What the ways took when they were tried. EVENKEEL_STATUS_NOT_YET where neither half was to be measured.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `trial` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_trial(const struct EvenkeelUdp *udp, struct EvenkeelUdpTrial *trial);
+
+// How long packets waited in the kernel. EVENKEEL_STATUS_NOT_YET unless the settings ask for stamps and packets came.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another receives.
+//
+// # Safety
+// `waited` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_waited(const struct EvenkeelUdp *udp, struct EvenkeelSummary *waited);
+
+// One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NOT_YET where there are no more. At most 64 that
+// the kernel refused to send to come first, then as many that the network told of, where the settings ask to hear of them.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+//
+// # Safety
+// `failure` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_udp_failure(const struct EvenkeelUdp *udp,
+                                    size_t number,
+                                    struct EvenkeelUdpFailure *failure);
+
+// Begins to count anew which peers packets do not get to.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+EvenkeelStatus evenkeel_udp_forget_failures(struct EvenkeelUdp *udp);
 
 // From now on every wait for a lock or an event of this library is logged that takes longer than this, in nanoseconds. Half the quantum of
 // a sliced CPU is a good beginning. Takes the memory that it needs; a lock that is free costs no more than before.

@@ -13,7 +13,7 @@ use crate::structs::{self, structs};
 #[derive(Debug)]
 pub struct EvenkeelAgones(());
 
-handles! { 7: EvenkeelAgones, 16 of Agones; }
+handles! { EvenkeelAgones, 16 of Agones; }
 
 /// How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
 /// two seconds without a tick.

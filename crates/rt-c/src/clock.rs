@@ -20,7 +20,7 @@ pub(crate) struct Ticking {
     pub(crate) last: Option<Done>,
 }
 
-handles! { 2: EvenkeelClock, 256 of Ticking; }
+handles! { EvenkeelClock, 256 of Ticking; }
 
 /// Shorter periods are no ticks of a server, longer ones a mistake: from a microsecond to an hour.
 const PERIOD_NS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000_000_000;
@@ -415,6 +415,21 @@ pub unsafe extern "C" fn evenkeel_clock_report(
     })
 }
 
+pub(crate) fn summary(found: Summary) -> EvenkeelSummary {
+    let Summary { count, min, p50, p90, p99, p999, max } = found;
+    EvenkeelSummary {
+        size: 0,
+        version: 0,
+        count,
+        min_ns: min,
+        p50_ns: p50,
+        p90_ns: p90,
+        p99_ns: p99,
+        p999_ns: p999,
+        max_ns: max,
+    }
+}
+
 /// # Safety
 /// `summary` is null or points to a struct prepared by evenkeel_init.
 unsafe fn summarised(
@@ -424,20 +439,8 @@ unsafe fn summarised(
 ) -> EvenkeelStatus {
     caught(|| {
         let found = handle::shared(clock, |clock| Ok(of(clock.clock.report())))?.ok_or(EvenkeelStatus::NotYet)?;
-        let Summary { count, min, p50, p90, p99, p999, max } = found;
-        let found = EvenkeelSummary {
-            size: 0,
-            version: 0,
-            count,
-            min_ns: min,
-            p50_ns: p50,
-            p90_ns: p90,
-            p99_ns: p99,
-            p999_ns: p999,
-            max_ns: max,
-        };
         // SAFETY: as the caller promises.
-        unsafe { structs::fill(summary, found) }
+        unsafe { structs::fill(summary, self::summary(found)) }
     })
 }
 

@@ -40,12 +40,35 @@ pub(crate) trait Handle: Sized + 'static {
     fn slots() -> &'static Slots<Self::Value>;
 }
 
+/// Every kind of handle, by the name of its type: two of one number would be taken for each other.
+#[allow(clippy::enum_variant_names, reason = "each is the name of a type, by which the macro finds it")]
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    EvenkeelThread = 1,
+    EvenkeelClock = 2,
+    EvenkeelMutex = 3,
+    EvenkeelInheritMutex = 4,
+    EvenkeelEvent = 5,
+    EvenkeelRwLock = 6,
+    EvenkeelAgones = 7,
+    EvenkeelJobs = 8,
+    EvenkeelAsynchronous = 9,
+    EvenkeelTelemetry = 10,
+    EvenkeelRate = 11,
+    EvenkeelUdp = 12,
+    EvenkeelMemory = 13,
+    #[cfg(test)]
+    Few = 201,
+    #[cfg(test)]
+    Other = 202,
+}
+
 /// Makes kinds of handles: the kind, how many there can be, and what is behind.
 macro_rules! handles {
-    ($($kind:literal: $handle:ident, $count:literal of $value:ty;)*) => { $(
+    ($($handle:ident, $count:literal of $value:ty;)*) => { $(
         impl $crate::handle::Handle for $handle {
             type Value = $value;
-            const KIND: u8 = $kind;
+            const KIND: u8 = $crate::handle::Kind::$handle as u8;
             fn cursor() -> &'static std::sync::atomic::AtomicUsize {
                 static CURSOR: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
                 &CURSOR
@@ -69,7 +92,14 @@ pub(crate) unsafe fn give<H: Handle>(
     make: impl FnOnce() -> Result<H::Value, Failure>,
 ) -> Result<(), Failure> {
     structs::puttable(place)?;
-    let value = Box::new(make()?);
+    let handle = put_away(make()?)?;
+    // SAFETY: as the caller promises.
+    unsafe { structs::put(place, handle) }
+}
+
+/// Puts a value away, and gives its handle.
+pub(crate) fn put_away<H: Handle>(value: H::Value) -> Result<*mut H, Failure> {
+    let value = Box::new(value);
     let slots = H::slots();
     let first = H::cursor().fetch_add(1, Ordering::Relaxed);
     for at in 0..slots.len() {
@@ -79,8 +109,7 @@ pub(crate) unsafe fn give<H: Handle>(
             slot.generation = slot.generation.wrapping_add(1);
             slot.value = Some(value);
             let number = (slot.generation as usize) << 32 | index << 16 | usize::from(H::KIND) << 8 | TAG;
-            // SAFETY: as the caller promises.
-            return unsafe { structs::put(place, std::ptr::without_provenance_mut(number)) };
+            return Ok(std::ptr::without_provenance_mut(number));
         }
     }
     Err(Failure::new(EvenkeelStatus::NoRoom, format_args!("there are {} of this kind", slots.len())))
@@ -99,7 +128,8 @@ fn place<H: Handle>(handle: *const H) -> Result<(Place<H::Value>, u32), Failure>
     Ok((slot, (number >> 32) as u32))
 }
 
-fn refused<G>(error: TryLockError<G>) -> Failure {
+/// Why an object, or a part of it, can't be worked on now.
+pub(crate) fn refused<G>(error: TryLockError<G>) -> Failure {
     match error {
         TryLockError::WouldBlock => EvenkeelStatus::Busy.into(),
         TryLockError::Poisoned(_) => {
@@ -163,8 +193,8 @@ mod tests {
     struct Few(());
     struct Other(());
     handles! {
-        201: Few, 4 of u64;
-        202: Other, 4 of u64;
+        Few, 4 of u64;
+        Other, 4 of u64;
     }
 
     fn make(value: u64) -> Result<*mut Few, EvenkeelStatus> {

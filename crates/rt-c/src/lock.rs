@@ -24,10 +24,10 @@ pub struct EvenkeelRwLock(());
 pub struct EvenkeelEvent(());
 
 handles! {
-    3: EvenkeelMutex, 4096 of Mutex<()>;
-    4: EvenkeelInheritMutex, 4096 of InheritMutex<()>;
-    5: EvenkeelEvent, 4096 of Event;
-    6: EvenkeelRwLock, 4096 of RwLock<()>;
+    EvenkeelMutex, 4096 of Mutex<()>;
+    EvenkeelInheritMutex, 4096 of InheritMutex<()>;
+    EvenkeelEvent, 4096 of Event;
+    EvenkeelRwLock, 4096 of RwLock<()>;
 }
 
 /// Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
@@ -183,6 +183,19 @@ pub extern "C" fn evenkeel_rw_lock_read(lock: *mut EvenkeelRwLock) -> EvenkeelSt
     })
 }
 
+/// Takes the lock for reading while nobody writes, and is EVENKEEL_STATUS_NOT_YET else.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_rw_lock_try_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(lock, |lock| {
+            std::mem::forget(lock.try_read().ok_or(EvenkeelStatus::NotYet)?);
+            Ok(())
+        })
+    })
+}
+
 /// Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
 ///
 /// Threads: the one that took it.
@@ -208,6 +221,19 @@ pub extern "C" fn evenkeel_rw_lock_write(lock: *mut EvenkeelRwLock) -> EvenkeelS
     caught(|| {
         handle::shared(lock, |lock| {
             std::mem::forget(lock.write());
+            Ok(())
+        })
+    })
+}
+
+/// Takes the lock for writing while nobody reads or writes, and is EVENKEEL_STATUS_NOT_YET else.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_rw_lock_try_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(lock, |lock| {
+            std::mem::forget(lock.try_write().ok_or(EvenkeelStatus::NotYet)?);
             Ok(())
         })
     })

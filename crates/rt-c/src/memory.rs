@@ -14,7 +14,7 @@ use crate::thread::{EVENKEEL_DO_NOT_ASK, got};
 #[derive(Debug)]
 pub struct EvenkeelMemory(());
 
-handles! { 12: EvenkeelMemory, 256 of Memory; }
+handles! { EvenkeelMemory, 256 of Memory; }
 
 /// What stays in memory, in EvenkeelMemoryWishes.lock.
 #[repr(u32)]

@@ -61,11 +61,21 @@ pub struct EvenkeelQuantum {
     pub gaps_foreign: u64,
     /// Gaps in which another thread had the CPU.
     pub gaps_preempted: u64,
+    /// Gaps of which nobody can say.
+    pub gaps_unknown: u64,
+    /// How often the clock woke in idle time to look; a wake costs some 5 us of CPU time.
+    pub probes: u64,
+    /// With slots, a moment at which ours began, in nanoseconds of evenkeel_now_ns's clock: a late one of those that were seen. 0 where there
+    /// are none.
+    pub phase_ns: u64,
+    /// With slots, how sure that is, from 0 to 1; below 0 where there are none.
+    pub confidence: f64,
 }
 
 structs! {
     EvenkeelQuantum {
         model: u32, alignment: u32, period_ns: u64, share: f64, moves: u64, gaps_foreign: u64, gaps_preempted: u64,
+        gaps_unknown: u64, probes: u64, phase_ns: u64, confidence: f64,
     }
 }
 
@@ -109,6 +119,10 @@ pub unsafe extern "C" fn evenkeel_clock_quantum(
             Alignment::Held => EvenkeelAlignment::Held,
             Alignment::NoMultiple => EvenkeelAlignment::NoMultiple,
         };
+        let slot = match found.quantum {
+            Quantum::FixedSlot(slot) => Some(slot),
+            _ => None,
+        };
         let told = EvenkeelQuantum {
             size: 0,
             version: 0,
@@ -119,6 +133,10 @@ pub unsafe extern "C" fn evenkeel_clock_quantum(
             moves: found.moves,
             gaps_foreign: found.gaps.foreign,
             gaps_preempted: found.gaps.preempted,
+            gaps_unknown: found.gaps.unknown,
+            probes: found.probes,
+            phase_ns: slot.map_or(0, |slot| slot.phase_ns),
+            confidence: slot.map_or(-1.0, |slot| slot.confidence),
         };
         // SAFETY: as this function's caller promises.
         unsafe { structs::fill(quantum, told) }

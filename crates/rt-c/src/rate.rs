@@ -1,11 +1,11 @@
 //! The tick rate that follows what ticks take.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evenkeel_rt::rate::{RUNGS_MAX, RateError, RatePhase, RateSettings, TickRate};
+use evenkeel_rt::rate::{RUNGS_MAX, RateChange, RateError, RatePhase, RateSettings, TickRate, Turns, Why};
 
-use crate::clock::EvenkeelClock;
+use crate::clock::{EvenkeelClock, Ticking};
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
 use crate::structs::{self, structs};
@@ -14,7 +14,81 @@ use crate::structs::{self, structs};
 #[derive(Debug)]
 pub struct EvenkeelRate(());
 
-handles! { 11: EvenkeelRate, 256 of Mutex<TickRate>; }
+/// The value behind an [`EvenkeelRate`].
+pub(crate) struct Choosing {
+    rate: Mutex<TickRate>,
+    changes: Arc<Mutex<Changes>>,
+}
+
+/// What the rate told of its changes.
+#[derive(Default)]
+struct Changes {
+    count: u64,
+    last: Option<RateChange>,
+}
+
+impl Choosing {
+    fn start(settings: RateSettings) -> Result<Choosing, RateError> {
+        let changes = Arc::new(Mutex::new(Changes::default()));
+        let told = Arc::clone(&changes);
+        let rate = TickRate::start(settings)?.on_change(move |change| {
+            let mut changes = told.lock().unwrap_or_else(PoisonError::into_inner);
+            changes.count = changes.count.saturating_add(1);
+            changes.last = Some(change);
+        });
+        Ok(Choosing { rate: Mutex::new(rate), changes })
+    }
+
+    fn rate(&mut self) -> &mut TickRate {
+        self.rate.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+handles! { EvenkeelRate, 256 of Choosing; }
+
+/// Why a period changed, in EvenkeelRateChange.why.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelRateWhy {
+    /// Ticks need more of their share of the period than can go on.
+    Work = 0,
+    /// Ticks were missed.
+    Missed = 1,
+    /// The tick's thread waited for a CPU too long.
+    Waited = 2,
+    /// A limit on CPU time held the server up.
+    Throttled = 3,
+    /// Other threads of the server's control group waited for a CPU, and the ticks are a good part of why.
+    Pressure = 4,
+    /// The rest of the system waited for a CPU, and the ticks are a good part of why.
+    Starved = 5,
+    /// For long enough there was room for more.
+    Calm = 6,
+    /// Another phase of the game.
+    Phase = 7,
+    /// The CPU's turns were found, moved or gone.
+    Turns = 8,
+}
+
+/// The last change of the period.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelRateChange {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// How many changes there were since the start, this one included.
+    pub changes: u64,
+    /// The period before, in nanoseconds.
+    pub from_ns: u64,
+    /// The period after, in nanoseconds.
+    pub to_ns: u64,
+    /// One of EvenkeelRateWhy.
+    pub why: u32,
+    /// 0.
+    pub reserved: u32,
+}
 
 /// How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
 #[repr(C)]
@@ -42,6 +116,7 @@ structs! {
     EvenkeelRateSettings {
         ladder_ns: [u64; 16], start_ns: u64, fastest_ns: u64, slowest_ns: u64, sustainable: f64, system_share: f64,
     }
+    EvenkeelRateChange { changes: u64, from_ns: u64, to_ns: u64, why: u32, reserved: u32 }
 }
 
 const _: () = assert!(RUNGS_MAX == 16, "the ladder in EvenkeelRateSettings has as many places");
@@ -87,7 +162,7 @@ pub unsafe extern "C" fn evenkeel_rate_new(
         // SAFETY: as this function's caller promises.
         let settings = settings(unsafe { structs::get(asked) }?);
         // SAFETY: the same.
-        unsafe { handle::give(rate, || Ok(Mutex::new(TickRate::start(settings)?))) }
+        unsafe { handle::give(rate, || Ok(Choosing::start(settings)?)) }
     })
 }
 
@@ -100,7 +175,7 @@ pub unsafe extern "C" fn evenkeel_rate_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_rate_period(rate: *mut EvenkeelRate, period_ns: *mut u64) -> EvenkeelStatus {
     caught(|| {
-        let period = handle::alone(rate, |rate| Ok(rate.get_mut().unwrap_or_else(PoisonError::into_inner).period()))?;
+        let period = handle::alone(rate, |rate| Ok(rate.rate().period()))?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::put(period_ns, nanoseconds(period)) }
     })
@@ -108,6 +183,18 @@ pub unsafe extern "C" fn evenkeel_rate_period(rate: *mut EvenkeelRate, period_ns
 
 fn nanoseconds(period: Duration) -> u64 {
     u64::try_from(period.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Where the rate changes, the clock changes with it.
+fn follow(
+    rate: *const EvenkeelRate,
+    clock: &mut Ticking,
+    change: impl FnOnce(&mut TickRate) -> Option<Duration>,
+) -> Result<(), Failure> {
+    if let Some(period) = handle::alone(rate, |rate| Ok(change(rate.rate())))? {
+        clock.clock.set_period(period);
+    }
+    Ok(())
 }
 
 /// After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
@@ -127,11 +214,7 @@ pub unsafe extern "C" fn evenkeel_rate_after(
         structs::puttable(period_ns)?;
         let period = handle::alone(clock, |clock| {
             let done = clock.last.ok_or(EvenkeelStatus::NotYet)?;
-            let change =
-                handle::alone(rate, |rate| Ok(rate.get_mut().unwrap_or_else(PoisonError::into_inner).after(&done)))?;
-            if let Some(period) = change {
-                clock.clock.set_period(period);
-            }
+            follow(rate, clock, |rate| rate.after(&done))?;
             Ok(clock.clock.period())
         })?;
         // SAFETY: as this function's caller promises.
@@ -155,15 +238,82 @@ pub extern "C" fn evenkeel_rate_enter(
             return Err(Failure::new(EvenkeelStatus::OutOfRange, what));
         }
         let phase = RatePhase::between(Duration::from_nanos(fastest_ns), Duration::from_nanos(slowest_ns));
+        handle::alone(clock, |clock| follow(rate, clock, |rate| rate.enter(phase)))
+    })
+}
+
+/// Tells the rate how the clock's CPU is given in turns, as far as the clock knows by now: the ladder's rungs become multiples of the turns'
+/// period, and the clock's period follows. Best after each evenkeel_rate_after.
+///
+/// Threads: the one that ticks.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_rate_take_turns(rate: *mut EvenkeelRate, clock: *mut EvenkeelClock) -> EvenkeelStatus {
+    caught(|| {
         handle::alone(clock, |clock| {
-            let change =
-                handle::alone(rate, |rate| Ok(rate.get_mut().unwrap_or_else(PoisonError::into_inner).enter(phase)))?;
-            if let Some(period) = change {
-                clock.clock.set_period(period);
-            }
-            Ok(())
+            let turns = Turns::of(&clock.clock.quantum());
+            follow(rate, clock, |rate| rate.set_turns(turns))
         })
     })
+}
+
+/// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NOT_YET before the first is over.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `load` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_rate_load(rate: *mut EvenkeelRate, load: *mut f64) -> EvenkeelStatus {
+    caught(|| {
+        structs::puttable(load)?;
+        let found = handle::alone(rate, |rate| Ok(rate.rate().load()))?.ok_or(EvenkeelStatus::NotYet)?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(load, found) }
+    })
+}
+
+/// The last change of the period, and why. EVENKEEL_STATUS_NOT_YET where it never changed.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+///
+/// # Safety
+/// `change` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_rate_last_change(
+    rate: *const EvenkeelRate,
+    change: *mut EvenkeelRateChange,
+) -> EvenkeelStatus {
+    caught(|| {
+        let (changes, last) = handle::shared(rate, |rate| {
+            let changes = rate.changes.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok((changes.count, changes.last.ok_or(EvenkeelStatus::NotYet)?))
+        })?;
+        let told = EvenkeelRateChange {
+            size: 0,
+            version: 0,
+            changes,
+            from_ns: nanoseconds(last.from),
+            to_ns: nanoseconds(last.to),
+            why: why(last.why) as u32,
+            reserved: 0,
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(change, told) }
+    })
+}
+
+fn why(why: Why) -> EvenkeelRateWhy {
+    match why {
+        Why::Work => EvenkeelRateWhy::Work,
+        Why::Missed => EvenkeelRateWhy::Missed,
+        Why::Waited => EvenkeelRateWhy::Waited,
+        Why::Throttled => EvenkeelRateWhy::Throttled,
+        Why::Pressure => EvenkeelRateWhy::Pressure,
+        Why::Starved => EvenkeelRateWhy::Starved,
+        Why::Calm => EvenkeelRateWhy::Calm,
+        Why::Phase => EvenkeelRateWhy::Phase,
+        Why::Turns => EvenkeelRateWhy::Turns,
+    }
 }
 
 /// Frees it; the clock keeps its period.

@@ -1,13 +1,16 @@
 //! The profiler: where the time of a tick went.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use evenkeel_rt::scope::{self, Entered, Scope};
+use evenkeel_rt::scope::{self, Entered, LongScope, Scope};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
-use crate::{structs, text};
+use crate::structs::{self, structs};
+use crate::text;
 
 /// The most scopes that one thread may be in at once.
 const DEPTH_MAX: usize = 128;
@@ -155,5 +158,104 @@ pub unsafe extern "C" fn evenkeel_scope_write_chrome_json(path: *const c_char) -
         let path = unsafe { text::text(path) }?;
         std::fs::write(path, scope::recording().chrome_json())
             .map_err(|error| Failure::new(EvenkeelStatus::Refused, format_args!("failed to write {path}: {error}")))
+    })
+}
+
+/// A scope that kept the CPU for long.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelLongScope {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Its name, cut to what fits, with a zero at the end.
+    pub name: [c_char; 136],
+    /// Who ran it: the kernel's number of the thread.
+    pub thread: u32,
+    /// 0.
+    pub reserved: u32,
+    /// When it ended, in nanoseconds of evenkeel_now_ns's clock.
+    pub end_ns: u64,
+    /// The CPU time that it took, in nanoseconds. What a hypervisor took meanwhile is in it where the kernel does not know of that.
+    pub cpu_ns: u64,
+}
+
+structs! {
+    EvenkeelLongScope { name: [c_char; 136], thread: u32, reserved: u32, end_ns: u64, cpu_ns: u64 }
+}
+
+/// The most long scopes that wait to be taken; those beyond are counted.
+const LONG_MAX: usize = 4096;
+
+struct Long {
+    scopes: VecDeque<LongScope>,
+    lost: u64,
+}
+
+static LONG: Mutex<Long> = Mutex::new(Long { scopes: VecDeque::new(), lost: 0 });
+
+/// From now on each innermost scope is logged that keeps the CPU for longer than this, in nanoseconds, in threads that
+/// evenkeel_scope_start_thread knows. Half the quantum of a sliced CPU is a good beginning. It costs two more readings of the thread's CPU
+/// time a scope, about 0.7 us: for finding out, not for every day. Takes the memory that it needs.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_scope_log_long(over_ns: u64) -> EvenkeelStatus {
+    caught(|| {
+        scope::log_long(Duration::from_nanos(over_ns));
+        Ok(())
+    })
+}
+
+/// No scope is logged from now on. Those that were can still be taken.
+///
+/// Threads: any, at any time.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_scope_stop_long() -> EvenkeelStatus {
+    caught(|| {
+        scope::stop_long();
+        Ok(())
+    })
+}
+
+/// Takes the oldest scope that was logged, and tells how many were lost for want of room since the last call, into `lost`.
+/// EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+///
+/// Threads: any, at any time. Takes a lock and memory: not in a tick.
+///
+/// # Safety
+/// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_scope_take_long(
+    long_scope: *mut EvenkeelLongScope,
+    lost: *mut u64,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises. First, since a scope can't be given back.
+        unsafe { structs::fillable(long_scope) }?;
+        structs::puttable(lost)?;
+        let mut long = LONG.lock().unwrap_or_else(PoisonError::into_inner);
+        let logged = scope::take_long();
+        long.lost = long.lost.saturating_add(logged.lost);
+        for one in logged.scopes {
+            if long.scopes.len() < LONG_MAX {
+                long.scopes.push_back(one);
+            } else {
+                long.lost = long.lost.saturating_add(1);
+            }
+        }
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(lost, std::mem::take(&mut long.lost)) }?;
+        let one = long.scopes.pop_front().ok_or(EvenkeelStatus::NotYet)?;
+        let mut name = [0; 136];
+        // One place is left for the zero.
+        for (to, from) in name[..135].iter_mut().zip(one.name.bytes()) {
+            *to = from as c_char;
+        }
+        let LongScope { thread, end_ns, cpu_ns, .. } = one;
+        let told = EvenkeelLongScope { size: 0, version: 0, name, thread, reserved: 0, end_ns, cpu_ns };
+        // SAFETY: the same.
+        unsafe { structs::fill(long_scope, told) }
     })
 }

@@ -1,13 +1,17 @@
 //! Telemetry: what the ticks are doing, on a page of shared memory.
 
 use std::ffi::c_char;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use evenkeel_rt::telemetry::{Access, Count, Counters, PageError, Telemetry, TelemetryReader, TelemetrySettings};
+use evenkeel_rt::telemetry::{
+    self, Access, Count, Counters, Faults, PageError, State, Telemetry, TelemetryReader, TelemetrySettings,
+};
 
 use crate::clock::EvenkeelClock;
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
+use crate::memory::EvenkeelTickMemory;
 use crate::structs::{self, structs};
 use crate::text;
 
@@ -21,7 +25,7 @@ pub(crate) struct Page {
     counters: Counters,
 }
 
-handles! { 10: EvenkeelTelemetry, 256 of Page; }
+handles! { EvenkeelTelemetry, 256 of Page; }
 
 /// What is counted on a session's page.
 #[repr(u32)]
@@ -132,6 +136,49 @@ pub extern "C" fn evenkeel_telemetry_after(
     })
 }
 
+/// How the clock's CPU is given, as far as the clock knows by now, is on the page from the next entry on. Best before each
+/// evenkeel_telemetry_after.
+///
+/// Threads: the one that ticks.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_telemetry_quantum(
+    telemetry: *const EvenkeelTelemetry,
+    clock: *const EvenkeelClock,
+) -> EvenkeelStatus {
+    caught(|| {
+        let quantum = handle::shared(clock, |clock| Ok(clock.clock.quantum()))?;
+        handle::shared(telemetry, |page| {
+            locked(&page.telemetry).set_quantum(&quantum);
+            Ok(())
+        })
+    })
+}
+
+/// What a tick cost in memory, as evenkeel_memory_after told, is on the page with the next entry. Before evenkeel_telemetry_after.
+///
+/// Threads: the one that ticks.
+///
+/// # Safety
+/// `tick` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_telemetry_memory(
+    telemetry: *const EvenkeelTelemetry,
+    tick: *const EvenkeelTickMemory,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let tick = unsafe { structs::get(tick) }?;
+        let known = |number: u64| (number != u64::MAX).then_some(number);
+        let faults = known(tick.minor_faults).zip(known(tick.major_faults));
+        handle::shared(telemetry, |page| {
+            let mut telemetry = locked(&page.telemetry);
+            telemetry.set_faults(faults.map(|(minor, major)| Faults { minor, major }));
+            telemetry.set_swapped_in(known(tick.swapped_in));
+            Ok(())
+        })
+    })
+}
+
 fn count(number: u32) -> Result<Count, Failure> {
     let known = Count::ALL.get(number as usize).copied();
     known.ok_or_else(|| Failure::new(EvenkeelStatus::OutOfRange, format_args!("no EvenkeelCount: {number}")))
@@ -204,6 +251,48 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus(
         let said = TelemetryReader::open(&path)?.prometheus()?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::put_text(text, size, &said, needed) }
+    })
+}
+
+/// The pages of all sessions that run on this machine and may be read, as one text for Prometheus, into `text`, and how many bytes that takes,
+/// with its zero, into `needed`: one server answers for all. `folder` is where they are; empty: each place where pages are put that were
+/// given none. EVENKEEL_STATUS_TOO_SMALL where it does not fit: sessions come and go, so ask with some more than was needed.
+///
+/// Threads: any, at any time. Takes memory and reads files: not in a tick.
+///
+/// # Safety
+/// `folder` is null or a text that ends with a zero; `text` is null or points to `size` bytes that may be written; `needed` is null or may be
+/// written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
+    folder: *const c_char,
+    text: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        structs::puttable(needed)?;
+        // SAFETY: as this function's caller promises.
+        let folder = unsafe { text::text(folder) }?;
+        let is_told = !folder.is_empty();
+        let folders = if is_told { vec![PathBuf::from(folder)] } else { telemetry::folders() };
+        let mut pages = Vec::new();
+        for folder in folders {
+            match telemetry::sessions(&folder) {
+                Ok(sessions) => {
+                    let running = sessions.iter().filter(|session| session.state == State::Live);
+                    pages.extend(running.filter_map(|session| session.reader.read().ok()));
+                }
+                // Of the usual places one may not be there.
+                Err(errno) if is_told => {
+                    let what = format_args!("failed to read {}: {errno}", folder.display());
+                    return Err(Failure::new(EvenkeelStatus::Refused, what));
+                }
+                Err(_) => {}
+            }
+        }
+        // SAFETY: the same.
+        unsafe { structs::put_text(text, size, &telemetry::prometheus(&pages), needed) }
     })
 }
 

@@ -14,7 +14,7 @@ use crate::text;
 #[derive(Debug)]
 pub struct EvenkeelThread(());
 
-handles! { 1: EvenkeelThread, 256 of TickThread; }
+handles! { EvenkeelThread, 256 of TickThread; }
 
 /// In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
 pub const EVENKEEL_DO_NOT_ASK: u64 = 0x7fff_ffff_ffff_ffff;
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn evenkeel_thread_new(
 
 /// # Safety
 /// Its text is null or ends with a zero.
-unsafe fn asked(wishes: EvenkeelThreadWishes) -> Result<ThreadWishes, Failure> {
+pub(crate) unsafe fn asked(wishes: EvenkeelThreadWishes) -> Result<ThreadWishes, Failure> {
     let cpus = if wishes.cpus.is_null() {
         None
     } else {

@@ -9,9 +9,15 @@ fn own(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The source's files, by name; but for their tests.
+/// The source's files, by name.
 fn sources() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(own("src")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut folders = vec![own("src")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { &mut folders } else { &mut files }.push(path);
+        }
+    }
     files.sort();
     files
 }
@@ -60,6 +66,7 @@ fn the_csharp_binding_is_fresh() {
             "EvenkeelOverrun",
             "EvenkeelProgress",
             "EvenkeelQuantumModel",
+            "EvenkeelRateWhy",
             "EvenkeelSpinning",
             "EvenkeelWaitKind",
             "EvenkeelWay",

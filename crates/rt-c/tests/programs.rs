@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use evenkeel_rt::udp::{Choice, Udp, UdpSettings, Way};
 use tempfile::TempDir;
 
 /// What every program must be clean of.
@@ -207,6 +208,28 @@ fn packets_and_pages_come_and_go() {
     let mut command = Command::new(&program);
     let output = command.arg(library.folder.path()).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
     success(&output, &program);
+}
+
+/// The way by which packets come to a socket of the Rust library that asks for io_uring, by its number in C. Where that is forbidden or too
+/// old, or the library was built without it, the next one: which of them is the features' of the whole build to say.
+fn way_for_uring() -> u32 {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let settings = UdpSettings { address, receive: Choice::Is(Way::Uring), ..UdpSettings::default() };
+    let way = Udp::open(settings).unwrap().report().receive_way;
+    assert!([Way::Uring, Way::Offloaded].contains(&way), "{way:?}");
+    2 + Way::ALL.iter().position(|known| *known == way).unwrap() as u32
+}
+
+#[test]
+fn sockets_for_each_cpu_and_by_each_way() {
+    let library = Library::new();
+    let way = way_for_uring();
+    for linked in [Linked::Shared, Linked::Static] {
+        let program = library.compile("cc", &own("tests/c/udp.c"), linked, &["-std=gnu11"]);
+        let mut command = Command::new(&program);
+        let output = command.arg(way.to_string()).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
+        success(&output, &program);
+    }
 }
 
 /// Installs below a folder, and builds the example with nothing but what pkg-config says.

@@ -1,19 +1,6 @@
 /* A game server in Kubernetes: ready, well while it ticks, over. Exits with 0, or with the line that did not hold. */
-#include <evenkeel_rt.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "check.h"
 #include <string.h>
-
-#define OK(is)                                                                                                  \
-    do {                                                                                                        \
-        EvenkeelStatus got_ = (is);                                                                             \
-        char more_[256] = "";                                                                                   \
-        if (got_ != EVENKEEL_STATUS_OK) {                                                                       \
-            evenkeel_last_error(more_, sizeof more_);                                                           \
-            fprintf(stderr, "line %d: %s: %s: %s\n", __LINE__, #is, evenkeel_status_text(got_), more_);         \
-            return 1;                                                                                           \
-        }                                                                                                       \
-    } while (0)
 
 int main(void)
 {

@@ -1,34 +1,15 @@
 /* Jobs from C: many, in order, over a range, asynchronous ones, and what is wrong with them. Exits with 0, or with the line that did not
  * hold. */
-#include <evenkeel_rt.h>
+#include "check.h"
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#define OK(is) CHECK(is, EVENKEEL_STATUS_OK)
-#define CHECK(is, expected)                                                                                     \
-    do {                                                                                                        \
-        EvenkeelStatus got_ = (is);                                                                             \
-        if (got_ != (expected)) {                                                                               \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #is, evenkeel_status_text(got_));                    \
-            exit(1);                                                                                            \
-        }                                                                                                       \
-    } while (0)
-#define HOLDS(what)                                                                                             \
-    do {                                                                                                        \
-        if (!(what)) {                                                                                          \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #what);                                                  \
-            exit(1);                                                                                            \
-        }                                                                                                       \
-    } while (0)
 
 enum { MANY = 1000 };
 
 typedef struct {
     EvenkeelJobs *jobs;
     EvenkeelFrame *seen;
-    atomic_int ran, nested, order, wrong, later;
-    int cells[MANY + 1];
+    atomic_int ran, nested, order, wrong, later, has_no_workers;
+    int cells[MANY];
 } World;
 
 static void one(EvenkeelFrame *frame, void *context)
@@ -74,6 +55,19 @@ static void later(EvenkeelFrame *frame, void *context)
     atomic_fetch_add(&world->later, 1);
 }
 
+/* A job can't wait for what may lie beneath it: without workers, for nothing that it pushed. */
+static void waits(EvenkeelFrame *frame, void *context)
+{
+    World *world = context;
+    uint32_t number = 0;
+    EvenkeelStatus status;
+
+    OK(evenkeel_frame_push_after(frame, 0, one, world, NULL, 0, &number));
+    status = evenkeel_frame_wait(frame, number);
+    if (status != EVENKEEL_STATUS_NOT_YET && (world->has_no_workers || status != EVENKEEL_STATUS_OK))
+        atomic_store(&world->wrong, 1);
+}
+
 static void cell(size_t number, void *context)
 {
     ((World *)context)->cells[number]++;
@@ -82,7 +76,7 @@ static void cell(size_t number, void *context)
 static void body(EvenkeelFrame *frame, void *context)
 {
     World *world = context;
-    uint32_t a, b;
+    uint32_t a, b, is_done = 7;
     uint32_t unknown = 99;
     int i;
 
@@ -91,6 +85,13 @@ static void body(EvenkeelFrame *frame, void *context)
     OK(evenkeel_frame_push_after(frame, 0, first, world, NULL, 0, &a));
     OK(evenkeel_frame_push_after(frame, 0, second, world, &a, 1, &b));
     CHECK(evenkeel_frame_push_after(frame, 0, second, world, &unknown, 1, &b), EVENKEEL_STATUS_BAD_HANDLE);
+    OK(evenkeel_frame_wait(frame, b));
+    OK(evenkeel_frame_is_done(frame, b, &is_done));
+    HOLDS(is_done == 1 && atomic_load(&world->order) == 2);
+    CHECK(evenkeel_frame_wait(frame, 0), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_frame_wait(frame, unknown), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_frame_is_done(frame, unknown, &is_done), EVENKEEL_STATUS_BAD_HANDLE);
+    OK(evenkeel_frame_push(frame, 0, waits, world));
     for (i = 0; i < MANY; i++)
         OK(evenkeel_frame_push(frame, 0, i % 2 ? one : nests, world));
     OK(evenkeel_frame_for_each(frame, 0, MANY, 16, cell, world));
@@ -119,8 +120,9 @@ static void frames(uint32_t workers)
 
         world = (World){0};
         world.jobs = jobs;
+        world.has_no_workers = workers == 0;
         OK(evenkeel_jobs_frame(jobs, body, &world));
-        HOLDS(world.ran == MANY && world.nested == MANY / 2 && world.order == 2 && !world.wrong);
+        HOLDS(world.ran == MANY + 1 && world.nested == MANY / 2 && world.order == 2 && !world.wrong);
         for (i = 0; i < MANY; i++)
             HOLDS(world.cells[i] == 1);
         /* A frame that is over is none. */
@@ -142,6 +144,67 @@ static void frames(uint32_t workers)
     HOLDS(world.later <= 100 && !world.wrong);
 }
 
+static void both(EvenkeelFrame *frame, void *context)
+{
+    int i;
+
+    for (i = 0; i < 100; i++)
+        OK(evenkeel_frame_push(frame, (uint32_t)i % 2, one, context));
+}
+
+/* Workers that each say what they take and what they ask of the kernel. */
+static void own_workers(void)
+{
+    static World world;
+    EvenkeelJobSettings settings;
+    EvenkeelWorkerSettings frames, rest;
+    const EvenkeelWorkerSettings *workers[3] = {&frames, &rest, NULL};
+    EvenkeelThreadWishes wishes;
+    EvenkeelThreadReport report;
+    EvenkeelJobs *jobs = NULL;
+
+    OK(EVENKEEL_INIT(&settings));
+    OK(EVENKEEL_INIT(&frames));
+    OK(EVENKEEL_INIT(&rest));
+    OK(EVENKEEL_INIT(&wishes));
+    settings.frame_queues = 2;
+    settings.own_workers_count = 2;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_NULL_POINTER);
+    settings.own_workers = workers;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
+    frames.queues[0] = 1;
+    frames.queues_count = 2;
+    rest.queues[0] = 2;
+    rest.queues_count = 10;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
+    rest.queues_count = 1;
+    rest.queues[0] = 3;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
+    rest.queues[0] = 2;
+    frames.queues[1] = 1;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
+    frames.queues[1] = 0;
+    frames.thread = &wishes;
+    wishes.cpus = "none";
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_BAD_TEXT);
+    wishes.cpus = "0";
+    settings.own_workers_count = 64;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
+    settings.own_workers_count = 3;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_NULL_POINTER);
+    settings.own_workers_count = 2;
+    OK(evenkeel_jobs_new(&settings, &jobs));
+    OK(EVENKEEL_INIT(&report));
+    OK(evenkeel_jobs_worker_report(jobs, 0, &report));
+    HOLDS(report.cpus == EVENKEEL_GOT_IN_FORCE || (report.cpus == EVENKEEL_GOT_REFUSED && report.cpus_errno != 0));
+    OK(evenkeel_jobs_worker_report(jobs, 1, &report));
+    HOLDS(report.cpus == EVENKEEL_GOT_NOT_ASKED);
+    CHECK(evenkeel_jobs_worker_report(jobs, 2, &report), EVENKEEL_STATUS_OUT_OF_RANGE);
+    OK(evenkeel_jobs_frame(jobs, both, &world));
+    HOLDS(world.ran == 100);
+    OK(evenkeel_jobs_free(jobs));
+}
+
 int main(void)
 {
     EvenkeelJobSettings settings;
@@ -155,5 +218,6 @@ int main(void)
     CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
     frames(0);
     frames(2);
+    own_workers();
     return 0;
 }

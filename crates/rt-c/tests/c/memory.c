@@ -1,27 +1,8 @@
 /* Memory that stays, what a tick cost in faults, and waits that took long. Exits with 0, or with the line that did not hold. */
-#include <evenkeel_rt.h>
+#include "check.h"
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define OK(is) CHECK(is, EVENKEEL_STATUS_OK)
-#define CHECK(is, expected)                                                                                     \
-    do {                                                                                                        \
-        EvenkeelStatus got_ = (is);                                                                             \
-        if (got_ != (expected)) {                                                                               \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #is, evenkeel_status_text(got_));                    \
-            exit(1);                                                                                            \
-        }                                                                                                       \
-    } while (0)
-#define HOLDS(what)                                                                                             \
-    do {                                                                                                        \
-        if (!(what)) {                                                                                          \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #what);                                                  \
-            exit(1);                                                                                            \
-        }                                                                                                       \
-    } while (0)
 
 enum { PAGES = 512, PAGE = 4096 };
 

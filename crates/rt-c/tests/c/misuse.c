@@ -1,26 +1,10 @@
 /* What C programs get wrong: each has a status, and none a crash. Exits with 0, or with the line that did not hold. */
 #define _GNU_SOURCE
-#include <evenkeel_rt.h>
+#include "check.h"
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
-
-#define CHECK(is, expected)                                                                                     \
-    do {                                                                                                        \
-        EvenkeelStatus got_ = (is);                                                                             \
-        if (got_ != (expected)) {                                                                               \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #is, evenkeel_status_text(got_));                    \
-            return 1;                                                                                           \
-        }                                                                                                       \
-    } while (0)
-#define HOLDS(what)                                                                                             \
-    do {                                                                                                        \
-        if (!(what)) {                                                                                          \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #what);                                                  \
-            return 1;                                                                                           \
-        }                                                                                                       \
-    } while (0)
 
 /* A tick as a program knew it that was compiled before `began_ns` and `missed` were there, with what lies behind it. */
 typedef struct {
@@ -114,6 +98,15 @@ static int handles(void)
     CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_rw_lock_write(lock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_try_read(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_try_write(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_unlock_write(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_try_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_try_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_try_write(lock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_try_write(lock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_rw_lock_unlock_write(lock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_rw_lock_free(lock), EVENKEEL_STATUS_OK);
     return 0;
@@ -183,6 +176,38 @@ static int values(void)
     return 0;
 }
 
+/* A scope that takes 20 ms of CPU time is long, one that sleeps so long is not. */
+static int long_scopes(void)
+{
+    EvenkeelLongScope taken;
+    struct timespec began, now;
+    uint64_t lost = 1;
+    uint32_t works, sleeps;
+
+    CHECK(evenkeel_scope_start_thread("main", 64), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_register("works", &works), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_register("sleeps", &sleeps), EVENKEEL_STATUS_OK);
+    CHECK(EVENKEEL_INIT(&taken), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_take_long(&taken, NULL), EVENKEEL_STATUS_NULL_POINTER);
+    CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_NOT_YET);
+    HOLDS(lost == 0);
+    CHECK(evenkeel_scope_log_long(10 * 1000 * 1000), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_enter(sleeps), EVENKEEL_STATUS_OK);
+    usleep(20000);
+    CHECK(evenkeel_scope_leave(sleeps), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_enter(works), EVENKEEL_STATUS_OK);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began);
+    do {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    } while ((now.tv_sec - began.tv_sec) * 1000000000 + now.tv_nsec - began.tv_nsec < 20 * 1000 * 1000);
+    CHECK(evenkeel_scope_leave(works), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_stop_long(), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_OK);
+    HOLDS(strcmp(taken.name, "works") == 0 && taken.cpu_ns >= 20 * 1000 * 1000 && taken.thread > 0 && lost == 0);
+    CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_NOT_YET);
+    return 0;
+}
+
 /* The library does panic here: the kernel says that this thread would wait for itself. It comes back as a status. */
 static int a_panic_stays_inside(void)
 {
@@ -236,9 +261,36 @@ static int two_threads_in_one_clock(void)
     return 0;
 }
 
+/* Of every two kinds one handle is none of the other, also where both are the first of their kind. */
+static int kinds(void)
+{
+    EvenkeelMemoryWishes wishes;
+    EvenkeelMemoryReport memory_report;
+    EvenkeelUdpSettings settings;
+    EvenkeelUdpReport udp_report;
+    EvenkeelMemory *memory = NULL;
+    EvenkeelUdp *udp = NULL;
+
+    CHECK(EVENKEEL_INIT(&wishes), EVENKEEL_STATUS_OK);
+    wishes.lock = EVENKEEL_MEMORY_LOCK_NOTHING;
+    CHECK(evenkeel_memory_new(&wishes, &memory), EVENKEEL_STATUS_OK);
+    CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
+    settings.address = "127.0.0.1:0";
+    CHECK(evenkeel_udp_new(&settings, &udp), EVENKEEL_STATUS_OK);
+    CHECK(EVENKEEL_INIT(&memory_report), EVENKEEL_STATUS_OK);
+    CHECK(EVENKEEL_INIT(&udp_report), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_udp_report((EvenkeelUdp *)memory, &udp_report), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_memory_report((EvenkeelMemory *)udp, &memory_report), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_udp_free((EvenkeelUdp *)memory), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_udp_free(udp), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_memory_free(memory), EVENKEEL_STATUS_OK);
+    return 0;
+}
+
 int main(void)
 {
     HOLDS(evenkeel_abi_version() == EVENKEEL_ABI_VERSION);
     HOLDS(strlen(evenkeel_version()) > 0);
-    return older_and_newer_callers() || handles() || values() || a_panic_stays_inside() || two_threads_in_one_clock();
+    return older_and_newer_callers() || handles() || kinds() || values() || long_scopes() || a_panic_stays_inside()
+        || two_threads_in_one_clock();
 }

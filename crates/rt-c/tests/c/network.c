@@ -1,28 +1,7 @@
 /* Sockets, telemetry and the tick rate from C: two sockets on loopback, a page of shared memory, a clock whose period is chosen. Exits with
  * 0, or with the line that did not hold. The argument is a folder for the page. */
-#include <evenkeel_rt.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "check.h"
 #include <string.h>
-
-#define OK(is) CHECK(is, EVENKEEL_STATUS_OK)
-#define CHECK(is, expected)                                                                                     \
-    do {                                                                                                        \
-        EvenkeelStatus got_ = (is);                                                                             \
-        char more_[256] = "";                                                                                   \
-        if (got_ != (expected)) {                                                                               \
-            evenkeel_last_error(more_, sizeof more_);                                                           \
-            fprintf(stderr, "line %d: %s: %s: %s\n", __LINE__, #is, evenkeel_status_text(got_), more_);         \
-            exit(1);                                                                                            \
-        }                                                                                                       \
-    } while (0)
-#define HOLDS(what)                                                                                             \
-    do {                                                                                                        \
-        if (!(what)) {                                                                                          \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #what);                                                  \
-            exit(1);                                                                                            \
-        }                                                                                                       \
-    } while (0)
 
 static unsigned seen[256];
 static EvenkeelUdp *listening;
@@ -110,7 +89,10 @@ static void page(const char *folder)
     EvenkeelTick tick;
     EvenkeelDone done;
     EvenkeelQuantum quantum;
+    EvenkeelRateChange change;
+    EvenkeelTickMemory cost;
     uint64_t period;
+    double load;
     size_t needed;
     int i;
 
@@ -127,6 +109,9 @@ static void page(const char *folder)
     clock_settings.period_ns = period;
     OK(evenkeel_clock_new(&clock_settings, &clock));
     CHECK(evenkeel_rate_after(rate, clock, &period), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rate_load(rate, &load), EVENKEEL_STATUS_NOT_YET);
+    OK(EVENKEEL_INIT(&change));
+    CHECK(evenkeel_rate_last_change(rate, &change), EVENKEEL_STATUS_NOT_YET);
 
     OK(EVENKEEL_INIT(&settings));
     CHECK(evenkeel_telemetry_new(&settings, &telemetry), EVENKEEL_STATUS_NULL_POINTER);
@@ -139,27 +124,46 @@ static void page(const char *folder)
     OK(evenkeel_telemetry_add(telemetry, EVENKEEL_COUNT_JOBS, 3));
     OK(EVENKEEL_INIT(&tick));
     OK(EVENKEEL_INIT(&done));
+    OK(EVENKEEL_INIT(&cost));
+    cost.minor_faults = 3;
+    cost.major_faults = 1;
+    cost.swapped_in = 9;
     for (i = 0; i < 10; i++) {
         OK(evenkeel_clock_wait(clock, &tick));
         OK(evenkeel_clock_done(clock, &done));
+        OK(evenkeel_telemetry_quantum(telemetry, clock));
+        OK(evenkeel_telemetry_memory(telemetry, &cost));
         OK(evenkeel_telemetry_after(telemetry, clock));
         OK(evenkeel_rate_after(rate, clock, &period));
+        OK(evenkeel_rate_take_turns(rate, clock));
     }
     OK(evenkeel_clock_checkpoint(clock));
     OK(EVENKEEL_INIT(&quantum));
     OK(evenkeel_clock_quantum(clock, &quantum));
     HOLDS(quantum.model <= EVENKEEL_QUANTUM_MODEL_IRREGULAR && quantum.share <= 1);
+    HOLDS(quantum.confidence <= 1 && (quantum.phase_ns > 0) == (quantum.model == EVENKEEL_QUANTUM_MODEL_FIXED_SLOT));
     /* A phase that may only have the slow rung. */
     OK(evenkeel_rate_enter(rate, clock, 5000000, 5000000));
     OK(evenkeel_clock_wait(clock, &tick));
     OK(evenkeel_clock_done(clock, &done));
     OK(evenkeel_rate_after(rate, clock, &period));
     HOLDS(period == 5000000);
+    OK(evenkeel_rate_last_change(rate, &change));
+    HOLDS(change.changes >= 1 && change.to_ns == 5000000 && change.why <= EVENKEEL_RATE_WHY_TURNS);
     OK(evenkeel_telemetry_path(telemetry, text, sizeof text, &needed));
     HOLDS(strncmp(text, folder, strlen(folder)) == 0 && needed == strlen(text) + 1);
     OK(evenkeel_telemetry_prometheus(telemetry, text, sizeof text, &needed));
     HOLDS(strstr(text, "evenkeel_ticks_total") != NULL && strstr(text, "match \\\"7\\\"") != NULL);
+    /* 3 minor faults and 1 of a disk in each of 10 ticks, none in the one that told none. */
+    HOLDS(strstr(text, "} 30\n") != NULL && strstr(text, "} 10\n") != NULL);
+    OK(evenkeel_telemetry_prometheus_of_all(folder, text, sizeof text, &needed));
+    HOLDS(strstr(text, "match \\\"7\\\"") != NULL && needed == strlen(text) + 1);
+    CHECK(evenkeel_telemetry_prometheus_of_all(folder, text, 4, &needed), EVENKEEL_STATUS_TOO_SMALL);
+    CHECK(evenkeel_telemetry_prometheus_of_all("/nowhere/at/all", text, sizeof text, &needed), EVENKEEL_STATUS_REFUSED);
+    OK(evenkeel_telemetry_prometheus_of_all("", text, sizeof text, &needed));
     OK(evenkeel_telemetry_free(telemetry));
+    OK(evenkeel_telemetry_prometheus_of_all(folder, text, sizeof text, &needed));
+    HOLDS(strstr(text, "match") == NULL);
     OK(evenkeel_rate_free(rate));
     OK(evenkeel_clock_free(clock));
 }

@@ -1,18 +1,22 @@
 //! Jobs: the work of a frame in small pieces on a few threads, as functions with a context.
 
+mod settings;
+
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use evenkeel_rt::jobs::{
-    Asynchronous, Frame, Handle, Idling, JobSettings, Jobs, JobsError, Queue, QueueSettings, Refused, WhenFull,
-    WorkerSettings,
-};
+use evenkeel_rt::jobs::{Asynchronous, Frame, Handle, Jobs, JobsError, Queue, Refused};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
 use crate::structs::{self, structs};
+use crate::thread::{EvenkeelThreadReport, told as told_of_thread};
+
+pub use settings::{EvenkeelJobSettings, EvenkeelWorkerSettings};
+
+use settings::settings;
 
 /// Workers and their queues.
 #[derive(Debug)]
@@ -34,8 +38,8 @@ pub(crate) struct Work {
 }
 
 handles! {
-    8: EvenkeelJobs, 64 of Mutex<Work>;
-    9: EvenkeelAsynchronous, 64 of Mutex<Asynchronous>;
+    EvenkeelJobs, 64 of Mutex<Work>;
+    EvenkeelAsynchronous, 64 of Mutex<Asynchronous>;
 }
 
 /// A job, or the body of a frame: gets the frame (null in an asynchronous job) and the context that it was pushed with. It must come back:
@@ -44,37 +48,6 @@ pub type EvenkeelJob = Option<unsafe extern "C" fn(frame: *mut EvenkeelFrame, co
 
 /// A piece of a loop: gets the number and the context.
 pub type EvenkeelEach = Option<unsafe extern "C" fn(number: usize, context: *mut c_void)>;
-
-/// What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
-/// opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct EvenkeelJobSettings {
-    /// Of this struct, in bytes.
-    pub size: u32,
-    /// Of this struct: EVENKEEL_ABI_VERSION.
-    pub version: u32,
-    /// Threads that take from the frames' queues in their order, and then asynchronous jobs.
-    pub workers: u32,
-    /// Threads that take asynchronous jobs alone, so that long ones do not hold a frame up. With the others up to 63.
-    pub asynchronous_workers: u32,
-    /// Queues for frames, up to 8. 0: 1.
-    pub frame_queues: u32,
-    /// Jobs that each of these has room for, up to 1,048,576. 0: 1,024.
-    pub frame_capacity: u32,
-    /// Jobs that the asynchronous queue has room for, up to 1,048,576. 0: 256. One that does not fit is refused.
-    pub asynchronous_capacity: u32,
-    /// Jobs of a frame that may wait for others or be waited for, up to 1,048,576. 0: 1,024.
-    pub linked_max: u32,
-    /// For how many others these may wait together, up to 1,048,576. 0: 4,096.
-    pub waits_max: u32,
-    /// A job that its frame's queue has no room for: 0, who pushes it runs it at once; 1, it is refused.
-    pub refuses_when_full: u32,
-    /// A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
-    pub sleeps_at_once: u32,
-    /// 0.
-    pub reserved: u32,
-}
 
 /// What the last frame took.
 #[repr(C)]
@@ -105,10 +78,6 @@ pub struct EvenkeelFrameCounters {
 }
 
 structs! {
-    EvenkeelJobSettings {
-        workers: u32, asynchronous_workers: u32, frame_queues: u32, frame_capacity: u32, asynchronous_capacity: u32,
-        linked_max: u32, waits_max: u32, refuses_when_full: u32, sleeps_at_once: u32, reserved: u32,
-    }
     EvenkeelFrameCounters {
         jobs: u64, by_caller: u64, by_workers: u64, asynchronous: u64, full: u64, wakes: u64, waited_ns: u64, busy_ns: u64,
         longest_job_ns: u64,
@@ -134,40 +103,6 @@ impl From<Refused> for Failure {
         };
         Failure::new(status, refused)
     }
-}
-
-fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings, Failure> {
-    let or = |many: u32, default: u32| if many == 0 { default } else { many };
-    let wrong = |what: &str, number: u32| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what}: {number}"));
-    let frames = match or(asked.frame_queues, 1) {
-        frames @ 1..=8 => frames as u8,
-        many => return Err(wrong("frame_queues", many)),
-    };
-    let workers = asked.workers.saturating_add(asked.asynchronous_workers);
-    if workers > 63 {
-        return Err(wrong("workers", workers));
-    }
-    let when_full = match asked.refuses_when_full {
-        0 => WhenFull::RunHere,
-        1 => WhenFull::Refuse,
-        other => return Err(wrong("refuses_when_full", other)),
-    };
-    let idling = match asked.sleeps_at_once {
-        0 => Idling::AsTheMachineIs,
-        1 => Idling::SleepAtOnce,
-        other => return Err(wrong("sleeps_at_once", other)),
-    };
-    if asked.reserved != 0 {
-        return Err(EvenkeelStatus::UnknownField.into());
-    }
-    let frame = QueueSettings { when_full, ..QueueSettings::frame(or(asked.frame_capacity, 1024) as usize) };
-    let mut queues = vec![frame; frames.into()];
-    queues.push(QueueSettings::asynchronous(or(asked.asynchronous_capacity, 256) as usize));
-    let all: Vec<Queue> = (0..=frames).map(Queue).collect();
-    let mut takers = vec![WorkerSettings::of(&all); asked.workers as usize];
-    takers.extend(vec![WorkerSettings::of(&[Queue(frames)]); asked.asynchronous_workers as usize]);
-    let (linked_max, waits_max) = (or(asked.linked_max, 1024), or(asked.waits_max, 4096));
-    Ok(JobSettings { queues, workers: takers, linked_max, waits_max, idling })
 }
 
 fn queue(number: u32) -> Result<Queue, Failure> {
@@ -250,7 +185,7 @@ fn within<R>(
 /// Threads: any. Free it with evenkeel_jobs_free.
 ///
 /// # Safety
-/// `asked` is null or points to a struct prepared by evenkeel_init; `jobs` is null or may be written.
+/// `asked` is null or points to a struct prepared by evenkeel_init, and so does what it points to; `jobs` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_jobs_new(
     asked: *const EvenkeelJobSettings,
@@ -258,7 +193,7 @@ pub unsafe extern "C" fn evenkeel_jobs_new(
 ) -> EvenkeelStatus {
     caught(|| {
         // SAFETY: as this function's caller promises.
-        let settings = settings(unsafe { structs::get(asked) }?)?;
+        let settings = unsafe { settings(structs::get(asked)?) }?;
         let make = || {
             let jobs = Jobs::start(&settings)?;
             let linked = Mutex::new(Vec::with_capacity(settings.linked_max as usize));
@@ -330,6 +265,30 @@ pub unsafe extern "C" fn evenkeel_jobs_last_frame(
         };
         // SAFETY: as this function's caller promises.
         unsafe { structs::fill(counters, told) }
+    })
+}
+
+/// What a worker has of its wishes, by its number from 0 on: first those of EvenkeelJobSettings.workers, then the asynchronous ones, then its
+/// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE where there are not so many.
+///
+/// Threads: one at a time.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_jobs_worker_report(
+    jobs: *mut EvenkeelJobs,
+    number: usize,
+    report: *mut EvenkeelThreadReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::alone(jobs, |work| {
+            let work = work.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let wrong = || Failure::new(EvenkeelStatus::OutOfRange, format_args!("no worker has the number {number}"));
+            work.jobs.workers().get(number).copied().ok_or_else(wrong)
+        })?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, told_of_thread(found)) }
     })
 }
 
@@ -434,6 +393,47 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
         // SAFETY: as this function's caller promises.
         unsafe { structs::put(number, at) }
     })
+}
+
+/// Runs jobs until the one of this number, which evenkeel_frame_push_after gave, is done. A job can't wait so, since what it waits for may lie
+/// beneath it on the stack: there it is EVENKEEL_STATUS_NOT_YET at once where the other is not done; push what comes after it instead.
+/// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+///
+/// Threads: the one that the frame was given on.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_frame_wait(frame: *mut EvenkeelFrame, number: u32) -> EvenkeelStatus {
+    caught(|| {
+        within(frame, |frame, linked| {
+            let handle = by_number(linked, number)?;
+            if frame.wait(handle) { Ok(()) } else { Err(EvenkeelStatus::NotYet.into()) }
+        })
+    })
+}
+
+/// Whether the job of this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+///
+/// Threads: the one that the frame was given on.
+///
+/// # Safety
+/// `is_done` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_frame_is_done(
+    frame: *mut EvenkeelFrame,
+    number: u32,
+    is_done: *mut u32,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = within(frame, |frame, linked| Ok(frame.is_done(by_number(linked, number)?)))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(is_done, found.into()) }
+    })
+}
+
+/// The handle that a number stands for in the open frame. Its lock is let go before anything is waited for: other jobs push meanwhile.
+fn by_number(linked: &Mutex<Vec<Handle<'static>>>, number: u32) -> Result<Handle<'static>, Failure> {
+    let linked = linked.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = (number as usize).checked_sub(1).and_then(|at| linked.get(at));
+    known.copied().ok_or_else(|| EvenkeelStatus::BadHandle.into())
 }
 
 /// Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the

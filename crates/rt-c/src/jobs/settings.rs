@@ -1,0 +1,139 @@
+//! What a job system is made of.
+
+use evenkeel_rt::jobs::{Idling, JobSettings, Queue, QueueSettings, WhenFull, WorkerSettings};
+
+use crate::failure::{EvenkeelStatus, Failure};
+use crate::structs::{self, structs};
+use crate::thread::{EvenkeelThreadWishes, asked as wished};
+
+/// What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
+/// opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelJobSettings {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Threads that take from the frames' queues in their order, and then asynchronous jobs.
+    pub workers: u32,
+    /// Threads that take asynchronous jobs alone, so that long ones do not hold a frame up. With the others up to 63.
+    pub asynchronous_workers: u32,
+    /// Queues for frames, up to 8. 0: 1.
+    pub frame_queues: u32,
+    /// Jobs that each of these has room for, up to 1,048,576. 0: 1,024.
+    pub frame_capacity: u32,
+    /// Jobs that the asynchronous queue has room for, up to 1,048,576. 0: 256. One that does not fit is refused.
+    pub asynchronous_capacity: u32,
+    /// Jobs of a frame that may wait for others or be waited for, up to 1,048,576. 0: 1,024.
+    pub linked_max: u32,
+    /// For how many others these may wait together, up to 1,048,576. 0: 4,096.
+    pub waits_max: u32,
+    /// A job that its frame's queue has no room for: 0, who pushes it runs it at once; 1, it is refused.
+    pub refuses_when_full: u32,
+    /// A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
+    pub sleeps_at_once: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Workers with queues and a set-up of their own, beside those above and behind them by number: `own_workers_count` pointers to their
+    /// settings. Null where there are none.
+    pub own_workers: *const *const EvenkeelWorkerSettings,
+    /// How many; with all others up to 63.
+    pub own_workers_count: usize,
+}
+
+/// A worker with queues and a set-up of its own.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelWorkerSettings {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// The numbers of the queues that it takes jobs from: of the first that has one, each time.
+    pub queues: [u32; 9],
+    /// How many of these numbers there are, 1 to 9.
+    pub queues_count: u32,
+    /// What it asks of the kernel, such as CPUs of its own; prepared by evenkeel_init. Null: what helps everywhere.
+    pub thread: *const EvenkeelThreadWishes,
+}
+
+structs! {
+    EvenkeelJobSettings {
+        workers: u32, asynchronous_workers: u32, frame_queues: u32, frame_capacity: u32, asynchronous_capacity: u32,
+        linked_max: u32, waits_max: u32, refuses_when_full: u32, sleeps_at_once: u32, reserved: u32,
+        own_workers: *const *const EvenkeelWorkerSettings, own_workers_count: usize,
+    }
+    EvenkeelWorkerSettings { queues: [u32; 9], queues_count: u32, thread: *const EvenkeelThreadWishes }
+}
+
+/// What the library is asked for.
+///
+/// # Safety
+/// `own_workers` is null or points to as many pointers, each null or to a struct prepared by evenkeel_init, whose `thread` is null or such a
+/// struct too.
+pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings, Failure> {
+    let or = |many: u32, default: u32| if many == 0 { default } else { many };
+    let wrong = |what: &str, number: u32| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what}: {number}"));
+    let frames = match or(asked.frame_queues, 1) {
+        frames @ 1..=8 => frames as u8,
+        many => return Err(wrong("frame_queues", many)),
+    };
+    let own_count = u32::try_from(asked.own_workers_count).unwrap_or(u32::MAX);
+    let workers = asked.workers.saturating_add(asked.asynchronous_workers).saturating_add(own_count);
+    if workers > 63 {
+        return Err(wrong("workers", workers));
+    }
+    let when_full = match asked.refuses_when_full {
+        0 => WhenFull::RunHere,
+        1 => WhenFull::Refuse,
+        other => return Err(wrong("refuses_when_full", other)),
+    };
+    let idling = match asked.sleeps_at_once {
+        0 => Idling::AsTheMachineIs,
+        1 => Idling::SleepAtOnce,
+        other => return Err(wrong("sleeps_at_once", other)),
+    };
+    if asked.reserved != 0 {
+        return Err(EvenkeelStatus::UnknownField.into());
+    }
+    let frame = QueueSettings { when_full, ..QueueSettings::frame(or(asked.frame_capacity, 1024) as usize) };
+    let mut queues = vec![frame; frames.into()];
+    queues.push(QueueSettings::asynchronous(or(asked.asynchronous_capacity, 256) as usize));
+    let all: Vec<Queue> = (0..=frames).map(Queue).collect();
+    let mut takers = vec![WorkerSettings::of(&all); asked.workers as usize];
+    takers.extend(vec![WorkerSettings::of(&[Queue(frames)]); asked.asynchronous_workers as usize]);
+    if asked.own_workers_count > 0 {
+        structs::puttable(asked.own_workers)?;
+    }
+    for at in 0..asked.own_workers_count {
+        // SAFETY: as the caller promises; it is neither null nor misaligned, and there are at most 63.
+        takers.push(unsafe { worker(asked.own_workers.add(at).read(), frames) }?);
+    }
+    let (linked_max, waits_max) = (or(asked.linked_max, 1024), or(asked.waits_max, 4096));
+    Ok(JobSettings { queues, workers: takers, linked_max, waits_max, idling })
+}
+
+/// A worker that was described; `frames` is the number of the asynchronous queue.
+///
+/// # Safety
+/// It is null or a struct prepared by evenkeel_init, whose `thread` is null or such a struct too.
+unsafe fn worker(described: *const EvenkeelWorkerSettings, frames: u8) -> Result<WorkerSettings, Failure> {
+    // SAFETY: as the caller promises.
+    let described = unsafe { structs::get(described) }?;
+    let wrong = |what: &str, number: u32| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what}: {number}"));
+    let numbers = described.queues.get(..described.queues_count as usize).filter(|numbers| !numbers.is_empty());
+    let numbers = numbers.ok_or_else(|| wrong("queues_count", described.queues_count))?;
+    let mut queues = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let known = u8::try_from(*number).ok().filter(|number| *number <= frames && !queues.contains(&Queue(*number)));
+        queues.push(Queue(known.ok_or_else(|| wrong("a worker's queue", *number))?));
+    }
+    let worker = WorkerSettings::of(&queues);
+    if described.thread.is_null() {
+        return Ok(worker);
+    }
+    // SAFETY: the same.
+    let thread = unsafe { wished(structs::get(described.thread)?) }?;
+    Ok(WorkerSettings { thread, ..worker })
+}

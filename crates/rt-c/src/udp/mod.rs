@@ -1,0 +1,349 @@
+//! A server's socket: many packets a call.
+
+mod address;
+mod report;
+mod settings;
+
+use std::ffi::c_void;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Mutex, MutexGuard};
+
+use evenkeel_rt::udp::{Incoming, NotQueued, Outgoing, Udp, UdpError, UdpReport};
+
+use crate::failure::{EvenkeelStatus, Failure, caught};
+use crate::handle::{self, handles};
+use crate::structs::{self, structs};
+
+pub use address::*;
+pub use report::*;
+pub use settings::{EvenkeelUdpSettings, EvenkeelWay};
+
+use address::{meant, told};
+use settings::settings;
+
+/// A server's socket.
+#[derive(Debug)]
+pub struct EvenkeelUdp(());
+
+/// The value behind an [`EvenkeelUdp`]: each half for one thread at a time, so that one may send while another receives, and what gets
+/// packets may answer them.
+pub(crate) struct Socket {
+    address: SocketAddr,
+    descriptor: i32,
+    report: UdpReport,
+    incoming: Mutex<Incoming>,
+    outgoing: Mutex<Outgoing>,
+}
+
+impl Socket {
+    fn new(udp: Udp) -> Socket {
+        let (address, descriptor, report) = (udp.local_address(), udp.as_fd().as_raw_fd(), udp.report().clone());
+        let (incoming, outgoing) = udp.into_halves();
+        Socket { address, descriptor, report, incoming: Mutex::new(incoming), outgoing: Mutex::new(outgoing) }
+    }
+}
+
+handles! { EvenkeelUdp, 256 of Socket; }
+
+/// A number that the kernel does not tell.
+pub const EVENKEEL_UNKNOWN: u64 = 0x7fff_ffff_ffff_ffff;
+
+/// The most sockets that share an address.
+const SHARDS_MAX: usize = 64;
+
+/// A half of the socket, unless another call is in it.
+fn half<T>(half: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
+    half.try_lock().map_err(handle::refused)
+}
+
+/// A packet that was received; what it points to stays until the function that it was given to comes back.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelPacket {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Who says to have sent it.
+    pub from: EvenkeelAddress,
+    /// What it says.
+    pub bytes: *const u8,
+    /// How many bytes.
+    pub bytes_count: usize,
+    /// How long it waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings ask for stamps.
+    pub waited_ns: u64,
+    /// 1: it was longer than bytes_max, and the rest is cut off.
+    pub is_truncated: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// Gets each packet that was received. It must come back: no exception and no longjmp may leave it. It may answer by evenkeel_udp_send
+/// and evenkeel_udp_flush on the same socket; what receives or tells of what was received is EVENKEEL_STATUS_BUSY meanwhile.
+pub type EvenkeelOnPacket = Option<unsafe extern "C" fn(packet: *const EvenkeelPacket, context: *mut c_void)>;
+
+/// What one call has received.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelReceived {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, without headers.
+    pub bytes: u64,
+    /// How many of them were cut off.
+    pub truncated: u64,
+    /// Errors of the network or the kernel that came between them.
+    pub errors: u32,
+    /// 1: the bound was reached, and more may wait.
+    pub is_bound_reached: u32,
+}
+
+/// What became of the packets that were queued.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelFlushed {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// The kernel took so many.
+    pub sent: u64,
+    /// It refused so many, which are gone.
+    pub refused: u64,
+    /// It had no room for so many, which stay queued.
+    pub waiting: u64,
+}
+
+structs! {
+    EvenkeelPacket {
+        from: EvenkeelAddress, bytes: *const u8, bytes_count: usize, waited_ns: u64, is_truncated: u32, reserved: u32,
+    }
+    EvenkeelReceived { packets: u64, bytes: u64, truncated: u64, errors: u32, is_bound_reached: u32 }
+    EvenkeelFlushed { sent: u64, refused: u64, waiting: u64 }
+}
+
+impl From<UdpError> for Failure {
+    fn from(error: UdpError) -> Failure {
+        Failure::new(EvenkeelStatus::Refused, error)
+    }
+}
+
+impl From<NotQueued> for Failure {
+    fn from(error: NotQueued) -> Failure {
+        let status = match error {
+            NotQueued::TooLong => EvenkeelStatus::OutOfRange,
+            NotQueued::Full => EvenkeelStatus::NoRoom,
+        };
+        Failure::new(status, error)
+    }
+}
+
+/// Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
+///
+/// Threads: any. Free it with evenkeel_udp_free.
+///
+/// # Safety
+/// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_new(
+    asked: *const EvenkeelUdpSettings,
+    udp: *mut *mut EvenkeelUdp,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let settings = unsafe { settings(structs::get(asked)?) }?;
+        // SAFETY: the same.
+        unsafe { handle::give(udp, || Ok(Socket::new(Udp::open(settings)?))) }
+    })
+}
+
+/// Opens a socket for each of `cpus_count` CPUs (1 to 64, by their numbers from 0 on) on the same address, into as many places from `udps`
+/// on: packets that a CPU handles go to its socket, so that a thread which stays on that CPU works on them where they are in its cache. Which
+/// CPU handles a packet is the device's choice (RSS) or the system's (RPS); packets of other CPUs are spread over all sockets. Other sockets
+/// of the same user can join the address. All are opened, or none. EVENKEEL_STATUS_REFUSED where the address can't be had;
+/// EvenkeelUdpReport.shard says whether the kernel sorts packets so.
+///
+/// Threads: any. Free each with evenkeel_udp_free.
+///
+/// # Safety
+/// `asked` as for evenkeel_udp_new; `cpus` is null or points to `cpus_count` numbers; `udps` is null or points to as many places that may be
+/// written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_new_sharded(
+    asked: *const EvenkeelUdpSettings,
+    cpus: *const u32,
+    cpus_count: usize,
+    udps: *mut *mut EvenkeelUdp,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let settings = unsafe { settings(structs::get(asked)?) }?;
+        structs::puttable(cpus)?;
+        structs::puttable(udps)?;
+        if !(1..=SHARDS_MAX).contains(&cpus_count) {
+            return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("sockets for {cpus_count} CPUs")));
+        }
+        // SAFETY: as this function's caller promises; it is neither null nor misaligned.
+        let cpus = unsafe { std::slice::from_raw_parts(cpus, cpus_count) };
+        if let Some(twice) = cpus.iter().enumerate().find(|(at, cpu)| cpus[..*at].contains(cpu)) {
+            return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("CPU {} twice", twice.1)));
+        }
+        let cpus: Vec<usize> = cpus.iter().map(|cpu| *cpu as usize).collect();
+        let mut given: Vec<*mut EvenkeelUdp> = Vec::with_capacity(cpus.len());
+        for udp in Udp::open_sharded(settings, &cpus)? {
+            match handle::put_away(Socket::new(udp)) {
+                Ok(handle) => given.push(handle),
+                Err(failure) => {
+                    given.iter().for_each(|handle| drop(handle::take(*handle)));
+                    return Err(failure);
+                }
+            }
+        }
+        for (at, handle) in given.into_iter().enumerate() {
+            // SAFETY: as this function's caller promises: there is a place for each CPU.
+            unsafe { structs::put(udps.add(at), handle) }?;
+        }
+        Ok(())
+    })
+}
+
+/// Gives each packet that waits, up to `at_most`, to `each`. Never waits itself.
+///
+/// Threads: one at a time; another one may send meanwhile.
+///
+/// # Safety
+/// `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_receive(
+    udp: *mut EvenkeelUdp,
+    at_most: usize,
+    each: EvenkeelOnPacket,
+    context: *mut c_void,
+    received: *mut EvenkeelReceived,
+) -> EvenkeelStatus {
+    caught(|| {
+        let each = each.ok_or(EvenkeelStatus::NullPointer)?;
+        // SAFETY: as this function's caller promises. First, since packets can't be given back.
+        unsafe { structs::fillable(received) }?;
+        let counts = handle::shared(udp, |udp| {
+            Ok(half(&udp.incoming)?.receive_at_most(at_most, |packet| {
+                let packet = EvenkeelPacket {
+                    size: size_of::<EvenkeelPacket>() as u32,
+                    version: crate::EVENKEEL_ABI_VERSION,
+                    from: told(packet.from),
+                    bytes: packet.bytes.as_ptr(),
+                    bytes_count: packet.bytes.len(),
+                    waited_ns: packet.waited_ns.unwrap_or(EVENKEEL_UNKNOWN),
+                    is_truncated: packet.is_truncated.into(),
+                    reserved: 0,
+                };
+                // SAFETY: as this function's caller promises; the packet stays until it comes back.
+                unsafe { each(&raw const packet, context) };
+            }))
+        })?;
+        let found = EvenkeelReceived {
+            size: 0,
+            version: 0,
+            packets: counts.packets as u64,
+            bytes: counts.bytes,
+            truncated: counts.truncated as u64,
+            errors: counts.errors,
+            is_bound_reached: counts.is_bound_reached.into(),
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(received, found) }
+    })
+}
+
+/// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE where it is longer than bytes_max, EVENKEEL_STATUS_NO_ROOM where the queue is full and the
+/// kernel takes no more now; it is then gone.
+///
+/// Threads: one at a time; another one may receive meanwhile, and what evenkeel_udp_receive calls may send.
+///
+/// # Safety
+/// `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_send(
+    udp: *mut EvenkeelUdp,
+    to: *const EvenkeelAddress,
+    bytes: *const u8,
+    bytes_count: usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises.
+        let to = meant(unsafe { structs::get(to) }?)?;
+        structs::puttable(bytes)?;
+        if bytes_count > evenkeel_rt::udp::DATAGRAM_BYTES_MAX {
+            return Err(NotQueued::TooLong.into());
+        }
+        // SAFETY: as this function's caller promises; it is not null.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes, bytes_count) };
+        handle::shared(udp, |udp| Ok(half(&udp.outgoing)?.send(to, bytes)?))
+    })
+}
+
+/// Sends what is queued, as far as the kernel takes it. Never waits.
+///
+/// Threads: one at a time; another one may receive meanwhile.
+///
+/// # Safety
+/// `flushed` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_flush(udp: *mut EvenkeelUdp, flushed: *mut EvenkeelFlushed) -> EvenkeelStatus {
+    caught(|| {
+        // SAFETY: as this function's caller promises. First, since packets can't be called back.
+        unsafe { structs::fillable(flushed) }?;
+        let done = handle::shared(udp, |udp| Ok(half(&udp.outgoing)?.flush()))?;
+        let (sent, refused, waiting) = (done.sent as u64, done.refused as u64, done.waiting as u64);
+        // SAFETY: the same.
+        unsafe { structs::fill(flushed, EvenkeelFlushed { size: 0, version: 0, sent, refused, waiting }) }
+    })
+}
+
+/// The address that it receives on.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `address` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_local_address(
+    udp: *const EvenkeelUdp,
+    address: *mut EvenkeelAddress,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(udp, |udp| Ok(udp.address))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(address, told(found)) }
+    })
+}
+
+/// The socket's file descriptor, to wait for packets together with other things (poll, epoll). It is readable while packets wait in the
+/// kernel; those that a bound left over from the last call are not among them. It stays the library's: do not close it, and do not read from
+/// it, which would take packets that are counted.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `descriptor` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_descriptor(udp: *const EvenkeelUdp, descriptor: *mut i32) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(udp, |udp| Ok(udp.descriptor))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(descriptor, found) }
+    })
+}
+
+/// Closes it.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_udp_free(udp: *mut EvenkeelUdp) -> EvenkeelStatus {
+    caught(|| handle::take(udp).map(drop))
+}

@@ -1,0 +1,325 @@
+//! What became of the wishes that a socket was opened with, what went over it, and how the ways were tried.
+
+use std::ffi::c_char;
+
+use evenkeel_rt::udp::{Half, Refused, Way};
+
+use super::address::{EvenkeelAddress, told};
+use super::settings::number;
+use super::{EVENKEEL_UNKNOWN, EvenkeelUdp, half};
+use crate::clock::{EvenkeelSummary, summary};
+use crate::failure::{EvenkeelStatus, caught};
+use crate::handle;
+use crate::structs::{self, structs};
+use crate::thread::got;
+
+/// What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelGot, and the kernel's error number
+/// (errno) where it was refused, else 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelUdpReport {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// The port that it receives on.
+    pub port: u32,
+    /// The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelWay.
+    pub receive_way: u32,
+    /// The way that packets go now.
+    pub send_way: u32,
+    /// 0.
+    pub reserved: u32,
+    /// What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
+    pub buffer_needed_bytes: u64,
+    /// What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were told.
+    pub buffer_got_bytes: u64,
+    /// Packets that came.
+    pub packets_in: u64,
+    /// Packets that the kernel took.
+    pub packets_out: u64,
+    /// Packets that the socket had no room for; EVENKEEL_UNKNOWN where the kernel does not tell.
+    pub dropped: u64,
+    /// Packets that the kernel refused to send.
+    pub refused: u64,
+    /// Why packets do not come by the way that was asked for, or measured: an errno, ENOSYS also where the library was built without it; 0
+    /// where they do.
+    pub receive_way_errno: i32,
+    /// The same of those that go.
+    pub send_way_errno: i32,
+    /// Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
+    pub shard: u32,
+    /// Its errno.
+    pub shard_errno: i32,
+    /// Whether the kernel tells what was dropped.
+    pub drops: u32,
+    /// Its errno.
+    pub drops_errno: i32,
+    /// EvenkeelUdpSettings.stamps.
+    pub stamps: u32,
+    /// Its errno.
+    pub stamps_errno: i32,
+    /// EvenkeelUdpSettings.hears_undelivered.
+    pub undelivered: u32,
+    /// Its errno.
+    pub undelivered_errno: i32,
+    /// EvenkeelUdpSettings.busy_poll_us.
+    pub busy_poll: u32,
+    /// Its errno.
+    pub busy_poll_errno: i32,
+    /// Whether more of a receive buffer than the system allows could be asked for (SO_RCVBUFFORCE).
+    pub buffer_forced: u32,
+    /// Its errno.
+    pub buffer_forced_errno: i32,
+    /// What the system allows an ordinary process to ask for (net.core.rmem_max), in bytes, which the kernel doubles; EVENKEEL_UNKNOWN where
+    /// that could not be read, or no players were told.
+    pub rmem_max_bytes: u64,
+    /// Bytes of the packets that came, without headers.
+    pub bytes_in: u64,
+    /// Bytes of the packets that the kernel took.
+    pub bytes_out: u64,
+    /// Packets that came and were cut off.
+    pub truncated: u64,
+    /// Errors of the network or the kernel while receiving.
+    pub errors: u64,
+    /// Calls that asked the kernel for packets.
+    pub calls_in: u64,
+    /// Calls to send.
+    pub calls_out: u64,
+    /// Packets that were not queued, for want of room or for their length.
+    pub not_queued: u64,
+    /// Times that the kernel had no room.
+    pub stalls: u64,
+    /// Packets that are queued now.
+    pub waiting: u64,
+    /// Packets that did not get to peers beyond those that evenkeel_udp_failure tells apart.
+    pub failures_of_others: u64,
+}
+
+/// What the ways took when they were tried, for EvenkeelWay's Measured.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelUdpTrial {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// How many rounds each way had.
+    pub rounds: u64,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+    /// CPU time a packet that was received, in nanoseconds, the median of the rounds: by One, Batched, Offloaded and Uring. Below 0 for a way
+    /// that is not to be had, or was not tried.
+    pub receive_ns: [f64; 4],
+    /// CPU time a packet that was sent, in the same order; on loopback with what the receiver's side of the kernel takes.
+    pub send_ns: [f64; 4],
+}
+
+/// A peer that packets did not get to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelUdpFailure {
+    /// Of this struct, in bytes; after a call, as many as were filled.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// The peer.
+    pub to: EvenkeelAddress,
+    /// What was said of the last packet: an errno.
+    pub why_errno: i32,
+    /// 0.
+    pub reserved: u32,
+    /// How many packets.
+    pub packets: u64,
+}
+
+structs! {
+    EvenkeelUdpReport {
+        port: u32, receive_way: u32, send_way: u32, reserved: u32, buffer_needed_bytes: u64, buffer_got_bytes: u64,
+        packets_in: u64, packets_out: u64, dropped: u64, refused: u64, receive_way_errno: i32, send_way_errno: i32, shard: u32,
+        shard_errno: i32, drops: u32, drops_errno: i32, stamps: u32, stamps_errno: i32, undelivered: u32, undelivered_errno: i32,
+        busy_poll: u32, busy_poll_errno: i32, buffer_forced: u32, buffer_forced_errno: i32, rmem_max_bytes: u64, bytes_in: u64,
+        bytes_out: u64, truncated: u64, errors: u64, calls_in: u64, calls_out: u64, not_queued: u64, stalls: u64, waiting: u64,
+        failures_of_others: u64,
+    }
+    EvenkeelUdpTrial { rounds: u64, took_ns: u64, receive_ns: [f64; 4], send_ns: [f64; 4] }
+    EvenkeelUdpFailure { to: EvenkeelAddress, why_errno: i32, reserved: u32, packets: u64 }
+}
+
+/// The errno of the first way that a half was to take and did not: what was refused after it is what was tried in its place.
+fn first_refused(refused: &[Refused], of: Half) -> i32 {
+    refused.iter().find(|refused| refused.half == of).map_or(0, |refused| refused.why.raw())
+}
+
+/// What the socket is, and what went over it.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut EvenkeelUdpReport) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(udp, |udp| {
+            let (mut incoming, outgoing) = (half(&udp.incoming)?, half(&udp.outgoing)?);
+            let (received, sent) = (incoming.counters(), outgoing.counters());
+            let (known, buffer) = (&udp.report, udp.report.buffer);
+            let [(shard, shard_errno), (drops, drops_errno), (stamps, stamps_errno)]: [(u32, i32); 3] =
+                [known.shard, known.drops, known.stamps].map(got);
+            let [(undelivered, undelivered_errno), (busy_poll, busy_poll_errno)]: [(u32, i32); 2] =
+                [known.undelivered, known.busy_poll].map(got);
+            let (buffer_forced, buffer_forced_errno) = buffer.map_or((0, 0), |buffer| got(buffer.forced));
+            Ok(EvenkeelUdpReport {
+                size: 0,
+                version: 0,
+                port: udp.address.port().into(),
+                receive_way: number(incoming.way()),
+                send_way: number(outgoing.way()),
+                reserved: 0,
+                buffer_needed_bytes: buffer.map_or(EVENKEEL_UNKNOWN, |buffer| buffer.needed_bytes),
+                buffer_got_bytes: buffer.and_then(|buffer| buffer.got_bytes).unwrap_or(EVENKEEL_UNKNOWN),
+                packets_in: received.packets,
+                packets_out: sent.packets,
+                dropped: received.dropped.unwrap_or(EVENKEEL_UNKNOWN),
+                refused: sent.refused,
+                receive_way_errno: first_refused(&known.refused, Half::Receive),
+                send_way_errno: first_refused(&known.refused, Half::Send),
+                shard,
+                shard_errno,
+                drops,
+                drops_errno,
+                stamps,
+                stamps_errno,
+                undelivered,
+                undelivered_errno,
+                busy_poll,
+                busy_poll_errno,
+                buffer_forced,
+                buffer_forced_errno,
+                rmem_max_bytes: buffer.and_then(|buffer| buffer.rmem_max_bytes).unwrap_or(EVENKEEL_UNKNOWN),
+                bytes_in: received.bytes,
+                bytes_out: sent.bytes,
+                truncated: received.truncated,
+                errors: received.errors,
+                calls_in: received.calls,
+                calls_out: sent.calls,
+                not_queued: sent.not_queued,
+                stalls: sent.stalls,
+                waiting: outgoing.waiting() as u64,
+                failures_of_others: incoming.failures_of_others().saturating_add(outgoing.failures_of_others()),
+            })
+        })?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, found) }
+    })
+}
+
+/// What became of each wish when the socket was opened, in words, a line each, with what to do about it: into `buffer`, and how many bytes
+/// that takes, with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+///
+/// Threads: any, at any time. Takes memory: not in a tick.
+///
+/// # Safety
+/// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_report_text(
+    udp: *const EvenkeelUdp,
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        structs::puttable(needed)?;
+        let text = handle::shared(udp, |udp| Ok(udp.report.to_string()))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(buffer, size, &text, needed) }
+    })
+}
+
+/// What the ways took when they were tried. EVENKEEL_STATUS_NOT_YET where neither half was to be measured.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `trial` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_trial(udp: *const EvenkeelUdp, trial: *mut EvenkeelUdpTrial) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(udp, |udp| {
+            let trial = udp.report.trial.as_ref().ok_or(EvenkeelStatus::NotYet)?;
+            let of = |way: Way| trial.rows.iter().find(|row| row.way == way);
+            Ok(EvenkeelUdpTrial {
+                size: 0,
+                version: 0,
+                rounds: trial.rounds as u64,
+                took_ns: trial.took_ns,
+                receive_ns: Way::ALL.map(|way| of(way).and_then(|row| row.receive_ns).unwrap_or(-1.0)),
+                send_ns: Way::ALL.map(|way| of(way).and_then(|row| row.send_ns).unwrap_or(-1.0)),
+            })
+        })?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(trial, found) }
+    })
+}
+
+/// How long packets waited in the kernel. EVENKEEL_STATUS_NOT_YET unless the settings ask for stamps and packets came.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while another receives.
+///
+/// # Safety
+/// `waited` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_waited(udp: *const EvenkeelUdp, waited: *mut EvenkeelSummary) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(udp, |udp| Ok(half(&udp.incoming)?.waited_ns()))?.ok_or(EvenkeelStatus::NotYet)?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(waited, summary(found)) }
+    })
+}
+
+/// One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NOT_YET where there are no more. At most 64 that
+/// the kernel refused to send to come first, then as many that the network told of, where the settings ask to hear of them.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+///
+/// # Safety
+/// `failure` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_udp_failure(
+    udp: *const EvenkeelUdp,
+    number: usize,
+    failure: *mut EvenkeelUdpFailure,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(udp, |udp| {
+            let (incoming, outgoing) = (half(&udp.incoming)?, half(&udp.outgoing)?);
+            let found = outgoing.failures().iter().chain(incoming.failures()).nth(number).copied();
+            found.ok_or_else(|| EvenkeelStatus::NotYet.into())
+        })?;
+        let told = EvenkeelUdpFailure {
+            size: 0,
+            version: 0,
+            to: told(found.to),
+            why_errno: found.why.raw(),
+            reserved: 0,
+            packets: found.packets,
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(failure, told) }
+    })
+}
+
+/// Begins to count anew which peers packets do not get to.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenkeel_udp_forget_failures(udp: *mut EvenkeelUdp) -> EvenkeelStatus {
+    caught(|| {
+        handle::shared(udp, |udp| {
+            let (mut incoming, mut outgoing) = (half(&udp.incoming)?, half(&udp.outgoing)?);
+            incoming.forget_failures();
+            outgoing.forget_failures();
+            Ok(())
+        })
+    })
+}

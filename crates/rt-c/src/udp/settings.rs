@@ -1,0 +1,173 @@
+//! What a server asks of its socket.
+
+use std::ffi::c_char;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use evenkeel_rt::udp::{BufferNeed, Choice, Stamps, Traffic, TrialSettings, UdpSettings, Undelivered, Way};
+
+use super::address;
+use crate::failure::{EvenkeelStatus, Failure};
+use crate::structs::structs;
+use crate::text;
+
+/// How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvenkeelWay {
+    /// The one that was never behind where it was measured: Uring to receive where the library was built with it, else Offloaded.
+    Usual = 0,
+    /// The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
+    Measured = 1,
+    /// A call for each packet.
+    One = 2,
+    /// Up to 64 packets a call.
+    Batched = 3,
+    /// As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+    Offloaded = 4,
+    /// Receiving by one standing request of io_uring, where the library was built with it (`make install-rt FEATURES=io-uring`) and Linux is
+    /// 6.1 or later; it belongs to the thread that first receives, and where another one does it goes on as Offloaded. Sending is Offloaded.
+    Uring = 5,
+}
+
+/// What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EvenkeelUdpSettings {
+    /// Of this struct, in bytes.
+    pub size: u32,
+    /// Of this struct: EVENKEEL_ABI_VERSION.
+    pub version: u32,
+    /// The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
+    pub address: *const c_char,
+    /// The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
+    pub receive: u32,
+    /// The way to send: one of EvenkeelWay.
+    pub send: u32,
+    /// The longest datagram, in bytes, up to 65,527. 0: 1,500.
+    pub bytes_max: u32,
+    /// The most packets that wait to be sent, up to 65,536. 0: 512.
+    pub queue_packets: u32,
+    /// What the receive buffer has to hold: players, or whoever else sends. 0: leave it as the system has it.
+    pub players: u32,
+    /// Packets a second of each of them. Needed beside players.
+    pub packets_a_second: u32,
+    /// Bytes of each packet. Needed beside players.
+    pub packet_bytes: u32,
+    /// The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
+    pub drain_interval_ms: u32,
+    /// Not 0: the kernel tells how long each packet waited.
+    pub stamps: u32,
+    /// Not 0: packets that the network did not deliver are counted.
+    pub hears_undelivered: u32,
+    /// How long a call that finds nothing asks the device for packets, in microseconds. 0: do not ask for it.
+    pub busy_poll_us: u32,
+    /// 0.
+    pub reserved: u32,
+    /// For EvenkeelWay's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
+    /// above; 64 and 100 bytes where they are 0.
+    pub packets_a_peer: u32,
+    /// For EvenkeelWay's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
+    pub trial_ms: u32,
+    /// For EvenkeelWay's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
+    /// such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
+    pub trial_toward: *const c_char,
+}
+
+structs! {
+    EvenkeelUdpSettings {
+        address: *const c_char, receive: u32, send: u32, bytes_max: u32, queue_packets: u32, players: u32, packets_a_second: u32,
+        packet_bytes: u32, drain_interval_ms: u32, stamps: u32, hears_undelivered: u32, busy_poll_us: u32, reserved: u32,
+        packets_a_peer: u32, trial_ms: u32, trial_toward: *const c_char,
+    }
+}
+
+fn choice(way: u32) -> Result<Choice, Failure> {
+    Ok(match way {
+        0 => Choice::Usual,
+        1 => Choice::Measured,
+        2 => Choice::Is(Way::One),
+        3 => Choice::Is(Way::Batched),
+        4 => Choice::Is(Way::Offloaded),
+        5 => Choice::Is(Way::Uring),
+        other => return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("no EvenkeelWay: {other}"))),
+    })
+}
+
+pub(super) fn number(way: Way) -> u32 {
+    match way {
+        Way::One => EvenkeelWay::One as u32,
+        Way::Batched => EvenkeelWay::Batched as u32,
+        Way::Offloaded => EvenkeelWay::Offloaded as u32,
+        Way::Uring => EvenkeelWay::Uring as u32,
+    }
+}
+
+/// An address as text, if it is told.
+///
+/// # Safety
+/// `told` is null or a text that ends with a zero.
+unsafe fn optional_address(told: *const c_char) -> Result<Option<SocketAddr>, Failure> {
+    if told.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as the caller promises.
+    unsafe { text::text(told) }.and_then(address::parsed).map(Some)
+}
+
+/// What the library is asked for.
+///
+/// # Safety
+/// The texts are null or end with a zero.
+pub(super) unsafe fn settings(asked: EvenkeelUdpSettings) -> Result<UdpSettings, Failure> {
+    // SAFETY: as the caller promises.
+    let (address, toward) = unsafe { (optional_address(asked.address)?, optional_address(asked.trial_toward)?) };
+    let within = |what: &str, number: u32, most: u32, default: usize| match number {
+        0 => Ok(default),
+        number if number <= most => Ok(number as usize),
+        number => Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what} {number}"))),
+    };
+    if asked.reserved != 0 {
+        return Err(EvenkeelStatus::UnknownField.into());
+    }
+    let defaults = UdpSettings::default();
+    let needed = [asked.packets_a_second, asked.packet_bytes, asked.drain_interval_ms];
+    let buffer = match asked.players {
+        0 => None,
+        _ if needed.contains(&0) => {
+            let what = "players without packets_a_second, packet_bytes or drain_interval_ms";
+            return Err(Failure::new(EvenkeelStatus::OutOfRange, what));
+        }
+        players => Some(BufferNeed {
+            players,
+            packets_a_second: asked.packets_a_second,
+            bytes: asked.packet_bytes,
+            drain_interval: Duration::from_millis(asked.drain_interval_ms.into()),
+        }),
+    };
+    let short = |number: u32, default: u16| match number {
+        0 => default,
+        number => u16::try_from(number).unwrap_or(u16::MAX),
+    };
+    let trial_ms = within("trial_ms", asked.trial_ms, 10_000, defaults.trial.at_most.as_millis() as usize)?;
+    let packets_a_peer = within("packets_a_peer", asked.packets_a_peer, u16::MAX.into(), 1)?;
+    let usual = Traffic::default();
+    Ok(UdpSettings {
+        address: address.unwrap_or(defaults.address),
+        receive: choice(asked.receive)?,
+        send: choice(asked.send)?,
+        traffic: Traffic {
+            peers: short(asked.players, usual.peers),
+            bytes: short(asked.packet_bytes, usual.bytes),
+            packets_a_peer: packets_a_peer as u16,
+        },
+        trial: TrialSettings { at_most: Duration::from_millis(trial_ms as u64), toward },
+        bytes_max: within("bytes_max", asked.bytes_max, 65_527, defaults.bytes_max)?,
+        queue_packets: within("queue_packets", asked.queue_packets, 65_536, defaults.queue_packets)?,
+        buffer,
+        stamps: if asked.stamps == 0 { Stamps::Off } else { Stamps::EachPacket },
+        undelivered: if asked.hears_undelivered == 0 { Undelivered::Unheard } else { Undelivered::Told },
+        busy_poll_us: (asked.busy_poll_us != 0).then_some(asked.busy_poll_us),
+        ..defaults
+    })
+}
