@@ -55,6 +55,12 @@ pub enum StatsError {
         /// The number as given.
         value: f64,
     },
+    /// Two neighbouring boots that are to be compared are of one arm.
+    #[error("boots {} and {} are of one arm, and neighbours are compared", 2 * pair, 2 * pair + 1)]
+    Neighbours {
+        /// Index of the two, from 0.
+        pair: usize,
+    },
     /// A block of fewer than two arms, or of more than [`MAX_ARMS`].
     #[error("a block of {arms} arms is not one of 2 to {MAX_ARMS}")]
     Arms {

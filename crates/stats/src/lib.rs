@@ -14,6 +14,7 @@
 //! | which arm goes first | [`PairDesign`], [`Order`]; of more than two, [`BlockDesign`] |
 //! | one number a window to a ratio, an interval and a verdict, looked at after every pair | [`Sequential`], [`Look`], [`Verdict`] |
 //! | the same after a number of pairs that was fixed beforehand | [`compare`], [`Comparison`] |
+//! | two arms that take a reboot: few boots, one number each | [`boot_order`], [`compare_boots`], [`BootsComparison`] |
 //! | what a machine lets one see, from A beside A | [`calibrate`], [`Calibration`] |
 //! | many claims at once | [`e_benjamini_hochberg`], [`holm`] |
 //!
@@ -39,6 +40,7 @@
 //! ```
 
 mod blocks;
+mod boots;
 mod calibration;
 mod compare;
 mod corrections;
@@ -54,6 +56,7 @@ mod verdict;
 mod walsh;
 
 pub use blocks::{BlockDesign, MAX_ARMS};
+pub use boots::{BOOTS_BLOCK, BOOTS_MAX, Boot, BootsComparison, boot_order, compare_boots, error_of};
 pub use calibration::{Calibration, calibrate};
 pub use compare::{Comparison, MAX_PAIRS, Options, Pair, VALUE_RANGE, compare};
 pub use corrections::{e_benjamini_hochberg, holm};
