@@ -260,15 +260,21 @@ impl<'u> Converter<'u> {
     }
 
     fn sample(&mut self, sample: &record::Sample<'_>, event: EventId, layout: &Layout) {
+        // Registers without a stack are what the event is asked for: a place's arguments.
+        let arguments = if layout.has(field::STACK_USER) { &[] } else { sample.registers };
+        let sample =
+            &record::Sample { registers: if arguments.is_empty() { sample.registers } else { &[] }, ..*sample };
         let is_plain = !sample.is_guest && sample.registers.is_empty();
         let stack = is_plain.then(|| self.stack_of_chain(sample)).flatten();
         let stack = stack.unwrap_or_else(|| self.stack_of_frames(sample, layout));
         let recording = &mut self.recording;
+        let which = layout.user_registers.to_ne_bytes();
+        let raw = if arguments.is_empty() { [&[], sample.raw] } else { [&which, arguments] };
+        let bytes = raw[0].len() + raw[1].len();
         // What does not fit into the numbers is passed over: that is after four gigabytes.
-        let raw = u32::try_from(recording.raw.len() + sample.raw.len()).map_or((0, 0), |end| {
-            recording.raw.extend_from_slice(sample.raw);
-            let length = sample.raw.len() as u32;
-            (end - length, length)
+        let raw = u32::try_from(recording.raw.len() + bytes).map_or((0, 0), |end| {
+            raw.iter().for_each(|part| recording.raw.extend_from_slice(part));
+            (end - bytes as u32, bytes as u32)
         });
         let known = recording.threads.entry(sample.id.tid).or_default();
         known.pid = sample.id.pid;

@@ -14,6 +14,7 @@ use crate::names::Names;
 use crate::offcpu::Spell;
 use crate::recording::{Recording, Sample, Span, Switch, Turn, Unit};
 use crate::stack::{FrameId, StackId};
+use crate::ticks::Tick;
 use crate::tree::{Kind, clean};
 
 /// More marks than these make a browser slow; the longest are kept.
@@ -52,6 +53,19 @@ pub fn spell_marks(recording: &Recording, spells: &[Spell]) -> Vec<Mark> {
             Mark { pid, tid, span, name: spell.reason.words().to_owned(), text: parts.join(", ") }
         })
         .collect()
+}
+
+/// The ticks of a thread, from when each was due until it was done.
+pub fn tick_marks(recording: &Recording, tid: u32, ticks: &[Tick]) -> Vec<Mark> {
+    let pid = recording.threads.get(&tid).map_or(tid, |thread| thread.pid);
+    let ms = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
+    let mark = |tick: &Tick| {
+        let late = tick.lateness_ns();
+        let begun = if late == 0 { "on time".to_owned() } else { format!("{} late", ms(late)) };
+        let text = format!("{}, begun {begun}", ms(tick.span.length_ns()));
+        Mark { pid, tid, span: tick.span, name: "tick".to_owned(), text }
+    };
+    ticks.iter().map(mark).collect()
 }
 
 /// The recording as JSON, with `marks` on its threads' tracks. Of its samples those are in it that are given, in the order of time.

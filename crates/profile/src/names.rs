@@ -52,6 +52,7 @@ impl Names {
                 Frame::Anonymous { .. } => ("[unknown]".to_owned(), false),
                 Frame::Named { is_kernel, .. } => ("[unknown]".to_owned(), *is_kernel),
                 Frame::Hint(Hint::CutOff) => ("[cut off]".to_owned(), false),
+                Frame::Hint(Hint::NotAsked) => ("[not asked for]".to_owned(), false),
             };
             let functions = match frame {
                 Frame::Named { name, is_inlined, .. } => {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::stack::{ModuleId, Modules, StackId, Stacks};
+use crate::stack::{Frame, Hint, ModuleId, Modules, StackId, Stacks};
 
 /// A recording.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct Recording {
     pub mappings: Vec<Mapping>,
     /// Which threads began and ended meanwhile, in the order of time.
     pub lives: Vec<Life>,
-    /// What samples of tracepoints carry: see [`Sample::raw`].
+    /// What samples of tracepoints and of places in programs carry: see [`Sample::raw`].
     pub raw: Vec<u8>,
     /// What is missing.
     pub lost: Lost,
@@ -36,6 +36,20 @@ pub struct Recording {
     pub span: Span,
     /// What to doubt of it, a sentence each: such as that its file ends too early.
     pub doubts: Vec<String>,
+}
+
+impl Recording {
+    /// Forgets the stacks of all samples but those that `is_wanted`: who asks of a few threads need not find names for all others.
+    pub fn keep_stacks(&mut self, is_wanted: impl Fn(&Sample) -> bool) {
+        let wanted = self.samples.iter().filter(|sample| is_wanted(sample)).map(|sample| sample.stack);
+        let (mut stacks, became) = self.stacks.only(wanted);
+        let not_asked = stacks.of([Frame::Hint(Hint::NotAsked)]);
+        for sample in &mut self.samples {
+            let kept = if is_wanted(sample) { became.get(&sample.stack).copied() } else { None };
+            sample.stack = kept.unwrap_or(not_asked);
+        }
+        self.stacks = stacks;
+    }
 }
 
 /// From one moment up to another, in nanoseconds of the recording's clock.
@@ -143,7 +157,8 @@ pub struct Sample {
     pub weight: u64,
     /// The address that the event is about; zero where it has none.
     pub address: u64,
-    /// A tracepoint's own bytes: where in [`Recording::raw`], and how many.
+    /// A tracepoint's own bytes: where in [`Recording::raw`], and how many. Of a place in a program that was asked for registers: which those
+    /// are (`PERF_REG_*`, one bit each), then each in that order, eight bytes all.
     pub raw: (u32, u32),
 }
 

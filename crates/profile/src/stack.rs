@@ -2,6 +2,7 @@
 //! their outer frames.
 
 use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 
 /// Number of a stack.
@@ -93,6 +94,8 @@ pub enum Frame {
 pub enum Hint {
     /// The stack goes on, and nobody knows where.
     CutOff,
+    /// Nobody asked for the stack.
+    NotAsked,
 }
 
 /// The modules of a recording, each once.
@@ -125,6 +128,37 @@ pub struct Stacks {
 }
 
 impl Stacks {
+    /// These stacks alone, and which one each became.
+    pub fn only(&self, wanted: impl IntoIterator<Item = StackId>) -> (Stacks, HashMap<StackId, StackId>) {
+        let mut kept = Stacks::default();
+        let mut became: HashMap<StackId, StackId> = HashMap::new();
+        for id in wanted {
+            let mut above = Vec::new();
+            let (mut next, mut below) = (Some(id), None);
+            while let Some(at) = next {
+                if let Some(known) = became.get(&at) {
+                    below = Some(*known);
+                    break;
+                }
+                let (frame, under) = self.top(at);
+                above.push((at, frame));
+                next = under;
+            }
+            for (at, frame) in above.into_iter().rev() {
+                let frame = match self.frames()[frame.place()] {
+                    Frame::Named { name, module, is_kernel, is_inlined } => {
+                        Frame::Named { name: kept.text(self.text_of(name)), module, is_kernel, is_inlined }
+                    }
+                    frame => frame,
+                };
+                let made = kept.on(below, frame);
+                became.insert(at, made);
+                below = Some(made);
+            }
+        }
+        (kept, became)
+    }
+
     /// The number of a name.
     pub fn text(&mut self, text: &str) -> TextId {
         if let Found::Item(number) = self.texts.find(text) {

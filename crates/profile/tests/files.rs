@@ -4,12 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Cursor;
 use std::path::Path;
 
 use evenkeel_profile::fold::{Base, Folded};
 use evenkeel_profile::input::{ReadError, read};
 use evenkeel_profile::names::Names;
-use evenkeel_profile::perf::record::HEAD_BYTES;
+use evenkeel_profile::perf::layout::Layout;
+use evenkeel_profile::perf::record::{HEAD_BYTES, MISC_USER, kind};
+use evenkeel_profile::perf::write::{BuildId, Described, PerfWriter, WrittenEvent, record};
 use evenkeel_profile::recording::{Recording, Turn};
 use evenkeel_profile::unwind::NoUnwind;
 use expect_test::{Expect, expect};
@@ -306,4 +309,42 @@ proptest! {
             panic!("one line of many takes all down: {error}");
         }
     }
+}
+
+/// A mapping's record says nothing of its build, as before Linux 5.12: the file's table does.
+#[test]
+fn builds_of_a_table_that_was_written_are_read_again() {
+    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+    // The kind and the length in one word; then the event, period, what samples have (thread and time), and that all records end so.
+    let mut attributes = words(&[1 | (136 << 32), 0, 1_000_000, 6, 0, 1 << 18]);
+    attributes.resize(136, 0);
+    let layout = Layout::parse(&attributes, 0).unwrap();
+    let mapped = |path: &str, start: u64| {
+        let mut body = words(&[7 | (7 << 32), start, 0x1000, 0, 0, 0, 0, 5]);
+        body.extend(path.bytes());
+        body.push(0);
+        record(kind::MMAP2, MISC_USER, &body, &layout).unwrap()
+    };
+    let build = |path: &str, id: &[u8]| BuildId { path: path.into(), id: id.into(), is_kernel: path.starts_with('[') };
+    let long = format!("/{}", "x".repeat(70_000));
+    let described = Described {
+        events: vec![WrittenEvent { name: "cpu-clock".into(), attributes: attributes.clone(), ids: vec![1] }],
+        build_ids: vec![
+            build("/usr/bin/a b", &[1; 20]),
+            build(&"y/".repeat(60), &[2; 8]),
+            build(&long, &[3; 20]),
+            build("[kernel.kallsyms]", &[4; 20]),
+        ],
+        ..Described::default()
+    };
+    let mut writer = PerfWriter::begin(Cursor::new(Vec::new())).unwrap();
+    let paths = ["/usr/bin/a b", &"y/".repeat(60), "/usr/bin/other"];
+    for (at, path) in paths.iter().enumerate() {
+        writer.records(&mapped(path, 0x10_0000 * (at as u64 + 1))).unwrap();
+    }
+    let bytes = writer.finish(&described).unwrap().into_inner();
+    let recording = reads(&bytes).unwrap();
+    let found: Vec<_> =
+        recording.modules.iter().map(|(_, module)| (module.path.as_str(), module.build_id.clone())).collect();
+    assert_eq!(found, [(paths[0], Some(vec![1; 20])), (paths[1], Some(vec![2; 8])), (paths[2], None)]);
 }

@@ -362,6 +362,18 @@ fn perf_reads_it() {
     }
     let report = perf(&["report", "--stdio", "--no-children", "-g", "none", "--sort", "comm"]);
     assert!(report.contains("rec-perf"), "{report}");
+    // What was mapped before it began is told by its build, which `perf` finds in the program itself.
+    let program = std::env::current_exe().unwrap();
+    let recording = read(&bytes);
+    let own = recording.modules.iter().find(|(_, module)| program.to_str() == Some(&module.path));
+    let id = own.and_then(|(_, module)| module.build_id.clone()).unwrap();
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let listed = perf(&["buildid-list"]);
+    assert!(listed.contains(&format!("{id} {}", program.display())), "{id}: {listed}");
+    let symbols = perf(&["report", "--stdio", "--no-children", "-g", "none", "--sort", "dso,sym"]);
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap();
+    let own: Vec<&str> = symbols.lines().filter(|line| line.contains(name)).collect();
+    assert!(!own.is_empty() && own.iter().all(|line| !line.contains("[.] 0x")), "{symbols}");
 }
 
 /// Ends what it started.

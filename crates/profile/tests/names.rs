@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use evenkeel_profile::names::{Function, Names};
 use evenkeel_profile::recording::{Mapping, Recording, Sample};
@@ -286,6 +287,38 @@ fn code_made_at_run_time_is_named_by_its_map_and_the_kernels_page_by_itself() {
     assert_eq!(symbols.doubts().nowhere, 1);
 }
 
+/// A map goes with its process, and so may a program that has no build id: what was found of them once stays with the recording.
+#[test]
+fn what_only_one_recording_knows_is_kept_for_it_alone() {
+    let program = program("inlined.c", "gcc", &["-g", "-O2", "-Wl,--build-id=none"]);
+    assert_eq!(program.build_id, [0_u8; 0]);
+    let mut recording = program.recording("main", None);
+    // More than any process's: no other test writes its map.
+    let pid = 5_000_000 + std::process::id();
+    let module = recording.modules.number(Module { path: "//anon".to_owned(), build_id: None });
+    recording.mappings.push(Mapping { at_ns: 0, pid, start: 0x1000, end: 0x3000, module });
+    sampled(&mut recording, Frame::Anonymous { pid, address: 0x1010 });
+    recording.span.end_ns = 77;
+    let cache = tempfile::tempdir().unwrap();
+    let until = SystemTime::now() + Duration::from_secs(60);
+    let settings =
+        || Settings { cache_folder: Some(cache.path().into()), recorded_until: Some(until), ..Settings::default() };
+    let path = format!("/tmp/perf-{pid}.map");
+    std::fs::write(&path, "1000 100 tick game.js:1\n").unwrap();
+    let (found, _) = named(&recording, settings());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(&program.path).unwrap();
+    assert_eq!(found.last().unwrap(), &[Function::named("tick game.js:1")]);
+    assert!(found.iter().all(|functions| !functions.is_empty()), "{found:?}");
+    let (again, symbols) = named(&recording, settings());
+    assert_eq!((again, symbols.doubts().unnamed.as_slice()), (found, &[][..]));
+    // Another recording may be of other code at these places.
+    let mut other = recording.clone();
+    other.span.end_ns += 1;
+    let (found, _) = named(&other, settings());
+    assert!(found.iter().all(Vec::is_empty), "{found:?}");
+}
+
 #[test]
 fn the_running_kernel_names_its_own_addresses() {
     let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
@@ -343,6 +376,68 @@ fn damaged_programs_end_nothing() {
             let (start, size) = program.functions["outer"];
             let recording = of_places(&damaged, None, (start..start + size).chain([0, 1 << 40, u64::MAX]));
             let _ = named(&recording, program.settings());
+        }
+    }
+}
+
+/// Go's runtime has a table of its own, which stays in programs that were stripped.
+#[test]
+fn stripped_programs_of_go_are_named_by_the_runtimes_table() {
+    const SOURCE: &str = r#"package main
+
+type World struct{ n uint64 }
+
+//go:noinline
+func (w *World) findPath(k uint64) uint64 {
+	for i := uint64(0); i < k; i++ {
+		w.n += i * i
+	}
+	return w.n
+}
+
+func main() { println((&World{}).findPath(10)) }
+"#;
+    if Command::new("go").arg("version").output().is_err() {
+        eprintln!("skipped: there is no Go here");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("main.go"), SOURCE).unwrap();
+    // Its own library is compiled once, not for each run.
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache");
+    let build = |output: &str, flags: &[&str]| -> PathBuf {
+        let mut go = Command::new("go");
+        let go = go.current_dir(folder.path()).env("GOCACHE", &cache).env("GO111MODULE", "off");
+        let go = go.env("CGO_ENABLED", "0").args(["build", "-o", output]).args(flags).arg("main.go");
+        let made = go.output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        folder.path().join(output)
+    };
+    // Where it lies does not change when its names are taken out.
+    for mode in ["-buildmode=exe", "-buildmode=pie"] {
+        let whole = build("whole", &[mode]);
+        let stripped = build("stripped", &[mode, "-ldflags=-s -w"]);
+        let listed = run("nm", &["-S", whole.to_str().unwrap()]);
+        let of = |name: &str| -> (u64, u64) {
+            let line = listed.lines().find(|line| line.ends_with(&format!(" T {name}"))).unwrap();
+            let words: Vec<u64> = line.split(' ').take(2).map(|word| u64::from_str_radix(word, 16).unwrap()).collect();
+            (words[0], words[1])
+        };
+        let segments = run("readelf", &["-lW", stripped.to_str().unwrap()]);
+        let code = segments.lines().find(|line| line.contains("LOAD") && line.contains("R E")).unwrap();
+        let hex = |at: usize| {
+            let word = code.split_whitespace().nth(at).unwrap();
+            u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap()
+        };
+        let (offset, address) = (hex(1), hex(2));
+        for name in ["main.(*World).findPath", "main.main", "runtime.mallocgc", "runtime.main"] {
+            let (start, size) = of(name);
+            let places = (start..start + size).map(|place| place - address + offset);
+            let recording = of_places(&stripped, None, places);
+            let (found, symbols) = named(&recording, Settings::default());
+            let is_it = |functions: &Vec<Function>| functions.len() == 1 && functions[0].name == name;
+            // Up to the next function, Go fills up with code that never runs, which is the one's before it by the table.
+            assert!(found.iter().all(is_it), "{mode}: {name}: {:?}, {:?}", found.first(), symbols.doubts());
         }
     }
 }

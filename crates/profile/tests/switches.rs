@@ -429,7 +429,7 @@ fn a_page_fault_is_told_with_its_file() {
             ran
         };
         let Some((seen, ran)) = recorded(run) else { return Ok(()) };
-        let faults = offcpu::faults(&seen.recording, &seen.names, &seen.spells);
+        let faults = offcpu::faults(&seen.recording, &seen.names, &seen.spells, |_| true);
         let is_of_file = |mapped: &Option<String>| mapped.as_deref().is_some_and(|path| Path::new(path) == program);
         if !faults.iter().any(|faults| ran.contains(&faults.pid)) {
             println!("skipped: no fault waits here: the file system is in memory, or faster than that");

@@ -1,12 +1,16 @@
-//! What is drawn: flame graphs and icicles, differential ones in red and blue, as SVG and as a page that needs nothing but itself.
+//! What is drawn: flame graphs and icicles, differential ones in red and blue, and timelines of threads, as SVG or as a page that needs nothing
+//! but itself.
 
 mod flame;
 mod page;
 mod pair;
+mod shell;
+mod timeline;
 
 pub use flame::{differential_of, svg_of};
 pub use page::{html_differential_of, html_of};
 pub use pair::{Changed, Pair, Totals};
+pub use timeline::{Row, Said, timeline_html};
 
 use crate::fold::Folded;
 use crate::tree::Tree;

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::flame::escaped;
+use super::shell::{Shell, titled};
 use super::{Direction, Pair, Quantity, Style};
 use crate::tree::{Kind, MORE, NodeId, Tree};
 
@@ -42,12 +43,7 @@ struct Data<'a> {
 
 fn page(tree: &Tree, before: Option<&[u64]>, style: &Style, table: &str) -> String {
     let (data, left_out) = data(tree, before, style);
-    // It is made of numbers and texts, which always have a JSON form.
-    let json = serde_json::to_string(&data).unwrap_or_default();
-    // What would end a script, or begin a remark in one, has another form in JSON.
-    let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    let title = escaped(&crate::tree::clean(&style.title));
-    let subtitle = escaped(&style.subtitle);
+    let title = titled(&style.title);
     let legend = if before.is_some() { CHANGE_KEYS } else { KIND_KEYS };
     let old =
         if before.is_some() { "<label><input type=\"checkbox\" id=\"old\"> as wide as before</label>" } else { "" };
@@ -58,23 +54,8 @@ fn page(tree: &Tree, before: Option<&[u64]>, style: &Style, table: &str) -> Stri
         ),
     };
     let turn = "<button type=\"button\" id=\"turn\">Turn over</button>";
-    let (css, js) = (include_str!("page.css"), include_str!("page.js"));
-    format!(
-        r#"<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>
-{css}</style>
-</head>
-<body>
-<header><h1>{title}</h1><p class="sub">{subtitle}</p></header>
-<main>
-<p class="no-script">The graph needs JavaScript, which is off here; the table below does not.</p>
+    let main = format!(
+        r#"<p class="no-script">The graph needs JavaScript, which is off here; the table below does not.</p>
 <div class="tools needs-script">
 <input type="search" id="find" placeholder="Find a function (regular expression)" aria-label="Find a function, by a regular expression" autocomplete="off" spellcheck="false">
 <button type="button" id="back" disabled>Show all</button>{turn}{old}<span id="found" role="status"></span>
@@ -83,15 +64,10 @@ fn page(tree: &Tree, before: Option<&[u64]>, style: &Style, table: &str) -> Stri
 <div id="scroll" class="needs-script"><div id="graph" class="flame" role="tree" aria-label="{title}"></div></div>
 <p id="detail" class="needs-script" aria-live="polite"></p>
 <p class="keys help needs-script"><kbd>/</kbd> find, <kbd>←</kbd> <kbd>→</kbd> <kbd>↑</kbd> <kbd>↓</kbd> go, <kbd>Enter</kbd> or a click look closer, <kbd>Esc</kbd> back</p>
-{left_out}{table}
-</main>
-<script type="application/json" id="data">{json}</script>
-<script>
-{js}</script>
-</body>
-</html>
-"#
-    )
+{left_out}{table}"#
+    );
+    let (css, js) = (include_str!("page.css"), include_str!("page.js"));
+    Shell { title: &style.title, subtitle: &style.subtitle, css: &[css], main: &main, js }.html(&data)
 }
 
 const KIND_KEYS: &str = concat!(

@@ -4,8 +4,9 @@
 use std::io::BufRead;
 use std::path::Path;
 
+use super::build_ids::{BuildIds, Mapped};
 use crate::perf::layout::Layout;
-use crate::perf::record::{MISC_USER, kind};
+use crate::perf::record::{MISC_MMAP_BUILD_ID, MISC_USER, kind};
 use crate::perf::write::record;
 
 /// `flags` of a mapping: nobody else sees what is written to it.
@@ -59,20 +60,32 @@ pub(super) fn cpu_ns(tid: u32) -> u64 {
 }
 
 /// What is missing of those that were there before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missing {
     /// Processes whose mappings this user may not read.
-    pub(super) denied: u64,
+    pub(super) denied: Vec<u32>,
     /// Processes that there was no room for.
     pub(super) left_out: u64,
 }
 
-/// The records of these processes: names of all, what is mapped of those that are wanted.
+/// Whose mappings are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Nobody asks.
+    No,
+    /// If they may be read: they are of use beside others.
+    IfMay,
+    /// And it is told that they are missing.
+    Yes,
+}
+
+/// The records of these processes: names of all, what is mapped of those that are wanted, with the build ids of their files.
 pub(super) fn records(
     pids: &[u32],
-    wants_maps: &dyn Fn(u32) -> bool,
+    wants_maps: &dyn Fn(u32) -> Wanted,
     mappings: Mappings,
     layout: &Layout,
+    build_ids: &mut BuildIds,
 ) -> (Vec<u8>, Missing) {
     let mut bytes = Vec::new();
     let mut missing = Missing::default();
@@ -88,7 +101,8 @@ pub(super) fn records(
             body.resize(8 + NAME_BYTES, 0);
             bytes.extend(record(kind::COMM, 0, &body, layout).unwrap_or_default());
         }
-        if !wants_maps(*pid) {
+        let wanted = wants_maps(*pid);
+        if wanted == Wanted::No {
             continue;
         }
         match std::fs::read(format!("/proc/{pid}/maps")) {
@@ -96,10 +110,14 @@ pub(super) fn records(
                 // A path may be of any bytes.
                 let text = String::from_utf8_lossy(&text);
                 let maps = text.lines().take(MAPS_MAX).filter_map(parse_map);
-                let wanted = maps.filter(|map| map.is_code || mappings == Mappings::All);
-                bytes.extend(wanted.flat_map(|map| map.record(*pid, layout).unwrap_or_default()));
+                for map in maps.filter(|map| map.is_code || mappings == Mappings::All) {
+                    let build_id = if map.is_code { build_ids.of(&map.mapped(*pid)) } else { None };
+                    bytes.extend(map.record(*pid, build_id.as_deref(), layout).unwrap_or_default());
+                }
             }
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => missing.denied += 1,
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                missing.denied.extend((wanted == Wanted::Yes).then_some(*pid));
+            }
             // It has ended, or it is a thread of the kernel's.
             Err(_) => {}
         }
@@ -152,20 +170,20 @@ fn numbers(folder: &Path) -> Vec<u32> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Map<'a> {
-    start: u64,
-    end: u64,
+pub(super) struct Map<'a> {
+    pub(super) start: u64,
+    pub(super) end: u64,
     file_offset: u64,
     device: (u32, u32),
-    inode: u64,
+    pub(super) inode: u64,
     /// `PROT_*`: read 1, write 2, run 4.
     protection: u32,
-    is_code: bool,
-    path: &'a str,
+    pub(super) is_code: bool,
+    pub(super) path: &'a str,
 }
 
 /// A line of /proc/PID/maps.
-fn parse_map(line: &str) -> Option<Map<'_>> {
+pub(super) fn parse_map(line: &str) -> Option<Map<'_>> {
     let (range, rest) = line.split_once(' ')?;
     let (rights, rest) = rest.split_once(' ')?;
     let (offset, rest) = rest.split_once(' ')?;
@@ -189,17 +207,37 @@ fn parse_map(line: &str) -> Option<Map<'_>> {
     })
 }
 
-impl Map<'_> {
-    /// As the kernel would have told it. Memory of no file has the name that the kernel gives it.
-    fn record(&self, pid: u32, layout: &Layout) -> Option<Vec<u8>> {
+impl<'m> Map<'m> {
+    /// Whose file it is of.
+    pub(super) fn mapped(&self, pid: u32) -> Mapped<'m> {
+        let Map { start, end, device, inode, path, .. } = *self;
+        Mapped { pid, start, end, device, inode, path }
+    }
+
+    /// As the kernel would have told it: with the file's build id, or its device and inode. Memory of no file has the name that the kernel
+    /// gives it.
+    fn record(&self, pid: u32, build_id: Option<&[u8]>, layout: &Layout) -> Option<Vec<u8>> {
+        /// Room for one, behind its length in four bytes.
+        const BUILD_ID_BYTES: usize = 20;
+        let build_id = build_id.filter(|id| id.len() <= BUILD_ID_BYTES);
         let mut body = [pid.to_ne_bytes(), pid.to_ne_bytes()].concat();
         body.extend([self.start, self.end - self.start, self.file_offset].iter().flat_map(|word| word.to_ne_bytes()));
-        body.extend([self.device.0, self.device.1].iter().flat_map(|half| half.to_ne_bytes()));
-        body.extend([self.inode, 0].iter().flat_map(|word| word.to_ne_bytes()));
+        match build_id {
+            Some(id) => {
+                body.extend([id.len() as u8, 0, 0, 0]);
+                body.extend_from_slice(id);
+                body.resize(body.len() + BUILD_ID_BYTES - id.len(), 0);
+            }
+            None => {
+                body.extend([self.device.0, self.device.1].iter().flat_map(|half| half.to_ne_bytes()));
+                body.extend([self.inode, 0].iter().flat_map(|word| word.to_ne_bytes()));
+            }
+        }
         body.extend([self.protection, MAP_PRIVATE].iter().flat_map(|half| half.to_ne_bytes()));
         body.extend(if self.path.is_empty() { "//anon" } else { self.path }.bytes());
         body.push(0);
-        let misc = MISC_USER | if self.is_code { 0 } else { MISC_MMAP_DATA };
+        let of_id = if build_id.is_some() { MISC_MMAP_BUILD_ID } else { 0 };
+        let misc = MISC_USER | of_id | if self.is_code { 0 } else { MISC_MMAP_DATA };
         record(kind::MMAP2, misc, &body, layout)
     }
 }
@@ -226,7 +264,7 @@ mod tests {
         ];
         for (line, expected) in table {
             let map = parse_map(line);
-            let bytes = map.as_ref().and_then(|map| map.record(7, &layout));
+            let bytes = map.as_ref().and_then(|map| map.record(7, None, &layout));
             let said = bytes.as_deref().map(|bytes| record::parse(bytes, &layout, 0).unwrap());
             let seen = said.map(|record| match record.what {
                 What::Mapped(mapped) => {
@@ -237,7 +275,12 @@ mod tests {
                 what => panic!("{what:?}"),
             });
             assert_eq!(seen, expected.map(|(start, length, offset, path, _)| (start, length, offset, path)), "{line}");
-            assert_eq!(map.map(|map| map.is_code), expected.map(|(.., is_code)| is_code));
+            assert_eq!(map.as_ref().map(|map| map.is_code), expected.map(|(.., is_code)| is_code));
+            for id in [&[7; 20][..], &[1, 2, 3, 4, 5, 6, 7, 8]] {
+                let Some(bytes) = map.as_ref().and_then(|map| map.record(7, Some(id), &layout)) else { continue };
+                let What::Mapped(mapped) = record::parse(&bytes, &layout, 0).unwrap().what else { panic!("{line}") };
+                assert_eq!((mapped.build_id, mapped.start), (Some(id), expected.unwrap().0), "{line}");
+            }
         }
     }
 
@@ -246,7 +289,8 @@ mod tests {
         let layout = Layout { sample_type: sample::TID, flags: 1 << 18, ..Layout::default() };
         let us = std::process::id();
         assert!(processes().contains(&us));
-        let (bytes, missing) = records(&[us, u32::MAX], &|_| true, Mappings::Code, &layout);
+        let mut ids = BuildIds::default();
+        let (bytes, missing) = records(&[us, u32::MAX], &|_| Wanted::Yes, Mappings::Code, &layout, &mut ids);
         assert_eq!(missing, Missing::default(), "one that has ended is not missing");
         let program = std::env::current_exe().unwrap();
         let (mut named, mut mapped, mut rest) = (0, 0, bytes.as_slice());

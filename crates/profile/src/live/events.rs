@@ -1,9 +1,11 @@
 //! Which events are opened for a wish, and with which flags: the most that the kernel and this user's rights give.
 
+use evenkeel_sys::perf_probe::{Probe, ProbeKind};
 use evenkeel_sys::perf_sampler::{SampledEvent, Spec, Whose, flag};
 use evenkeel_sys::{CpuSet, Errno};
 
-use super::{Switches, Wishes, waking};
+use super::probe::Probed;
+use super::{LiveError, Switches, Wishes, waking};
 use crate::perf::layout::{Layout, sample};
 
 const HARDWARE: u32 = 0;
@@ -27,9 +29,25 @@ const REGISTERS: u64 = (1 << 33) - 1;
 pub(super) struct Planned {
     pub(super) name: String,
     pub(super) spec: Spec,
+    /// The place that it is about.
+    pub(super) probe: Option<Probe>,
     /// The numbers of those that are open, or were.
     pub(super) ids: Vec<u64>,
     pub(super) samples: u64,
+}
+
+impl Planned {
+    fn new(name: &str, spec: Spec) -> Planned {
+        Planned { name: name.to_owned(), spec, probe: None, ids: Vec::new(), samples: 0 }
+    }
+
+    /// Opens it on one CPU.
+    pub(super) fn open(&self, whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
+        match &self.probe {
+            Some(probe) => SampledEvent::probe(&self.spec, probe, whose, cpu),
+            None => SampledEvent::open(&self.spec, whose, cpu),
+        }
+    }
 }
 
 /// The events of a recording.
@@ -77,9 +95,8 @@ impl Plan {
             flags: aside.flags & (flag::INHERIT | rights) | chain_flags(wishes) | flag::DISABLED,
             ..aside
         };
-        let mut events = vec![Planned { name: "dummy".to_owned(), spec: aside, ids: Vec::new(), samples: 0 }];
-        let mut add =
-            |name: &str, spec: Spec| events.push(Planned { name: name.to_owned(), spec, ids: Vec::new(), samples: 0 });
+        let mut events = vec![Planned::new("dummy", aside)];
+        let mut add = |name: &str, spec: Spec| events.push(Planned::new(name, spec));
         let mut clock = None;
         if let Some(hz) = wishes.clock_hz {
             let of = |kind, config| {
@@ -110,9 +127,25 @@ impl Plan {
                 waking::is_told(&spec, cpus).map(|()| spec)
             });
             match tried {
-                Ok(spec) => add("sched:sched_waking", spec),
+                Ok(spec) => add(waking::NAME, spec),
                 Err(errno) => unseen.push(format!("who wakes whom: the kernel's tracepoint can't be used ({errno})")),
             }
+        }
+        if wishes.packets {
+            let tried = waking::number_of(waking::PACKETS).and_then(|config| {
+                let spec = Spec { kind: TRACEPOINT, config, ..short(&aside) };
+                try_one(&spec).map(|_| spec)
+            });
+            match tried {
+                Ok(spec) => events.push(Planned::new("net:net_dev_queue", spec)),
+                Err(errno) => {
+                    unseen.push(format!("which packets are sent: the kernel's tracepoint can't be used ({errno})"))
+                }
+            }
+        }
+        if !wishes.probes.is_empty() {
+            let kind = ProbeKind::of_kernel()?;
+            events.extend(wishes.probes.iter().map(|probed| planned(probed, kind, &aside)));
         }
         let bytes = events[0].spec.to_bytes();
         let layout = Layout::parse(&bytes, 0).unwrap_or_default();
@@ -125,6 +158,55 @@ impl Plan {
     pub(super) fn has_tracepoint(&self) -> bool {
         self.events.iter().any(|planned| planned.spec.kind == TRACEPOINT)
     }
+}
+
+/// An event of whose samples only whose and when is wanted; they begin as all others do.
+fn short(aside: &Spec) -> Spec {
+    let sample_type = sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::PERIOD;
+    let flags = aside.flags & flag::INHERIT | flag::DISABLED;
+    Spec { rate: 1, sample_type, flags, ..Spec::default() }
+}
+
+/// A place's event, with what its registers say.
+fn planned(probed: &Probed, kind: ProbeKind, aside: &Spec) -> Planned {
+    let (kind, config) = probed.probe.numbers(kind);
+    let short = short(aside);
+    let sample_type = short.sample_type | if probed.registers == 0 { 0 } else { sample::REGS_USER };
+    let spec = Spec { kind, config, sample_type, user_registers: probed.registers, ..short };
+    Planned { probe: Some(probed.probe.clone()), ..Planned::new(&probed.event, spec) }
+}
+
+/// Whether the places that are wished can be recorded: tried on ourselves, who do not run them.
+///
+/// # Errors
+/// [`LiveError::NoProbe`].
+pub(super) fn try_probes(wishes: &Wishes, cpus: &CpuSet) -> Result<(), LiveError> {
+    let Some(first) = wishes.probes.first() else { return Ok(()) };
+    let refused = |event: &str, errno: Errno| {
+        let (why, mend) = match errno {
+            Errno::NOENT => ("the file is gone", "look for it again"),
+            errno if errno.is_denial() => {
+                ("only root may have the kernel stop a program there", "run it as root (sudo)")
+            }
+            _ => (
+                "the kernel can put nothing there",
+                "name another function, or cut by the thread's wake-ups (--by wakes)",
+            ),
+        };
+        LiveError::NoProbe { event: event.to_owned(), errno, why: why.to_owned(), mend: mend.to_owned() }
+    };
+    let kind = ProbeKind::of_kernel().map_err(|errno| LiveError::NoProbe {
+        event: first.event.clone(),
+        errno,
+        why: "this kernel has no probes of programs (CONFIG_UPROBE_EVENTS)".to_owned(),
+        mend: "cut by the thread's wake-ups (--by wakes)".to_owned(),
+    })?;
+    let cpu = cpus.first().ok_or(LiveError::Refused { what: "find a CPU".to_owned(), errno: Errno::NODEV })?;
+    for probed in &wishes.probes {
+        let tried = planned(probed, kind, &Spec::default()).open(Whose::Thread(0), cpu);
+        tried.map_err(|errno| refused(&probed.event, errno))?;
+    }
+    Ok(())
 }
 
 /// The event that tells what is mapped, named, made and switched.

@@ -4,8 +4,11 @@
 //! the last seconds. What comes out is read by the reader of such files, so that live and recorded data go one way.
 
 mod already;
+mod build_ids;
 mod chosen;
 mod events;
+mod pace;
+pub mod probe;
 mod recorder;
 mod sink;
 mod targets;
@@ -38,6 +41,10 @@ pub struct Wishes {
     pub faults: bool,
     /// Who wakes whom (`sched:sched_waking`), with the stack of who does.
     pub wakes: bool,
+    /// Each packet that is handed to a network interface (`net:net_dev_queue`), by whom and when.
+    pub packets: bool,
+    /// Places in programs: each time that one is run.
+    pub probes: Vec<probe::Probed>,
     /// How much of the user's stack is copied with each sample, for code without frame pointers: bytes, from 8 to 65,528, in eights.
     pub user_stack_bytes: Option<u32>,
     /// Room of each CPU's ring; rounded up to a power of two.
@@ -52,6 +59,8 @@ impl Default for Wishes {
             switches: Switches::None,
             faults: false,
             wakes: false,
+            packets: false,
+            probes: Vec::new(),
             user_stack_bytes: None,
             ring_bytes: RING_BYTES,
         }
@@ -116,8 +125,29 @@ pub struct Told {
     pub clock: Option<String>,
     /// Each event that is sampled, and its samples.
     pub events: Vec<(String, u64)>,
+    /// Processes of which this user may not read what they have mapped.
+    pub unread: Vec<u32>,
     /// What cannot be seen in it, and why: a sentence each.
     pub unseen: Vec<String>,
+}
+
+/// Whether the places that are wished can be recorded.
+///
+/// # Errors
+/// [`LiveError::NoProbe`].
+pub fn try_probes(wishes: &Wishes) -> Result<(), LiveError> {
+    events::try_probes(wishes, &targets::cpus(wishes))
+}
+
+/// What the sentence begins with that tells of [`Told::unread`].
+const UNREAD: &str = "which files are run by";
+
+impl Told {
+    /// What cannot be seen in it of these processes; of all, if there are none.
+    pub fn unseen_of(&self, pids: &[u32]) -> Vec<String> {
+        let is_of_all = pids.is_empty() || self.unread.iter().any(|pid| pids.contains(pid));
+        self.unseen.iter().filter(|said| is_of_all || !said.starts_with(UNREAD)).cloned().collect()
+    }
 }
 
 /// Why there is no recording.
@@ -151,6 +181,26 @@ pub enum LiveError {
         /// Why.
         why: String,
     },
+    /// A place in a program can't be recorded.
+    #[error("record each time that {event} is run: {errno}, since {why}")]
+    NoProbe {
+        /// The place.
+        event: String,
+        /// What the kernel said.
+        errno: Errno,
+        /// What stands against it.
+        why: String,
+        /// What mends it, or does without.
+        mend: String,
+    },
+    /// What is run so often is no tick, and to record it costs the program too much.
+    #[error("{event} is run {per_s} times a second: that is no tick, and the recording was ended before it cost more")]
+    TooOften {
+        /// The place.
+        event: String,
+        /// How often.
+        per_s: u64,
+    },
     /// The kernel said no to something else.
     #[error("{what}: {errno}")]
     Refused {
@@ -162,4 +212,20 @@ pub enum LiveError {
     /// The recording could not be written.
     #[error("write the recording: {0}")]
     Write(Errno),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_asked_for_is_not_missed() {
+        let unseen = vec![format!("{UNREAD} 1 of the processes: …"), "who wakes whom".to_owned()];
+        let told = Told { unread: vec![1], unseen: unseen.clone(), ..Told::default() };
+        let table: [(&[u32], &[String]); 4] =
+            [(&[], &unseen), (&[7], &unseen[1..]), (&[7, 1], &unseen), (&[7, 8], &unseen[1..])];
+        for (pids, expected) in table {
+            assert_eq!(told.unseen_of(pids), expected, "{pids:?}");
+        }
+    }
 }

@@ -6,11 +6,13 @@ use std::io;
 use evenkeel_sys::perf_sampler::{SampledEvent, SampledRing, Spec, Whose, flag, wait_for_half};
 use evenkeel_sys::{CpuSet, Errno, clock};
 
-use super::already::{self, Mappings};
+use super::already::{self, Mappings, Wanted};
+use super::build_ids::BuildIds;
 use super::chosen::Chosen;
-use super::events::Plan;
+use super::events::{self, Plan};
+use super::pace::Pace;
 use super::targets::{self, Watch};
-use super::{LiveError, Sink, Status, Told, Wishes, waking};
+use super::{LiveError, Sink, Status, Told, UNREAD, Wishes, waking};
 use crate::perf::record::{self, HEAD_BYTES, Head, Record, What, kind};
 use crate::perf::write::{self, Described, WrittenEvent};
 use crate::recording::Machine;
@@ -24,7 +26,7 @@ const READ_APART_NS: u64 = 5_000_000;
 /// From here on a ring is read without waiting for the second to be over.
 const FULL_ENOUGH: f64 = 0.25;
 /// So often it is looked which CPUs there are.
-const CPUS_EVERY_NS: u64 = 500_000_000;
+const CPUS_EVERY_NS: u64 = 100_000_000;
 /// The smallest ring, for users who may lock little memory.
 const RING_BYTES_MIN: usize = 1 << 17;
 /// `PERF_RECORD_FINISHED_ROUND`: all that was written before it is older than what comes after the next one.
@@ -46,6 +48,7 @@ pub fn record(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool, into: &mu
         let since_ns = now_ns.saturating_sub(read_ns);
         if since_ns >= READ_EVERY_NS || is_triggered || (since_ns >= READ_APART_NS && is_full_enough()) {
             recorder.read(into)?;
+            recorder.pace.check(&recorder.plan, now_ns)?;
             read_ns = now_ns;
         } else if since_ns < READ_APART_NS {
             clock::sleep_until_ns(read_ns + READ_APART_NS);
@@ -89,11 +92,15 @@ struct Recorder<'w> {
     lost_told: u64,
     lost_closed: u64,
     bytes: Vec<u8>,
+    build_ids: BuildIds,
+    unread: Vec<u32>,
     unseen: Vec<String>,
+    pace: Pace,
 }
 
 impl<'w> Recorder<'w> {
     fn open(wishes: &'w Wishes) -> Result<Recorder<'w>, LiveError> {
+        events::try_probes(wishes, &targets::cpus(wishes))?;
         let found = targets::find(wishes)?;
         let mut recorder = Recorder {
             wishes,
@@ -107,7 +114,10 @@ impl<'w> Recorder<'w> {
             lost_told: 0,
             lost_closed: 0,
             bytes: Vec::new(),
+            build_ids: BuildIds::default(),
+            unread: Vec::new(),
             unseen: found.unseen,
+            pace: Pace::default(),
         };
         for cpu in targets::cpus(wishes).iter() {
             match recorder.open_cpu(cpu) {
@@ -147,7 +157,7 @@ impl<'w> Recorder<'w> {
                 if number == 0 && !matches!(whose, Whose::Thread(_)) {
                     continue;
                 }
-                match SampledEvent::open(&planned.spec, whose, cpu) {
+                match planned.open(whose, cpu) {
                     Ok(event) => {
                         event.record_into(&ring)?;
                         let id = event.id()?;
@@ -168,17 +178,27 @@ impl<'w> Recorder<'w> {
     /// What was there before, then all events on.
     fn begin(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let mappings = if self.wishes.faults { Mappings::All } else { Mappings::Code };
-        // Who wakes somebody is shown with its stack too, whoever it is.
-        let wants_maps = |pid| self.wishes.wakes || self.chosen.may_have(pid);
-        let (before, missing) = already::records(&self.watch.processes(), &wants_maps, mappings, &self.plan.layout);
+        let wants_maps = |pid| match (self.chosen.may_have(pid), self.wishes.wakes) {
+            (true, _) => Wanted::Yes,
+            // Who wakes somebody is shown with its stack too, whoever it is.
+            (false, true) => Wanted::IfMay,
+            (false, false) => Wanted::No,
+        };
+        let (processes, ids) = (self.watch.processes(), &mut self.build_ids);
+        let (before, missing) = already::records(&processes, &wants_maps, mappings, &self.plan.layout, ids);
         let kernel = already::kernel(&self.plan.layout);
         self.tally.bytes += (kernel.len() + before.len()) as u64;
         into.take(&kernel).and_then(|()| into.take(&before)).map_err(not_written)?;
-        if missing.denied > 0 {
+        if !missing.denied.is_empty() {
             self.unseen.push(format!(
-                "which files are run by {} of the processes: this user may not read what they have mapped",
-                missing.denied
+                "{UNREAD} {} of the processes: this user may not read what they have mapped",
+                missing.denied.len()
             ));
+            self.unread = missing.denied;
+        }
+        let ids_left_out = self.build_ids.left_out();
+        if ids_left_out > 0 {
+            self.unseen.push(format!("the build ids of {ids_left_out} mappings: reading them took too long"));
         }
         if missing.left_out > 0 {
             self.unseen
@@ -238,6 +258,9 @@ impl<'w> Recorder<'w> {
         let Ok(head) = Head::parse(bytes, 0) else { return false };
         match head.kind {
             kind::SAMPLE | kind::SWITCH | kind::SWITCH_CPU_WIDE => {
+                let number = self.event_of(bytes, head);
+                // Others that run the same file pay for it too.
+                self.pace.hit(number);
                 if !self.is_of_chosen(bytes, head) {
                     return false;
                 }
@@ -246,10 +269,7 @@ impl<'w> Recorder<'w> {
                     return true;
                 }
                 self.tally.samples += 1;
-                // The event's number comes first in a sample.
-                let id = bytes.get(HEAD_BYTES..HEAD_BYTES + 8).and_then(|id| id.try_into().ok());
-                let event = id.and_then(|id| self.by_id.get(&u64::from_ne_bytes(id)));
-                if let Some(event) = event.and_then(|event| self.plan.events.get_mut(*event)) {
+                if let Some(event) = number.and_then(|number| self.plan.events.get_mut(number)) {
                     event.samples += 1;
                 }
             }
@@ -266,6 +286,13 @@ impl<'w> Recorder<'w> {
         true
     }
 
+    /// Which event a sample is of.
+    fn event_of(&self, bytes: &[u8], head: Head) -> Option<usize> {
+        // Its number comes first.
+        let id = bytes.get(HEAD_BYTES..HEAD_BYTES + 8).filter(|_| head.kind == kind::SAMPLE)?;
+        self.by_id.get(&u64::from_ne_bytes(id.try_into().ok()?)).copied()
+    }
+
     fn is_of_chosen(&self, bytes: &[u8], head: Head) -> bool {
         if matches!(self.chosen, Chosen::All) {
             return true;
@@ -278,14 +305,15 @@ impl<'w> Recorder<'w> {
         };
         let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let Some((pid, tid)) = word(at).zip(word(at + 4)) else { return false };
-        self.chosen.has(pid, tid) || (head.kind == kind::SAMPLE && self.wakes_chosen(bytes))
+        self.chosen.has(pid, tid) || (head.kind == kind::SAMPLE && self.wakes_chosen(bytes, head))
     }
 
     /// Whether it says that somebody of those that were chosen is woken.
-    fn wakes_chosen(&self, bytes: &[u8]) -> bool {
+    fn wakes_chosen(&self, bytes: &[u8], head: Head) -> bool {
         /// Its own fields come behind eight bytes of what all tracepoints have: a name of sixteen, then the thread.
         const WOKEN_AT: usize = 24;
-        if !self.wishes.wakes {
+        let event = self.event_of(bytes, head).and_then(|number| self.plan.events.get(number));
+        if event.is_none_or(|event| event.name != waking::NAME) {
             return false;
         }
         let Ok(Record { what: What::Sample(sample), .. }) = record::parse(bytes, &self.plan.layout, 0) else {
@@ -336,7 +364,8 @@ impl<'w> Recorder<'w> {
         into.finish(&self.described()).map_err(not_written)?;
         let status = Status { elapsed_ns, ..self.tally };
         let sampled = self.plan.events.iter().skip(1).map(|event| (event.name.clone(), event.samples));
-        Ok(Told { status, clock: self.plan.clock, events: sampled.collect(), unseen: self.unseen })
+        let (events, unread, unseen) = (sampled.collect(), self.unread, self.unseen);
+        Ok(Told { status, clock: self.plan.clock, events, unread, unseen })
     }
 
     fn described(&self) -> Described {
@@ -350,6 +379,7 @@ impl<'w> Recorder<'w> {
             cpus_present: count_of("present"),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             events: events.collect(),
+            build_ids: self.build_ids.table(),
             tracing_data: if self.plan.has_tracepoint() { waking::described() } else { Vec::new() },
         }
     }

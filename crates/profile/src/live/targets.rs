@@ -166,7 +166,7 @@ fn one_by_one(
 ) -> Result<Found, LiveError> {
     let takes_cpus = wishes.switches != Switches::None || wishes.wakes;
     let more = [wishes.switches == Switches::WithStacks, wishes.faults, wishes.wakes].map(u64::from);
-    let events = 1 + wishes.clock_hz.iter().count() as u64 + more.iter().sum::<u64>();
+    let events = 1 + (wishes.clock_hz.iter().count() + wishes.probes.len()) as u64 + more.iter().sum::<u64>();
     let room = files_allowed().saturating_sub(FILES_FREE).min(FILES_MAX) / (cpus.len() as u64 * events);
     let count = threads.tids.len() as u64;
     if (takes_cpus || count > room)

@@ -1,16 +1,27 @@
-//! Who wakes whom: the kernel's tracepoint for it, tried before it is trusted, and described as `perf` wants it in a file.
+//! Who wakes whom: the kernel's tracepoint for it, tried before it is trusted, and described as `perf` wants it in a file. And the one of
+//! packets, which is in no file.
 
 use evenkeel_sys::perf_sampler::{SampledEvent, SampledRing, Spec, Whose, flag};
 use evenkeel_sys::{CpuSet, Errno, tracepoint};
 
 /// Its name with its group.
 const POINT: &str = "sched/sched_waking";
+/// The name of its event.
+pub(super) const NAME: &str = "sched:sched_waking";
 /// What the kernel says of one is a page or two.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
 
+/// The one of packets that are handed to a network interface.
+pub(super) const PACKETS: &str = "net/net_dev_queue";
+
 /// The number of the kernel's tracepoint.
 pub(super) fn number() -> Result<u64, Errno> {
-    let points = tracepoint::find(&[POINT])?;
+    number_of(POINT)
+}
+
+/// The number of a tracepoint.
+pub(super) fn number_of(name: &'static str) -> Result<u64, Errno> {
+    let points = tracepoint::find(&[name])?;
     points.first().map(|point| u64::from(point.id())).ok_or(Errno::NOENT)
 }
 

@@ -36,8 +36,8 @@ pub struct Faults {
     pub max_ns: u64,
 }
 
-/// All of them, those that waited longest first.
-pub fn faults(recording: &Recording, names: &Names, spells: &[Spell]) -> Vec<Faults> {
+/// Of those processes that are wanted, those that waited longest first. `spells` are of these alone.
+pub fn faults(recording: &Recording, names: &Names, spells: &[Spell], is_wanted: impl Fn(u32) -> bool) -> Vec<Faults> {
     let mut waits: HashMap<u32, Vec<&Spell>> = HashMap::new();
     for spell in spells.iter().filter(|spell| spell.reason == Reason::PageFault) {
         waits.entry(spell.tid).or_default().push(spell);
@@ -48,6 +48,9 @@ pub fn faults(recording: &Recording, names: &Names, spells: &[Spell]) -> Vec<Fau
     let events = events_named(recording, &["major-faults", "major_faults"]);
     let mut since_ns: HashMap<u32, u64> = HashMap::new();
     for fault in recording.samples.iter().filter(|sample| events.contains(&sample.event)) {
+        if !is_wanted(fault.pid) {
+            continue;
+        }
         let module = memory.at(fault.pid, fault.address, fault.at_ns);
         let from_ns = since_ns.insert(fault.tid, fault.at_ns).unwrap_or(0);
         let own = waits.get(&fault.tid).map_or(&[][..], Vec::as_slice);

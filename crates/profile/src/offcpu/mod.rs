@@ -12,6 +12,7 @@ mod strip;
 pub mod table;
 #[cfg(test)]
 mod tests;
+pub mod timeline;
 mod wakes;
 
 use std::collections::HashMap;

@@ -16,6 +16,8 @@ const LISTED_MAX: usize = 10_000;
 /// Threads that are told of: those that had a CPU longest.
 pub const THREADS_MAX: usize = 1_000;
 
+/// The longest waits that are told by themselves.
+const WAITS_MAX: usize = 50;
 /// Threads with a line of the time.
 const STRIPS_MAX: usize = 64;
 
@@ -36,6 +38,8 @@ pub struct Report {
     pub spells: Vec<One>,
     /// How many more there were.
     pub spells_left_out: u64,
+    /// The longest of them that were seen from end to end, less those that a thread waits in between its work, the longest first.
+    pub longest_waits: Vec<Wait>,
     /// What is to be doubted, in sentences.
     pub doubts: Vec<String>,
 }
@@ -110,8 +114,24 @@ pub struct One {
     pub edges: &'static str,
     /// The number of the thread that had the CPU, if that was told.
     pub taken_by: Option<u32>,
+    /// The number of the thread that woke it, if that was told.
+    pub woken_by: Option<u32>,
     /// Where it was.
     pub place: Option<String>,
+}
+
+/// One of the longest, with the names of those who had to do with it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Wait {
+    /// It.
+    #[serde(flatten)]
+    pub spell: One,
+    /// The thread, with its number.
+    pub thread: String,
+    /// Who took the CPU, where it could have run on.
+    pub taken_by_name: Option<String>,
+    /// Who woke it.
+    pub woken_by_name: Option<String>,
 }
 
 /// Of those threads whose process `is_wanted`.
@@ -142,14 +162,16 @@ pub fn report(recording: &Recording, names: &Names, spells: &[Spell], is_wanted:
         thread.strip = strips.at(thread.tid);
     }
     let (spells, spells_left_out) = listed(recording, &mut places, &own);
+    let longest_waits = longest_waits(recording, &mut places, &own);
     Report {
         recorded_ns: recording.span.length_ns(),
         start_ns: recording.span.start_ns,
         threads,
         threads_left_out,
-        faults: faults(recording, names, &own),
+        faults: faults(recording, names, &own, &is_wanted),
         spells,
         spells_left_out,
+        longest_waits,
         doubts: doubts(recording, &own),
     }
 }
@@ -244,7 +266,7 @@ fn who(recording: &Recording, tid: u32) -> String {
 }
 
 /// How long each thread had a CPU, and its process.
-fn on_cpu_ns(recording: &Recording) -> HashMap<u32, (u32, u64)> {
+pub(super) fn on_cpu_ns(recording: &Recording) -> HashMap<u32, (u32, u64)> {
     let mut sums: HashMap<u32, (u32, u64)> = HashMap::new();
     let mut since: HashMap<u32, u64> = HashMap::new();
     for switch in &recording.switches {
@@ -266,7 +288,26 @@ fn listed(recording: &Recording, places: &mut Places<'_>, spells: &[Spell]) -> (
     let left_out = longest.len().saturating_sub(LISTED_MAX) as u64;
     longest.truncate(LISTED_MAX);
     longest.sort_by_key(|spell| (spell.span.start_ns, spell.tid));
-    let one = |spell: &Spell| One {
+    (longest.into_iter().map(|spell| one(recording, places, spell)).collect(), left_out)
+}
+
+/// Those that something kept from going on. What sleeps, polls, or waits to be started again may be idle.
+fn longest_waits(recording: &Recording, places: &mut Places<'_>, spells: &[Spell]) -> Vec<Wait> {
+    let is_idle = |reason| matches!(reason, Reason::Sleep | Reason::Poll | Reason::Stopped | Reason::Ended);
+    let is_whole = |spell: &Spell| spell.edges == Edges::Seen || spell.reason == Reason::Steal;
+    let mut waits: Vec<&Spell> = spells.iter().filter(|spell| is_whole(spell) && !is_idle(spell.reason)).collect();
+    waits.sort_by_key(|spell| (std::cmp::Reverse(spell.span.length_ns()), spell.span.start_ns, spell.tid));
+    let wait = |spell: &Spell| Wait {
+        spell: one(recording, places, spell),
+        thread: who(recording, spell.tid),
+        taken_by_name: spell.taken_by.filter(|_| spell.reason.is_forced()).map(|(_, tid)| who(recording, tid)),
+        woken_by_name: spell.woken_by.map(|(tid, _)| who(recording, tid)),
+    };
+    waits.into_iter().take(WAITS_MAX).map(wait).collect()
+}
+
+fn one(recording: &Recording, places: &mut Places<'_>, spell: &Spell) -> One {
+    One {
         tid: spell.tid,
         at_ns: spell.span.start_ns.saturating_sub(recording.span.start_ns),
         length_ns: spell.span.length_ns(),
@@ -278,16 +319,16 @@ fn listed(recording: &Recording, places: &mut Places<'_>, spells: &[Spell]) -> (
             Edges::Torn => "torn",
         },
         taken_by: spell.taken_by.map(|(_, tid)| tid),
+        woken_by: spell.woken_by.map(|(tid, _)| tid),
         place: spell.stack.and_then(|stack| places.at(stack)).map(str::to_owned),
-    };
-    (longest.into_iter().map(one).collect(), left_out)
+    }
 }
 
 fn doubts(recording: &Recording, spells: &[Spell]) -> Vec<String> {
     let mut doubts = Vec::new();
     if recording.switches.is_empty() {
         doubts.push(
-            "no switches were recorded: record with `evenkeel profile record`, or perf record --switch-events"
+            "no switches were recorded: record with `evenkeel profile record --switches`, or perf record --switch-events"
                 .to_owned(),
         );
     }

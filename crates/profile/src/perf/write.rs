@@ -4,7 +4,7 @@
 use std::io::{self, Seek, SeekFrom, Write};
 
 use super::layout::{Layout, sample};
-use super::record::{HEAD_BYTES, kind};
+use super::record::{HEAD_BYTES, MISC_KERNEL, MISC_USER, kind};
 use crate::recording::Machine;
 
 const MAGIC: &[u8; 8] = b"PERFILE2";
@@ -16,6 +16,7 @@ const TEXT_ALIGN: usize = 64;
 /// `HEADER_*`: the features that are written, by their bits.
 mod feature {
     pub(super) const TRACING_DATA: u32 = 1;
+    pub(super) const BUILD_IDS: u32 = 2;
     pub(super) const HOST: u32 = 3;
     pub(super) const KERNEL: u32 = 4;
     pub(super) const VERSION: u32 = 5;
@@ -36,6 +37,17 @@ pub struct WrittenEvent {
     pub ids: Vec<u64>,
 }
 
+/// Which build of a file ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildId {
+    /// The file's path; `[kernel.kallsyms]` of the kernel's own.
+    pub path: String,
+    /// Its build id: 20 bytes at most.
+    pub id: Vec<u8>,
+    /// Whether it is the kernel's.
+    pub is_kernel: bool,
+}
+
 /// What a file says of its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
@@ -47,6 +59,8 @@ pub struct Described {
     pub version: String,
     /// Its events.
     pub events: Vec<WrittenEvent>,
+    /// The builds of files that were mapped, as far as they are known.
+    pub build_ids: Vec<BuildId>,
     /// What the kernel says of its tracepoints, as `perf` keeps it; nothing where there are none.
     pub tracing_data: Vec<u8>,
 }
@@ -169,6 +183,7 @@ fn features(described: &Described) -> Vec<(u32, Vec<u8>)> {
     let tracing_data = (!described.tracing_data.is_empty()).then(|| described.tracing_data.clone());
     let all = [
         (feature::TRACING_DATA, tracing_data),
+        (feature::BUILD_IDS, (!described.build_ids.is_empty()).then(|| build_ids(&described.build_ids))),
         (feature::HOST, told(&machine.host)),
         (feature::KERNEL, told(&machine.kernel)),
         (feature::VERSION, Some(text(&described.version))),
@@ -188,6 +203,34 @@ fn descriptions(events: &[WrittenEvent]) -> Vec<u8> {
         body.extend((event.ids.len() as u32).to_ne_bytes());
         body.extend(text(&event.name));
         body.extend(event.ids.iter().flat_map(|id| id.to_ne_bytes()));
+    }
+    body
+}
+
+/// Entries as `perf` has them: a head, whose they are, the id with its length, the path.
+fn build_ids(all: &[BuildId]) -> Vec<u8> {
+    const ID_BYTES: usize = 20;
+    const ROOM_BYTES: usize = 24;
+    /// `misc`: the length of the id is told.
+    const MISC_SIZE: u16 = 1 << 15;
+    let mut body = Vec::new();
+    for one in all.iter().filter(|one| one.id.len() <= ID_BYTES) {
+        let path_bytes = (one.path.len() + 1).next_multiple_of(TEXT_ALIGN);
+        // Longer ones than a record can be are none that could be opened.
+        let Ok(length) = u16::try_from(HEAD_BYTES + 4 + ROOM_BYTES + path_bytes) else { continue };
+        let whose = if one.is_kernel { MISC_KERNEL } else { MISC_USER };
+        body.extend(0_u32.to_ne_bytes());
+        body.extend((whose | MISC_SIZE).to_ne_bytes());
+        body.extend(length.to_ne_bytes());
+        // Of the machine itself, and no guest of it.
+        body.extend(u32::MAX.to_ne_bytes());
+        let (id_at, path_at) = (body.len(), body.len() + ROOM_BYTES);
+        body.extend_from_slice(&one.id);
+        body.resize(id_at + ID_BYTES, 0);
+        body.push(one.id.len() as u8);
+        body.resize(path_at, 0);
+        body.extend_from_slice(one.path.as_bytes());
+        body.resize(path_at + path_bytes, 0);
     }
     body
 }

@@ -5,11 +5,12 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use super::cache::{Cache, Grade, Kept};
 use super::demangle::demangle;
 use super::elf::{self, Image};
 use super::perf_map::{PerfMap, parse_perf_map};
 use super::place::{self, NotOpen};
-use super::{Finding, Mapped, Reason, Settings, Why};
+use super::{Finding, Mapped, Reason, Settings, Why, files, identity};
 use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::{Frame, ModuleId};
@@ -19,9 +20,9 @@ const MAP_MAX_BYTES: u64 = 256 << 20;
 /// The kernel's page for programs has some eight thousand bytes.
 const VDSO_MAX_BYTES: u64 = 1 << 20;
 
-/// Names the places of one process.
+/// Names the places of one process. What its map says is kept for this recording: the map goes when the process does.
 pub(super) fn resolve(
-    settings: &Settings,
+    (settings, cache): (&Settings, &Cache),
     (recording, mapped): (&Recording, &Mapped),
     (pid, addresses): (u32, &BTreeSet<u64>),
     finding: &mut Finding,
@@ -31,6 +32,10 @@ pub(super) fn resolve(
     let in_vdso = addresses.iter().filter_map(|address| Some((*address, *address - start_of(*address)?)));
     let in_vdso: Vec<(u64, u64)> = in_vdso.collect();
     let functions = if vdso.is_empty() { HashMap::new() } else { of_vdso(recording, &in_vdso).unwrap_or_default() };
+    let (identity, path) = (identity(recording), format!("/tmp/perf-{pid}.map"));
+    let key = files::of_recording(&identity, &path, settings);
+    let mut kept = key.and_then(|key| cache.load(key)).map(|kept| kept.places).unwrap_or_default();
+    let known = kept.len();
     let map = match map(settings, pid) {
         Ok(map) => map,
         Err(reason) => {
@@ -42,11 +47,21 @@ pub(super) fn resolve(
         if !mapped.contains(pid, *address) {
             finding.nowhere.insert(Frame::Anonymous { pid, address: *address });
         }
-        let of_map = || map.at(*address).map(|name| Function::named(demangle(name)));
-        let function = functions.get(address).cloned().or_else(of_map);
-        if let Some(function) = function {
+        if let Some(function) = functions.get(address).cloned() {
             finding.functions.insert(Frame::Anonymous { pid, address: *address }, vec![function]);
+            continue;
         }
+        if !kept.contains_key(address)
+            && let Some(name) = map.at(*address)
+        {
+            kept.insert(*address, vec![Function::named(demangle(name))]);
+        }
+        if let Some(found) = kept.get(address) {
+            finding.functions.insert(Frame::Anonymous { pid, address: *address }, found.clone());
+        }
+    }
+    if let Some(key) = key.filter(|_| kept.len() > known) {
+        cache.store(key, &Kept { grade: Grade::Own, places: kept });
     }
 }
 

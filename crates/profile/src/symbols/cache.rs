@@ -42,6 +42,8 @@ pub(crate) enum Scope {
     Here,
     /// A container's.
     Container,
+    /// Of one recording alone: what has no build id is known by nothing else.
+    Recording,
 }
 
 /// What is kept of a file.
@@ -68,7 +70,7 @@ pub(crate) struct Cache(Option<PathBuf>);
 /// What an entry is of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'k> {
-    /// The file's build id.
+    /// The file's build id; of one recording alone, what tells that from others.
     pub(crate) build_id: &'k [u8],
     /// Its path.
     pub(crate) path: &'k str,
@@ -146,6 +148,7 @@ impl Cache {
         let scope = match key.scope {
             Scope::Here => "here",
             Scope::Container => "container",
+            Scope::Recording => "recording",
         };
         Some(folder.join(format!("{id}-{:08x}-{scope}", crc32fast::hash(key.path.as_bytes()))))
     }

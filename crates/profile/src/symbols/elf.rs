@@ -140,6 +140,25 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         found
     }
 
+    /// The same where that is code.
+    pub(crate) fn code_address_of(&self, offset: u64) -> Option<u64> {
+        self.address_of(offset).filter(|address| self.offset_of(*address) == Some(offset))
+    }
+
+    /// The offset in the file of the code at this address, as the file counts.
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+        self.file.segments().find_map(|segment| {
+            let is_code = matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.0 & elf::PF_X.0 != 0);
+            let ((start, length), into) = (segment.file_range(), address.checked_sub(segment.address())?);
+            (is_code && into < length).then(|| start.checked_add(into)).flatten()
+        })
+    }
+
+    /// Where a section is, as the file counts; none if there is none of this name.
+    pub(crate) fn section_address(&self, name: &str) -> Option<u64> {
+        self.file.section_by_name(name).map(|section| section.address())
+    }
+
     /// Whether it has a table with names of its own functions, not only those of others' sight.
     pub(crate) fn has_own_names(&self) -> bool {
         match &self.file {
@@ -160,13 +179,21 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     /// # Errors
     /// If its tables are not where it says.
     pub(crate) fn functions(&self) -> Result<Vec<Symbol<'a>>, Odd> {
+        self.all_functions().map(settled)
+    }
+
+    /// The same with all names of each.
+    ///
+    /// # Errors
+    /// If its tables are not where it says.
+    pub(crate) fn all_functions(&self) -> Result<Vec<Symbol<'a>>, Odd> {
         let mut found = Vec::new();
         match &self.file {
             object::File::Elf32(file) => symbols(file, &mut found)?,
             object::File::Elf64(file) => symbols(file, &mut found)?,
             _ => {}
         }
-        Ok(settled(found))
+        Ok(found)
     }
 
     /// The pieces of code that call into libraries; the name of each is that of what it calls.
@@ -175,6 +202,12 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     /// If its tables are not where it says.
     pub(crate) fn calls(&self) -> Result<Vec<Piece<'a>>, Odd> {
         plt::pieces(&self.file)
+    }
+
+    /// From where up to where a section is mapped, as the file counts.
+    pub(crate) fn section_place(&self, name: &str) -> Option<(u64, u64)> {
+        let section = self.file.section_by_name(name)?;
+        Some((section.address(), section.address().checked_add(section.size())?))
     }
 
     /// A section, unpacked; nothing if there is none of this name.

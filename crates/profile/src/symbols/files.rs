@@ -1,5 +1,6 @@
 //! The functions of a file: which file it is now, whether it is the one that ran, and what it and its separate debug information say.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,9 +12,10 @@ use super::cache::{Grade, Kept, Key, Scope};
 use super::demangle::demangle;
 use super::elf::{self, Image, Odd, Source, Symbol};
 use super::lines::Sections;
+use super::pclntab::{self, GoFunctions, parse_pclntab};
 use super::place::{self, Live, NotOpen, Opened};
 use super::plt;
-use super::{Asked, Finding, Mapped, Reason, Settings, Symbols, VDSO, Why, anonymous, same_build};
+use super::{Asked, Finding, Mapped, Reason, Settings, Symbols, VDSO, Why, anonymous, identity, same_build};
 use crate::names::Function;
 use crate::recording::{Machine, Mapping, Recording};
 use crate::stack::{Frame, Module, ModuleId};
@@ -44,7 +46,8 @@ impl Symbols {
             return;
         }
         let wanted = Wanted::of(&recording.machine, mapped.by_file.get(&id), module, &self.settings);
-        let key = wanted.key();
+        let identity = identity(recording);
+        let key = wanted.key().or_else(|| of_recording(&identity, &module.path, &self.settings));
         let mut kept =
             key.and_then(|key| self.cache.load(key)).filter(|kept| !is_outdone(kept, module, &self.settings));
         let missing = |kept: &Option<Kept>| -> BTreeSet<u64> {
@@ -76,6 +79,11 @@ impl Symbols {
             finding.functions.insert(Frame::InFile { module: id, offset }, functions);
         }
     }
+}
+
+/// What is kept for one recording alone; nothing of what was recorded just now, and will not be read again.
+pub(super) fn of_recording<'k>(identity: &'k [u8], path: &'k str, settings: &Settings) -> Option<Key<'k>> {
+    settings.recorded_until.map(|_| Key { build_id: identity, path, scope: Scope::Recording })
 }
 
 /// Whether there is better now than what was kept: separate debug information that was installed since.
@@ -224,11 +232,15 @@ fn named<'a, R: ReadRef<'a>>(
         _ => None,
     };
     let lines = sections.as_ref().and_then(|sections| sections.lines().ok());
+    let go_table = if with_names.is_none() && !image.has_own_names() { GoTable::of(image) } else { None };
+    let go = go_table.as_ref().and_then(GoTable::functions);
+    let of_go = |address| go.as_ref().and_then(|go| go.at(address)).map(|name| demangle(&name));
     // What calls into libraries is in the program itself, never in what was taken out of it.
     let calls = image.calls().map(BTreeMap::from_iter).unwrap_or_default();
     let mut found: BTreeMap<u64, Vec<Function>> = offsets.iter().map(|offset| (*offset, Vec::new())).collect();
     for (offset, address) in places {
-        let symbol = elf::function_at(&functions, address).map(name_of).or_else(|| call_at(&calls, address));
+        let symbol = elf::function_at(&functions, address).map(name_of).or_else(|| of_go(address));
+        let symbol = symbol.or_else(|| call_at(&calls, address));
         let mut within = lines.as_ref().map(|lines| lines.at(address)).unwrap_or_default();
         match (within.first_mut(), symbol) {
             (Some(outermost), Some(symbol)) => outermost.name = symbol,
@@ -238,12 +250,34 @@ fn named<'a, R: ReadRef<'a>>(
         within.retain(|function| !function.name.is_empty());
         found.insert(offset, within);
     }
-    let grade = match (&separate, image.has_own_names()) {
+    let grade = match (&separate, image.has_own_names() || go.is_some()) {
         (Some(_), _) => Grade::Separate,
         (None, true) => Grade::Own,
         (None, false) => Grade::Dynamic,
     };
     Ok(Kept { grade, places: found })
+}
+
+/// The names that Go's runtime needs itself, in a program that was stripped of others.
+struct GoTable<'a> {
+    bytes: Cow<'a, [u8]>,
+    text_start: u64,
+}
+
+impl<'a> GoTable<'a> {
+    fn of<R: ReadRef<'a>>(image: &Image<'a, R>) -> Option<GoTable<'a>> {
+        const TABLE: &str = ".gopclntab";
+        let mut left_bytes = elf::unpacked_max_bytes();
+        let bytes = image.section(TABLE, &mut left_bytes).ok().filter(|bytes| !bytes.is_empty())?;
+        let text = image.section_place(".text")?;
+        let module = image.section(".go.module", &mut left_bytes).unwrap_or_default();
+        let told = pclntab::parse_text_start(&module, image.section_place(TABLE)?.0, text);
+        Some(GoTable { bytes, text_start: told.unwrap_or(text.0) })
+    }
+
+    fn functions(&self) -> Option<GoFunctions<'_>> {
+        parse_pclntab(&self.bytes, self.text_start)
+    }
 }
 
 fn call_at(calls: &BTreeMap<u64, &[u8]>, address: u64) -> Option<String> {
@@ -256,7 +290,11 @@ fn name_of(symbol: &Symbol<'_>) -> String {
 }
 
 /// The file with what was taken out of an image: by its build id, or by the name and the checksum that the image tells.
-fn separate<'a, R: ReadRef<'a>>(image: &Image<'a, R>, path: &Path, settings: &Settings) -> Option<(Source, PathBuf)> {
+pub(crate) fn separate<'a, R: ReadRef<'a>>(
+    image: &Image<'a, R>,
+    path: &Path,
+    settings: &Settings,
+) -> Option<(Source, PathBuf)> {
     if let Some(id) = image.build_id
         && let Some(found) = by_build_id(id, settings)
     {

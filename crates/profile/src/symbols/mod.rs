@@ -6,11 +6,12 @@ mod anonymous;
 mod cache;
 mod demangle;
 mod doubts;
-mod elf;
+pub(crate) mod elf;
 mod files;
 mod kernel;
 mod lines;
 mod mend;
+mod pclntab;
 mod perf_map;
 mod place;
 mod plt;
@@ -21,7 +22,9 @@ use std::time::SystemTime;
 
 pub use demangle::demangle;
 pub use doubts::{Doubts, Share, Unnamed, Why};
+pub(crate) use files::separate;
 pub use kernel::{Kallsyms, KernelSymbol, parse_build_id, parse_kallsyms};
+pub use pclntab::{GoFunctions, parse_pclntab};
 pub use perf_map::{PerfMap, parse_perf_map};
 
 use self::cache::Cache;
@@ -154,7 +157,7 @@ impl Symbols {
         }
         kernel::resolve((recording, &mapped), &self.cache, &mut finding);
         for (pid, addresses) in &asked.anonymous {
-            anonymous::resolve(&self.settings, (recording, &mapped), (*pid, addresses), &mut finding);
+            anonymous::resolve((&self.settings, &self.cache), (recording, &mapped), (*pid, addresses), &mut finding);
         }
         let names = Names::of(recording, |frame| finding.functions.get(frame).cloned().unwrap_or_default());
         self.doubts = doubts::told(recording, &names, &finding);
@@ -165,6 +168,17 @@ impl Symbols {
     pub fn doubts(&self) -> &Doubts {
         &self.doubts
     }
+}
+
+/// What tells a recording from others: when it began and ended, on a clock of nanoseconds, and how much is in it.
+fn identity(recording: &Recording) -> [u8; 20] {
+    let count = recording.samples.len() as u32;
+    let words = [recording.span.start_ns.to_le_bytes(), recording.span.end_ns.to_le_bytes()].concat();
+    let mut identity = [0; 20];
+    for (to, from) in identity.iter_mut().zip(words.into_iter().chain(count.to_le_bytes())) {
+        *to = from;
+    }
+    identity
 }
 
 /// Whether two build ids are one. Some writers fill them up with zeros.

@@ -10,6 +10,7 @@ use evenkeel_measure::meters::ticks::track::{Beat, Followed, Found};
 use serde::Serialize;
 
 use super::Tick;
+use super::told::{OfThread, Told};
 use crate::offcpu::{Reason, Spell};
 use crate::recording::{Recording, Span};
 use crate::stack::{Frame, FrameId};
@@ -39,6 +40,8 @@ pub enum Ends {
     AtFirstSleep,
     /// The beginning of the next one, since the thread does not wait between them.
     AtNextBegin,
+    /// A moment that was told: a function's return, or another place that was run.
+    AtItsEnd,
 }
 
 /// A thread's ticks.
@@ -54,6 +57,8 @@ pub struct Cut {
     pub ticks: Vec<Tick>,
     /// Ticks that were due and did not come.
     pub missed: u64,
+    /// Ticks that began and of which no end was told: they are left out.
+    pub unended: u64,
 }
 
 /// Which thread.
@@ -71,7 +76,9 @@ pub enum Wanted {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoTicks {
     /// There are no switches.
-    #[error("the recording has no switches of {0}, and without them no ticks are to be told apart: record with them")]
+    #[error(
+        "the recording has no switches of {0}, and without them no ticks are to be told apart: record with `evenkeel profile record --switches`"
+    )]
     NoSwitches(String),
     /// It keeps no time.
     #[error("no tick is to be seen in thread {name} ({tid}): {why}")]
@@ -165,26 +172,47 @@ pub fn of_thread(recording: &Recording, tid: u32, life: &[Spell]) -> Result<Cut,
     Ok(cut(tid, Ends::AtFirstSleep, first_tempo, &first, &awake))
 }
 
-/// The ticks of one thread that begin at these moments, as something else told: each ends with the wait that comes before ticks, or at the
-/// latest when the next begins.
-pub fn at(recording: &Recording, tid: u32, life: &[Spell], begins_ns: &[u64]) -> Cut {
-    let before = begins_ns.iter().filter_map(|at_ns| {
-        let next = life.partition_point(|spell| spell.span.start_ns < *at_ns);
+/// The ticks of one thread, as something else told of them. One of which no end was told ends with the wait that comes before ticks, or at
+/// the latest when the next begins.
+pub fn at(recording: &Recording, life: &[Spell], told: &OfThread) -> Cut {
+    let OfThread { tid, ticks: told, unended } = told;
+    let before = told.iter().filter_map(|tick| {
+        let next = life.partition_point(|spell| spell.span.start_ns < tick.begun_ns);
         life[..next].iter().rev().find(|spell| sleeps(spell.reason))
     });
     let before: Vec<&Spell> = before.collect();
     let usual = Usual::of(recording, &before);
     let is_wait = |spell: &&Spell| usual.as_ref().is_some_and(|usual| usual.is(recording, spell));
     let mut ticks: Vec<Tick> = Vec::new();
-    for (number, pair) in begins_ns.windows(2).enumerate() {
-        let [begun_ns, next_ns] = [pair[0], pair[1].max(pair[0])];
-        let first = life.partition_point(|spell| spell.span.start_ns < begun_ns);
-        let waits = life[first..].iter().take_while(|spell| spell.span.start_ns < next_ns).find(is_wait);
-        let end_ns = waits.map_or(next_ns, |wait| wait.span.start_ns);
-        ticks.push(Tick { number: number as u64, span: Span { start_ns: begun_ns, end_ns }, begun_ns });
+    let mut last_ns = 0;
+    for (place, tick) in told.iter().enumerate() {
+        let begun_ns = tick.begun_ns.max(last_ns);
+        let next_ns = told.get(place + 1).map(|next| next.begun_ns.max(begun_ns));
+        let at_wait = || {
+            let first = life.partition_point(|spell| spell.span.start_ns < begun_ns);
+            let next_ns = next_ns?;
+            let waits = life[first..].iter().take_while(|spell| spell.span.start_ns < next_ns).find(is_wait);
+            Some(waits.map_or(next_ns, |wait| wait.span.start_ns))
+        };
+        // Of the last one nobody knows when it was done, unless that was told.
+        let Some(end_ns) = tick.done_ns.or_else(at_wait) else { continue };
+        let end_ns = end_ns.max(begun_ns).min(next_ns.unwrap_or(u64::MAX));
+        let start_ns = tick.due_ns.map_or(begun_ns, |due_ns| due_ns.min(begun_ns).max(last_ns));
+        last_ns = end_ns;
+        ticks.push(Tick { number: tick.number.unwrap_or(place as u64), span: Span { start_ns, end_ns }, begun_ns });
     }
-    let ends = if usual.is_some() { Ends::AtItsWait } else { Ends::AtNextBegin };
-    Cut { tid, tempo: None, ends, ticks, missed: 0 }
+    let ends = match (told.iter().any(|tick| tick.done_ns.is_some()), usual) {
+        (true, _) => Ends::AtItsEnd,
+        (false, Some(_)) => Ends::AtItsWait,
+        (false, None) => Ends::AtNextBegin,
+    };
+    Cut { tid: *tid, tempo: None, ends, missed: missed(told), ticks, unended: *unended }
+}
+
+/// How many numbers were passed over between ticks that tell theirs.
+fn missed(told: &[Told]) -> u64 {
+    let gaps = told.windows(2).filter_map(|pair| pair[1].number?.checked_sub(pair[0].number?)?.checked_sub(1));
+    gaps.fold(0, u64::saturating_add)
 }
 
 /// A stretch between two borders.
@@ -324,7 +352,7 @@ fn cut(tid: u32, ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch]) -
         Tick { number: *number, span: Span { start_ns: due_ns, end_ns: stretch.end_ns }, begun_ns: stretch.start_ns }
     });
     let ticks = ticks.collect();
-    Cut { tid, tempo: Some(tempo), ends, ticks, missed }
+    Cut { tid, tempo: Some(tempo), ends, ticks, missed, unended: 0 }
 }
 
 /// Where the earliest quarter of a tick's neighbours were.

@@ -4,6 +4,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`cut`] | which spells without a CPU lie between ticks, and so when each tick was due, began and was done |
+//! | [`told`] | ticks that something else in the recording tells: a function that is entered and returns, a mark of the program's |
 //! | [`account`](mod@account) | what each nanosecond of a tick went to: a stack on a CPU, a stack that waited and why, or lateness |
 //! | [`compare`](mod@compare) | the mean slow tick beside the mean of the rest, and what makes the difference |
 //! | [`place`] | in which function that is |
@@ -12,6 +13,7 @@ pub mod account;
 pub mod compare;
 pub mod cut;
 pub mod place;
+pub mod told;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,7 @@ use serde::{Serialize, Serializer};
 use self::account::{Account, Places, account};
 use self::compare::{Cloth, Comparison, compare};
 use self::cut::{Cut, NoTicks, Wanted};
+use self::told::OfThread;
 use crate::names::Names;
 use crate::offcpu::{Reason, Spell};
 use crate::recording::{Recording, Span};
@@ -133,11 +136,21 @@ impl Ticks {
         Ok(Ticks::of(recording, names, cut, lives))
     }
 
-    /// Of the thread `tid`, whose ticks begin at `begins_ns`.
-    pub fn at(recording: &Recording, names: &Names, spells: &[Spell], tid: u32, begins_ns: &[u64]) -> Ticks {
+    /// Those of a thread that something else told.
+    pub fn at(recording: &Recording, names: &Names, spells: &[Spell], told: &OfThread) -> Ticks {
         let lives = cut::by_thread(spells);
-        let life = lives.get(&tid).map_or(&[][..], Vec::as_slice);
-        Ticks::of(recording, names, cut::at(recording, tid, life, begins_ns), lives)
+        let life = lives.get(&told.tid).map_or(&[][..], Vec::as_slice);
+        Ticks::of(recording, names, cut::at(recording, life, told), lives)
+    }
+
+    /// Ticks a second, as they keep time or, where they were told, as they came; none if neither says it.
+    pub fn hz(&self) -> Option<f64> {
+        let came = || {
+            let (first, last) = (self.cut.ticks.first()?, self.cut.ticks.last()?);
+            let over_ns = last.begun_ns.checked_sub(first.begun_ns).filter(|ns| *ns > 0)?;
+            Some((self.cut.ticks.len() - 1) as f64 * 1e9 / over_ns as f64)
+        };
+        self.cut.tempo.map(|tempo| tempo.hz()).or_else(came)
     }
 
     fn of(recording: &Recording, names: &Names, cut: Cut, mut lives: BTreeMap<u32, Vec<Spell>>) -> Ticks {

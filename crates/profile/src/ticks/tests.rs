@@ -5,9 +5,12 @@ use proptest::prelude::*;
 use super::account::{Places, account};
 use super::compare::{Comparison, Doubt};
 use super::cut::{Ends, NoTicks, Wanted};
+use super::told::Told;
 use super::*;
 use crate::recording::{Event, Sample, Thread, Unit};
 use crate::stack::{Frame, StackId};
+
+mod marks;
 
 const MS: u64 = 1_000_000;
 const PERIOD_NS: u64 = 20 * MS;
@@ -328,10 +331,11 @@ fn ticks_that_something_else_tells_end_at_the_wait_or_at_the_next() {
             server.works();
         },
     );
-    let ticks = Ticks::at(&server.recording, &server.names(), &server.spells, TID, &begins);
+    let told = OfThread { tid: TID, ticks: begins.into_iter().map(Told::at).collect(), unended: 0 };
+    let ticks = Ticks::at(&server.recording, &server.names(), &server.spells, &told);
     assert_eq!((ticks.cut.ends, ticks.cut.ticks.len()), (Ends::AtItsWait, 99));
     assert!(ticks.cut.ticks.iter().all(|tick| tick.span.length_ns() == 2 * MS));
-    let never = Ticks::at(&server.recording, &server.names(), &[], TID, &begins);
+    let never = Ticks::at(&server.recording, &server.names(), &[], &told);
     assert_eq!(never.cut.ends, Ends::AtNextBegin);
     assert!(never.cut.ticks.iter().all(|tick| tick.span.length_ns() == PERIOD_NS));
 }
@@ -356,9 +360,10 @@ proptest! {
         server.recording.samples.sort_by_key(|sample| sample.at_ns);
         let lives = cut::by_thread(&server.spells);
         let life = lives.get(&TID).map_or(&[][..], Vec::as_slice);
-        let begins: Vec<u64> = life.iter().map(|spell| spell.span.end_ns).collect();
+        let begins = life.iter().map(|spell| Told { due_ns: Some(spell.span.start_ns), ..Told::at(spell.span.end_ns) });
+        let told = OfThread { tid: TID, ticks: begins.collect(), unended: 0 };
         let cuts = [Ticks::find(&server.recording, &server.names(), &server.spells, &Wanted::Any).ok().map(|ticks| ticks.cut),
-            Some(cut::at(&server.recording, TID, life, &begins))];
+            Some(cut::at(&server.recording, life, &told))];
         let places = Places::of(&server.recording, &server.names(), TID, life);
         for cut in cuts.into_iter().flatten() {
             prop_assert!(cut.ticks.windows(2).all(|pair| pair[0].span.end_ns <= pair[1].span.start_ns));

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use evenkeel_profile::fold::{Base, Folded};
 use evenkeel_profile::graph::{self, Quantity, Style};
 
-use crate::{hostile, small};
+use crate::{hostile, small, timeline};
 
 fn browser() -> Option<PathBuf> {
     let found = std::env::var_os("PATH").and_then(|path| {
@@ -69,4 +69,38 @@ fn pages_are_drawn_and_searched_and_no_name_is_run() {
     assert!(!page.contains("<img") && page.contains("class=\"drawn\"") && page.contains(" match\""), "{page}");
     let drawn = dom(&browser, folder.path(), "hostile.svg");
     assert!(drawn.contains("id=\"frames\"") && !drawn.contains("parsererror") && !drawn.contains("<img"), "{drawn}");
+}
+
+#[test]
+fn timelines_are_drawn_and_told_and_no_name_is_run() {
+    let Some(browser) = browser() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("small.html", &timeline::small_page());
+    let page = dom(&browser, folder.path(), "small.html");
+    assert!(
+        page.contains("class=\"drawn\"") && page.contains("0.000 ms to 100.000 ms (100 ms): 4 stretches<"),
+        "{page}"
+    );
+    assert_eq!(page.matches("class=\"lane").count(), 2, "{page}");
+    for text in ["game (10)", ">ran<", "preempted<", "a tick, from due to done"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let told = dom(&browser, folder.path(), "small.html#from=20000000&to=40000000&lane=0&piece=1");
+    let detail = "game (10): preempted, 9.00 ms from 22.000 ms, in &lt;u8: 8&gt;::hash 32; CPU 0 taken by net worker 2 (11); \
+                  woken by net worker 2 (11), 1.00 ms before it had a CPU.";
+    assert!(told.contains("20.000 ms to 40.000 ms (20.0 ms)"), "{told}");
+    assert!(told.contains(detail) && told.contains(">&lt;u8: 8&gt;::hash 32 ← world::update ← game::tick"), "{told}");
+
+    let (recording, names) = timeline::many(2, 50_000);
+    write("many.html", &timeline::page_of(&recording, &names));
+    let page = dom(&browser, folder.path(), "many.html");
+    assert!(page.contains("100,000 narrower than 2 pixels, drawn together"), "{page}");
+    let near = dom(&browser, folder.path(), "many.html#from=1000000&to=1050000");
+    assert!(near.contains("10 stretches<"), "{near}");
+
+    write("hostile.html", &timeline::hostile_page());
+    let page = dom(&browser, folder.path(), "hostile.html#from=0&to=400&lane=0&piece=1");
+    assert!(!page.contains("<title>ours") && !page.contains("<img") && page.contains("class=\"drawn\""), "{page}");
+    assert!(page.contains("&lt;img src=x onerror"), "{page}");
 }

@@ -4,9 +4,12 @@ use evenkeel_profile::firefox;
 use evenkeel_profile::fold::{Base, Folded};
 use evenkeel_profile::graph::{self, Direction, Quantity, Style};
 use evenkeel_profile::offcpu;
+use evenkeel_profile::recording::Span;
+use evenkeel_profile::ticks::Tick;
 use expect_test::{expect, expect_file};
 use serde_json::Value;
 
+use crate::schema;
 use crate::small::{self, Small};
 
 fn folded(small: &Small, base: Base) -> Folded {
@@ -160,32 +163,37 @@ fn firefox_gets_threads_cpus_and_marks() {
     let marks = firefox::spell_marks(&small.recording, &spells);
     let json = firefox::json("game", &small.recording, &small.names, &small.samples(), marks).unwrap();
     let profile: Value = serde_json::from_str(&json).unwrap();
-    check_shape(&profile);
+    assert_eq!(schema::check(&profile), Ok(()));
     expect_file!["firefox.json"].assert_eq(&(serde_json::to_string_pretty(&profile).unwrap() + "\n"));
 }
 
-/// That each table is as long as it says, and each number in it leads somewhere, as the format's own description wants it.
-pub(crate) fn check_shape(profile: &Value) {
-    assert_eq!(profile["meta"]["preprocessedProfileVersion"], 55);
-    assert_eq!(profile["meta"]["symbolicated"], true);
-    let categories = profile["meta"]["categories"].as_array().unwrap().len();
-    for thread in profile["threads"].as_array().unwrap() {
-        let length = |table: &str| thread[table]["length"].as_u64().unwrap() as usize;
-        let column = |table: &str, name: &str| -> Vec<Option<usize>> {
-            let values = thread[table][name].as_array().unwrap_or_else(|| panic!("{table}.{name}"));
-            assert_eq!(values.len(), length(table), "{table}.{name}");
-            values.iter().map(|value| value.as_u64().map(|value| value as usize)).collect()
-        };
-        let within = |values: Vec<Option<usize>>, end: usize| values.into_iter().flatten().all(|value| value < end);
-        let strings = thread["stringArray"].as_array().unwrap().len();
-        assert!(within(column("samples", "stack"), length("stackTable")));
-        for (at, prefix) in column("stackTable", "prefix").into_iter().enumerate() {
-            assert!(prefix.is_none_or(|prefix| prefix < at), "a stack comes after what it stands on");
-        }
-        assert!(within(column("stackTable", "frame"), length("frameTable")));
-        assert!(within(column("frameTable", "func"), length("funcTable")));
-        assert!(within(column("frameTable", "category"), categories));
-        assert!(within(column("funcTable", "name"), strings));
-        assert!(within(column("markers", "name"), strings));
-    }
+#[test]
+fn firefox_gets_ticks_as_marks_of_their_thread() {
+    const MS: u64 = 1_000_000;
+    let small = small::recording();
+    let tick = |number: u64, length: u64, late: u64| {
+        let start_ns = (1000 + 40 * number) * MS;
+        Tick { number, span: Span { start_ns, end_ns: start_ns + length * MS }, begun_ns: start_ns + late * MS }
+    };
+    let mut marks = firefox::tick_marks(&small.recording, 10, &[tick(0, 31, 0), tick(1, 20, 2)]);
+    marks.extend(firefox::spell_marks(&small.recording, &offcpu::spells(&small.recording, &small.names)));
+    let json = firefox::json("game", &small.recording, &small.names, &small.samples(), marks).unwrap();
+    let profile: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(schema::check(&profile), Ok(()));
+    let threads = profile["threads"].as_array().unwrap();
+    let told = |thread: &Value| -> Vec<String> {
+        let text = |at: &Value| thread["stringArray"][at.as_u64().unwrap() as usize].as_str().unwrap();
+        let marks = &thread["markers"];
+        let all = (0..marks["length"].as_u64().unwrap() as usize).map(|at| {
+            let (start, end) = (&marks["startTime"][at], &marks["endTime"][at]);
+            format!("{} {start}..{end} {}", text(&marks["name"][at]), text(&marks["data"][at]["text"]))
+        });
+        all.filter(|told| told.starts_with("tick ")).collect()
+    };
+    let of = |tid: &str| threads.iter().find(|thread| thread["tid"] == tid && thread["pid"] == "10").unwrap();
+    assert_eq!(
+        told(of("10")),
+        ["tick 0.0..31.0 31.00 ms, begun on time", "tick 40.0..60.0 20.00 ms, begun 2.00 ms late"]
+    );
+    assert!(told(of("11")).is_empty());
 }

@@ -5,4 +5,6 @@
 mod browser;
 mod forms;
 mod hostile;
+mod schema;
 mod small;
+mod timeline;

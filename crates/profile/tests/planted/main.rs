@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use evenkeel_profile::input;
+use evenkeel_profile::live::probe::{Until, beginning_and_end, parse_place};
 use evenkeel_profile::live::{self, LiveError, Memory, Switches, Targets, Wishes};
 use evenkeel_profile::offcpu::{self, Reason};
 use evenkeel_profile::symbols::{Settings, Symbols};
 use evenkeel_profile::ticks::compare::{Comparison, Top};
 use evenkeel_profile::ticks::cut::Wanted;
+use evenkeel_profile::ticks::told::Marks;
 use evenkeel_profile::ticks::{Spent, Ticks};
 use evenkeel_profile::unwind::Unwinder;
 
@@ -31,6 +33,15 @@ fn host_lock() -> File {
 
 fn is_long() -> bool {
     std::env::var_os("EVENKEEL_CALIBRATE").is_some()
+}
+
+/// By what ticks are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The thread's wake-ups.
+    Wakes,
+    /// Each time that `tick` is entered and returns.
+    Function,
 }
 
 /// The server, built; and a file for it to map.
@@ -101,14 +112,17 @@ impl Stage {
     }
 
     /// What is said of a run of the server; none, said aloud, where this user may not record.
-    fn said(&self, kind: &str, ticks: u64) -> Option<Result<Comparison, Spoiled>> {
+    fn said(&self, kind: &str, ticks: u64, by: By) -> Option<Result<Comparison, Spoiled>> {
         let server = self.server(kind, ticks);
+        let at = parse_place("tick").unwrap();
+        let probes = (by == By::Function).then(|| beginning_and_end(&at, &Until::Return, &[server.id()]).unwrap());
         let wishes = Wishes {
             targets: Targets::Processes(vec![server.id()]),
             clock_hz: Some(2000),
             switches: Switches::WithStacks,
             faults: true,
             wakes: true,
+            probes: probes.unwrap_or_default(),
             ..Wishes::default()
         };
         let mut memory = Memory::new(BYTES_MAX);
@@ -117,7 +131,7 @@ impl Stage {
         // Names of functions are read from a process's files, which need not run for that.
         let told_itself = server.wait_with_output_or_kill(told.is_err());
         match told {
-            Err(LiveError::Denied { why, .. }) => {
+            Err(LiveError::Denied { why, .. } | LiveError::NoProbe { why, .. }) => {
                 println!("skipped: {why}");
                 return None;
             }
@@ -126,10 +140,17 @@ impl Stage {
         let recording = input::read(&memory.into_bytes(), &mut Unwinder::new()).unwrap();
         let names = Symbols::new(Settings::default()).names(&recording);
         let spells = offcpu::spells(&recording, &names);
-        let found = match Ticks::find(&recording, &names, &spells, &Wanted::Any) {
+        let found = match by {
+            By::Wakes => Ticks::find(&recording, &names, &spells, &Wanted::Any).map_err(|why| why.to_string()),
+            By::Function => Marks::named(&recording, "tick")
+                .and_then(|marks| marks.ticks(&recording, &|_| true))
+                .map(|told| Ticks::at(&recording, &names, &spells, &told))
+                .map_err(|why| why.to_string()),
+        };
+        let found = match found {
             Ok(found) => found,
             Err(_) if is_kept_from_its_time(&own_record(&told_itself)) => return Some(Err(Spoiled::ByTheMachine)),
-            Err(why) => return Some(Err(Spoiled::ByUs(why.to_string()))),
+            Err(why) => return Some(Err(Spoiled::ByUs(why))),
         };
         if recording.threads[&found.cut.tid].name.as_deref() != Some("world") {
             return Some(Err(Spoiled::ByUs("another thread is found to tick".to_owned())));
@@ -216,14 +237,14 @@ fn is_first(kind: &str, said: &Comparison) -> Result<(), String> {
     if is_so && is_long { Ok(()) } else { Err(format!("{top:?} {:?}", said.growth)) }
 }
 
-fn stall(kind: &str) {
+fn stall(kind: &str, by: By) {
     let _lock = host_lock();
     let Some(stage) = Stage::set() else { return };
     let (runs, ticks) = if is_long() { (10, 700) } else { (3, 320) };
     let (mut failed, mut right, mut spoiled) = (Vec::new(), 0, 0);
     while failed.len() + right < runs && spoiled < 2 * runs {
         let run = failed.len() + right + spoiled;
-        let Some(said) = stage.said(kind, ticks) else { return };
+        let Some(said) = stage.said(kind, ticks, by) else { return };
         let said = match said {
             Err(Spoiled::ByTheMachine) => {
                 spoiled += 1;
@@ -258,20 +279,27 @@ fn stall(kind: &str) {
 
 #[test]
 fn a_lock_that_another_thread_holds_is_told() {
-    stall("lock");
+    stall("lock", By::Wakes);
 }
 
 #[test]
 fn memory_that_is_on_disk_is_told() {
-    stall("fault");
+    stall("fault", By::Wakes);
 }
 
 #[test]
 fn a_busy_loop_is_told() {
-    stall("loop");
+    stall("loop", By::Wakes);
 }
 
 #[test]
 fn a_control_groups_limit_is_told() {
-    stall("quota");
+    stall("quota", By::Wakes);
+}
+
+#[test]
+fn the_same_is_told_by_a_functions_entry_and_return() {
+    for kind in ["lock", "loop"] {
+        stall(kind, By::Function);
+    }
 }

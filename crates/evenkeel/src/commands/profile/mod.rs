@@ -1,5 +1,6 @@
 //! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
 
+pub(crate) mod begins;
 pub(crate) mod diff;
 mod imbalance;
 mod input;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use evenkeel_profile::live::{self, LiveError, Memory, Status, Told, Wishes};
 use evenkeel_sys::clock;
 
-use super::input::{self, Opened};
+use super::input::{self, Narrow, Opened};
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, exit_of};
@@ -27,6 +27,11 @@ pub(crate) struct Now {
 
 /// Records for so long, or until it is interrupted.
 pub(crate) fn record(wishes: &Wishes, seconds: u64) -> Result<Now, Failure> {
+    record_of(wishes, seconds, &mut |_| {})
+}
+
+/// The same, less what `narrow` takes out of it before names are found.
+pub(crate) fn record_of(wishes: &Wishes, seconds: u64, narrow: Narrow<'_>) -> Result<Now, Failure> {
     let stop = experiment::stop_flag()?;
     let limit_ns = seconds.saturating_mul(1_000_000_000);
     let mut memory = Memory::new(BYTES_MAX);
@@ -35,7 +40,7 @@ pub(crate) fn record(wishes: &Wishes, seconds: u64) -> Result<Now, Failure> {
     let told = live::record(wishes, &mut until, &mut memory).map_err(refused)?;
     let reader_cpu_ns = clock::process_cpu_ns() - before_ns;
     let is_cut = !stop.load(Ordering::Relaxed) && told.status.elapsed_ns < limit_ns;
-    let opened = input::opened(&memory.into_bytes());
+    let opened = input::opened(&memory.into_bytes(), narrow);
     let opened = opened.map_err(|error| Failure::text(exit::NOT_POSSIBLE, "read what was recorded", error))?;
     Ok(Now { opened, told, is_cut, reader_cpu_ns })
 }
@@ -46,6 +51,13 @@ pub(crate) fn refused(error: LiveError) -> Failure {
         LiveError::Denied { mend, .. } => {
             let hint = mend.clone();
             Failure::new(exit::NOT_ALLOWED, error).hint(hint)
+        }
+        LiveError::NoProbe { errno, mend, .. } => {
+            let (code, hint) = (exit_of(*errno, exit::NOT_POSSIBLE), mend.clone());
+            Failure::new(code, error).hint(hint)
+        }
+        LiveError::TooOften { .. } => {
+            Failure::new(exit::NOT_POSSIBLE, error).hint("name a function that is entered once a tick")
         }
         LiveError::NotThere { .. } | LiveError::WrongUse { .. } => Failure::new(exit::WRONG_USE, error),
         LiveError::Refused { errno, .. } | LiveError::Write(errno) => {

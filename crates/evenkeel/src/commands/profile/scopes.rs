@@ -54,7 +54,7 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let tried = || format!("read the scopes {}", args.scopes.display());
-    let bytes = std::fs::read(&args.scopes).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    let bytes = input::whole(&args.scopes).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
     let scopes = scopes::parse(&bytes).map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
     let quantum = quantum(args, &scopes)?;
     let opened = args.recording.as_deref().map(input::open).transpose()?;

@@ -32,7 +32,7 @@ pub(crate) fn open(file: &Path) -> Result<Source, Failure> {
     if !Folded::is_likely(&head) {
         return Ok(Source::Recording(Box::new(input::open(file)?)));
     }
-    let bytes = std::fs::read(file).map_err(failed)?;
+    let bytes = input::whole(file).map_err(failed)?;
     let folded = Folded::parse(&String::from_utf8_lossy(&bytes))
         .map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
     Ok(Source::Folded(Tree::from(&folded)))

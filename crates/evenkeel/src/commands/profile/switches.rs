@@ -1,14 +1,18 @@
 //! `evenkeel profile switches`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use evenkeel_profile::graph::{self, Said};
 use evenkeel_profile::live::{Switches, Targets, Wishes};
-use evenkeel_profile::offcpu::{self, table};
+use evenkeel_profile::offcpu::timeline::Timeline;
+use evenkeel_profile::offcpu::{self, Spell, table};
+use evenkeel_profile::recording::Recording;
 use evenkeel_profile::symbols::Doubts;
+use evenkeel_profile::ticks::cut::{self, Cut, Wanted};
 use serde::Serialize;
 
 use super::input::Opened;
-use super::{input, now};
+use super::{input, now, written};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::{Out, blocks, profile};
@@ -20,7 +24,8 @@ const RING_BYTES: usize = 8 << 20;
 ///
 /// Who took the CPU, which lock, which file a page fault waited for. Of a recording, or of what runs now: then whole CPUs are watched where this
 /// user may, so that it is seen who takes them. A recording by perf must have the switches (--switch-events), and for the reasons their stacks (-e
-/// context-switches -c 1 -g). A stretch of which one end was not seen is told as open.
+/// context-switches -c 1 -g). A stretch of which one end was not seen is told as open. --html writes each stretch of the busiest threads as a
+/// timeline, with the ticks of the thread that keeps time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A recording: a perf.data file [default: record now]
@@ -32,6 +37,15 @@ pub(crate) struct Args {
     /// How long to record, in seconds
     #[arg(long, value_name = "S", default_value_t = 5, conflicts_with = "file", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Write a timeline to FILE: a page with a lane a thread, which loads nothing from anywhere
+    #[arg(long, visible_alias = "output", value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write over FILE if it is there
+    #[arg(long, requires = "html")]
+    force: bool,
+    /// Mark the ticks of the thread of this name in the timeline [default: of the thread that keeps time and works most]
+    #[arg(long, value_name = "NAME", requires = "html")]
+    tick_thread: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -44,19 +58,78 @@ struct Answer<'a> {
     unseen: Vec<String>,
     /// What has no name, why, and what would give it one.
     names: &'a Doubts,
+    /// The timeline's file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<String>,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    if let Some(path) = &args.html {
+        written::is_free(path, args.force)?;
+    }
     let (opened, unseen, steal_ns) = match &args.file {
-        Some(file) => (input::open(file)?, Vec::new(), None),
+        Some(file) => (input::open_of(file, &mut |recording| narrow(args, recording))?, Vec::new(), None),
         None => recorded(args)?,
     };
     let spells = offcpu::spells(&opened.recording, &opened.names);
     let is_wanted = |pid| args.pid.is_empty() || args.pid.contains(&pid);
     let report = table::report(&opened.recording, &opened.names, &spells, is_wanted);
-    let answer = Answer { report: &report, steal_ns, unseen, names: &opened.doubts };
-    out.answer(&answer, || blocks::text(&profile::switches::blocks(&report, steal_ns, &answer.unseen)))?;
+    if let Some(path) = &args.html {
+        write(args, path, &opened, (&spells, &report), &unseen)?;
+    }
+    let written = args.html.as_ref().map(|path| path.display().to_string());
+    let answer = Answer { report: &report, steal_ns, unseen, names: &opened.doubts, written };
+    out.answer(&answer, || {
+        let written = answer.written.as_deref();
+        blocks::text(&profile::switches::blocks(&report, steal_ns, &answer.unseen, written))
+    })?;
     Ok(exit::WELL)
+}
+
+/// Writes the timeline.
+fn write(
+    args: &Args,
+    path: &Path,
+    opened: &Opened,
+    (spells, report): (&[Spell], &table::Report),
+    unseen: &[String],
+) -> Result<(), Failure> {
+    let recording = &opened.recording;
+    let ticks = ticks(args, opened, spells)?;
+    let is_wanted = |pid| args.pid.is_empty() || args.pid.contains(&pid);
+    let told = ticks.as_ref().map(|cut| (cut.tid, cut.ticks.as_slice()));
+    let timeline = Timeline::of(recording, &opened.names, spells, is_wanted, told);
+    let name = args.file.as_ref().and_then(|file| file.file_name());
+    let name = name.map_or_else(|| "just now".into(), |name| name.to_string_lossy());
+    let host = recording.machine.host.as_ref().map_or_else(String::new, |host| format!(", on {host}"));
+    let seconds = recording.span.length_ns() as f64 / 1e9;
+    let said = Said {
+        title: format!("Why threads had no CPU: {name}"),
+        subtitle: format!("{} threads, {} stretches in {seconds:.2} s{host}", timeline.lanes.len(), timeline.spells),
+        doubts: profile::switches::doubts(report, unseen).collect(),
+    };
+    let rows = profile::switches::longest_rows(report);
+    written::write(path, graph::timeline_html(&timeline, &said, &rows).as_bytes())
+}
+
+/// The ticks of the thread that was named, which has to be there; or of one that keeps time, if there is any.
+fn ticks(args: &Args, opened: &Opened, spells: &[Spell]) -> Result<Option<Cut>, Failure> {
+    let own: Vec<Spell> =
+        spells.iter().filter(|spell| args.pid.is_empty() || args.pid.contains(&spell.pid)).copied().collect();
+    let lives = cut::by_thread(&own);
+    match &args.tick_thread {
+        None => Ok(cut::find(&opened.recording, &lives, &Wanted::Any).ok()),
+        Some(name) => cut::find(&opened.recording, &lives, &Wanted::Named(name.clone()))
+            .map(Some)
+            .map_err(|error| Failure::text(exit::NOT_POSSIBLE, "mark ticks in the timeline", error)),
+    }
+}
+
+/// Where others were is not told: their functions need no names, of which a machine has many.
+fn narrow(args: &Args, recording: &mut Recording) {
+    if !args.pid.is_empty() {
+        recording.keep_stacks(|sample| args.pid.contains(&sample.pid));
+    }
 }
 
 fn recorded(args: &Args) -> Result<(Opened, Vec<String>, Option<u64>), Failure> {
@@ -68,16 +141,17 @@ fn recorded(args: &Args) -> Result<(Opened, Vec<String>, Option<u64>), Failure> 
         ring_bytes: RING_BYTES,
         ..Wishes::default()
     };
+    let mut own = |recording: &mut Recording| narrow(args, recording);
     let before_ns = steal_ns();
-    let now = match now::record(&of(Targets::Machine), args.seconds) {
+    let now = match now::record_of(&of(Targets::Machine), args.seconds, &mut own) {
         // Its own processes any user may watch.
         Err(failure) if failure.exit == exit::NOT_ALLOWED && !args.pid.is_empty() => {
-            now::record(&of(Targets::Processes(args.pid.clone())), args.seconds)?
+            now::record_of(&of(Targets::Processes(args.pid.clone())), args.seconds, &mut own)?
         }
         recorded => recorded?,
     };
     let stolen_ns = steal_ns().zip(before_ns).map(|(after_ns, before_ns)| after_ns.saturating_sub(before_ns));
-    let mut unseen = now.told.unseen;
+    let mut unseen = now.told.unseen_of(&args.pid);
     if now.is_cut {
         unseen.push("the recording was cut short: there was no more room for it in memory".to_owned());
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_measure::{Samples, Unit};
 use evenkeel_profile::graph::{Pair, Quantity, Style, Totals};
-use evenkeel_profile::live::{self, Switches, Targets, Wishes};
+use evenkeel_profile::live::{self, LiveError, Switches, Targets, Wishes, probe};
 use evenkeel_profile::offcpu;
 use evenkeel_profile::ticks::compare::Comparison;
 use evenkeel_profile::ticks::cut::{Cut, Ends, Wanted};
@@ -12,6 +12,7 @@ use evenkeel_profile::ticks::{Tick, Ticks};
 use evenkeel_profile::tree::Tree;
 use serde::Serialize;
 
+use super::begins::{Begins, By, Told};
 use super::input::{self, Opened};
 use super::written::{self, Kind, Output};
 use super::{diff, now};
@@ -26,8 +27,10 @@ const STACK_BYTES: u32 = 8192;
 ///
 /// The time of the thread that keeps the tick is cut by its ticks: of --pid, the one that keeps time and works most, unless --thread names it.
 /// Each nanosecond of a tick is told: where it ran, what it waited for and why, and how late it began. The slowest are set beside the rest, and
-/// --output draws the two as one differential flame graph: red is what slow ticks have more. FILE is a recording with switches and their
-/// stacks, as `perf record -e cpu-clock -e context-switches -c 1 -g --switch-events` makes one too.
+/// --output draws the two as one differential flame graph: red is what slow ticks have more. A tick begins and ends by the marks of
+/// evenkeel-rt where the server has them, else by the wake-ups of that thread; --at names a function that is entered once a tick. FILE is a
+/// recording with switches and their stacks, as `profile record --switches --at …` or `perf record -e cpu-clock -e context-switches -c 1 -g
+/// --switch-events` make one.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("whom").args(["file", "pid", "thread"]).required(true).multiple(true))]
 pub(crate) struct Args {
@@ -53,6 +56,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     slowest: f64,
     #[command(flatten)]
+    begins: Begins,
+    #[command(flatten)]
     output: Output,
 }
 
@@ -75,8 +80,13 @@ pub(crate) struct Answer {
     pub(crate) thread: Thread,
     /// Ticks a second; none where they keep no time.
     pub(crate) tick_hz: Option<f64>,
+    /// By what ticks are told apart.
+    #[serde(flatten)]
+    pub(crate) told: Told,
     /// What ends a tick.
     pub(crate) ends: Ends,
+    /// Ticks whose end was to be told and was not: they are left out.
+    pub(crate) unended_ticks: u64,
     /// Ticks that were due and did not come.
     pub(crate) missed_ticks: u64,
     /// What makes slow ticks slow, in a sentence.
@@ -128,9 +138,19 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let tried = "cut the recording by ticks";
     let Opened { recording, names, .. } = &opened;
     let spells = offcpu::spells(recording, names);
-    let thread = args.thread.clone().map_or(Wanted::Any, Wanted::Named);
-    let ticks = Ticks::find(recording, names, &spells, &thread)
-        .map_err(|error| Failure::text(exit::NOT_POSSIBLE, tried, error))?;
+    let is_wanted = |tid: u32| {
+        let name = recording.threads.get(&tid).and_then(|thread| thread.name.as_ref());
+        args.thread.is_none() || args.thread.as_ref() == name
+    };
+    let (of_thread, told) = args.begins.told(recording, &is_wanted)?;
+    let ticks = match &of_thread {
+        Some(of_thread) => Ticks::at(recording, names, &spells, of_thread),
+        None => {
+            let thread = args.thread.clone().map_or(Wanted::Any, Wanted::Named);
+            Ticks::find(recording, names, &spells, &thread)
+                .map_err(|error| Failure::text(exit::NOT_POSSIBLE, tried, error))?
+        }
+    };
     let comparison = ticks.compare(recording, names, args.slowest / 100.0).ok_or_else(|| {
         let why = format!("{} ticks are too few to set some beside the others", ticks.cut.ticks.len());
         Failure::text(exit::NOT_POSSIBLE, tried, why).hint("record for longer (--seconds)")
@@ -139,7 +159,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         written::write(path, graph(&comparison, path, kind)?.as_bytes())?;
     }
     let written = wanted.map(|(path, _)| path.to_owned());
-    let answer = answer(&opened, &ticks, comparison, recorded, written);
+    let answer = answer(&opened, &ticks, told, comparison, recorded, written);
     out.answer(&answer, || blocks::text(&profile::ticks::blocks(&answer)))?;
     Ok(exit::WELL)
 }
@@ -147,6 +167,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 fn answer(
     opened: &Opened,
     ticks: &Ticks,
+    told: Told,
     comparison: Comparison,
     recorded: Option<Recorded>,
     written: Option<PathBuf>,
@@ -156,7 +177,7 @@ fn answer(
         values.for_each(|value| samples.record(value));
         samples
     };
-    let Cut { tid, tempo, ends, missed, ticks: cut } = &ticks.cut;
+    let Cut { tid, ends, missed, unended, ticks: cut, .. } = &ticks.cut;
     let known = opened.recording.threads.get(tid);
     Answer {
         thread: Thread {
@@ -164,8 +185,10 @@ fn answer(
             tid: *tid,
             name: known.and_then(|thread| thread.name.clone()),
         },
-        tick_hz: tempo.map(|tempo| tempo.hz()),
+        tick_hz: ticks.hz(),
+        told,
         ends: *ends,
+        unended_ticks: *unended,
         missed_ticks: *missed,
         verdict: profile::ticks::verdict(&comparison),
         recorded,
@@ -183,17 +206,35 @@ fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
         Some(name) if args.pid.is_empty() => Targets::Threads { name: name.clone(), pids: Vec::new() },
         _ => Targets::Processes(args.pid.clone()),
     };
+    let pids = match &args.thread {
+        Some(name) if args.pid.is_empty() => probe::processes_with(name),
+        _ => args.pid.clone(),
+    };
     let wishes = Wishes {
         targets,
         clock_hz: Some(args.hz),
         switches: Switches::WithStacks,
         faults: true,
         wakes: true,
+        packets: args.begins.by == By::Packets,
+        probes: args.begins.at.probes(&pids)?,
         user_stack_bytes: (args.stacks == Stacks::Dwarf).then_some(STACK_BYTES),
         ring_bytes: if args.stacks == Stacks::Dwarf { live::RING_BYTES * 8 } else { live::RING_BYTES },
     };
+    let mut wishes = wishes;
+    let mut unseen = Vec::new();
+    if matches!(args.begins.by, By::Auto | By::Library) && wishes.probes.is_empty() {
+        wishes.probes = probe::library_marks(&pids).unwrap_or_default();
+        match live::try_probes(&wishes) {
+            Err(LiveError::NoProbe { errno, why, .. }) if args.begins.by == By::Auto => {
+                unseen.push(format!("the ticks that the server marks: {errno}, since {why}"));
+                wishes.probes.clear();
+            }
+            said => said.map_err(now::refused)?,
+        }
+    }
     let now = now::record(&wishes, args.seconds)?;
-    let mut unseen = now.told.unseen;
+    unseen.extend(now.told.unseen);
     unseen
         .extend(now.is_cut.then(|| "the recording was cut short: there was no more room for it in memory".to_owned()));
     let elapsed_ns = now.told.status.elapsed_ns;

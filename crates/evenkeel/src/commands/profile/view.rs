@@ -10,6 +10,7 @@ use evenkeel_profile::offcpu::{self, Spell};
 use evenkeel_profile::recording::{Lost, Recording};
 use evenkeel_profile::summary;
 use evenkeel_profile::symbols::Doubts;
+use evenkeel_profile::ticks::cut::{self, Wanted};
 use evenkeel_profile::tree::Tree;
 use serde::Serialize;
 
@@ -224,7 +225,7 @@ fn spells(args: &Args, opened: &Opened) -> Result<Vec<Spell>, Failure> {
     if recording.switches.is_empty() {
         let why = "the recording has no switches";
         return Err(Failure::text(exit::WRONG_USE, "show where threads had no CPU", why)
-            .hint("record them: evenkeel profile record (perf record --switch-events)"));
+            .hint("record them: evenkeel profile record --switches (perf record --switch-events)"));
     }
     let span = args.pick.of(recording)?.span;
     let is_wanted = |spell: &Spell| {
@@ -391,7 +392,10 @@ fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<Str
     let recording = &opened.recording;
     let picked = args.pick.of(recording)?;
     let spells = if recording.switches.is_empty() { Vec::new() } else { spells(args, opened)? };
-    let marks = firefox::spell_marks(recording, &spells);
+    let mut marks = firefox::spell_marks(recording, &spells);
+    if let Ok(cut) = cut::find(recording, &cut::by_thread(&spells), &Wanted::Any) {
+        marks.extend(firefox::tick_marks(recording, cut.tid, &cut.ticks));
+    }
     firefox::json(title, recording, &opened.names, &picked.samples, marks)
         .map_err(|error| Failure::text(exit::NOT_POSSIBLE, tried, error))
 }

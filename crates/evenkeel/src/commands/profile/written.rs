@@ -46,16 +46,19 @@ impl Output {
                     .hint("end it in .svg, .html, .folded or .json"));
             }
         };
-        if !self.force && std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file() || there.is_symlink()) {
-            return Err(Failure::text(
-                exit::WRONG_USE,
-                format_args!("write {}", path.display()),
-                "it is there already",
-            )
-            .hint("name another file, or write over it with --force"));
-        }
+        is_free(path, self.force)?;
         Ok(Some((path, kind)))
     }
+}
+
+/// Refuses a file that is there, unless it is to be written over.
+pub(crate) fn is_free(path: &Path, force: bool) -> Result<(), Failure> {
+    if !force && std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file() || there.is_symlink()) {
+        let tried = format!("write {}", path.display());
+        return Err(Failure::text(exit::WRONG_USE, tried, "it is there already")
+            .hint("name another file, or write over it with --force"));
+    }
+    Ok(())
 }
 
 /// Writes a file. One that can't be written whole is not there afterwards, and what was there before is as it was.

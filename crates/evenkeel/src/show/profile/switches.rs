@@ -1,8 +1,9 @@
 //! The page of `profile switches`.
 
 use evenkeel_measure::Unit;
+use evenkeel_profile::graph;
 use evenkeel_profile::offcpu::Faults;
-use evenkeel_profile::offcpu::table::{Report, Row, Share, Strip, Thread};
+use evenkeel_profile::offcpu::table::{Report, Row, Share, Strip, Thread, Wait};
 
 use crate::show::blocks::{Block, quantity};
 
@@ -11,8 +12,10 @@ const TABLES_MAX: usize = 8;
 /// Threads with a line in the timeline.
 const LINES_MAX: usize = 24;
 const FAULTS_MAX: usize = 12;
+/// Waits that are told one by one; JSON and the page have more.
+const WAITS_MAX: usize = 8;
 
-pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String]) -> Vec<Block> {
+pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String], written: Option<&str>) -> Vec<Block> {
     let mut blocks = vec![
         Block::heading("Why threads had no CPU"),
         Block::row("recorded", quantity(report.recorded_ns, Unit::Ns)),
@@ -29,10 +32,55 @@ pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String]) 
         blocks.push(Block::Note(words));
     }
     blocks.extend(faults(&report.faults));
+    blocks.extend(longest(&report.longest_waits));
     blocks.extend(timeline(report));
-    blocks.extend(report.doubts.iter().map(|doubt| Block::Warning(sentence(doubt))));
-    blocks.extend(unseen.iter().map(|unseen| Block::Warning(format!("Not recorded: {unseen}."))));
+    blocks.extend(written.map(|file| Block::row("written", file)));
+    blocks.extend(doubts(report, unseen).map(Block::Warning));
     blocks
+}
+
+/// What is to be doubted, and what was not seen.
+pub(crate) fn doubts(report: &Report, unseen: &[String]) -> impl Iterator<Item = String> {
+    let doubts = report.doubts.iter().map(|doubt| sentence(doubt));
+    doubts.chain(unseen.iter().map(|unseen| format!("Not recorded: {unseen}.")))
+}
+
+/// The longest waits for the timeline's page.
+pub(crate) fn longest_rows(report: &Report) -> Vec<graph::Row> {
+    let row = |wait: &Wait| graph::Row {
+        tid: wait.spell.tid,
+        at_ns: wait.spell.at_ns,
+        length_ns: wait.spell.length_ns,
+        cells: wait_cells(wait),
+    };
+    report.longest_waits.iter().map(row).collect()
+}
+
+fn longest(waits: &[Wait]) -> Vec<Block> {
+    if waits.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        Block::heading("The longest waits, less sleep and poll"),
+        Block::table(
+            ["at", "length", "reason", "thread", "where, or who took the CPU"],
+            waits.iter().take(WAITS_MAX).map(wait_cells).collect(),
+        ),
+    ]
+}
+
+fn wait_cells(wait: &Wait) -> [String; 5] {
+    let mut notes = Vec::new();
+    notes.extend(wait.taken_by_name.as_ref().map(|name| format!("by {name}")));
+    notes.extend(wait.spell.place.as_ref().map(|place| format!("in {place}")));
+    notes.extend(wait.woken_by_name.as_ref().map(|name| format!("woken by {name}")));
+    [
+        format!("{:.4} s", wait.spell.at_ns as f64 / 1e9),
+        quantity(wait.spell.length_ns, Unit::Ns),
+        wait.spell.reason.to_owned(),
+        wait.thread.clone(),
+        notes.join(", "),
+    ]
 }
 
 fn of_thread(thread: &Thread) -> Vec<Block> {
@@ -132,6 +180,7 @@ fn sentence(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_profile::offcpu::table::One;
     use expect_test::expect;
 
     use super::*;
@@ -182,10 +231,28 @@ mod tests {
         };
         let doubts = vec!["7 records were lost".to_owned()];
         let recorded_ns = 1_000_000_000;
-        let report = Report { recorded_ns, threads: vec![thread], faults: vec![fault], doubts, ..Report::default() };
-        let page =
-            anstream::adapter::strip_str(&text(&blocks(&report, Some(20_000_000), &["who wakes whom".to_owned()])))
-                .to_string();
+        let spell = One {
+            tid: 11,
+            at_ns: 412_345_678,
+            length_ns: 9_000_000,
+            reason: "futex",
+            place: Some("World::lock".to_owned()),
+            ..One::default()
+        };
+        let thread_name = "tick (11)".to_owned();
+        let wait =
+            Wait { spell, thread: thread_name, woken_by_name: Some("saver (12)".to_owned()), taken_by_name: None };
+        let report = Report {
+            recorded_ns,
+            threads: vec![thread],
+            faults: vec![fault],
+            longest_waits: vec![wait],
+            doubts,
+            ..Report::default()
+        };
+        let unseen = ["who wakes whom".to_owned()];
+        let blocks = blocks(&report, Some(20_000_000), &unseen, Some("out.html"));
+        let page = anstream::adapter::strip_str(&text(&blocks)).to_string();
         expect![[r#"
             Why threads had no CPU
               recorded          1.00 s
@@ -201,10 +268,15 @@ mod tests {
               mapped there  process  count  waited   longest
               /srv/map.bin  10       2      3.00 ms  2.50 ms
 
+            The longest waits, less sleep and poll
+              at        length   reason  thread     where, or who took the CPU
+              0.4123 s  9.00 ms  futex   tick (11)  in World::lock, woken by saver (12)
+
             Over 1.00 s, what took most of each part
               thread     timeline
               tick (11)  ##f##P##
               # ran, f futex, P preempted.
+              written           out.html
               7 records were lost.
               Not recorded: who wakes whom.
         "#]]

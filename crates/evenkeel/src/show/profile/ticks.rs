@@ -4,6 +4,7 @@ use evenkeel_measure::{Samples, Unit};
 use evenkeel_profile::ticks::compare::{Comparison, Doubt, Growth, Slow};
 use evenkeel_profile::ticks::cut::Ends;
 
+use crate::commands::profile::begins::Told;
 use crate::commands::profile::ticks::Answer;
 use crate::show::blocks::{Block, quantity, real_quantity};
 
@@ -18,16 +19,31 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
         Block::row("thread", format!("{name} ({}) of process {}", answer.thread.tid, answer.thread.pid)),
     ];
     blocks.extend(answer.tick_hz.map(|hz| Block::row("tick rate", format!("{hz:.3} Hz"))));
+    blocks.push(Block::row("told by", told_by(answer)));
     blocks.push(Block::row("ticks", format!("{} seen, {} missed", said.ticks, answer.missed_ticks)));
     blocks.push(Block::Note(format!("{}.", capital(&answer.verdict))));
-    let lengths = [("due to done", &answer.length_ns), ("on a CPU", &answer.ran_ns), ("lateness", &answer.lateness_ns)];
-    blocks.push(Block::table(["", "p50", "p90", "p99", "max"], lengths.map(spread).to_vec()));
+    let is_due_known = answer.told.is_due_known();
+    let whole = match (is_due_known, answer.told.by) {
+        (true, _) => "due to done",
+        (false, "packets") => "burst to burst",
+        (false, _) => "begun to done",
+    };
+    let lateness = is_due_known.then_some(("lateness", &answer.lateness_ns));
+    let lengths = [(whole, &answer.length_ns), ("on a CPU", &answer.ran_ns)].into_iter().chain(lateness);
+    blocks.push(Block::table(["", "p50", "p90", "p99", "max"], lengths.map(spread).collect()));
     blocks.push(Block::heading(format!("The mean of the slowest {}, and of the rest", said.slow_ticks)));
     blocks.push(Block::table(["went to", "slow", "rest", "more"], said.growth.iter().map(growth).collect()));
     blocks.push(Block::heading("The slowest"));
     let header = ["tick", "at", "length", "most of it", "more", "in", "ended by"];
     blocks.push(Block::table(header, said.slow.iter().take(LISTED).map(slow).collect()));
     blocks.extend(said.doubts.iter().map(|doubt| Block::Warning(doubted(doubt))));
+    blocks.extend(answer.told.why.iter().map(|why| Block::Warning(format!("{}.", capital(why)))));
+    if answer.unended_ticks > 0 {
+        blocks.push(Block::Warning(format!(
+            "{} ticks began and were not seen to end: they are left out.",
+            answer.unended_ticks
+        )));
+    }
     if answer.ends == Ends::AtNextBegin {
         blocks.push(Block::Note("The thread does not wait between ticks: one ends where the next begins.".to_owned()));
     }
@@ -43,6 +59,21 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     }
     blocks.extend(answer.written.as_ref().map(|file| Block::row("written", file.display().to_string())));
     blocks
+}
+
+/// By what ticks were told apart.
+fn told_by(answer: &Answer) -> String {
+    let Told { by, begins_at, ends_at, .. } = &answer.told;
+    match (*by, begins_at, ends_at) {
+        ("packets", _, _) => "the ends of its bursts of packets, no two closer than 1 ms".to_owned(),
+        ("library", _, _) => "the marks of evenkeel-rt: due, begun and done".to_owned(),
+        (_, Some(begin), Some(end)) => format!("{begin}, up to {end}"),
+        (_, Some(begin), None) if answer.ends == Ends::AtItsWait => {
+            format!("{begin}, up to the thread's wait")
+        }
+        (_, Some(begin), None) => format!("{begin}, up to the next one"),
+        (_, None, _) => "the thread's wake-ups".to_owned(),
+    }
 }
 
 /// What makes slow ticks slow, in a sentence.

@@ -1,6 +1,7 @@
 //! `evenkeel profile record`.
 
 mod child;
+mod named;
 mod outlet;
 mod page;
 
@@ -9,12 +10,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evenkeel_profile::live::{self, FileSink, Sink, Status, Switches, Targets, Told, Window, Wishes};
+use evenkeel_profile::live::{self, FileSink, Sink, Status, Switches, Targets, Told, Window, Wishes, probe};
 use evenkeel_sys::CpuSet;
 
 use self::child::Child;
 use self::outlet::{Dumps, Pull, Whole};
 use self::page::{Answer, Meanwhile};
+use super::begins::At;
 use super::now;
 use crate::exit;
 use crate::experiment;
@@ -31,7 +33,8 @@ const STACK_BYTES: u32 = 8192;
 ///
 /// Of the whole machine, unless told otherwise; until it is interrupted, the time is over or the command ends. Hardware cycles are counted
 /// where the machine has counters, else the kernel's clock is used. What is written opens in `evenkeel profile view` and in
-/// `perf report -i FILE` alike. With --window nothing is written before something happens: see there.
+/// `perf report -i FILE` alike. With --window nothing is written before something happens: see there. At the end names of functions are found
+/// and kept, for 10 s at the most: programs, and maps of code that they made, may be gone later.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Write the recording to FILE; one that is there already is kept as FILE.old
@@ -58,6 +61,8 @@ pub(crate) struct Args {
     /// Record each time a thread gives its CPU away too, and where it was
     #[arg(long)]
     switches: bool,
+    #[command(flatten)]
+    at: At,
     /// How stacks of user code are followed: by its frame pointers, or by its unwinding tables, from a copy of the top of each stack
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Stacks::FramePointers)]
     stacks: Stacks,
@@ -90,8 +95,15 @@ fn cpus(text: &str) -> Result<CpuSet, String> {
 }
 
 impl Args {
-    fn wishes(&self, child: Option<u32>) -> Wishes {
+    fn wishes(&self, child: Option<u32>) -> Result<Wishes, Failure> {
         let pids: Vec<u32> = self.pid.iter().copied().chain(child).collect();
+        // A command has not begun yet: of it only files are known.
+        let looked_at = match (&self.thread, child) {
+            (Some(name), None) if pids.is_empty() => probe::processes_with(name),
+            (_, None) => pids.clone(),
+            (_, Some(_)) => Vec::new(),
+        };
+        let probes = self.at.probes(&looked_at)?;
         let targets = match (&self.thread, &self.cpu, &self.group) {
             (Some(name), ..) => Targets::Threads { name: name.clone(), pids },
             (None, Some(cpus), _) => Targets::Cpus(cpus.clone()),
@@ -99,13 +111,14 @@ impl Args {
             (None, None, None) if !pids.is_empty() => Targets::Processes(pids),
             (None, None, None) => Targets::Machine,
         };
-        Wishes {
+        Ok(Wishes {
             targets,
             clock_hz: Some(self.hz),
             switches: if self.switches { Switches::WithStacks } else { Switches::None },
             user_stack_bytes: (self.stacks == Stacks::Dwarf).then_some(STACK_BYTES),
+            probes,
             ..Wishes::default()
-        }
+        })
     }
 }
 
@@ -120,13 +133,17 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         [] => None,
         command => Some(Child::hold(command, args.when_line.as_deref(), &pulled, out)?),
     };
-    let wishes = args.wishes(child.as_ref().map(Child::pid));
+    let wishes = args.wishes(child.as_ref().map(Child::pid))?;
     let (told, dumps) = match args.window {
         None => (to_file(args, out, &wishes, &stop, &mut child)?, Vec::new()),
         Some(seconds) => to_window(args, out, &wishes, &stop, &mut child, (seconds, pulled))?,
     };
     let ended = child.map(Child::finish);
-    let answer = Answer::of(args, told, dumps, ended);
+    let files: Vec<PathBuf> = dumps.iter().chain([&args.output]).cloned().collect();
+    let mut answer = Answer::of(args, told, dumps, ended);
+    // Who ended the recording by Ctrl-C may end this by another one.
+    stop.store(false, Ordering::Relaxed);
+    answer.names = named::keep(&files, out, &stop);
     out.answer(&answer, || blocks::text(&answer.page()))?;
     Ok(exit::WELL)
 }
@@ -155,6 +172,9 @@ fn to_window(
     child: &mut Option<Child>,
     (seconds, pulled): (u64, Arc<AtomicBool>),
 ) -> Result<(Told, Vec<PathBuf>), Failure> {
+    // Nothing is written for long: that it can be is better known now.
+    Whole::new(&args.output)
+        .map_err(|error| Failure::io(exit::WRONG_USE, format!("write {}", args.output.display()), &error))?;
     let dumps = Dumps::new(&args.output, Pull::new(pulled, args.when_file.clone()), *out);
     let mut sink = Window::new(seconds * 1_000_000_000, WINDOW_BYTES, dumps);
     let mut told = record(args, out, wishes, stop, child, &mut sink)?;

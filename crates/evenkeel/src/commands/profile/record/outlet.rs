@@ -1,33 +1,79 @@
 //! Where recordings are written: a file that is there whole or not at all, and the windows, one file each.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_profile::live::Outlet;
-use tempfile::NamedTempFile;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
+use tempfile::TempPath;
 
 use crate::show::Out;
 
 /// More windows than this are not written: what asks for them over and over would fill the disk.
 const DUMPS_MAX: usize = 100;
 
-/// A file that appears under its name when it is kept.
+/// A file that appears under its name when it is kept. Until then it has none, where the file system can do that: a recorder that is killed
+/// leaves nothing behind. Elsewhere it has a name of its own and is locked, and the next recorder removes what nobody holds any more.
 pub(super) struct Whole {
-    file: NamedTempFile,
+    file: File,
     at: PathBuf,
+    until_kept: Until,
 }
+
+/// What it is until it is kept.
+enum Until {
+    Nameless,
+    Named(TempPath),
+    /// A device, which is written into and never replaced.
+    Device,
+}
+
+/// What the names of unfinished files begin with.
+const UNFINISHED: &str = ".evenkeel-recording-";
+/// More entries of a folder are not looked at for such files.
+const ENTRIES_MAX: usize = 100_000;
 
 impl Whole {
     pub(super) fn new(at: &Path) -> io::Result<Whole> {
-        let folder = at.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Whole { file: NamedTempFile::new_in(folder)?, at: at.to_owned() })
+        // What a link leads to is meant, and not the link: /dev/stdout is one.
+        let at = at.canonicalize().unwrap_or_else(|_| at.to_owned());
+        if let Some(kind) = std::fs::metadata(&at).ok().map(|there| there.file_type()).filter(|kind| !kind.is_file()) {
+            if kind.is_fifo() || kind.is_socket() {
+                // The head of a recording is written last.
+                return Err(Errno::OPNOTSUPP.into());
+            }
+            return Ok(Whole { file: OpenOptions::new().write(true).open(&at)?, at, until_kept: Until::Device });
+        }
+        let folder = folder_of(&at);
+        remove_left(folder);
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => Ok(Whole { file: file.into(), at, until_kept: Until::Nameless }),
+            Err(_) => Whole::with_name(&at),
+        }
+    }
+
+    fn with_name(at: &Path) -> io::Result<Whole> {
+        /// Who looks for files that were left may take one in the moment before it is locked.
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let made = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder_of(at))?;
+            let (file, named) = made.into_parts();
+            if file.try_lock().is_ok() && file.metadata()?.nlink() > 0 {
+                return Ok(Whole { file, at: at.to_owned(), until_kept: Until::Named(named) });
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
     }
 
     pub(super) fn writer(&self) -> io::Result<BufWriter<File>> {
-        Ok(BufWriter::with_capacity(1 << 18, self.file.as_file().try_clone()?))
+        Ok(BufWriter::with_capacity(1 << 18, self.file.try_clone()?))
     }
 
     /// One of this name that is there already gets another.
@@ -35,7 +81,46 @@ impl Whole {
         if self.at.is_file() {
             std::fs::rename(&self.at, old(&self.at))?;
         }
-        self.file.persist(&self.at).map(|_| ()).map_err(|error| error.error)
+        match self.until_kept {
+            Until::Device => Ok(()),
+            Until::Named(named) => named.persist(&self.at).map_err(|error| error.error),
+            Until::Nameless => give_name(&self.file, &self.at),
+        }
+    }
+}
+
+/// Gives a file without a name one. What has that name and is no file, such as a link, is replaced.
+fn give_name(file: &File, at: &Path) -> io::Result<()> {
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let link = |to: &Path| rustix::fs::linkat(CWD, &own, CWD, to, AtFlags::SYMLINK_FOLLOW);
+    match link(at) {
+        Err(Errno::EXIST) => {
+            let beside = folder_of(at).join(format!("{UNFINISHED}{}", std::process::id()));
+            link(&beside)?;
+            std::fs::rename(&beside, at).inspect_err(|_| {
+                // What can't be removed is removed by the next recorder.
+                let _ = std::fs::remove_file(&beside);
+            })
+        }
+        linked => Ok(linked?),
+    }
+}
+
+fn folder_of(at: &Path) -> &Path {
+    at.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Removes unfinished files of recorders that are gone: the lock of one that runs is held.
+fn remove_left(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(ENTRIES_MAX);
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(UNFINISHED)) {
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let opened = File::options().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(entry.path());
+        if opened.is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -149,18 +234,91 @@ mod tests {
         }
     }
 
+    /// Both ways to make one: without a name, and with one.
+    const WAYS: [fn(&Path) -> io::Result<Whole>; 2] = [Whole::new, Whole::with_name];
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
     #[test]
     fn a_file_is_whole_and_what_was_there_is_kept() {
+        for make in WAYS {
+            let folder = tempfile::tempdir().unwrap();
+            let at = folder.path().join("perf.data");
+            for text in ["one", "two"] {
+                let mut file = make(&at).unwrap();
+                file.write_all(text.as_bytes()).unwrap();
+                assert_ne!(std::fs::read_to_string(&at).unwrap_or_default(), text, "it is not there before it is kept");
+                file.keep().unwrap();
+            }
+            let read = |at: &Path| std::fs::read_to_string(at).unwrap();
+            assert_eq!((read(&at), read(&old(&at))), ("two".to_owned(), "one".to_owned()));
+            assert_eq!(std::fs::metadata(&at).unwrap().mode() & 0o777, 0o600);
+            // One that is not kept is nowhere afterwards, and a link that leads nowhere is replaced.
+            drop(make(&at).unwrap());
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink("/nonexistent/target", &link).unwrap();
+            make(&link).unwrap().keep().unwrap();
+            assert!(std::fs::symlink_metadata(&link).unwrap().is_file());
+            assert_eq!(names(folder.path()), ["link", "perf.data", "perf.data.old"]);
+        }
+    }
+
+    #[test]
+    fn what_a_killed_recorder_left_is_removed_and_a_running_ones_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("perf.data");
-        for text in ["one", "two"] {
-            let mut file = Whole::new(&at).unwrap();
-            file.write_all(text.as_bytes()).unwrap();
-            assert_ne!(std::fs::read_to_string(&at).unwrap_or_default(), text, "it is not there before it is kept");
-            file.keep().unwrap();
-        }
+        let running = Whole::with_name(&at).unwrap();
+        let its = names(folder.path());
+        assert_eq!(its.len(), 1);
+        // As one leaves it that gets no further: the file is there, and no lock is held.
+        std::fs::write(folder.path().join(format!("{UNFINISHED}abc")), "PERFILE2").unwrap();
+        std::fs::write(folder.path().join("other"), "").unwrap();
+        std::os::unix::fs::symlink("other", folder.path().join(format!("{UNFINISHED}link"))).unwrap();
+        drop(Whole::new(&at).unwrap());
+        let expected = [its[0].clone(), format!("{UNFINISHED}link"), "other".to_owned()];
+        let left = names(folder.path());
+        assert!(left.len() == 3 && expected.iter().all(|name| left.contains(name)), "{left:?}");
+        running.keep().unwrap();
+        assert!(at.is_file());
+    }
+
+    #[test]
+    fn only_a_file_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |at: &Path| Whole::new(at).err().map(|error| evenkeel_sys::Errno::from(&error));
+        assert_eq!(refused(folder.path()), Some(evenkeel_sys::Errno::ISDIR));
+        assert_eq!(refused(&folder.path().join("gone/perf.data")), Some(evenkeel_sys::Errno::NOENT));
+        let socket = folder.path().join("socket");
+        let _held = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert_eq!(refused(&socket), Some(evenkeel_sys::Errno::OPNOTSUPP));
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "one").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let mut whole = Whole::new(&link).unwrap();
+        whole.write_all(b"two").unwrap();
+        whole.keep().unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         let read = |at: &Path| std::fs::read_to_string(at).unwrap();
-        assert_eq!((read(&at), read(&old(&at))), ("two".to_owned(), "one".to_owned()));
+        assert_eq!((read(&link), read(&old(&file))), ("two".to_owned(), "one".to_owned()));
+    }
+
+    #[test]
+    fn a_device_is_written_into() {
+        // A link to it: a mistake then replaces the link, and not a device of this machine.
+        let folder = tempfile::tempdir().unwrap();
+        let device = folder.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &device).unwrap();
+        let mut whole = Whole::new(&device).unwrap();
+        assert!(matches!(whole.until_kept, Until::Device));
+        whole.write_all(b"gone").unwrap();
+        whole.keep().unwrap();
+        assert!(std::fs::metadata(&device).unwrap().file_type().is_char_device());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::Args;
+use super::named::Kept;
 use crate::progress::Telling;
 use crate::show::Out;
 use crate::show::blocks::{Block, quantity};
@@ -64,6 +65,27 @@ impl<'a> Meanwhile<'a> {
     }
 }
 
+/// That something is waited for, on a terminal.
+pub(super) struct Waiting(ProgressBar);
+
+impl Waiting {
+    pub(super) fn new(out: &Out, words: &'static str) -> Waiting {
+        let is_drawn = out.telling() == Telling::Drawn;
+        let bar = if is_drawn { ProgressBar::new_spinner().with_message(words) } else { ProgressBar::hidden() };
+        Waiting(bar)
+    }
+
+    pub(super) fn tick(&self) {
+        self.0.tick();
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
 fn size(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{:.0} kB", bytes as f64 / 1e3),
@@ -103,11 +125,14 @@ pub(super) struct Answer {
     command_exit: Option<i32>,
     /// What can't be seen in it, a sentence each.
     unseen: Vec<String>,
+    /// The names that were found at its end; none with --no-cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) names: Option<Kept>,
 }
 
 impl Answer {
     pub(super) fn of(args: &Args, told: Told, windows: Vec<PathBuf>, ended: Option<Option<ExitStatus>>) -> Answer {
-        let Told { status, clock, events, unseen } = told;
+        let Told { status, clock, events, unseen, .. } = told;
         let Status { elapsed_ns, samples, switches, lost, throttled, bytes } = status;
         let code = |status: ExitStatus| status.code().or_else(|| Some(128 + status.signal()?));
         Answer {
@@ -125,6 +150,7 @@ impl Answer {
             cpu_ns: evenkeel_sys::clock::process_cpu_ns(),
             command_exit: ended.flatten().and_then(code),
             unseen,
+            names: None,
         }
     }
 
@@ -151,6 +177,8 @@ impl Answer {
         }
         blocks.extend(self.windows.iter().map(|window| Block::row("window", window.display().to_string())));
         blocks.push(Block::row("recording", format!("{}, {}", self.file.display(), size(self.bytes))));
+        let names = self.names.as_ref().map(Kept::words).filter(|words| !words.is_empty());
+        blocks.extend(names.map(|words| Block::row("names", words)));
         blocks.extend(self.warnings());
         let share = self.cpu_ns as f64 / self.elapsed_ns.max(1) as f64 * 100.0;
         blocks.push(Block::Note(format!(

@@ -1,0 +1,126 @@
+//! `profile record` from outside: what it leaves behind when it is killed, and what is still known of a program that is gone.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Works for a while in a function of its own.
+const PROGRAM: &str = r#"
+__attribute__((noinline)) unsigned long find_a_path(unsigned long n) {
+    volatile unsigned long sum = 0;
+    for (unsigned long at = 0; at < n; at++) sum += at * at;
+    return sum;
+}
+int main(void) { return (int)(find_a_path(400000000UL) & 1) * 0; }
+"#;
+
+fn evenkeel(folder: &Path) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    program.current_dir(folder).env("XDG_CACHE_HOME", folder.join("cache"));
+    program
+}
+
+/// None, said aloud, where this user may not record.
+fn answer(output: &Output) -> Option<Value> {
+    if output.status.code() == Some(3) {
+        eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    assert!(output.status.success(), "{output:?}");
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// The program, compiled into this folder.
+fn compiled(folder: &Path, flags: &[&str]) {
+    std::fs::write(folder.join("program.c"), PROGRAM).unwrap();
+    let made = Command::new("cc").args(flags).args(["-O1", "program.c", "-o", "program"]).current_dir(folder).status();
+    assert!(made.unwrap().success());
+}
+
+/// The share of the function that all its time is in, as `profile view` tells it.
+fn share(folder: &Path, options: &[&str]) -> f64 {
+    let output = evenkeel(folder).args(["profile", "view", "x.data", "--json"]).args(options).output().unwrap();
+    let answer = answer(&output).unwrap();
+    let rows = answer["functions"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["function"] == "find_a_path");
+    row.map_or(0.0, |row| row["own_share"].as_f64().unwrap())
+}
+
+#[test]
+fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
+    // With a build id, and known by the recording alone.
+    for flags in [["-g", "-Wl,--build-id"], ["-g", "-Wl,--build-id=none"]] {
+        let folder = tempfile::tempdir().unwrap();
+        compiled(folder.path(), &flags);
+        let record = ["profile", "record", "--output", "x.data", "--json", "--", "./program"];
+        let output = evenkeel(folder.path()).args(record).output().unwrap();
+        let Some(answer) = answer(&output) else { return };
+        let user = &answer["names"]["user"];
+        assert!(answer["names"]["missed"].is_null() && user["frames"].as_u64() > Some(10), "{answer:#}");
+        let there = share(folder.path(), &["--no-cache"]);
+        assert!(there > 0.8, "{there}");
+        std::fs::remove_file(folder.path().join("program")).unwrap();
+        let (without, with) = (share(folder.path(), &["--no-cache"]), share(folder.path(), &[]));
+        assert_eq!((without, with), (0.0, there), "{flags:?}");
+    }
+}
+
+#[test]
+fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    compiled(folder.path(), &["-g", "-Wl,--build-id"]);
+    // It is mapped before the recording begins: the kernel tells nothing of it.
+    let mut program = Command::new("./program").current_dir(folder.path()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let pid = program.id().to_string();
+    let record = ["profile", "record", "--output", "x.data", "--json", "--seconds", "1", "--no-cache", "--pid", &pid];
+    let output = evenkeel(folder.path()).args(record).output().unwrap();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let Some(answer) = answer(&output) else { return };
+    assert!(answer["names"].is_null(), "{answer:#}");
+    let before = share(folder.path(), &["--no-cache"]);
+    assert!(before > 0.8, "{before}");
+    let (recorded, path) = (folder.path().join("x.data"), folder.path().join("program"));
+    compiled(folder.path(), &["-g", "-Wl,--build-id", "-DOTHER", "-fno-pie", "-no-pie"]);
+    // However old it says that it is.
+    let long_ago = std::fs::metadata(&recorded).unwrap().modified().unwrap() - Duration::from_secs(3600);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+    assert_eq!(share(folder.path(), &["--no-cache"]), 0.0);
+    let view = evenkeel(folder.path()).args(["profile", "view", "x.data", "--json", "--no-cache"]).output().unwrap();
+    let view: Value = serde_json::from_slice(&view.stdout).unwrap();
+    let unnamed = view["names"]["unnamed"].as_array().unwrap();
+    let of_program = unnamed.iter().find(|one| one["file"] == path.to_str().unwrap());
+    let detail = of_program.and_then(|one| one["detail"].as_str());
+    assert!(detail.is_some_and(|detail| detail.starts_with("its build id is ")), "{unnamed:#?}");
+}
+
+#[test]
+fn one_that_is_killed_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid = std::process::id().to_string();
+    let record = ["profile", "record", "--output", "x.data", "--pid", &pid, "--seconds", "60"];
+    let mut recorder =
+        evenkeel(folder.path()).args(record).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let fds = format!("/proc/{}/fd", recorder.id());
+    let holds_file = || {
+        let links = std::fs::read_dir(&fds).into_iter().flatten().flatten();
+        let mut links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        links.any(|link| link.starts_with(folder.path()))
+    };
+    while !holds_file() {
+        if recorder.try_wait().unwrap().is_some() {
+            eprintln!("skipped: this user may not record here");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

@@ -1,0 +1,126 @@
+//! Ticks of a server on `evenkeel-rt`, told by the marks that the library leaves: this process is the server, and knows which of its ticks
+//! were planted.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use evenkeel_rt::{Align, TickClock, TickSettings};
+use evenkeel_sys::clock::thread_cpu_ns;
+use serde_json::Value;
+
+const MS: u64 = 1_000_000;
+const PERIOD: Duration = Duration::from_millis(10);
+/// One tick of so many is planted.
+const EVERY: u64 = 50;
+const PLANTED: u64 = 25;
+/// A machine that is busy elsewhere spoils a run now and then.
+const RUNS: usize = 3;
+
+fn work(ns: u64) {
+    let until_ns = thread_cpu_ns() + ns;
+    while thread_cpu_ns() < until_ns {
+        std::hint::spin_loop();
+    }
+}
+
+/// What the server itself saw of the ticks that nothing was planted into.
+#[derive(Default)]
+struct Ordinary {
+    ticks: AtomicU64,
+    /// Those that the machine kept from being done in time.
+    kept: AtomicU64,
+}
+
+impl Ordinary {
+    /// Whether more than one of twenty was, since this was asked last: nothing is told rightly then.
+    fn were_kept(&self) -> bool {
+        self.kept.swap(0, Ordering::Relaxed) * 20 > self.ticks.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// Ticks until told to stop.
+fn server(stop: &AtomicBool, ordinary: &Ordinary) {
+    let mut clock = TickClock::start(TickSettings { period: PERIOD, align: Align::Never, ..TickSettings::default() });
+    while !stop.load(Ordering::Relaxed) {
+        let tick = clock.wait();
+        work(MS);
+        if tick.number % EVERY == PLANTED {
+            work(4 * MS);
+        }
+        let done = clock.done().unwrap();
+        if tick.number % EVERY != PLANTED {
+            ordinary.ticks.fetch_add(1, Ordering::Relaxed);
+            ordinary.kept.fetch_add(u64::from(done.due_to_done_ns() > 3 * MS), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Stops the server however a test ends.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What `profile ticks` says of this process; none, said aloud, where it can't be recorded.
+fn said(more: &[&str]) -> Option<Value> {
+    let pid = std::process::id().to_string();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    program.args(["profile", "ticks", "--pid", &pid, "--seconds", "4", "--slowest", "2", "--json", "--no-cache"]);
+    let output = program.args(more).output().unwrap();
+    if !output.status.success() {
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_denied = ["EACCES", "EPERM", "CONFIG_UPROBE_EVENTS"].iter().any(|reason| told.contains(reason));
+        assert!(is_denied, "{told}");
+        println!("skipped: {told}");
+        return None;
+    }
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// Whether most of the ticks that are said to be slow are those that were planted, by the numbers that the server gave them.
+fn are_planted(said: &Value) -> Result<(), String> {
+    let slow = said["slow"].as_array().unwrap();
+    let planted = slow.iter().filter(|tick| tick["number"].as_u64().unwrap() % EVERY == PLANTED).count();
+    if planted * 2 > slow.len() { Ok(()) } else { Err(format!("{planted} of {}: {slow:?}", slow.len())) }
+}
+
+#[test]
+fn a_servers_own_marks_tell_its_ticks() {
+    let (stop, ordinary) = (AtomicBool::new(false), Ordinary::default());
+    let failed = std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        std::thread::Builder::new().name("marked".to_owned()).spawn_scoped(scope, || server(&stop, &ordinary)).unwrap();
+        let mut failed = Vec::new();
+        for _ in 0..RUNS {
+            ordinary.were_kept();
+            let Some(said) = said(&[]) else { break };
+            assert_eq!(
+                (said["by"].as_str(), said["thread"]["name"].as_str()),
+                (Some("library"), Some("marked")),
+                "{said}"
+            );
+            assert_eq!(said["begins_at"].as_str(), Some("sdt_evenkeel:tick_begin"));
+            assert_eq!(said["ends"].as_str(), Some("at-its-end"));
+            match are_planted(&said) {
+                Ok(()) => {
+                    failed.clear();
+                    break;
+                }
+                Err(why) if ordinary.were_kept() => println!("the machine kept the server from its time: {why}"),
+                Err(why) => failed.push(why),
+            }
+        }
+        // Its wake-ups tell the same thread, and no mark is looked at.
+        if let Some(said) = said(&["--by", "wakes"]) {
+            assert_eq!((said["by"].as_str(), said["begins_at"].as_str()), (Some("wakes"), None), "{said}");
+        }
+        failed
+    });
+    assert!(failed.len() < RUNS, "{failed:#?}");
+}

@@ -1,0 +1,257 @@
+//! The time of threads as a page that needs nothing but itself: a lane a thread, each stretch without a CPU in the colour of its reason. As on
+//! the page of a flame graph, the script gets data and writes names as text alone, and the page may load nothing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::flame::escaped;
+use super::shell::{Shell, titled};
+use crate::offcpu::Reason;
+use crate::offcpu::timeline::{Lane, Piece, Ticks, Timeline};
+
+/// What the page says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// What it is of.
+    pub title: String,
+    /// What is to be known beside it.
+    pub subtitle: String,
+    /// What is to be doubted, a sentence each.
+    pub doubts: Vec<String>,
+}
+
+/// A row of the table of the longest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The thread.
+    pub tid: u32,
+    /// When it began, in nanoseconds since the recording did.
+    pub at_ns: u64,
+    /// How long it was.
+    pub length_ns: u64,
+    /// Each as it is shown: when, how long, why, the thread, where or by whom.
+    pub cells: [String; 5],
+}
+
+/// What the page's script gets. Times are in nanoseconds since the beginning; lists of a lane are by piece.
+#[derive(Serialize)]
+struct Data<'a> {
+    format: u32,
+    length: u64,
+    reasons: Vec<&'static str>,
+    texts: Vec<&'a str>,
+    /// Numbers of texts: the own function that called what waited, or -1, then the innermost functions.
+    stacks: Vec<Vec<i64>>,
+    threads: BTreeMap<u32, &'a str>,
+    merged: usize,
+    merged_within: u64,
+    lanes: Vec<LaneData<'a>>,
+    ticks: Option<TickData>,
+}
+
+#[derive(Serialize)]
+struct LaneData<'a> {
+    pid: u32,
+    tid: u32,
+    name: &'a str,
+    ran: u64,
+    known: [u64; 2],
+    /// Since the one before it began.
+    at: Vec<u64>,
+    length: Vec<u64>,
+    reason: Vec<u8>,
+    cpu: Vec<u32>,
+    /// -1 is none, here and below.
+    stack: Vec<i64>,
+    by: Vec<i64>,
+    woken_by: Vec<i64>,
+    woken: Vec<i64>,
+    /// Of those that are not as most are: place, which end was not seen (1 the first, 2 the last, 3 records were lost).
+    edges: Vec<[u64; 2]>,
+    /// Of those that are several: place, how many, how long.
+    several: Vec<[u64; 3]>,
+}
+
+#[derive(Serialize)]
+struct TickData {
+    tid: u32,
+    /// From when each was due, since the one before it was.
+    due: Vec<u64>,
+    /// From then until it was done.
+    length: Vec<u64>,
+    /// From then until it began.
+    late: Vec<u64>,
+    left_out: usize,
+}
+
+/// A timeline as a page, with a table of the longest.
+pub fn timeline_html(timeline: &Timeline, said: &Said, longest: &[Row]) -> String {
+    let mut texts = Texts::default();
+    let data = Data {
+        format: 1,
+        length: timeline.span.length_ns(),
+        reasons: Reason::ALL.iter().map(|reason| reason.words()).collect(),
+        stacks: timeline
+            .stacks
+            .iter()
+            .map(|place| {
+                let own = place.own.as_deref().map_or(-1, |own| texts.number(own));
+                let functions = place.functions.iter().map(|name| texts.number(name));
+                std::iter::once(own).chain(functions.collect::<Vec<_>>()).collect()
+            })
+            .collect(),
+        texts: texts.all,
+        threads: timeline.threads.iter().map(|(tid, name)| (*tid, name.as_str())).collect(),
+        merged: timeline.merged,
+        merged_within: timeline.merged_within_ns,
+        lanes: timeline.lanes.iter().map(|lane| lane_data(timeline, lane)).collect(),
+        ticks: timeline.ticks.as_ref().map(|ticks| tick_data(timeline, ticks)),
+    };
+    let (title, notes, table) = (titled(&said.title), notes(timeline, &said.doubts), table(timeline, longest));
+    let main = format!(
+        r#"<p class="no-script">The timeline needs JavaScript, which is off here; the table below does not.</p>
+<div class="tools needs-script">
+<button type="button" id="in" aria-label="Zoom in">+</button><button type="button" id="out" aria-label="Zoom out">−</button>
+<button type="button" id="all">Show all</button><span id="view" role="status"></span>
+</div>
+<div id="legend" class="needs-script" role="group" aria-label="Reasons that are shown"></div>
+<div id="timeline" class="needs-script">
+<div id="axis"><span class="label"></span><canvas></canvas></div>
+<div id="lanes" tabindex="0" role="application" aria-label="{title}" aria-describedby="help"></div>
+</div>
+<p id="detail" class="needs-script" aria-live="polite"></p>
+<p class="keys help needs-script" id="help"><kbd>←</kbd> <kbd>→</kbd> the next stretch, <kbd>↑</kbd> <kbd>↓</kbd> thread, <kbd>+</kbd> <kbd>−</kbd> or Ctrl and the wheel zoom, drag or <kbd>Shift</kbd> <kbd>←</kbd> <kbd>→</kbd> move, <kbd>Enter</kbd> or a double click look closer, <kbd>s</kbd> the next slow tick, <kbd>Esc</kbd> all</p>
+{notes}{table}"#
+    );
+    let css = &[include_str!("page.css"), include_str!("timeline.css")];
+    let js = include_str!("timeline.js");
+    Shell { title: &said.title, subtitle: &said.subtitle, css, main: &main, js }.html(&data)
+}
+
+/// Texts, each once.
+#[derive(Default)]
+struct Texts<'a> {
+    all: Vec<&'a str>,
+    numbers: HashMap<&'a str, i64>,
+}
+
+impl<'a> Texts<'a> {
+    fn number(&mut self, text: &'a str) -> i64 {
+        *self.numbers.entry(text).or_insert_with(|| {
+            self.all.push(text);
+            self.all.len() as i64 - 1
+        })
+    }
+}
+
+fn lane_data<'a>(timeline: &Timeline, lane: &'a Lane) -> LaneData<'a> {
+    let since = |at_ns: u64| at_ns.saturating_sub(timeline.span.start_ns);
+    let starts: Vec<u64> = lane.pieces.iter().map(|piece| since(piece.span.start_ns)).collect();
+    let number = |number: Option<u32>| number.map_or(-1, i64::from);
+    let column = |of: &dyn Fn(&Piece) -> i64| lane.pieces.iter().map(of).collect::<Vec<i64>>();
+    let placed = || (0_u64..).zip(&lane.pieces);
+    LaneData {
+        pid: lane.pid,
+        tid: lane.tid,
+        name: &lane.name,
+        ran: lane.on_cpu_ns,
+        known: [since(lane.known.start_ns), since(lane.known.end_ns)],
+        at: steps(&starts),
+        length: lane.pieces.iter().map(|piece| piece.span.length_ns()).collect(),
+        reason: lane.pieces.iter().map(|piece| number_of(piece.reason)).collect(),
+        cpu: lane.pieces.iter().map(|piece| piece.cpu).collect(),
+        stack: column(&|piece| number(piece.place)),
+        by: column(&|piece| number(piece.taken_by)),
+        woken_by: column(&|piece| number(piece.woken_by)),
+        woken: column(&|piece| piece.woken_ns.map_or(-1, |ns| i64::try_from(ns).unwrap_or(i64::MAX))),
+        edges: placed().filter_map(|(at, piece)| Some([at, edge_number(piece)?])).collect(),
+        several: placed()
+            .filter(|(_, piece)| piece.count > 1)
+            .map(|(at, piece)| [at, u64::from(piece.count), piece.off_ns])
+            .collect(),
+    }
+}
+
+fn tick_data(timeline: &Timeline, ticks: &Ticks) -> TickData {
+    let dues: Vec<u64> =
+        ticks.ticks.iter().map(|tick| tick.span.start_ns.saturating_sub(timeline.span.start_ns)).collect();
+    TickData {
+        tid: ticks.tid,
+        due: steps(&dues),
+        length: ticks.ticks.iter().map(|tick| tick.span.length_ns()).collect(),
+        late: ticks.ticks.iter().map(crate::ticks::Tick::lateness_ns).collect(),
+        left_out: ticks.left_out,
+    }
+}
+
+/// Each less the one before it: what is in order becomes short.
+fn steps(sorted: &[u64]) -> Vec<u64> {
+    let before = std::iter::once(0).chain(sorted.iter().copied());
+    sorted.iter().zip(before).map(|(at, before)| at.saturating_sub(before)).collect()
+}
+
+/// As the script numbers them.
+fn number_of(reason: Reason) -> u8 {
+    Reason::ALL.iter().position(|other| *other == reason).map_or(u8::MAX, |at| at as u8)
+}
+
+fn edge_number(piece: &Piece) -> Option<u64> {
+    use crate::offcpu::Edges;
+    match piece.edges {
+        Edges::Seen => None,
+        Edges::FromBefore => Some(1),
+        Edges::ToAfter => Some(2),
+        Edges::Torn => Some(3),
+    }
+}
+
+/// What is not to be seen on it.
+fn notes(timeline: &Timeline, doubts: &[String]) -> String {
+    let mut notes = Vec::new();
+    if timeline.lanes_left_out > 0 {
+        notes.push(format!("{} more threads had a CPU for less time, and no lane here.", timeline.lanes_left_out));
+    }
+    if timeline.merged > 0 {
+        notes.push(format!(
+            "{} of {} stretches are merged with neighbours, within parts of {} us: a page has no room for each.",
+            timeline.merged,
+            timeline.spells,
+            timeline.merged_within_ns.div_ceil(1000)
+        ));
+    }
+    if timeline.stacks_left_out > 0 {
+        notes.push(format!("{} stacks are not told.", timeline.stacks_left_out));
+    }
+    if let Some(left_out) = timeline.ticks.as_ref().map(|ticks| ticks.left_out).filter(|left_out| *left_out > 0) {
+        notes.push(format!("{left_out} ticks that were quicker than the others are not marked."));
+    }
+    notes.extend_from_slice(doubts);
+    notes.iter().map(|note| format!("<p class=\"note\">{}</p>\n", escaped(note))).collect()
+}
+
+fn table(timeline: &Timeline, longest: &[Row]) -> String {
+    if longest.is_empty() {
+        return String::new();
+    }
+    let mut table = String::from(
+        "<h2>The longest waits</h2><p class=\"keys\">Seen from end to end; sleep, poll and waiting to be started again are not in it.</p>\
+         <table><thead><tr><th class=\"n\">at</th><th class=\"n\">length</th><th>reason</th><th>thread</th><th>where, or who took the CPU</th>\
+         </tr></thead><tbody>",
+    );
+    for row in longest {
+        let [at, length, reason, thread, rest] = row.cells.each_ref().map(|cell| escaped(cell));
+        let lane = timeline.lanes.iter().position(|lane| lane.tid == row.tid);
+        let at = lane.map_or(at.clone(), |lane| {
+            let (from, length) = (row.at_ns, row.length_ns);
+            format!("<button type=\"button\" class=\"name\" data-lane=\"{lane}\" data-at=\"{from}\" data-for=\"{length}\">{at}</button>")
+        });
+        // Writing into a text can't fail.
+        let _ = writeln!(
+            table,
+            "<tr><td class=\"n\">{at}</td><td class=\"n\">{length}</td><td>{reason}</td><td>{thread}</td><td>{rest}</td></tr>"
+        );
+    }
+    table + "</tbody></table>"
+}

@@ -1,0 +1,290 @@
+//! Which file of which process a place is in, and which byte of it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use evenkeel_sys::Errno;
+use evenkeel_sys::perf_probe::Probe;
+
+use super::search::{self, Begins, Near};
+use super::{Asked, LIBRARY, LIBRARY_BEGINS, LIBRARY_ENDS, NoPlace, Note, Probed, Spot, Until, notes};
+use crate::live::already::{self, Map};
+use crate::symbols::elf::{self, Image, Odd, Source, unpacked_max_bytes};
+use crate::symbols::{Settings, separate};
+
+/// More files of a process are not looked through for marks.
+const FILES_MAX: usize = 512;
+/// More marks of one name are not probed: one that was put into many places is many probes.
+const SITES_MAX: usize = 8;
+
+/// A file that a process runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Runs {
+    /// The path that opens just this file, even if another one has its name by now.
+    open: PathBuf,
+    /// As people know it.
+    path: String,
+}
+
+impl Runs {
+    fn name(&self) -> &str {
+        let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
+        path.rsplit('/').next().unwrap_or(path)
+    }
+
+    fn image(&self) -> Result<Source, Odd> {
+        let file = File::open(&self.open).map_err(|error| Odd(error.to_string()))?;
+        elf::source(file)
+    }
+}
+
+/// Where ticks begin and end, of these processes.
+///
+/// # Errors
+/// [`NoPlace`].
+pub fn beginning_and_end(asked: &Asked, until: &Until, pids: &[u32]) -> Result<Vec<Probed>, NoPlace> {
+    let (file, sites) = sites(asked, pids)?;
+    let event = event_name(&file, asked);
+    let mut found = probed(&file, &sites, &event, asked)?;
+    match until {
+        Until::Wait => {}
+        // A mark is no function.
+        Until::Return if matches!(asked.spot, Spot::Mark { .. }) => {}
+        Until::Return => {
+            if sites.iter().any(|site| site.is_gos) {
+                return Err(NoPlace::NoReturn { asked: asked.to_string(), file: file.path.clone() });
+            }
+            let returns = found.iter().map(|begins| Probed {
+                event: format!("{event}__return"),
+                probe: begins.probe.clone().on_return(),
+                registers: 0,
+            });
+            let returns: Vec<Probed> = returns.collect();
+            found.extend(returns);
+        }
+        Until::Place(end) => {
+            let end = Asked { binary: end.binary.clone().or_else(|| asked.binary.clone()), ..end.clone() };
+            let (file, sites) = self::sites(&end, pids)?;
+            let name = event_name(&file, &end);
+            let name = name.split_once(':').map_or(name.as_str(), |(_, name)| name);
+            found.extend(probed(&file, &sites, &format!("{event}__until_{name}"), &end)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The marks of `evenkeel-rt` in what these processes run: where ticks begin, and where they are done. None if there are none.
+pub fn library_marks(pids: &[u32]) -> Option<Vec<Probed>> {
+    for pid in pids {
+        for file in runs(*pid).unwrap_or_default().iter().take(FILES_MAX) {
+            let Ok(source) = file.image() else { continue };
+            let Ok(image) = Image::parse(&source) else { continue };
+            let all = [LIBRARY_BEGINS, LIBRARY_ENDS].map(|name| {
+                let asked =
+                    Asked { binary: None, spot: Spot::Mark { provider: LIBRARY.to_owned(), name: name.to_owned() } };
+                let found = marks(&image, LIBRARY, name);
+                let sites = found.into_iter().map(|note| site_of(&image, &note)).collect::<Option<Vec<Site>>>();
+                let sites = sites.filter(|sites| !sites.is_empty())?;
+                probed(file, &sites, &event_name(file, &asked), &asked).ok()
+            });
+            let [Some(begins), Some(ends)] = all else { continue };
+            return Some([begins, ends].concat());
+        }
+    }
+    None
+}
+
+/// A byte of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Site {
+    offset: u64,
+    registers: u64,
+    is_gos: bool,
+}
+
+fn sites(asked: &Asked, pids: &[u32]) -> Result<(Runs, Vec<Site>), NoPlace> {
+    let file = file_of(asked, pids)?;
+    let odd = |error: Odd| NoPlace::Odd { asked: asked.to_string(), file: file.path.clone(), why: error.0 };
+    let source = file.image().map_err(odd)?;
+    let image = Image::parse(&source).map_err(odd)?;
+    let is_gos = image.section_address(".gopclntab").is_some();
+    let one = |offset| vec![Site { offset, registers: 0, is_gos }];
+    let sites = match &asked.spot {
+        Spot::Function(name) => one(function(&file, &image, name)?),
+        Spot::Offset(offset) => {
+            let not = |before| NoPlace::NoBeginning { file: file.path.clone(), offset: *offset, before };
+            let address = image.code_address_of(*offset).ok_or_else(|| not(None))?;
+            match search::begins_at(&image, address).map_err(odd)? {
+                Begins::Here | Begins::NotTold => one(*offset),
+                Begins::Not(before) => return Err(not(before.and_then(|before| image.offset_of(before)))),
+            }
+        }
+        Spot::Mark { provider, name } => {
+            let found = marks(&image, provider, name);
+            if let Some(counted) = found.iter().find(|note| note.semaphore != 0) {
+                let why = format!(
+                    "{}:{} waits for a counter to be raised, which is not done here",
+                    counted.provider, counted.name
+                );
+                return Err(odd(Odd(why)));
+            }
+            let sites: Vec<Site> = found.iter().filter_map(|note| site_of(&image, note)).collect();
+            if sites.is_empty() {
+                return Err(odd(Odd("it has no such mark".to_owned())));
+            }
+            sites
+        }
+    };
+    Ok((file, sites))
+}
+
+/// The byte of the file at which a function begins.
+fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>, name: &str) -> Result<u64, NoPlace> {
+    let asked = || name.to_owned();
+    let odd = |error: Odd| NoPlace::Odd { asked: asked(), file: file.path.clone(), why: error.0 };
+    let separate = separate(image, Path::new(&file.path), &Settings::default());
+    let separate = separate.as_ref().and_then(|(source, _)| Image::parse(source).ok());
+    let separate = separate.as_ref().filter(|separate| separate.has_own_names());
+    let found = match separate {
+        Some(separate) => search::by_name(separate, name),
+        None => search::by_name(image, name),
+    };
+    // Addresses are the same in both, offsets of what was taken out are not.
+    let offset = |address: u64| {
+        image
+            .offset_of(address)
+            .ok_or_else(|| odd(Odd(format!("no part of the file is at {address:#x}, where it says it is"))))
+    };
+    match found.map_err(odd)? {
+        Near::Here(address) => offset(address),
+        Near::None(_) if separate.is_none() && !image.has_own_names() => {
+            Err(NoPlace::Stripped { asked: asked(), file: file.path.clone() })
+        }
+        Near::None(near) => Err(NoPlace::NoSymbol { asked: asked(), file: file.path.clone(), near }),
+        Near::Several(all) => {
+            let near =
+                all.into_iter().map(|(address, name)| Ok(format!("{name} ({}+{:#x})", file.name(), offset(address)?)));
+            Err(NoPlace::Ambiguous { asked: asked(), file: file.path.clone(), near: near.collect::<Result<_, _>>()? })
+        }
+    }
+}
+
+/// The marks of this name.
+fn marks<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, provider: &str, name: &str) -> Vec<Note> {
+    let section = image.section(notes::SECTION, &mut unpacked_max_bytes()).unwrap_or_default();
+    let mut found = notes::parse_notes(&section);
+    found.retain(|note| note.provider == provider && note.name == name);
+    found.truncate(SITES_MAX);
+    found
+}
+
+fn site_of<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, note: &Note) -> Option<Site> {
+    // A program that moves files about before they are run moves this section along, and not what is said in the note.
+    let moved = image.section_address(notes::BASE_SECTION).map_or(0, |base| base.wrapping_sub(note.base));
+    let registers = notes::registers_of(&note.arguments).unwrap_or_default();
+    let registers = registers.into_iter().fold(0, |bits, register| bits | 1 << register);
+    Some(Site { offset: image.offset_of(note.address.wrapping_add(moved))?, registers, is_gos: false })
+}
+
+fn probed(file: &Runs, sites: &[Site], event: &str, asked: &Asked) -> Result<Vec<Probed>, NoPlace> {
+    let of = |site: &Site| {
+        let probe = Probe::at(&file.open, site.offset)?;
+        Ok(Probed { event: event.to_owned(), probe, registers: site.registers })
+    };
+    let odd = |errno: Errno| NoPlace::Odd { asked: asked.to_string(), file: file.path.clone(), why: errno.to_string() };
+    sites.iter().map(of).collect::<Result<_, Errno>>().map_err(odd)
+}
+
+/// As perf calls such events; in perf's own names a group is of letters and digits alone.
+fn event_name(file: &Runs, asked: &Asked) -> String {
+    let stem = file.name().split('.').next().unwrap_or_default();
+    let group: String = stem.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
+    match &asked.spot {
+        Spot::Function(name) => format!("probe_{group}:{name}"),
+        Spot::Offset(offset) => format!("probe_{group}:abs_{offset:x}"),
+        Spot::Mark { provider, name } => format!("sdt_{provider}:{name}"),
+    }
+}
+
+/// The one file that is meant.
+fn file_of(asked: &Asked, pids: &[u32]) -> Result<Runs, NoPlace> {
+    let told = asked.to_string();
+    if pids.is_empty() {
+        let path = asked.binary.as_ref().filter(|path| path.contains('/'));
+        let path = path.ok_or(NoPlace::NoProcess(told))?;
+        return Ok(Runs { open: PathBuf::from(path), path: path.clone() });
+    }
+    let mut found: BTreeMap<(u64, u64), Runs> = BTreeMap::new();
+    let mut refused = None;
+    for pid in pids {
+        match of_process(asked, *pid) {
+            Ok(file) => {
+                let id = std::fs::metadata(&file.open).map_or((0, u64::from(*pid)), |known| (known.dev(), known.ino()));
+                found.entry(id).or_insert(file);
+            }
+            Err(why) => refused = refused.or(Some(why)),
+        }
+    }
+    match (found.len(), found.pop_first(), refused) {
+        (1, Some((_, file)), _) => Ok(file),
+        (0, _, Some(why)) => Err(why),
+        (_, first, _) => {
+            let files = first.into_iter().chain(found).map(|(_, file)| file.path).collect();
+            Err(NoPlace::Several { asked: told, files })
+        }
+    }
+}
+
+fn of_process(asked: &Asked, pid: u32) -> Result<Runs, NoPlace> {
+    let unreadable = |errno| NoPlace::Unreadable { asked: asked.to_string(), pid, errno };
+    let Some(binary) = &asked.binary else {
+        let link = format!("/proc/{pid}/exe");
+        let path = std::fs::read_link(&link).map_err(|error| unreadable(Errno::from(&error)))?;
+        return Ok(Runs { open: link.into(), path: path.to_string_lossy().into_owned() });
+    };
+    let all = runs(pid).map_err(unreadable)?;
+    let real = std::fs::canonicalize(binary).ok();
+    let is_it = |file: &&Runs| {
+        if binary.contains('/') {
+            file.path == *binary || real.as_deref() == Some(Path::new(&file.path))
+        } else {
+            file.name() == binary
+                || file.name().strip_prefix(binary.as_str()).is_some_and(|rest| rest.starts_with(".so"))
+        }
+    };
+    all.iter().find(is_it).cloned().ok_or_else(|| NoPlace::NotMapped {
+        asked: asked.to_string(),
+        pid,
+        binary: binary.clone(),
+        runs: all.iter().map(|file| file.name().to_owned()).collect(),
+    })
+}
+
+/// The files whose code a process runs, its own program first.
+fn runs(pid: u32) -> Result<Vec<Runs>, Errno> {
+    let text = std::fs::read(format!("/proc/{pid}/maps")).map_err(|error| Errno::from(&error))?;
+    let text = String::from_utf8_lossy(&text);
+    let mut found: Vec<Runs> = Vec::new();
+    let maps = text.lines().filter_map(already::parse_map);
+    for map in maps.filter(|map: &Map<'_>| map.is_code && map.inode != 0 && map.path.starts_with('/')) {
+        if found.len() < FILES_MAX && found.iter().all(|file| file.path != map.path) {
+            let open = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end));
+            // Who may not look there takes the file of this name.
+            let open = if File::open(&open).is_ok() { open } else { PathBuf::from(map.path) };
+            found.push(Runs { open, path: map.path.to_owned() });
+        }
+    }
+    let own = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    found.sort_by_key(|file| Path::new(&file.path) != own);
+    Ok(found)
+}
+
+/// The processes that have a thread of this name.
+pub fn processes_with(thread: &str) -> Vec<u32> {
+    let has = |pid: &u32| {
+        already::threads(*pid).into_iter().any(|tid| already::name(*pid, tid).as_deref() == Some(thread.as_bytes()))
+    };
+    already::processes().into_iter().filter(has).collect()
+}

@@ -1,0 +1,325 @@
+//! Places in a program's code at which it is to be recorded each time that they are run: how they are asked for, and which byte of which
+//! file that is.
+
+mod find;
+mod notes;
+mod search;
+
+use std::fmt;
+
+use evenkeel_sys::Errno;
+use evenkeel_sys::perf_probe::Probe;
+
+pub use find::{beginning_and_end, library_marks, processes_with};
+pub use notes::{Note, parse_notes};
+pub use search::Near;
+
+/// The provider and the names of what `evenkeel-rt` marks a tick's beginning and end with.
+pub const LIBRARY: &str = "evenkeel";
+/// See [`LIBRARY`].
+pub const LIBRARY_BEGINS: &str = "tick_begin";
+/// See [`LIBRARY`].
+pub const LIBRARY_ENDS: &str = "tick_done";
+
+/// A place, as it is asked for: `SYMBOL`, `BINARY:SYMBOL`, `+0xOFFSET`, `BINARY+0xOFFSET`, `BINARY:%PROVIDER:NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The file, by its path or by its name; none for the process's own program.
+    pub binary: Option<String>,
+    /// Where in it.
+    pub spot: Spot,
+}
+
+/// Where in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spot {
+    /// At the beginning of this function.
+    Function(String),
+    /// At this byte of the file.
+    Offset(u64),
+    /// At a mark that the program was built with (USDT).
+    Mark {
+        /// Whose.
+        provider: String,
+        /// Which.
+        name: String,
+    },
+}
+
+/// Longer is no name of a function.
+const ASKED_MAX: usize = 4096;
+
+/// A place, as people write it.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn parse_place(text: &str) -> Result<Asked, String> {
+    const EXAMPLES: &str = "SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME is expected";
+    let is_odd = text.len() > ASKED_MAX || text.chars().any(char::is_control);
+    if is_odd || text.trim().is_empty() {
+        return Err(EXAMPLES.to_owned());
+    }
+    let binary = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+    if let Some((before, digits)) = text.rsplit_once("+0x") {
+        let offset = u64::from_str_radix(digits, 16).map_err(|_| format!("0x{digits} is no offset: {EXAMPLES}"))?;
+        let before = before.trim_end_matches(':');
+        return Ok(Asked { binary: binary(before), spot: Spot::Offset(offset) });
+    }
+    let (before, spot) = match single_colon(text) {
+        Some(at) if !text.starts_with('%') => (&text[..at], &text[at + 1..]),
+        _ => ("", text),
+    };
+    let spot = match spot.strip_prefix('%') {
+        Some(mark) => {
+            let parts = mark.split_once(':').filter(|(provider, name)| !provider.is_empty() && !name.is_empty());
+            let (provider, name) = parts.ok_or_else(|| format!("{spot} is no mark: {EXAMPLES}"))?;
+            Spot::Mark { provider: provider.to_owned(), name: name.to_owned() }
+        }
+        None if spot.is_empty() => return Err(EXAMPLES.to_owned()),
+        None => Spot::Function(spot.to_owned()),
+    };
+    Ok(Asked { binary: binary(before), spot })
+}
+
+/// The first colon that is none of two: `arena::tick` is a function, `arena:tick` one in a file.
+fn single_colon(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let colons = bytes[at..].iter().take_while(|byte| **byte == b':').count();
+        if colons == 1 {
+            return Some(at);
+        }
+        at += colons.max(1);
+    }
+    None
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let binary = self.binary.as_deref().unwrap_or_default();
+        match &self.spot {
+            Spot::Offset(offset) => write!(to, "{binary}+{offset:#x}"),
+            Spot::Function(name) if binary.is_empty() && single_colon(name).is_none() => to.write_str(name),
+            Spot::Function(name) => write!(to, "{binary}:{name}"),
+            Spot::Mark { provider, name } if binary.is_empty() => write!(to, "%{provider}:{name}"),
+            Spot::Mark { provider, name } => write!(to, "{binary}:%{provider}:{name}"),
+        }
+    }
+}
+
+/// A place that was found, to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probed {
+    /// What its event is called, as perf calls such: `probe_server:tick`, `probe_server:tick__return`, `sdt_evenkeel:tick_begin`.
+    pub event: String,
+    /// Where it is.
+    pub probe: Probe,
+    /// Which registers of user mode are copied with each of its samples (`PERF_REG_*`), one bit each: where it has what it is about.
+    pub registers: u64,
+}
+
+/// What its ticks end with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// The function's return.
+    Return,
+    /// Nothing of its own: the thread's wait for the next one, or that one's beginning.
+    Wait,
+    /// Another place.
+    Place(Asked),
+}
+
+/// Why a place can't be recorded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlace {
+    /// Nobody says in which process to look.
+    #[error("look for {0}: nobody says in which process (--pid), and it names no file by its path")]
+    NoProcess(String),
+    /// The process may not be looked at, or is gone.
+    #[error("look for {asked}: read what process {pid} has mapped: {errno}")]
+    Unreadable {
+        /// What is looked for.
+        asked: String,
+        /// The process.
+        pid: u32,
+        /// What the kernel said.
+        errno: Errno,
+    },
+    /// It runs no such file.
+    #[error("look for {asked}: process {pid} runs no code of {binary}; it runs {}", listed(runs))]
+    NotMapped {
+        /// What is looked for.
+        asked: String,
+        /// The process.
+        pid: u32,
+        /// The file.
+        binary: String,
+        /// What it runs.
+        runs: Vec<String>,
+    },
+    /// The processes run different programs.
+    #[error("look for {asked}: the processes run different files, {}: name one of them, or one process", listed(files))]
+    Several {
+        /// What is looked for.
+        asked: String,
+        /// The files.
+        files: Vec<String>,
+    },
+    /// The file is none of the kind.
+    #[error("look for {asked} in {file}: {why}")]
+    Odd {
+        /// What is looked for.
+        asked: String,
+        /// The file.
+        file: String,
+        /// Why.
+        why: String,
+    },
+    /// No function of this name.
+    #[error("find {asked} in {file}: it has no function of that name{}", nearest(near))]
+    NoSymbol {
+        /// What is looked for.
+        asked: String,
+        /// The file.
+        file: String,
+        /// The names that are nearest.
+        near: Vec<String>,
+    },
+    /// Its names were taken out of it.
+    #[error(
+        "find {asked} in {file}: the names of its functions were taken out of it (it was stripped); install its debug symbols, or name the \
+         function's first byte in the file ({file}+0xOFFSET)"
+    )]
+    Stripped {
+        /// What is looked for.
+        asked: String,
+        /// The file.
+        file: String,
+    },
+    /// Several functions of this name.
+    #[error("find {asked} in {file}: it has {} functions of that name: {}", near.len(), listed(near))]
+    Ambiguous {
+        /// What is looked for.
+        asked: String,
+        /// The file.
+        file: String,
+        /// The ways to name each.
+        near: Vec<String>,
+    },
+    /// Not where a function begins.
+    #[error(
+        "probe {file}+{offset:#x}: no function begins there{}, and a probe elsewhere would break the program",
+        before.map_or_else(String::new, |before| format!(" (the one around it begins at {before:#x})"))
+    )]
+    NoBeginning {
+        /// The file.
+        file: String,
+        /// What was asked.
+        offset: u64,
+        /// Where the function before begins.
+        before: Option<u64>,
+    },
+    /// The function's return can't be seen.
+    #[error(
+        "see {asked} return: {file} was built by Go, which moves its stacks: --until wait, or --until with another function"
+    )]
+    NoReturn {
+        /// What is looked for.
+        asked: String,
+        /// The file.
+        file: String,
+    },
+}
+
+/// How many names a refusal tells.
+const NAMES_MAX: usize = 8;
+
+fn listed(names: &[String]) -> String {
+    let told: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
+    let more = if names.len() > NAMES_MAX { ", …" } else { "" };
+    if told.is_empty() { "nothing that could be read".to_owned() } else { format!("{}{more}", told.join(", ")) }
+}
+
+fn nearest(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("; nearest are {}", listed(near)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn places_are_read_as_people_write_them() {
+        let function = |binary: Option<&str>, name: &str| Asked {
+            binary: binary.map(str::to_owned),
+            spot: Spot::Function(name.to_owned()),
+        };
+        let offset = |binary: Option<&str>, at| Asked { binary: binary.map(str::to_owned), spot: Spot::Offset(at) };
+        let mark = |binary: Option<&str>, provider: &str, name: &str| Asked {
+            binary: binary.map(str::to_owned),
+            spot: Spot::Mark { provider: provider.to_owned(), name: name.to_owned() },
+        };
+        let rows = [
+            ("tick", function(None, "tick")),
+            ("arena::world::tick", function(None, "arena::world::tick")),
+            ("server:tick", function(Some("server"), "tick")),
+            ("/usr/bin/server:game::World::tick", function(Some("/usr/bin/server"), "game::World::tick")),
+            (":tick", function(None, "tick")),
+            ("/opt/a b/libgame.so:_ZN4game4tickEv", function(Some("/opt/a b/libgame.so"), "_ZN4game4tickEv")),
+            ("std::vector<int>::push_back", function(None, "std::vector<int>::push_back")),
+            ("+0x1f40", offset(None, 0x1f40)),
+            ("server+0x1F40", offset(Some("server"), 0x1f40)),
+            ("/usr/games/DDNet-Server:+0x10", offset(Some("/usr/games/DDNet-Server"), 0x10)),
+            ("%evenkeel:tick_begin", mark(None, "evenkeel", "tick_begin")),
+            ("libgame.so:%game:frame", mark(Some("libgame.so"), "game", "frame")),
+        ];
+        for (text, asked) in rows {
+            assert_eq!(parse_place(text), Ok(asked.clone()), "{text}");
+            assert_eq!(parse_place(&asked.to_string()), Ok(asked), "{text}");
+        }
+        for text in ["", " ", "server:", "server+0x", "+0xzz", "+0x1234567890abcdef0", "%", "%a", "%a:", "%:b", "a\nb"]
+        {
+            assert!(parse_place(text).is_err(), "{text:?}");
+        }
+        assert!(parse_place(&"x".repeat(ASKED_MAX + 1)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_written_and_read_again(text in "[a-z:%+0x/. _]{0,24}") {
+            if let Ok(asked) = parse_place(&text) {
+                prop_assert_eq!(parse_place(&asked.to_string()), Ok(asked));
+            }
+        }
+
+        #[test]
+        fn no_text_is_a_panic(text in any::<String>()) {
+            let _ = parse_place(&text);
+        }
+    }
+
+    #[test]
+    fn refusals_read_well() {
+        let near = vec!["tick".to_owned(), "ticks".to_owned()];
+        let rows = [
+            (
+                NoPlace::NoSymbol { asked: "tik".to_owned(), file: "/bin/server".to_owned(), near: near.clone() },
+                "find tik in /bin/server: it has no function of that name; nearest are tick, ticks",
+            ),
+            (
+                NoPlace::Ambiguous { asked: "tick".to_owned(), file: "/bin/server".to_owned(), near },
+                "find tick in /bin/server: it has 2 functions of that name: tick, ticks",
+            ),
+            (
+                NoPlace::NoBeginning { file: "/bin/server".to_owned(), offset: 0x1234, before: Some(0x1200) },
+                "probe /bin/server+0x1234: no function begins there (the one around it begins at 0x1200), and a probe elsewhere would break the program",
+            ),
+        ];
+        for (refusal, text) in rows {
+            assert_eq!(refusal.to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Where a function begins in a file: by its name, as the linker or as people write it; and whether one begins at a byte at all.
+
+use std::collections::BTreeMap;
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
+use object::read::ReadRef;
+
+use crate::symbols::demangle;
+use crate::symbols::elf::{Image, Odd, unpacked_max_bytes};
+
+/// So many names that are near are told.
+const NEAR_MAX: usize = 5;
+/// Letters that may be other ones in a name that was meant.
+const TYPOS_MAX: usize = 3;
+/// Longer names are not compared letter by letter.
+const COMPARED_MAX: usize = 80;
+/// What compilers write behind the name of a copy that is called in place of the function.
+const COPIES: [&str; 3] = [".constprop.", ".isra.", ".part."];
+
+/// What was found of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// The function begins at this address, as the file counts.
+    Here(u64),
+    /// Several begin at these.
+    Several(BTreeMap<u64, String>),
+    /// None does; these are near.
+    None(Vec<String>),
+}
+
+/// How well a name is what was asked for; the first one that any function has counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Match {
+    /// As the linker knows it.
+    Raw,
+    /// As people write it.
+    Written,
+    /// A compiler's copy of that.
+    Copy,
+    /// Its last parts: `World::tick` of `game::World::tick`.
+    Tail,
+}
+
+/// A function by its name, among those of the file's own table.
+///
+/// # Errors
+/// If its tables are not where it says.
+pub(super) fn by_name<'a, R: ReadRef<'a>>(image: &Image<'a, R>, asked: &str) -> Result<Near, Odd> {
+    let functions = image.all_functions()?;
+    let mut best: Option<Match> = None;
+    let mut found = BTreeMap::new();
+    for symbol in &functions {
+        let raw = String::from_utf8_lossy(symbol.name);
+        let written = demangle(&raw);
+        let Some(how) = matched(asked, &raw, &written) else { continue };
+        if best.is_none_or(|best| how < best) {
+            (best, found) = (Some(how), BTreeMap::new());
+        }
+        if best == Some(how) {
+            found.entry(symbol.start).or_insert(written);
+        }
+    }
+    Ok(match found.first_key_value() {
+        Some((address, _)) if found.len() == 1 => Near::Here(*address),
+        Some(_) => Near::Several(found),
+        None => Near::None(near(asked, functions.iter().map(|symbol| String::from_utf8_lossy(symbol.name)))),
+    })
+}
+
+fn matched(asked: &str, raw: &str, written: &str) -> Option<Match> {
+    let is_tail = |name: &str| name.strip_suffix(asked).is_some_and(|before| before.ends_with("::"));
+    let whole = COPIES.iter().find_map(|copy| written.find(copy)).map_or(written, |at| &written[..at]);
+    if raw == asked {
+        Some(Match::Raw)
+    } else if written == asked {
+        Some(Match::Written)
+    } else if whole == asked {
+        Some(Match::Copy)
+    } else {
+        is_tail(whole).then_some(Match::Tail)
+    }
+}
+
+/// Names that may have been meant: those with what was asked in them, then those with a few other letters; the nearest first.
+fn near<'n>(asked: &str, names: impl Iterator<Item = std::borrow::Cow<'n, str>>) -> Vec<String> {
+    let last = |name: &str| name.rsplit("::").next().unwrap_or(name).to_lowercase();
+    let asked = last(asked);
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for raw in names {
+        let name = demangle(&raw);
+        let own = last(&name);
+        if own.len() > COMPARED_MAX || asked.len() > COMPARED_MAX {
+            continue;
+        }
+        let typos = strsim::osa_distance(&asked, &own);
+        let is_near = typos <= TYPOS_MAX.min(asked.len() / 2) || own.contains(&asked);
+        if is_near && !found.iter().any(|(_, known)| *known == name) {
+            found.push((typos, name));
+            found.sort();
+            found.truncate(NEAR_MAX);
+        }
+    }
+    found.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Where a function begins, by the tables for exceptions, which stripped files have too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// Here.
+    Here,
+    /// Not here; the one around it, or before it, begins there.
+    Not(Option<u64>),
+    /// The file does not say where functions begin.
+    NotTold,
+}
+
+/// Whether a function begins at an address, as the file counts.
+///
+/// # Errors
+/// If its tables are not where it says.
+pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) -> Result<Begins, Odd> {
+    let own = image.all_functions()?;
+    if own.iter().any(|symbol| symbol.start == address) {
+        return Ok(Begins::Here);
+    }
+    let mut before = own.iter().map(|symbol| symbol.start).filter(|start| *start < address).max();
+    let mut is_told = image.has_own_names();
+    let section = image.section(".eh_frame", &mut unpacked_max_bytes())?;
+    let endian = if image.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+    let frames = EhFrame::from(EndianSlice::new(&section, endian));
+    let place = |name: &str| image.section_address(name);
+    let mut bases = BaseAddresses::default().set_eh_frame(place(".eh_frame").unwrap_or(0));
+    bases = place(".text").map_or(bases.clone(), |text| bases.set_text(text));
+    let mut entries = frames.entries(&bases);
+    // What is damaged behind here is not read: what was read before it counts.
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else { continue };
+        let Ok(whole) = partial.parse(|frames, bases, offset| frames.cie_from_offset(bases, offset)) else { continue };
+        is_told = true;
+        let start = whole.initial_address();
+        if start == address {
+            return Ok(Begins::Here);
+        }
+        if start < address {
+            before = before.max(Some(start));
+        }
+    }
+    Ok(if is_told { Begins::Not(before) } else { Begins::NotTold })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_matched_as_people_write_them() {
+        let rows = [
+            ("tick", "tick", Some(Match::Raw)),
+            ("game::World::tick", "_ZN4game5World4tickEv", Some(Match::Written)),
+            ("_ZN4game5World4tickEv", "_ZN4game5World4tickEv", Some(Match::Raw)),
+            ("World::tick", "_ZN4game5World4tickEv", Some(Match::Tail)),
+            ("tick", "_ZN4game5World4tickEv", Some(Match::Tail)),
+            ("ick", "_ZN4game5World4tickEv", None),
+            ("tick", "tick.constprop.0", Some(Match::Copy)),
+            ("tick", "tick.cold", None),
+            ("main.tick", "main.tick", Some(Match::Raw)),
+            ("tick", "tock", None),
+        ];
+        for (asked, raw, how) in rows {
+            assert_eq!(matched(asked, raw, &demangle(raw)), how, "{asked} {raw}");
+        }
+    }
+
+    #[test]
+    fn what_is_near_is_told_the_nearest_first() {
+        let names = ["world_tick", "tick", "tock", "simulate", "_ZN4game5World5tickkEv", "tick"];
+        let told = near("tik", names.iter().map(|name| (*name).into()));
+        assert_eq!(told, ["tick"], "of three letters one may be another");
+        let told = near("World::tick", names.iter().map(|name| (*name).into()));
+        assert_eq!(told, ["tick", "game::World::tickk", "tock", "world_tick"]);
+        assert_eq!(near("render_everything", names.iter().map(|name| (*name).into())), Vec::<String>::new());
+    }
+}

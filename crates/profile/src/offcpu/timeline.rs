@@ -1,0 +1,408 @@
+//! `Timeline`: the spells of the busiest threads one by one, a lane a thread, as a page draws them. What a page has no room for is merged
+//! with its neighbours or counted, and never just gone.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::place::Places;
+use super::table::on_cpu_ns;
+use super::{Edges, Reason, Spell};
+use crate::fold::thread_name;
+use crate::names::Names;
+use crate::recording::{Recording, Span, Turn};
+use crate::stack::StackId;
+use crate::ticks::Tick;
+use crate::tree::clean;
+
+/// Threads with a lane: those that had a CPU longest.
+const LANES_MAX: usize = 120;
+/// More pieces than this make a page slow to open: then short neighbours are merged.
+const PIECES_MAX: usize = 250_000;
+/// Stacks that are told.
+const STACKS_MAX: usize = 20_000;
+/// Functions of a stack that are told, from the innermost on.
+const FUNCTIONS_MAX: usize = 14;
+/// No page has more ticks: the slowest are told first.
+const TICKS_MAX: usize = 100_000;
+
+/// Why threads had no CPU, over the time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Timeline {
+    /// What was recorded.
+    pub span: Span,
+    /// The threads, those that had a CPU longest first.
+    pub lanes: Vec<Lane>,
+    /// Threads without a lane.
+    pub lanes_left_out: usize,
+    /// The spells of the threads that have one.
+    pub spells: usize,
+    /// Spells that stand in a piece together with others.
+    pub merged: usize,
+    /// Those that were merged lie within one part of the time of this length; 0 where none were.
+    pub merged_within_ns: u64,
+    /// Stacks that pieces tell of, each once.
+    pub stacks: Vec<Place>,
+    /// Stacks beyond the most that are told.
+    pub stacks_left_out: usize,
+    /// Names of threads that took a CPU or woke somebody.
+    pub threads: BTreeMap<u32, String>,
+    /// The ticks of the thread that keeps them, where they are known.
+    pub ticks: Option<Ticks>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lane {
+    /// Its process.
+    pub pid: u32,
+    /// Its number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// How long it had a CPU.
+    pub on_cpu_ns: u64,
+    /// The first and the last moment of which something is told: between the two it ran where it had a CPU.
+    pub known: Span,
+    /// In the order of their beginnings.
+    pub pieces: Vec<Piece>,
+}
+
+/// A spell, or several neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// From when to when; of several, from the first one's beginning to the last one's end.
+    pub span: Span,
+    /// Why; of several, what took longest.
+    pub reason: Reason,
+    /// How many spells.
+    pub count: u32,
+    /// How long there was no CPU: of several, less than from when to when.
+    pub off_ns: u64,
+    /// Whether both ends were seen.
+    pub edges: Edges,
+    /// The CPU.
+    pub cpu: u32,
+    /// Where it was: a place in [`Timeline::stacks`].
+    pub place: Option<u32>,
+    /// Who took the CPU.
+    pub taken_by: Option<u32>,
+    /// Who woke it.
+    pub woken_by: Option<u32>,
+    /// From its wake-up until it had a CPU.
+    pub woken_ns: Option<u64>,
+}
+
+/// Where a thread was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Its own function that called what waited.
+    pub own: Option<String>,
+    /// The innermost functions, the innermost first.
+    pub functions: Vec<String>,
+}
+
+/// A thread's ticks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ticks {
+    /// The thread.
+    pub tid: u32,
+    /// They, in the order of time.
+    pub ticks: Vec<Tick>,
+    /// More than a page has room for.
+    pub left_out: usize,
+}
+
+impl Timeline {
+    /// Of the threads whose process `is_wanted`; `ticks` are those of the thread with this number.
+    pub fn of(
+        recording: &Recording,
+        names: &Names,
+        spells: &[Spell],
+        is_wanted: impl Fn(u32) -> bool,
+        ticks: Option<(u32, &[Tick])>,
+    ) -> Timeline {
+        let own = |spell: &&Spell| is_wanted(spell.pid);
+        let (mut lanes, lanes_left_out) = lanes(recording, spells.iter().filter(own), &is_wanted, ticks);
+        let mut maker = Maker::new(recording, names);
+        let at: HashMap<u32, usize> = lanes.iter().enumerate().map(|(at, lane)| (lane.tid, at)).collect();
+        for spell in spells.iter().filter(own) {
+            if let Some(lane) = at.get(&spell.tid).and_then(|at| lanes.get_mut(*at)) {
+                lane.pieces.push(maker.piece(spell));
+            }
+        }
+        let count = lanes.iter().map(|lane| lane.pieces.len()).sum();
+        let merged_within_ns = merge(&mut lanes, recording.span, PIECES_MAX);
+        let merged = lanes.iter().flat_map(|lane| &lane.pieces).filter(|piece| piece.count > 1);
+        let merged = merged.map(|piece| piece.count as usize).sum();
+        Timeline {
+            span: recording.span,
+            lanes,
+            lanes_left_out,
+            spells: count,
+            merged,
+            merged_within_ns,
+            stacks: maker.stacks,
+            stacks_left_out: maker.left_out.len(),
+            threads: maker.threads,
+            ticks: ticks.map(|(tid, ticks)| told(tid, ticks)),
+        }
+    }
+}
+
+fn told(tid: u32, ticks: &[Tick]) -> Ticks {
+    let mut kept: Vec<Tick> = ticks.to_vec();
+    if kept.len() > TICKS_MAX {
+        kept.sort_by_key(|tick| std::cmp::Reverse(tick.span.length_ns()));
+        kept.truncate(TICKS_MAX);
+        kept.sort_by_key(|tick| tick.span.start_ns);
+    }
+    Ticks { tid, left_out: ticks.len() - kept.len(), ticks: kept }
+}
+
+/// The busiest threads, and how many others there are. The one that keeps ticks is among them however little it works.
+fn lanes<'s>(
+    recording: &Recording,
+    spells: impl Iterator<Item = &'s Spell>,
+    is_wanted: impl Fn(u32) -> bool,
+    ticks: Option<(u32, &[Tick])>,
+) -> (Vec<Lane>, usize) {
+    let on_cpu = on_cpu_ns(recording);
+    let mut pids: BTreeMap<u32, u32> = on_cpu
+        .iter()
+        .filter(|(tid, (pid, _))| **tid != 0 && is_wanted(*pid))
+        .map(|(tid, (pid, _))| (*tid, *pid))
+        .collect();
+    pids.extend(spells.map(|spell| (spell.tid, spell.pid)));
+    let busy = |tid: &u32| on_cpu.get(tid).map_or(0, |(_, on_cpu_ns)| *on_cpu_ns);
+    let ticking = ticks.map(|(tid, _)| tid);
+    let mut tids: Vec<u32> = pids.keys().copied().collect();
+    tids.sort_by_key(|tid| (Some(*tid) != ticking, std::cmp::Reverse(busy(tid)), *tid));
+    let left_out = tids.len().saturating_sub(LANES_MAX);
+    tids.truncate(LANES_MAX);
+    tids.sort_by_key(|tid| (std::cmp::Reverse(busy(tid)), *tid));
+    let known = known(recording);
+    let lane = |tid: u32| Lane {
+        pid: pids.get(&tid).copied().unwrap_or_default(),
+        tid,
+        name: thread_name(recording, tid),
+        on_cpu_ns: busy(&tid),
+        known: known.get(&tid).copied().unwrap_or_default(),
+        pieces: Vec::new(),
+    };
+    (tids.into_iter().map(lane).collect(), left_out)
+}
+
+/// From when to when the switches tell of each thread.
+fn known(recording: &Recording) -> HashMap<u32, Span> {
+    let begun: HashSet<u32> =
+        recording.lives.iter().filter(|life| life.made_by.is_some()).map(|life| life.tid).collect();
+    let mut known: HashMap<u32, (Span, Turn)> = HashMap::new();
+    for switch in &recording.switches {
+        let start_ns = if begun.contains(&switch.tid) { switch.at_ns } else { recording.span.start_ns };
+        let (span, turn) = known.entry(switch.tid).or_insert((Span { start_ns, end_ns: start_ns }, switch.turn));
+        (span.end_ns, *turn) = (switch.at_ns, switch.turn);
+    }
+    let ends: HashSet<u32> =
+        recording.lives.iter().filter(|life| life.made_by.is_none()).map(|life| life.tid).collect();
+    known
+        .into_iter()
+        .map(|(tid, (span, turn))| {
+            let is_running = turn == Turn::In && !ends.contains(&tid);
+            (tid, Span { end_ns: if is_running { recording.span.end_ns } else { span.end_ns }, ..span })
+        })
+        .collect()
+}
+
+struct Maker<'a> {
+    recording: &'a Recording,
+    names: &'a Names,
+    places: Places<'a>,
+    numbers: HashMap<StackId, u32>,
+    stacks: Vec<Place>,
+    left_out: HashSet<StackId>,
+    threads: BTreeMap<u32, String>,
+}
+
+impl<'a> Maker<'a> {
+    fn new(recording: &'a Recording, names: &'a Names) -> Maker<'a> {
+        Maker {
+            recording,
+            names,
+            places: Places::of(recording, names),
+            numbers: HashMap::new(),
+            stacks: Vec::new(),
+            left_out: HashSet::new(),
+            threads: BTreeMap::new(),
+        }
+    }
+
+    fn piece(&mut self, spell: &Spell) -> Piece {
+        let taken_by = spell.taken_by.map(|(_, tid)| tid);
+        let woken_by = spell.woken_by.map(|(tid, _)| tid);
+        for tid in taken_by.into_iter().chain(woken_by) {
+            self.threads.entry(tid).or_insert_with(|| thread_name(self.recording, tid));
+        }
+        Piece {
+            span: spell.span,
+            reason: spell.reason,
+            count: 1,
+            off_ns: spell.span.length_ns(),
+            edges: spell.edges,
+            cpu: spell.cpu,
+            place: spell.stack.and_then(|stack| self.place(stack)),
+            taken_by,
+            woken_by,
+            woken_ns: spell.woken_at_ns.map(|at_ns| spell.span.end_ns.saturating_sub(at_ns)),
+        }
+    }
+
+    fn place(&mut self, stack: StackId) -> Option<u32> {
+        if let Some(known) = self.numbers.get(&stack) {
+            return Some(*known);
+        }
+        if self.stacks.len() >= STACKS_MAX {
+            self.left_out.insert(stack);
+            return None;
+        }
+        let frames = self.recording.stacks.innermost_first(stack).map(|frame| self.names.get(frame));
+        let functions = frames.flat_map(|named| {
+            let functions = named.functions.iter().rev().map(|function| function.name.as_str());
+            functions.chain(named.functions.is_empty().then_some(named.in_place.as_str()))
+        });
+        let functions = functions.take(FUNCTIONS_MAX).map(clean).collect();
+        let number = self.stacks.len() as u32;
+        self.stacks.push(Place { own: self.places.at(stack).map(clean), functions });
+        self.numbers.insert(stack, number);
+        Some(number)
+    }
+}
+
+/// Merges neighbours until there are no more than `pieces_max`, as far as that goes; returns the length of the parts of the time in which they
+/// lie, 0 where nothing had to be.
+fn merge(lanes: &mut [Lane], span: Span, pieces_max: usize) -> u64 {
+    let count = |part_ns: u64| -> usize { lanes.iter().map(|lane| groups(&lane.pieces, span, part_ns).count()).sum() };
+    if lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() <= pieces_max {
+        return 0;
+    }
+    let mut part_ns = (span.length_ns() >> 22).max(1);
+    while count(part_ns) > pieces_max && part_ns < span.length_ns() {
+        part_ns = part_ns.saturating_mul(2);
+    }
+    for lane in lanes {
+        lane.pieces = groups(&lane.pieces, span, part_ns).map(merged).collect();
+    }
+    part_ns
+}
+
+/// Pieces that lie within one part of the time, next to each other; each other one by itself.
+fn groups(pieces: &[Piece], span: Span, part_ns: u64) -> impl Iterator<Item = &[Piece]> {
+    let part = move |at_ns: u64| at_ns.saturating_sub(span.start_ns) / part_ns.max(1);
+    pieces.chunk_by(move |one, other| {
+        let of = part(one.span.start_ns);
+        [one.span.end_ns, other.span.start_ns, other.span.end_ns].into_iter().all(|at_ns| part(at_ns) == of)
+    })
+}
+
+fn merged(group: &[Piece]) -> Piece {
+    let mut sums: BTreeMap<Reason, u64> = BTreeMap::new();
+    for piece in group {
+        *sums.entry(piece.reason).or_default() += piece.off_ns.max(1);
+    }
+    // Groups are never empty: the fallback is for the compiler.
+    let most = sums.into_iter().max_by_key(|(_, sum)| *sum).map_or(Reason::Unknown, |(reason, _)| reason);
+    let longest = group.iter().filter(|piece| piece.reason == most).max_by_key(|piece| piece.off_ns);
+    let ends = group.iter().map(|piece| piece.span.end_ns).max().unwrap_or_default();
+    let whole = Piece {
+        span: Span { start_ns: group.first().map_or(0, |piece| piece.span.start_ns), end_ns: ends },
+        reason: most,
+        count: group.iter().map(|piece| piece.count).fold(0, u32::saturating_add),
+        off_ns: group.iter().map(|piece| piece.off_ns).fold(0, u64::saturating_add),
+        edges: Edges::Seen,
+        cpu: 0,
+        place: None,
+        taken_by: None,
+        woken_by: None,
+        woken_ns: None,
+    };
+    match longest {
+        Some(longest) if group.len() > 1 => {
+            Piece { edges: longest.edges, cpu: longest.cpu, place: longest.place, ..whole }
+        }
+        Some(longest) => *longest,
+        None => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn piece(start_ns: u64, length_ns: u64, reason: Reason) -> Piece {
+        Piece {
+            span: Span { start_ns, end_ns: start_ns + length_ns },
+            reason,
+            count: 1,
+            off_ns: length_ns,
+            edges: Edges::Seen,
+            cpu: 0,
+            place: None,
+            taken_by: None,
+            woken_by: None,
+            woken_ns: None,
+        }
+    }
+
+    fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+        let one = (0_u64..1000, 0_u64..5000, prop::sample::select(&Reason::ALL[..]));
+        prop::collection::vec(one, 0..400).prop_map(|parts| {
+            let mut at_ns = 1_000;
+            let mut pieces = Vec::new();
+            for (gap, length, reason) in parts {
+                pieces.push(piece(at_ns + gap, length, reason));
+                at_ns += gap + length;
+            }
+            pieces
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn merging_loses_no_spell_and_no_time_and_hides_nothing_that_is_long(pieces in pieces(), most in 1_usize..300) {
+            let end_ns = pieces.last().map_or(2_000, |piece| piece.span.end_ns + 1);
+            let span = Span { start_ns: 1_000, end_ns };
+            let mut lanes = [Lane { pieces: pieces.clone(), ..Lane::default() }];
+            let part_ns = merge(&mut lanes, span, most);
+            let got = &lanes[0].pieces;
+            prop_assert!(got.len() <= most.max(1));
+            prop_assert_eq!(part_ns == 0, pieces.len() <= most);
+            prop_assert_eq!(got.iter().map(|piece| piece.count as usize).sum::<usize>(), pieces.len());
+            let off = |pieces: &[Piece]| pieces.iter().map(|piece| piece.off_ns).sum::<u64>();
+            prop_assert_eq!(off(got), off(&pieces));
+            prop_assert!(got.windows(2).all(|pair| pair[0].span.end_ns <= pair[1].span.start_ns));
+            for piece in got {
+                prop_assert!(piece.count == 1 || piece.span.length_ns() < part_ns, "{piece:?} {part_ns}");
+            }
+            for long in pieces.iter().filter(|piece| piece.off_ns >= part_ns) {
+                prop_assert!(got.contains(long), "a long one stands by itself");
+            }
+        }
+    }
+
+    #[test]
+    fn what_took_longest_names_what_is_merged() {
+        let mut lanes = [Lane {
+            pieces: vec![
+                piece(10, 2, Reason::Preempted),
+                piece(13, 3, Reason::Futex),
+                piece(17, 3, Reason::Futex),
+                piece(21, 40, Reason::Sleep),
+            ],
+            ..Lane::default()
+        }];
+        let part_ns = merge(&mut lanes, Span { start_ns: 0, end_ns: 64 }, 2);
+        assert_eq!(part_ns, 32);
+        let got: Vec<_> = lanes[0].pieces.iter().map(|piece| (piece.reason, piece.count, piece.off_ns)).collect();
+        assert_eq!(got, [(Reason::Futex, 3, 8), (Reason::Sleep, 1, 40)]);
+    }
+}

@@ -1,0 +1,309 @@
+//! `Told`: ticks whose beginnings, and ends, something in the recording tells: each time that a function was entered and returned, a mark
+//! that the program was built with, any event at all.
+
+use std::collections::BTreeMap;
+
+use crate::live::probe::{LIBRARY, LIBRARY_BEGINS, LIBRARY_ENDS};
+use crate::recording::{EventId, Recording, Sample};
+
+/// What the name of an event ends with that is of a function's return, or of another place where its ticks end.
+const RETURN: &str = "__return";
+const UNTIL: &str = "__until_";
+/// What events of probes are called by perf, up to the first colon, or how that begins.
+const GROUPS: [&str; 3] = ["probe_", "uprobes:", "sdt_"];
+/// CLOCK_MONOTONIC, which the library's times are of.
+const MONOTONIC: i32 = 1;
+/// What a tick is due before it begins by more than this is no such time.
+const LATE_MAX_NS: u64 = 60_000_000_000;
+/// Fewer beginnings are no ticks.
+const TICKS_MIN: usize = 2;
+/// The kernel's tracepoints of packets that leave.
+const PACKETS: [&str; 2] = ["net:net_dev_queue", "net:net_dev_start_xmit"];
+/// Packets that are no farther apart than this are of one burst: what a server sends in one go leaves every few microseconds.
+const TOGETHER_NS: u64 = 1_000_000;
+/// So many names of events are told.
+const NAMES_MAX: usize = 12;
+
+/// A tick, as it was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Its number, where it is told.
+    pub number: Option<u64>,
+    /// When it was due, where that is told.
+    pub due_ns: Option<u64>,
+    /// When it began.
+    pub begun_ns: u64,
+    /// When it was done, where that is told.
+    pub done_ns: Option<u64>,
+}
+
+impl Told {
+    /// One of which nothing but its beginning is told.
+    pub fn at(begun_ns: u64) -> Told {
+        Told { begun_ns, ..Told::default() }
+    }
+}
+
+/// Which events tell of ticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    begins: Vec<EventId>,
+    ends: Vec<EventId>,
+    /// The event at which ticks begin.
+    pub begin: String,
+    /// The one at which they are done; none where that is not told.
+    pub end: Option<String>,
+    /// Whether they are the library's, which tells each tick's number and when it was due.
+    pub is_librarys: bool,
+}
+
+/// The ticks of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfThread {
+    /// The thread.
+    pub tid: u32,
+    /// In the order of time.
+    pub ticks: Vec<Told>,
+    /// Ticks whose end was to be told and was not.
+    pub unended: u64,
+}
+
+/// Why nothing is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotTold {
+    /// There is no such event.
+    #[error("the recording has no event {name}; it has {}", listed(there))]
+    NoEvent {
+        /// What was asked for.
+        name: String,
+        /// Those that it has.
+        there: Vec<String>,
+    },
+    /// It never was.
+    #[error("{event} was seen {seen} times in {whose}: that makes no ticks")]
+    TooFew {
+        /// The event.
+        event: String,
+        /// How often.
+        seen: usize,
+        /// In what.
+        whose: String,
+    },
+}
+
+/// The bursts of packets of the thread that sends most bursts, each as a tick: from the end of the one before to its own end, so that what
+/// made it late is in it, wherever that was.
+///
+/// # Errors
+/// If no packets were recorded, or so few that they are no bursts.
+pub fn packets(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result<OfThread, NotTold> {
+    let event = PACKETS.iter().find_map(|name| recording.events.iter().position(|event| event.name == *name));
+    let event = event.and_then(|event| EventId::try_from(event).ok()).ok_or_else(|| NotTold::NoEvent {
+        name: PACKETS[0].to_owned(),
+        there: recording.events.iter().map(|event| event.name.clone()).collect(),
+    })?;
+    let mut ends: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for sample in recording.samples.iter().filter(|sample| sample.event == event && is_wanted(sample.tid)) {
+        let ends = ends.entry(sample.tid).or_default();
+        match ends.last_mut() {
+            Some(end) if sample.at_ns.saturating_sub(*end) <= TOGETHER_NS => *end = sample.at_ns,
+            _ => ends.push(sample.at_ns),
+        }
+    }
+    let most = ends.into_iter().max_by_key(|(_, ends)| ends.len());
+    let seen = most.as_ref().map_or(0, |(_, ends)| ends.len());
+    let (tid, ends) = most.filter(|_| seen > TICKS_MIN).ok_or_else(|| NotTold::TooFew {
+        event: "a burst of packets".to_owned(),
+        seen,
+        whose: "the threads that are looked at".to_owned(),
+    })?;
+    let ticks = ends.windows(2).map(|pair| Told { done_ns: Some(pair[1]), ..Told::at(pair[0]) });
+    Ok(OfThread { tid, ticks: ticks.collect(), unended: 0 })
+}
+
+fn listed(names: &[String]) -> String {
+    let more = if names.len() > NAMES_MAX { ", …" } else { "" };
+    format!("{}{more}", names.iter().take(NAMES_MAX).map(String::as_str).collect::<Vec<_>>().join(", "))
+}
+
+impl Marks {
+    /// The event of this name, or of the function that is called so: `tick` is `probe_server:tick`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn named(recording: &Recording, name: &str) -> Result<Marks, NotTold> {
+        let wanted = name.strip_prefix(':').unwrap_or(name);
+        let whole = |event: &str| event == wanted || event.split('/').next() == Some(wanted);
+        let function = |event: &str| is_probe(event) && event.split_once(':').is_some_and(|(_, own)| own == wanted);
+        let find = |is: &dyn Fn(&str) -> bool| recording.events.iter().find(|event| is(&event.name));
+        let found = find(&whole).or_else(|| find(&function));
+        let found = found.map(|event| Marks::of(recording, &event.name));
+        found.ok_or_else(|| NotTold::NoEvent {
+            name: name.to_owned(),
+            there: recording.events.iter().map(|event| event.name.clone()).collect(),
+        })
+    }
+
+    /// The same with another event at which ticks are done.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn until(self, recording: &Recording, name: &str) -> Result<Marks, NotTold> {
+        let wanted = format!("{}{UNTIL}{name}", self.begin);
+        let end = Marks::named(recording, &wanted).or_else(|_| Marks::named(recording, name))?;
+        Ok(Marks { ends: end.begins, end: Some(end.begin), ..self })
+    }
+
+    /// The same as ticks that are done when their thread waits, or the next one begins.
+    #[must_use]
+    pub fn without_end(self) -> Marks {
+        Marks { ends: Vec::new(), end: None, ..self }
+    }
+
+    /// The marks of `evenkeel-rt`.
+    pub fn of_library(recording: &Recording) -> Option<Marks> {
+        let name = format!("sdt_{LIBRARY}:{LIBRARY_BEGINS}");
+        recording.events.iter().any(|event| event.name == name).then(|| Marks::of(recording, &name))
+    }
+
+    /// The places in programs that were recorded, but for those at which something ends.
+    pub fn places(recording: &Recording) -> Vec<Marks> {
+        let is_begin = |name: &str| is_probe(name) && !name.ends_with(RETURN) && !name.contains(UNTIL);
+        let mut names: Vec<&str> =
+            recording.events.iter().map(|event| &*event.name).filter(|name| is_begin(name)).collect();
+        names.retain(|name| *name != format!("sdt_{LIBRARY}:{LIBRARY_ENDS}"));
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(|name| Marks::of(recording, name)).collect()
+    }
+
+    fn of(recording: &Recording, begin: &str) -> Marks {
+        let numbers = |is: &dyn Fn(&str) -> bool| -> Vec<EventId> {
+            let all = recording.events.iter().enumerate().filter(|(_, event)| is(&event.name));
+            all.filter_map(|(at, _)| EventId::try_from(at).ok()).collect()
+        };
+        let is_librarys = begin == format!("sdt_{LIBRARY}:{LIBRARY_BEGINS}");
+        let librarys_end = format!("sdt_{LIBRARY}:{LIBRARY_ENDS}");
+        let is_end = |name: &str| match name.strip_prefix(begin) {
+            Some(rest) => rest == RETURN || rest.starts_with(UNTIL),
+            None => is_librarys && name == librarys_end,
+        };
+        let end = recording.events.iter().map(|event| &event.name).find(|name| is_end(name));
+        Marks {
+            begins: numbers(&|name| name == begin),
+            ends: end.map_or_else(Vec::new, |end| numbers(&|name| name == end)),
+            begin: begin.to_owned(),
+            end: end.cloned(),
+            is_librarys,
+        }
+    }
+
+    /// The ticks of the thread that most of them are of, among those that are wanted.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn ticks(&self, recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result<OfThread, NotTold> {
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        for sample in recording.samples.iter().filter(|sample| self.begins.contains(&sample.event)) {
+            if is_wanted(sample.tid) {
+                *counts.entry(sample.tid).or_default() += 1;
+            }
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let (tid, _) = most.filter(|(_, count)| *count >= TICKS_MIN).ok_or_else(|| NotTold::TooFew {
+            event: self.begin.clone(),
+            seen: most.map_or(0, |(_, count)| count),
+            whose: "the threads that are looked at".to_owned(),
+        })?;
+        Ok(self.of_thread(recording, tid))
+    }
+
+    fn of_thread(&self, recording: &Recording, tid: u32) -> OfThread {
+        let of_tid = || recording.samples.iter().filter(|sample| sample.tid == tid);
+        let is_end = |sample: &Sample| self.ends.contains(&sample.event);
+        let is_begin = |sample: &Sample| self.begins.contains(&sample.event);
+        let is_nested = !self.ends.is_empty()
+            && calls_itself(of_tid().filter_map(|sample| match () {
+                () if is_begin(sample) => Some(true),
+                () if is_end(sample) => Some(false),
+                () => None,
+            }));
+        let mut found = OfThread { tid, ..OfThread::default() };
+        let mut depth = 0_u64;
+        let mut open: Option<Told> = None;
+        for sample in of_tid() {
+            if is_begin(sample) {
+                depth += 1;
+                if is_nested && depth > 1 {
+                    continue;
+                }
+                found.close(open.take(), self.ends.is_empty());
+                open = Some(self.told(recording, sample));
+            } else if is_end(sample) {
+                depth = depth.saturating_sub(1);
+                if is_nested && depth > 0 {
+                    continue;
+                }
+                // An end without a beginning is of a tick that began before the recording.
+                let done = open.take().map(|told| Told { done_ns: Some(sample.at_ns), ..told });
+                found.ticks.extend(done);
+            }
+        }
+        found.close(open, self.ends.is_empty());
+        found
+    }
+
+    fn told(&self, recording: &Recording, sample: &Sample) -> Told {
+        let begun_ns = sample.at_ns;
+        let arguments = if self.is_librarys { arguments(recording, sample) } else { None };
+        let Some((number, due_ns)) = arguments else { return Told::at(begun_ns) };
+        let is_time = recording.clock == Some(MONOTONIC) && due_ns > 0 && begun_ns.saturating_sub(due_ns) < LATE_MAX_NS;
+        Told { number: Some(number), due_ns: is_time.then(|| due_ns.min(begun_ns)), begun_ns, done_ns: None }
+    }
+}
+
+impl OfThread {
+    /// Takes a tick whose end was not seen.
+    fn close(&mut self, open: Option<Told>, ends_are_not_told: bool) {
+        match open {
+            Some(told) if ends_are_not_told => self.ticks.push(told),
+            Some(_) => self.unended += 1,
+            None => {}
+        }
+    }
+}
+
+/// Whether a function is entered within itself, and each time left again: not, if its end was lost or it was left by a jump.
+fn calls_itself(turns: impl Iterator<Item = bool>) -> bool {
+    let (mut depth, mut was_deep) = (0_u64, false);
+    for is_begin in turns {
+        depth = if is_begin { depth + 1 } else { depth.saturating_sub(1) };
+        was_deep |= depth > 1;
+        // One that is missing is missing for good.
+        if was_deep && depth == 0 {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_probe(event: &str) -> bool {
+    GROUPS.iter().any(|group| event.starts_with(group)) && event.contains(':')
+}
+
+/// What the library tells: a tick's number, and when it was due.
+fn arguments(recording: &Recording, sample: &Sample) -> Option<(u64, u64)> {
+    let (from, length) = (usize::try_from(sample.raw.0).ok()?, usize::try_from(sample.raw.1).ok()?);
+    let words = recording.raw.get(from..from.checked_add(length)?)?.as_chunks::<8>().0;
+    let word = |at: usize| words.get(at).map(|word| u64::from_ne_bytes(*word));
+    let which = word(0)?;
+    let register = |number: u32| {
+        let bit = 1_u64 << number;
+        let before = (which & (bit - 1)).count_ones() as usize;
+        word(1 + before).filter(|_| which & bit != 0)
+    };
+    let is_arm = recording.machine.architecture.as_deref().is_some_and(|name| name == "aarch64");
+    // The first two of a call: X0 and X1, or DI and SI.
+    let [number, due_ns] = if is_arm { [0, 1] } else { [5, 4] };
+    Some((register(number)?, register(due_ns)?))
+}
