@@ -24,7 +24,7 @@ pub fn run(name: &str, text: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("Cargo.toml names targets that there are");
     match target.reads {
         Reads::Whole(read) => read(text),
-        Reads::Paths(host, paths) => drop(targets::on_paths(host, paths, text)),
+        Reads::Paths(host, paths) => drop(targets::machines::on_paths(host, paths, text)),
         Reads::Program => {
             let file = DIR.path().join("waivers.toml");
             fs::write(&file, text).expect("/dev/shm takes a file");

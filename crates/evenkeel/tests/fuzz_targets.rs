@@ -15,10 +15,11 @@ use std::process::Command;
 use evenkeel_host::Facts;
 use evenkeel_sys::{Root, Why};
 
-#[path = "../../../fuzz/src/targets.rs"]
+#[path = "../../../fuzz/src/targets/mod.rs"]
 mod targets;
 
-use targets::{Reads, TARGETS, machine, on_paths};
+use targets::machines::{machine, on_paths};
+use targets::{Reads, TARGETS};
 
 /// Every function that is called a parser, by file, with the target whose text reaches it.
 const PARSERS: &[(&str, &str, &str)] = &[
@@ -83,12 +84,15 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("measure/src/meters/memory/latency.rs", "parse_huge_bytes", "kernel-counts"),
     ("measure/src/meters/memory/room.rs", "parse_field_kib", "kernel-counts"),
     ("profile/src/fold.rs", "parse", "perf-script"),
+    ("profile/src/live/probe/mod.rs", "parse_place", "symbols"),
+    ("profile/src/live/probe/notes.rs", "parse_notes", "symbols"),
     ("profile/src/perf/file.rs", "parse", "perf-data"),
     ("profile/src/perf/layout.rs", "parse", "perf-data"),
     ("profile/src/perf/record.rs", "parse", "perf-data"),
     ("profile/src/scopes/parse.rs", "parse", "scopes"),
     ("profile/src/symbols/kernel.rs", "parse_build_id", "symbols"),
     ("profile/src/symbols/kernel.rs", "parse_kallsyms", "symbols"),
+    ("profile/src/symbols/pclntab.rs", "parse_pclntab", "symbols"),
     ("profile/src/symbols/perf_map.rs", "parse_perf_map", "symbols"),
     ("profile/src/text.rs", "parse", "perf-script"),
     ("profile/src/scopes/parse.rs", "parse", "scopes"),
@@ -108,6 +112,8 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/telemetry/owner.rs", "parse_boot", "telemetry"),
     ("sys/src/telemetry/owner.rs", "parse_start", "telemetry"),
     ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),
+    ("trial/src/boots/state.rs", "parse", "report"),
+    ("trial/src/boots/state.rs", "parse_json", "report"),
     ("trial/src/load/protocol/http.rs", "parse_answer", "answers"),
     ("trial/src/load/protocol/http.rs", "parse_head", "answers"),
     ("trial/src/load/protocol/memcached.rs", "parse_answer", "answers"),
@@ -146,8 +152,14 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("profile/src/symbols/elf.rs", "parse", "files on disk: a test damages real programs at random"),
     ("profile/src/symbols/kernel.rs", "parse_build_id", "the kernel's notes: its own property test has it"),
     ("profile/src/symbols/kernel.rs", "parse_kallsyms", "the kernel's list: its own property test has it"),
+    (
+        "profile/src/symbols/pclntab.rs",
+        "parse_text_start",
+        "two words of a program's file: a table of cases is beside it",
+    ),
     ("profile/src/symbols/perf_map.rs", "parse_perf_map", "its own property test has it"),
     ("profile/src/symbols/place.rs", "parse_status", "the kernel's status of a process"),
+    ("evenkeel/src/commands/profile/begins.rs", "parse_until", "a command's argument: two words, or a place"),
     (
         "evenkeel/src/commands/profile/switches.rs",
         "parse_steal_ns",
@@ -165,7 +177,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),
     ("evenkeel/src/commands/guard.rs", "parse", "lines that the program writes itself, to its own guard"),
-    ("evenkeel/src/commands/prove.rs", "parse", "a command's argument: settings, each of which the target setting has"),
+    ("evenkeel/src/arms.rs", "parse", "a command's argument: settings, each of which the target setting has"),
     ("evenkeel/src/commands/explain.rs", "parse_ref", "a command's argument, checked by the list of knobs"),
     ("measure/src/disturb/group.rs", "parse", OWN_KERNEL),
     ("profile/src/live/already.rs", "parse_kernel_length", OWN_KERNEL),
@@ -176,6 +188,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("profile/src/symbols/place.rs", "parse_status", OWN_KERNEL),
     ("profile/src/unwind/elf.rs", "parse", A_PROGRAM),
     ("sys/src/cpu_limit.rs", "parse_cpu_max", OWN_KERNEL),
+    ("sys/src/perf_probe.rs", "parse_bit", OWN_KERNEL),
     ("sys/src/cpu_limit.rs", "parse_groups", OWN_KERNEL),
     ("sys/src/cpu_limit.rs", "parse_stat", OWN_KERNEL),
     ("measure/src/meters/gaps/interrupts.rs", "parse_column", OWN_KERNEL),

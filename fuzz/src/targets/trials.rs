@@ -1,7 +1,8 @@
-//! The targets of trials: what servers under load answer and print, the pages of their metrics, kept sessions and reports.
+//! The targets of trials: what servers under load answer and print, the pages of their metrics, kept sessions, reports, trials over boots.
 
 use std::sync::Arc;
 
+use evenkeel_trial::boots::{BootWords, Sight, next};
 use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
 use evenkeel_trial::saved::{Saved, across};
 use evenkeel_trial::source::http;
@@ -81,9 +82,24 @@ pub(super) fn metrics_page(text: &str) {
     }
 }
 
+/// The state of a trial over boots, with its checksum and without.
+fn boots(text: &str) {
+    let _ = evenkeel_trial::boots::parse(text.as_bytes());
+    let Ok(mut state) = evenkeel_trial::boots::parse_json(text) else { return };
+    drop(state.report());
+    let machine = BootWords::default();
+    let sight = Sight { boot_id: "b".to_owned(), now_s: state.begun_s, is_licensed: true, machine };
+    drop(next(&mut state, &sight));
+    // What is let through can be written and read again.
+    if let Ok(text) = state.text() {
+        assert!(evenkeel_trial::boots::parse(text.as_bytes()).is_ok());
+    }
+}
+
 /// A report of a trial, and what is said of it beside another; or a session that was kept.
 pub(super) fn report(text: &str) {
     let _ = evenkeel_trial::kept::parse(text.as_bytes());
+    boots(text);
     let Ok(saved) = Saved::parse(text) else { return };
     for trial in &saved.trials {
         drop((trial.pairs(), trial.cut_short(), trial.tried()));

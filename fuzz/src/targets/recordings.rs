@@ -2,9 +2,10 @@
 
 use evenkeel_profile::fold::{Base, Folded};
 use evenkeel_profile::input::{ReadError, read};
+use evenkeel_profile::live::probe::{parse_notes, parse_place};
 use evenkeel_profile::names::Names;
 use evenkeel_profile::recording::Recording;
-use evenkeel_profile::symbols::{parse_build_id, parse_kallsyms, parse_perf_map};
+use evenkeel_profile::symbols::{parse_build_id, parse_kallsyms, parse_pclntab, parse_perf_map};
 use evenkeel_profile::text;
 use evenkeel_profile::unwind::NoUnwind;
 
@@ -43,7 +44,7 @@ fn adds_up(recording: &Recording, bytes: usize) {
     }
 }
 
-/// The lists of functions that others make: a compiler at run time, and the kernel.
+/// The lists of functions that others make: a compiler at run time, and the kernel; marks of programs, and places as people write them.
 pub(super) fn symbols(text: &str) {
     let numbers = text.split_whitespace().filter_map(|word| u64::from_str_radix(word, 16).ok());
     let map = parse_perf_map(text);
@@ -52,5 +53,16 @@ pub(super) fn symbols(text: &str) {
     }
     let _ = parse_kallsyms(text);
     let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
+    if let Some(functions) = parse_pclntab(&bytes, 0x1000) {
+        for address in 0xff0..0x1100 {
+            let _ = functions.at(address);
+        }
+    }
     assert!(parse_build_id(&bytes).is_none_or(|id| id.len() < bytes.len()));
+    assert!(parse_notes(&bytes).len() <= bytes.len() / 36);
+    for line in text.lines() {
+        if let Ok(asked) = parse_place(line) {
+            assert_eq!(parse_place(&asked.to_string()), Ok(asked), "{line:?}");
+        }
+    }
 }

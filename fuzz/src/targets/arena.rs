@@ -1,0 +1,53 @@
+//! The target of the reference game server: packets and records.
+
+use evenkeel_arena::crew::Crew;
+use evenkeel_arena::net::gate::{self, Event, Gate, GateConfig};
+use evenkeel_arena::net::mirror::Mirror;
+use evenkeel_arena::net::wire;
+use evenkeel_arena::record::replay;
+
+/// What anybody can send to the arena's server, its bots and whoever plays a record again. Packets are the characters up to 255,
+/// apart by any other; a session of eight `S` is the player's. Whoever sends, nobody gets in without a cookie, and no answer to
+/// a stranger outgrows its question.
+pub(super) fn arena(text: &str) {
+    let (events, told) = std::sync::mpsc::sync_channel(64);
+    let mut gate = Gate::new(GateConfig { slots: 4, tick_hz: 50, seed: 1 }, events);
+    let (known, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut admit = |from: [u8; 4], bytes: &[u8]| {
+        let answer = gate.admit(gate::Arrival { from: (from, 7).into(), now_ns: 7, bytes }).ok().flatten();
+        let mut out = Vec::new();
+        if let Some(answer) = answer {
+            answer.encode(&mut out);
+            assert!(out.len() <= bytes.len(), "{answer:?}");
+        }
+        answer
+    };
+    let mut say = |message: wire::FromClient| {
+        let mut packet = Vec::new();
+        message.encode(&mut packet);
+        admit(known, &packet)
+    };
+    let hello = say(wire::FromClient::Hello { nonce: 1 });
+    let Some(wire::FromServer::Challenge { cookie, .. }) = hello else { panic!() };
+    let joined = say(wire::FromClient::Join { nonce: 1, cookie });
+    let Some(wire::FromServer::Welcome { session, .. }) = joined else { panic!() };
+    let mut mirror = Mirror::default();
+    for packet in text.split(|c: char| u8::try_from(c).is_err()) {
+        let mut bytes: Vec<u8> = packet.chars().map(|c| c as u8).collect();
+        if let Ok(wire::FromServer::Snapshot(packed)) = wire::FromServer::parse(&bytes) {
+            let _ = mirror.take_in(&packed);
+        }
+        // A long record of many players takes as long as the match did: that is what it is for.
+        if bytes.len() < 300 {
+            let _ = replay(&bytes, &mut Crew::default());
+        }
+        let answer = admit(stranger, &bytes);
+        assert!(matches!(answer, None | Some(wire::FromServer::Challenge { .. })), "{answer:?}");
+        if bytes.get(4..12) == Some(b"SSSSSSSS") {
+            bytes[4..12].copy_from_slice(&session.to_le_bytes());
+        }
+        let _ = admit(known, &bytes);
+    }
+    let joins = told.try_iter().filter(|event| matches!(event, Event::Join { .. }));
+    assert_eq!((joins.count(), gate.players()), (1, 1));
+}

@@ -1,0 +1,86 @@
+//! The targets of the network: what anybody can send to the meter of UDP, to Agones' client, and into the kernel's records.
+
+use evenkeel_measure::meters::bandwidth::wire as stream;
+use evenkeel_measure::meters::ticks::wakes::Wakes;
+use evenkeel_measure::meters::udp::wire::{FromClient, FromServer};
+use evenkeel_measure::meters::udp::{Act, Arrival, Gate};
+use evenkeel_rt::agones::GameServer;
+use evenkeel_rt::agones::http::{Answer, BadAnswer, Reader};
+use evenkeel_sys::packet_ring::{read_block, read_packet};
+use evenkeel_sys::perf_thread::first_thread_record;
+
+/// What somebody at the port of Agones' sidecar answers, each character a byte: in one piece or many it comes to the same, and no more
+/// is kept of it than there was.
+pub(super) fn agones(text: &str) {
+    let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
+    let read = |piece: usize| -> Result<Answer, BadAnswer> {
+        let mut reader = Reader::default();
+        for piece in bytes.chunks(piece) {
+            if let Some(answer) = reader.push(piece)? {
+                return Ok(answer);
+            }
+        }
+        reader.end()
+    };
+    let whole = read(usize::MAX);
+    assert_eq!(read(1), whole);
+    assert_eq!(read(7), whole);
+    if let Ok(answer) = whole {
+        assert!(answer.body.len() <= bytes.len());
+        let _ = GameServer::parse(&answer.body);
+    }
+    let _ = GameServer::parse(&bytes);
+}
+
+/// Packets that somebody sends to either end of the UDP meter, and the head of a stream: each character is a byte, and one that is none
+/// begins the next packet. Some come from an address that is proved, with its session's secret where they say `S`.
+pub(super) fn udp_packets(text: &str) {
+    let mut gate = Gate::new(1000).giving(1_000_000);
+    let (known, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut admit = |from: [u8; 4], bytes: &[u8]| {
+        let act = gate.admit(Arrival { from: (from, 7).into(), now_ns: 7, bytes });
+        if let Ok(Act::Say(answer)) = act {
+            assert!(answer.bytes_min() < bytes.len(), "{answer:?}");
+        }
+        act
+    };
+    let mut say = |message: FromClient| {
+        let mut packet = vec![0; message.bytes_min()];
+        message.write(&mut packet);
+        admit(known, &packet)
+    };
+    let Ok(Act::Say(FromServer::Challenge { cookie, .. })) = say(FromClient::Hello { nonce: 1 }) else { panic!() };
+    let opened = say(FromClient::Open { nonce: 1, cookie });
+    let Ok(Act::Say(FromServer::Welcome { session, .. })) = opened else { panic!() };
+    for packet in text.split(|c: char| u8::try_from(c).is_err()) {
+        let mut bytes: Vec<u8> = packet.chars().map(|c| c as u8).collect();
+        let _ = FromServer::parse(&bytes);
+        if let Some(head) = bytes.first_chunk() {
+            let _ = stream::Request::parse(head);
+        }
+        if let Some(result) = bytes.first_chunk() {
+            let _ = stream::Result::parse(result);
+        }
+        kernel_records(&bytes);
+        assert!(matches!(admit(stranger, &bytes), Err(_) | Ok(Act::Say(_))));
+        if bytes.get(8..16) == Some(b"SSSSSSSS") {
+            bytes[8..16].copy_from_slice(&session.to_be_bytes());
+        }
+        let _ = admit(known, &bytes);
+    }
+    assert!(gate.sessions() <= 1);
+}
+
+/// What the kernel writes into shared memory: records of switches, and blocks of packets with whatever somebody sent in them.
+fn kernel_records(bytes: &[u8]) {
+    let _ = read_packet(bytes);
+    let mut packets = 0_u32;
+    let unread = read_block(bytes, |_| packets += 1);
+    assert!((packets + unread) as usize <= bytes.len() / 48);
+    let (mut rest, mut wakes) = (bytes, Wakes::default());
+    while let Some((record, length)) = first_thread_record(rest) {
+        wakes.take(record);
+        rest = &rest[length..];
+    }
+    assert!(wakes.list().len() <= bytes.len() / 32);
+}
