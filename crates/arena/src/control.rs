@@ -34,6 +34,16 @@ pub enum Command {
         /// 0 to [`MAX_DELAY_US`].
         value: u32,
     },
+    /// Gives every tick this much work beside the match from now on, in place of what it was started with. Server only.
+    WorkUs {
+        /// 0 to [`MAX_DELAY_US`].
+        value: u32,
+    },
+    /// Adds this much busy work to one tick in fifty from now on, which is felt in the tail alone; 0 ends it. Server only.
+    TailUs {
+        /// 0 to [`MAX_DELAY_US`].
+        value: u32,
+    },
     /// Ends the program.
     Stop,
 }
@@ -65,6 +75,8 @@ impl Command {
         let (name, value, low, high) = match command {
             Self::TimerSlackNs { value: Some(value) } => ("timer_slack_ns", value, 1, MAX_TIMER_SLACK_NS),
             Self::DelayUs { value } => ("delay_us", value.into(), 0, MAX_DELAY_US.into()),
+            Self::WorkUs { value } => ("work_us", value.into(), 0, MAX_DELAY_US.into()),
+            Self::TailUs { value } => ("tail_us", value.into(), 0, MAX_DELAY_US.into()),
             Self::Window | Self::Stop | Self::TimerSlackNs { value: None } => return Ok(command),
         };
         if (low..=high).contains(&value) { Ok(command) } else { Err(CommandError::Range { name, value, low, high }) }
@@ -140,6 +152,16 @@ pub enum Answer {
     Delay {
         /// As set.
         delay_us: u32,
+    },
+    /// To `work_us`.
+    Work {
+        /// As set.
+        work_us: u32,
+    },
+    /// To `tail_us`.
+    Tail {
+        /// As set.
+        tail_us: u32,
     },
     /// To `stop`.
     Stopping {
@@ -360,11 +382,15 @@ mod tests {
         );
         check(r#"{"cmd":"delay_us","value":0}"#, expect!["DelayUs { value: 0 }"]);
         check(r#"{"cmd":"delay_us","value":1000001}"#, expect!["error: delay_us 1000001 is not in 0..=1000000"]);
+        check(r#"{"cmd":"work_us","value":306}"#, expect!["WorkUs { value: 306 }"]);
+        check(r#"{"cmd":"work_us","value":1000001}"#, expect!["error: work_us 1000001 is not in 0..=1000000"]);
+        check(r#"{"cmd":"tail_us","value":1000000}"#, expect!["TailUs { value: 1000000 }"]);
+        check(r#"{"cmd":"tail_us","value":1000001}"#, expect!["error: tail_us 1000001 is not in 0..=1000000"]);
         check(r#"{"cmd":"delay_us"}"#, expect!["error: not a command: missing field `value`"]);
         check(
             r#"{"cmd":"reboot"}"#,
             expect![
-                "error: not a command: unknown variant `reboot`, expected one of `window`, `timer_slack_ns`, `delay_us`, `stop` at line 1 column 15"
+                "error: not a command: unknown variant `reboot`, expected one of `window`, `timer_slack_ns`, `delay_us`, `work_us`, `tail_us`, `stop` at line 1 column 15"
             ],
         );
         check("[]", expect!["error: not a command: missing field `cmd` at line 1 column 2"]);
@@ -373,7 +399,14 @@ mod tests {
 
     #[test]
     fn answers_are_told_apart_by_their_fields() {
-        for line in [r#"{"timer_slack_ns":50000}"#, r#"{"delay_us":5}"#, r#"{"stopping":true}"#, r#"{"error":"no"}"#] {
+        for line in [
+            r#"{"timer_slack_ns":50000}"#,
+            r#"{"delay_us":5}"#,
+            r#"{"work_us":306}"#,
+            r#"{"tail_us":5}"#,
+            r#"{"stopping":true}"#,
+            r#"{"error":"no"}"#,
+        ] {
             let answer: Answer = serde_json::from_str(line).unwrap();
             assert_eq!(serde_json::to_string(&answer).unwrap(), line);
         }

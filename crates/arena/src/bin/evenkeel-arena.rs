@@ -25,8 +25,8 @@ use signal_hook::flag;
 /// is in its sight, as changes from what it has, in at most 1,200 bytes. evenkeel-bots plays on it.
 ///
 /// The first line on stdout is JSON and says where it listens. Then it takes commands as lines of JSON on stdin and answers each with
-/// one line: {"cmd":"window"}, {"cmd":"delay_us","value":5000}, {"cmd":"timer_slack_ns","value":1}, {"cmd":"stop"}. It ends at the end
-/// of its input, and on SIGINT or SIGTERM.
+/// one line: {"cmd":"window"}, {"cmd":"delay_us","value":5000}, {"cmd":"work_us","value":300},
+/// {"cmd":"tail_us","value":5000}, {"cmd":"timer_slack_ns","value":1}, {"cmd":"stop"}. It ends at the end of its input, and on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Arguments {
@@ -45,6 +45,9 @@ struct Arguments {
     /// Work of each tick beside the match, in microseconds of this machine undisturbed, cut into a thousand jobs
     #[arg(long, value_name = "US", default_value_t = 300, value_parser = range!(u32).range(..=1_000_000))]
     work_us: u32,
+    /// Further work of one tick in fifty, in microseconds: a tail that is planted
+    #[arg(long, value_name = "US", default_value_t = 0, value_parser = range!(u32).range(..=1_000_000))]
+    tail_us: u32,
     /// Threads beside the tick's that share its work; with one CPU, or for little work, none is best
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = range!(u8).range(..=63))]
     workers: u8,
@@ -105,6 +108,7 @@ fn main() -> anyhow::Result<ExitCode> {
         players: arguments.players,
         seed: arguments.seed,
         work_us: arguments.work_us,
+        tail_us: arguments.tail_us,
         workers: arguments.workers.into(),
         keeping: match arguments.tick {
             Tick::Steady => Keeping::Steady,

@@ -164,9 +164,10 @@ impl Play {
                 }))
             }
             Command::Stop => Answer::Stopping { stopping: true },
-            Command::TimerSlackNs { .. } | Command::DelayUs { .. } => {
-                Answer::Error { error: "only the server takes this".to_owned() }
-            }
+            Command::TimerSlackNs { .. }
+            | Command::DelayUs { .. }
+            | Command::WorkUs { .. }
+            | Command::TailUs { .. } => Answer::Error { error: "only the server takes this".to_owned() },
         }
     }
 }

@@ -62,6 +62,8 @@ pub struct ServerConfig {
     pub seed: u64,
     /// Work a tick does beside the match, in microseconds of this machine undisturbed.
     pub work_us: u32,
+    /// Further work of one tick in fifty, in microseconds: a planted tail.
+    pub tail_us: u32,
     /// Threads beside the tick thread that share its work.
     pub workers: usize,
     /// How the tick thread is treated.

@@ -25,6 +25,9 @@ use crate::server::{Keeping, QUEUE_EVENTS, ServerConfig, ServerError, sim_config
 use crate::time::SECOND_NS;
 use crate::work::Work;
 
+/// One tick of so many has the work that is for the tail: two in a hundred, so that the 99th percentile is one of them.
+const TAIL_EVERY: u64 = 50;
+
 /// What the tick is made of.
 pub(super) struct Parts<'a> {
     pub(super) crew: Crew,
@@ -43,6 +46,9 @@ pub(super) struct Tick<'a> {
     room: Room,
     work_units: u64,
     delay_units: u64,
+    tail_units: u64,
+    /// Ticks of this measuring window.
+    ticks: u64,
     period_ns: u64,
     addresses: Vec<Option<SocketAddr>>,
     sent: SendCounters,
@@ -56,6 +62,8 @@ impl<'a> Tick<'a> {
             room: Room::new(sim_config(&config)),
             work_units: parts.work.units(config.work_us),
             delay_units: 0,
+            tail_units: parts.work.units(config.tail_us),
+            ticks: 0,
             period_ns,
             addresses: vec![None; usize::from(config.players)],
             sent: SendCounters::default(),
@@ -91,7 +99,10 @@ impl<'a> Tick<'a> {
         let parts = &mut self.parts;
         let jobs_before = parts.crew.done();
         self.room.tick(&mut parts.crew, due_us);
-        parts.work.run(self.work_units + self.delay_units, &mut parts.crew);
+        // In the middle of its fifty, so that a window which has a tick more or less than another has as many of them.
+        let tail_units = if self.ticks % TAIL_EVERY == TAIL_EVERY / 2 { self.tail_units } else { 0 };
+        self.ticks += 1;
+        parts.work.run(self.work_units + self.delay_units + tail_units, &mut parts.crew);
         let jobs = parts.crew.done() - jobs_before;
         self.window.jobs(jobs);
         self.send(jobs);
@@ -153,6 +164,7 @@ impl<'a> Tick<'a> {
     fn answer(&mut self, command: Command, clock: &TickClock) -> Answer {
         match command {
             Command::Window => {
+                self.ticks = 0;
                 let players = self.addresses.iter().flatten().count();
                 let window = self.window.close(self.parts.counters, players as u64, clock);
                 Answer::ServerWindow(Box::new(window))
@@ -161,6 +173,14 @@ impl<'a> Tick<'a> {
             Command::DelayUs { value } => {
                 self.delay_units = self.parts.work.units(value);
                 Answer::Delay { delay_us: value }
+            }
+            Command::WorkUs { value } => {
+                self.work_units = self.parts.work.units(value);
+                Answer::Work { work_us: value }
+            }
+            Command::TailUs { value } => {
+                self.tail_units = self.parts.work.units(value);
+                Answer::Tail { tail_us: value }
             }
             Command::Stop => Answer::Stopping { stopping: true },
         }

@@ -123,6 +123,21 @@ fn the_server_takes_commands_and_survives_rubbish() {
     let with = window(&mut server).work_us.p50.unwrap();
     assert!(with > without + 3_000.0, "{without} -> {with}");
 
+    // The same as work of every tick in its own right, and as a tail: one tick in fifty, of which a window of 25 ticks has one.
+    assert_eq!(server.ask::<Answer>(r#"{"cmd":"delay_us","value":0}"#), Answer::Delay { delay_us: 0 });
+    assert_eq!(server.ask::<Answer>(r#"{"cmd":"work_us","value":5000}"#), Answer::Work { work_us: 5_000 });
+    window(&mut server);
+    sleep(Duration::from_millis(500));
+    let worked = window(&mut server).work_us.p50.unwrap();
+    assert!(worked > without + 3_000.0, "{without} -> {worked}");
+    assert_eq!(server.ask::<Answer>(r#"{"cmd":"work_us","value":0}"#), Answer::Work { work_us: 0 });
+    assert_eq!(server.ask::<Answer>(r#"{"cmd":"tail_us","value":9000}"#), Answer::Tail { tail_us: 9_000 });
+    window(&mut server);
+    sleep(Duration::from_millis(700));
+    let tail = window(&mut server).work_us;
+    assert!(tail.p50.unwrap() < without + 3_000.0, "the median has it not: {tail:?}");
+    assert!(tail.p99.unwrap() > without + 5_000.0, "the tail has it: {tail:?}");
+
     signal(&server, Signal::TERM);
     assert!(server.ended().success());
 }
