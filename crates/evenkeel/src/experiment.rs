@@ -1,25 +1,29 @@
 //! What `prove` and `demo` share: one trial from its settings to its report, with progress on a terminal and a way to stop.
 
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_change::State;
-use evenkeel_host::{Fact, Facts, Plan, Setting};
+use evenkeel_host::{Action, Fact, Facts, Plan, Setting};
 use evenkeel_sys::{CpuSet, Root};
 use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{
-    Arm, Design, Guard, Identity, Keep, Metric, NetworkPath, Record, Switch, Titles, Trial, Watch, Workload, resume,
+    Arm, ArmName, Choice, Design, Guard, Identity, Keep, Metric, NetworkPath, Outcome, Record, Report, Switch, Titles,
+    Trial, Watch, Workload, resume,
 };
 use serde::Serialize;
 
+use crate::arms::{self, Arms};
 use crate::exit;
 use crate::failure::Failure;
 use crate::progress::{Progress, Telling};
-use crate::report::{Claim, Told};
-use crate::workload_settings;
+use crate::report::{Claim, Told, ToldChoice, Tolds, choice};
+use crate::show::Out;
 
 /// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
 const TAIL_HARM_RATIO: f64 = 0.25;
@@ -41,12 +45,34 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
+/// Says on the first signal that the end comes, since a window may last for minutes, and what a second one does.
+pub(crate) fn tell_of_signals(out: &Out) {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let Ok((mut heard, told)) = UnixStream::pair() else { return };
+    let told = [SIGINT, SIGTERM].map(|signal| Ok((signal, told.try_clone()?)));
+    let registered = told.into_iter().all(|told: io::Result<_>| {
+        told.and_then(|(signal, told)| signal_hook::low_level::pipe::register(signal, told)).is_ok()
+    });
+    let out = *out;
+    if registered {
+        // Waits for as long as the program runs.
+        std::thread::spawn(move || {
+            if heard.read_exact(&mut [0]).is_ok() {
+                out.aside(
+                    "it ends after this window, and puts everything back; to be ended again ends it at once, and then \
+                     `evenkeel revert` puts everything back\n",
+                );
+            }
+        });
+    }
+}
+
 /// Starts the reference server with its bots, from the folder that holds this program.
 pub(crate) fn start_arena(bots: u8, seed: u64) -> Result<Arena, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
     let programs = program.parent().map_or_else(PathBuf::new, PathBuf::from);
-    Arena::start(Config { programs, bots, tick_hz: 50, work_us: 300, seed, placement: Placement::Apart })
+    Arena::start(Config { programs, bots, tick_hz: 50, work_us: 300, tail_us: 0, seed, placement: Placement::Apart })
         .map_err(not_possible)
 }
 
@@ -57,12 +83,12 @@ fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
 /// Makes the file that a session is kept in, of what stands at its head.
 pub(crate) type KeepIn<'a> = &'a dyn Fn(&Head) -> Result<Keep, Failure>;
 
-/// One trial of some settings.
+/// One trial of some settings, or of several arms.
 pub(crate) struct Experiment<'a> {
     pub(crate) root: &'a Root,
     pub(crate) facts: &'a Facts,
     pub(crate) state: Option<&'a mut State>,
-    pub(crate) settings: &'a [Setting],
+    pub(crate) arms: &'a Arms,
     /// Compare arm A with itself.
     pub(crate) control: bool,
     pub(crate) design: &'a Design,
@@ -77,16 +103,13 @@ pub(crate) struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// Runs it. The host is as before when this returns, or the error says what is not.
-    pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<Told, Failure> {
+    pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<Tolds, Failure> {
         if let Some(state) = &self.state {
             refuse_if_interrupted(self.root, state)?;
         }
-        let plans = plans(self.facts, self.settings)?;
-        let arms = match self.control {
-            true => [Arm::as_it_was(plans.len()), Arm::as_it_was(plans.len())],
-            false => [Arm::as_it_was(plans.len()), Arm::planned(plans.len())],
-        };
-        let titles = titles(self.settings, self.control, workload, self.facts);
+        let plans = plans(self.facts, &self.arms.settings)?;
+        let arms = self.arms.levels(self.control);
+        let titles = self.titles(workload);
         let watch = Watch::start(self.root, &plans);
         let network = match workload.passes_network_devices() {
             true => NetworkPath::Devices,
@@ -94,11 +117,13 @@ impl Experiment<'_> {
         };
         let fresh = || Record::new(self.design, arms.clone(), watch.knobs(), network);
         let before = self.before.unwrap_or_else(fresh);
-        let asked = self.settings.iter().map(ToString::to_string).collect();
+        let asked = self.arms.settings.iter().map(ToString::to_string).collect();
         let hand = self.root.hand().map_err(not_possible)?;
         let mut switch = Switch::begin(self.root, &hand, self.state, &titles.title, &plans).map_err(not_possible)?;
         // From here on the switch puts the host back by its drop, too.
-        let mut keep = (self.keep)(&Head::new(asked, titles.clone(), self.design.clone(), &before))?;
+        let mut head = Head::new(asked, titles.clone(), self.design.clone(), &before);
+        head.settings_by_arm = self.arms.texts();
+        let mut keep = (self.keep)(&head)?;
         let mut progress = Progress::new(self.progress, self.design, &titles.title);
         let stop = || self.stop.load(Ordering::Relaxed);
         let design = self.design;
@@ -110,38 +135,63 @@ impl Experiment<'_> {
         restored.map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
         let mut record = record.map_err(not_possible)?;
         record.mishaps.extend(workload.doubts());
-        told(self.settings, self.control, design, titles, record)
+        told(self.arms, self.control, design, titles, record)
+    }
+
+    fn titles(&self, workload: &dyn Workload) -> Titles {
+        let as_it_was = "as it was".to_owned();
+        let of_arm = |own: &Vec<Setting>| if self.control { as_it_was.clone() } else { arms::told(own) };
+        let what = if self.control { "control of" } else { "prove" };
+        let asked: Vec<String> = self.arms.asked.iter().map(|own| arms::told(own)).collect();
+        Titles {
+            title: format!("{what} {}", asked.join(" | ")),
+            values: [as_it_was.clone()].into_iter().chain(self.arms.asked.iter().map(of_arm)).collect(),
+            away: self.arms.away(self.root, self.facts),
+            workload: workload.describe(),
+            identity: identity(self.facts),
+        }
     }
 }
 
 /// A session that was kept, as it would have been told.
-pub(crate) fn told_again(kept: Kept) -> Result<Told, Failure> {
-    let bad = |error| Failure::text(exit::WRONG_USE, "read the settings of the session", error);
-    let settings = kept.head.settings.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
-    let control = kept.head.arms[0] == kept.head.arms[1];
-    told(&settings.map_err(bad)?, control, &kept.head.design, kept.head.titles, kept.record)
+pub(crate) fn told_again(kept: Kept) -> Result<Tolds, Failure> {
+    let arms = Arms::of_head(&kept.head)?;
+    if arms.count() != kept.head.arms.len() {
+        let cause = format!("settings of {} arms, and {} were measured", arms.count(), kept.head.arms.len());
+        return Err(Failure::text(exit::WRONG_USE, "read the arms of the session", cause));
+    }
+    told(&arms, is_control(&kept.head.arms), &kept.head.design, kept.head.titles, kept.record)
 }
 
-fn told(settings: &[Setting], control: bool, design: &Design, titles: Titles, record: Record) -> Result<Told, Failure> {
-    let report = record.report(design, titles).map_err(not_possible)?;
-    Ok(Told {
-        knob: words(settings),
+/// Whether all arms do the same.
+pub(crate) fn is_control(arms: &[Arm]) -> bool {
+    arms.windows(2).all(|two| two[0] == two[1])
+}
+
+fn told(arms: &Arms, control: bool, design: &Design, titles: Titles, record: Record) -> Result<Tolds, Failure> {
+    let answers = record.answers(design, titles).map_err(not_possible)?;
+    let told = |(report, own): (Report, &Vec<Setting>)| Told {
+        knob: arms::told(own),
         control,
-        sentence: Claim::of(&report, &report.arms[1].values, control).sentence(),
+        sentence: report
+            .arms
+            .get(1)
+            .map_or_else(String::new, |arm| Claim::of(&report, &arm.values, control).sentence()),
         report,
-    })
-}
-
-fn words(settings: &[Setting]) -> String {
-    settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-}
-
-fn titles(settings: &[Setting], control: bool, workload: &dyn Workload, facts: &Facts) -> Titles {
-    let asked = words(settings);
-    let as_it_was = "as it was".to_owned();
-    let title = if control { format!("control of {asked}") } else { format!("prove {asked}") };
-    let values = if control { [as_it_was.clone(), as_it_was] } else { [as_it_was, asked] };
-    Titles { title, values, workload: workload.describe(), identity: identity(facts) }
+    };
+    let trials: Vec<Told> = answers.reports.into_iter().zip(&arms.asked).map(told).collect();
+    let said = |which: Choice| {
+        let names: Vec<(ArmName, &str)> =
+            ArmName::further(arms.count()).zip(trials.iter().map(|told| told.knob.as_str())).collect();
+        let is_claimed = |told: &Told| matches!(told.report.verdict, Outcome::Better | Outcome::Worse);
+        let sentence = match control {
+            true => choice::of_control(trials.iter().any(is_claimed)),
+            false => choice::of_choice(&which, &names, &design.metric.title),
+        };
+        ToldChoice { sentence, choice: which }
+    };
+    let choice = answers.choice.map(said);
+    Ok(Tolds { trials, choice })
 }
 
 /// What this program and this machine are.
@@ -166,6 +216,37 @@ pub(crate) fn identity(facts: &Facts) -> Identity {
 pub(crate) fn plans(facts: &Facts, settings: &[Setting]) -> Result<Vec<Plan>, Failure> {
     let plan = |setting: &Setting| Plan::of(facts, std::slice::from_ref(setting)).map_err(not_possible);
     settings.iter().map(plan).collect()
+}
+
+/// Refuses one knob with two values: the last one written would be what was measured, under the name of both.
+pub(crate) fn refuse_twice(plan: &Plan) -> Result<(), Failure> {
+    let steps = &plan.steps;
+    let is_twice = |(at, step): &(usize, &evenkeel_host::Step)| {
+        steps[..*at].iter().any(|before| (&before.knob, &before.place) == (&step.knob, &step.place))
+    };
+    match steps.iter().enumerate().find(is_twice) {
+        Some((_, step)) => {
+            let cause = format!("{} is set twice at {}", step.knob, step.place);
+            Err(Failure::text(exit::WRONG_USE, "read the settings", cause))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Says of the settings that are in force before anything is switched that both arms have them.
+pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
+    let is_so = |step: &evenkeel_host::Step| match &step.action {
+        Action::Write { path, reading, .. } => {
+            root.text(path).is_ok_and(|text| reading.value(&text).as_deref() == Some(&step.wanted))
+        }
+        _ => false,
+    };
+    let same = plans.iter().filter(|plan| !plan.steps.is_empty() && plan.steps.iter().all(is_so));
+    let words = |plan: &Plan| {
+        let step = plan.steps.first()?;
+        Some(format!("{} is {} here already: arm A has it as arm B has", step.knob, step.wanted))
+    };
+    same.filter_map(words).collect()
 }
 
 /// What an interrupted run left on the host would pass for the host as it was.

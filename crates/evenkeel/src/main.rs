@@ -1,6 +1,7 @@
 //! The program `evenkeel`: parse, run, exit. Everything else has a file of its own.
 
 mod args;
+mod arms;
 mod command_args;
 mod commands;
 mod exit;

@@ -4,10 +4,11 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use evenkeel_trial::{Design, Stretch};
+use evenkeel_trial::{ArmSoFar, Design, Stretch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::show::live::Live;
+use crate::report::choice;
+use crate::show::live::{Live, LiveArm};
 use crate::show::page::WIDTH;
 
 /// In a log, this is often enough to see that it goes on.
@@ -31,7 +32,6 @@ pub(crate) struct Progress {
     telling: Telling,
     title: String,
     matters_ratio: f64,
-    bar: f64,
     may_end_sooner: bool,
     drawn: ProgressBar,
     /// When the last line was told.
@@ -49,7 +49,6 @@ impl Progress {
             telling,
             title: title.to_owned(),
             matters_ratio: design.smallest_effect_ratio,
-            bar: 1.0 / (1.0 - design.confidence),
             may_end_sooner: design.stop.is_sequential(),
             drawn,
             told: None,
@@ -58,7 +57,18 @@ impl Progress {
 
     /// Tells what is known now.
     pub(crate) fn show(&mut self, now: &evenkeel_trial::Progress) {
-        let effect = now.effect.as_ref();
+        let arm = |arm: &ArmSoFar| {
+            let effect = arm.effect.as_ref();
+            LiveArm {
+                name: arm.arm.to_string(),
+                ratio: effect.map(|effect| effect.ratio),
+                interval: effect.and_then(|effect| effect.low.zip(effect.high)),
+                // Each of several arms has its part of the error, and so a bar that is higher.
+                evidence: effect.and_then(|effect| Some((effect.e_value?, 1.0 / (1.0 - effect.confidence)))),
+                verdict: arm.verdict,
+                left: arm.left.as_ref().map(|left| choice::left(&left.why, left.block)),
+            }
+        };
         let stage = match now.stretch {
             Stretch::Settling => Some("finding out how long a switch is felt"),
             Stretch::Control => Some("the machine against itself"),
@@ -72,10 +82,7 @@ impl Progress {
             dropped: now.dropped,
             left: now.left,
             may_end_sooner: self.may_end_sooner,
-            ratio: effect.map(|effect| effect.ratio),
-            interval: effect.and_then(|effect| effect.low.zip(effect.high)),
-            evidence: effect.and_then(|effect| Some((effect.e_value?, self.bar))),
-            verdict: now.verdict,
+            arms: now.arms.iter().map(arm).collect(),
             matters_ratio: self.matters_ratio,
         };
         match self.telling {

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use evenkeel_trial::Keep;
@@ -19,22 +19,35 @@ const KEPT_MAX: usize = 50;
 /// What stands for the newest session.
 const LAST: &str = "last";
 
-/// Held while a trial runs.
+/// Held while a trial runs. Where its directory was not there before and nothing else came into it, it goes again.
 #[derive(Debug)]
 pub(crate) struct TrialLock {
     /// None where no place can be had for a lock: then nothing is known of other trials either.
     _file: Option<File>,
+    /// The state directory that was made for it.
+    made: Option<PathBuf>,
+}
+
+impl Drop for TrialLock {
+    fn drop(&mut self) {
+        let Some(directory) = self.made.take() else { return };
+        let is_idle = |entry: &std::fs::DirEntry| [LOCK, FOLDER].iter().any(|name| entry.file_name() == *name);
+        let mut entries = std::fs::read_dir(&directory).into_iter().flatten();
+        let is_ours = entries.all(|entry| entry.is_ok_and(|entry| is_idle(&entry)));
+        // A folder with sessions stays, and so does the rest then.
+        if is_ours && std::fs::remove_dir(directory.join(FOLDER)).is_ok() {
+            let _ = std::fs::remove_file(directory.join(LOCK)).and_then(|()| std::fs::remove_dir(&directory));
+        }
+    }
 }
 
 impl TrialLock {
     /// Takes it, or says who has it.
     pub(crate) fn take(state: &StateArgs) -> Result<TrialLock, Failure> {
-        let Ok(path) = folder(state).map(|folder| folder.with_file_name(LOCK)) else {
-            return Ok(TrialLock { _file: None });
-        };
-        // Not truncated: until the lock is ours it tells of another.
-        let opened = OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
-        let Ok(mut file) = opened else { return Ok(TrialLock { _file: None }) };
+        let was_there = state.path().is_ok_and(|directory| directory.exists());
+        let none = || Ok(TrialLock { _file: None, made: None });
+        let Ok(path) = folder(state).map(|folder| folder.with_file_name(LOCK)) else { return none() };
+        let Ok(mut file) = open(&path) else { return none() };
         if file.try_lock().is_err() {
             let mut holder = String::new();
             let _ = Read::by_ref(&mut file).take(100).read_to_string(&mut holder);
@@ -43,10 +56,21 @@ impl TrialLock {
                 format!("another trial (process {holder}) runs on this host, and both would measure each other");
             return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("wait until it ends, or end it"));
         }
+        // Whoever had it may have removed it before letting it go: what is locked then is a file that nobody else finds.
+        if file.metadata().is_ok_and(|metadata| metadata.nlink() == 0) {
+            let cause = "another trial on this host ends at this moment";
+            return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("begin it again"));
+        }
         // Who it is helps people only; a full disk is no reason not to measure.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-        Ok(TrialLock { _file: Some(file) })
+        let made = path.parent().filter(|_| !was_there).map(Path::to_owned);
+        Ok(TrialLock { _file: Some(file), made })
     }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    // Not truncated: until the lock is ours it tells of another.
+    OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
 }
 
 /// Begins to keep a session: in the file that was named, else beside the journal. Where that fails the session goes on without,
@@ -105,5 +129,39 @@ fn forget_old(folder: &Path) {
     for path in &found[..old] {
         // One that can't be removed is only one too many.
         let _ = std::fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// What is left of a directory after a trial's lock was taken and let go, with `does` in between.
+    fn left(directory: &Path, does: impl FnOnce()) -> Vec<String> {
+        let state = StateArgs { state: Some(directory.to_owned()) };
+        let lock = TrialLock::take(&state).unwrap();
+        assert!(TrialLock::take(&state).unwrap_err().message().contains("another trial (process"));
+        does();
+        drop(lock);
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_directory_that_was_made_for_the_lock_goes_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (made, kept, beside, there) =
+            (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"), folder.path().join("d"));
+        assert!(left(&made, || ()).is_empty() && !made.exists());
+        assert_eq!(left(&kept, || fs::write(kept.join("sessions/x.jsonl"), "{}").unwrap()), [FOLDER, LOCK]);
+        assert_eq!(left(&beside, || fs::write(beside.join("journal"), "").unwrap()), ["journal", FOLDER, LOCK]);
+        fs::create_dir(&there).unwrap();
+        assert_eq!(left(&there, || ()), [FOLDER, LOCK]);
+        // Once more, where a lock lies already.
+        assert_eq!(left(&there, || ()), [FOLDER, LOCK]);
     }
 }

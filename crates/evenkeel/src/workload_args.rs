@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use evenkeel_trial::Workload;
 use evenkeel_trial::workload::command::Command;
-use evenkeel_trial::workload::{self, Entry, Options, Placement};
+use evenkeel_trial::workload::{self, Entry, Options, Placement, Settable};
 use serde::Serialize;
 
 use crate::command_args::{CommandArgs, quoted};
@@ -80,7 +80,7 @@ impl WorkloadArgs {
                 let cause = format!("they are for a server of yours behind --, and the workload is {name}");
                 return Err(Failure::text(exit::WRONG_USE, format!("take{}", self.of_command.again()), cause));
             }
-            _ => (entry.start)(&options),
+            _ => Settable::start(entry, &options).map(|workload| Box::new(workload) as _),
         };
         started.map_err(|error| {
             let exit = match error {

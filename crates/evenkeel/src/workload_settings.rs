@@ -1,11 +1,23 @@
-//! Settings of the workload itself that can be compared as a knob of the host is: `evenkeel prove workload.placement=together`. They
-//! are no knobs: no advice names them, and nothing applies them.
+//! Settings of the workload itself that can be compared as a knob of the host is: `evenkeel prove workload.placement=together`, and
+//! whatever `--set` takes: `evenkeel prove workload.work-us=306`. They are no knobs: no advice names them, and nothing applies them.
 
-use evenkeel_host::{Area, Facts, Finding, Knob, Place, Setting, SettingError, State, TakesEffect, Values, Wish};
+use std::sync::LazyLock;
+
+use evenkeel_host::{
+    Area, Facts, Finding, Knob, Place, Setting, SettingError, State, TakesEffect, Values, Wish, knobs,
+};
+use evenkeel_trial::Workload;
+use evenkeel_trial::workload::{self, PLACEMENT, SETTING_PREFIX};
+
+use crate::exit;
+use crate::failure::Failure;
+
+/// The longest value of a setting, in bytes.
+const VALUE_BYTES_MAX: usize = 200;
 
 /// Where server and load run.
-static PLACEMENT: Knob = Knob {
-    id: "workload.placement",
+static WHERE: Knob = Knob {
+    id: PLACEMENT,
     title: "where server and load run",
     area: Area::Process,
     place: Place::Process,
@@ -23,8 +35,30 @@ static PLACEMENT: Knob = Knob {
     advise,
 };
 
+/// What `--set` takes of any workload, by name; which of them one workload has, it says itself.
+static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
+    let mut names: Vec<(&str, &'static str)> = Vec::new();
+    for (text, title) in workload::ALL.iter().flat_map(|entry| entry.settings) {
+        match text.split_once('=') {
+            Some((name, _)) if !names.iter().any(|(known, _)| *known == name) => names.push((name, title)),
+            _ => {}
+        }
+    }
+    let setting = |(name, title): (&str, &'static str)| Knob {
+        // Made once, of a list that never grows.
+        id: Box::leak(format!("{SETTING_PREFIX}{name}").into_boxed_str()),
+        title,
+        values: Values::Name,
+        default: "as --set says",
+        mechanism: "The workload is told while it runs, or started anew with the other value.",
+        shows_in: "what the workload says of itself",
+        ..WHERE
+    };
+    names.into_iter().map(setting).collect()
+});
+
 fn advise(_: &Facts, _: &Wish) -> Vec<Finding> {
-    let (place, reason) = ("server".to_owned(), "where a workload runs is no setting of a host".to_owned());
+    let (place, reason) = ("server".to_owned(), "what a workload is like is no setting of a host".to_owned());
     vec![Finding { place, state: State::NotHere, current: None, wanted: None, reason }]
 }
 
@@ -33,12 +67,54 @@ fn advise(_: &Facts, _: &Wish) -> Vec<Finding> {
 /// # Errors
 /// If there is neither, or it does not take the value.
 pub(crate) fn parse(text: &str) -> Result<Setting, SettingError> {
-    match text.split_once('=') {
-        Some((name, value)) if name.trim() == PLACEMENT.id => {
-            Ok(Setting { knob: &PLACEMENT, place: None, value: PLACEMENT.check(value)? })
-        }
-        _ => Setting::parse(text),
+    let Some((name, value)) = text.split_once('=').filter(|(name, _)| name.trim().starts_with(SETTING_PREFIX)) else {
+        return Setting::parse(text);
+    };
+    let knob = find(name)?;
+    let value = if knob.id == PLACEMENT { knob.check(value)? } else { plain(knob, value)? };
+    Ok(Setting { knob, place: None, value })
+}
+
+/// A setting of the workload by its name, or a knob of the host.
+///
+/// # Errors
+/// If there is neither.
+pub(crate) fn find(name: &str) -> Result<&'static Knob, SettingError> {
+    let name = name.trim();
+    let all = std::iter::once(&WHERE).chain(SETTINGS.iter());
+    all.into_iter().find(|knob| knob.id == name).map_or_else(|| knobs::find(name), Ok)
+}
+
+/// A value whose meaning the workload alone knows: a word that can stand on a command line and in a report.
+fn plain(knob: &'static Knob, value: &str) -> Result<String, SettingError> {
+    let value = value.trim();
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_graphic()) && (1..=VALUE_BYTES_MAX).contains(&value.len());
+    match is_plain {
+        true => Ok(value.to_owned()),
+        false => Err(SettingError::BadValue {
+            knob: knob.id,
+            value: value.chars().take(VALUE_BYTES_MAX / 2).collect(),
+            takes: format!("a word of at most {VALUE_BYTES_MAX} letters without spaces"),
+        }),
     }
+}
+
+/// Tries whether the workload takes what is asked of it, before anything is measured.
+///
+/// # Errors
+/// If it has no such setting, or does not take the value.
+pub(crate) fn rehearse(workload: &mut dyn Workload, settings: &[Setting]) -> Result<(), Failure> {
+    let named = settings.iter().filter(|setting| setting.knob.id != PLACEMENT);
+    let asked: Vec<(&str, &str)> = named
+        .filter_map(|setting| Some((setting.knob.id.strip_prefix(SETTING_PREFIX)?, setting.value.as_str())))
+        .collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let wanted: Vec<_> = asked.iter().map(|(name, value)| (*name, Some(*value))).collect();
+    let back: Vec<_> = asked.iter().map(|(name, _)| (*name, None)).collect();
+    let tried = workload.configure(&wanted).and_then(|_| workload.configure(&back));
+    tried.map(drop).map_err(|error| Failure::new(exit::WRONG_USE, error))
 }
 
 #[cfg(test)]
@@ -50,8 +126,13 @@ mod tests {
         let table = [
             ("workload.placement=together", Ok("workload.placement=together")),
             (" workload.placement = apart ", Ok("workload.placement=apart")),
+            ("workload.work-us=306", Ok("workload.work-us=306")),
+            ("workload.popularity=zipf:0.99", Ok("workload.popularity=zipf:0.99")),
             ("vm.swappiness=10", Ok("vm.swappiness=10")),
             ("workload.placement=elsewhere", Err("apart, together, free")),
+            ("workload.work-us=", Err("a word of at most 200 letters")),
+            ("workload.work-us=3 06", Err("a word of at most 200 letters")),
+            ("workload.work-us@server=1", Err("unknown knob")),
             ("workload.colour=red", Err("unknown knob")),
             ("workload.placement", Err("=")),
         ];
@@ -60,6 +141,41 @@ mod tests {
                 (Ok(setting), Ok(expected)) => assert_eq!(setting, expected),
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{text}: {error}"),
                 (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_a_workload_takes_has_a_name() {
+        for (text, _) in workload::ALL.iter().flat_map(|entry| entry.settings) {
+            let name = text.split_once('=').unwrap().0;
+            assert_eq!(find(&format!("workload.{name}")).unwrap().id, format!("workload.{name}"));
+        }
+        assert!(SETTINGS.iter().all(|knob| knob.id != PLACEMENT && knobs::find(knob.id).is_err()));
+    }
+
+    #[test]
+    fn what_is_taken_is_read_again_and_what_is_not_is_refused() {
+        let odd = [
+            "",
+            " ",
+            "=",
+            "@",
+            "workload.",
+            "workload.=",
+            "workload.work-us",
+            "workload.=1",
+            "workload.work-us@=1",
+            "\u{0}",
+        ];
+        for text in odd {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+        let long = "9".repeat(VALUE_BYTES_MAX + 1);
+        for value in ["1", "=", "==1", "zipf:0.99", "é", "\u{7}", "a b", "-1", &long[1..], &long] {
+            match parse(&format!("workload.work-us={value}")) {
+                Ok(setting) => assert_eq!(parse(&setting.to_string()).unwrap().to_string(), setting.to_string()),
+                Err(error) => assert!(error.to_string().contains("a word of at most"), "{value:?}: {error}"),
             }
         }
     }

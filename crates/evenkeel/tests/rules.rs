@@ -210,3 +210,49 @@ fn files_that_the_documents_name_are_there() {
     }
     assert!(named > 10, "{named} files named");
 }
+
+/// Commands that open the journal of the host that they run on, or take the lock of its trials.
+const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert", "tune"];
+
+/// Commands of tests that stand without a state directory, each with the reason.
+const WITHOUT_STATE: [(&str, &str, &str); 8] = [
+    ("boots.rs", "prove", "each line beneath names a captured host or a state directory"),
+    ("cli/audit.rs", "apply net.core.busy_poll=50", "a page's text"),
+    ("cli/audit.rs", "apply thp.enabled", "a page's text"),
+    ("cli/change.rs", "apply vm.swappiness=10", "the line is completed beneath"),
+    ("cli/change.rs", "revert", "the line is completed beneath"),
+    ("cli/formats.rs", "apply", "names of answers, no command lines"),
+    ("cli/formats.rs", "revert", "names of answers, no command lines"),
+    ("cli/live.rs", "revert", "refused before it looks for one: the program has borrowed rights"),
+];
+
+/// What a test leaves in root's own state directory is there for every later command of the machine.
+#[test]
+fn tests_that_open_a_journal_name_its_directory() {
+    let folder = project().join("crates/evenkeel/tests");
+    let (mut seen, mut exempt) = (0, BTreeSet::new());
+    for file in files(&folder, "rs").into_iter().filter(|file| !file.ends_with("rules.rs")) {
+        let (name, text) = (file.strip_prefix(&folder).unwrap().display().to_string(), read(&file));
+        // Such a file's runner adds it to each line.
+        let adds =
+            text.contains(".arg(\"--state\")") || text.contains("[\"--state\".into()") || text.contains("\"--state\"]");
+        for literal in text.split('"').skip(1).step_by(2) {
+            let word = literal.split_whitespace().next().unwrap_or_default();
+            if !OF_THE_JOURNAL.contains(&word) {
+                continue;
+            }
+            seen += 1;
+            let elsewhere = ["--state", "--host", "--compare", "--plan-only", "--from", "--list-workloads"];
+            if adds || elsewhere.iter().any(|option| literal.contains(option)) {
+                continue;
+            }
+            let reason = WITHOUT_STATE.iter().find(|(of, line, _)| *of == name && *line == literal);
+            let reason = reason.unwrap_or_else(|| {
+                panic!("{name}: \"{literal}\" would open root's own journal: give it --state");
+            });
+            exempt.insert(reason);
+        }
+    }
+    assert!(seen > 50, "{seen} commands were found");
+    assert_eq!(exempt.len(), WITHOUT_STATE.len(), "a reason is no longer needed: {exempt:?}");
+}

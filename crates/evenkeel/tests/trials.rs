@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -43,9 +44,15 @@ impl Scene {
         self.folder.path().join(name)
     }
 
+    /// The program with a state directory of its own: root's is not a test's to leave anything in.
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        command.args(line.split(' ')).current_dir(self.folder.path()).env("HOME", self.folder.path());
+        let mut words = line.split(' ');
+        command.args(words.next());
+        if !line.contains(" --state ") {
+            command.arg("--state").arg(self.path("state"));
+        }
+        command.args(words).current_dir(self.folder.path()).env("HOME", self.folder.path());
         command.env_remove("XDG_STATE_HOME").stdin(Stdio::null());
         command
     }
@@ -181,6 +188,50 @@ fn an_effect_that_can_not_be_missed_is_found_in_few_pairs_and_a_full_disk_is_a_d
     panic!("three tries: {told:?}");
 }
 
+#[test]
+fn several_arms_are_measured_in_one_session() {
+    let scene = Scene::new();
+    let line = "prove --workload tick --arm process.timer_slack_ns=1 --arm process.timer_slack_ns=5000000 --window-ms 200 \
+                --control-pairs 1 --settle 20ms --guard none --pairs 6 --fixed --keep session.jsonl --report out --json";
+    let output = scene.run(line);
+    let answer = json(&output);
+    assert_eq!(answer["format"], 2, "{answer}");
+    let trials = answer["trials"].as_array().unwrap();
+    let knobs: Vec<&str> = trials.iter().filter_map(|trial| trial["knob"].as_str()).collect();
+    assert_eq!(knobs, ["process.timer_slack_ns=1", "process.timer_slack_ns=5000000"]);
+    for (trial, letter) in trials.iter().zip(["B", "C"]) {
+        let windows = trial["windows"].as_array().unwrap();
+        assert_eq!(windows.len() as u64, 2 * trial["pairs"].as_u64().unwrap());
+        assert!(windows.iter().all(|window| window["arm"] == "A" || window["arm"] == letter));
+        assert_eq!((&trial["arms"][0]["arm"], &trial["arms"][1]["arm"]), (&Value::from("A"), &Value::from(letter)));
+        // Each arm had its own value, as every window read it back.
+        let own: f64 = trial["knob"].as_str().unwrap().split('=').next_back().unwrap().parse().unwrap();
+        let read = |window: &Value| window["conditions"]["counters"]["process.timer_slack_ns"].as_f64();
+        assert!(windows.iter().all(|window| (read(window) == Some(own)) == (window["arm"] == letter)), "{letter}");
+    }
+    assert!(["A", "B", "C"].contains(&answer["choice"]["advised"].as_str().unwrap()));
+    assert_eq!(answer["choice"]["between"].as_array().map(Vec::len), Some(1));
+    let again = json(&scene.run("prove --from session.jsonl --json"));
+    assert!(
+        again["trials"] == answer["trials"] && again["choice"] == answer["choice"],
+        "the file tells what the run told"
+    );
+    let text = scene.run("prove --from session.jsonl");
+    let text = String::from_utf8_lossy(&text.stdout);
+    assert!(text.contains("against A") && text.contains("\nB: ") && text.contains("\nC: "), "{text}");
+    let page = std::fs::read_to_string(scene.path("out/report.html")).unwrap();
+    assert!(page.contains("Which of them") && page.contains("Arm C: "));
+    let compared = json(&scene.run("prove --compare out/report.json out/report.json --json"));
+    let cells: Vec<usize> =
+        compared["asked"].as_array().unwrap().iter().map(|asked| asked["cells"].as_array().unwrap().len()).collect();
+    assert_eq!(cells, [2, 2], "each arm is a setting");
+    // Another set of arms, or another order of them, is another session.
+    let other = "prove --workload tick --arm process.timer_slack_ns=5000000 --arm process.timer_slack_ns=1 --resume session.jsonl";
+    let other = scene.run(other);
+    assert_eq!(other.status.code(), Some(2), "{}", String::from_utf8_lossy(&other.stderr));
+    scene.assert_all_as_before();
+}
+
 /// A trial that is long enough to be disturbed, kept in a file; waits until some pairs are in it.
 fn kept_trial(scene: &Scene) -> (Running, PathBuf, String) {
     let (state, file) = (scene.path("state"), scene.path("session.jsonl"));
@@ -190,7 +241,7 @@ fn kept_trial(scene: &Scene) -> (Running, PathBuf, String) {
         file.display(),
         state.display()
     );
-    let trial = Running(scene.command(&line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let trial = Running(scene.command(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
     let begun = Instant::now();
     let pairs = || std::fs::read_to_string(&file).map_or(0, |text| text.matches("{\"pair\":[").count());
     while pairs() < 3 {
@@ -241,6 +292,39 @@ fn a_terminal_that_goes_away_ends_a_trial_in_order() {
 }
 
 #[test]
+fn the_first_signal_says_what_a_second_one_does() {
+    let scene = Scene::new();
+    let (mut trial, ..) = kept_trial(&scene);
+    process::ask_to_end(trial.0.id());
+    let mut said = String::new();
+    trial.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(trial.0.wait().unwrap().code(), Some(0), "{said}");
+    assert!(said.contains("it ends after this window") && said.contains("`evenkeel revert`"), "{said}");
+    scene.assert_all_as_before();
+}
+
+#[test]
+fn a_report_that_can_not_be_written_takes_no_result_with_it() {
+    let scene = Scene::new();
+    // The folder takes a file, and yet not this one.
+    std::fs::create_dir_all(scene.path("out/report.html")).unwrap();
+    let state = scene.path("state");
+    let line = format!(
+        "prove process.timer_slack_ns=1 --window-ms 100 --pairs 6 --control-pairs 0 --settle 20ms --report out --state {}",
+        state.display()
+    );
+    let output = scene.run(&line);
+    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(told.contains("A  median ") && told.contains("seed "), "{told}");
+    let again = format!("`evenkeel prove --from last --state {} --report DIR`", state.display());
+    assert!(said.contains("report.html: is a directory") && said.contains(&again), "{said}");
+    let output = scene.run(&format!("prove --from last --state {} --report other", state.display()));
+    assert!(output.status.success() && scene.path("other/report.html").is_file());
+    scene.assert_all_as_before();
+}
+
+#[test]
 fn halt_polling_is_found_where_the_machine_has_it() {
     let facts = Facts::probe(&Root::live());
     if facts.idle.driver.known().is_none_or(|driver| driver != "haltpoll") {
@@ -275,6 +359,8 @@ fn what_can_not_be_proved_is_refused_with_its_reason() {
         ("prove vm.swapiness=1", 2, "did you mean \"vm.swappiness\""),
         ("prove vm.swappiness=1000", 2, "vm.swappiness does not take \"1000\""),
         ("prove vm.swappiness", 2, "expected KNOB=VALUE"),
+        ("prove process.timer_slack_ns=1 process.timer_slack_ns=2", 2, "process.timer_slack_ns is set twice at server"),
+        ("prove process.timer_slack_ns=1 --report /dev/null/x", 4, "write into /dev/null/x: not a directory"),
         ("prove process.timer_slack_ns=1 --smallest-effect 0", 2, "0 is not between"),
         ("prove process.timer_slack_ns=1 --metric no_such_us", 2, "the workload gives round_trip_us_p50"),
         ("prove process.timer_slack_ns=1 --pairs 2", 2, "2 is not in 6..=5000"),
@@ -283,18 +369,29 @@ fn what_can_not_be_proved_is_refused_with_its_reason() {
         ("prove process.timer_slack_ns=1 --settle 5d", 2, "\"d\" is no unit of time"),
         ("prove process.timer_slack_ns=1 --set colour=red", 2, "set colour: the workload arena takes"),
         ("prove process.timer_slack_ns=1 --workload arean", 2, "there is no such workload; there are arena"),
+        ("prove --arm vm.swapiness=1 --arm vm.swappiness=1", 2, "did you mean \"vm.swappiness\""),
+        (
+            "prove process.timer_slack_ns=1 --arm process.timer_slack_ns=1",
+            2,
+            "arm C (process.timer_slack_ns=1) is there already",
+        ),
+        ("prove --goal goal.json --arm process.timer_slack_ns=1", 2, "cannot be used with"),
+        (
+            "prove --arm process.timer_slack_ns=1 --arm process.timer_slack_ns=2 --arm process.timer_slack_ns=3 --pairs 5000",
+            2,
+            "26664 windows of 4 arms: at most 20000",
+        ),
         ("prove --from nowhere.jsonl", 2, "read the session nowhere.jsonl"),
         ("prove --from last --state empty", 2, "none is kept in"),
         ("prove", 2, "required"),
     ];
     for (line, code, expected) in table {
-        // Of its own, so that the machine's is not made by what is refused.
-        let state =
-            if line.contains("--state") { String::new() } else { format!(" --state {}", scene.path("no").display()) };
-        let output = scene.run(&format!("{line}{state}"));
+        let output = scene.run(line);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{line}: {said}");
         assert!(said.contains(expected), "{line}: {said}");
+        let left = ["state", "empty"].map(|name| scene.path(name).exists());
+        assert_eq!(left, [false; 2], "{line}: what is refused leaves no directory behind");
     }
     let output = scene.run_as_ordinary_user("prove vm.swappiness=30");
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));

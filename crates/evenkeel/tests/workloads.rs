@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use evenkeel_stats::Direction;
 use evenkeel_sys::{CpuSet, Root, process, sched, thread};
-use evenkeel_trial::workload::{self, Options, Placement};
+use evenkeel_trial::workload::{self, Options, Placement, Settable};
 use evenkeel_trial::{Sample, Workload};
 
 const SETTLE: Duration = Duration::from_millis(50);
@@ -28,16 +28,24 @@ fn host() -> File {
     host
 }
 
-fn start(name: &str, placement: Placement, set: &[(&str, &str)]) -> Box<dyn Workload> {
-    let options = Options {
+fn options(placement: Placement, set: &[(&str, &str)]) -> Options {
+    Options {
         programs: Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap().to_owned(),
         seed: 1,
         players: None,
         placement,
         command: Vec::new(),
         set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>(),
-    };
-    (workload::find(name).unwrap().start)(&options).unwrap()
+    }
+}
+
+fn start(name: &str, placement: Placement, set: &[(&str, &str)]) -> Box<dyn Workload> {
+    (workload::find(name).unwrap().start)(&options(placement, set)).unwrap()
+}
+
+/// As `prove` starts it.
+fn settable(name: &str, set: &[(&str, &str)]) -> Settable {
+    Settable::start(workload::find(name).unwrap(), &options(Placement::Apart, set)).unwrap()
 }
 
 fn window(workload: &mut dyn Workload) -> Sample {
@@ -156,6 +164,80 @@ fn server_and_load_on_one_cpu_are_nearer_than_on_two() {
         found
     };
     holds("apart to together, round trips a second", placement, 1.5..=100.0);
+}
+
+#[test]
+fn a_setting_is_switched_by_a_new_start_where_it_must_be_and_given_back() {
+    let _host = host();
+    let mut workload = settable("tick", &[("work-us", "50")]);
+    let hz = |workload: &mut Settable| {
+        let sample = window(workload);
+        sample["ticks"] / sample["span_us"] * 1e6
+    };
+    let first = workload.pids();
+    assert_eq!(workload.configure(&[("hz", Some("50")), ("work-us", Some("20"))]).unwrap(), ["50", "20"]);
+    let second = workload.pids();
+    assert_ne!(second, first, "it was started anew");
+    let slow = hz(&mut workload);
+    assert!((30.0..75.0).contains(&slow), "{slow} ticks a second");
+    assert!(workload.describe().contains("50 ticks a second, busy for 20 us"), "{}", workload.describe());
+    // Whatever the value is: all arms go one path.
+    assert_eq!(workload.configure(&[("hz", Some("50")), ("work-us", Some("20"))]).unwrap(), ["50", "20"]);
+    assert_ne!(workload.pids(), second);
+    for (bad, value, expected) in [
+        ("hz", "5", "switch workload.hz to 5: design a trial: set hz=5: expected a whole number from 10 to 2000"),
+        (
+            "colour",
+            "red",
+            "switch workload.colour to red: design a trial: set colour: the workload tick takes hz, work-us",
+        ),
+    ] {
+        let error = workload.configure(&[(bad, Some(value))]).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+        assert!(workload.describe().contains("50 ticks a second"), "it runs as before: {}", workload.describe());
+        window(&mut workload);
+    }
+    assert_eq!(workload.configure(&[("hz", None), ("work-us", None)]).unwrap(), ["200", "50"]);
+    let fast = hz(&mut workload);
+    assert!(
+        fast > 2.0 * slow && workload.describe().contains("200 ticks a second, busy for 50 us"),
+        "{slow} to {fast}"
+    );
+    let pid = workload.pids()[0];
+    workload.stop();
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
+    let _host = host();
+    if !Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap().join("evenkeel-arena").exists() {
+        println!("skipped: evenkeel-arena is not built; `cargo build --workspace` builds it");
+        return;
+    }
+    let mut workload = settable("arena", &[("work-us", "200")]);
+    let pids = workload.pids();
+    // A window of a second is 50 ticks, of which one has the tail.
+    let long = |workload: &mut Settable| workload.window(SETTLE, 5 * WINDOW, &mut || {}).unwrap();
+    let before = long(&mut workload);
+    assert_eq!(workload.configure(&[("work-us", Some("4200"))]).unwrap(), ["4200"]);
+    let worked = long(&mut workload);
+    assert!(worked["work_us_p50"] > before["work_us_p50"] + 2_000.0, "{before:?} {worked:?}");
+    assert_eq!(workload.configure(&[("work-us", None), ("tail-us", Some("9000"))]).unwrap(), ["200", "9000"]);
+    let tailed = long(&mut workload);
+    assert!(tailed["work_us_p50"] < worked["work_us_p50"], "{worked:?} {tailed:?}");
+    assert!(tailed["work_us_p99"] > tailed["work_us_p50"] + 4_000.0, "{tailed:?}");
+    assert_eq!(workload.pids(), pids, "no new start was needed");
+    // A setting that needs one does not lose those that do not.
+    assert_eq!(workload.configure(&[("tick-hz", Some("100")), ("work-us", Some("4200"))]).unwrap(), ["100", "4200"]);
+    assert_ne!(workload.pids(), pids);
+    let both = long(&mut workload);
+    // A busy machine misses ticks: what counts is how many were due.
+    let due = |sample: &Sample| sample["ticks"] + sample["missed_ticks"];
+    assert!(due(&both) > 1.5 * due(&before) && both["work_us_p50"] > 3_000.0, "{before:?} {both:?}");
+    let error = workload.configure(&[("work-us", Some("100001"))]).unwrap_err().to_string();
+    assert!(error.starts_with("switch workload.work-us to 100001: set work-us=100001: expected"), "{error}");
+    workload.stop();
 }
 
 #[test]

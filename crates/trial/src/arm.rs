@@ -1,13 +1,43 @@
 //! `Arm`: what is done to each setting of a trial while a window is measured.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-/// The name of an arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The most arms of a session, the machine as it was among them: the windows of a block should still be neighbours in time, and each
+/// further arm asks for more evidence of all of them.
+pub const ARMS_MAX: usize = 8;
+
+/// The name of an arm; A is the machine as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum ArmName {
     A,
     B,
+    C,
+    D,
+    E,
+    F,
+    G,
+    H,
+}
+
+impl ArmName {
+    /// All of them, in their order.
+    pub const ALL: [ArmName; ARMS_MAX] =
+        [ArmName::A, ArmName::B, ArmName::C, ArmName::D, ArmName::E, ArmName::F, ArmName::G, ArmName::H];
+
+    /// The arms beside A, of a session with so many arms in all.
+    pub fn further(arms: usize) -> impl DoubleEndedIterator<Item = ArmName> {
+        ArmName::ALL.into_iter().take(arms).skip(1)
+    }
+}
+
+/// As in JSON.
+impl fmt::Display for ArmName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 /// What an arm does to one setting.
@@ -23,7 +53,7 @@ pub enum Level {
 }
 
 /// What an arm does to the host: a level for each setting, in the order in which they were asked for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Arm(pub Vec<Level>);
 
 impl Arm {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arm::ARMS_MAX;
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::rules::Rules;
@@ -34,7 +35,7 @@ pub struct Design {
     pub window: Duration,
     /// How long the machine is left alone after a switch.
     pub settle: Settle,
-    /// Seed of the order of the arms within each pair.
+    /// Seed of the order of the arms within each pair or block.
     pub seed: u64,
     /// Confidence of the interval.
     pub confidence: f64,
@@ -157,9 +158,15 @@ impl Design {
         }
     }
 
-    /// The longest time that the windows take, switching not counted.
+    /// The longest time that the windows of two arms take, switching not counted.
     pub fn planned(&self) -> Duration {
-        let windows = u32::try_from((self.stop.pairs_max() + self.control_pairs) * 2).unwrap_or(u32::MAX);
+        self.planned_for(2)
+    }
+
+    /// The longest time that the windows of so many arms take, switching not counted.
+    pub fn planned_for(&self, arms: usize) -> Duration {
+        let windows = self.stop.pairs_max().saturating_mul(arms) + self.control_pairs * 2;
+        let windows = u32::try_from(windows).unwrap_or(u32::MAX);
         let all = (self.window + self.settle.least()).saturating_mul(windows);
         match self.stop {
             Stop::Sequential { budget: Some(budget), .. } => all.min(budget),
@@ -187,25 +194,42 @@ impl Design {
         if !(self.confidence > 0.5 && self.confidence < 1.0) {
             return bad(format!("a confidence of {}: more than 0.5, less than 1", self.confidence));
         }
-        self.check_guards()
+        check_guards(&self.guards, &self.metric)
     }
 
-    fn check_guards(&self) -> Result<(), TrialError> {
+    /// # Errors
+    /// If no verdict could ever come of it with so many arms.
+    pub fn check_for(&self, arms: usize) -> Result<(), TrialError> {
+        self.check()?;
         let bad = |why: String| Err(TrialError::Design(why));
-        if self.guards.len() > GUARDS_MAX {
-            return bad(format!("{} guards: at most {GUARDS_MAX}", self.guards.len()));
+        if !(2..=ARMS_MAX).contains(&arms) {
+            return bad(format!("{arms} arms: at least 2, at most {ARMS_MAX}, the machine as it is among them"));
         }
-        for guard in &self.guards {
-            let name = &guard.metric.name;
-            if *name == self.metric.name {
-                return bad(format!("{name} as a guard: it is what decides already"));
-            }
-            if !(guard.harm_ratio > 0.0 && guard.harm_ratio < 10.0) {
-                return bad(format!("{} as the harm of {name}: more than 0, less than 10", guard.harm_ratio));
-            }
+        let windows = self.stop.pairs_max().saturating_add(self.spare_pairs).saturating_mul(arms);
+        if windows > 2 * PAIRS_MAX {
+            return bad(format!("{windows} windows of {arms} arms: at most {}", 2 * PAIRS_MAX));
         }
         Ok(())
     }
+}
+
+/// # Errors
+/// If there are too many, or one could never say anything.
+pub(crate) fn check_guards(guards: &[Guard], metric: &Metric) -> Result<(), TrialError> {
+    let bad = |why: String| Err(TrialError::Design(why));
+    if guards.len() > GUARDS_MAX {
+        return bad(format!("{} guards: at most {GUARDS_MAX}", guards.len()));
+    }
+    for guard in guards {
+        let name = &guard.metric.name;
+        if *name == metric.name {
+            return bad(format!("{name} as a guard: it is what decides already"));
+        }
+        if !(guard.harm_ratio > 0.0 && guard.harm_ratio < 10.0) {
+            return bad(format!("{} as the harm of {name}: more than 0, less than 10", guard.harm_ratio));
+        }
+    }
+    Ok(())
 }
 
 /// A sign test of five pairs can't reach an e-value of 20, so this binds nothing at the usual confidence; at a lower one it keeps a

@@ -42,6 +42,16 @@ pub enum TrialError {
         /// What there is.
         given: String,
     },
+    /// What decides came to a number that has no ratio to another.
+    #[error(
+        "compare {metric}: in one window it is {value}; windows are compared by their ratio, which takes numbers above 0"
+    )]
+    NoRatio {
+        /// The metric.
+        metric: String,
+        /// Its number.
+        value: f64,
+    },
     /// A design that can't be run.
     #[error("design a trial: {0}")]
     Design(String),

@@ -1,12 +1,13 @@
 //! Honest A/B trials of settings on a real server.
 //!
 //! A [`Design`] is fixed, with its seed and its rules for dropping windows, before anything is measured. [`run`] takes the
-//! two arms in turns, pair by pair in an order drawn from the seed: it switches the host (by a [`Switch`], journalled, so
+//! arms in turns, block by block in an order drawn from the seed (a block of two is a pair): it switches the host (by a [`Switch`], journalled, so
 //! that a killed trial is put back by `evenkeel revert`), lets it settle, and asks the [`Workload`] for one window. Each
 //! window gives one number; the machine's own conditions are noted beside it. The [`Record`] that comes out has
 //! everything that was seen, and [`Record::report`] judges it.
 
 mod arm;
+pub mod boots;
 mod conditions;
 mod design;
 mod engaged;
@@ -25,19 +26,21 @@ pub mod source;
 mod switch;
 pub mod workload;
 
-pub use arm::{Arm, ArmName, Level};
+pub use arm::{ARMS_MAX, Arm, ArmName, Level};
 pub use conditions::{Conditions, Snapshot, Watch};
 pub use design::{Design, Guard, Settle, Stop};
 pub use engaged::{Engaged, Mechanism, Reading};
 pub use error::TrialError;
 pub use metric::Metric;
 pub use report::{
-    ArmReport, ByArm, ControlReport, Cost, Effect, GuardReport, Identity, Interval, Outcome, Report, Titles,
+    Answers, ArmReport, Away, Between, ByArm, Choice, ControlReport, Cost, Effect, GuardReport, Identity, Interval,
+    Outcome, Report, Titles,
 };
 pub use rules::{DropReason, Rules};
 pub use session::kept;
 pub use session::{
-    Dropped, Ended, Keep, NetworkPath, Progress, Record, SettleHow, SettleSeen, Stretch, Trial, Window, resume, run,
+    ArmSoFar, Dropped, Ended, Keep, Left, LeftWhy, NetworkPath, Progress, Record, SettleHow, SettleSeen, Stretch,
+    Trial, Window, resume, run,
 };
-pub use switch::Switch;
+pub use switch::{Reach, Switch};
 pub use workload::{Sample, Workload};

@@ -35,6 +35,8 @@ pub(crate) fn can_set(knob: &str) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct ProcessKnobs {
     before: BTreeMap<(Property, u32), String>,
+    /// The properties that were given a value by us last, each with the server's first process: what is started meanwhile has ours.
+    given: BTreeMap<Property, u32>,
 }
 
 impl ProcessKnobs {
@@ -54,16 +56,24 @@ impl ProcessKnobs {
             error("it can't be set in a process that runs; what can is timer slack, slice, CPUs and class".into())
         })?;
         let (mut done, mut in_force) = (BTreeSet::new(), None);
+        let given = self.given.get(&property).copied();
         for _ in 0..LOOKS_MAX {
             let fresh: Vec<(u32, u32)> =
                 threads(pids).map_err(error)?.into_iter().filter(|(_, tid)| !done.contains(tid)).collect();
             if fresh.is_empty() {
+                match (value, pids.first()) {
+                    (Some(_), Some(first)) => self.given.insert(property, *first),
+                    _ => self.given.remove(&property),
+                };
                 let none = "the server has no thread that has it: real-time ones have neither slack nor slice, and before \
                             Linux 6.12 none has a slice";
                 return in_force.ok_or_else(|| error(none.into()));
             }
             for (pid, tid) in fresh {
                 done.insert(tid);
+                if let Some(first) = given {
+                    self.note_late(property, first, pid);
+                }
                 let Some(found) = self.set_one(property, pid, tid, value).map_err(error)? else { continue };
                 if value.is_some_and(|value| !property.is_same(value, &found)) {
                     return Err(error(format!("thread {tid} of process {pid} reads {found} afterwards")));
@@ -73,6 +83,15 @@ impl ProcessKnobs {
             }
         }
         Err(error(format!("its threads come and go too fast: some were new in each of {LOOKS_MAX} looks")))
+    }
+
+    /// A process that was started while all had a value of ours would have had what the first one had.
+    fn note_late(&mut self, property: Property, first: u32, pid: u32) {
+        if !self.before.contains_key(&(property, pid))
+            && let Some(of_first) = self.before.get(&(property, first)).cloned()
+        {
+            self.before.insert((property, pid), of_first);
+        }
     }
 
     /// What the thread has afterwards; none if it has no such property, or has ended.

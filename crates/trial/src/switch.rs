@@ -3,11 +3,12 @@
 use evenkeel_change::{FileUndo, Session, State, Undo};
 use evenkeel_host::{Action, Plan, Step, TakesEffect, knobs};
 use evenkeel_sys::{Hand, HeldLatency, Root};
+use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Level};
 use crate::error::TrialError;
 use crate::process_knob::can_set;
-use crate::workload::Workload;
+use crate::workload::{PLACEMENT, SETTING_PREFIX, Workload};
 
 /// The knobs of one trial, ready to be switched.
 pub struct Switch<'a> {
@@ -18,6 +19,8 @@ pub struct Switch<'a> {
     /// The setting that says how long leaving idle may take, with its step.
     hold: Option<(usize, Step)>,
     held: Option<HeldLatency>,
+    /// Steps that set something of the workload itself, each with its setting.
+    of_workload: Vec<(usize, Step)>,
     /// Steps that set a property of the server's own process, each with its setting.
     process: Vec<(usize, Step)>,
     /// What the server must do for a switch to reach it.
@@ -27,11 +30,27 @@ pub struct Switch<'a> {
 }
 
 /// What a server must do for a switched value to reach it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reach {
+    /// Nothing.
     AtOnce,
+    /// Open new sockets.
     NewSockets,
+    /// Start anew.
     Restart,
+}
+
+impl Reach {
+    /// What a step takes.
+    pub(crate) fn of(step: &Step) -> Reach {
+        match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
+            Ok(TakesEffect::NewSockets) => Reach::NewSockets,
+            // A property of the server's own process is set while it runs where the workload can, and by a start where not.
+            Ok(TakesEffect::ProcessStart) if step.action != Action::Process && !can_set(&step.knob) => Reach::Restart,
+            _ => Reach::AtOnce,
+        }
+    }
 }
 
 impl<'a> Switch<'a> {
@@ -53,6 +72,7 @@ impl<'a> Switch<'a> {
             files: Vec::new(),
             hold: None,
             held: None,
+            of_workload: Vec::new(),
             process: Vec::new(),
             reach: Reach::AtOnce,
             read_back: Vec::new(),
@@ -79,22 +99,17 @@ impl<'a> Switch<'a> {
     fn sort(&mut self, setting: usize, step: &Step) -> Result<(), TrialError> {
         let cannot =
             |why: &str| TrialError::Switch { knob: step.knob.clone(), wanted: step.wanted.clone(), why: why.into() };
-        let reach = match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
-            Ok(TakesEffect::NewSockets) => Reach::NewSockets,
-            // A property of the server's own process is set while it runs where the workload can, and by a start where not.
-            Ok(TakesEffect::ProcessStart) if step.action != Action::Process && !can_set(&step.knob) => Reach::Restart,
-            Ok(TakesEffect::NewInterfaces) => {
-                return Err(cannot("it takes effect on interfaces brought up afterwards, which a trial does not do"));
-            }
-            _ => Reach::AtOnce,
-        };
-        self.reach = self.reach.max(reach);
+        if knobs::find(&step.knob).is_ok_and(|knob| knob.takes_effect == TakesEffect::NewInterfaces) {
+            return Err(cannot("it takes effect on interfaces brought up afterwards, which a trial does not do"));
+        }
+        self.reach = self.reach.max(Reach::of(step));
         match &step.action {
             Action::Write { .. } => self.files.push((setting, step.clone())),
             Action::Hold { .. } => {
                 latency_us(step, &step.wanted)?;
                 self.hold = Some((setting, step.clone()));
             }
+            Action::Process if setting_name(&step.knob).is_some() => self.of_workload.push((setting, step.clone())),
             Action::Process => self.process.push((setting, step.clone())),
             // What a server would have to do for good by itself can be done to it from outside while it is measured.
             Action::ByHand { .. } if can_set(&step.knob) => self.process.push((setting, step.clone())),
@@ -136,6 +151,7 @@ impl<'a> Switch<'a> {
             Reach::Restart => workload.restart()?,
         }
         self.read_back.clear();
+        self.configure(arm, workload)?;
         for (setting, step) in &self.process {
             let value = wanted(arm.level(*setting), step);
             let found = workload.set_process(&step.knob, value)?;
@@ -146,6 +162,22 @@ impl<'a> Switch<'a> {
             }
             self.read_back.extend(found.parse().ok().map(|number| (step.knob.clone(), number)));
         }
+        Ok(())
+    }
+
+    /// What the workload itself is to be like. It may start anew for that, so its process is looked after afterwards.
+    fn configure(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
+        let settings: Vec<(&str, Option<&str>)> = self
+            .of_workload
+            .iter()
+            .filter_map(|(setting, step)| Some((setting_name(&step.knob)?, wanted(arm.level(*setting), step))))
+            .collect();
+        if settings.is_empty() {
+            return Ok(());
+        }
+        let in_force = workload.configure(&settings)?;
+        let numbers = self.of_workload.iter().zip(&in_force);
+        self.read_back.extend(numbers.filter_map(|((_, step), found)| Some((step.knob.clone(), found.parse().ok()?))));
         Ok(())
     }
 
@@ -185,6 +217,11 @@ impl<'a> Switch<'a> {
         let left: Vec<String> = back.files.iter().filter_map(left).collect();
         if back.all_undone { Ok(()) } else { Err(TrialError::Change(left.join("; "))) }
     }
+}
+
+/// The name of a setting of the workload itself, but for where it runs, which is a matter of its processes.
+pub(crate) fn setting_name(knob: &str) -> Option<&str> {
+    knob.strip_prefix(SETTING_PREFIX).filter(|_| knob != PLACEMENT)
 }
 
 /// The value that a level wants of a step; none where it is as it was.

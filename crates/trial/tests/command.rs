@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::others::Signal;
+use evenkeel_sys::{CpuSet, thread};
 use evenkeel_trial::workload::command::{Command, Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
 use evenkeel_trial::workload::{Options, Placement};
 use evenkeel_trial::{Sample, TrialError, Workload};
@@ -181,11 +182,27 @@ fn one_that_hangs_and_does_not_listen_is_killed() {
     let mut command = start("hangs", "trap '' TERM; echo '{\"rtt\":1}'; while :; do sleep 1; done", settings).unwrap();
     let message = said(window(&mut command, 50));
     assert!(
-        message.starts_with("hear from JSON lines: rtt (median): it printed nothing during the window; "),
+        message.starts_with("hear from JSON lines: rtt (median): it printed no line during the window; "),
         "{message}"
     );
     command.stop();
     assert!(!lives(&tag("hangs")));
+}
+
+#[test]
+fn one_that_is_stopped_is_told_from_one_that_says_nothing_and_ends_at_once() {
+    let mut command = start("stopped", "trap 'exit 0' TERM; echo '{\"rtt\":1}'; kill -STOP $$", lower("rtt")).unwrap();
+    let message = said(window(&mut command, 50));
+    assert!(message.starts_with("hear from sh: its process "), "{message}");
+    assert!(
+        message.contains(" is stopped (SIGSTOP, or a debugger); it printed no line during the window;"),
+        "{message}"
+    );
+    // Its limit is ten seconds: what is stopped takes no signal until it runs again.
+    let begun = Instant::now();
+    command.stop();
+    assert!(begun.elapsed() < Duration::from_secs(9), "it was left stopped until it was killed");
+    assert!(!lives(&tag("stopped")));
 }
 
 #[test]
@@ -208,7 +225,7 @@ fn rubbish_without_an_end_is_drained() {
     // /dev/zero has no line ends, and is no text.
     let mut command = start("rubbish", "exec tr '\\0' '\\377' </dev/zero", lower("rtt")).unwrap();
     let message = said(window(&mut command, 200));
-    assert!(message.contains("it printed nothing during the window"), "{message}");
+    assert!(message.contains("it printed no line during the window"), "{message}");
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let peak_kib: u64 =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().split(' ').next()?.parse().ok()).unwrap();
@@ -339,6 +356,55 @@ fn a_property_of_its_threads_is_set_while_it_runs() {
     command.set_process("process.timer_slack_ns", Some("1234")).unwrap();
     command.restart().unwrap();
     assert_eq!(command.set_process("process.timer_slack_ns", None).unwrap(), before[0]);
+}
+
+/// The CPUs of the one process that has this among its arguments, and its number.
+fn placed(argument: &str) -> Option<(u32, CpuSet)> {
+    let pids =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
+    let has = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes())
+    };
+    pids.filter(has).find_map(|pid| Some((pid, thread::affinity_of(pid).ok()?)))
+}
+
+#[test]
+fn server_and_load_are_moved_while_they_run_and_put_back() {
+    let (server, load) = (tag("placed"), tag("placing"));
+    let script = "while :; do sleep 0.01; done";
+    let mut command =
+        start("placed", script, with_load(&format!("sh -c '{script}' {load}"), Runs::Throughout)).unwrap();
+    let (server_pid, before) = placed(&server).unwrap();
+    let (load_pid, _) = placed(&load).unwrap();
+    // One that pins itself gets that back.
+    let own: CpuSet = before.iter().last().into_iter().collect();
+    thread::set_affinity_of(server_pid, &own).unwrap();
+    let together = Placement::Together.cpus().0;
+    for _ in 0..2 {
+        assert_eq!(command.set_process("workload.placement", Some("together")).unwrap(), "together");
+        assert_eq!(thread::affinity_of(server_pid).unwrap(), together);
+        assert_eq!(thread::affinity_of(load_pid).unwrap(), together);
+        window(&mut command, 30).unwrap();
+        assert_eq!(command.set_process("workload.placement", None).unwrap(), "free");
+        assert_eq!(thread::affinity_of(server_pid).unwrap(), own);
+        assert_eq!(thread::affinity_of(load_pid).unwrap(), before);
+    }
+    let refused = said(command.set_process("workload.placement", Some("elsewhere")));
+    assert_eq!(refused, "switch workload.placement to elsewhere: it is apart, together or free");
+    command.set_process("workload.placement", Some("together")).unwrap();
+    command.restart().unwrap();
+    assert_eq!(placed(&server).unwrap().1, before, "it starts as at first");
+    command.stop();
+    // A load of each window is started in its place.
+    let alone = tag("alone");
+    let load = format!("sh -c 'grep Cpus_allowed_list /proc/self/status; sleep 0.05' {alone}");
+    let mut settings = with_load(&load, Runs::PerWindow);
+    settings.regex_metrics = vec!["cpu=Cpus_allowed_list:\\s+([0-9]+)$".into()];
+    settings.better = vec!["lower".into()];
+    let mut command = start("alone-server", script, settings).unwrap();
+    command.set_process("workload.placement", Some("together")).unwrap();
+    assert_eq!(window(&mut command, 5000).unwrap()["cpu"], together.first().unwrap() as f64);
 }
 
 fn with_load(load: &str, runs: Runs) -> Settings {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use evenkeel_sys::{CpuSet, thread};
 use evenkeel_trial::workload::{ALL, Options, Placement, find};
 use evenkeel_trial::{TrialError, Workload};
 
@@ -79,6 +80,35 @@ fn each_starts_is_measured_and_is_gone() {
             workload.stop();
             assert!(second.iter().all(|pid| !is_alive(*pid)), "{name}");
         }
+    }
+}
+
+/// The CPUs of each thread of a process.
+fn cpus_of(pid: u32) -> Vec<CpuSet> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let threads = tasks.map(|task| task.unwrap().file_name().to_string_lossy().parse().unwrap());
+    threads.map(|tid| thread::affinity_of(tid).unwrap()).collect()
+}
+
+#[test]
+fn server_and_load_are_moved_while_they_run_and_put_back() {
+    let _host = alone();
+    let ours = thread::affinity().unwrap();
+    for name in ["memcached", "redis", "nginx", "mosquitto", "openarena"] {
+        let Some(mut workload) = start(name, &options(None, &[])) else { continue };
+        let pid = workload.pids()[0];
+        let before = cpus_of(pid);
+        assert!(before.iter().all(|cpus| *cpus == ours), "{name}: {before:?}");
+        for (value, expected) in [("together", Placement::Together.cpus().0), ("apart", Placement::Apart.cpus().0)] {
+            assert_eq!(workload.set_process("workload.placement", Some(value)).unwrap(), value, "{name}");
+            let expected = if expected.is_empty() { &ours } else { &expected };
+            assert!(cpus_of(pid).iter().all(|cpus| cpus == expected), "{name} {value}: {:?}", cpus_of(pid));
+            workload.window(Duration::ZERO, WINDOW, &mut || {}).unwrap();
+        }
+        assert!(workload.set_process("workload.placement", Some("elsewhere")).is_err(), "{name}");
+        assert_eq!(workload.set_process("workload.placement", None).unwrap(), "free", "{name}");
+        assert_eq!(cpus_of(pid), before, "{name}");
+        workload.stop();
     }
 }
 

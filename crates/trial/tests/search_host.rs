@@ -10,10 +10,10 @@ use evenkeel_change::{State, Which, revert};
 use evenkeel_host::{Facts, Plan, Setting, Wish};
 use evenkeel_sys::{Capture, Root};
 use evenkeel_trial::search::{
-    Answer, Budget, Candidate, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchDesign, SearchEnded,
-    Tools, Verdict, Wanted, WorkloadSpec, offer, search,
+    Answer, Budget, Candidate, ClassSettle, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchDesign,
+    SearchEnded, Settling, Tools, Verdict, Wanted, WorkloadSpec, longest_settle, offer, search,
 };
-use evenkeel_trial::{Metric, Rules, Sample, Switch, TrialError, Watch, Workload};
+use evenkeel_trial::{Metric, Reach, Rules, Sample, SettleHow, Switch, TrialError, Watch, Workload};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -248,6 +248,99 @@ fn a_knob_that_does_not_take_is_told_and_the_others_go_on() {
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
     let clock = scene.root.text("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap();
     assert_eq!(clock.trim(), "tsc");
+}
+
+/// A server that is slow for some windows after each switch, as one whose caches are cold: longer after new sockets.
+struct Slow {
+    root: Root,
+    seen: Option<String>,
+    cold: u32,
+}
+
+impl Workload for Slow {
+    fn describe(&self) -> String {
+        "slow".into()
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        const { &[METRIC] }
+    }
+
+    fn reopen(&mut self) -> Result<(), TrialError> {
+        self.cold = 3;
+        Ok(())
+    }
+
+    fn window(&mut self, _: Duration, _: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        begin();
+        let now = self.root.text(POLL).unwrap();
+        if self.seen.as_ref().is_some_and(|seen| *seen != now) {
+            self.cold = self.cold.max(1);
+        }
+        self.seen = Some(now);
+        let us = 50.0 * if self.cold > 0 { 2.0 } else { 1.0 };
+        self.cold = self.cold.saturating_sub(1);
+        Ok(Sample::from([("round_trip_us_p50".to_owned(), us)]))
+    }
+
+    fn stop(&mut self) {}
+}
+
+#[test]
+fn how_long_a_switch_is_felt_is_found_by_each_way_of_switching_within_the_budget() {
+    let host = HOST.replace("/proc/loadavg", "/proc/sys/net/core/busy_read = 0\n/proc/loadavg");
+    let scene = Scene::new(&host);
+    let facts = Facts::probe(&scene.root);
+    let plan = |text: &str| Plan::of(&facts, &[Setting::parse(text).unwrap()]).unwrap();
+    let settle = |settings: &[&str], budget: u64, stop: bool| {
+        let plans: Vec<Plan> = settings.iter().map(|text| plan(text)).collect();
+        let mut state = State::open(&scene.folder.path().join("state")).unwrap();
+        let hand = scene.root.hand().unwrap();
+        let mut switch = Switch::begin(&scene.root, &hand, Some(&mut state), "settle", &plans).unwrap();
+        let mut workload = Slow { root: scene.root.clone(), seen: None, cold: 0 };
+        let found = Settling {
+            metric: &METRIC,
+            window: Duration::from_secs(1),
+            smallest_effect_ratio: 0.05,
+            budget: Duration::from_secs(budget),
+            plans: &plans,
+            switch: &mut switch,
+            workload: &mut workload,
+            watch: &Watch::start(&scene.root, &plans),
+            stop: &|| stop,
+        }
+        .find()
+        .unwrap();
+        switch.end().unwrap();
+        found
+    };
+    let before = scene.readings();
+    let poll = "haltpoll.guest_halt_poll_ns=200000";
+    let told = |found: &[ClassSettle]| {
+        let one = |found: &ClassSettle| (found.class, found.settle.settle_ms, found.settle.how.clone());
+        found.iter().map(one).collect::<Vec<_>>()
+    };
+    // One short window of 250 ms is slow after the switch.
+    assert_eq!(told(&settle(&[poll], 1200, false)), [(Some(Reach::AtOnce), 250, SettleHow::Found)]);
+    // A search that has a knob for new sockets opens them at every switch: both ways are felt for as long.
+    let both = settle(&[poll, "net.core.busy_read=50"], 1200, false);
+    assert_eq!(
+        told(&both),
+        [(Some(Reach::AtOnce), 750, SettleHow::Found), (Some(Reach::NewSockets), 750, SettleHow::Found)]
+    );
+    assert_eq!(both[1].knobs, ["net.core.busy_read"]);
+    assert_eq!(longest_settle(&both), Some(Duration::from_millis(750)));
+    // Twelve seconds for each way are a tenth of 120: then all ways together, and below that a guess.
+    let together = settle(&[poll, "net.core.busy_read=50"], 130, false);
+    assert_eq!(told(&together), [(None, 750, SettleHow::Found)]);
+    let guess = settle(&[poll], 60, false);
+    assert!(
+        matches!(&guess[0].settle.how, SettleHow::Guessed { why } if why.contains("too much of the budget")),
+        "{guess:?}"
+    );
+    assert_eq!(guess[0].settle.settle_ms, 100);
+    assert!(settle(&[poll], 1200, true).is_empty(), "it was stopped");
+    assert_eq!(scene.readings(), before);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 mod boot_irqs;
 mod boot_script;
+mod boots_unit;
 mod hold;
 mod irqbalance;
 mod kernel_line;
@@ -20,6 +21,7 @@ mod verify_unit;
 #[cfg(test)]
 mod tests;
 
+pub use boots_unit::boots_unit;
 pub(crate) use hold::UNIT as HOLDER;
 
 use evenkeel_host::{Facts, Place, Setting};

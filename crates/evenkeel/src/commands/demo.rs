@@ -12,6 +12,7 @@ use evenkeel_trial::workload::arena::Arena;
 use evenkeel_trial::{Design, Keep, Outcome as Verdict, Settle, Workload};
 
 use crate::args::StateArgs;
+use crate::arms::Arms;
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
@@ -93,8 +94,8 @@ fn prove(
         out.say("   No knob that can matter to this server applies here: there is nothing to prove.");
         return Ok(());
     };
-    let settings = [setting];
-    let metric = experiment::usual_metric(arena, &settings)?;
+    let arms = Arms::one(vec![setting]);
+    let metric = experiment::usual_metric(arena, &arms.settings)?;
     let mut design = Design::new(metric, args.pairs.into(), WINDOW, seed);
     design.settle = Settle::Fixed { time: SETTLE };
     design.smallest_effect_ratio = SMALLEST_EFFECT_RATIO;
@@ -103,7 +104,7 @@ fn prove(
         let what = if control { "Control: the same setting against itself" } else { "Proving" };
         out.say(&format!(
             "{number}. {what}: {}, {} pairs of windows in random order, about {seconds} s",
-            settings[0], args.pairs
+            arms.settings[0], args.pairs
         ));
         let mut state = match process::is_root() {
             true => Some(args.state.open()?),
@@ -113,7 +114,7 @@ fn prove(
             root,
             facts: &story.facts,
             state: state.as_mut(),
-            settings: &settings,
+            arms: &arms,
             control,
             design: &design,
             stop,
@@ -121,9 +122,10 @@ fn prove(
             keep: &|_| Ok(Keep::nowhere()),
             before: None,
         };
-        let told = experiment.measure(arena)?;
-        out.say(&format!("   {}: {}", told.report.verdict, told.sentence));
-        story.trials.push(told);
+        for told in experiment.measure(arena)?.trials {
+            out.say(&format!("   {}: {}", told.report.verdict, told.sentence));
+            story.trials.push(told);
+        }
     }
     Ok(())
 }

@@ -7,20 +7,23 @@ use std::time::Duration;
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::kept::Kept;
-use evenkeel_trial::{Design, Ended, Guard, Outcome as Verdict, Settle, Stop, Workload};
+use evenkeel_trial::{Design, Guard, Settle, Stop, Workload};
 
 use crate::args::StateArgs;
+use crate::arms::{self, Arms};
 use crate::commands::{capture, side_by_side};
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
-use crate::report::{self, Story, Told};
+use crate::report::{self, Story, Told, ToldChoice, Tolds};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::workload_args::{self, WorkloadArgs};
 use crate::workload_settings;
 
+mod boots;
 mod goal;
+mod told;
 
 /// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
 const PAIRS_MAX: u16 = 100;
@@ -29,12 +32,12 @@ const PAIRS_MAX: u16 = 100;
 ///
 /// Arm A is the machine as it is, arm B has the settings. Both are measured in turns, pair by pair in a random order; after every
 /// pair it is looked at whether that is enough. The verdict is better, worse, same, undecided or not-engaged, with its interval, its
-/// doubts and what was dropped. First the machine is compared with itself, by the same path.
+/// doubts and what was dropped. First the machine is compared with itself, by the same path. With several arms (--arm) the windows
+/// go block by block, each arm once in a block.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to prove, such as haltpoll.guest_halt_poll_ns=200000; several are proved together
-    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "goal", "list_workloads"])]
-    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["from", "list_workloads", "compare"])]
+    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["arm", "from", "goal", "list_workloads", "compare", "boots_status", "boots_cancel", "boots_resume"])]
     settings: Vec<String>,
     #[command(flatten)]
     plan: DesignArgs,
@@ -63,12 +66,18 @@ pub(crate) struct Args {
     report: Option<PathBuf>,
     #[command(flatten)]
     state: StateArgs,
+    #[command(flatten)]
+    boots: boots::BootsArgs,
 }
 
 /// All that is decided before the first pair.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Design")]
 struct DesignArgs {
+    /// A further arm, such as 'haltpoll.guest_halt_poll_ns=50000 vm.swappiness=10'; given several times, all are measured in turns
+    /// beside the machine as it is, and told which is best; at most 7
+    #[arg(long, value_name = "SETTINGS", conflicts_with_all = ["from", "goal", "list_workloads", "compare"])]
+    arm: Vec<String>,
     /// The number of a window that decides [default: by knob and workload]
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
@@ -114,6 +123,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if !args.compare.is_empty() {
         return side_by_side::run(&args.compare, args.report.as_deref(), out);
     }
+    if let Some(exit) = boots::instead(args, out)? {
+        return Ok(exit);
+    }
     let root = Root::live();
     let facts = Facts::probe(&root);
     if let Some(file) = &args.from {
@@ -124,10 +136,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let by_goal = args.goal.as_ref().map(|file| goal::asked_by(args, file, &facts, out)).transpose()?;
     let args = by_goal.as_ref().unwrap_or(args);
     let capture = capture::text_of(&root);
-    let settings = parse(&args.settings)?;
-    let needs = Needs::of(&facts, &settings)?;
+    let arms = Arms::parse(&args.settings, &args.plan.arm)?;
+    let needs = Needs::of(&facts, &arms.settings)?;
     if needs.root && !process::is_root() {
-        let error = anyhow::anyhow!("prove {}: it changes settings of the whole host", args.settings.join(" "));
+        let error = anyhow::anyhow!("prove {}: it changes settings of the whole host", arms::told(&arms.settings));
         return Err(Failure::new(exit::NOT_ALLOWED, error).hint("run it as root; process.* knobs need none"));
     }
     let _alone = TrialLock::take(&args.state)?;
@@ -135,9 +147,12 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Some(file) => Some(session_files::read(&args.state, file)?),
         None => None,
     };
+    if let Some(folder) = &args.report {
+        report::make_folder(folder)?;
+    }
     let stop = experiment::stop_flag()?;
-    let told =
-        measure(args, out, Ground { root: &root, facts: &facts, settings: &settings, needs, stop: &stop }, before)?;
+    experiment::tell_of_signals(out);
+    let told = measure(args, out, Ground { root: &root, facts: &facts, arms: &arms, needs, stop: &stop }, before)?;
     tell(args, out, facts, Some(capture), told)
 }
 
@@ -145,7 +160,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 struct Ground<'a> {
     root: &'a Root,
     facts: &'a Facts,
-    settings: &'a [Setting],
+    arms: &'a Arms,
     needs: Needs,
     stop: &'a AtomicBool,
 }
@@ -160,6 +175,7 @@ struct Needs {
 impl Needs {
     fn of(facts: &Facts, settings: &[Setting]) -> Result<Needs, Failure> {
         let plan = Plan::of(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        experiment::refuse_twice(&plan)?;
         Ok(Needs {
             journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
             // Of a server of one's own anybody may set what the kernel allows; it says so itself where it does not. What somebody
@@ -172,26 +188,33 @@ impl Needs {
     }
 }
 
-fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, Kept)>) -> Result<Told, Failure> {
-    let Ground { root, facts, settings, needs, stop } = ground;
+fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, Kept)>) -> Result<Tolds, Failure> {
+    let Ground { root, facts, arms, needs, stop } = ground;
     let seed = match &before {
         Some((_, kept)) => kept.head.design.seed,
         None => args.plan.seed.unwrap_or_else(experiment::fresh_seed),
     };
     let mut workload = args.workload.start(seed)?;
+    for own in &arms.asked {
+        workload_settings::rehearse(workload.as_mut(), own)?;
+    }
     let design = match &before {
-        Some((_, kept)) => goes_on(args, kept, workload.as_ref())?,
-        None => args.plan.design(workload.as_ref(), settings, seed)?,
+        Some((_, kept)) => goes_on(arms, kept, workload.as_ref())?,
+        None => args.plan.design(workload.as_ref(), arms, seed)?,
     };
-    let control = before.as_ref().map_or(args.plan.control, |(_, kept)| kept.head.arms[0] == kept.head.arms[1]);
+    let control = before.as_ref().map_or(args.plan.control, |(_, kept)| experiment::is_control(&kept.head.arms));
     let at_most = if design.stop.is_sequential() { "at most" } else { "about" };
-    out.say(&format!("{}\n{at_most} {} s", workload.describe(), design.planned().as_secs()));
+    out.say(&format!("{}\n{at_most} {} s", workload.describe(), design.planned_for(arms.count()).as_secs()));
+    let is_one = !control && arms.count() == 2;
+    let same =
+        if is_one { experiment::same_already(root, &experiment::plans(facts, &arms.settings)?) } else { Vec::new() };
+    same.iter().for_each(|words| out.say(words));
     let mut state = if needs.journal { Some(args.state.open()?) } else { None };
     let experiment = Experiment {
         root,
         facts,
         state: state.as_mut(),
-        settings,
+        arms,
         control,
         design: &design,
         stop,
@@ -212,19 +235,24 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
     };
     let told = experiment.measure(workload.as_mut());
     workload.stop();
-    told
+    told.map(|mut told| {
+        told.trials.iter_mut().for_each(|told| told.report.doubts.extend(same.iter().cloned()));
+        told
+    })
 }
 
 /// The design of a session that is gone on with: what was decided before its first pair stands.
-fn goes_on(args: &Args, kept: &Kept, workload: &dyn Workload) -> Result<Design, Failure> {
+fn goes_on(arms: &Arms, kept: &Kept, workload: &dyn Workload) -> Result<Design, Failure> {
     let differs = |what: &str, then: &str, now: &str| {
         let cause = format!("its {what} was {then:?}, and this is {now:?}: pairs of both can't be put together");
         Err(Failure::text(exit::WRONG_USE, "go on with the session", cause))
     };
-    let settings = args.settings.join(" ");
+    let before = Arms::of_head(&kept.head)?;
+    let [then, now] =
+        [&before, arms].map(|arms| arms.asked.iter().map(|own| arms::told(own)).collect::<Vec<_>>().join(" | "));
     let described = workload.describe();
-    if kept.head.settings.join(" ") != settings {
-        return differs("settings", &kept.head.settings.join(" "), &settings);
+    if then != now || kept.head.arms.len() != arms.count() {
+        return differs("settings", &then, &now);
     }
     if kept.head.titles.workload != described {
         return differs("workload", &kept.head.titles.workload, &described);
@@ -233,10 +261,10 @@ fn goes_on(args: &Args, kept: &Kept, workload: &dyn Workload) -> Result<Design, 
 }
 
 impl DesignArgs {
-    fn design(&self, workload: &dyn Workload, settings: &[Setting], seed: u64) -> Result<Design, Failure> {
+    fn design(&self, workload: &dyn Workload, arms: &Arms, seed: u64) -> Result<Design, Failure> {
         let metric = match &self.metric {
             Some(name) => experiment::metric(workload, name)?,
-            None => experiment::usual_metric(workload, settings)?,
+            None => experiment::usual_metric(workload, &arms.settings)?,
         };
         let window = Duration::from_millis(self.window_ms.into());
         let pairs = usize::from(self.pairs);
@@ -263,13 +291,13 @@ impl DesignArgs {
             return Err(Failure::text(exit::WRONG_USE, "read --smallest-effect", cause));
         }
         design.smallest_effect_ratio = self.smallest_effect / 100.0;
-        design.check().map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+        design.check_for(arms.count()).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
         Ok(design)
     }
 }
 
 /// A guard as it is named: `round_trip_us_p99` or `round_trip_us_p99=10`.
-fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failure> {
+pub(crate) fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failure> {
     let (name, percent) = text.split_once('=').unwrap_or((text, "25"));
     let metric = experiment::metric(workload, name)?;
     let harm = percent.trim_end_matches('%').parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 1000.0);
@@ -295,113 +323,64 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
     (whole <= 7 * 86_400_000).then(|| Duration::from_millis(whole)).ok_or_else(|| "a week is the most".to_owned())
 }
 
-fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Told) -> Outcome {
-    let code = exit_of(&told);
-    let seed = told.report.seed;
-    let mut text = text(&told, seed);
-    let command = format!(
-        "evenkeel prove {}{}{}{}{}",
-        told.knob,
-        args.workload.again(),
-        report::design_again(&told.report.design),
-        if told.control { " --control" } else { "" },
-        args.workload.command_again()
-    );
-    let mut story = Story::new(command, facts, Vec::new());
+fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tolds) -> Outcome {
+    let code = told::exit_of(&told);
+    let mut text = told::text(&told);
+    let mut story = Story::new(again(args, &told), facts, Vec::new());
     story.capture = capture;
-    story.trials.push(told);
+    (story.trials, story.choice) = (told.trials, told.choice);
     if let Some(folder) = &args.report {
-        let [page, json] = story.write(folder)?;
-        text += &format!("report: {} and {}\n", page.display(), json.display());
+        match story.write(folder) {
+            Ok([page, json]) => text += &format!("report: {} and {}\n", page.display(), json.display()),
+            Err(failure) => return Err(unreported(args, out, failure, &text)),
+        }
     }
-    out.answer(&story.trials[0], || text)?;
+    match (&story.choice, &story.trials[..]) {
+        (None, [one]) => out.answer(one, || text)?,
+        _ => out.answer_of_several(&Several { choice: &story.choice, trials: &story.trials }, || text)?,
+    }
     Ok(code)
 }
 
-/// Two decimals, and more where they would all be noughts: a metric of a server's own may be in seconds.
-fn figure(value: f64) -> String {
-    let noughts = if value == 0.0 { 0.0 } else { (-value.abs().log10()).floor() };
-    let decimals = if (1.0..=12.0).contains(&noughts) { noughts as usize + 3 } else { 2 };
-    format!("{value:.decimals$}")
-}
-
-fn parse(texts: &[String]) -> Result<Vec<Setting>, Failure> {
-    let parsed = texts.iter().map(|text| workload_settings::parse(text)).collect::<Result<Vec<_>, _>>();
-    parsed.map_err(|error| Failure::text(exit::WRONG_USE, "read the settings", error))
-}
-
-fn text(told: &Told, seed: u64) -> String {
-    let report = &told.report;
-    let mut text = format!("{}: {}\n", report.verdict, told.sentence);
-    let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), figure);
-    for arm in &report.arms {
-        let cpu = number(arm.cpu_share.map(|share| share * 100.0));
-        let median = number(arm.median);
-        text +=
-            &format!("  {:?}  median {median} {}, server's CPU {cpu} %: {}\n", arm.arm, report.metric.unit, arm.values);
-    }
-    for guard in &report.guards {
-        let change =
-            guard.effect.map_or_else(|| "not compared".to_owned(), |effect| crate::report::as_change(effect.ratio));
-        text += &format!("  guard {}: {} ({change})\n", guard.metric.name, guard.verdict);
-    }
-    for knob in &report.mechanism {
-        let readings: Vec<String> = knob
-            .readings
-            .iter()
-            .map(|reading| format!("{} {} / {}", reading.name, number(reading.a), number(reading.b)))
-            .collect();
-        if !readings.is_empty() {
-            text += &format!("  seen of {}, A / B: {}\n", knob.knob, readings.join(", "));
+/// The failure of a report that can't be written; what was found is told all the same.
+fn unreported(args: &Args, out: &Out, failure: Failure, text: &str) -> Failure {
+    out.say(text.trim_end());
+    match &args.from {
+        Some(_) => failure,
+        None => {
+            let file = args.keep.as_deref().map_or_else(|| "last".to_owned(), |file| file.display().to_string());
+            let again = format!("`evenkeel prove --from {file}{} --report DIR` writes it again", args.state.again());
+            failure.hint(format!("what was measured is kept: {again}"))
         }
     }
-    text += &format!(
-        "  {} pairs, {} dropped ({} in A, {} in B), {} ms of quiet after a switch, seed {seed}, metric {}\n",
-        report.pairs,
-        report.dropped.len(),
-        report.dropped_by_arm.a,
-        report.dropped_by_arm.b,
-        report.settle.settle_ms,
-        report.metric.name
-    );
-    if let Some(control) = &report.control_stretch {
-        let visible = control.smallest_visible_ratio.map_or_else(String::new, |visible| {
-            format!("; this machine lets see differences from {:.1} % on", visible * 100.0)
-        });
-        text += &format!("  A against itself: {} ({} pairs){visible}\n", control.verdict, control.pairs);
-    }
-    for doubt in &report.doubts {
-        text += &format!("  doubt: {doubt}\n");
-    }
-    text
 }
 
-/// A verdict of worse is a "no"; a trial that failed on the way was not possible here, and was undone.
-fn exit_of(told: &Told) -> exit::Exit {
-    match (&told.report.ended, told.report.verdict) {
-        (Ended::Failed { .. }, _) => exit::UNDONE,
-        (_, Verdict::Worse) => exit::NO,
-        _ => exit::WELL,
-    }
+/// The answer of several arms.
+#[derive(serde::Serialize)]
+struct Several<'a> {
+    choice: &'a Option<ToldChoice>,
+    trials: &'a [Told],
+}
+
+/// How to repeat it.
+fn again(args: &Args, told: &Tolds) -> String {
+    let Some(first) = told.trials.first() else { return "evenkeel prove".to_owned() };
+    let asked = match &told.trials[..] {
+        [one] => format!(" {}", one.knob),
+        several => several.iter().map(|told| format!(" --arm '{}'", told.knob)).collect(),
+    };
+    format!(
+        "evenkeel prove{asked}{}{}{}{}",
+        args.workload.again(),
+        report::design_again(&first.report.design),
+        if first.control { " --control" } else { "" },
+        args.workload.command_again()
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn small_figures_keep_their_digits() {
-        for (value, expected) in [
-            (0.0, "0.00"),
-            (12.345, "12.35"),
-            (0.5, "0.50"),
-            (0.0123, "0.0123"),
-            (0.000_061_24, "0.0000612"),
-            (-0.05, "-0.0500"),
-        ] {
-            assert_eq!(figure(value), expected);
-        }
-    }
 
     #[test]
     fn times_are_read_as_people_write_them() {

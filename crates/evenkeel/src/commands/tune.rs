@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_change::State;
-use evenkeel_host::{Action, Facts, Plan, Setting, knobs};
+use evenkeel_host::{Action, Facts, Plan};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::search::{
-    Answer, Budget, HostWords, LeftOut, Live, Offer, SearchDesign, Tools, Verdict, Wanted, WorkloadSpec, offer, search,
+    Answer, HostWords, LeftOut, Live, Offer, SearchDesign, Tools, Verdict, Wanted, WorkloadSpec, offer, search,
 };
 use evenkeel_trial::search::{Header, Log};
 use evenkeel_trial::{Rules, Switch, TrialError, Watch, Workload};
@@ -23,7 +23,9 @@ use crate::failure::{Failure, Outcome};
 use crate::session_files::TrialLock;
 use crate::show::{Out, tune as page};
 use crate::workload_args::WorkloadArgs;
+use crate::workload_settings;
 
+mod design;
 mod goal;
 
 /// The search's log, beside the journal.
@@ -53,12 +55,16 @@ pub(crate) struct Args {
     /// Length of a window in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
     window_ms: u32,
-    /// How long the machine is left alone after a switch, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=60_000))]
-    settle_ms: u32,
-    /// Never run again what makes the metric so many times worse than it was
+    /// How long the machine is left alone after a switch, in milliseconds [default: found by itself]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    settle_ms: Option<u32>,
+    /// A number that may not get worse, with the smallest harm that vetoes, such as round_trip_us_p99=25; none for no guard; may be
+    /// given several times [default: the tail of what decides, at 25 %]
+    #[arg(long, value_name = "NAME[=PERCENT]")]
+    guard: Vec<String>,
+    /// Never run again what makes the metric, or a guard twice, so many times worse than it was
     #[arg(long, value_name = "TIMES", default_value_t = 3.0)]
-    guard: f64,
+    stop_at: f64,
     /// Also try the knobs of network devices and their interrupts: a change of them may cut the line that you work by
     #[arg(long)]
     network_devices: bool,
@@ -144,12 +150,13 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let facts = Facts::probe(&root);
     check(args)?;
     let ground = Ground { args, out, root: &root, facts: &facts, stop: experiment::stop_flag()? };
+    experiment::tell_of_signals(out);
     // Before the server starts: what needs rights or another trial's end shall not take its time.
     let mut state = args.state.open()?;
     experiment::refuse_if_interrupted(&root, &state)?;
     let _alone = TrialLock::take(&args.state)?;
     let path = args.state.path()?.join(LOG);
-    let ready = if args.resume { go_on(&ground, &path)? } else { begin(&ground, &path)? };
+    let ready = if args.resume { go_on(&ground, &path)? } else { begin(&ground, &mut state, &path)? };
     let before = readings(&root, &ready.plans);
     let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
     let mut told = measure(&ground, &mut state, ready)?;
@@ -157,8 +164,13 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     drop(state);
     if let (Some(file), Verdict::Better) = (&args.out, told.answer.verdict) {
         let evidence = (&design, spec, HostWords::of(&facts));
-        told.notes = goal::write(args, &root, &facts, file, evidence, &told)?;
-        told.goal_file = Some(file.display().to_string());
+        if goal::has_a_plan(&told.answer) {
+            told.notes = goal::write(args, &root, &facts, file, evidence, &told)?;
+            told.goal_file = Some(file.display().to_string());
+        } else {
+            told.notes
+                .push("no goal was written: the set has settings of the workload alone, which no plan sets".to_owned());
+        }
     }
     out.answer(&told, || page::page(&told))?;
     Ok(match (&told.answer.ended, told.answer.verdict) {
@@ -189,8 +201,8 @@ fn wanted(args: &Args) -> Result<Wanted, Failure> {
     let mut named = Vec::new();
     for text in &args.knobs {
         named.push(match text.contains('=') {
-            true => Setting::parse(text).map(|setting| (setting.knob, Some(setting))).map_err(bad)?,
-            false => (knobs::find(text).map_err(bad)?, None),
+            true => workload_settings::parse(text).map(|setting| (setting.knob, Some(setting))).map_err(bad)?,
+            false => (workload_settings::find(text).map_err(bad)?, None),
         });
     }
     Ok(match (named.is_empty(), args.network_devices) {
@@ -200,7 +212,7 @@ fn wanted(args: &Args) -> Result<Wanted, Failure> {
     })
 }
 
-fn begin(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
+fn begin(ground: &Ground<'_>, state: &mut State, path: &Path) -> Result<Ready, Failure> {
     let Ground { args, root, facts, .. } = ground;
     let wanted = wanted(args)?;
     let mut offer = offer(root, facts, &args.goal.wish(), &wanted);
@@ -213,20 +225,11 @@ fn begin(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
         workload.stop();
         return Err(nothing_to_try(&left_out));
     }
-    let metric = match &args.metric {
-        Some(name) => experiment::metric(&*workload, name)?,
-        None => experiment::usual_metric(&*workload, &[])?,
-    };
-    let time_ms = u64::try_from(args.budget.as_millis()).ok();
-    let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
-    design.smallest_effect_ratio = args.smallest_effect / 100.0;
-    design.guards = experiment::usual_guards(&*workload, &design.metric);
-    design.guard_ratio = args.guard;
-    design.window_ms = args.window_ms.into();
-    design.settle_ms = args.settle_ms.into();
-    design.check().map_err(|error| {
-        Failure::new(exit::WRONG_USE, error).hint("give more time by --budget, or shorter windows by --window-ms")
-    })?;
+    let mut design = design::asked(args, &*workload, candidates, seed)?;
+    if args.settle_ms.is_none() && design::settle(ground, state, &mut design, &plans, &mut *workload)? {
+        workload.stop();
+        workload = args.workload.start(seed)?;
+    }
     let arguments = format!("{}{}", args.workload.again(), args.workload.command_again()).trim().to_owned();
     let spec = WorkloadSpec::of(args.workload.entry()?.name, &args.workload.options(seed)?);
     let spec = WorkloadSpec { arguments, ..spec };
@@ -245,7 +248,8 @@ fn go_on(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
     let context: Context = serde_json::from_value(header.context).map_err(bad)?;
     let mut plans = Vec::new();
     for candidate in &header.design.candidates {
-        let settings = candidate.settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>();
+        let parsed = candidate.settings.iter().map(|text| workload_settings::parse(text));
+        let settings = parsed.collect::<Result<Vec<_>, _>>();
         let settings = settings.map_err(|error| Failure::text(exit::WRONG_USE, "read the search's log", error))?;
         plans.push(Plan::of(facts, &settings).map_err(not_possible)?);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_host::knobs;
+use evenkeel_trial::ArmName;
 use evenkeel_trial::saved::{SavedTrial, by_arm, numbers};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -31,14 +32,14 @@ pub(super) fn costs(trial: &SavedTrial) -> Markup {
     html! {
         h3 { "What it costs" }
         @for risk in risks(&trial.knob) { p { "What the setting may cost by its nature: " (sentence(risk)) } }
-        @if !costs.is_empty() { (table(&costs, "cost", &title)) }
+        @if !costs.is_empty() { (table(trial.other(), &costs, "cost", &title)) }
         @let unknown = unknown(&costs, trial);
         @if !unknown.is_empty() { p { "Not measured in this run: " (unknown.join(", ")) "." } }
         @if !other.is_empty() {
             details {
                 summary { "Everything else that was measured, by arm" }
                 p.sub { "Medians over the windows. They were not what the trial is about, and no verdict rests on them." }
-                (table(&other, "number", &|_| None))
+                (table(trial.other(), &other, "number", &|_| None))
             }
         }
     }
@@ -61,12 +62,12 @@ type Medians = BTreeMap<String, [Option<f64>; 2]>;
 /// What a number is in words, where somebody said it.
 type Titles<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn table(rows: &Medians, head: &str, title: Titles<'_>) -> Markup {
+fn table(other: ArmName, rows: &Medians, head: &str, title: Titles<'_>) -> Markup {
     let number = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), trim);
     html! {
         div.wide {
             table {
-                thead { tr { th scope="col" { (head) } th.n scope="col" { "A" } th.n scope="col" { "B" } th.n scope="col" { "B against A" } } }
+                thead { tr { th scope="col" { (head) } th.n scope="col" { "A" } th.n scope="col" { (other) } th.n scope="col" { (other) " against A" } } }
                 tbody {
                     @for (name, [a, b]) in rows {
                         tr {
@@ -101,19 +102,19 @@ pub(super) fn at_work(trial: &SavedTrial) -> Markup {
             @for knob in &trial.mechanism {
                 p { code { (knob.knob) } ": " (engaged(&knob.engaged)) "." }
                 @if !knob.readings.is_empty() {
-                    (table(&knob.readings.iter().map(|reading| (reading.name.clone(), [reading.a, reading.b])).collect(), "counter", &|_| None))
+                    (table(trial.other(), &knob.readings.iter().map(|reading| (reading.name.clone(), [reading.a, reading.b])).collect(), "counter", &|_| None))
                 }
             }
         } @else if counted.is_empty() {
             p { "No counter of its mechanism was recorded: that it was written and read back is all that is known." }
         } @else {
             p { "Counters of its mechanism, median window of each arm:" }
-            (table(&counted, "counter", &|_| None))
+            (table(trial.other(), &counted, "counter", &|_| None))
         }
         @if !conditions.is_empty() {
             details {
                 summary { "What the machine did in the windows of each arm" }
-                (table(&conditions, "condition", &|_| None))
+                (table(trial.other(), &conditions, "condition", &|_| None))
             }
         }
     }

@@ -3,11 +3,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use evenkeel_trial::Outcome;
 use evenkeel_trial::saved::{Saved, SavedTrial};
+use evenkeel_trial::{ArmName, Outcome};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{machine, trial};
+use super::{choice, machine, trial};
 
 const STYLE: &str = concat!(include_str!("report.css"), include_str!("trial.css"));
 
@@ -40,6 +40,7 @@ pub(super) fn page(saved: &Saved, json: &str) -> Markup {
     let several = saved.trials.len() > 1;
     let inside = html! {
         (answers(saved))
+        @if let Some(choice) = &saved.choice { (choice::section(saved, choice)) }
         @for (at, one) in saved.trials.iter().enumerate() { (trial::section(saved, one, &anchor(at))) }
         (repeat(saved, json))
         (machine::machine(saved))
@@ -59,6 +60,9 @@ fn answers(saved: &Saved) -> Markup {
     html! {
         section #short {
             h2 { "In short" }
+            @if let Some(choice) = &saved.choice {
+                p.verdict { span.badge { "which" } " " strong { (sentence(&choice.sentence)) } " " a href="#which" { "All arms" } "." }
+            }
             @for (at, one) in saved.trials.iter().enumerate() { (answer(one, &anchor(at))) }
             @if saved.trials.is_empty() { p { "Nothing was measured." } }
             @for not_tried in &saved.not_tried {
@@ -107,9 +111,9 @@ pub(super) fn sentence(text: &str) -> String {
     if start.ends_with(['.', '!', '?']) { start } else { start + "." }
 }
 
-/// The signs of the two arms.
-pub(super) fn key() -> Markup {
-    html! { span.key-a { "○ A" } ", " span.key-b { "■ B" } }
+/// The signs of the two arms; the other one has its own name among several.
+pub(super) fn key(other: ArmName) -> Markup {
+    html! { span.key-a { "○ A" } ", " span.key-b { "■ " (other) } }
 }
 
 fn repeat(saved: &Saved, json: &str) -> Markup {

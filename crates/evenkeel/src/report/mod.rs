@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, Facts};
 use evenkeel_trial::saved::Saved;
-use evenkeel_trial::{Design, Report, Settle, Stop};
+use evenkeel_trial::{Choice, Design, Report, Settle, Stop};
 use serde::Serialize;
 
 use crate::exit;
@@ -14,6 +14,7 @@ use crate::show::json;
 pub(crate) mod across;
 pub(crate) mod blocks;
 mod chart;
+pub(crate) mod choice;
 mod counted;
 mod html;
 mod machine;
@@ -38,8 +39,11 @@ pub(crate) struct Story {
     pub(crate) capture: Option<String>,
     /// What would suit it.
     pub(crate) advice: Vec<Advice>,
-    /// What was measured.
+    /// What was measured; of one session with several arms each of them.
     pub(crate) trials: Vec<Told>,
+    /// Which of several arms, where there were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) choice: Option<ToldChoice>,
     /// What could not be tried, and why.
     pub(crate) not_tried: Vec<NotTried>,
     /// Every setting that a knob names, before and after.
@@ -59,6 +63,23 @@ pub(crate) struct Told {
     pub(crate) sentence: String,
     #[serde(flatten)]
     pub(crate) report: Report,
+}
+
+/// All that one session tells: each arm beside A, and which of several.
+#[derive(Serialize)]
+pub(crate) struct Tolds {
+    pub(crate) trials: Vec<Told>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) choice: Option<ToldChoice>,
+}
+
+/// Which of several arms.
+#[derive(Serialize)]
+pub(crate) struct ToldChoice {
+    /// In one sentence.
+    pub(crate) sentence: String,
+    #[serde(flatten)]
+    pub(crate) choice: Choice,
 }
 
 /// A knob that was not tried.
@@ -88,6 +109,7 @@ impl Story {
             capture: None,
             advice,
             trials: Vec::new(),
+            choice: None,
             not_tried: Vec::new(),
             settings: Vec::new(),
             all_as_before: true,
@@ -96,7 +118,7 @@ impl Story {
 
     /// Writes `report.html` and `report.json` into a folder, and returns their paths.
     pub(crate) fn write(&self, folder: &Path) -> Result<[PathBuf; 2], Failure> {
-        let json = json::answer(self)?;
+        let json = json::answer_in(json::format_of(self.choice.is_some()), self)?;
         let unread = |error| Failure::text(exit::NOT_POSSIBLE, "make report.html of report.json", error);
         let saved = Saved::parse(&json).map_err(unread)?;
         let page = html::page(&saved, &json).into_string();
@@ -131,6 +153,14 @@ pub(crate) fn design_again(design: &Design) -> String {
         }
     }
     format!("{again} --seed {}", design.seed)
+}
+
+/// Makes the folder that a report is to be written into, if it is not there: that it can't be is better known before anything was measured.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::io(exit::NOT_POSSIBLE, format!("write into {}", folder.display()), &error);
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    // Whether this user may write there, and the disk take a file, is best asked by doing it.
+    tempfile::NamedTempFile::new_in(folder).map(drop).map_err(failed)
 }
 
 /// Writes a file into a folder, which is made if it is not there, and returns its path.

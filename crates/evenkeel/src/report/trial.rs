@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use evenkeel_stats::Direction;
-use evenkeel_trial::Outcome;
 use evenkeel_trial::saved::{Saved, SavedControl, SavedEffect, SavedPair, SavedTrial, numbers};
+use evenkeel_trial::{ArmName, Outcome};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -20,7 +20,10 @@ const RUG_MAX: usize = 400;
 pub(super) fn section(saved: &Saved, trial: &SavedTrial, anchor: &str) -> Markup {
     html! {
         section id=(anchor) {
-            h2 { @if trial.control { "Control: the same against itself" } @else { "Trial: " code { (trial.knob) } } }
+            h2 {
+                @if saved.choice.is_some() { "Arm " (trial.other()) ": " }
+                @if trial.control { "Control: the same against itself" } @else { "Trial: " code { (trial.knob) } }
+            }
             p.verdict { (word(trial.verdict)) " " strong { (sentence(&trial.sentence)) } }
             (doubts(trial))
             (effect(saved, trial))
@@ -28,7 +31,8 @@ pub(super) fn section(saved: &Saved, trial: &SavedTrial, anchor: &str) -> Markup
             (guards(trial))
             (arms(trial))
             (chart::pairs(trial))
-            (chart::timeline(trial))
+            // Of several arms one drawing has them all.
+            @if saved.choice.is_none() { (chart::timeline(trial)) }
             (counted::costs(trial))
             (counted::at_work(trial))
             (dropped(trial))
@@ -66,17 +70,17 @@ fn effect(saved: &Saved, trial: &SavedTrial) -> Markup {
                 @if let Some(visible) = effect.smallest_visible_ratio {
                     " The smallest effect that this run could have seen is " (share(visible)) "."
                 }
-                @if let Some(e_value) = effect.e_value { " " (evidence(e_value, effect.confidence)) }
+                @if let Some(e_value) = effect.e_value { " " (evidence(trial.other(), e_value, effect.confidence)) }
             }
         }
     }
 }
 
-/// The e-value in words that hold: it is what a bet against "B does nothing" has grown to.
-fn evidence(e_value: f64, confidence: f64) -> String {
+/// The e-value in words that hold: it is what a bet against "the arm does nothing" has grown to.
+fn evidence(other: ArmName, e_value: f64, confidence: f64) -> String {
     let bar = 1.0 / (1.0 - confidence).max(f64::MIN_POSITIVE);
     format!(
-        "Evidence that B does something at all: a fair bet against it would have made 1 into {}; a claim needs {}.",
+        "Evidence that {other} does something at all: a fair bet against it would have made 1 into {}; a claim needs {}.",
         trim(e_value),
         trim(bar)
     )
@@ -92,8 +96,8 @@ fn rows(saved: &Saved, trial: &SavedTrial) -> Vec<Estimate> {
         interval: effect.and_then(|effect| effect.interval()),
         rug,
     };
-    let own = if trial.control { "A against A" } else { "B against A" };
-    let mut rows = vec![row(own.to_owned(), trial.pairs, trial.effect, rug(trial.pairs()))];
+    let own = if trial.control { "A against A".to_owned() } else { format!("{} against A", trial.other()) };
+    let mut rows = vec![row(own, trial.pairs, trial.effect, rug(trial.pairs()))];
     if let Some(stretch) = &trial.control_stretch {
         let label = "A against A, before it".to_owned();
         rows.push(row(label, stretch.pairs, stretch.effect, rug(stretch.pairs_of_windows())));
@@ -193,7 +197,7 @@ fn dropped(trial: &SavedTrial) -> Markup {
     }
     let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
     for dropped in &trial.dropped {
-        let arm = dropped.arm.map_or(2, |arm| arm as usize);
+        let arm = dropped.arm.map_or(2, |arm| usize::from(arm != ArmName::A));
         counts.entry(rule(&dropped.reason).0).or_default()[arm] += 1;
     }
     html! {
@@ -204,7 +208,7 @@ fn dropped(trial: &SavedTrial) -> Markup {
         }
         div.wide {
             table {
-                thead { tr { th scope="col" { "rule" } th.n scope="col" { "in A" } th.n scope="col" { "in B" } } }
+                thead { tr { th scope="col" { "rule" } th.n scope="col" { "in A" } th.n scope="col" { "in " (trial.other()) } } }
                 tbody {
                     @for (rule, [a, b, unknown]) in &counts {
                         tr {
@@ -276,7 +280,7 @@ fn fixed(trial: &SavedTrial) -> Markup {
                 dt { "a pair is dropped beyond" } dd { (if rules.is_empty() { "unknown".to_owned() } else { rules.join(", ") }) }
                 dt { "server and load" } dd { (trial.workload) }
             }
-            p { "Arms: " (key()) "." }
+            p { "Arms: " (key(trial.other())) "." }
         }
     }
 }

@@ -31,40 +31,62 @@ pub(crate) struct Live<'a> {
     pub(crate) left: Duration,
     /// Whether it may end before all its pairs.
     pub(crate) may_end_sooner: bool,
-    /// The estimate of B to A so far.
+    /// What is known of each arm beside A.
+    pub(crate) arms: Vec<LiveArm>,
+    /// The smallest effect that matters, as a share.
+    pub(crate) matters_ratio: f64,
+}
+
+/// What is known of an arm against A.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveArm {
+    /// Its letter.
+    pub(crate) name: String,
+    /// The estimate of its ratio to A so far.
     pub(crate) ratio: Option<f64>,
     /// Its interval.
     pub(crate) interval: Option<(f64, f64)>,
-    /// The evidence against "B does nothing", and the bar at which it decides.
+    /// The evidence against "it does nothing", and the bar at which it decides.
     pub(crate) evidence: Option<(f64, f64)>,
     /// What would be said if it ended now.
     pub(crate) verdict: Outcome,
-    /// The smallest effect that matters, as a share.
-    pub(crate) matters_ratio: f64,
+    /// Why it has no further windows, in words.
+    pub(crate) left: Option<String>,
 }
 
 impl Live<'_> {
     /// The lines of a terminal of so many columns.
     pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
         let mut lines = vec![self.title.to_owned(), format!("  {}", self.counts())];
-        if let Some(ratio) = self.ratio {
-            let between = self.interval.map_or_else(|| "no interval yet".to_owned(), |(low, high)| range(low, high));
-            lines.push(format!("  B is {} so far; {between}", as_change(ratio)));
-            lines.push(format!("  {}", self.bar(ratio)));
-        }
-        if let Some(words) = self.nearness() {
-            lines.push(format!("  {words}"));
+        match &self.arms[..] {
+            [one] => lines.extend(self.one(one)),
+            several => {
+                lines.extend(several.iter().filter(|arm| arm.ratio.is_some()).map(|arm| format!("  {}", row(arm))))
+            }
         }
         lines.iter().map(|line| cut(line, columns)).collect()
     }
 
     /// All of it on one line, for a log or a pipe.
     pub(crate) fn line(&self) -> String {
-        let known = self.ratio.map_or_else(String::new, |ratio| {
-            let between = self.interval.map_or_else(String::new, |(low, high)| format!(" ({})", range(low, high)));
-            format!("; B is {} so far{between}", as_change(ratio))
-        });
+        let known = |arm: &LiveArm| {
+            let between = arm.interval.map_or_else(String::new, |(low, high)| format!(" ({})", range(low, high)));
+            arm.ratio.map(|ratio| format!("; {} is {} so far{between}", arm.name, as_change(ratio)))
+        };
+        let known: String = self.arms.iter().filter_map(known).collect();
         crate::show::page::plain(&format!("{}: {}{known}", self.title, self.counts()))
+    }
+
+    /// Of one arm there is room for a bar.
+    fn one(&self, arm: &LiveArm) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(ratio) = arm.ratio {
+            let between = arm.interval.map_or_else(|| "no interval yet".to_owned(), |(low, high)| range(low, high));
+            lines.push(format!("  {} is {} so far; {between}", arm.name, as_change(ratio)));
+            lines.push(format!("  {}", self.bar(arm.interval, ratio)));
+        }
+        lines.extend(nearness(arm).map(|words| format!("  {words}")));
+        lines
     }
 
     fn counts(&self) -> String {
@@ -79,9 +101,9 @@ impl Live<'_> {
     }
 
     /// The interval as `[===o==]` around the line of no difference `|`, between the ends of what matters `:`.
-    fn bar(&self, ratio: f64) -> String {
+    fn bar(&self, interval: Option<(f64, f64)>, ratio: f64) -> String {
         let matters = self.matters_ratio.max(1e-6).ln_1p();
-        let (low, high) = self.interval.unwrap_or((ratio, ratio));
+        let (low, high) = interval.unwrap_or((ratio, ratio));
         let needed = [ratio, low, high].map(|ratio| ratio.ln().abs()).into_iter().filter(|end| end.is_finite());
         let reach = needed.fold(matters * BAR_REACH, f64::max).min(BAR_REACH_MAX);
         let middle = (BAR_CELLS / 2) as f64;
@@ -94,23 +116,38 @@ impl Live<'_> {
             cells[cell(end.exp())] = ':';
         }
         cells[BAR_CELLS / 2] = '|';
-        if self.interval.is_some() {
+        if interval.is_some() {
             let (from, to) = (cell(low), cell(high));
             cells[from..=to.max(from)].fill('=');
         }
         cells[cell(ratio)] = 'o';
         format!("lower {} higher   | none, : what matters", cells.iter().collect::<String>())
     }
+}
 
-    /// How near it is to being decided.
-    fn nearness(&self) -> Option<String> {
-        let (e_value, bar) = self.evidence?;
-        let would = match self.verdict {
-            Outcome::Undecided | Outcome::NotEngaged => "not decided yet".to_owned(),
-            verdict => format!("would be called {verdict}"),
-        };
-        Some(format!("{would}: evidence of a difference {}, a claim needs {}", trim(e_value), trim(bar)))
-    }
+/// How near it is to being decided.
+fn nearness(arm: &LiveArm) -> Option<String> {
+    let (e_value, bar) = arm.evidence?;
+    let would = match arm.verdict {
+        Outcome::Undecided | Outcome::NotEngaged => "not decided yet".to_owned(),
+        verdict => format!("would be called {verdict}"),
+    };
+    Some(format!("{would}: evidence of a difference {}, a claim needs {}", trim(e_value), trim(bar)))
+}
+
+/// One of several arms on one line, what is decided first: the end of it is what a narrow terminal cuts off.
+fn row(arm: &LiveArm) -> String {
+    let known = match (arm.verdict, &arm.left, arm.evidence) {
+        (_, Some(left), _) => left.clone(),
+        (Outcome::Undecided | Outcome::NotEngaged, _, Some((e_value, bar))) => {
+            format!("evidence {} of {}", trim(e_value), trim(bar))
+        }
+        (Outcome::Undecided | Outcome::NotEngaged, _, None) => "not decided yet".to_owned(),
+        (verdict, ..) => verdict.to_string(),
+    };
+    let ratio = arm.ratio.map_or_else(|| "not measured yet".to_owned(), as_change);
+    let between = arm.interval.map_or_else(|| "no interval yet".to_owned(), |(low, high)| range(low, high));
+    format!("{}  {ratio}; {known}; {between}", arm.name)
 }
 
 fn time(left: Duration) -> String {
@@ -147,24 +184,40 @@ mod tests {
             dropped: 0,
             left: Duration::from_secs(100),
             may_end_sooner: true,
+            arms: vec![arm()],
+            matters_ratio: 0.05,
+        }
+    }
+
+    fn arm() -> LiveArm {
+        LiveArm {
+            name: "B".to_owned(),
             ratio: Some(0.9),
             interval: Some((0.86, 0.97)),
             evidence: Some((4.21, 20.0)),
             verdict: Outcome::Undecided,
-            matters_ratio: 0.05,
+            left: None,
         }
+    }
+
+    fn with(arm: LiveArm) -> Live<'static> {
+        Live { arms: vec![arm], ..live() }
+    }
+
+    fn nothing() -> Vec<LiveArm> {
+        vec![LiveArm { ratio: None, interval: None, evidence: None, ..arm() }]
     }
 
     #[test]
     fn what_is_known_so_far() {
         let table = [
             live(),
-            Live { dropped: 2, verdict: Outcome::Better, evidence: Some((31.0, 20.0)), ..live() },
-            Live { ratio: None, interval: None, evidence: None, pairs: 0, may_end_sooner: false, ..live() },
-            Live { stage: Some("the machine against itself"), pairs: 3, of: 8, ratio: None, evidence: None, ..live() },
-            Live { stage: Some("finding out how long a switch is felt"), of: 0, ratio: None, evidence: None, ..live() },
-            Live { ratio: Some(1e300), interval: None, ..live() },
-            Live { ratio: Some(5e-324), interval: Some((5e-324, 1e308)), ..live() },
+            Live { dropped: 2, ..with(LiveArm { verdict: Outcome::Better, evidence: Some((31.0, 20.0)), ..arm() }) },
+            Live { arms: nothing(), pairs: 0, may_end_sooner: false, ..live() },
+            Live { stage: Some("the machine against itself"), pairs: 3, of: 8, arms: nothing(), ..live() },
+            Live { stage: Some("finding out how long a switch is felt"), of: 0, arms: nothing(), ..live() },
+            with(LiveArm { ratio: Some(1e300), interval: None, ..arm() }),
+            with(LiveArm { ratio: Some(5e-324), interval: Some((5e-324, 1e308)), ..arm() }),
             Live {
                 title: "\u{1b}[2J a title of a hostile length that goes on and on and on and on and on and on",
                 ..live()
@@ -221,6 +274,29 @@ mod tests {
             �[2J a title of a hostile length that goes on and on and on and on and on and on: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
         "#]].assert_eq(&told.concat());
+    }
+
+    #[test]
+    fn several_arms_have_a_line_each() {
+        let left = Some("left after block 9: it was worse".to_owned());
+        let arms = vec![
+            arm(),
+            LiveArm { name: "C".into(), verdict: Outcome::Better, ..arm() },
+            LiveArm { name: "D".into(), verdict: Outcome::Worse, ratio: Some(1.3), left, ..arm() },
+            LiveArm { name: "E".into(), evidence: None, interval: None, ..arm() },
+            LiveArm { name: "F".into(), ratio: None, ..arm() },
+        ];
+        let live = Live { arms, ..live() };
+        expect![[r#"
+            prove k=1
+              7 of at most 60 pairs, at most 100 s left
+              B  10 % lower; evidence 4.21 of 20; between 3.0 % and 14 % lower
+              C  10 % lower; better; between 3.0 % and 14 % lower
+              D  30 % higher; left after block 9: it was worse; between 3.0 % and 14 % low…
+              E  10 % lower; not decided yet; no interval yet
+        "#]]
+        .assert_eq(&(live.lines(80).join("\n") + "\n"));
+        assert!(live.line().contains("; B is 10 % lower so far (between 3.0 % and 14 % lower); C is 10 % lower"));
     }
 
     #[test]

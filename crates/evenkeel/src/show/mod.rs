@@ -3,6 +3,7 @@
 pub(crate) mod across;
 pub(crate) mod advice;
 pub(crate) mod blocks;
+pub(crate) mod boots;
 pub(crate) mod change;
 pub(crate) mod disturbers;
 pub(crate) mod facts;
@@ -46,6 +47,16 @@ impl Out {
     /// A reader that has gone away (`| head`) wants no more, so that is no failure: the exit code stays the answer's.
     pub(crate) fn answer<T: Serialize>(&self, answer: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let text = if self.looks.json { json::answer(answer)? } else { text() };
+        self.text(&text)
+    }
+
+    /// The same of a trial of several arms, whose JSON has a format of its own.
+    pub(crate) fn answer_of_several<T: Serialize>(
+        &self,
+        answer: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let text = if self.looks.json { json::answer_in(json::format_of(true), answer)? } else { text() };
         self.text(&text)
     }
 
@@ -117,6 +128,10 @@ impl Out {
             return exit::WELL;
         }
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            if self.looks.json {
+                let missing = Failure::text(exit::WRONG_USE, "read the arguments", "a command is missing");
+                return self.failure(&missing.hint("--help lists them"));
+            }
             self.complain(&help);
             return exit::WRONG_USE;
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use evenkeel_trial::SettleHow;
 use evenkeel_trial::search::{Chosen, Fate, KnobAnswer, Measure, SearchEnded, SearchProgress, Stage, Verdict};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -20,10 +21,14 @@ pub(crate) fn page(told: &Tuned) -> String {
     for chosen in &answer.set {
         text += &chosen_line(chosen);
     }
+    for guard in &answer.guards {
+        let verdict = if guard.is_harmed { ", which vetoes" } else { "" };
+        text += &format!("  guard {} {}{verdict}\n", guard.metric, as_change(guard.ratio));
+    }
     text += &along(told);
     let named = |knob: &&KnobAnswer| knob.fate != Fate::InTheSet;
     for knob in answer.knobs.iter().filter(named) {
-        text += &format!("  {}: {}\n", knob.settings.join(" "), fate(knob));
+        text += &format!("  {}: {}\n", knob.settings.join(" "), fate(knob, told.design.smallest_effect_ratio));
     }
     for left in &told.not_tried {
         text += &format!("  not tried: {}: {}\n", left.knob, left.why);
@@ -38,6 +43,7 @@ pub(crate) fn page(told: &Tuned) -> String {
         told.design.seed,
         told.design.metric.name
     );
+    text += &settled(told);
     if let Some(noise) = answer.noise_ratio {
         text += &format!("two windows of one thing differ by {:.1} % here\n", noise * 100.0);
     }
@@ -90,6 +96,22 @@ fn headline(told: &Tuned) -> String {
     }
 }
 
+/// How long the machine was left alone after a switch, and where that is from.
+fn settled(told: &Tuned) -> String {
+    let ms = told.design.settle_ms;
+    let guess = told.design.settles.iter().find_map(|found| match &found.settle.how {
+        SettleHow::Guessed { why } => Some(format!(", a guess: {why}")),
+        SettleHow::Unsettled => Some(", and the number still moved then".to_owned()),
+        SettleHow::Asked | SettleHow::Found => None,
+    });
+    let how = match (told.design.settles.is_empty(), guess) {
+        (true, _) => String::new(),
+        (false, Some(guess)) => guess,
+        (false, None) => ", found".to_owned(),
+    };
+    format!("{ms} ms of quiet after a switch{how}\n")
+}
+
 fn between(measure: &Measure) -> String {
     match (measure.low, measure.high) {
         (Some(low), Some(high)) => format!(", between {} and {}", as_change(low), as_change(high)),
@@ -131,21 +153,32 @@ fn along(told: &Tuned) -> String {
     changed.iter().take(ALONG_MAX).map(line).collect()
 }
 
-fn fate(knob: &KnobAnswer) -> String {
+fn fate(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
     let screened = knob
         .screening
         .as_ref()
         .map_or_else(String::new, |seen| format!(" ({} among all others{})", as_change(seen.ratio), between(seen)));
     match &knob.fate {
         Fate::InTheSet => "in the set".to_owned(),
-        Fate::NoEffect => format!("does nothing that matters{screened}"),
+        Fate::NoEffect if knob.screening.as_ref().is_some_and(|seen| is_small(seen, smallest_effect_ratio)) => {
+            format!("does nothing that matters{screened}")
+        }
+        Fate::NoEffect => format!("not told from the noise{screened}"),
         Fate::Hurts => format!("makes it worse{screened}"),
-        Fate::Stopped => "stopped by the guard: it made it far worse at once".to_owned(),
+        Fate::Stopped => "stopped: it made the metric or a guard far worse at once".to_owned(),
+        Fate::Vetoed { why } => format!("vetoed: {why}{screened}"),
+        Fate::NotEngaged { why } => format!("not engaged: {why}; what it would do is not known"),
         Fate::Refused { why } => format!("refused: {why}"),
         Fate::LeftOut { why } => format!("left out: {why}{screened}"),
         Fate::NotTried { why } => format!("not tried: {why}"),
         Fate::Unclear => format!("not decided yet{screened}"),
     }
+}
+
+/// Whether all of its interval is less than what matters: only then it was shown to do nothing.
+fn is_small(measure: &Measure, smallest_effect_ratio: f64) -> bool {
+    let most = 1.0 + smallest_effect_ratio;
+    measure.low.is_some_and(|low| low >= 1.0 / most) && measure.high.is_some_and(|high| high <= most)
 }
 
 fn name(stage: Stage) -> &'static str {
@@ -178,4 +211,37 @@ pub(crate) fn show(bar: &ProgressBar, progress: &SearchProgress) {
     bar.set_position(progress.windows as u64);
     bar.set_message(name(progress.stage));
     bar.set_prefix(progress.known.clone());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_interval_within_what_matters_is_called_nothing() {
+        let words = |measure: &str| {
+            let knob = format!(
+                r#"{{"settings":["a.b=1"],"fate":"no-effect","is_shown":false,"steps":0,"screening":{{"ratio":1.01,{measure}"pairs":9}}}}"#
+            );
+            fate(&serde_json::from_str::<KnobAnswer>(&knob).unwrap(), 0.05)
+        };
+        let table = [
+            (
+                r#""low":0.97,"high":1.04,"#,
+                "does nothing that matters (1.0 % higher among all others, between 3.0 % lower and 4.0 % higher)",
+            ),
+            (
+                r#""low":0.91,"high":1.04,"#,
+                "not told from the noise (1.0 % higher among all others, between 9.0 % lower and 4.0 % higher)",
+            ),
+            (
+                r#""low":0.97,"high":1.16,"#,
+                "not told from the noise (1.0 % higher among all others, between 3.0 % lower and 16 % higher)",
+            ),
+            ("", "not told from the noise (1.0 % higher among all others)"),
+        ];
+        for (measure, expected) in table {
+            assert_eq!(words(measure), expected);
+        }
+    }
 }

@@ -60,6 +60,28 @@ fn arguments_that_make_no_sense() {
     );
     check(
         &scene,
+        "profile --json",
+        expect![[r#"
+            $ evenkeel profile --json
+            exit code 2
+            -- stdout
+            {
+              "format": 1,
+              "error": {
+                "message": "failed to read the arguments: 'evenkeel profile' requires a subcommand but one was not provided",
+                "hint": "[subcommands: record, view, diff, switches, imbalance, scopes, ticks, help]\nUsage: evenkeel profile [OPTIONS] <COMMAND>\nFor more information, try '--help'.",
+                "exit_code": 2
+              }
+            }
+            -- stderr
+            evenkeel: failed to read the arguments: 'evenkeel profile' requires a subcommand but one was not provided
+              [subcommands: record, view, diff, switches, imbalance, scopes, ticks, help]
+              Usage: evenkeel profile [OPTIONS] <COMMAND>
+              For more information, try '--help'.
+        "#]],
+    );
+    check(
+        &scene,
         "audit --host host.txt --metadata",
         expect![[r#"
         $ evenkeel audit --host host.txt --metadata

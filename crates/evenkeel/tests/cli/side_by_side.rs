@@ -63,7 +63,7 @@ fn files_that_are_no_reports() {
     scene.write("binary.json", [0xff, 0xfe, 0]);
     scene.write("empty.json", "");
     scene.write("host.json", "{\"format\": 1, \"facts\": {}}");
-    scene.write("later.json", "{\"format\": 2, \"trials\": []}");
+    scene.write("later.json", "{\"format\": 3, \"trials\": []}");
     scene.write("deep.json", "[".repeat(100_000));
     scene.write("none.json", "{\"format\": 1, \"trials\": []}");
     let table = [
@@ -71,7 +71,7 @@ fn files_that_are_no_reports() {
         ("binary.json", "read the report binary.json: it is no text"),
         ("empty.json", "it can't be read as a report: EOF"),
         ("host.json", "it has neither trials nor a verdict"),
-        ("later.json", "it has format 2, and this version reads 1 to 1: a later evenkeel wrote it"),
+        ("later.json", "it has format 3, and this version reads 1 to 2: a later evenkeel wrote it"),
         ("deep.json", "it can't be read as a report"),
         (".", "read the report .: "),
     ];

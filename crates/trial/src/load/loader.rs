@@ -96,6 +96,11 @@ impl Loader {
         Ok(Loader { workers, cpus: cpus.clone() })
     }
 
+    /// Runs on other CPUs from the next window on, wherever the kernel puts it if there are none; with as many threads as before.
+    pub fn run_on(&mut self, cpus: CpuSet) {
+        self.cpus = cpus;
+    }
+
     /// Loads for `settle`, then for `window`; gives the window's numbers. `begin` is called between the two, and `end` at the end, on the
     /// calling thread.
     ///

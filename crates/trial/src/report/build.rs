@@ -1,14 +1,17 @@
 //! Makes a report of a record. Nothing here looks at a machine: the same record gives the same report, today and from a file.
 
+use std::collections::BTreeSet;
+
 use evenkeel_stats::median;
 
+use super::choice::Choice;
 use super::doubts::doubts;
-use super::{ArmReport, ByArm, ControlReport, Cost, Effect, GuardReport, Outcome, Report, Titles};
+use super::{Answers, ArmReport, ByArm, ControlReport, Cost, Effect, GuardReport, Outcome, Report, Titles};
 use crate::arm::ArmName;
 use crate::design::Design;
 use crate::engaged::{self, Engaged};
 use crate::error::TrialError;
-use crate::session::{Judge, Record, Window, pairs_of};
+use crate::session::{Dropped, Ended, Race, Record, Runner, Stretch, Window, blocks};
 
 /// What is told as a cost: its name, what it is, and where a window has it.
 type Price = (&'static str, &'static str, fn(&Window) -> Option<f64>);
@@ -25,49 +28,120 @@ const PRICES: [Price; 6] = [
 ];
 
 impl Record {
-    /// Judges what was seen.
+    /// Judges what was seen of two arms; of several, what was seen of the first beside A.
     ///
     /// # Errors
     /// If a window's number is none that can be compared (zero, negative or not finite).
     pub fn report(self, design: &Design, titles: Titles) -> Result<Report, TrialError> {
-        let mut judge = Judge::of_metric(design)?;
-        for pair in pairs_of(&self.windows, |window| Some(window.value)) {
-            judge.add(pair)?;
+        let mut answers = self.answers(design, titles)?;
+        match answers.reports.is_empty() {
+            true => Err(TrialError::Design("there is no arm beside A".to_owned())),
+            false => Ok(answers.reports.swap_remove(0)),
         }
-        let seen = judge.look();
-        let guards = guards(design, &self.windows)?;
+    }
+
+    /// Judges what was seen of each arm beside A, and which of several is best.
+    ///
+    /// # Errors
+    /// As [`Record::report`].
+    pub fn answers(self, design: &Design, titles: Titles) -> Result<Answers, TrialError> {
+        let race = Race::of(design, &self)?;
+        let control = ControlReport::of(design, &self.control, race.further().len())?;
+        let of = |runner: &Runner| {
+            let view = self.beside_a(&race, runner, &titles);
+            view.judged(&race, runner, design, &titles, control.clone())
+        };
+        let reports = race.further().iter().map(of).collect::<Result<Vec<Report>, _>>()?;
+        let choice = (reports.len() > 1).then(|| Choice::of(design, &race, &reports, &titles));
+        Ok(Answers { reports, choice })
+    }
+
+    /// What was seen of one arm beside A, as if the others had not been there. It is called B here, as where there is but one.
+    fn beside_a(&self, race: &Race, runner: &Runner, titles: &Titles) -> Record {
+        let is_in = |arm: ArmName| arm == ArmName::A || arm == runner.name;
+        let named = |arm: ArmName| if arm == runner.name { ArmName::B } else { arm };
+        let mut view = Record {
+            windows: Vec::new(),
+            dropped: Vec::new(),
+            control: Vec::new(),
+            arms: [ArmName::A, runner.name].iter().filter_map(|arm| self.arms.get(*arm as usize)).cloned().collect(),
+            ..self.clone()
+        };
+        let last = runner.left.as_ref().map_or(usize::MAX, |left| left.block);
+        for block in blocks(&self.windows).filter(|block| block[0].pair <= last) {
+            let two: Vec<&Window> = block.iter().filter(|window| is_in(window.arm)).collect();
+            if two.len() == 2 {
+                view.windows.extend(two.into_iter().map(|window| Window { arm: named(window.arm), ..window.clone() }));
+            }
+        }
+        // A pair is dropped once, whatever both of its windows had.
+        let mut seen = BTreeSet::new();
+        for dropped in &self.dropped {
+            let concerns = dropped.stretch != Stretch::Trial || (is_in(dropped.arm) && dropped.pair <= last);
+            let at = (dropped.stretch, dropped.pair);
+            if concerns && seen.insert(at) {
+                let arm = if dropped.stretch == Stretch::Trial { named(dropped.arm) } else { dropped.arm };
+                view.dropped.push(Dropped { arm, ..dropped.clone() });
+            }
+        }
+        if let Some(away) = titles.away.get(runner.name as usize) {
+            view.knobs.retain(|knob| away.knobs.contains(knob));
+        }
+        // What ended the session did not end an arm that was decided before.
+        let is_cut =
+            matches!(view.ended, Ended::Whole | Ended::OutOfTime | Ended::OutOfSpares | Ended::Stopped | Ended::CutOff);
+        if race.further().len() > 1 && is_cut && race.is_settled(runner) {
+            view.ended = Ended::Decided;
+        }
+        view
+    }
+
+    fn judged(
+        self,
+        race: &Race,
+        runner: &Runner,
+        design: &Design,
+        titles: &Titles,
+        control_stretch: Option<ControlReport>,
+    ) -> Result<Report, TrialError> {
+        let seen = runner.judge.look();
+        let guards = guards(design, runner);
         let mechanism = engaged::mechanisms(&self);
         let (verdict, vetoed_by) =
             verdict(seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()), &guards, &mechanism);
-        let control_stretch = ControlReport::of(design, &self.control)?;
+        let title = match race.further().len() {
+            1 => titles.title.clone(),
+            _ => format!("{}: {}", runner.name, titles.values_of(runner.name)),
+        };
+        let of_arm = |arm: ArmName| self.dropped.iter().filter(|dropped| dropped.arm == arm).count();
+        let values = [ArmName::A, runner.name].map(|arm| titles.values_of(arm));
         let mut report = Report {
-            title: titles.title,
+            title,
             metric: design.metric.clone(),
-            arms: [ArmName::A, ArmName::B].map(|arm| self.arm(arm, &titles.values[arm as usize])).to_vec(),
-            pairs: self.windows.len() / 2,
-            effect: seen.map(|seen| Effect::of(&seen, &judge)),
+            arms: [ArmName::A, ArmName::B].map(|arm| self.arm(arm, values[arm as usize])).to_vec(),
+            pairs: runner.judge.pairs(),
+            effect: seen.map(|seen| Effect::of(&seen, &runner.judge)),
             verdict,
             vetoed_by,
             guards,
             costs: costs(&self.windows),
             mechanism,
             control_stretch,
-            dropped_by_arm: ByArm {
-                a: self.dropped.iter().filter(|dropped| dropped.arm == ArmName::A).count(),
-                b: self.dropped.iter().filter(|dropped| dropped.arm == ArmName::B).count(),
-            },
+            dropped_by_arm: ByArm { a: of_arm(ArmName::A), b: of_arm(ArmName::B) },
+            left: runner.left.clone(),
             dropped: self.dropped,
             doubts: self.mishaps,
             seed: design.seed,
             design: design.clone(),
             settle: self.settle,
             ended: self.ended,
-            workload: titles.workload,
-            identity: titles.identity,
+            workload: titles.workload.clone(),
+            identity: titles.identity.clone(),
             windows: self.windows,
         };
         let found = doubts(&report);
         report.doubts.splice(0..0, found);
+        report.name(runner.name);
         Ok(report)
     }
 
@@ -75,11 +149,27 @@ impl Record {
         let of = |number: fn(&Window) -> Option<f64>| median_of(&self.windows, arm, number);
         ArmReport {
             arm,
-            does: self.arms[arm as usize].clone(),
+            does: self.arms.get(arm as usize).cloned().unwrap_or_default(),
             values: values.to_owned(),
             median: of(|window| Some(window.value)),
             cpu_share: of(|window| window.sample.get("cpu_share").copied()),
         }
+    }
+}
+
+impl Report {
+    /// Gives the arm beside A its own name, of several.
+    fn name(&mut self, arm: ArmName) {
+        let own = |name: &mut ArmName| {
+            if *name == ArmName::B {
+                *name = arm;
+            }
+        };
+        self.arms.iter_mut().for_each(|report| own(&mut report.arm));
+        self.windows.iter_mut().for_each(|window| own(&mut window.arm));
+        // In the stretches before, both were the machine as it was.
+        let of_trial = self.dropped.iter_mut().filter(|dropped| dropped.stretch == Stretch::Trial);
+        of_trial.for_each(|dropped| own(&mut dropped.arm));
     }
 }
 
@@ -100,23 +190,18 @@ fn none_was_at_work(mechanism: &[engaged::Mechanism]) -> bool {
     !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
 }
 
-fn guards(design: &Design, windows: &[Window]) -> Result<Vec<GuardReport>, TrialError> {
-    let judges = Judge::of_guards(design)?;
-    let judged = design.guards.iter().zip(judges).map(|(guard, mut judge)| {
-        for pair in pairs_of(windows, |window| window.sample.get(guard.metric.name.as_ref()).copied()) {
-            // As in the loop: a pair of numbers without a ratio tells nothing.
-            let _ = judge.add(pair);
-        }
+fn guards(design: &Design, runner: &Runner) -> Vec<GuardReport> {
+    let judged = design.guards.iter().zip(&runner.guards).map(|(guard, judge)| {
         let seen = judge.look();
         GuardReport {
             metric: guard.metric.clone(),
             harm_ratio: guard.harm_ratio,
             pairs: seen.map_or(0, |seen| seen.pairs),
-            effect: seen.map(|seen| Effect::of(&seen, &judge)),
+            effect: seen.map(|seen| Effect::of(&seen, judge)),
             verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
         }
     });
-    Ok(judged.collect())
+    judged.collect()
 }
 
 fn costs(windows: &[Window]) -> Vec<Cost> {

@@ -36,20 +36,26 @@ pub struct ControlReport {
 
 impl ControlReport {
     /// Nothing without a control stretch.
-    pub(super) fn of(design: &Design, windows: &[Window]) -> Result<Option<ControlReport>, TrialError> {
+    pub(super) fn of(
+        design: &Design,
+        windows: &[Window],
+        comparisons: usize,
+    ) -> Result<Option<ControlReport>, TrialError> {
         if windows.is_empty() {
             return Ok(None);
         }
-        let mut judge = Judge::of_metric(design)?;
-        let pairs = pairs_of(windows, |window| Some(window.value));
-        for pair in &pairs {
-            judge.add(*pair)?;
-        }
+        let mut judge = Judge::of_metric(design, 1)?;
+        // A session that was kept before such numbers ended a trial may have some: what else it has is told all the same.
+        let mut pairs = pairs_of(windows, |window| Some(window.value));
+        pairs.retain(|pair| judge.add(*pair).is_ok());
         let seen = judge.look();
         let verdict = seen.map_or(Outcome::Undecided, |seen| seen.verdict.into());
-        // What trials of this noise would say is asked of the test that this trial uses.
+        // What trials of this noise would say is asked of the test that this trial uses, of each arm where there are several.
         let made_up = match judge.is_sequential() {
-            true => calibrate(&pairs, design.stop.pairs_max().min(PLANNED_MAX), judge.options(), design.seed).ok(),
+            true => {
+                let options = Judge::of_metric(design, comparisons)?.options();
+                calibrate(&pairs, design.stop.pairs_max().min(PLANNED_MAX), options, design.seed).ok()
+            }
             false => None,
         };
         let visible = made_up.map_or_else(

@@ -5,7 +5,7 @@ use evenkeel_stats::median;
 use super::{Outcome, Report};
 use crate::conditions::Conditions;
 use crate::engaged::Engaged;
-use crate::session::{Ended, Stretch};
+use crate::session::{Ended, Left, LeftWhy, Stretch};
 
 /// Above this share of dropped pairs the machine was too unsteady to trust what is left without saying so.
 const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
@@ -23,6 +23,11 @@ pub(super) fn doubts(report: &Report) -> Vec<String> {
     }
     of_knobs(report, &mut doubts);
     of_guards(report, &mut doubts);
+    if let Some(Left { why: LeftWhy::Harm { guard }, .. }) = &report.left
+        && report.verdict == Outcome::Undecided
+    {
+        doubts.push(format!("it had no further windows once {guard} was harmed: what it does otherwise was left open"));
+    }
     of_end(report, &mut doubts);
     of_drops(report, &mut doubts);
     if report.effect.is_some_and(|effect| effect.high.is_none() || effect.low.is_none()) {

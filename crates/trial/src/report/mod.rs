@@ -2,6 +2,7 @@
 //! work, what was lost, and the doubts.
 
 mod build;
+mod choice;
 mod control;
 mod doubts;
 
@@ -14,9 +15,10 @@ use crate::arm::{Arm, ArmName};
 use crate::design::Design;
 use crate::engaged::Mechanism;
 use crate::metric::Metric;
-use crate::session::{Dropped, Ended, Judge, Seen, SettleSeen, Window};
+use crate::session::{Dropped, Ended, Judge, Left, Seen, SettleSeen, Window};
 
 pub(crate) use build::median_of;
+pub use choice::{Between, Choice};
 pub use control::ControlReport;
 
 /// The answer of a trial.
@@ -59,14 +61,23 @@ impl From<Verdict> for Outcome {
     }
 }
 
-/// A verdict with everything that it rests on.
+/// What is said of each arm beside A, and of them all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answers {
+    /// Each arm beside A against A, in their order.
+    pub reports: Vec<Report>,
+    /// Which of several.
+    pub choice: Option<Choice>,
+}
+
+/// A verdict of one arm against A, with everything that it rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// What was asked.
     pub title: String,
     /// The number that decided.
     pub metric: Metric,
-    /// The two arms.
+    /// The two arms. The other one is called B in what is said of both here, whatever its name among several is.
     pub arms: Vec<ArmReport>,
     /// Pairs that count.
     pub pairs: usize,
@@ -95,6 +106,9 @@ pub struct Report {
     /// How many of them by the arm whose window broke a rule.
     #[serde(default)]
     pub dropped_by_arm: ByArm,
+    /// Why the arm had no further windows, of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
     /// What a sceptic should know.
     pub doubts: Vec<String>,
     /// The seed of the order.
@@ -251,15 +265,37 @@ pub struct Identity {
 }
 
 /// The words that a report needs beside the numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Titles {
     /// What was asked.
     pub title: String,
     /// The values of each arm's knobs, in words.
-    pub values: [String; 2],
+    pub values: Vec<String>,
+    /// How far each arm is from the machine as it was, A first; only of several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<Away>,
     /// The workload, in words.
     pub workload: String,
     /// The program and the machine.
     #[serde(default)]
     pub identity: Identity,
+}
+
+/// How far an arm is from the machine as it was: which of arms that are not told apart asks for least.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Away {
+    /// The knobs that it sets.
+    pub knobs: Vec<String>,
+    /// Settings of it that the machine did not have already.
+    pub settings: usize,
+    /// The sum over its settings of |ln(value / value as it was)|; absent where one of them is no number above zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<f64>,
+}
+
+impl Titles {
+    /// An arm's values in words.
+    pub fn values_of(&self, arm: ArmName) -> &str {
+        self.values.get(arm as usize).map_or("", String::as_str)
+    }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::arm::ArmName;
+use crate::arm::{ARMS_MAX, ArmName};
 
 mod across;
 mod numbers;
@@ -14,12 +14,13 @@ mod shape;
 pub use across::{Across, Agreement, Asked, Cell, Machine, across};
 pub use numbers::{by_arm, numbers};
 pub use shape::{
-    SavedAdvice, SavedArm, SavedControl, SavedCost, SavedDesign, SavedDropped, SavedEffect, SavedGuard, SavedIdentity,
-    SavedMechanism, SavedMetric, SavedNotTried, SavedReading, SavedSetting, SavedTrial, SavedWindow,
+    SavedAdvice, SavedArm, SavedBetween, SavedChoice, SavedControl, SavedCost, SavedDesign, SavedDropped, SavedEffect,
+    SavedGuard, SavedIdentity, SavedLeft, SavedMechanism, SavedMetric, SavedNotTried, SavedReading, SavedSetting,
+    SavedTrial, SavedWindow,
 };
 
 /// The newest format that is written; all from 1 on are read.
-pub const FORMAT_MAX: u64 = 1;
+pub const FORMAT_MAX: u64 = 2;
 /// The longest file that is read: a trial of the most pairs, with all its windows, is about a tenth of it.
 pub const BYTES_MAX: usize = 64 << 20;
 const TRIALS_MAX: usize = 1_000;
@@ -40,6 +41,9 @@ pub enum SavedError {
     /// JSON, but of something else.
     #[error("it has neither trials nor a verdict: it is no report of `evenkeel prove` or `evenkeel demo`")]
     Other,
+    /// A number that no comparison of several arms can have.
+    #[error("the choice: {0}")]
+    Choice(String),
     /// A number that no trial can have.
     #[error("trial {trial}: {what}")]
     Impossible {
@@ -66,8 +70,10 @@ pub struct Saved {
     pub capture: Option<String>,
     /// What would suit the machine.
     pub advice: Vec<SavedAdvice>,
-    /// The trials, in the order in which they were run.
+    /// The trials, in the order in which they were run; of a session of several arms each beside A.
     pub trials: Vec<SavedTrial>,
+    /// Which of several arms, of a session that had them: the trials are then its arms.
+    pub choice: Option<SavedChoice>,
     /// What was not tried.
     pub not_tried: Vec<SavedNotTried>,
     /// Files of settings before and after.
@@ -115,7 +121,16 @@ impl Saved {
                 return bad(at, what);
             }
         }
-        Ok(())
+        if let Some(choice) = self.choice.as_ref().filter(|choice| choice.is_too_long()) {
+            let (between, named) = (choice.between.len(), choice.better.len().max(choice.alike.len()));
+            let what = format!("{between} comparisons and {named} arms: of {ARMS_MAX} arms there are fewer");
+            return Err(SavedError::Choice(what));
+        }
+        let between = self.choice.iter().flat_map(|choice| &choice.between);
+        match between.filter_map(|between| between.effect).find_map(SavedEffect::impossible) {
+            Some(what) => Err(SavedError::Choice(what)),
+            None => Ok(()),
+        }
     }
 
     /// Version of the program, kernel and so on, as the first trial tells them where the report itself does not.
@@ -171,7 +186,12 @@ impl SavedTrial {
         }
     }
 
-    /// The windows of each pair that counts: A's and B's, and which came first.
+    /// The name of the arm that is compared with A.
+    pub fn other(&self) -> ArmName {
+        self.arms.iter().map(|arm| arm.arm).find(|arm| *arm != ArmName::A).unwrap_or(ArmName::B)
+    }
+
+    /// The windows of each pair that counts: A's and the other's, and which came first.
     pub fn pairs(&self) -> Vec<SavedPair<'_>> {
         pairs(&self.windows)
     }
@@ -188,6 +208,12 @@ impl SavedTrial {
     }
 }
 
+impl SavedChoice {
+    fn is_too_long(&self) -> bool {
+        self.between.len() > ARMS_MAX * ARMS_MAX || self.better.len() > ARMS_MAX || self.alike.len() > ARMS_MAX
+    }
+}
+
 impl SavedControl {
     /// As of a trial.
     pub fn pairs_of_windows(&self) -> Vec<SavedPair<'_>> {
@@ -196,7 +222,8 @@ impl SavedControl {
 }
 
 fn pairs(windows: &[SavedWindow]) -> Vec<SavedPair<'_>> {
-    let whole = |two: &'_ [SavedWindow]| two.len() == 2 && two[0].arm != two[1].arm && two[0].pair == two[1].pair;
+    let is_one_a = |two: &'_ [SavedWindow]| (two[0].arm == ArmName::A) != (two[1].arm == ArmName::A);
+    let whole = |two: &'_ [SavedWindow]| two.len() == 2 && is_one_a(two) && two[0].pair == two[1].pair;
     let pair = |two: &'_ [SavedWindow]| whole(two).then(|| (two[0].arm, two[0].pair));
     windows
         .chunks(2)
@@ -238,12 +265,12 @@ pub struct SavedPair<'a> {
     pub first: ArmName,
     /// The window of arm A.
     pub a: &'a SavedWindow,
-    /// The window of arm B.
+    /// The window of the other arm.
     pub b: &'a SavedWindow,
 }
 
 impl SavedPair<'_> {
-    /// B to A; `None` where that is no ratio.
+    /// The other to A; `None` where that is no ratio.
     pub fn ratio(&self) -> Option<f64> {
         let ratio = self.b.value / self.a.value;
         (self.a.value > 0.0 && self.b.value > 0.0 && ratio.is_finite() && ratio > 0.0).then_some(ratio)

@@ -32,7 +32,7 @@ pub fn numbers(value: &Value) -> BTreeMap<String, f64> {
     found
 }
 
-/// The median over each arm's windows of every number that `of` finds in one; an arm that never had it is absent.
+/// The median over the windows of A and of the other arm of every number that `of` finds in one; an arm that never had it is absent.
 pub fn by_arm(
     trial: &SavedTrial,
     of: impl Fn(&SavedWindow) -> BTreeMap<String, f64>,
@@ -42,7 +42,7 @@ pub fn by_arm(
         for (name, number) in of(window) {
             // A hostile file may name another thing in each of its windows.
             if seen.len() < NAMES_MAX || seen.contains_key(&name) {
-                seen.entry(name).or_default()[window.arm as usize].push(number);
+                seen.entry(name).or_default()[usize::from(window.arm != ArmName::A)].push(number);
             }
         }
     }

@@ -117,9 +117,62 @@ pub struct SavedTrial {
     /// The workload, in words.
     #[serde(default)]
     pub workload: String,
+    /// Why the arm had no further windows, of several.
+    #[serde(default)]
+    pub left: Option<SavedLeft>,
     /// The windows that count.
     #[serde(default)]
     pub windows: Vec<SavedWindow>,
+}
+
+/// When and why an arm had no further windows.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct SavedLeft {
+    /// The last block that it was in, from 0.
+    #[serde(default)]
+    pub block: u64,
+    /// Why, as it was written.
+    #[serde(default)]
+    pub why: Value,
+}
+
+/// Which of several arms.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct SavedChoice {
+    /// In one sentence.
+    #[serde(default)]
+    pub sentence: String,
+    /// Confidence of all comparisons with A together.
+    #[serde(default)]
+    pub confidence: Option<f64>,
+    /// The arms that are better than A, the best first.
+    #[serde(default)]
+    pub better: Vec<ArmName>,
+    /// Those of them that no other is shown to be better than.
+    #[serde(default)]
+    pub alike: Vec<ArmName>,
+    /// The arm to take.
+    pub advised: ArmName,
+    /// The arms beside A with each other.
+    #[serde(default)]
+    pub between: Vec<SavedBetween>,
+}
+
+/// Two arms beside A.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct SavedBetween {
+    /// The arm.
+    pub arm: ArmName,
+    /// What it is compared with.
+    pub against: ArmName,
+    /// Pairs that count.
+    #[serde(default)]
+    pub pairs: u64,
+    /// The ratio of the one to the other.
+    #[serde(default)]
+    pub effect: Option<SavedEffect>,
+    /// What is said of the arm.
+    pub verdict: Outcome,
 }
 
 /// The metric of a trial.

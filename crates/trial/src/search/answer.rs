@@ -6,11 +6,14 @@ use evenkeel_stats::designs::{Fit, Term};
 use evenkeel_stats::{Look, Verdict as Judged, median, median_absolute_deviation};
 use serde::{Deserialize, Serialize};
 
-use super::Stage;
 use super::design::SearchDesign;
 use super::desk::{Desk, Halt};
+use super::guard::Guarded;
 use super::screen::Set;
+use super::{Stage, at_work};
 use crate::arm::Arm;
+use crate::design::Guard;
+use crate::engaged::Mechanism;
 use crate::workload::Sample;
 
 /// Standard errors on either side of a screening's estimate that make an interval of about 95 %, with the degrees of freedom
@@ -34,6 +37,9 @@ pub struct Answer {
     /// What a guard had against the set, where one had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub veto: Option<String>,
+    /// What the guards read in the pairs of the proof.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<GuardAnswer>,
     /// Of everything else that was measured meanwhile, the ratio of the medians with the set and without: what it costs.
     pub along: BTreeMap<String, f64>,
     /// Every knob, in the order in which they were given.
@@ -88,6 +94,27 @@ pub struct Chosen {
     pub without: Option<Measure>,
 }
 
+/// A number that the set may not make worse, in the pairs of its proof.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuardAnswer {
+    /// The number's name.
+    pub metric: String,
+    /// The harm that vetoes, as a share.
+    pub harm_ratio: f64,
+    /// With the set to without.
+    pub ratio: f64,
+    /// The lower end of its interval, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Pairs in which it had a number.
+    pub pairs: usize,
+    /// Whether it vetoes.
+    pub is_harmed: bool,
+}
+
 /// What became of one knob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnobAnswer {
@@ -106,6 +133,9 @@ pub struct KnobAnswer {
     pub is_shown: bool,
     /// Steps that its value went on from the asked one.
     pub steps: usize,
+    /// What its counter showed in the windows with it and without, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_work: Option<Mechanism>,
 }
 
 /// What became of one knob.
@@ -118,8 +148,18 @@ pub enum Fate {
     NoEffect,
     /// It makes the metric worse.
     Hurts,
-    /// It made the metric so much worse that the guard stopped it.
+    /// It made the metric, or a guard, so much worse that it was stopped.
     Stopped,
+    /// It makes a guard's number worse, by as much as vetoes.
+    Vetoed {
+        /// Which, and how much.
+        why: String,
+    },
+    /// Its counter shows that it was never at work: what it would do is not known.
+    NotEngaged {
+        /// Why not.
+        why: String,
+    },
     /// The kernel or the server refused it.
     Refused {
         /// In their words.
@@ -199,6 +239,7 @@ impl Answer {
             without: None,
             is_shown: false,
             steps: 0,
+            at_work: None,
         };
         Answer {
             verdict: Verdict::NotProved,
@@ -206,6 +247,7 @@ impl Answer {
             set: Vec::new(),
             effect: None,
             veto: None,
+            guards: Vec::new(),
             along: BTreeMap::new(),
             knobs: design.candidates.iter().map(knob).collect(),
             windows: BTreeMap::new(),
@@ -277,6 +319,23 @@ impl Answer {
         }
     }
 
+    /// Notes what the guards read in the pairs of the proof.
+    pub(super) fn guarded(&mut self, guarded: &Guarded, design: &SearchDesign) {
+        let seen = |(guard, seen): (&Guard, evenkeel_stats::Comparison)| {
+            let bounded = |end: f64| Some(end).filter(|end| end.is_finite() && *end > 0.0);
+            GuardAnswer {
+                metric: guard.metric.name.to_string(),
+                harm_ratio: guard.harm_ratio,
+                ratio: seen.ratio,
+                low: bounded(seen.low),
+                high: bounded(seen.high),
+                pairs: seen.pairs,
+                is_harmed: seen.verdict == Judged::Worse,
+            }
+        };
+        self.guards = guarded.look(&design.guards, design.confidence).map(seen).collect();
+    }
+
     /// A guard has something against a set that helps.
     pub(super) fn vetoed(&mut self, why: String) {
         if self.verdict == Verdict::Better {
@@ -295,6 +354,9 @@ impl Answer {
     /// The search has ended.
     pub(super) fn close(&mut self, desk: &Desk<'_>, ended: Result<(), Halt>) {
         self.take_fates(desk);
+        for (at, knob) in self.knobs.iter_mut().enumerate() {
+            knob.at_work = at_work::of(desk, at);
+        }
         self.windows = desk.by_stage().clone();
         self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);
         self.ended = match ended {

@@ -2,16 +2,18 @@
 //! named; and of every other one why it is left out.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use evenkeel_change::PlanFile;
 use evenkeel_host::{
-    Action, Advice, Device, Facts, Knob, Place, Plan, Setting, State, TakesEffect, Values, Wish, advise, knobs,
+    Action, Advice, Device, Facts, Knob, Place, Plan, Setting, State, Step, TakesEffect, Values, Wish, advise, knobs,
 };
 use evenkeel_sys::Root;
 use serde::Serialize;
 
 use super::design::{CANDIDATES_MAX, Candidate};
 use crate::error::TrialError;
+use crate::switch::setting_name;
 use crate::workload::Workload;
 
 /// Steps of a ladder on either side.
@@ -101,51 +103,72 @@ pub fn offer(root: &Root, facts: &Facts, wish: &Wish, wanted: &Wanted) -> Offer 
                 offer.candidates.push(candidate);
                 offer.plans.push(plan);
             }
-            Ok(_) => offer.leave_out(knob, format!("{CANDIDATES_MAX} others go first")),
-            Err(why) => offer.leave_out(knob, why),
+            Ok(_) => offer.leave_out(knob.id, format!("{CANDIDATES_MAX} others go first")),
+            Err(why) => offer.leave_out(knob.id, why),
         }
     }
     offer
 }
 
 impl Offer {
-    fn leave_out(&mut self, knob: &Knob, why: String) {
-        self.left_out.push(LeftOut { knob: knob.id.to_owned(), why });
+    fn leave_out(&mut self, knob: &str, why: String) {
+        self.left_out.push(LeftOut { knob: knob.to_owned(), why });
+    }
+
+    /// Tries a setting of the workload itself, whose value in force only the workload knows: from there its ladder begins.
+    fn try_setting(&mut self, at: usize, step: &Step, workload: &mut dyn Workload) -> Result<(), String> {
+        let mut set = |value: Option<&str>| match setting_name(&step.knob) {
+            None => workload.set_process(&step.knob, value),
+            Some(name) => workload.configure(&[(name, value)]).map(|in_force| in_force.join(" ")),
+        };
+        let current = words(set(Some(&step.wanted)).and_then(|_| set(None)))?;
+        if current == step.wanted {
+            return Err("it is so already".to_owned());
+        }
+        let ways = &mut self.candidates[at].ways;
+        match setting_name(&step.knob) {
+            None => ways.retain(|way| way.first() != Some(&current)),
+            Some(_) => *ways = numbers(0..=i64::MAX, Some(&current), &step.wanted),
+        }
+        Ok(())
     }
 
     /// Leaves out what this server can't be switched to: properties of its process, new sockets, a new start.
     pub fn keep_what_reaches(&mut self, workload: &mut dyn Workload) {
         // Asked once each: a start takes its time.
         let (mut reopens, mut restarts) = (None::<Result<(), String>>, None::<Result<(), String>>);
-        let words = |result: Result<(), TrialError>| {
-            result.map_err(|error| match error {
-                TrialError::Workload { why, .. } | TrialError::Switch { why, .. } => format!("the workload: {why}"),
-                other => other.to_string(),
-            })
-        };
         let mut at = 0;
         while at < self.plans.len() {
-            let Some(knob) = self.plans[at].steps.first().and_then(|step| knobs::find(&step.knob).ok()) else {
+            let Some(step) = self.plans[at].steps.first().cloned() else {
                 at += 1;
                 continue;
             };
             let is_process = self.plans[at].steps.iter().any(|step| step.action == Action::Process);
-            let reached = match knob.takes_effect {
-                _ if is_process => words(workload.set_process(knob.id, None).map(drop)),
-                TakesEffect::NewSockets => reopens.get_or_insert_with(|| words(workload.reopen())).clone(),
-                TakesEffect::ProcessStart => restarts.get_or_insert_with(|| words(workload.restart())).clone(),
-                _ => Ok(()),
+            let reached = match knobs::find(&step.knob).map(|knob| knob.takes_effect) {
+                Err(_) => self.try_setting(at, &step, workload),
+                Ok(_) if is_process => words(workload.set_process(&step.knob, None)).map(drop),
+                Ok(TakesEffect::NewSockets) => reopens.get_or_insert_with(|| words(workload.reopen())).clone(),
+                Ok(TakesEffect::ProcessStart) => restarts.get_or_insert_with(|| words(workload.restart())).clone(),
+                Ok(_) => Ok(()),
             };
             match reached {
                 Ok(()) => at += 1,
                 Err(why) => {
                     self.candidates.remove(at);
                     self.plans.remove(at);
-                    self.leave_out(knob, why);
+                    self.leave_out(&step.knob, why);
                 }
             }
         }
     }
+}
+
+/// Why a workload can't, in its own words.
+fn words<T>(result: Result<T, TrialError>) -> Result<T, String> {
+    result.map_err(|error| match error {
+        TrialError::Workload { why, .. } | TrialError::Switch { why, .. } => format!("the workload: {why}"),
+        other => other.to_string(),
+    })
 }
 
 /// One setting without a place, where it comes to the same as those at every place.
@@ -227,24 +250,27 @@ fn is_of_a_network_device(knob: &Knob) -> bool {
 /// value in force; of words, each other one.
 pub fn rungs(knob: &'static Knob, current: Option<&str>, wanted: &str) -> Vec<Vec<String>> {
     match knob.values {
-        Values::Number { min, max, .. } if max > 1 => {
-            let Ok(from) = wanted.parse::<i64>() else { return Vec::new() };
-            let current = current.and_then(|text| text.parse::<i64>().ok());
-            let fits = |value: &i64| {
-                let beyond = current.is_none_or(|current| (*value > current) == (from > current) && *value != current);
-                (min..=max).contains(value) && *value != from && beyond
-            };
-            let up = (1..=STEPS).map_while(|step| from.checked_mul(1 << step));
-            let down = (1..=STEPS).map(|step| from >> step).filter(|value| *value != 0);
-            let way = |values: Vec<i64>| values.into_iter().take_while(fits).map(|value| value.to_string()).collect();
-            [way(up.collect()), way(down.collect())].into_iter().filter(|way: &Vec<String>| !way.is_empty()).collect()
-        }
+        Values::Number { min, max, .. } if max > 1 => numbers(min..=max, current, wanted),
         Values::Words(words) => {
             let others = words.iter().filter(|word| **word != wanted && Some(**word) != current);
             others.map(|word| vec![(*word).to_owned()]).collect()
         }
         _ => Vec::new(),
     }
+}
+
+/// Half and double, where the asked value is a number.
+fn numbers(bounds: RangeInclusive<i64>, current: Option<&str>, wanted: &str) -> Vec<Vec<String>> {
+    let Ok(from) = wanted.parse::<i64>() else { return Vec::new() };
+    let current = current.and_then(|text| text.parse::<i64>().ok());
+    let fits = |value: &i64| {
+        let beyond = current.is_none_or(|current| (*value > current) == (from > current) && *value != current);
+        bounds.contains(value) && *value != from && beyond
+    };
+    let up = (1..=STEPS).map_while(|step| from.checked_mul(1 << step));
+    let down = (1..=STEPS).map(|step| from >> step).filter(|value| *value != 0);
+    let way = |values: Vec<i64>| values.into_iter().take_while(fits).map(|value| value.to_string()).collect();
+    [way(up.collect()), way(down.collect())].into_iter().filter(|way: &Vec<String>| !way.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@ use evenkeel_stats::{Direction, Options};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Level};
-use crate::design::Guard;
+use crate::design::{Guard, check_guards};
 use crate::error::TrialError;
 use crate::metric::Metric;
+use crate::search::settling::ClassSettle;
+use crate::session::NetworkPath;
 
 /// The most knobs of one search.
 pub const CANDIDATES_MAX: usize = 100;
@@ -70,17 +72,24 @@ pub struct SearchDesign {
     pub smallest_effect_ratio: f64,
     /// Confidence of every claim, all knobs taken together.
     pub confidence: f64,
-    /// Numbers that the set may not make worse, looked at in the windows of its proof.
+    /// Numbers that the set may not make worse, looked at in the screening and in the windows of its proof.
     #[serde(default)]
     pub guards: Vec<Guard>,
-    /// How many times worse than the machine as it was a window may be before its arm is never run again.
+    /// How many times worse than the machine as it was a window may be, by the metric or twice by a guard, before its arm is never
+    /// run again.
     pub guard_ratio: f64,
     /// How long it may take.
     pub budget: Budget,
+    /// Which way the workload's packets go, for what shows whether a knob was at work.
+    #[serde(default)]
+    pub network: NetworkPath,
     /// How long one window measures, in milliseconds.
     pub window_ms: u64,
     /// How long the machine is left alone after a switch, in milliseconds.
     pub settle_ms: u64,
+    /// How that was found, by each way of switching; empty where it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settles: Vec<ClassSettle>,
     /// Seed of every order.
     pub seed: u64,
 }
@@ -96,8 +105,10 @@ impl SearchDesign {
             guards: Vec::new(),
             guard_ratio: 3.0,
             budget,
+            network: NetworkPath::default(),
             window_ms: 1000,
             settle_ms: 100,
+            settles: Vec::new(),
             seed,
         }
     }
@@ -122,6 +133,7 @@ impl SearchDesign {
         if self.guard_ratio.is_nan() || self.guard_ratio < 1.1 {
             return bad(format!("a guard at {} times the usual: 1.1 or more", self.guard_ratio));
         }
+        check_guards(&self.guards, &self.metric)?;
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use super::answer::Fate;
 use super::design::SearchDesign;
 use super::log::{Entry, Log};
-use super::{SearchProgress, Seen, Stage, Subject, Tools, has_a_ratio};
+use super::{SearchProgress, Seen, Stage, Subject, Tools, guard, has_a_ratio};
 use crate::arm::{Arm, Level};
 use crate::workload::Sample;
 
@@ -62,6 +62,10 @@ pub(super) struct Desk<'a> {
     /// Knobs that stay as they were, and why.
     out: BTreeMap<usize, Fate>,
     recent: VecDeque<f64>,
+    /// What the guards read in them.
+    recent_guards: VecDeque<Vec<Option<f64>>>,
+    /// What the guards read in the window whose number was handed out last.
+    last_guards: Vec<Option<f64>>,
     lost: usize,
 }
 
@@ -83,6 +87,8 @@ impl<'a> Desk<'a> {
             banned: BTreeMap::new(),
             out: BTreeMap::new(),
             recent: VecDeque::new(),
+            recent_guards: VecDeque::new(),
+            last_guards: Vec::new(),
             lost: 0,
         }
     }
@@ -169,7 +175,47 @@ impl<'a> Desk<'a> {
             return Ok(Got::Hurt);
         }
         let seen = self.next(&arm)?;
+        if self.wrecked(&arm, &seen).is_some() {
+            // Tails are noisy: what is no accident of one window shows in the next.
+            let again = self.next(&arm)?;
+            if let Some(why) = self.wrecked(&arm, &again) {
+                self.banned.insert(arm, why);
+                return Ok(Got::Hurt);
+            }
+        }
         self.judge(arm, seen)
+    }
+
+    /// Which guard's number is so much worse than usual that the arm behind it is a danger.
+    fn wrecked(&self, arm: &Arm, seen: &Seen) -> Option<String> {
+        let Seen::Measured { sample, .. } = seen else { return None };
+        if arm.is_as_it_was() { None } else { self.wreck(&guard::numbers(&self.design.guards, sample)) }
+    }
+
+    /// The same of the window whose number was handed out last.
+    pub(super) fn wrecked_last(&self) -> Option<String> {
+        self.wreck(&self.last_guards)
+    }
+
+    fn wreck(&self, numbers: &[Option<f64>]) -> Option<String> {
+        let guards = self.design.guards.iter().zip(numbers).enumerate();
+        guards.into_iter().find_map(|(at, (guard, value))| {
+            let of = |numbers: &Vec<Option<f64>>| numbers.get(at).copied().flatten();
+            let usual = median(&self.recent_guards.iter().filter_map(of).collect::<Vec<_>>())?;
+            let value = (*value)?;
+            let is_wreck = guard::times_worse(guard, value, usual) > self.design.guard_ratio;
+            is_wreck.then(|| format!("{} was {value} where {usual} is usual", guard.metric.name))
+        })
+    }
+
+    /// What the guards read in the window whose number was handed out last.
+    pub(super) fn last_guards(&self) -> Vec<Option<f64>> {
+        self.last_guards.clone()
+    }
+
+    /// Every window so far.
+    pub(super) fn entries(&self) -> &[Entry] {
+        self.log.entries().get(..self.used).unwrap_or_default()
     }
 
     /// Everything that was measured in the windows of two arms, for what a set costs beside what it gains.
@@ -181,16 +227,6 @@ impl<'a> Desk<'a> {
             _ => None,
         };
         of_arm.filter_map(sample).collect()
-    }
-
-    /// A number of the last two windows, of the first arm and of the second, where both were measured.
-    pub(super) fn last_two(&self, name: &str, arms: [&Arm; 2]) -> Option<[f64; 2]> {
-        let two = self.log.entries().get(self.used.checked_sub(2)?..self.used)?;
-        let of = |arm: &Arm| match &two.iter().find(|entry| entry.arm == *arm)?.seen {
-            Seen::Measured { sample, .. } => sample.get(name).copied(),
-            _ => None,
-        };
-        Some([of(arms[0])?, of(arms[1])?])
     }
 
     /// The next window of the log, or a new one.
@@ -231,12 +267,17 @@ impl<'a> Desk<'a> {
 
     fn judge(&mut self, arm: Arm, seen: Seen) -> Result<Got, Halt> {
         let is_baseline = arm.is_as_it_was();
+        if let Seen::Measured { sample, .. } = &seen {
+            self.last_guards = guard::numbers(&self.design.guards, sample);
+        }
         let got = match seen {
             Seen::Measured { value, .. } if has_a_ratio(value) => {
                 if is_baseline {
                     self.recent.push_back(value);
+                    self.recent_guards.push_back(self.last_guards.clone());
                     if self.recent.len() > RECENT {
                         self.recent.pop_front();
+                        self.recent_guards.pop_front();
                     }
                 } else if self.is_harm(value) {
                     self.banned.insert(arm, format!("{value} where {} is usual", self.usual().unwrap_or(f64::NAN)));
@@ -267,6 +308,11 @@ impl<'a> Desk<'a> {
             Seen::Refused { setting, why } => {
                 if setting >= self.design.candidates.len() || !self.is_in(setting) {
                     return Err(Halt::Failed(why));
+                }
+                if matches!(arm.level(setting), Level::Value(_)) {
+                    // A further value is too much; the asked one was not.
+                    self.banned.insert(arm, why);
+                    return Ok(Got::Hurt);
                 }
                 self.take_out(setting, Fate::Refused { why });
                 Got::Nothing

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
 use super::design::SearchDesign;
+use super::settling::ClassSettle;
+use crate::design::Guard;
 use crate::metric::Metric;
 use crate::workload::{Options, Placement};
 
@@ -39,10 +41,16 @@ pub struct Evidence {
     pub smallest_effect_ratio: f64,
     /// Confidence of every claim.
     pub confidence: f64,
+    /// Numbers that the set was not to make worse.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<Guard>,
     /// Length of a window in milliseconds.
     pub window_ms: u64,
     /// How long the machine was left alone after a switch, in milliseconds.
     pub settle_ms: u64,
+    /// How that was found, by each way of switching; empty where it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settles: Vec<ClassSettle>,
     /// Seed of every order.
     pub seed: u64,
     /// The server with its load, to be started again.
@@ -202,8 +210,10 @@ impl Evidence {
             metric: design.metric.clone(),
             smallest_effect_ratio: design.smallest_effect_ratio,
             confidence: design.confidence,
+            guards: design.guards.clone(),
             window_ms: design.window_ms,
             settle_ms: design.settle_ms,
+            settles: design.settles.clone(),
             seed: design.seed,
             workload,
             workload_words,

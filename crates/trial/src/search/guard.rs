@@ -1,15 +1,22 @@
-//! Which knob it was, when an arm with many of them on did so badly that the guard stopped it.
+//! What guards have to say: which knob it was, when an arm with many of them on did so badly that it was stopped; which knobs make
+//! a guard's number worse among all others; and whether a set does.
+
+use evenkeel_stats::designs::{Run, Term, fit};
+use evenkeel_stats::{Direction, Options, Pair, Verdict as Judged, compare};
 
 use super::answer::Fate;
 use super::desk::{Desk, Got, Halt};
+use super::has_a_ratio;
+use super::screen::{ERRORS, Rows};
 use crate::arm::{Arm, Level};
+use crate::design::Guard;
 
 /// Halves the suspects until one is left, and takes that one out of the search; nothing, if it was the machine, or several
 /// knobs together: then the arm alone stays forbidden.
 pub(super) fn find_culprit(desk: &mut Desk<'_>, arm: &Arm) -> Result<(), Halt> {
     let baseline = desk.design.baseline();
     if let Got::Value(value) = desk.window(&baseline)?
-        && desk.is_harm(value)
+        && (desk.is_harm(value) || desk.wrecked_last().is_some())
     {
         desk.pardon(arm);
         return Ok(());
@@ -38,4 +45,104 @@ fn hurts(desk: &mut Desk<'_>, arm: &Arm, knobs: &[usize]) -> Result<bool, Halt> 
         fewer.0[*knob] = arm.level(*knob).clone();
     }
     Ok(desk.window(&fewer)? == Got::Hurt)
+}
+
+/// Takes out the knobs that make a guard's number worse among all others, by as much as vetoes: they need not be proved first, to
+/// have the whole set vetoed. Every window of the screening serves this question too.
+pub(super) fn take_out_harmful(desk: &mut Desk<'_>, seen: &Rows, knobs: usize) {
+    let terms: Vec<Term> = (0..knobs).map(Term::Main).collect();
+    let design = desk.design;
+    for (at, guard) in design.guards.iter().enumerate() {
+        let (mut rows, mut costs) = (Vec::new(), Vec::new());
+        for (two, numbers) in seen.rows.chunks_exact(2).zip(seen.guarded.chunks_exact(2)) {
+            let of = |window: &Vec<Option<f64>>| window.get(at).copied().flatten();
+            if let (Some(first), Some(second)) = (of(&numbers[0]), of(&numbers[1])) {
+                rows.extend(two);
+                costs.extend([cost(guard, first), cost(guard, second)]);
+            }
+        }
+        let numbers = rows.iter().zip(&costs).enumerate();
+        let runs: Vec<Run<'_>> =
+            numbers.map(|(at, (levels, value))| Run { levels, block: at / 2, value: *value }).collect();
+        let Ok(fit) = fit(&runs, &terms) else { continue };
+        let harm = guard.harm_ratio.ln_1p();
+        for knob in (0..knobs).filter(|knob| desk.is_in(*knob)).collect::<Vec<_>>() {
+            let Some(found) = fit.of(Term::Main(knob)) else { continue };
+            if found.effect >= harm && found.effect >= ERRORS * found.error {
+                let times = match guard.metric.better {
+                    Direction::Lower => found.effect.exp(),
+                    Direction::Higher => (-found.effect).exp(),
+                };
+                let why = format!("{} is {times:.2} times what it was, among all others", guard.metric.name);
+                desk.take_out(knob, Fate::Vetoed { why });
+            }
+        }
+    }
+}
+
+/// The logarithm of a guard's number, turned so that less is better.
+fn cost(guard: &Guard, value: f64) -> f64 {
+    match guard.metric.better {
+        Direction::Lower => value.ln(),
+        Direction::Higher => -value.ln(),
+    }
+}
+
+/// How many times worse a number is than another.
+pub(super) fn times_worse(guard: &Guard, value: f64, usual: f64) -> f64 {
+    (cost(guard, value) - cost(guard, usual)).exp()
+}
+
+/// Pairs of the guards' numbers beside those of the number that decides.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Guarded(Vec<Vec<Pair>>);
+
+impl Guarded {
+    /// Takes what the guards read in two windows; a number without a ratio says nothing.
+    pub(super) fn add(&mut self, a: &[Option<f64>], b: &[Option<f64>]) {
+        self.0.resize(a.len().max(self.0.len()), Vec::new());
+        for ((pairs, a), b) in self.0.iter_mut().zip(a).zip(b) {
+            if let (Some(a), Some(b)) = (*a, *b) {
+                pairs.push(Pair { a, b });
+            }
+        }
+    }
+
+    /// What each guard makes of it, as far as it can be compared.
+    pub(super) fn look<'g>(
+        &'g self,
+        guards: &'g [Guard],
+        confidence: f64,
+    ) -> impl Iterator<Item = (&'g Guard, evenkeel_stats::Comparison)> + 'g {
+        // Together they err as often as the verdict does, so each gets its part.
+        let part = (1.0 - confidence) / guards.len().max(1) as f64;
+        let look = move |(guard, pairs): (&'g Guard, &'g Vec<Pair>)| {
+            let options = Options {
+                smallest_effect_ratio: guard.harm_ratio,
+                confidence: 1.0 - part,
+                better: guard.metric.better,
+            };
+            Some((guard, compare(pairs, options).ok()?))
+        };
+        guards.iter().zip(&self.0).filter_map(look)
+    }
+
+    /// What a guard has against B: its number got worse, and by as much as vetoes.
+    pub(super) fn harm(&self, guards: &[Guard], confidence: f64) -> Option<String> {
+        let harmed = self.look(guards, confidence).find(|(_, seen)| seen.verdict == Judged::Worse);
+        harmed.map(|(guard, seen)| format!("{} is {:.2} times what it was", guard.metric.name, seen.ratio))
+    }
+
+    /// Whether a guard is not decided, and the best guess at it is a harm.
+    pub(super) fn looks_harmed(&self, guards: &[Guard], confidence: f64) -> bool {
+        self.look(guards, confidence).any(|(guard, seen)| {
+            seen.verdict == Judged::Undecided && times_worse(guard, seen.ratio, 1.0) >= 1.0 + guard.harm_ratio
+        })
+    }
+}
+
+/// What the guards read in a window; nothing where a number has no ratio to another.
+pub(super) fn numbers(guards: &[Guard], sample: &crate::workload::Sample) -> Vec<Option<f64>> {
+    let of = |guard: &Guard| sample.get(guard.metric.name.as_ref()).copied().filter(|value| has_a_ratio(*value));
+    guards.iter().map(of).collect()
 }

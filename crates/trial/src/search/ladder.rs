@@ -6,6 +6,7 @@ use rand::seq::SliceRandom;
 use super::Stage;
 use super::answer::Answer;
 use super::desk::{Desk, Got, Halt};
+use super::guard::Guarded;
 use super::screen::Set;
 use crate::arm::{Arm, Level};
 
@@ -25,7 +26,11 @@ struct Rung {
     step: usize,
     arm: Arm,
     pairs: Vec<Pair>,
+    guarded: Guarded,
 }
+
+/// The number that decides, and what the guards read.
+type Window = (f64, Vec<Option<f64>>);
 
 /// Climbs every ladder of the set at once: the steps of all knobs share the windows of the set as it is.
 pub(super) fn climb(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
@@ -50,7 +55,14 @@ fn rung(desk: &Desk<'_>, set: &Set, knob: usize, way: usize, step: usize) -> Opt
     let value = desk.design.candidates[knob].ways.get(way)?.get(step)?;
     let mut arm = set.arm.clone();
     arm.0[knob] = Level::Value(value.clone());
-    (desk.is_in(knob) && !desk.is_banned(&arm)).then_some(Rung { knob, way, step, arm, pairs: Vec::new() })
+    (desk.is_in(knob) && !desk.is_banned(&arm)).then_some(Rung {
+        knob,
+        way,
+        step,
+        arm,
+        pairs: Vec::new(),
+        guarded: Guarded::default(),
+    })
 }
 
 /// Blocks of the set and every value in turns.
@@ -58,18 +70,20 @@ fn measure(desk: &mut Desk<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), 
     for block in 0..BLOCKS {
         let mut order: Vec<Option<usize>> = (0..rungs.len()).map(Some).chain([None]).collect();
         order.shuffle(&mut desk.chance);
-        let (mut as_is, mut values) = (None, vec![None; rungs.len()]);
+        let (mut as_is, mut values): (Option<Window>, Vec<Option<Window>>) = (None, vec![None; rungs.len()]);
         for at in order {
             let arm = at.map_or(&set.arm, |at| &rungs[at].arm).clone();
             let Got::Value(value) = desk.window(&arm)? else { continue };
+            let seen = Some((value, desk.last_guards()));
             match at {
-                Some(at) => values[at] = Some(value),
-                None => as_is = Some(value),
+                Some(at) => values[at] = seen,
+                None => as_is = seen,
             }
         }
         for (rung, value) in rungs.iter_mut().zip(values) {
-            if let (Some(a), Some(b)) = (as_is, value) {
-                rung.pairs.push(Pair { a, b });
+            if let (Some((a, a_guards)), Some((b, b_guards))) = (&as_is, value) {
+                rung.pairs.push(Pair { a: *a, b });
+                rung.guarded.add(a_guards, &b_guards);
             }
         }
         let half = desk.design.line() / 2.0;
@@ -90,7 +104,8 @@ fn best_of_each(desk: &Desk<'_>, answer: &mut Answer, set: &mut Set, rungs: Vec<
     let mut best: Vec<(Rung, f64)> = Vec::new();
     for rung in rungs {
         let Ok(comparison) = compare(&rung.pairs, desk.design.options(1)) else { continue };
-        if comparison.verdict != Judged::Better {
+        let harmed = rung.guarded.harm(&desk.design.guards, desk.design.confidence);
+        if comparison.verdict != Judged::Better || harmed.is_some() {
             continue;
         }
         let cost = desk.design.cost(comparison.ratio);

@@ -67,7 +67,8 @@ impl Live<'_, '_> {
         let mut start = watch.begin_window();
         let (settle, window) = (self.design.settle(), self.design.window());
         let sample = self.workload.window(settle, window, &mut || start = watch.begin_window())?;
-        let conditions = watch.end_window(&start);
+        let mut conditions = watch.end_window(&start);
+        conditions.counters.extend(self.switch.read_back());
         if let Some(reason) = self.rules.judge(window, &conditions) {
             return Ok(Seen::Dropped { why: reason.to_string() });
         }
@@ -83,6 +84,6 @@ impl Live<'_, '_> {
             });
         }
         let sample = sample.into_iter().filter(|(_, number)| number.is_finite()).collect();
-        Ok(Seen::Measured { value, sample })
+        Ok(Seen::Measured { value, sample, conditions: Some(Box::new(conditions)) })
     }
 }

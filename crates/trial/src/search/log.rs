@@ -180,7 +180,7 @@ mod tests {
 
     fn entry(value: f64) -> Entry {
         let sample = Sample::from([("x_us".to_owned(), value)]);
-        Entry { arm: Arm::planned(2), seen: Seen::Measured { value, sample }, took_ms: 3 }
+        Entry { arm: Arm::planned(2), seen: Seen::Measured { value, sample, conditions: None }, took_ms: 3 }
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! place ([`search`]).
 
 mod answer;
+mod at_work;
 mod candidates;
 mod confirm;
 mod design;
@@ -28,20 +29,23 @@ mod live;
 mod log;
 mod pairs;
 mod screen;
+mod settling;
 pub mod simulated;
 mod trim;
 
 use evenkeel_stats::VALUE_RANGE;
 use serde::{Deserialize, Serialize};
 
-pub use answer::{Answer, Chosen, Ended as SearchEnded, Fate, KnobAnswer, Measure, Verdict};
+pub use answer::{Answer, Chosen, Ended as SearchEnded, Fate, GuardAnswer, KnobAnswer, Measure, Verdict};
 pub use candidates::{LeftOut, Offer, Wanted, offer, rungs};
 pub use design::{Budget, CANDIDATES_MAX, Candidate, SearchDesign};
 pub use goal::{Evidence, GOAL_FORMAT, GoalError, GoalFile, HostWords, WorkloadSpec};
 pub use live::Live;
 pub use log::{Entry, Header, Log, LogError};
+pub use settling::{ClassSettle, Settling, longest as longest_settle};
 
 use crate::arm::Arm;
+use crate::conditions::Conditions;
 use crate::error::TrialError;
 use crate::workload::Sample;
 use desk::{Desk, Halt};
@@ -65,6 +69,9 @@ pub enum Seen {
         value: f64,
         /// Everything else that was measured.
         sample: Sample,
+        /// What the machine did meanwhile, and the counters that show which knobs were at work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        conditions: Option<Box<Conditions>>,
     },
     /// A rule that knows nothing of the arm dropped it.
     Dropped {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use evenkeel_stats::designs::{Design, Fit, Level as Sign, Run, Term, fit, screening};
 use rand::RngExt;
 
-use super::Stage;
 use super::answer::{Answer, Fate, Measure};
 use super::desk::{Desk, Got, Halt};
-use super::guard::find_culprit;
+use super::guard::{find_culprit, take_out_harmful};
+use super::{Stage, at_work};
 use crate::arm::{Arm, Level};
 
 /// Windows of the machine as it was that go first: what is usual, and how much two windows of one thing differ.
@@ -24,7 +24,7 @@ const DRAWS_MAX: usize = 400;
 /// The error is small enough at this share of the smallest effect that matters.
 const ERROR_SHARE: f64 = 0.2;
 /// A knob has moved the metric if its effect is so many errors large...
-const ERRORS: f64 = 2.5;
+pub(super) const ERRORS: f64 = 2.5;
 /// ...and this share of the smallest effect that matters: two knobs that help only together show half of it each.
 const EFFECT_SHARE: f64 = 0.5;
 /// The most knobs that go on.
@@ -112,9 +112,11 @@ fn as_many_as_fit(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<usize, Hal
 
 /// What was screened so far: the rows, in pairs of a row and its mirror image.
 #[derive(Default)]
-struct Rows {
-    rows: Vec<Vec<Sign>>,
+pub(super) struct Rows {
+    pub(super) rows: Vec<Vec<Sign>>,
     costs: Vec<f64>,
+    /// What the guards read in each of them.
+    pub(super) guarded: Vec<Vec<Option<f64>>>,
     pairs: usize,
 }
 
@@ -133,11 +135,14 @@ impl Rows {
 fn mirrored_pair(desk: &mut Desk<'_>, row: &[Sign], seen: &mut Rows) -> Result<(), Halt> {
     let mirror = Design::mirror_of(row);
     let both = if desk.chance.random::<bool>() { [row.to_vec(), mirror] } else { [mirror, row.to_vec()] };
-    let mut costs = Vec::with_capacity(2);
+    let (mut costs, mut guarded) = (Vec::with_capacity(2), Vec::with_capacity(2));
     for row in &both {
         let arm = arm_of(desk, row);
         match desk.window(&arm)? {
-            Got::Value(value) => costs.push(desk.design.cost(value)),
+            Got::Value(value) => {
+                costs.push(desk.design.cost(value));
+                guarded.push(desk.last_guards());
+            }
             Got::Nothing => {}
             Got::Hurt => find_culprit(desk, &arm)?,
         }
@@ -146,6 +151,7 @@ fn mirrored_pair(desk: &mut Desk<'_>, row: &[Sign], seen: &mut Rows) -> Result<(
         // Knobs that were taken out are at one level in both, as in the windows.
         seen.rows.extend(both.map(|row| as_switched(desk, row)));
         seen.costs.extend(costs);
+        seen.guarded.extend(guarded);
         seen.pairs += 1;
     }
     Ok(())
@@ -169,6 +175,8 @@ fn has_moved(desk: &Desk<'_>, measure: &Measure) -> bool {
 }
 
 fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, knobs: usize) -> Set {
+    take_out_harmful(desk, seen, knobs);
+    at_work::take_out_idle(desk, knobs);
     let mut helping: Vec<(usize, f64)> = Vec::new();
     for knob in (0..knobs).filter(|knob| desk.is_in(*knob)) {
         let Some(measure) = answer.knobs[knob].screening.clone() else { continue };

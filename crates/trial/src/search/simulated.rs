@@ -10,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{Candidate, SearchDesign, Seen, Subject};
 use crate::arm::{Arm, Level};
+use crate::conditions::Conditions;
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::workload::Sample;
@@ -37,6 +38,10 @@ pub struct Truth {
     pub refused: Vec<usize>,
     /// What one knob does to the tail beyond what it does to the median.
     pub tails: Vec<(usize, f64)>,
+    /// Knobs that go by the name of a real one, as `KNOB=VALUE`, so that their counters are known.
+    pub named: Vec<(usize, &'static str)>,
+    /// Counters that are told, each with how much passes in a window while this knob is on, and while it is not.
+    pub counters: Vec<(&'static str, usize, [f64; 2])>,
     /// Standard deviation of a window's noise within a few windows, roughly; 0.04 is that of a median round trip of a second.
     pub noise: f64,
 }
@@ -74,7 +79,11 @@ impl Truth {
             true => vec![vec!["2".to_owned()]],
             false => Vec::new(),
         };
-        (0..self.knobs).map(|knob| Candidate { settings: vec![format!("knob{knob}=1")], ways: ways(knob) }).collect()
+        let setting = |knob: usize| match self.named.iter().find(|(other, _)| *other == knob) {
+            Some((_, name)) => (*name).to_owned(),
+            None => format!("knob{knob}=1"),
+        };
+        (0..self.knobs).map(|knob| Candidate { settings: vec![setting(knob)], ways: ways(knob) }).collect()
     }
 }
 
@@ -185,6 +194,11 @@ impl Subject for Simulated {
             (TAIL.name.to_string(), tail),
             ("cpu_share".to_owned(), 0.1),
         ]);
-        Ok(Seen::Measured { value, sample })
+        let count = |(name, knob, [on, off]): &(&'static str, usize, [f64; 2])| {
+            ((*name).to_owned(), if is_on(*knob) { *on } else { *off })
+        };
+        let counters = self.truth.counters.iter().map(count).collect();
+        let conditions = Some(Box::new(Conditions { counters, ..Conditions::default() }));
+        Ok(Seen::Measured { value, sample, conditions })
     }
 }

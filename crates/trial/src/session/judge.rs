@@ -1,15 +1,16 @@
 //! One number's comparison over the pairs of a stretch, whichever way the design stops: what the loop looks at after every pair,
 //! and the report at the end, so that both say the same.
 
-use evenkeel_stats::{Options, Pair, Sequential, StatsError, Verdict, compare};
+use evenkeel_stats::{Direction, Options, Pair, Sequential, StatsError, Verdict, compare};
 
 use crate::arm::ArmName;
 use crate::design::{Design, Guard, Stop};
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::session::Window;
+use crate::session::race::blocks;
 
-/// Compares two arms by one metric.
+/// Compares two arms by one metric; the one against which is called A here, and the other B.
 pub(crate) struct Judge {
     name: String,
     options: Options,
@@ -37,20 +38,25 @@ pub(crate) struct Seen {
 }
 
 impl Judge {
-    /// The judge of the number that decides.
+    /// The judge of the number that decides, in one of so many comparisons. Together they err as often as one alone would, so each
+    /// gets its part: their intervals then hold all at once, at every look, whichever of them end early.
     ///
     /// # Errors
     /// If the options can't be judged by.
-    pub(crate) fn of_metric(design: &Design) -> Result<Judge, TrialError> {
-        Judge::new(&design.metric, design.smallest_effect_ratio, design.confidence, design.stop)
+    pub(crate) fn of_metric(design: &Design, comparisons: usize) -> Result<Judge, TrialError> {
+        let confidence = match comparisons {
+            0 | 1 => design.confidence,
+            several => 1.0 - (1.0 - design.confidence) / several as f64,
+        };
+        Judge::new(&design.metric, design.smallest_effect_ratio, confidence, design.stop)
     }
 
-    /// The judges of the guards. Together they err as often as the verdict does, so each gets its part.
+    /// The judges of the guards in one of so many comparisons. All together err as often as the verdict does.
     ///
     /// # Errors
     /// If the options can't be judged by.
-    pub(crate) fn of_guards(design: &Design) -> Result<Vec<Judge>, TrialError> {
-        let part = (1.0 - design.confidence) / design.guards.len().max(1) as f64;
+    pub(crate) fn of_guards(design: &Design, comparisons: usize) -> Result<Vec<Judge>, TrialError> {
+        let part = (1.0 - design.confidence) / (design.guards.len() * comparisons).max(1) as f64;
         let judge = |guard: &Guard| Judge::new(&guard.metric, guard.harm_ratio, 1.0 - part, design.stop);
         design.guards.iter().map(judge).collect()
     }
@@ -79,9 +85,36 @@ impl Judge {
         added.map_err(|error| failed(&self.name, error))
     }
 
-    /// Whether more pairs would not change the answer. Cheap, unlike a look.
-    pub(crate) fn is_decided(&self) -> bool {
-        matches!(&self.way, Way::Always(test) if test.verdict() != Verdict::Undecided)
+    /// How many pairs it took.
+    pub(crate) fn pairs(&self) -> usize {
+        match &self.way {
+            Way::Once(pairs) => pairs.len(),
+            Way::Always(test) => test.pairs(),
+        }
+    }
+
+    /// What may be said although it is not over. Cheap, unlike a look.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match &self.way {
+            Way::Once(_) => Verdict::Undecided,
+            Way::Always(test) => test.verdict(),
+        }
+    }
+
+    /// What may be said when it is over.
+    pub(crate) fn verdict_at_end(&self) -> Verdict {
+        match &self.way {
+            Way::Once(_) => self.look().map_or(Verdict::Undecided, |seen| seen.verdict),
+            Way::Always(test) => test.verdict(),
+        }
+    }
+
+    /// A ratio turned so that less is better.
+    pub(crate) fn cost(&self, ratio: f64) -> f64 {
+        match self.options.better {
+            Direction::Lower => ratio,
+            Direction::Higher => 1.0 / ratio,
+        }
     }
 
     /// What the pairs so far say; nothing without pairs.
@@ -133,9 +166,8 @@ fn failed(name: &str, error: StatsError) -> TrialError {
     TrialError::Design(format!("compare {name}: {error}"))
 }
 
-/// The numbers of windows that lie pair by pair, as `number` reads them; pairs without it are left out.
+/// The numbers of windows of A and B that lie pair by pair, as `number` reads them; pairs without it are left out.
 pub(crate) fn pairs_of(windows: &[Window], number: impl Fn(&Window) -> Option<f64>) -> Vec<Pair> {
     let of = |pair: &[Window], arm| pair.iter().find(|window| window.arm == arm).and_then(&number);
-    let pairs = windows.chunks_exact(2);
-    pairs.filter_map(|pair| Some(Pair { a: of(pair, ArmName::A)?, b: of(pair, ArmName::B)? })).collect()
+    blocks(windows).filter_map(|pair| Some(Pair { a: of(pair, ArmName::A)?, b: of(pair, ArmName::B)? })).collect()
 }

@@ -15,8 +15,9 @@ use crate::report::Titles;
 use crate::session::settle::SettleSeen;
 use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
 
-/// The number of the format of a kept session.
+/// The number of the format of a kept session of two arms, and of one with more: an evenkeel that knows but two shall say so.
 const FORMAT: u32 = 1;
+const FORMAT_OF_SEVERAL: u32 = 2;
 /// The longest file that is read, in bytes: ten thousand pairs with everything that a workload measures.
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -25,14 +26,17 @@ const BYTES_MAX: u64 = 256 << 20;
 pub struct Head {
     /// The number of the format.
     pub format: u32,
-    /// What is proved, as it was asked for.
+    /// What is proved, as it was asked for; with more than two arms, of each knob the first that was.
     pub settings: Vec<String>,
+    /// With more than two arms, the settings of each beside A.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings_by_arm: Vec<Vec<String>>,
     /// What the report needs in words.
     pub titles: Titles,
     /// All that was decided beforehand.
     pub design: Design,
     /// What each arm does to the host.
-    pub arms: [Arm; 2],
+    pub arms: Vec<Arm>,
     /// The knobs that are switched.
     pub knobs: Vec<String>,
     /// Which way the workload's packets go.
@@ -43,7 +47,21 @@ impl Head {
     /// A head in the format of this program.
     pub fn new(settings: Vec<String>, titles: Titles, design: Design, record: &Record) -> Head {
         let Record { arms, knobs, network, .. } = record.clone();
-        Head { format: FORMAT, settings, titles, design, arms, knobs, network }
+        let format = if arms.len() > 2 { FORMAT_OF_SEVERAL } else { FORMAT };
+        Head { format, settings, settings_by_arm: Vec::new(), titles, design, arms, knobs, network }
+    }
+
+    /// Why it can't be the head of a session, if it can't.
+    fn impossible(&self) -> Option<String> {
+        if let Err(error) = self.design.check_for(self.arms.len()) {
+            return Some(error.to_string());
+        }
+        let named = self.titles.values.len();
+        if named != self.arms.len() {
+            return Some(format!("{named} arms are named, and {} were measured", self.arms.len()));
+        }
+        let (given, further) = (self.settings_by_arm.len(), self.arms.len() - 1);
+        (given > 0 && given != further).then(|| format!("settings of {given} arms, and {further} were measured"))
     }
 }
 
@@ -55,9 +73,9 @@ pub(crate) enum Line {
     Settle(SettleSeen),
     /// A pair of the control stretch.
     Control(Vec<Window>),
-    /// A pair that counts.
+    /// A pair or block that counts.
     Pair(Vec<Window>),
-    /// A pair that does not.
+    /// A window that does not.
     Dropped(Dropped),
     /// How it ended; a session that is gone on with has several.
     Ended(Ended),
@@ -211,10 +229,12 @@ pub fn parse(bytes: &[u8]) -> Result<Kept, (usize, String)> {
     let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate();
     let Some((_, first)) = lines.next() else { return Err((1, "it has no whole line".to_owned())) };
     let head: Head = serde_json::from_slice(first).map_err(|error| (1, error.to_string()))?;
-    if head.format != FORMAT {
+    if ![FORMAT, FORMAT_OF_SEVERAL].contains(&head.format) {
         return Err((1, format!("format {} is not known to this evenkeel; use the one that wrote it", head.format)));
     }
-    head.design.check().map_err(|error| (1, error.to_string()))?;
+    if let Some(why) = head.impossible() {
+        return Err((1, why));
+    }
     let mut record = Record::new(&head.design, head.arms.clone(), head.knobs.clone(), head.network);
     for (at, line) in lines {
         let line = serde_json::from_slice(line).map_err(|error| (at + 1, error.to_string()))?;
@@ -224,18 +244,27 @@ pub fn parse(bytes: &[u8]) -> Result<Kept, (usize, String)> {
 }
 
 fn take(record: &mut Record, line: Line) -> Result<(), String> {
-    let whole = |pair: &[Window]| match pair {
-        [one, other] if one.arm != other.arm && one.pair == other.pair => Ok(()),
-        _ => Err("a pair is a window of each arm".to_owned()),
+    let arms = record.arms.len();
+    let whole = |pair: &[Window], arms: usize| {
+        let is_one = |at: usize, window: &Window| {
+            window.pair == pair[0].pair
+                && (window.arm as usize) < arms
+                && !pair[..at].iter().any(|before| before.arm == window.arm)
+        };
+        match pair.len() >= 2 && pair.iter().enumerate().all(|(at, window)| is_one(at, window)) {
+            true => Ok(()),
+            false if arms == 2 => Err("a pair is a window of each arm".to_owned()),
+            false => Err("a block is two windows or more, each of another arm".to_owned()),
+        }
     };
     match line {
         Line::Settle(settle) => record.settle = settle,
         Line::Control(pair) => {
-            whole(&pair)?;
+            whole(&pair, 2)?;
             record.control.extend(pair);
         }
         Line::Pair(pair) => {
-            whole(&pair)?;
+            whole(&pair, arms)?;
             record.windows.extend(pair);
             // Whatever ended it before, it went on.
             record.ended = Ended::CutOff;

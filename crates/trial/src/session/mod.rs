@@ -2,6 +2,7 @@
 
 mod judge;
 pub mod kept;
+mod race;
 mod run;
 mod settle;
 
@@ -19,15 +20,18 @@ use crate::workload::{Sample, Workload};
 
 pub(crate) use judge::{Judge, Seen, pairs_of};
 pub use kept::Keep;
+pub use race::{Left, LeftWhy};
+pub(crate) use race::{Race, Runner, blocks};
 pub use run::{resume, run};
 pub use settle::{SettleHow, SettleSeen};
+pub(crate) use settle::{cost as settle_cost, find as find_settle};
 
 /// All that one trial needs.
 pub struct Trial<'a, 'b> {
     /// What was decided beforehand.
     pub design: &'a Design,
-    /// What each arm does to the host; twice the same is a control.
-    pub arms: [Arm; 2],
+    /// What each arm does to the host, the machine as it was first; if all do the same it is a control.
+    pub arms: Vec<Arm>,
     /// The knobs.
     pub switch: &'a mut Switch<'b>,
     /// The server with its load.
@@ -43,7 +47,7 @@ pub struct Trial<'a, 'b> {
 /// One window of one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// Which pair of its stretch it belongs to, from 0.
+    /// Which pair of its stretch it belongs to, from 0; with more than two arms, which block.
     pub pair: usize,
     /// Which arm was on; in the control stretch both are the machine as it was.
     pub arm: ArmName,
@@ -58,19 +62,19 @@ pub struct Window {
 }
 
 /// A part of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stretch {
     /// Finding out how long a switch is felt.
     Settling,
     /// The machine as it was against itself.
     Control,
-    /// A against B.
+    /// A against the others.
     #[default]
     Trial,
 }
 
-/// A pair that was dropped by a rule.
+/// A window that was dropped by a rule, and with it every comparison of its arm in that pair or block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dropped {
     /// The pair.
@@ -121,18 +125,18 @@ pub enum NetworkPath {
 /// Everything that was seen in one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// The windows of the pairs that count, in the order they were measured.
+    /// The windows of the pairs or blocks that count, in the order they were measured; of a block all that no rule dropped.
     pub windows: Vec<Window>,
     /// Those of the control stretch.
     pub control: Vec<Window>,
-    /// The pairs that do not count.
+    /// The windows that do not count.
     pub dropped: Vec<Dropped>,
     /// How long the machine was left alone after a switch, and how that was found.
     pub settle: SettleSeen,
     /// How it ended.
     pub ended: Ended,
     /// What each arm did to the host.
-    pub arms: [Arm; 2],
+    pub arms: Vec<Arm>,
     /// The knobs that were switched, one for each setting.
     pub knobs: Vec<String>,
     /// Which way the workload's packets went.
@@ -143,14 +147,14 @@ pub struct Record {
 
 impl Record {
     /// A record without windows.
-    pub fn new(design: &Design, arms: [Arm; 2], knobs: Vec<String>, network: NetworkPath) -> Record {
+    pub fn new(design: &Design, arms: impl Into<Vec<Arm>>, knobs: Vec<String>, network: NetworkPath) -> Record {
         Record {
             windows: Vec::new(),
             control: Vec::new(),
             dropped: Vec::new(),
             settle: SettleSeen::fixed(design.settle.least()),
             ended: Ended::CutOff,
-            arms,
+            arms: arms.into(),
             knobs,
             network,
             mishaps: Vec::new(),
@@ -161,34 +165,58 @@ impl Record {
         self.windows.is_empty() && self.control.is_empty()
     }
 
-    /// The pairs of a stretch that were tried: those that count and those that were dropped.
+    /// The pairs or blocks of a stretch that were tried, whether they count or not: they are numbered from 0.
     fn tried(&self, stretch: Stretch) -> usize {
         let counted = match stretch {
-            Stretch::Settling => 0,
-            Stretch::Control => self.control.len() / 2,
-            Stretch::Trial => self.windows.len() / 2,
+            Stretch::Settling => &[],
+            Stretch::Control => &self.control[..],
+            Stretch::Trial => &self.windows[..],
         };
-        counted + self.dropped.iter().filter(|dropped| dropped.stretch == stretch).count()
+        let dropped = self.dropped.iter().filter(|dropped| dropped.stretch == stretch).map(|dropped| dropped.pair);
+        let last = counted.iter().map(|window| window.pair).chain(dropped).max();
+        last.map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// The pairs or blocks in which something was dropped.
+    fn spoiled(&self) -> usize {
+        let mut spoiled: Vec<(Stretch, usize)> =
+            self.dropped.iter().map(|dropped| (dropped.stretch, dropped.pair)).collect();
+        spoiled.sort_unstable();
+        spoiled.dedup();
+        spoiled.len()
     }
 }
 
 /// How far a trial is, and what is known so far.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// What it is doing.
     pub stretch: Stretch,
-    /// Pairs of this stretch that count so far.
+    /// Pairs of this stretch that count so far, of the arm that has the fewest.
     pub pairs: usize,
     /// Pairs of this stretch that are wanted, at the most.
     pub of: usize,
-    /// Pairs dropped so far.
+    /// Pairs or blocks in which something was dropped so far.
     pub dropped: usize,
     /// How long it runs already.
     pub elapsed: Duration,
     /// The time that all missing pairs would take at the pace so far: a sequential trial may end sooner.
     pub left: Duration,
-    /// What is known of B against A so far.
+    /// What is known of each arm beside A.
+    pub arms: Vec<ArmSoFar>,
+}
+
+/// What is known of an arm against A so far.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArmSoFar {
+    /// The arm.
+    pub arm: ArmName,
+    /// Pairs with A that count.
+    pub pairs: usize,
+    /// The ratio to A.
     pub effect: Option<Effect>,
     /// What would be said if it ended now; guards and mechanism aside.
     pub verdict: Outcome,
+    /// Why it has no further windows.
+    pub left: Option<Left>,
 }

@@ -1,22 +1,22 @@
-//! The loop of a session: how long a switch is felt, then the machine against itself, then A against B, pair by pair in the order
-//! of the seed, looked at after every pair where the design says so.
+//! The loop of a session: how long a switch is felt, then the machine against itself, then A against the other arms, block by block
+//! in the order of the seed, looked at after every block where the design says so. A block of two arms is a pair.
 
 use std::time::{Duration, Instant};
 
-use evenkeel_stats::{Order, PairDesign, Verdict};
+use evenkeel_stats::{BlockDesign, Order, PairDesign, VALUE_RANGE};
 
 use crate::arm::{Arm, ArmName};
 use crate::design::{Settle, Stop};
 use crate::error::TrialError;
 use crate::report::{Effect, Outcome};
 use crate::session::kept::Line;
-use crate::session::{Dropped, Ended, Judge, NetworkPath, Progress, Record, Stretch, Trial, Window, pairs_of, settle};
+use crate::session::{
+    ArmSoFar, Dropped, Ended, NetworkPath, Progress, Race, Record, Runner, Stretch, Trial, Window, settle,
+};
 
 /// The coins of the control stretch lie here in the stream of the seed: far beyond those of any trial, so that a longer control
 /// stretch does not change the trial's order.
 const CONTROL_COINS: u64 = 1 << 32;
-/// A run that is decided for the better goes on for a guard that looks harmed until it has so many times the pairs.
-const GUARD_PATIENCE: usize = 2;
 
 /// Runs a session. Whatever ends it early, what was measured until then comes back; the caller ends switch and workload.
 ///
@@ -40,7 +40,7 @@ pub fn resume(
     record: Record,
     on_progress: &mut dyn FnMut(&Progress),
 ) -> Result<Record, TrialError> {
-    trial.design.check()?;
+    trial.design.check_for(trial.arms.len())?;
     let mut session = Session::new(trial, record)?;
     let ended = match session.stretches(on_progress) {
         Ok(ended) => ended,
@@ -61,42 +61,29 @@ pub fn resume(
 struct Session<'t, 'a, 'b> {
     trial: &'t mut Trial<'a, 'b>,
     record: Record,
-    judge: Judge,
-    guards: Vec<Judge>,
+    race: Race,
     begun: Instant,
     /// What was measured before this session was gone on with took so long, in microseconds.
     before_us: f64,
-    /// The pairs that it took to decide, if it is decided.
-    decided_at: Option<usize>,
 }
 
-/// How one pair ended.
-enum PairEnd {
-    Counts(Vec<Window>),
-    Dropped(Dropped),
-    Stopped,
+/// How one pair or block ended.
+struct BlockEnd {
+    /// The windows that no rule dropped, if two or more are left.
+    counts: Vec<Window>,
+    /// The others.
+    dropped: Vec<Dropped>,
 }
 
 impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     fn new(trial: &'t mut Trial<'a, 'b>, record: Record) -> Result<Session<'t, 'a, 'b>, TrialError> {
-        let mut judge = Judge::of_metric(trial.design)?;
-        for pair in pairs_of(&record.windows, |window| Some(window.value)) {
-            judge.add(pair)?;
-        }
-        let mut guards = Judge::of_guards(trial.design)?;
-        for (guard, judge) in trial.design.guards.iter().zip(&mut guards) {
-            for pair in pairs_of(&record.windows, |window| window.sample.get(guard.metric.name.as_ref()).copied()) {
-                // A guard's number may be one without a ratio, such as no loss at all: such a pair tells nothing of it.
-                let _ = judge.add(pair);
-            }
-        }
+        let race = Race::of(trial.design, &record)?;
         let windows = record.control.iter().chain(&record.windows);
         let before_us = windows.map(|window| window.start_us + window.conditions.span_us).fold(0.0, f64::max);
-        Ok(Session { trial, record, judge, guards, begun: Instant::now(), before_us, decided_at: None })
+        Ok(Session { trial, record, race, begun: Instant::now(), before_us })
     }
 
     fn stretches(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Result<Ended, TrialError> {
-        self.watch_decision();
         let was_found = self.record.settle.step_ms.is_some();
         if matches!(self.trial.design.settle, Settle::Found { .. }) && !was_found {
             on_progress(&self.progress(Stretch::Settling));
@@ -115,16 +102,14 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let wanted = self.trial.design.control_pairs;
         while self.record.control.len() / 2 < wanted && self.record.tried(Stretch::Control) < wanted * 2 {
             on_progress(&self.progress(Stretch::Control));
-            if self.is_out_of_time() {
+            if self.is_out_of_time(2) {
                 return Ok(Some(Ended::OutOfTime));
             }
-            match self.pair(Stretch::Control)? {
-                PairEnd::Counts(windows) => {
-                    self.trial.keep.note(&Line::Control(windows.clone()));
-                    self.record.control.extend(windows);
-                }
-                PairEnd::Dropped(dropped) => self.drop_pair(dropped),
-                PairEnd::Stopped => return Ok(Some(Ended::Stopped)),
+            let Some(end) = self.block(Stretch::Control)? else { return Ok(Some(Ended::Stopped)) };
+            self.note_dropped(end.dropped);
+            if !end.counts.is_empty() {
+                self.trial.keep.note(&Line::Control(end.counts.clone()));
+                self.record.control.extend(end.counts);
             }
         }
         Ok(None)
@@ -134,107 +119,82 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let wanted = self.trial.design.stop.pairs_max();
         loop {
             on_progress(&self.progress(Stretch::Trial));
-            if self.is_decided() {
+            if self.race.is_over() {
                 return Ok(Ended::Decided);
             }
-            if self.record.windows.len() / 2 >= wanted {
+            if self.race.pairs() >= wanted {
                 return Ok(Ended::Whole);
             }
             if self.record.tried(Stretch::Trial) >= wanted + self.trial.design.spare_pairs {
                 return Ok(Ended::OutOfSpares);
             }
-            if self.is_out_of_time() {
+            if self.is_out_of_time(self.race.in_it().len()) {
                 return Ok(Ended::OutOfTime);
             }
-            match self.pair(Stretch::Trial)? {
-                PairEnd::Counts(windows) => self.count(windows)?,
-                PairEnd::Dropped(dropped) => self.drop_pair(dropped),
-                PairEnd::Stopped => return Ok(Ended::Stopped),
+            let Some(end) = self.block(Stretch::Trial)? else { return Ok(Ended::Stopped) };
+            self.note_dropped(end.dropped);
+            if !end.counts.is_empty() {
+                self.race.add(&end.counts)?;
+                self.trial.keep.note(&Line::Pair(end.counts.clone()));
+                self.record.windows.extend(end.counts);
             }
         }
     }
 
-    fn count(&mut self, windows: Vec<Window>) -> Result<(), TrialError> {
-        for pair in pairs_of(&windows, |window| Some(window.value)) {
-            self.judge.add(pair)?;
-        }
-        for (guard, judge) in self.trial.design.guards.iter().zip(&mut self.guards) {
-            for pair in pairs_of(&windows, |window| window.sample.get(guard.metric.name.as_ref()).copied()) {
-                let _ = judge.add(pair);
-            }
-        }
-        self.trial.keep.note(&Line::Pair(windows.clone()));
-        self.record.windows.extend(windows);
-        self.watch_decision();
-        Ok(())
-    }
-
-    fn drop_pair(&mut self, dropped: Dropped) {
-        self.trial.keep.note(&Line::Dropped(dropped.clone()));
-        self.record.dropped.push(dropped);
-    }
-
-    fn watch_decision(&mut self) {
-        let pairs = self.record.windows.len() / 2;
-        let Stop::Sequential { pairs_min, .. } = self.trial.design.stop else { return };
-        if self.decided_at.is_none() && pairs >= pairs_min && self.judge.is_decided() {
-            self.decided_at = Some(pairs);
+    fn note_dropped(&mut self, dropped: Vec<Dropped>) {
+        for dropped in dropped {
+            self.trial.keep.note(&Line::Dropped(dropped.clone()));
+            self.record.dropped.push(dropped);
         }
     }
 
-    fn is_decided(&self) -> bool {
-        let Some(at) = self.decided_at else { return false };
-        let for_the_better = self.judge.look().is_some_and(|seen| seen.verdict == Verdict::Better);
-        let waits =
-            for_the_better && self.record.windows.len() / 2 < at * GUARD_PATIENCE && self.a_guard_looks_harmed();
-        !waits
-    }
-
-    /// Whether a guard is not decided, and the best guess at it is a harm.
-    fn a_guard_looks_harmed(&self) -> bool {
-        let guards = self.trial.design.guards.iter().zip(&self.guards);
-        guards.into_iter().any(|(guard, judge)| {
-            let harm = |ratio: f64| match guard.metric.better {
-                evenkeel_stats::Direction::Lower => ratio >= 1.0 + guard.harm_ratio,
-                evenkeel_stats::Direction::Higher => ratio <= 1.0 / (1.0 + guard.harm_ratio),
-            };
-            !judge.is_decided() && judge.look().is_some_and(|seen| harm(seen.ratio))
-        })
-    }
-
-    /// Whether the next pair would end after the time is over.
-    fn is_out_of_time(&self) -> bool {
+    /// Whether the next so many windows would end after the time is over.
+    fn is_out_of_time(&self, windows: usize) -> bool {
         let Stop::Sequential { budget: Some(budget), .. } = self.trial.design.stop else { return false };
-        let a_pair = (self.trial.design.window + self.record.settle.time()) * 2;
-        self.begun.elapsed() + a_pair > budget
+        let a_block = (self.trial.design.window + self.record.settle.time()).saturating_mul(count(windows));
+        self.begun.elapsed() + a_block > budget
     }
 
-    fn pair(&mut self, stretch: Stretch) -> Result<PairEnd, TrialError> {
-        let pair = self.record.tried(stretch);
-        let coins = PairDesign::new(self.trial.design.stop.pairs_max() as u64, self.trial.design.seed);
-        let coin = if stretch == Stretch::Control { CONTROL_COINS + pair as u64 } else { pair as u64 };
-        let names = match coins.order_of_pair(coin) {
-            Order::AFirst => [ArmName::A, ArmName::B],
-            Order::BFirst => [ArmName::B, ArmName::A],
-        };
-        let mut windows = Vec::with_capacity(2);
-        let mut broken = None;
-        // The second window is measured even if the first is to be dropped: the arms keep their turns.
-        for arm in names {
-            if (self.trial.stop)() {
-                return Ok(PairEnd::Stopped);
-            }
-            let does = match stretch {
-                Stretch::Control => &self.trial.arms[ArmName::A as usize],
-                Stretch::Settling | Stretch::Trial => &self.trial.arms[arm as usize],
-            };
-            let window = self.window(pair, arm, &does.clone())?;
-            if let Some(reason) = self.trial.design.rules.judge(self.trial.design.window, &window.conditions) {
-                broken = broken.or(Some(Dropped { pair, arm, reason, stretch }));
-            }
-            windows.push(window);
+    /// The arms of a block in the order of the seed. Two have the coin of pairs, as they had before there were more; of several, those
+    /// that left keep their place in the draw, so that the others' order is as it would have been.
+    fn order(&self, stretch: Stretch, block: usize) -> Result<Vec<ArmName>, TrialError> {
+        let (design, arms) = (self.trial.design, self.trial.arms.len());
+        let blocks = design.stop.pairs_max() as u64;
+        if stretch == Stretch::Control || arms == 2 {
+            let coin = if stretch == Stretch::Control { CONTROL_COINS + block as u64 } else { block as u64 };
+            return Ok(match PairDesign::new(blocks, design.seed).order_of_pair(coin) {
+                Order::AFirst => vec![ArmName::A, ArmName::B],
+                Order::BFirst => vec![ArmName::B, ArmName::A],
+            });
         }
-        Ok(broken.map_or(PairEnd::Counts(windows), PairEnd::Dropped))
+        let in_it = self.race.in_it();
+        let orders = BlockDesign::new(arms, blocks, design.seed)
+            .map_err(|error| TrialError::Design(format!("order the arms: {error}")))?;
+        let drawn = orders.order_of_block(block as u64).into_iter();
+        Ok(drawn.filter_map(|arm| ArmName::ALL.get(arm).copied()).filter(|arm| in_it.contains(arm)).collect())
+    }
+
+    /// Measures each arm once, or tells that the user stopped.
+    fn block(&mut self, stretch: Stretch) -> Result<Option<BlockEnd>, TrialError> {
+        let block = self.record.tried(stretch);
+        let mut end = BlockEnd { counts: Vec::new(), dropped: Vec::new() };
+        // The others are measured even if one is to be dropped: the arms keep their turns.
+        for arm in self.order(stretch, block)? {
+            if (self.trial.stop)() {
+                return Ok(None);
+            }
+            let acts = if stretch == Stretch::Control { ArmName::A } else { arm };
+            let does = self.trial.arms[acts as usize].clone();
+            let window = self.window(block, arm, &does)?;
+            match self.trial.design.rules.judge(self.trial.design.window, &window.conditions) {
+                Some(reason) => end.dropped.push(Dropped { pair: block, arm, reason, stretch }),
+                None => end.counts.push(window),
+            }
+        }
+        if end.counts.len() < 2 {
+            end.counts.clear();
+        }
+        Ok(Some(end))
     }
 
     fn window(&mut self, pair: usize, arm: ArmName, does: &Arm) -> Result<Window, TrialError> {
@@ -258,6 +218,9 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             number(guard.metric.name.as_ref())?;
         }
         let value = number(trial.design.metric.name.as_ref())?;
+        if !VALUE_RANGE.contains(&value) {
+            return Err(TrialError::NoRatio { metric: trial.design.metric.name.to_string(), value });
+        }
         Ok(Window { pair, arm, start_us, value, sample, conditions })
     }
 
@@ -266,34 +229,47 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let (pairs, of) = match stretch {
             Stretch::Settling => (0, 0),
             Stretch::Control => (self.record.control.len() / 2, design.control_pairs),
-            Stretch::Trial => (self.record.windows.len() / 2, design.stop.pairs_max()),
+            Stretch::Trial => (self.race.pairs(), design.stop.pairs_max()),
         };
         let elapsed = self.begun.elapsed();
-        let seen = self.judge.look();
+        let so_far = |runner: &Runner| {
+            let seen = runner.judge.look();
+            ArmSoFar {
+                arm: runner.name,
+                pairs: runner.judge.pairs(),
+                effect: seen.as_ref().map(|seen| Effect::of(seen, &runner.judge)),
+                verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
+                left: runner.left.clone(),
+            }
+        };
         Progress {
             stretch,
             pairs,
             of,
-            dropped: self.record.dropped.len(),
+            dropped: self.record.spoiled(),
             elapsed,
             left: self.left(elapsed),
-            effect: seen.as_ref().map(|seen| Effect::of(seen, &self.judge)),
-            verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
+            arms: self.race.further().iter().map(so_far).collect(),
         }
     }
 
+    /// The time that all missing windows would take at the pace so far.
     fn left(&self, elapsed: Duration) -> Duration {
         let design = self.trial.design;
-        let count = |pairs: usize| u32::try_from(pairs).unwrap_or(u32::MAX);
-        let tried = self.record.tried(Stretch::Control) + self.record.tried(Stretch::Trial);
-        let missing = design.control_pairs.saturating_sub(self.record.control.len() / 2)
-            + design.stop.pairs_max().saturating_sub(self.record.windows.len() / 2);
-        let planned = (design.window + self.record.settle.time()) * 2;
-        let a_pair = if tried == 0 { planned } else { planned.max(elapsed / count(tried)) };
-        let left = a_pair.saturating_mul(count(missing));
+        let arms = self.trial.arms.len();
+        let measured = self.record.tried(Stretch::Control) * 2 + self.record.tried(Stretch::Trial).saturating_mul(arms);
+        let missing = design.control_pairs.saturating_sub(self.record.control.len() / 2) * 2
+            + design.stop.pairs_max().saturating_sub(self.race.pairs()) * self.race.in_it().len();
+        let planned = design.window + self.record.settle.time();
+        let a_window = if measured == 0 { planned } else { planned.max(elapsed / count(measured)) };
+        let left = a_window.saturating_mul(count(missing));
         match design.stop {
             Stop::Sequential { budget: Some(budget), .. } => left.min(budget.saturating_sub(elapsed)),
             _ => left,
         }
     }
+}
+
+fn count(windows: usize) -> u32 {
+    u32::try_from(windows).unwrap_or(u32::MAX)
 }

@@ -29,7 +29,7 @@ pub struct SettleSeen {
     pub settle_ms: u64,
     /// How it was found.
     pub how: SettleHow,
-    /// How far the metric was from its later level in each short window after a switch, as a share; the larger of both arms.
+    /// How far the metric was from its later level in each short window after a switch, as a share; the largest of all arms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift_ratios: Vec<f64>,
     /// How long each short window was, in milliseconds.
@@ -83,15 +83,25 @@ fn as_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// How long finding it takes at the least, switching not counted.
+pub(crate) fn cost(design: &Design) -> Duration {
+    step_of(design) * (2 * SWITCHES * STEPS) as u32
+}
+
+fn step_of(design: &Design) -> Duration {
+    (design.window / 4).clamp(STEP_MIN, STEP_MAX)
+}
+
 /// Finds it, or tells that the user stopped.
-pub(super) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, TrialError> {
+pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, TrialError> {
     let Settle::Found { least, most } = trial.design.settle else {
         return Ok(Some(SettleSeen::fixed(trial.design.settle.least())));
     };
-    let step = (trial.design.window / 4).clamp(STEP_MIN, STEP_MAX);
-    let mut series = Vec::with_capacity(2 * SWITCHES);
+    let step = step_of(trial.design);
+    let arms = trial.arms.len();
+    let mut series = Vec::with_capacity(arms * SWITCHES);
     for _ in 0..SWITCHES {
-        for arm in [ArmName::B, ArmName::A] {
+        for arm in ArmName::further(arms).rev().chain([ArmName::A]) {
             if (trial.stop)() {
                 return Ok(None);
             }
@@ -150,7 +160,7 @@ fn settled_at(series: &[(ArmName, Vec<Option<f64>>)], smallest_effect_ratio: f64
                 let of_arm = away.iter().filter(|(of, _)| *of == arm);
                 median(&of_arm.filter_map(|(_, logs)| logs.get(at).copied().flatten()).collect::<Vec<_>>())
             };
-            [ArmName::A, ArmName::B].into_iter().filter_map(of).map(f64::abs).fold(0.0, f64::max)
+            ArmName::ALL.into_iter().filter_map(of).map(f64::abs).fold(0.0, f64::max)
         })
         .collect();
     let position = drift.iter().rposition(|drift| *drift > bound).map_or(0, |last| last + 1);

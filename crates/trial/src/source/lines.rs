@@ -92,8 +92,8 @@ impl FromLines {
 
     fn nothing(&self, name: &str, heard: &Heard) -> TrialError {
         let why = match (heard.lines, heard.last_line.is_empty()) {
-            (0, _) => "it printed nothing during the window; a program may hold its output back when it is no terminal (`stdbuf -oL` before \
-                       its name helps many), or report less often than a window lasts (--window-ms)"
+            (0, _) => "it printed no line during the window; a program may hold its output back when it is no terminal (`stdbuf -oL` before \
+                       its name helps many), end no line, or report less often than a window lasts (--window-ms)"
                 .to_owned(),
             (lines, true) => format!("{lines} lines came, too few with {name} for its rule; longer windows have more"),
             (lines, false) => format!("{lines} lines came, none with {name}; the last without any was {:?}", heard.last_line),
@@ -172,7 +172,7 @@ mod tests {
         source.begin().unwrap();
         let message = source.end().unwrap_err().to_string();
         assert!(
-            message.starts_with("hear from numbers: it printed nothing during the window; a program may"),
+            message.starts_with("hear from numbers: it printed no line during the window; a program may"),
             "{message}"
         );
         source.begin().unwrap();

@@ -1,6 +1,7 @@
 //! The reference game server with its bots, on loopback: server and load on CPUs of their own where there are two, so that
 //! a round trip crosses CPUs as it would cross machines.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// How long all bots may take to join.
 const JOIN_TIME: Duration = Duration::from_secs(15);
 
+/// What a tick may be given to do.
+const WORK_US: RangeInclusive<u32> = 0..=100_000;
+
 const METRICS: &[Metric] = &[
     Metric::us("round_trip_us_p50", "median round trip of a packet, player to server and back"),
     Metric::us("tick_lateness_us_p50", "median lateness of the server's tick"),
@@ -29,6 +33,8 @@ const METRICS: &[Metric] = &[
     Metric::us("tick_lateness_us_p99", "99th percentile of the lateness of the server's tick"),
     Metric::us("due_to_done_us_p50", "median time from a tick's due time until it is done"),
     Metric::us("due_to_done_us_p99", "99th percentile of the time from a tick's due time until it is done"),
+    Metric::us("work_us_p50", "median time that a tick takes"),
+    Metric::us("work_us_p99", "99th percentile of the time that a tick takes"),
     Metric::us("snapshot_jitter_us_p99", "99th percentile of snapshot jitter, as players see it"),
     Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower),
 ];
@@ -41,6 +47,7 @@ pub(super) const ENTRY: Entry = Entry {
     settings: &[
         ("tick-hz=50", "ticks a second, 10 to 500"),
         ("work-us=300", "work in each tick beside the game's own, in microseconds, 0 to 100000"),
+        ("tail-us=0", "further work in one tick of fifty, in microseconds, 0 to 100000: a tail that is planted"),
     ],
     start: |options| {
         let mut config = Config {
@@ -48,6 +55,7 @@ pub(super) const ENTRY: Entry = Entry {
             bots: 16,
             tick_hz: 50,
             work_us: 300,
+            tail_us: 0,
             seed: options.seed,
             placement: options.placement,
         };
@@ -60,7 +68,8 @@ pub(super) const ENTRY: Entry = Entry {
         for (name, value) in &options.set {
             match name.as_str() {
                 "tick-hz" => config.tick_hz = number(name, value, 10..=500)?,
-                "work-us" => config.work_us = number(name, value, 0..=100_000)?,
+                "work-us" => config.work_us = number(name, value, WORK_US)?,
+                "tail-us" => config.tail_us = number(name, value, WORK_US)?,
                 _ => return Err(unknown("arena", name)),
             }
         }
@@ -79,6 +88,8 @@ pub struct Config {
     pub tick_hz: u16,
     /// Work in each tick beside the game's own, in microseconds.
     pub work_us: u32,
+    /// Further work of one tick in fifty, in microseconds.
+    pub tail_us: u32,
     /// Seed of the match.
     pub seed: u64,
     /// Where server and bots run.
@@ -111,6 +122,7 @@ impl Arena {
             ("--players", u64::from(config.bots) + 1),
             ("--seed", config.seed),
             ("--work-us", config.work_us.into()),
+            ("--tail-us", config.tail_us.into()),
         ]);
         // A tick thread that the kernel treats as any other: what knobs of a host are to act on, as they would on most servers.
         server_arguments.extend(["--tick", "plain"].map(String::from));
@@ -153,12 +165,18 @@ impl Arena {
 
 impl Workload for Arena {
     fn describe(&self) -> String {
-        let Config { bots, tick_hz, work_us, .. } = self.config;
+        let Config { bots, tick_hz, work_us, tail_us, .. } = self.config;
+        let tail = match tail_us {
+            0 => String::new(),
+            _ => format!(" and {tail_us} us more in one of fifty"),
+        };
         let place = match self.server_cpus.is_empty() {
             true => "server and bots on whatever CPUs the kernel gives them".to_owned(),
             false => format!("server on CPUs {}, bots on CPUs {}", self.server_cpus, self.bots_cpus),
         };
-        format!("arena: {bots} bots, {tick_hz} ticks a second, {work_us} us of extra work a tick, loopback; {place}")
+        format!(
+            "arena: {bots} bots, {tick_hz} ticks a second, {work_us} us of extra work a tick{tail}, loopback; {place}"
+        )
     }
 
     fn metrics(&self) -> &[Metric] {
@@ -175,7 +193,8 @@ impl Workload for Arena {
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
         if knob == PLACEMENT {
-            return self.mover.set(self.config.placement, value, &[self.server.pid()], &[self.bots.pid()]);
+            let (server, bots) = (self.server.pid(), self.bots.pid());
+            return self.mover.set(self.config.placement, value, &[server], &[bots]).map(|(placement, _)| placement);
         }
         // Slack it sets by itself, which needs no right; the rest is done to it from outside.
         if knob != "process.timer_slack_ns" {
@@ -188,6 +207,25 @@ impl Workload for Arena {
         };
         let slack_ns = value.map_or(Ok(self.slack_ns_before), str::parse).map_err(bad)?;
         Ok(timer_slack_ns(&mut self.server, Some(slack_ns))?.to_string())
+    }
+
+    fn set_live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, TrialError> {
+        let (command, before) = match name {
+            "work-us" => ("work_us", self.config.work_us),
+            "tail-us" => ("tail_us", self.config.tail_us),
+            _ => return Ok(None),
+        };
+        let us = value.map_or(Ok(before), |value| number(name, value, WORK_US))?;
+        let answer = self.server.ask(&json!({"cmd": command, "value": us}), ANSWER_TIME)?;
+        let read_back = answer.get(command).and_then(Value::as_u64);
+        let told = read_back.ok_or_else(|| self.server.error(format!("it answered {answer} to {command}")))?;
+        Ok(Some(told.to_string()))
+    }
+
+    fn restart(&mut self) -> Result<(), TrialError> {
+        self.stop();
+        *self = Arena::start(self.config.clone())?;
+        Ok(())
     }
 
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
@@ -282,6 +320,7 @@ mod tests {
             bots: 4,
             tick_hz: 50,
             work_us: 0,
+            tail_us: 0,
             seed: 1,
             placement: Placement::Apart,
         };

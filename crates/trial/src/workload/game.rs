@@ -12,6 +12,7 @@ use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::source::Source;
 use crate::source::outside_ticks::OutsideTicks;
+use crate::workload::place::{Mover, PLACEMENT};
 use crate::workload::server::{Plan, Ready, Server};
 use crate::workload::{Placement, Sample, Workload};
 
@@ -46,6 +47,7 @@ pub(super) struct Game {
     ticks: Ticks,
     metrics: Vec<Metric>,
     cpus: CpuSet,
+    mover: Mover,
 }
 
 /// The server's tick, seen from outside.
@@ -77,7 +79,7 @@ impl Game {
         if let Ticks::Seen(ticks) = &ticks {
             metrics.splice(0..0, ticks.metrics());
         }
-        Ok(Game { preset, server, ticks, metrics, cpus })
+        Ok(Game { preset, server, ticks, metrics, cpus, mover: Mover::default() })
     }
 }
 
@@ -117,12 +119,18 @@ impl Workload for Game {
     }
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
-        self.server.set_process(knob, value)
+        match knob {
+            PLACEMENT => {
+                self.mover.set(self.preset.placement, value, &[self.server.pid()], &[]).map(|(placement, _)| placement)
+            }
+            _ => self.server.set_process(knob, value),
+        }
     }
 
     fn restart(&mut self) -> Result<(), TrialError> {
         self.server.stop();
         self.server = run(&self.preset, &self.cpus)?;
+        self.mover = Mover::default();
         let saw = matches!(self.ticks, Ticks::Seen(_));
         self.ticks = Ticks::of(&self.server);
         match &self.ticks {

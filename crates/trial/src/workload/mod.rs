@@ -28,9 +28,16 @@ pub(crate) mod place;
 mod redis;
 mod server;
 mod serving;
+mod settable;
 mod telemetry;
 mod tick;
 mod udp_echo;
+
+pub use place::PLACEMENT;
+pub use settable::Settable;
+
+/// What the names of the workload's own settings begin with where they are compared as knobs are: `workload.work-us`.
+pub const SETTING_PREFIX: &str = "workload.";
 
 /// The numbers of one window, by name with unit: `round_trip_us_p50`.
 pub type Sample = BTreeMap<String, f64>;
@@ -61,6 +68,32 @@ pub trait Workload {
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
         let why = format!("{} has no way to set it while it runs", self.describe());
         Err(TrialError::Switch { knob: knob.to_owned(), wanted: value.unwrap_or("the default").to_owned(), why })
+    }
+
+    /// Sets something of the workload itself, as `--set NAME=VALUE` does, while it runs; `None` gives it back what it was started
+    /// with. Returns the value in force, or nothing where it takes this by a new start alone.
+    ///
+    /// # Errors
+    /// If it does not take the value, or does not answer.
+    fn set_live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, TrialError> {
+        let _ = (name, value);
+        Ok(None)
+    }
+
+    /// Brings settings of the workload itself about, all at once; `None` gives each what it was started with. Those that it does
+    /// not take while it runs take a new start, whatever their values are, so that all arms go one path. Returns what is in force.
+    ///
+    /// # Errors
+    /// If it has no such setting, does not take the value, or did not come back.
+    fn configure(&mut self, settings: &[(&str, Option<&str>)]) -> Result<Vec<String>, TrialError> {
+        match settings.first() {
+            None => Ok(Vec::new()),
+            Some((name, value)) => Err(TrialError::Switch {
+                knob: format!("{SETTING_PREFIX}{name}"),
+                wanted: value.unwrap_or("what it was").to_owned(),
+                why: format!("{} has no such setting", self.describe()),
+            }),
+        }
     }
 
     /// Makes the server take new sockets, for knobs that reach only those. By a new start, unless it can do better.

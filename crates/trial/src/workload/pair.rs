@@ -133,7 +133,7 @@ impl Pair {
             return self.knobs.set(&server, knob, value);
         }
         let load: Vec<u32> = self.load.iter().map(Conversation::pid).collect();
-        self.mover.set(self.parts.placement, value, &server, &load)
+        self.mover.set(self.parts.placement, value, &server, &load).map(|(placement, _)| placement)
     }
 
     pub(super) fn stop(&mut self) {

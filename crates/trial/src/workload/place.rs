@@ -7,14 +7,18 @@ use crate::error::TrialError;
 use crate::process_knob::ProcessKnobs;
 
 /// The setting's name. It belongs to the workload, not to the host: no plan that is applied ever has it.
-pub(crate) const PLACEMENT: &str = "workload.placement";
+pub const PLACEMENT: &str = "workload.placement";
 
 /// Moves a server and its load.
 #[derive(Debug, Default)]
-pub(super) struct Mover(ProcessKnobs);
+pub(super) struct Mover {
+    server: ProcessKnobs,
+    load: ProcessKnobs,
+}
 
 impl Mover {
-    /// Moves all threads of both; `None` back to where they were started. Returns where they are now.
+    /// Moves all threads of both; `None` back to where each was when it was first seen here. Returns where they are now, and the
+    /// CPUs of the load, for one that is started or settles itself later; none where nothing pins it.
     ///
     /// # Errors
     /// If the value is no placement, or the kernel refuses.
@@ -24,7 +28,7 @@ impl Mover {
         value: Option<&str>,
         server: &[u32],
         load: &[u32],
-    ) -> Result<String, TrialError> {
+    ) -> Result<(String, CpuSet), TrialError> {
         let error = |why: String| TrialError::Switch {
             knob: PLACEMENT.to_owned(),
             wanted: value.unwrap_or("what it was").to_owned(),
@@ -36,16 +40,14 @@ impl Mover {
         };
         let ours = thread::affinity().map_err(|errno| error(format!("ask for our own CPUs: {errno}")))?;
         let (server_cpus, load_cpus) = placement.cpus();
-        for (pids, cpus) in [(server, server_cpus), (load, load_cpus)] {
-            self.pin(pids, if cpus.is_empty() { &ours } else { &cpus })?;
+        let Mover { server: of_server, load: of_load } = self;
+        for (knobs, pids, cpus) in [(of_server, server, &server_cpus), (of_load, load, &load_cpus)] {
+            if !pids.is_empty() {
+                let cpus = if cpus.is_empty() { &ours } else { cpus }.to_string();
+                // A server may have pinned its threads by itself: they get that back, and not what it was started with.
+                knobs.set(pids, "process.cpu_affinity", value.map(|_| cpus.as_str()))?;
+            }
         }
-        Ok(placement.to_string())
-    }
-
-    fn pin(&mut self, pids: &[u32], cpus: &CpuSet) -> Result<(), TrialError> {
-        match pids.is_empty() {
-            true => Ok(()),
-            false => self.0.set(pids, "process.cpu_affinity", Some(&cpus.to_string())).map(|_| ()),
-        }
+        Ok((placement.to_string(), load_cpus))
     }
 }

@@ -13,6 +13,7 @@ use crate::error::TrialError;
 use crate::load::{Loader, Protocol, Settings};
 use crate::metric::Metric;
 use crate::processes::Used;
+use crate::workload::place::{Mover, PLACEMENT};
 use crate::workload::server::{Plan, Ready, Server, version};
 use crate::workload::{Placement, Sample, Workload};
 
@@ -69,6 +70,7 @@ pub(super) struct Serving {
     loader: Loader,
     server_cpus: CpuSet,
     load_cpus: CpuSet,
+    mover: Mover,
     doubts: Vec<String>,
 }
 
@@ -78,7 +80,16 @@ impl Serving {
         let (server_cpus, load_cpus) = preset.placement.cpus();
         let (server, loader) = run(&preset, &server_cpus, &load_cpus)?;
         let version = version(preset.program, preset.version).unwrap_or_else(|| preset.name.to_owned());
-        Ok(Serving { preset, version, server, loader, server_cpus, load_cpus, doubts: Vec::new() })
+        Ok(Serving {
+            preset,
+            version,
+            server,
+            loader,
+            server_cpus,
+            load_cpus,
+            mover: Mover::default(),
+            doubts: Vec::new(),
+        })
     }
 
     fn connect(&mut self) -> Result<(), TrialError> {
@@ -156,7 +167,13 @@ impl Workload for Serving {
     }
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
-        self.server.set_process(knob, value)
+        if knob != PLACEMENT {
+            return self.server.set_process(knob, value);
+        }
+        let (placement, load_cpus) = self.mover.set(self.preset.placement, value, &[self.server.pid()], &[])?;
+        // Its threads begin with each window, and in ours.
+        self.loader.run_on(load_cpus);
+        Ok(placement)
     }
 
     fn reopen(&mut self) -> Result<(), TrialError> {
@@ -168,6 +185,8 @@ impl Workload for Serving {
         let (server, loader) = run(&self.preset, &self.server_cpus, &self.load_cpus)?;
         self.server = server;
         self.loader = loader;
+        // Other threads have the numbers of those that are gone.
+        self.mover = Mover::default();
         Ok(())
     }
 

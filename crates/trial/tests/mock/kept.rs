@@ -35,6 +35,26 @@ fn a_file_tells_what_the_run_told() {
 }
 
 #[test]
+fn a_number_without_a_ratio_ends_a_session_and_keeps_what_there_is() {
+    let words = "compare round_trip_us_p50: in one window it is 0; windows are compared by their ratio, which takes numbers above 0";
+    // The second window of the third pair of control; the first of the third pair of the trial.
+    for (at, control, windows) in [(6, 4, 0), (11, 6, 4)] {
+        let run = run(Kept::Nowhere, 41, |mock, _| mock.is_nothing_at = Some(at));
+        assert_eq!((run.record.control.len(), run.record.windows.len()), (control, windows), "{at}");
+        assert_eq!(run.record.ended, Ended::Failed { why: words.to_owned() });
+        assert_eq!(run.report().control_stretch.unwrap().pairs, control / 2);
+    }
+}
+
+#[test]
+fn a_number_without_a_ratio_that_was_kept_takes_no_report_with_it() {
+    let mut run = run(Kept::Nowhere, 41, |mock, _| mock.effect = 0.8);
+    run.record.control[0].value = 0.0;
+    let report = run.report();
+    assert_eq!((report.verdict, report.control_stretch.unwrap().pairs), (Outcome::Better, 2));
+}
+
+#[test]
 fn a_session_that_was_cut_off_is_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
@@ -96,7 +116,7 @@ fn whatever_was_cut_off_or_written_over_is_read_or_refused() {
     let one_window = serde_json::from_str::<serde_json::Value>(pair).unwrap()["pair"][0].clone();
     for (what, text) in [
         ("no JSON", "x\n".to_owned()),
-        ("another format", format!("{}\n", head.replacen("\"format\":1", "\"format\":2", 1))),
+        ("another format", format!("{}\n", head.replacen("\"format\":1", "\"format\":3", 1))),
         ("an unknown line", format!("{head}\n{{\"colour\":1}}\n")),
         ("half a pair", format!("{head}\n{{\"pair\":[{one_window}]}}\n")),
         ("twice the same arm", format!("{head}\n{{\"pair\":[{one_window},{one_window}]}}\n")),

@@ -3,12 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 
+mod arms;
 mod kept;
 mod sequential;
 mod server;
 
 use std::time::Duration;
 
+use evenkeel_stats::{Order, PairDesign};
 use evenkeel_sys::{Capture, Root};
 use evenkeel_trial::{Arm, ArmName, Design, Ended, Keep, Outcome, Stop, Switch, Trial, Watch, run};
 
@@ -52,6 +54,13 @@ fn arms_take_turns_in_the_order_of_the_seed() {
     for pair in order(5).chunks(2) {
         assert_ne!(pair[0], pair[1]);
     }
+    // The coin of pairs, and no other: reports that people keep are repeated by their seeds.
+    let design = PairDesign::new(PAIRS as u64, 5);
+    let coins = design.orders().map(|order| match order {
+        Order::AFirst => ArmName::A,
+        Order::BFirst => ArmName::B,
+    });
+    assert!(order(5).chunks(2).map(|pair| pair[0]).eq(coins));
 }
 
 #[test]

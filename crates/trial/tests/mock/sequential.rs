@@ -9,7 +9,7 @@ use evenkeel_trial::{
 
 use crate::server::{HOST, Kept, METRIC, Mock, Run, TAIL, aa, ab, session, titles};
 
-fn run(seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
+fn run(seed: u64, arms: Vec<Arm>, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     let mut design = Design::sequential(METRIC, 60, Duration::from_millis(100), seed);
     design.rules.overrun_share_max = 1000.0;
     design.settle = Settle::Fixed { time: Duration::ZERO };
@@ -17,8 +17,8 @@ fn run(seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock, &mut Design)) -
     session(HOST, seed, arms, &mut design, Kept::Nowhere, change)
 }
 
-fn reports(seeds: std::ops::Range<u64>, arms: &[Arm; 2], change: impl Fn(&mut Mock, &mut Design)) -> Vec<Report> {
-    seeds.map(|seed| run(seed, arms.clone(), &change).report()).collect()
+fn reports(seeds: std::ops::Range<u64>, arms: &[Arm], change: impl Fn(&mut Mock, &mut Design)) -> Vec<Report> {
+    seeds.map(|seed| run(seed, arms.to_vec(), &change).report()).collect()
 }
 
 fn count(reports: &[Report], outcome: Outcome) -> usize {

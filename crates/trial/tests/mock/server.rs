@@ -8,12 +8,13 @@ use evenkeel_host::{Facts, Plan, Setting};
 use evenkeel_sys::{Capture, Root};
 use evenkeel_trial::kept::Head;
 use evenkeel_trial::{
-    Arm, Design, Keep, Metric, NetworkPath, Record, Report, Sample, Switch, Titles, Trial, TrialError, Watch, Workload,
-    resume,
+    Arm, Away, Design, Keep, Level, Metric, NetworkPath, Record, Report, Sample, Switch, Titles, Trial, TrialError,
+    Watch, Workload, resume,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+pub(crate) const KNOB: &str = "haltpoll.guest_halt_poll_ns";
 const POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 pub(crate) const HOST: &str = "evenkeel-capture 1
 /sys/module/haltpoll/parameters/guest_halt_poll_ns = 0
@@ -33,9 +34,13 @@ pub(crate) struct Mock {
     noise: ChaCha8Rng,
     drift: f64,
     pub(crate) effect: f64,
+    /// What other values do, beside 200000.
+    pub(crate) others: Vec<(&'static str, f64)>,
     /// What polling does to the tail, beside what it does to all.
     pub(crate) tail_effect: f64,
     pub(crate) dies_at: Option<usize>,
+    /// From this window on its round trip takes no time at all, as one that hangs may say.
+    pub(crate) is_nothing_at: Option<usize>,
     /// For so long after a switch it serves as before.
     pub(crate) carries: Duration,
     windows: usize,
@@ -50,8 +55,10 @@ impl Mock {
             noise: ChaCha8Rng::seed_from_u64(seed),
             drift: 0.0,
             effect,
+            others: Vec::new(),
             tail_effect: 1.0,
             dies_at: None,
+            is_nothing_at: None,
             carries: Duration::ZERO,
             windows: 0,
             polled: false,
@@ -104,7 +111,10 @@ impl Workload for Mock {
         let effect = if before > 0.0 { before * then + (1.0 - before) * now } else { now };
         self.drift += 0.01 * self.normal();
         let log = self.drift + 0.04 * self.normal();
-        let us = 50.0 * log.exp() * effect;
+        let set = self.root.text(POLL).unwrap();
+        let other = self.others.iter().find(|(value, _)| *value == set.trim()).map_or(1.0, |(_, effect)| *effect);
+        let is_nothing = self.is_nothing_at.is_some_and(|at| self.windows >= at);
+        let us = if is_nothing { 0.0 } else { 50.0 * log.exp() * effect * other };
         let tail = 3.0 * us * (0.08 * self.normal()).exp() * if self.polled { self.tail_effect } else { 1.0 };
         Ok(Sample::from([
             ("round_trip_us_p50".to_owned(), us),
@@ -128,8 +138,15 @@ impl Run {
 }
 
 pub(crate) fn titles() -> Titles {
-    let values = ["0".into(), "200000".into()];
-    Titles { title: "t".into(), values, workload: "mock".into(), ..Titles::default() }
+    titles_of(2)
+}
+
+/// Of so many arms: 0, 200000 and then the others, each farther away than the one before.
+pub(crate) fn titles_of(arms: usize) -> Titles {
+    let values = ["0", "200000", "50000", "100000"].into_iter().take(arms).map(str::to_owned).collect();
+    let away = |arm: usize| Away { knobs: vec![KNOB.to_owned()], settings: 1, way: Some(arm as f64) };
+    let away = if arms > 2 { (0..arms).map(away).collect() } else { Vec::new() };
+    Titles { title: "t".into(), values, away, workload: "mock".into(), ..Titles::default() }
 }
 
 /// A number of pairs that is fixed beforehand.
@@ -141,11 +158,11 @@ pub(crate) fn design(seed: u64) -> Design {
     design
 }
 
-pub(crate) fn trial(seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
+pub(crate) fn trial(seed: u64, arms: Vec<Arm>, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     trial_on(HOST, seed, arms, change)
 }
 
-pub(crate) fn trial_on(host: &str, seed: u64, arms: [Arm; 2], change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
+pub(crate) fn trial_on(host: &str, seed: u64, arms: Vec<Arm>, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     let mut design = design(seed);
     let run = |mock: &mut Mock, design: &mut Design| change(mock, design);
     session(host, seed, arms, &mut design, Kept::Nowhere, run)
@@ -162,7 +179,7 @@ pub(crate) enum Kept<'a> {
 pub(crate) fn session(
     host: &str,
     seed: u64,
-    arms: [Arm; 2],
+    arms: Vec<Arm>,
     design: &mut Design,
     kept: Kept<'_>,
     change: impl FnOnce(&mut Mock, &mut Design),
@@ -182,7 +199,7 @@ pub(crate) fn session(
         Kept::Nowhere => Keep::nowhere(),
         Kept::In(path) => {
             let settings = vec!["haltpoll.guest_halt_poll_ns=200000".to_owned()];
-            Keep::begin(path, &Head::new(settings, titles(), design.clone(), &record)).unwrap()
+            Keep::begin(path, &Head::new(settings, titles_of(arms.len()), design.clone(), &record)).unwrap()
         }
         Kept::GoesOn(path) => {
             let before = evenkeel_trial::kept::read(path).unwrap();
@@ -206,10 +223,16 @@ pub(crate) fn session(
     Run { record, design: design.clone() }
 }
 
-pub(crate) fn ab() -> [Arm; 2] {
-    [Arm::as_it_was(1), Arm::planned(1)]
+pub(crate) fn ab() -> Vec<Arm> {
+    vec![Arm::as_it_was(1), Arm::planned(1)]
 }
 
-pub(crate) fn aa() -> [Arm; 2] {
-    [Arm::as_it_was(1), Arm::as_it_was(1)]
+pub(crate) fn aa() -> Vec<Arm> {
+    vec![Arm::as_it_was(1), Arm::as_it_was(1)]
+}
+
+/// The machine as it was, 200000, and further values.
+pub(crate) fn arms(further: &[&str]) -> Vec<Arm> {
+    let others = further.iter().map(|value| Arm(vec![Level::Value((*value).to_owned())]));
+    ab().into_iter().chain(others).collect()
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use evenkeel_change::MAX_PLAN_BYTES;
 use evenkeel_host::Facts;
 use evenkeel_trial::search::{GoalFile, HostWords, WorkloadSpec};
+use evenkeel_trial::workload::SETTING_PREFIX;
 
 use super::Args;
 use crate::commands::workload_of;
@@ -26,6 +27,9 @@ pub(super) fn asked_by(args: &Args, file: &Path, facts: &Facts, out: &Out) -> Re
     let mut asked = args.clone();
     asked.settings = goal.settings().map_err(wrong)?.iter().map(ToString::to_string).collect();
     let evidence = &goal.evidence;
+    // What no plan sets, and was part of the set all the same.
+    let chosen = evidence.answer.set.iter().flat_map(|chosen| &chosen.settings);
+    asked.settings.extend(chosen.filter(|text| text.starts_with(SETTING_PREFIX)).cloned());
     asked.plan.metric = asked.plan.metric.or_else(|| Some(evidence.metric.name.to_string()));
     asked.plan.window_ms =
         u32::try_from(evidence.window_ms).ok().filter(|ms| (100..=600_000).contains(ms)).ok_or_else(|| {

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::Root;
-use evenkeel_trial::search::{Evidence, GoalFile, HostWords, SearchDesign, WorkloadSpec};
+use evenkeel_trial::search::{Answer, Evidence, GoalFile, HostWords, SearchDesign, WorkloadSpec};
+use evenkeel_trial::workload::SETTING_PREFIX;
 
 use super::{Args, Told};
 use crate::exit;
@@ -20,8 +21,16 @@ pub(super) fn write(
     evidence: (&SearchDesign, WorkloadSpec, HostWords),
     told: &Told,
 ) -> Result<Vec<String>, Failure> {
-    let settings: Vec<String> = told.answer.set.iter().flat_map(|chosen| chosen.settings.clone()).collect();
-    let mut notes = Vec::new();
+    let settings = told.answer.set.iter().flat_map(|chosen| chosen.settings.clone());
+    // What the workload is like is not the host's: whoever runs the server sets it there.
+    let (of_workload, settings): (Vec<String>, Vec<String>) =
+        settings.partition(|text| text.starts_with(SETTING_PREFIX));
+    let mut notes: Vec<String> = of_workload
+        .iter()
+        .map(|text| {
+            format!("{text} is part of the set, and a setting of the workload: no plan sets it, give it to your server")
+        })
+        .collect();
     let term = term(args, facts, &settings, &mut notes)?;
     let (design, spec, host) = evidence;
     let selection = Selection::of_settings(settings, args.unit.clone());
@@ -37,6 +46,11 @@ pub(super) fn write(
     std::fs::write(file, text)
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("write the goal {}", file.display()), &error))?;
     Ok(notes)
+}
+
+/// Whether the set has settings of the host.
+pub(super) fn has_a_plan(answer: &Answer) -> bool {
+    answer.set.iter().flat_map(|chosen| &chosen.settings).any(|text| !text.starts_with(SETTING_PREFIX))
 }
 
 /// Until the next boot, unless it was asked otherwise, or a setting lasts only as long as something keeps it.

@@ -1,6 +1,7 @@
 //! Drawings of a trial as SVG that needs nothing but itself. Widths are in per cent and heights in pixels, so that the words in a
 //! drawing stay as large as the others on a telephone, on a screen and on paper. What is told by a colour is told by a shape too.
 
+use evenkeel_trial::ArmName;
 use maud::{Markup, html};
 
 mod effect;
@@ -9,7 +10,7 @@ mod timeline;
 
 pub(super) use effect::{Estimate, estimates};
 pub(super) use pairs::pairs;
-pub(super) use timeline::timeline;
+pub(super) use timeline::{timeline, timeline_of_all};
 
 use super::words::trim;
 
@@ -100,6 +101,14 @@ fn mark(is_a: bool, x: f64, y: f64, told: &str) -> Markup {
     html! {
         @if is_a { circle.a cx=(percent(x)) cy=(pixel(y)) r="3.5" { title { (told) } } }
         @else { rect.b x=(percent(x)) y=(pixel(y)) width="7" height="7" transform="translate(-3.5 -3.5)" { title { (told) } } }
+    }
+}
+
+/// A mark of one of several arms: a ring for A, and for the others their letter.
+fn letter(arm: ArmName, x: f64, y: f64, told: &str) -> Markup {
+    html! {
+        @if arm == ArmName::A { (mark(true, x, y, told)) }
+        @else { text.b x=(percent(x)) y=(pixel(y + 4.0)) text-anchor="middle" { (arm) title { (told) } } }
     }
 }
 

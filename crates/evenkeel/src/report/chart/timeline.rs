@@ -6,7 +6,7 @@ use evenkeel_trial::saved::{SavedTrial, SavedWindow};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::{Axis, Scale, framed, mark, percent, pixel};
+use super::{Axis, Scale, framed, letter, mark, percent, pixel};
 use crate::report::words::trim;
 
 const HEIGHT: f64 = 180.0;
@@ -40,10 +40,23 @@ const fn strip(name: &'static str, title: &'static str, unit: &'static str, fact
 
 /// Draws it, or nothing if there are no windows.
 pub(crate) fn timeline(trial: &SavedTrial) -> Markup {
+    drawn(trial, &trial.windows.iter().collect::<Vec<_>>(), false)
+}
+
+/// The same of several arms that were measured in one session, each once: A is in all of them.
+pub(crate) fn timeline_of_all(trials: &[SavedTrial]) -> Markup {
+    let Some(first) = trials.first() else { return html! {} };
+    let mut all: Vec<&SavedWindow> = trials.iter().flat_map(|trial| &trial.windows).collect();
+    all.sort_by(|one, other| one.start_us.total_cmp(&other.start_us));
+    all.dedup_by(|one, other| (one.pair, one.arm) == (other.pair, other.arm));
+    drawn(first, &all, true)
+}
+
+fn drawn(trial: &SavedTrial, windows: &[&SavedWindow], is_of_all: bool) -> Markup {
     let control = trial.control_stretch.as_ref().map_or(&[][..], |stretch| &stretch.windows[..]);
     // In the control stretch both arms are the machine as it was.
     let of_control = control.iter().map(|window| (window, true));
-    let all: Vec<(&SavedWindow, bool)> = of_control.chain(trial.windows.iter().map(|window| (window, false))).collect();
+    let all: Vec<(&SavedWindow, bool)> = of_control.chain(windows.iter().map(|window| (*window, false))).collect();
     if all.is_empty() {
         return html! {};
     }
@@ -54,16 +67,18 @@ pub(crate) fn timeline(trial: &SavedTrial) -> Markup {
     let step = if step > 1 { step | 1 } else { 1 };
     let drawn: Vec<&(&SavedWindow, bool)> = all.iter().step_by(step).collect();
     let scale = Scale::over(drawn.iter().map(|(window, _)| window.value), 18.0, HEIGHT - 8.0);
-    let begins =
-        (!control.is_empty()).then(|| trial.windows.first().map(|window| x.at(window.start_us) - 0.7)).flatten();
+    let begins = (!control.is_empty()).then(|| windows.first().map(|window| x.at(window.start_us) - 0.7)).flatten();
+    let against = if is_of_all { "all arms".to_owned() } else { format!("A against {}", trial.other()) };
     let inside = html! {
         @if let Some(begins) = begins {
             line.zero x1=(percent(begins)) x2=(percent(begins)) y1="0" y2=(HEIGHT) {}
             text x=(percent(begins)) y="10" dx="-4" text-anchor="end" { "A against A" }
-            text x=(percent(begins)) y="10" dx="4" { "A against B" }
+            text x=(percent(begins)) y="10" dx="4" { (against) }
         }
         @for (window, is_control) in &drawn {
-            (mark(*is_control || window.arm == ArmName::A, x.at(window.start_us), scale.at(window.value), &told(window, *is_control)))
+            @let (at, value, told) = (x.at(window.start_us), scale.at(window.value), told(window, *is_control));
+            @if is_of_all { (letter(if *is_control { ArmName::A } else { window.arm }, at, value, &told)) }
+            @else { (mark(*is_control || window.arm == ArmName::A, at, value, &told)) }
         }
     };
     let alternative = format!("{} of {} windows over {} s", trial.metric.name, all.len(), trim(last_us / 1e6));
@@ -74,7 +89,8 @@ pub(crate) fn timeline(trial: &SavedTrial) -> Markup {
             @for strip in STRIPS { (strip_row(&rows, &trial.design.rules, strip, x)) }
             div.drawing { div.scale {} div.ends { span { "0 s" } span { (trim(last_us / 1e6)) " s" } } }
             figcaption {
-                "Top: " code { (trial.metric.name) } " of each window; " (crate::report::html::key())
+                "Top: " code { (trial.metric.name) } " of each window; "
+                @if is_of_all { span.key-a { "○ A" } ", the others by their letters" } @else { (crate::report::html::key(trial.other())) }
                 ". Below, on the same axis of time, what the machine did meanwhile; a dashed line is the rule beyond which a pair is \
                  dropped."
                 @if step > 1 { " Every " (step) "th window is drawn above; the strips have them all." }

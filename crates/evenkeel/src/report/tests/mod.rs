@@ -102,3 +102,82 @@ fn the_longest_trial_fits_a_page() {
     assert!(page.len() < 600_000, "{} bytes", page.len());
     assert!(page.contains("Every 100th pair is drawn"));
 }
+
+/// A report of two arms made one of three: its trial once more under another letter, with other numbers.
+fn several() -> String {
+    let mut report: serde_json::Value = serde_json::from_str(SMALL).unwrap();
+    report["format"] = 2.into();
+    let mut other = report["trials"][0].clone();
+    other["knob"] = "haltpoll.guest_halt_poll_ns=50000".into();
+    other["arms"][1]["arm"] = "C".into();
+    other["left"] = serde_json::json!({ "block": 7, "why": "worse" });
+    for window in other["windows"].as_array_mut().unwrap() {
+        if window["arm"] == "B" {
+            window["arm"] = "C".into();
+            window["start_us"] = (window["start_us"].as_f64().unwrap() + 1.0).into();
+        }
+    }
+    report["trials"] = serde_json::json!([report["trials"][0], other]);
+    let effect = serde_json::json!({ "ratio": 0.9, "low": 0.8, "high": 0.95, "confidence": 0.95 });
+    report["choice"] = serde_json::json!({
+        "sentence": "take B: it is <script>alert(1)</script>", "confidence": 0.95, "better": ["B"], "alike": ["B"], "advised": "B",
+        "between": [{ "arm": "C", "against": "B", "pairs": 8, "effect": effect, "verdict": "worse" }],
+    });
+    report.to_string()
+}
+
+#[test]
+fn several_arms_have_a_row_each_and_one_timeline() {
+    let page = page(&several());
+    assert!(
+        !page.contains("<script") && page.contains("Take B: it is &lt;script&gt;"),
+        "what a file says is no markup"
+    );
+    for words in [
+        "Which of them",
+        "Arm B: ",
+        "Arm C: ",
+        "left after block 8: it was worse",
+        "C against B",
+        "A against A, before it",
+        "C is lower than A",
+    ] {
+        assert!(page.contains(words), "no {words}");
+    }
+    assert_eq!(page.matches("Top: ").count(), 1, "one timeline for all arms");
+    let at = |words: &str| page.find(words).unwrap();
+    assert!(at("Which of them") < at("Arm B: "));
+    for outside in ["src=", "href=\"http", "url(", "NaN", "inf%"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn over_machines_each_of_several_arms_is_a_setting_of_its_own() {
+    let reports = ["a", "b"].map(|name| (name.to_owned(), Saved::parse(&several()).unwrap()));
+    let asked: Vec<(String, usize)> = across(&reports)
+        .asked
+        .into_iter()
+        .filter(|asked| !asked.control)
+        .map(|asked| (asked.knob, asked.cells.len()))
+        .collect();
+    let expected = ["haltpoll.guest_halt_poll_ns=200000", "haltpoll.guest_halt_poll_ns=50000"];
+    assert_eq!(asked, expected.map(|knob| (knob.to_owned(), 2)));
+}
+
+/// Whatever letters stand wherever: a page or words, never a panic.
+#[test]
+fn letters_in_the_wrong_place_harm_nobody() {
+    let whole = several();
+    for (from, to) in
+        [("\"arm\":\"A\"", "\"arm\":\"H\""), ("\"arm\":\"B\"", "\"arm\":\"G\""), ("\"arm\":\"C\"", "\"arm\":\"A\"")]
+    {
+        let text = whole.replace(from, to);
+        assert_ne!(text, whole);
+        let saved = Saved::parse(&text).unwrap();
+        assert!(html::page(&saved, &text).into_string().contains("</html>"));
+        drop(across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]));
+    }
+    assert!(Saved::parse(&whole.replace("\"advised\":\"B\"", "\"advised\":\"Z\"")).is_err());
+    assert!(Saved::parse(&whole.replace("\"ratio\":0.9}", "\"ratio\":-0.9}")).is_err());
+}

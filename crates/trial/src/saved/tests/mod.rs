@@ -85,6 +85,28 @@ fn an_answer_of_prove_is_a_report_of_one_trial() {
 }
 
 #[test]
+fn a_choice_that_no_session_can_have_is_refused() {
+    let between = |ratio: f64| {
+        let effect = serde_json::json!({ "ratio": ratio, "confidence": 0.95 });
+        serde_json::json!({ "arm": "C", "against": "B", "effect": effect, "verdict": "same" })
+    };
+    let parse = |between: Vec<Value>, letters: usize| {
+        let choice = serde_json::json!({ "advised": "B", "better": vec!["B"; letters], "between": between });
+        let text =
+            serde_json::json!({ "format": 2, "trials": [trial("k=1", 0.5, 0.1, 2)], "choice": choice }).to_string();
+        Saved::parse(&text).map(|saved| saved.choice.map(|choice| choice.advised)).map_err(|error| error.to_string())
+    };
+    assert_eq!(parse(vec![between(0.9)], 1), Ok(Some(ArmName::B)));
+    for (found, expected) in [
+        (parse(vec![between(-1.0)], 1), "the choice: -1 is no ratio"),
+        (parse(vec![between(0.9); 65], 1), "the choice: 65 comparisons"),
+        (parse(vec![between(0.9)], 9), "the choice: 1 comparisons"),
+    ] {
+        assert!(found.as_ref().is_err_and(|error| error.starts_with(expected)), "{found:?}");
+    }
+}
+
+#[test]
 fn windows_that_make_no_pair_are_passed_over() {
     let mut odd = trial("k=1", 0.5, 0.1, 3);
     odd["windows"][1]["arm"] = odd["windows"][0]["arm"].clone();
@@ -191,7 +213,10 @@ fn how_it_ended_is_told_in_words() {
 /// Any cut, and any byte changed, of a real report: an error or a report, never a panic, and what is read can be compared.
 #[test]
 fn no_damage_to_a_file_makes_the_reader_panic() {
-    let whole = serde_json::json!({ "format": 1, "taken": "2026", "trials": [trial("k=1", 0.5, 0.05, 3)] }).to_string();
+    let between = serde_json::json!({ "arm": "C", "against": "B", "pairs": 3, "verdict": "same" });
+    let choice = serde_json::json!({ "advised": "B", "alike": ["B"], "better": ["B"], "between": [between] });
+    let trials = [trial("k=1", 0.5, 0.05, 3)];
+    let whole = serde_json::json!({ "format": 2, "taken": "2026", "trials": trials, "choice": choice }).to_string();
     for at in 0..whole.len() {
         drop(Saved::parse(&whole[..at]));
         for byte in ["\"", "9", "-", "{", "]", "e"] {

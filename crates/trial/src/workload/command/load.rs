@@ -110,6 +110,16 @@ impl Load {
         })
     }
 
+    /// Its processes that live.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.throughout.iter().flat_map(Started::stats).map(|stat| stat.pid).collect()
+    }
+
+    /// Where it runs when it is started the next time; all that we may if empty.
+    pub(super) fn run_on(&mut self, cpus: CpuSet) {
+        self.cpus = cpus;
+    }
+
     /// Starts it, if it runs throughout. The server is ready.
     pub(super) fn start(&mut self) -> Result<(), TrialError> {
         if self.settings.runs == Runs::Throughout {

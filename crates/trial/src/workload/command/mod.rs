@@ -19,7 +19,8 @@ use crate::source::named::Directions;
 use crate::source::prometheus::Prometheus;
 use crate::source::regex::RegexLines;
 use crate::source::rule::First;
-use crate::workload::{Entry, Options, Sample, Workload, unknown};
+use crate::workload::place::{Mover, PLACEMENT};
+use crate::workload::{Entry, Options, Placement, Sample, Workload, unknown};
 
 mod load;
 mod output;
@@ -205,6 +206,7 @@ pub struct Command {
     sources: Sources,
     sights: Sights,
     metrics: Vec<Metric>,
+    placement: Placement,
     server_cpus: CpuSet,
     load_cpus: CpuSet,
     server: Option<Started>,
@@ -214,6 +216,8 @@ pub struct Command {
     load_takes: Option<Duration>,
     /// What was set in the server's threads.
     knobs: ProcessKnobs,
+    /// Where they were put while they ran.
+    mover: Mover,
     /// What is kept for as long as the server may live, such as what would end it after us.
     kept: Option<Box<dyn Any>>,
 }
@@ -247,6 +251,7 @@ impl Command {
             sources,
             sights,
             metrics,
+            placement: options.placement,
             server_cpus,
             load_cpus,
             server: None,
@@ -254,6 +259,7 @@ impl Command {
             load,
             load_takes: None,
             knobs: ProcessKnobs::default(),
+            mover: Mover::default(),
             kept: None,
         };
         command.start_server()?;
@@ -367,13 +373,25 @@ impl Workload for Command {
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
         let pids = self.pids();
-        self.knobs.set(&pids, knob, value)
+        if knob != PLACEMENT {
+            return self.knobs.set(&pids, knob, value);
+        }
+        let load = self.load.as_ref().map_or_else(Vec::new, Load::pids);
+        let (placement, load_cpus) = self.mover.set(self.placement, value, &pids, &load)?;
+        if let Some(load) = &mut self.load {
+            load.run_on(load_cpus);
+        }
+        Ok(placement)
     }
 
     fn restart(&mut self) -> Result<(), TrialError> {
         self.stop();
         // Other threads have the numbers of those that are gone.
-        self.knobs = ProcessKnobs::default();
+        (self.knobs, self.mover) = (ProcessKnobs::default(), Mover::default());
+        // It starts as at first: what moves it is done to it anew.
+        if let Some(load) = &mut self.load {
+            load.run_on(self.load_cpus.clone());
+        }
         self.start_server()
     }
 
@@ -397,7 +415,10 @@ impl Workload for Command {
             let ended = source.end();
             // A server that has died says more than that its numbers are missing.
             self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
-            sample.extend(ended?);
+            sample.extend(ended.map_err(|error| match &mut self.server {
+                Some(server) => server.explained(error),
+                None => error,
+            })?);
         }
         let seen_outside = self.sights.end();
         self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;

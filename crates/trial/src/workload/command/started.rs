@@ -175,11 +175,30 @@ impl Started {
         TrialError::Workload { program: self.name.clone(), why: why.into() + &self.output.last() }
     }
 
+    /// Why its numbers are missing: one of its processes that is stopped says more than that they are.
+    pub(super) fn explained(&mut self, error: TrialError) -> TrialError {
+        match (error, self.stopped()) {
+            (TrialError::Workload { why, .. }, Some(pid)) => {
+                self.error(format!("its process {pid} is stopped (SIGSTOP, or a debugger); {why}"))
+            }
+            (other, _) => other,
+        }
+    }
+
+    /// A process of it that is stopped.
+    fn stopped(&mut self) -> Option<u32> {
+        self.alive().iter().find(|stat| matches!(stat.state, 'T' | 't')).map(|stat| stat.pid)
+    }
+
     /// Ends it with all that came of it: asked first, killed after its limit.
     pub(super) fn stop(&mut self) {
         let mut signal = self.ending.signal;
         let mut until = Instant::now() + self.ending.limit;
         self.signal(signal);
+        // What is stopped takes no other signal until it runs again.
+        if self.stopped().is_some() {
+            self.signal(Signal::CONT);
+        }
         loop {
             let alive = self.alive();
             if self.has_ended() && alive.is_empty() {

@@ -1,0 +1,116 @@
+//! A service that goes on with a trial over boots. All that somebody typed for it is in its own state, and none of it in the unit:
+//! systemd splits and expands what stands there.
+
+use std::path::Path;
+
+use evenkeel_host::Facts;
+
+use super::{Ground, HEAD, units};
+use crate::keep::Keep;
+
+const UNIT: &str = "evenkeel-boots.service";
+
+/// The unit, for the program at `program`, whose journal is in `dir` and whose state in `file`.
+///
+/// # Errors
+/// If systemd does not start this machine, or a path can't stand in a unit.
+pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Result<Keep, String> {
+    let ground = Ground { facts, unit: None, program: None, is_image: false, entries: &[], own_arguments: &[] };
+    if let Some(init) = units::other_init(&ground) {
+        return Err(format!("go on after a boot: {init} starts this machine, and only units of systemd are known"));
+    }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
+    let mut paths = Vec::new();
+    for path in [Some(program), dir.to_str(), file.to_str()] {
+        let path = path.filter(|path| path.starts_with('/') && path.len() <= 1024 && path.bytes().all(plain));
+        paths.push(path.ok_or_else(|| {
+            format!(
+                "go on after a boot: the path of the program ({program:?}) or of its state ({}) is not absolute or has characters that \
+                 systemd reads as its own",
+                dir.display()
+            )
+        })?);
+    }
+    let [program, dir, file] = paths[..] else { return Err("go on after a boot: a path is missing".to_owned()) };
+    let text = format!(
+        "{HEAD}[Unit]
+Description=Goes on with evenkeel's trial over boots
+ConditionPathExists={file}
+After=multi-user.target
+
+[Service]
+Type=oneshot
+ExecStart={program} prove --boots-resume --state {dir}
+# It is as long as the trial makes it, which bounds itself.
+TimeoutStartSec=infinity
+
+[Install]
+WantedBy=multi-user.target
+"
+    );
+    let mut keep = Keep::default();
+    keep.files.extend(units::files(UNIT, text));
+    keep.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));
+    Ok(keep)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::{Capture, Root};
+    use expect_test::expect;
+
+    use super::*;
+    use crate::keep::Content;
+
+    fn facts(init: &str) -> Facts {
+        let capture = format!("evenkeel-capture 1\n/run/systemd/system ->! {init}\n/proc/1/comm = runit\nend\n");
+        Facts::probe(&Root::captured(Capture::parse(&capture).unwrap()))
+    }
+
+    fn of(program: &str, dir: &str) -> Result<Keep, String> {
+        boots_unit(&facts("EINVAL"), program, Path::new(dir), &Path::new(dir).join("boots"))
+    }
+
+    #[test]
+    fn the_unit_has_nothing_in_it_that_somebody_typed() {
+        let keep = of("/usr/local/bin/evenkeel", "/var/lib/evenkeel").unwrap();
+        let paths: Vec<&str> = keep.files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(
+            paths,
+            [
+                "/etc/systemd/system/evenkeel-boots.service",
+                "/etc/systemd/system/multi-user.target.wants/evenkeel-boots.service"
+            ]
+        );
+        let Content::Whole { text, mode: 0o644 } = &keep.files[0].content else { panic!("{:?}", keep.files[0]) };
+        expect![[r#"
+            # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
+            [Unit]
+            Description=Goes on with evenkeel's trial over boots
+            ConditionPathExists=/var/lib/evenkeel/boots
+            After=multi-user.target
+
+            [Service]
+            Type=oneshot
+            ExecStart=/usr/local/bin/evenkeel prove --boots-resume --state /var/lib/evenkeel
+            # It is as long as the trial makes it, which bounds itself.
+            TimeoutStartSec=infinity
+
+            [Install]
+            WantedBy=multi-user.target
+        "#]]
+        .assert_eq(text);
+    }
+
+    #[test]
+    fn no_path_becomes_a_line_or_a_word_of_its_own() {
+        let odd = ["", "evenkeel", "/a b", "/a%i", "/a$HOME", "/a\nExecStart=/bin/sh", "/a;b", "/a'b", "/\u{e9}"];
+        for path in odd {
+            assert!(of(path, "/var/lib/evenkeel").is_err(), "{path:?} as the program");
+            assert!(of("/usr/bin/evenkeel", path).is_err(), "{path:?} as the folder");
+        }
+        assert!(of(&format!("/{}", "a".repeat(2000)), "/var/lib/evenkeel").is_err());
+        let other = boots_unit(&facts("ENOENT"), "/usr/bin/evenkeel", Path::new("/v"), Path::new("/v/b"));
+        assert!(other.unwrap_err().contains("runit starts this machine"));
+    }
+}

@@ -1,0 +1,458 @@
+//! `prove --boots N`: settings that take a reboot, A-B-B-A over boots, by a unit that goes on after each.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use evenkeel_change::Log;
+use evenkeel_host::{Place, TakesEffect};
+use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX, Verdict, error_of};
+use evenkeel_sys::{Root, clock, process};
+use evenkeel_trial::ArmName;
+use evenkeel_trial::boots::{
+    BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, Hands, WINDOWS_MAX, go_on, read, write,
+};
+use serde::Serialize;
+
+use super::{Args, time};
+use crate::args::HostArgs;
+use crate::arms::parse;
+use crate::commands::workload_of;
+use crate::exit;
+use crate::experiment;
+use crate::failure::{Failure, Outcome};
+use crate::report;
+use crate::session_files::TrialLock;
+use crate::show::{self, Out};
+
+mod live;
+
+/// The state's name in the folder of the journal.
+const FILE: &str = "boots";
+/// Folders that are empty after a boot.
+const GONE_BY_BOOT: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
+/// What a boot may take beside the windows, before it is taken for hung: a machine of bare metal tests its memory for minutes.
+const BOOT_LIMIT_S: u64 = 1800;
+/// Somebody who reboots by hand does it when nobody plays.
+const BY_HAND_LIMIT_S: u64 = 30 * 86_400;
+const SETTLE: Duration = Duration::from_secs(60);
+const WINDOWS: u16 = 20;
+
+/// What a trial over boots is asked for.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Over boots")]
+pub(super) struct BootsArgs {
+    /// Compare over N boots (4, 8, 12 or 16), A-B-B-A by a unit that goes on after each: for settings that take a reboot
+    #[arg(long, value_name = "N", value_parser = blocks, conflicts_with_all = ["resume", "from", "goal", "keep", "control", "arm"])]
+    boots: Option<usize>,
+    /// Reboot this machine by itself; without it, each boot waits until you reboot
+    #[arg(long, requires = "boots")]
+    reboot: bool,
+    /// How long a machine that has booted is left alone [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "boots")]
+    boots_settle: Option<Duration>,
+    /// Windows of a boot, whose median is the boot's number [default: 20]
+    #[arg(long, value_name = "N", requires = "boots", value_parser = clap::value_parser!(u16).range(1..=WINDOWS_MAX as i64))]
+    boots_windows: Option<u16>,
+    /// Say what --boots would do, and change nothing
+    #[arg(long, requires = "boots")]
+    plan_only: bool,
+    /// With --plan-only: the captured machine in FILE instead of this one
+    #[arg(long, value_name = "FILE", requires = "plan_only")]
+    host: Option<PathBuf>,
+    /// Tell how far the trial over boots is and what is known; with --report also as boots.md and boots.json
+    #[arg(long, conflicts_with_all = ["settings", "boots", "from", "resume"])]
+    boots_status: bool,
+    /// End the trial over boots, and put everything back
+    #[arg(long, conflicts_with_all = ["settings", "boots", "from", "resume", "boots_status"])]
+    boots_cancel: bool,
+    /// Go on after a boot; the unit does
+    #[arg(long, hide = true, conflicts_with_all = ["settings", "boots", "from", "resume", "boots_status", "boots_cancel"])]
+    boots_resume: bool,
+}
+
+/// A number of boots that are whole blocks.
+fn blocks(text: &str) -> Result<usize, String> {
+    let boots = text.parse::<usize>().ok().filter(|boots| (1..=BOOTS_MAX).contains(boots));
+    boots
+        .filter(|boots| boots.is_multiple_of(BOOTS_BLOCK))
+        .ok_or_else(|| format!("expected 4, 8, 12 or {BOOTS_MAX}: blocks of A-B-B-A"))
+}
+
+/// What was asked of boots, done; none where nothing was, and what is to be proved takes no boot.
+pub(super) fn instead(args: &Args, out: &Out) -> Result<Option<exit::Exit>, Failure> {
+    let boots = &args.boots;
+    if boots.boots_status {
+        return status(args, out).map(Some);
+    }
+    if boots.boots_cancel {
+        return cancel(args, out).map(Some);
+    }
+    if boots.boots_resume {
+        return resume(args, out).map(Some);
+    }
+    match boots.boots {
+        Some(count) => begin(args, count, out).map(Some),
+        None => refuse_reboots(args).map(|()| None),
+    }
+}
+
+/// Says what the option is, where a setting takes a reboot.
+fn refuse_reboots(args: &Args) -> Result<(), Failure> {
+    let settings = parse(&args.settings)?;
+    let Some(setting) = settings.iter().find(|setting| matches!(setting.knob.place, Place::KernelArgument { .. }))
+    else {
+        return Ok(());
+    };
+    let cause = "a kernel argument takes effect after a reboot, so it can't be switched between windows";
+    let design = design(args, 4, BootsDesign::default_metric());
+    Err(Failure::text(exit::NOT_POSSIBLE, format!("prove {setting}"), cause).hint(format!(
+        "evenkeel prove {} --boots 4 compares four boots, A-B-B-A: {} min of measuring and five boots at most if all goes well; \
+         it waits for you to reboot, or does so itself with --reboot; --plan-only says more",
+        args.settings.join(" "),
+        minutes(&design)
+    )))
+}
+
+/// How long the measuring alone takes, in minutes.
+fn minutes(design: &BootsDesign) -> u64 {
+    let a_boot = design.settle_ms + design.windows as u64 * design.window_ms;
+    (a_boot * design.boots as u64).div_ceil(60_000)
+}
+
+fn design(args: &Args, boots: usize, metric: evenkeel_trial::Metric) -> BootsDesign {
+    let asked = &args.boots;
+    let settle = asked.boots_settle.unwrap_or(SETTLE);
+    let (windows, window_ms) = (asked.boots_windows.unwrap_or(WINDOWS).into(), u64::from(args.plan.window_ms));
+    // Dropped windows are measured again, twice as many in all.
+    let a_boot_s = settle.as_secs() + 2 * windows as u64 * window_ms / 1000 + BOOT_LIMIT_S;
+    let limit_s = (boots + EXTRA_BOOTS) as u64 * a_boot_s;
+    BootsDesign {
+        settings: args.settings.clone(),
+        metric,
+        smallest_effect_ratio: args.plan.smallest_effect / 100.0,
+        boots,
+        windows,
+        window_ms,
+        settle_ms: u64::try_from(settle.as_millis()).unwrap_or(u64::MAX).min(3_600_000),
+        seed: args.plan.seed.unwrap_or_else(experiment::fresh_seed),
+        reboots: asked.reboot,
+        limit_s: if asked.reboot { limit_s } else { limit_s.max(BY_HAND_LIMIT_S) },
+    }
+}
+
+/// What would be done, for people and programs.
+#[derive(Serialize)]
+struct Planned {
+    design: BootsDesign,
+    order: String,
+    error: f64,
+    plan: evenkeel_change::PlanFile,
+}
+
+fn plan(args: &Args, root: &Root, log: &Log, design: BootsDesign) -> Result<Planned, Failure> {
+    let settings = parse(&args.settings)?;
+    if !settings.iter().any(|setting| setting.knob.takes_effect == TakesEffect::Reboot) {
+        let cause = "nothing of it takes a reboot, and over boots it is known far less well";
+        return Err(Failure::text(exit::WRONG_USE, "prove it over boots", cause).hint("leave out --boots"));
+    }
+    let plan = Hands::plan(root, log, &settings, &args.settings.join(" ")).map_err(|(why, todo)| {
+        let failure = Failure::text(exit::NOT_POSSIBLE, "prove it over boots", why);
+        match todo {
+            Some(todo) => failure.hint(todo),
+            None => failure,
+        }
+    })?;
+    let of_boot = |planned: &&evenkeel_change::PlannedStep| planned.takes_effect == TakesEffect::Reboot;
+    if let Some(planned) = plan.steps.iter().filter(of_boot).find(|planned| planned.already_so) {
+        let cause =
+            format!("{}={} is in force already: there is nothing to compare", planned.step.knob, planned.step.wanted);
+        return Err(Failure::text(exit::NOT_POSSIBLE, "prove it over boots", cause));
+    }
+    let order = BootsState::begin(design.clone(), 0, "").order().iter().map(|arm| format!("{arm:?}")).collect();
+    Ok(Planned { error: error_of(design.boots), order, design, plan })
+}
+
+fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
+    if !(args.plan.smallest_effect > 0.0 && args.plan.smallest_effect < 1000.0) {
+        let cause = format!("{} is not between 0 and 1000 per cent", args.plan.smallest_effect);
+        return Err(Failure::text(exit::WRONG_USE, "read --smallest-effect", cause));
+    }
+    if args.boots.plan_only {
+        let root = HostArgs { host: args.boots.host.clone(), root: None }.open()?;
+        let log = if args.boots.host.is_some() { Log::default() } else { args.state.read()? };
+        let planned = plan(args, &root, &log, design(args, count, BootsDesign::default_metric()))?;
+        out.answer(&planned, || words(&planned) + &show::plan::page(&planned.plan))?;
+        return Ok(exit::WELL);
+    }
+    if !process::is_root() {
+        let error = anyhow::anyhow!("prove {}: it changes what the machine boots", args.settings.join(" "));
+        return Err(Failure::new(exit::NOT_ALLOWED, error).hint("run it as root"));
+    }
+    let ground = Ground::of(args)?;
+    ground.refuse_gone()?;
+    let _alone = TrialLock::take(&args.state)?;
+    experiment::refuse_if_interrupted(&ground.root, &args.state.open()?)?;
+    ground.refuse_second()?;
+    let (line, folder) = (workload_line(args)?, current_folder()?);
+    let (metric, workload_words) = try_workload(args)?;
+    let planned = plan(args, &ground.root, &args.state.read()?, design(args, count, metric))?;
+    let boot_id = live::boot_id(&ground.root).ok_or_else(|| not_possible("tell one boot from the next"))?;
+    let mut state = BootsState::begin(planned.design.clone(), clock::realtime_ns() / 1_000_000_000, &boot_id);
+    state.workload = line;
+    state.workload_words = workload_words;
+    state.folder = folder;
+    out.say(&words(&planned));
+    write(&ground.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    let hands = ground.hands(&state)?;
+    if let Err(why) = hands.begin(&ground.program, &ground.file) {
+        let undone = hands.put_back();
+        let _ = std::fs::remove_file(&ground.file);
+        undone.map_err(|why| Failure::text(exit::NOT_UNDONE, "put everything back", why))?;
+        return Err(Failure::text(exit::NOT_POSSIBLE, "write the unit", why));
+    }
+    on(&mut state, &ground, hands, out)
+}
+
+/// Where a trial over boots lives.
+struct Ground {
+    root: Root,
+    dir: PathBuf,
+    file: PathBuf,
+    program: String,
+}
+
+impl Ground {
+    fn of(args: &Args) -> Result<Ground, Failure> {
+        let dir = args.state.path()?;
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
+        let program = program.to_string_lossy().into_owned();
+        Ok(Ground { root: Root::live(), file: dir.join(FILE), dir, program })
+    }
+
+    fn hands(&self, state: &BootsState) -> Result<Hands<'_>, Failure> {
+        let settings = parse(&state.design.settings)?;
+        Hands::new(&self.root, &self.dir, &state.id, settings).map_err(not_possible)
+    }
+
+    /// What has to be there after a boot has to lie where boots leave it.
+    fn refuse_gone(&self) -> Result<(), Failure> {
+        for path in [self.dir.as_path(), Path::new(&self.program)] {
+            if let Some(gone) = GONE_BY_BOOT.iter().find(|gone| path.starts_with(gone)) {
+                let cause = format!("{} may be gone after a boot, as all in {gone}", path.display());
+                return Err(
+                    not_possible(cause).hint("install evenkeel as /usr/local/bin/evenkeel, with its usual --state")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_second(&self) -> Result<(), Failure> {
+        match read(&self.file) {
+            Ok(Some(state)) if state.ended.is_none() && self.hands(&state)?.is_licensed().unwrap_or(true) => {
+                let cause = format!("one of {} is going on", state.design.settings.join(" "));
+                Err(not_possible(cause).hint("evenkeel prove --boots-status tells of it, --boots-cancel ends it"))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(Failure::new(exit::NOT_POSSIBLE, error).hint("evenkeel prove --boots-cancel puts it away"))
+            }
+        }
+    }
+}
+
+fn not_possible(why: impl std::fmt::Display) -> Failure {
+    Failure::text(exit::NOT_POSSIBLE, "begin a trial over boots", why)
+}
+
+fn current_folder() -> Result<String, Failure> {
+    let folder =
+        std::env::current_dir().map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find this folder", &error))?;
+    folder.to_str().map(str::to_owned).ok_or_else(|| not_possible("this folder's name is no text"))
+}
+
+/// The workload as arguments, which have to mean the same when they are read again after a boot.
+fn workload_line(args: &Args) -> Result<String, Failure> {
+    let asked = &args.workload;
+    let line = format!("{}{}", asked.again(), asked.command_again());
+    let again = workload_of(&line)?;
+    let is_same = again.again() == asked.again() && again.command == asked.command && again.set == asked.set;
+    if is_same { Ok(line) } else { Err(not_possible(format!("the workload{line} can't be written down as arguments"))) }
+}
+
+/// One window of the workload, before anything is changed: what does not run now does not run after a boot.
+fn try_workload(args: &Args) -> Result<(evenkeel_trial::Metric, String), Failure> {
+    let mut workload = args.workload.start(args.plan.seed.unwrap_or(1))?;
+    let tried = (|| {
+        let metric = match &args.plan.metric {
+            Some(name) => experiment::metric(workload.as_ref(), name)?,
+            None => experiment::usual_metric(workload.as_ref(), &[])?,
+        };
+        let window = Duration::from_millis(args.plan.window_ms.into());
+        let sample = workload
+            .window(Duration::from_millis(200), window, &mut || {})
+            .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        match sample.get(metric.name.as_ref()) {
+            Some(value) if value.is_finite() && *value > 0.0 => Ok((metric, workload.describe())),
+            other => Err(not_possible(format!("{} was {other:?} in a window: nothing to compare", metric.name))),
+        }
+    })();
+    workload.stop();
+    tried
+}
+
+/// What is going to happen.
+fn words(planned: &Planned) -> String {
+    let design = &planned.design;
+    let boots = design.boots;
+    let who = if design.reboots {
+        "This machine reboots by itself, now and after each boot's measuring."
+    } else {
+        "Nothing reboots by itself: after each boot's measuring it waits until you reboot."
+    };
+    format!(
+        "{boots} boots, {} (seed {}); each is left alone for {} s and then measured in {} windows of {} ms: {} min, and the boots themselves.\n\
+         {who}\n\
+         A claim over {boots} boots is wrong up to {:.0} times in 100. At most {} boots in all; then everything is put back.\n\
+         How far it is: evenkeel prove --boots-status. End it: evenkeel prove --boots-cancel, or evenkeel revert.\n",
+        planned.order,
+        design.seed,
+        design.settle_ms / 1000,
+        design.windows,
+        design.window_ms,
+        minutes(design),
+        planned.error * 100.0,
+        boots + EXTRA_BOOTS,
+    )
+}
+
+/// Goes on as far as it goes in this boot.
+fn on(state: &mut BootsState, ground: &Ground, hands: Hands<'_>, out: &Out) -> Outcome {
+    let stop = experiment::stop_flag()?;
+    let ending = {
+        let mut machine = live::Live::new(&ground.root, hands, &ground.file, state, stop, out);
+        go_on(state, &mut machine)
+    };
+    let undone =
+        |why| Failure::text(exit::NOT_UNDONE, "go on with the trial over boots", why).hint("run `evenkeel revert`");
+    match ending.map_err(undone)? {
+        Ending::Reboot => {
+            let counted = state.measured().count();
+            out.say(&format!("{counted} of {} boots count; the next one is ready", state.design.boots));
+            if state.design.reboots { live::reboot(out) } else { wait_for_reboot(out) }
+        }
+        Ending::Stopped => {
+            out.say("stopped; it goes on after the next boot, or by: systemctl start evenkeel-boots.service");
+            Ok(exit::WELL)
+        }
+        Ending::Ended { ended, reboot_left } => {
+            show_report(state, None, out)?;
+            match (reboot_left, &ended) {
+                (true, BootsEnded::Whole) if state.design.reboots => live::reboot(out),
+                (true, _) => {
+                    out.say("everything is put back, and in force from the next boot on: reboot when it suits you");
+                    Ok(exit::PENDING)
+                }
+                (false, BootsEnded::GivenUp { .. }) => Ok(exit::UNDONE),
+                (false, _) => Ok(exit::WELL),
+            }
+        }
+    }
+}
+
+fn wait_for_reboot(out: &Out) -> Outcome {
+    out.say("reboot this machine when it suits you; it goes on by itself after that");
+    Ok(exit::WELL)
+}
+
+fn resume(args: &Args, out: &Out) -> Outcome {
+    let ground = Ground::of(args)?;
+    let _alone = TrialLock::take(&args.state)?;
+    let state = match read(&ground.file) {
+        Ok(None) => {
+            out.say("no trial over boots is going on");
+            return Ok(exit::WELL);
+        }
+        Ok(Some(state)) => state,
+        Err(error) => return put_away(&ground, &error, out),
+    };
+    match ground.hands(&state) {
+        Ok(hands) => on(&mut state.clone(), &ground, hands, out),
+        Err(failure) => put_away(&ground, &failure.message(), out),
+    }
+}
+
+/// A state that nobody can go on with: whatever its trial left is put back, and the unit with it.
+fn put_away(ground: &Ground, why: &dyn std::fmt::Display, out: &Out) -> Outcome {
+    out.aside(&format!("failed to {why}; it is given up, and everything is put back"));
+    let all = Hands::new(&ground.root, &ground.dir, "", Vec::new()).map_err(not_possible)?;
+    all.put_back().map_err(|why| {
+        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint("run `evenkeel revert`")
+    })?;
+    let aside = ground.file.with_extension("damaged");
+    std::fs::rename(&ground.file, &aside)
+        .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("move {} aside", ground.file.display()), &error))?;
+    out.aside(&format!("what was known of it is in {}", aside.display()));
+    Ok(exit::UNDONE)
+}
+
+fn cancel(args: &Args, out: &Out) -> Outcome {
+    let ground = Ground::of(args)?;
+    let mut state = match read(&ground.file) {
+        Ok(None) => {
+            out.say("no trial over boots is going on");
+            return Ok(exit::WELL);
+        }
+        Ok(Some(state)) => state,
+        Err(error) => return put_away(&ground, &error, out),
+    };
+    let hands = ground.hands(&state)?;
+    // First, so that one that measures right now sees it and ends.
+    if state.ended.is_none() {
+        state.ended = Some(BootsEnded::Cancelled);
+        write(&ground.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    }
+    hands.put_back().map_err(|why| {
+        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint("run `evenkeel revert`")
+    })?;
+    show_report(&state, None, out)?;
+    if hands.reads_back(ArmName::A).is_err() {
+        out.say("everything is put back, and in force from the next boot on: reboot when it suits you");
+        return Ok(exit::PENDING);
+    }
+    Ok(exit::WELL)
+}
+
+fn status(args: &Args, out: &Out) -> Outcome {
+    let dir = args.state.path()?;
+    let file = dir.join(FILE);
+    let state = read(&file).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    let Some(mut state) = state else {
+        let cause = format!("there is none in {}", dir.display());
+        return Err(Failure::text(exit::NOT_POSSIBLE, "tell of a trial over boots", cause)
+            .hint("evenkeel prove KNOB=VALUE --boots 4 begins one"));
+    };
+    let root = Root::live();
+    let hands = Hands::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;
+    // What was reverted says so in the journal, and only learns of it when it is started again.
+    if state.ended.is_none() && !hands.is_licensed().unwrap_or(true) {
+        state.ended = Some(BootsEnded::Cancelled);
+    }
+    show_report(&state, args.report.as_deref(), out)?;
+    let is_worse = state.report().comparison.is_some_and(|found| found.verdict == Verdict::Worse);
+    Ok(if is_worse && state.ended == Some(BootsEnded::Whole) { exit::NO } else { exit::WELL })
+}
+
+fn show_report(state: &BootsState, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
+    let found = state.report();
+    let mut text = show::boots::page(&found);
+    if let Some(folder) = folder {
+        let json = show::json::answer(&found)?;
+        let files = [("boots.md", show::boots::markdown(&found)), ("boots.json", json)];
+        for (name, content) in files {
+            text += &format!("report: {}\n", report::write_page(folder, name, &content)?.display());
+        }
+    }
+    out.answer(&found, || text)
+}

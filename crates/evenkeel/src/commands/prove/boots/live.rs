@@ -1,0 +1,165 @@
+//! This machine under a trial over boots.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_host::Facts;
+use evenkeel_sys::{Root, clock};
+use evenkeel_trial::boots::{BootWords, BootsDesign, BootsState, Hands, Machine, Sight, read, write};
+use evenkeel_trial::{ArmName, Rules, Watch, Workload};
+
+use crate::commands::workload_of;
+use crate::exit;
+use crate::experiment;
+use crate::failure::{Failure, Outcome};
+use crate::show::Out;
+
+/// How long the load runs before the first window.
+const WARM_UP: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Windows that may be dropped for each that is wanted.
+const SPARE: usize = 1;
+
+/// Which boot the machine is in.
+pub(super) fn boot_id(root: &Root) -> Option<String> {
+    let text = root.text("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
+/// This machine.
+pub(super) struct Live<'a> {
+    root: &'a Root,
+    hands: Hands<'a>,
+    file: PathBuf,
+    workload: String,
+    folder: String,
+    stop: Arc<AtomicBool>,
+    out: &'a Out,
+}
+
+impl<'a> Live<'a> {
+    pub(super) fn new(
+        root: &'a Root,
+        hands: Hands<'a>,
+        file: &Path,
+        state: &BootsState,
+        stop: Arc<AtomicBool>,
+        out: &'a Out,
+    ) -> Live<'a> {
+        let (workload, folder) = (state.workload.clone(), state.folder.clone());
+        Live { root, hands, file: file.to_owned(), workload, folder, stop, out }
+    }
+
+    /// Whether somebody asked to stop, by a signal or by --boots-cancel.
+    fn is_stopped(&self) -> bool {
+        let is_cancelled = || read(&self.file).is_ok_and(|state| state.is_some_and(|state| state.ended.is_some()));
+        self.stop.load(Ordering::Relaxed) || is_cancelled()
+    }
+
+    /// Whether it came to its end.
+    fn rest(&self, time: Duration) -> bool {
+        let end_ns = clock::monotonic_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        while clock::monotonic_ns() < end_ns {
+            if self.is_stopped() {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY.min(Duration::from_nanos(end_ns.saturating_sub(clock::monotonic_ns()))));
+        }
+        true
+    }
+
+    fn windows(&self, workload: &mut dyn Workload, design: &BootsDesign) -> Result<Option<(Vec<f64>, usize)>, String> {
+        let watch = Watch::start(self.root, &[]);
+        let (window, rules) = (Duration::from_millis(design.window_ms), Rules::default());
+        let (mut values, mut dropped, mut settle) = (Vec::new(), 0, WARM_UP);
+        while values.len() < design.windows && dropped <= design.windows * SPARE {
+            if self.is_stopped() {
+                return Ok(None);
+            }
+            let mut start = watch.begin_window();
+            let sample = workload
+                .window(settle, window, &mut || start = watch.begin_window())
+                .map_err(|error| format!("failed to {error}"))?;
+            settle = Duration::ZERO;
+            let conditions = watch.end_window(&start);
+            let value = sample.get(design.metric.name.as_ref()).copied().filter(|value| value.is_finite());
+            match value {
+                Some(value) if rules.judge(window, &conditions).is_none() => values.push(value),
+                _ => dropped += 1,
+            }
+        }
+        if values.len() * 2 < design.windows {
+            return Err(format!("{dropped} windows were dropped, and {} of {} are left", values.len(), design.windows));
+        }
+        Ok(Some((values, dropped)))
+    }
+}
+
+impl Machine for Live<'_> {
+    fn sight(&mut self) -> Result<Sight, String> {
+        let facts = Facts::probe(self.root);
+        let is = experiment::identity(&facts);
+        let line = self.root.text("/proc/cmdline").ok().map(|line| line.trim().to_owned());
+        Ok(Sight {
+            boot_id: boot_id(self.root).ok_or("tell which boot this is")?,
+            now_s: clock::realtime_ns() / 1_000_000_000,
+            is_licensed: self.hands.is_licensed()?,
+            machine: BootWords { kernel: is.kernel, processor: is.processor, cpus: is.cpus, command_line: line },
+        })
+    }
+
+    fn keep(&mut self, state: &BootsState) -> Result<(), String> {
+        let ended = read(&self.file).ok().flatten().filter(|kept| kept.id == state.id).and_then(|kept| kept.ended);
+        if ended.is_some() && state.ended.is_none() {
+            return Err("it was ended by somebody else meanwhile".to_owned());
+        }
+        write(&self.file, state).map_err(|error| error.to_string())
+    }
+
+    fn reads_back(&mut self, arm: ArmName) -> Result<(), String> {
+        self.hands.reads_back(arm)
+    }
+
+    fn measure(&mut self, design: &BootsDesign) -> Result<Option<(Vec<f64>, usize)>, String> {
+        self.out.say(&format!("this boot is left alone for {} s", design.settle_ms / 1000));
+        if !self.rest(Duration::from_millis(design.settle_ms)) {
+            return Ok(None);
+        }
+        std::env::set_current_dir(&self.folder)
+            .map_err(|error| format!("enter the folder {}: {error}", self.folder))?;
+        let mut workload = workload_of(&self.workload)
+            .and_then(|workload| workload.start(design.seed))
+            .map_err(|failure| failure.message())?;
+        self.out.say(&format!("measuring {} windows of {}", design.windows, workload.describe()));
+        let measured = self.windows(workload.as_mut(), design);
+        workload.stop();
+        measured
+    }
+
+    fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String> {
+        self.out.say(match arm {
+            ArmName::A => "the next boot is one of A: as it was",
+            _ => "the next boot is one of B: with the settings",
+        });
+        self.hands.arm(arm, anew)
+    }
+
+    fn put_back(&mut self) -> Result<(), String> {
+        self.hands.put_back()
+    }
+}
+
+/// Asks systemd for a reboot. What there is to keep is on disk.
+pub(super) fn reboot(out: &Out) -> Outcome {
+    out.say("rebooting");
+    let mut command = Command::new("systemctl");
+    command.arg("reboot").stdin(Stdio::null()).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    match command.status() {
+        Ok(status) if status.success() => Ok(exit::WELL),
+        Ok(status) => Err(Failure::text(exit::NOT_POSSIBLE, "reboot by systemctl", status).hint("reboot it yourself")),
+        Err(error) => Err(Failure::io(exit::NOT_POSSIBLE, "reboot by systemctl", &error).hint("reboot it yourself")),
+    }
+}

@@ -1,0 +1,111 @@
+//! What `prove` says when it is over: of two arms one page, of several which of them, a row an arm, and then each.
+
+use evenkeel_trial::{Ended, Outcome as Verdict};
+
+use crate::exit;
+use crate::report::{Told, Tolds, as_change, choice};
+use crate::show::page::{Indent, PLAIN, Page};
+
+/// The answer as text.
+pub(super) fn text(told: &Tolds) -> String {
+    let Some(which) = &told.choice else { return told.trials.iter().map(of_one).collect() };
+    let mut page = Page::default();
+    page.paragraph(Indent::all(0), PLAIN, &which.sentence);
+    page.table(&choice::COLUMNS, &choice::rows(&told.trials));
+    let mut text = page.finish();
+    for told in &told.trials {
+        let name = told.report.arms.get(1).map_or_else(String::new, |arm| arm.arm.to_string());
+        text += &format!("\n{name}: {}", of_one(told));
+        if let Some(left) = &told.report.left {
+            text += &format!("  {}\n", choice::left(&left.why, left.block));
+        }
+    }
+    text
+}
+
+fn of_one(told: &Told) -> String {
+    let report = &told.report;
+    let mut text = format!("{}: {}\n", report.verdict, told.sentence);
+    let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), figure);
+    let with_unit = |value: Option<f64>, unit: &str| match value {
+        Some(value) => format!("{} {unit}", figure(value)).trim_end().to_owned(),
+        None => "not measured".to_owned(),
+    };
+    for arm in &report.arms {
+        let cpu = with_unit(arm.cpu_share.map(|share| share * 100.0), "%");
+        let median = with_unit(arm.median, &report.metric.unit);
+        text += &format!("  {}  median {median}, server's CPU {cpu}: {}\n", arm.arm, arm.values);
+    }
+    for guard in &report.guards {
+        let change = guard.effect.map_or_else(|| "not compared".to_owned(), |effect| as_change(effect.ratio));
+        text += &format!("  guard {}: {} ({change})\n", guard.metric.name, guard.verdict);
+    }
+    let other = report.arms.get(1).map_or_else(|| "B".to_owned(), |arm| arm.arm.to_string());
+    for knob in &report.mechanism {
+        let readings: Vec<String> = knob
+            .readings
+            .iter()
+            .map(|reading| format!("{} {} / {}", reading.name, number(reading.a), number(reading.b)))
+            .collect();
+        if !readings.is_empty() {
+            text += &format!("  seen of {}, A / {other}: {}\n", knob.knob, readings.join(", "));
+        }
+    }
+    text += &format!(
+        "  {} pairs, {} dropped ({} in A, {} in {other}), {} ms of quiet after a switch, seed {}, metric {}\n",
+        report.pairs,
+        report.dropped.len(),
+        report.dropped_by_arm.a,
+        report.dropped_by_arm.b,
+        report.settle.settle_ms,
+        report.seed,
+        report.metric.name
+    );
+    if let Some(control) = &report.control_stretch {
+        let visible = control.smallest_visible_ratio.map_or_else(String::new, |visible| {
+            format!("; this machine lets see differences from {:.1} % on", visible * 100.0)
+        });
+        text += &format!("  A against itself: {} ({} pairs){visible}\n", control.verdict, control.pairs);
+    }
+    for doubt in &report.doubts {
+        text += &format!("  doubt: {doubt}\n");
+    }
+    text
+}
+
+/// Two decimals, and more where they would all be noughts: a metric of a server's own may be in seconds.
+fn figure(value: f64) -> String {
+    let noughts = if value == 0.0 { 0.0 } else { (-value.abs().log10()).floor() };
+    let decimals = if (1.0..=12.0).contains(&noughts) { noughts as usize + 3 } else { 2 };
+    format!("{value:.decimals$}")
+}
+
+/// A verdict of worse is a "no", of several arms if it is that of each; a trial that failed on the way was not possible here, and was
+/// undone.
+pub(super) fn exit_of(told: &Tolds) -> exit::Exit {
+    let failed = |told: &Told| matches!(told.report.ended, Ended::Failed { .. });
+    match told.trials.iter().all(|told| told.report.verdict == Verdict::Worse) {
+        _ if told.trials.iter().any(failed) => exit::UNDONE,
+        true => exit::NO,
+        false => exit::WELL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_figures_keep_their_digits() {
+        for (value, expected) in [
+            (0.0, "0.00"),
+            (12.345, "12.35"),
+            (0.5, "0.50"),
+            (0.0123, "0.0123"),
+            (0.000_061_24, "0.0000612"),
+            (-0.05, "-0.0500"),
+        ] {
+            assert_eq!(figure(value), expected);
+        }
+    }
+}

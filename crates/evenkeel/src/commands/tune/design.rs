@@ -1,0 +1,101 @@
+//! What is decided before a search: what decides, what guards, and how long the machine is left alone after a switch.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use evenkeel_change::State;
+use evenkeel_host::Plan;
+use evenkeel_trial::search::{Budget, Candidate, SearchDesign, Settling, longest_settle};
+use evenkeel_trial::{Guard, NetworkPath, SettleHow, Switch, Watch, Workload};
+
+use super::{Args, Ground, WINDOWS_MAX, not_possible};
+use crate::commands::prove;
+use crate::exit;
+use crate::experiment;
+use crate::failure::Failure;
+
+/// All but how long a switch is felt, which has to be seen.
+pub(super) fn asked(
+    args: &Args,
+    workload: &dyn Workload,
+    candidates: Vec<Candidate>,
+    seed: u64,
+) -> Result<SearchDesign, Failure> {
+    let metric = match &args.metric {
+        Some(name) => experiment::metric(workload, name)?,
+        None => experiment::usual_metric(workload, &[])?,
+    };
+    let time_ms = u64::try_from(args.budget.as_millis()).ok();
+    let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
+    design.smallest_effect_ratio = args.smallest_effect / 100.0;
+    let (guards, stop_at) = guards(args, workload, &design)?;
+    design.guards = guards;
+    design.guard_ratio = stop_at;
+    design.window_ms = args.window_ms.into();
+    design.network = match workload.passes_network_devices() {
+        true => NetworkPath::Devices,
+        false => NetworkPath::Loopback,
+    };
+    if let Some(ms) = args.settle_ms {
+        design.settle_ms = ms.into();
+    }
+    check(&design)?;
+    Ok(design)
+}
+
+pub(super) fn check(design: &SearchDesign) -> Result<(), Failure> {
+    design.check().map_err(|error| {
+        Failure::new(exit::WRONG_USE, error).hint("give more time by --budget, or shorter windows by --window-ms")
+    })
+}
+
+/// The guards, and how many times worse a window may be. A bare number behind `--guard` is the latter: so it was called once.
+fn guards(args: &Args, workload: &dyn Workload, design: &SearchDesign) -> Result<(Vec<Guard>, f64), Failure> {
+    let number = |text: &String| text.parse::<f64>().ok();
+    let stop_at = args.guard.iter().filter_map(number).next_back().unwrap_or(args.stop_at);
+    let named: Vec<&String> = args.guard.iter().filter(|text| number(text).is_none()).collect();
+    let guards = match named.as_slice() {
+        [] => experiment::usual_guards(workload, &design.metric),
+        [none] if *none == "none" => Vec::new(),
+        named => named.iter().map(|text| prove::guard(workload, text)).collect::<Result<_, _>>()?,
+    };
+    Ok((guards, stop_at))
+}
+
+/// Finds how long a switch is felt, and takes the time for that from the budget. The host is as before when this returns; the server
+/// may be gone, which is returned.
+pub(super) fn settle(
+    ground: &Ground<'_>,
+    state: &mut State,
+    design: &mut SearchDesign,
+    plans: &[Plan],
+    workload: &mut dyn Workload,
+) -> Result<bool, Failure> {
+    ground.out.say("finding how long a switch is felt");
+    let begun = Instant::now();
+    let hand = ground.root.hand().map_err(not_possible)?;
+    let title = "tune: how long a switch is felt";
+    let mut switch = Switch::begin(ground.root, &hand, Some(state), title, plans).map_err(not_possible)?;
+    let watch = Watch::start(ground.root, plans);
+    let settling = Settling {
+        metric: &design.metric,
+        window: design.window(),
+        smallest_effect_ratio: design.smallest_effect_ratio,
+        budget: Duration::from_millis(design.budget.time_ms.unwrap_or(u64::MAX / 1_000_000)),
+        plans,
+        switch: &mut switch,
+        workload,
+        watch: &watch,
+        stop: &|| ground.stop.load(Ordering::Relaxed),
+    };
+    let found = settling.find();
+    switch.end().map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
+    design.settles = found.map_err(not_possible)?;
+    if let Some(longest) = longest_settle(&design.settles) {
+        design.settle_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+    }
+    let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    design.budget.time_ms = design.budget.time_ms.map(|time_ms| time_ms.saturating_sub(took_ms));
+    check(design)?;
+    Ok(design.settles.iter().any(|found| matches!(found.settle.how, SettleHow::Guessed { .. })))
+}

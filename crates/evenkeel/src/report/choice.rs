@@ -1,0 +1,303 @@
+//! Which of several arms: in one sentence, as rows that the terminal and the page share, and as a part of the page.
+
+use evenkeel_stats::Direction;
+use evenkeel_trial::saved::{Saved, SavedChoice, SavedEffect, SavedPair, SavedTrial};
+use evenkeel_trial::{ArmName, Choice, LeftWhy};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::Told;
+use super::chart::{self, Estimate};
+use super::html::{sentence, word};
+use super::words::{as_change, range, share, trim};
+
+/// Ratios of pairs that are marked under an interval.
+const RUG_MAX: usize = 400;
+
+/// What is said of arms that were all the machine as it was.
+pub(crate) fn of_control(is_claimed: bool) -> String {
+    match is_claimed {
+        true => "arms that were all the machine as it was came out different, which is wrong: believe nothing else of this run",
+        false => "no arm is told from the machine as it was, as it must be: they were all the same",
+    }
+    .to_owned()
+}
+
+/// Which of them, in one sentence that claims no more than the intervals do. `knobs` has the settings of each arm beside A.
+pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str) -> String {
+    let named = |arm: ArmName| {
+        let knob = knobs.iter().find(|(name, _)| *name == arm).map_or("unknown", |(_, knob)| *knob);
+        format!("{arm} ({knob})")
+    };
+    let advised = choice.advised;
+    match (&choice.better[..], &choice.alike[..]) {
+        ([], _) => "no arm is shown to be better than the machine as it is: leave it as it is".to_owned(),
+        ([one], _) => {
+            format!("take {}: it is the only arm that is shown to be better than the machine as it is", named(*one))
+        }
+        (better, [best]) => {
+            let next = better.iter().find(|arm| *arm != best).copied().unwrap_or(*best);
+            let apart = choice.between(*best, next).and_then(|between| Some((between, between.effect?)));
+            let lead = apart.map_or_else(String::new, |(between, effect)| {
+                // The ratio is of the one that is named first.
+                let turned = |ratio: f64| if between.arm == *best { ratio } else { 1.0 / ratio };
+                let ends = effect.low.zip(effect.high).map(|(low, high)| {
+                    let [one, other] = [low, high].map(turned);
+                    (one.min(other), one.max(other))
+                });
+                let between = ends.map_or_else(String::new, |(low, high)| {
+                    format!(" ({} at {} confidence)", range(low, high), share(effect.confidence))
+                });
+                format!("; {metric} is {} than with {}{between}", as_change(turned(effect.ratio)), named(next))
+            });
+            format!(
+                "take {}: it is better than the machine as it is, and than every other arm that is{lead}",
+                named(*best)
+            )
+        }
+        (_, alike) => {
+            let names: Vec<String> = alike.iter().map(|arm| named(*arm)).collect();
+            format!(
+                "{} are better than the machine as it is, and not told apart from each other: take {advised}, which is the \
+                 nearest to the machine as it is",
+                names.join(" and ")
+            )
+        }
+    }
+}
+
+/// Why an arm had no further windows, in words.
+pub(crate) fn left(why: &LeftWhy, block: usize) -> String {
+    let why = match why {
+        LeftWhy::Worse => "it was worse".to_owned(),
+        LeftWhy::Same => "it was the same".to_owned(),
+        LeftWhy::Harm { guard } => format!("{guard} was harmed"),
+        LeftWhy::Beaten { by } => format!("{by} was better still"),
+    };
+    format!("left after block {}: {why}", block.saturating_add(1))
+}
+
+/// The titles of the columns, one row an arm.
+pub(crate) const COLUMNS: [&str; 6] = ["arm", "settings", "median", "against A", "verdict", "pairs"];
+
+/// One row an arm, A first.
+pub(crate) fn rows(told: &[Told]) -> Vec<Vec<String>> {
+    let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), trim);
+    let of_a = told.first().and_then(|told| told.report.arms.first());
+    let a = of_a.map(|arm| {
+        vec!["A".to_owned(), arm.values.clone(), number(arm.median), String::new(), String::new(), String::new()]
+    });
+    let further = told.iter().filter_map(|told| {
+        let arm = told.report.arms.get(1)?;
+        let effect = told.report.effect.as_ref();
+        let ends = effect.and_then(|effect| effect.low.zip(effect.high));
+        let change = match (effect, ends) {
+            (None, _) => "not measured".to_owned(),
+            (Some(effect), None) => as_change(effect.ratio),
+            (Some(effect), Some((low, high))) => format!("{}, {}", as_change(effect.ratio), range(low, high)),
+        };
+        let pairs = told.report.pairs.to_string();
+        Some(vec![
+            arm.arm.to_string(),
+            arm.values.clone(),
+            number(arm.median),
+            change,
+            told.report.verdict.to_string(),
+            pairs,
+        ])
+    });
+    a.into_iter().chain(further).collect()
+}
+
+/// The part of the page that is about all arms.
+pub(super) fn section(saved: &Saved, choice: &SavedChoice) -> Markup {
+    let Some(first) = saved.trials.first() else { return html! {} };
+    let (lower, higher) = match first.metric.better {
+        Direction::Lower => ("lower: better", "higher: worse"),
+        Direction::Higher => ("lower: worse", "higher: better"),
+    };
+    let matters = first.design.smallest_effect_ratio.unwrap_or(0.0);
+    html! {
+        section #which {
+            h2 { "Which of them" }
+            p.verdict { strong { (sentence(&choice.sentence)) } }
+            figure {
+                (chart::estimates(&estimates(saved), matters, [lower, higher]))
+                figcaption {
+                    "Each arm against A, the machine as it was, on the blocks that have both: how much " code { (first.metric.name) }
+                    " changes, with its interval; the small marks are the single pairs. Grey band: too small to matter. "
+                    @if let Some(confidence) = choice.confidence {
+                        "All these intervals hold together, at every look, with " (share(confidence)) " confidence."
+                    }
+                }
+            }
+            (table(saved))
+            (between(choice))
+            (chart::timeline_of_all(&saved.trials))
+        }
+    }
+}
+
+fn estimates(saved: &Saved) -> Vec<Estimate> {
+    let row = |label: String, pairs: u64, effect: Option<SavedEffect>, of: Vec<SavedPair<'_>>| Estimate {
+        label,
+        beside: format!("{pairs} pairs"),
+        ratio: effect.map(|effect| effect.ratio),
+        interval: effect.and_then(|effect| effect.interval()),
+        rug: of.iter().filter_map(SavedPair::ratio).take(RUG_MAX).collect(),
+    };
+    let arm = |trial: &SavedTrial| {
+        row(format!("{}: {}", trial.other(), trial.knob), trial.pairs, trial.effect, trial.pairs())
+    };
+    let mut rows: Vec<Estimate> = saved.trials.iter().map(arm).collect();
+    if let Some(stretch) = saved.trials.first().and_then(|trial| trial.control_stretch.as_ref()) {
+        rows.push(row("A against A, before it".to_owned(), stretch.pairs, stretch.effect, stretch.pairs_of_windows()));
+    }
+    rows
+}
+
+fn table(saved: &Saved) -> Markup {
+    let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), trim);
+    let of = |trial: &SavedTrial, at: usize| trial.arms.get(at).cloned();
+    html! {
+        div.wide {
+            table {
+                thead { tr {
+                    @for title in ["arm", "settings", "verdict"] { th scope="col" { (title) } }
+                    @for title in ["median", "change", "pairs"] { th.n scope="col" { (title) } }
+                    th scope="col" { "windows" }
+                } }
+                tbody {
+                    @if let Some(a) = saved.trials.first().and_then(|trial| of(trial, 0)) {
+                        tr { th scope="row" { "A" } td { (a.values) } td {} td.n { (number(a.median)) } td.n {} td.n {} td { "in every block" } }
+                    }
+                    @for trial in &saved.trials {
+                        tr {
+                            th scope="row" { (trial.other()) } td { (trial.knob) } td { (word(trial.verdict)) }
+                            td.n { (number(of(trial, 1).and_then(|arm| arm.median))) }
+                            td.n { (trial.effect.map_or_else(|| "not measured".to_owned(), |effect| as_change(effect.ratio))) }
+                            td.n { (trial.pairs) }
+                            td { (trial.left.as_ref().map_or_else(|| "in every block".to_owned(), |gone| told_left(&gone.why, gone.block))) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// As [`left`], of a report that may be a later version's.
+fn told_left(why: &Value, block: u64) -> String {
+    match serde_json::from_value::<LeftWhy>(why.clone()) {
+        Ok(why) => left(&why, usize::try_from(block).unwrap_or(usize::MAX)),
+        Err(_) => format!("left after block {}", block.saturating_add(1)),
+    }
+}
+
+/// The arms beside A with each other.
+fn between(choice: &SavedChoice) -> Markup {
+    if choice.between.is_empty() {
+        return html! {};
+    }
+    html! {
+        details {
+            summary { "The arms with each other" }
+            div.wide {
+                table {
+                    thead { tr {
+                        @for title in ["arms", "verdict", "change"] { th scope="col" { (title) } } th.n scope="col" { "pairs" }
+                    } }
+                    tbody {
+                        @for between in &choice.between {
+                            tr {
+                                th scope="row" { (between.arm) " against " (between.against) }
+                                td { (word(between.verdict)) }
+                                td {
+                                    @match between.effect {
+                                        None => "not measured",
+                                        Some(effect) => {
+                                            (as_change(effect.ratio))
+                                            @if let Some((low, high)) = effect.interval() { ", " (range(low, high)) }
+                                        }
+                                    }
+                                }
+                                td.n { (between.pairs) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_trial::{Between, Effect, Interval, Outcome};
+    use expect_test::expect;
+
+    use super::*;
+
+    fn effect(ratio: f64) -> Option<Effect> {
+        let (low, high) = (Some(ratio * 0.95), Some(ratio * 1.05));
+        let (interval, smallest_visible_ratio) = (Interval::Anytime, Some(0.05));
+        Some(Effect {
+            ratio,
+            low,
+            high,
+            confidence: 0.95,
+            interval,
+            p_value: 0.01,
+            e_value: Some(99.0),
+            smallest_visible_ratio,
+        })
+    }
+
+    #[test]
+    fn a_sentence_for_each_choice() {
+        use ArmName::{A, B, C};
+        let knobs = [(B, "k=1"), (C, "k=2")];
+        let between = vec![Between { arm: C, against: B, pairs: 9, effect: effect(0.8), verdict: Outcome::Better }];
+        let choice = |better: &[ArmName], alike: &[ArmName], advised: ArmName| Choice {
+            confidence: 0.95,
+            better: better.to_vec(),
+            alike: alike.to_vec(),
+            advised,
+            between: between.clone(),
+        };
+        let all = [
+            choice(&[], &[], A),
+            choice(&[B], &[B], B),
+            choice(&[C, B], &[C], C),
+            choice(&[B, C], &[B], B),
+            choice(&[C, B], &[C, B], B),
+        ];
+        let mut told: Vec<String> = all.iter().map(|choice| of_choice(choice, &knobs, "the round trip")).collect();
+        told.extend([false, true].map(of_control));
+        expect![[r#"
+            no arm is shown to be better than the machine as it is: leave it as it is
+            take B (k=1): it is the only arm that is shown to be better than the machine as it is
+            take C (k=2): it is better than the machine as it is, and than every other arm that is; the round trip is 20 % lower than with B (k=1) (between 16 % and 24 % lower at 95 % confidence)
+            take B (k=1): it is better than the machine as it is, and than every other arm that is; the round trip is 25 % higher than with C (k=2) (between 19 % and 32 % higher at 95 % confidence)
+            C (k=2) and B (k=1) are better than the machine as it is, and not told apart from each other: take B, which is the nearest to the machine as it is
+            no arm is told from the machine as it was, as it must be: they were all the same
+            arms that were all the machine as it was came out different, which is wrong: believe nothing else of this run
+        "#]]
+        .assert_eq(&(told.join("\n") + "\n"));
+    }
+
+    #[test]
+    fn why_an_arm_left_is_told_and_an_unknown_reason_is_no_end() {
+        let harm = LeftWhy::Harm { guard: "x_us_p99".to_owned() };
+        let told = [LeftWhy::Worse, LeftWhy::Same, harm, LeftWhy::Beaten { by: ArmName::C }].map(|why| left(&why, 8));
+        expect![[r#"
+            left after block 9: it was worse
+            left after block 9: it was the same
+            left after block 9: x_us_p99 was harmed
+            left after block 9: C was better still
+        "#]]
+        .assert_eq(&(told.join("\n") + "\n"));
+        assert_eq!(told_left(&serde_json::json!({ "melted": 5 }), u64::MAX), format!("left after block {}", u64::MAX));
+        assert_eq!(told_left(&serde_json::json!("worse"), 3), "left after block 4: it was worse");
+    }
+}

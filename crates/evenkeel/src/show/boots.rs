@@ -1,0 +1,202 @@
+//! A trial over boots as a page and as Markdown: the verdict never without what it rests on.
+
+use evenkeel_stats::BootsComparison;
+use evenkeel_trial::boots::{ArmOfBoots, BootOutcome, BootsEnded, BootsReport, SeenBoot};
+
+use crate::report::words::{as_change, range, share, trim};
+use crate::show::page::{Indent, PLAIN, Page, WARN};
+
+pub(crate) fn page(report: &BootsReport) -> String {
+    let mut page = Page::default();
+    page.heading(&title(report));
+    for line in lines(report) {
+        page.paragraph(Indent { first: 2, rest: 4 }, PLAIN, &line);
+    }
+    if !report.boots.is_empty() {
+        page.heading("Boots");
+        page.table(&COLUMNS, &rows(report));
+    }
+    for doubt in &report.doubts {
+        page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("doubt: {doubt}"));
+    }
+    page.finish()
+}
+
+/// The same for tickets and wikis.
+pub(crate) fn markdown(report: &BootsReport) -> String {
+    // What comes from the machine must neither end a cell nor become a link or a tag.
+    let cell = |text: &str| text.replace(['|', '<', '>', '[', ']', '`', '\n', '\r'], " ");
+    let mut text = format!("# {}\n\n", cell(&title(report)));
+    for line in lines(report) {
+        text += &format!("- {}\n", cell(&line));
+    }
+    if !report.boots.is_empty() {
+        text += &format!("\n| {} |\n|{}\n", COLUMNS.join(" | "), "---|".repeat(COLUMNS.len()));
+        for row in rows(report) {
+            let cells: Vec<String> = row.iter().map(|text| cell(text)).collect();
+            text += &format!("| {} |\n", cells.join(" | "));
+        }
+    }
+    for doubt in &report.doubts {
+        text += &format!("\nDoubt: {}\n", cell(doubt));
+    }
+    text
+}
+
+const COLUMNS: [&str; 5] = ["boot", "arm", "median", "middle half", "windows"];
+
+fn title(report: &BootsReport) -> String {
+    format!("prove {} over boots: {}", report.design.settings.join(" "), report.verdict)
+}
+
+fn lines(report: &BootsReport) -> Vec<String> {
+    let design = &report.design;
+    let counted: usize = report.arms.iter().map(|arm| arm.boots.len()).sum();
+    let mut lines = vec![match &report.ended {
+        None => format!(
+            "{counted} of {} boots count, {} so far; it goes on after the next boot",
+            design.boots,
+            report.boots.len()
+        ),
+        Some(BootsEnded::Whole) => {
+            format!("all {} boots are measured, {} in all; everything is put back", design.boots, report.boots.len())
+        }
+        Some(BootsEnded::Cancelled) => format!("it was ended with {counted} of {} boots", design.boots),
+        Some(BootsEnded::GivenUp { why }) => format!("it was given up with {counted} of {} boots: {why}", design.boots),
+    }];
+    lines.extend(report.comparison.iter().flat_map(sentences));
+    let unit = &design.metric.unit;
+    lines.extend(report.arms.iter().filter(|arm| !arm.boots.is_empty()).map(|arm| of_arm(arm, unit)));
+    lines.push(format!("workload: {}", report.workload));
+    lines.push(format!("decided by {}, order {}, seed {}", design.metric.name, report.order, design.seed));
+    lines
+}
+
+fn sentences(found: &BootsComparison) -> Vec<String> {
+    let (half, way) = (found.boots / 2, if found.ratio < 1.0 { "below" } else { "above" });
+    let all = if half == 2 { "both boots".to_owned() } else { format!("all {half} boots") };
+    let apart = match found.is_apart {
+        true => format!("{all} of B were {way} {all} of A"),
+        false => "boots of A and B overlap".to_owned(),
+    };
+    let chance = match (found.is_apart, found.boots) {
+        (true, 4) => "; boots that are alike lie apart so 1 time in 3, and 1 in 6 in this direction".to_owned(),
+        _ => format!("; boots that are alike differ so much {} of 100 times", trim(found.p_value * 100.0)),
+    };
+    vec![
+        apart + &chance,
+        format!(
+            "B is {}; {} in {:.0} of 100 such trials",
+            as_change(found.ratio),
+            range(found.low, found.high),
+            found.confidence * 100.0
+        ),
+    ]
+}
+
+fn of_arm(arm: &ArmOfBoots, unit: &str) -> String {
+    let boots: Vec<String> = arm.boots.iter().map(|value| trim(*value)).collect();
+    let between =
+        arm.between_boots_share.map_or_else(String::new, |found| format!("; its boots differ by {}", share(found)));
+    let within =
+        arm.within_boot_share.map_or_else(String::new, |found| format!("; windows of one boot by {}", share(found)));
+    format!("{:?}: {} {unit}{between}{within}", arm.arm, boots.join(", "))
+}
+
+fn rows(report: &BootsReport) -> Vec<Vec<String>> {
+    report.boots.iter().enumerate().map(|(at, boot)| row(at, boot)).collect()
+}
+
+fn row(at: usize, boot: &SeenBoot) -> Vec<String> {
+    let [median, middle, windows] = match &boot.outcome {
+        BootOutcome::Measured { values, dropped } => {
+            let of = |q| evenkeel_stats::quantile(values, q).map_or_else(String::new, trim);
+            let lost = if *dropped == 0 { String::new() } else { format!(", {dropped} dropped") };
+            [of(0.5), format!("{} to {}", of(0.25), of(0.75)), format!("{}{lost}", values.len())]
+        }
+        BootOutcome::Begun => ["being measured".to_owned(), String::new(), String::new()],
+        BootOutcome::Missed { .. } => ["not counted".to_owned(), String::new(), String::new()],
+        BootOutcome::CutOff => ["cut off".to_owned(), String::new(), String::new()],
+        BootOutcome::Passed => ["in between".to_owned(), String::new(), String::new()],
+    };
+    vec![(at + 1).to_string(), format!("{:?}", boot.arm), median, middle, windows]
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_trial::boots::{BootsDesign, BootsState};
+    use expect_test::expect;
+
+    use super::*;
+
+    /// Four boots of which B's are lower, in the order of the seed.
+    fn some(seed: u64) -> BootsState {
+        let design = BootsDesign {
+            settings: vec!["cmdline.processor.max_cstate=1".into()],
+            metric: BootsDesign::default_metric(),
+            smallest_effect_ratio: 0.05,
+            boots: 4,
+            windows: 3,
+            window_ms: 1000,
+            settle_ms: 0,
+            seed,
+            reboots: true,
+            limit_s: 1,
+        };
+        let mut state = BootsState::begin(design, 1, "b");
+        state.workload_words = "a tick".into();
+        for nth in 0..4 {
+            let Some((slot, arm)) = state.next_slot() else { break };
+            let level = if format!("{arm:?}") == "B" { 80.0 } else { 100.0 } + f64::from(nth);
+            state.seen.push(SeenBoot {
+                boot_id: format!("r{nth}"),
+                slot,
+                arm,
+                tries: 1,
+                machine: Default::default(),
+                outcome: BootOutcome::Measured { values: vec![level, level + 2.0, level - 2.0], dropped: 0 },
+            });
+        }
+        state
+    }
+
+    fn abba() -> BootsState {
+        (0..).map(some).find(|state| state.report().order == "ABBA").unwrap_or_else(|| some(0))
+    }
+
+    #[test]
+    fn better_never_stands_alone() {
+        let state = abba();
+        let text = page(&state.report()).replace(&format!("seed {}", state.design.seed), "seed N");
+        expect![[r#"
+            [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only: weaker than a trial)[0m
+              4 of 4 boots count, 4 so far; it goes on after the next boot
+              both boots of B were below both boots of A; boots that are alike lie apart
+                so 1 time in 3, and 1 in 6 in this direction
+              B is 20 % lower; between 18 % and 21 % lower in 67 of 100 such trials
+              A: 100, 103 us; its boots differ by 2.96 %; windows of one boot by 2 %
+              B: 81, 82 us; its boots differ by 1.23 %; windows of one boot by 2.47 %
+              workload: a tick
+              decided by due_to_done_us_p99, order ABBA, seed N
+
+            [1mBoots[0m
+            [2m  boot  arm  median  middle half  windows[0m
+              1     A    100     99 to 101    3
+              2     B    81      80 to 82     3
+              3     B    82      81 to 83     3
+              4     A    103     102 to 104   3
+        "#]]
+        .assert_eq(&text);
+        let text = format!("{text}{}", markdown(&state.report()));
+        assert_eq!(text.matches("better").count(), text.matches("better (over 4 boots only").count());
+        assert!(!text.contains("better (over 4 boots only: weaker than a trial)\n\n\n"));
+    }
+
+    #[test]
+    fn what_a_machine_says_ends_no_cell() {
+        let mut state = abba();
+        state.workload_words = "a | b\n# <script>".into();
+        assert!(!markdown(&state.report()).contains("# <script>"));
+        assert!(!markdown(&state.report()).contains("a | b"));
+    }
+}

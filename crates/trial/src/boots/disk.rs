@@ -1,0 +1,91 @@
+//! The state on disk: written whole, synced and renamed, so that a power cut leaves the one from before or the new one.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::state::{BYTES_MAX, BootsState, parse};
+
+/// A state that can't be kept or read. Reads well after "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum BootsFileError {
+    /// The kernel refused.
+    #[error("{doing} {path}: {why}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: String,
+        /// What the kernel said.
+        why: std::io::Error,
+    },
+    /// Somebody else could have written it.
+    #[error("trust the trial over boots in {path}: {why}")]
+    Unsafe {
+        /// The file.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// What it says can't be meant.
+    #[error("read the trial over boots in {path}: {why}")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// Reads it; none if there is none. What is in it is run as root, so it has to be root's, or ours, alone.
+///
+/// # Errors
+/// If it can't be read, is not ours alone, or says what can't be meant.
+pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
+    let named = || path.display().to_string();
+    let io = |doing, why| BootsFileError::Io { doing, path: named(), why };
+    let seen = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        seen => seen.map_err(|why| io("look at", why))?,
+    };
+    // The kernel gives a process's own folder to whom it runs as.
+    let owner = std::fs::metadata("/proc/self").map_err(|why| io("look at", why))?.uid();
+    let why = if !seen.is_file() {
+        Some("it is no plain file".to_owned())
+    } else if seen.uid() != 0 && seen.uid() != owner {
+        Some(format!("it belongs to user {}", seen.uid()))
+    } else if seen.mode() & 0o022 != 0 {
+        Some("others may write to it".to_owned())
+    } else {
+        None
+    };
+    if let Some(why) = why {
+        return Err(BootsFileError::Unsafe { path: named(), why });
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|why| io("open", why))?;
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|why| io("read", why))?;
+    parse(&bytes).map(Some).map_err(|why| BootsFileError::Damaged { path: named(), why })
+}
+
+/// Writes it, in the place of what is there. It is on disk when this returns.
+///
+/// # Errors
+/// If the disk does not take it: what was there before is there still.
+pub fn write(path: &Path, state: &BootsState) -> Result<(), BootsFileError> {
+    let io = |doing, why| BootsFileError::Io { doing, path: path.display().to_string(), why };
+    let text = state.text().map_err(|why| BootsFileError::Damaged { path: path.display().to_string(), why })?;
+    let new = path.with_extension("new");
+    // Whatever a kill left there is ours; a link in its place is not followed, since it is made anew.
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io("make room beside", error)),
+        _ => {}
+    }
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+    opened
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&new, path))
+        .and_then(|()| File::open(path.parent().unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()))
+        .map_err(|why| io("keep the trial over boots in", why))
+}

@@ -1,0 +1,154 @@
+//! Doing what `next` says, boot by boot, on whatever machine is given.
+
+use crate::arm::ArmName;
+
+use super::next::{Action, Sight, next};
+use super::state::{Armed, BootOutcome, BootsDesign, BootsEnded, BootsState};
+
+/// The most that is done in one boot: measure, get ready, and some more for what does not come about.
+const TURNS_MAX: usize = 16;
+
+/// What a trial over boots needs of a machine.
+pub trait Machine {
+    /// What is seen of it now.
+    ///
+    /// # Errors
+    /// If it does not tell which boot it is in, or whether it may go on.
+    fn sight(&mut self) -> Result<Sight, String>;
+
+    /// Keeps the state, so that it is there after a power cut.
+    ///
+    /// # Errors
+    /// If the disk does not take it.
+    fn keep(&mut self, state: &BootsState) -> Result<(), String>;
+
+    /// Whether the arm is in force in this boot.
+    ///
+    /// # Errors
+    /// What reads otherwise.
+    fn reads_back(&mut self, arm: ArmName) -> Result<(), String>;
+
+    /// Lets it settle, and measures its windows: each one's number, and how many were dropped. None if it was asked to stop.
+    ///
+    /// # Errors
+    /// Why there are no numbers.
+    fn measure(&mut self, design: &BootsDesign) -> Result<Option<(Vec<f64>, usize)>, String>;
+
+    /// Brings about that the next boot is of this arm; `anew` if what is there of it is not to be relied on.
+    ///
+    /// # Errors
+    /// If it can't be; nothing of it is left then, or the journal says what is.
+    fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String>;
+
+    /// Puts everything back, and the unit away. To do it twice does no harm.
+    ///
+    /// # Errors
+    /// What is left.
+    fn put_back(&mut self) -> Result<(), String>;
+}
+
+/// What is left to be done when nothing more can be done in this boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The machine has to reboot.
+    Reboot,
+    /// It was asked to stop, and goes on when it is started again.
+    Stopped,
+    /// It is over, and the host is put back.
+    Ended {
+        /// How.
+        ended: BootsEnded,
+        /// Whether the running kernel still is as an arm wanted it, so that it takes one more reboot.
+        reboot_left: bool,
+    },
+}
+
+/// Goes on in this boot as far as it goes.
+///
+/// # Errors
+/// If the host could not be put back, or nothing can be told of the machine: in words, after "failed to".
+pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending, String> {
+    for _ in 0..TURNS_MAX {
+        let sight = machine.sight()?;
+        let action = next(state, &sight);
+        let ended = match action {
+            Action::Reboot => match ask(state, machine) {
+                Ok(()) => return Ok(Ending::Reboot),
+                Err(why) => BootsEnded::GivenUp { why },
+            },
+            Action::End(ended) => ended,
+            Action::Measure { arm } => match measure(state, machine, arm) {
+                Ok(true) => continue,
+                Ok(false) => return Ok(Ending::Stopped),
+                Err(why) => BootsEnded::GivenUp { why },
+            },
+            Action::Arm { slot, arm, anew } => {
+                let armed = Armed { slot, boot_id: sight.boot_id };
+                match get_ready(state, machine, (arm, anew), armed) {
+                    Ok(()) => continue,
+                    Err(why) => BootsEnded::GivenUp { why },
+                }
+            }
+        };
+        return end(state, machine, ended);
+    }
+    let why = "it turned in a circle, which is a fault of evenkeel".to_owned();
+    end(state, machine, BootsEnded::GivenUp { why })
+}
+
+/// Notes that a reboot is asked for, and refuses one that never ends.
+fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), String> {
+    if !state.design.reboots {
+        return Ok(());
+    }
+    state.asked += 1;
+    if state.asked > state.boots_max() + 1 {
+        return Err(format!(
+            "it has asked for {} reboots, and boots are no more than {}",
+            state.asked,
+            state.seen.len()
+        ));
+    }
+    machine.keep(state)
+}
+
+/// Whether to go on.
+fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> Result<bool, String> {
+    // That it was begun is on disk first: a machine that goes down under its load every time must not be tried for ever.
+    machine.keep(state)?;
+    let measured = machine.reads_back(arm).and_then(|()| machine.measure(&state.design));
+    let outcome = match measured {
+        Ok(None) => return Ok(false),
+        Ok(Some((values, dropped))) if values.iter().all(|value| value.is_finite()) && !values.is_empty() => {
+            BootOutcome::Measured { values, dropped }
+        }
+        Ok(Some(_)) => BootOutcome::Missed { why: "no window of it gave a number".to_owned() },
+        Err(why) => BootOutcome::Missed { why },
+    };
+    if let Some(boot) = state.seen.last_mut() {
+        boot.outcome = outcome;
+    }
+    machine.keep(state)?;
+    Ok(true)
+}
+
+fn get_ready(
+    state: &mut BootsState,
+    machine: &mut dyn Machine,
+    (arm, anew): (ArmName, bool),
+    armed: Armed,
+) -> Result<(), String> {
+    machine.keep(state)?;
+    machine.arm(arm, anew)?;
+    state.armed = Some(armed);
+    machine.keep(state)
+}
+
+/// The end is on disk before anything is put back: whoever is killed in between finds it there and puts back what is left.
+fn end(state: &mut BootsState, machine: &mut dyn Machine, ended: BootsEnded) -> Result<Ending, String> {
+    state.ended = Some(ended.clone());
+    let kept = machine.keep(state);
+    machine.put_back()?;
+    kept?;
+    Ok(Ending::Ended { ended, reboot_left: machine.reads_back(ArmName::A).is_err() })
+}

@@ -1,0 +1,308 @@
+//! `BootsState`: all that a trial over boots knows, from one boot to the next.
+
+use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX, boot_order};
+use serde::{Deserialize, Serialize};
+
+use crate::arm::ArmName;
+use crate::metric::Metric;
+
+/// The number in the state's `format`.
+const FORMAT: u32 = 1;
+/// The longest state that is read, in bytes: far more than the most windows of the most boots.
+pub(super) const BYTES_MAX: u64 = 4 << 20;
+/// Boots beside those of the design: for one that was cut off, or came up otherwise than asked. Beyond them it is given up, so that a
+/// machine never reboots for ever.
+pub const EXTRA_BOOTS: usize = 3;
+/// The most windows of a boot.
+pub const WINDOWS_MAX: usize = 1000;
+/// How often one boot may be begun to be measured before it is given up: by a unit that was started again.
+pub(super) const TRIES_MAX: u32 = 3;
+
+/// What was decided before the first boot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BootsDesign {
+    /// The settings of arm B, as `KNOB=VALUE`.
+    pub settings: Vec<String>,
+    /// The number of a window that decides.
+    pub metric: Metric,
+    /// The smallest effect that matters, as a share.
+    pub smallest_effect_ratio: f64,
+    /// Boots that are wanted: whole blocks of four.
+    pub boots: usize,
+    /// Windows of a boot.
+    pub windows: usize,
+    /// Length of a window in milliseconds.
+    pub window_ms: u64,
+    /// How long a machine that has booted is left alone, in milliseconds.
+    pub settle_ms: u64,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Whether evenkeel reboots the machine by itself; else it waits for somebody who does.
+    pub reboots: bool,
+    /// The longest that all of it may take, in seconds.
+    pub limit_s: u64,
+}
+
+impl BootsDesign {
+    /// A metric to plan with before a workload has told its own.
+    pub fn default_metric() -> Metric {
+        Metric::us("due_to_done_us_p99", "from due to done, p99")
+    }
+}
+
+/// What the machine was in one boot, as far as it tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootWords {
+    /// The kernel's release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Its command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_line: Option<String>,
+    /// The processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
+    /// CPUs that are on, as a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+}
+
+/// What came of one boot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum BootOutcome {
+    /// It came up, and nothing is known of it yet.
+    Begun,
+    /// Each window's number; their median is the boot's.
+    Measured {
+        /// In the order in which they were measured.
+        values: Vec<f64>,
+        /// Windows that were dropped by a rule that does not know the arm.
+        dropped: usize,
+    },
+    /// It is not counted: its knobs read otherwise than the arm asked, or it could not be measured.
+    Missed {
+        /// Why, in words.
+        why: String,
+    },
+    /// The machine or evenkeel went down while it was measured.
+    CutOff,
+    /// It came up in between, and was only used to get ready for the next.
+    Passed,
+}
+
+/// One boot of the machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeenBoot {
+    /// The kernel's id of it.
+    pub boot_id: String,
+    /// Which of the wanted boots it was to be, from 0.
+    pub slot: usize,
+    /// Which arm it was to be.
+    pub arm: ArmName,
+    /// How often measuring it was begun.
+    pub tries: u32,
+    /// What the machine was.
+    #[serde(default)]
+    pub machine: BootWords,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: BootOutcome,
+}
+
+/// What the next boot will be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Armed {
+    /// Which of the wanted boots, from 0.
+    pub slot: usize,
+    /// The boot in which it was got ready.
+    pub boot_id: String,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BootsEnded {
+    /// With all its boots.
+    Whole,
+    /// Somebody ended it: by --boots-cancel or `evenkeel revert`.
+    Cancelled,
+    /// It was given up.
+    GivenUp {
+        /// Why, in words.
+        why: String,
+    },
+}
+
+/// All that a trial over boots knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BootsState {
+    /// The number of the format.
+    pub format: u32,
+    /// The version of the program that began it.
+    pub evenkeel: String,
+    /// Names it in the journal: eight hexadecimal digits.
+    pub id: String,
+    /// When it began, in seconds since 1970 UTC.
+    pub begun_s: u64,
+    /// The boot in which it began.
+    pub begun_boot: String,
+    /// What was decided beforehand.
+    pub design: BootsDesign,
+    /// The arguments that name the workload, as a shell reads them. They stand here and not in the unit, whose lines systemd expands.
+    pub workload: String,
+    /// The workload in words.
+    pub workload_words: String,
+    /// The folder that the workload is started in.
+    pub folder: String,
+    /// What the next boot will be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub armed: Option<Armed>,
+    /// How often it has asked for a reboot by itself: a machine whose boots all have one id would never come on.
+    #[serde(default)]
+    pub asked: usize,
+    /// Every boot since.
+    #[serde(default)]
+    pub seen: Vec<SeenBoot>,
+    /// How it ended; none while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<BootsEnded>,
+}
+
+impl BootsState {
+    /// One that begins now.
+    pub fn begin(design: BootsDesign, begun_s: u64, begun_boot: &str) -> BootsState {
+        BootsState {
+            format: FORMAT,
+            evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
+            id: format!("{:08x}", (design.seed ^ begun_s.rotate_left(16)) & 0xffff_ffff),
+            begun_s,
+            begun_boot: begun_boot.to_owned(),
+            design,
+            workload: String::new(),
+            workload_words: String::new(),
+            folder: "/".to_owned(),
+            armed: None,
+            asked: 0,
+            seen: Vec::new(),
+            ended: None,
+        }
+    }
+
+    /// The arm of each wanted boot.
+    pub fn order(&self) -> Vec<ArmName> {
+        let arm = |is_b| if is_b { ArmName::B } else { ArmName::A };
+        boot_order(self.design.boots, self.design.seed).into_iter().map(arm).collect()
+    }
+
+    /// The boots that count so far, in the order in which they were measured.
+    pub fn measured(&self) -> impl Iterator<Item = (&SeenBoot, &[f64])> {
+        self.seen.iter().filter_map(|boot| match &boot.outcome {
+            BootOutcome::Measured { values, .. } => Some((boot, values.as_slice())),
+            _ => None,
+        })
+    }
+
+    /// The next boot that is wanted: its index and its arm; none when all were measured.
+    pub fn next_slot(&self) -> Option<(usize, ArmName)> {
+        let slot = self.measured().count();
+        Some((slot, *self.order().get(slot)?))
+    }
+
+    /// The boots that it may take at most.
+    pub fn boots_max(&self) -> usize {
+        self.design.boots + EXTRA_BOOTS
+    }
+
+    /// Whether what it says can be meant. What is read from a disk is believed in nothing else.
+    fn check(&self) -> Result<(), String> {
+        let design = &self.design;
+        let bad = |what: &str| Err(what.to_owned());
+        let word = |text: &str, most: usize| text.len() <= most && !text.chars().any(char::is_control);
+        if self.id.len() != 8 || !self.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return bad("its id is not eight hexadecimal digits");
+        }
+        let settings = &design.settings;
+        if settings.is_empty() || settings.len() > 64 || !settings.iter().all(|setting| word(setting, 1000)) {
+            return bad("its settings are none, or too many, or have control characters");
+        }
+        if design.boots == 0 || design.boots > BOOTS_MAX || !design.boots.is_multiple_of(BOOTS_BLOCK) {
+            return Err(format!("{} boots are not whole blocks of {BOOTS_BLOCK}, {BOOTS_MAX} at most", design.boots));
+        }
+        if !(1..=WINDOWS_MAX).contains(&design.windows) || !(100..=600_000).contains(&design.window_ms) {
+            return bad("its windows are none, too many, too short or too long");
+        }
+        if design.settle_ms > 3_600_000 || !(design.smallest_effect_ratio > 0.0 && design.smallest_effect_ratio < 10.0)
+        {
+            return bad("its settle time or its smallest effect is beyond all measure");
+        }
+        if !word(&self.folder, 4096) || !self.folder.starts_with('/') || self.workload.len() > 256 << 10 {
+            return bad("its workload or the folder of it can't be meant");
+        }
+        if self.seen.len() > self.boots_max() || self.measured().count() > design.boots {
+            return bad("it has more boots than it may");
+        }
+        let order = self.order();
+        let mut slot = 0;
+        for (at, boot) in self.seen.iter().enumerate() {
+            if boot.slot != slot || boot.slot > order.len() || order.get(slot).is_some_and(|arm| *arm != boot.arm) {
+                return Err(format!("boot {at} is not the one that its order asks for"));
+            }
+            if self.seen[..at].iter().any(|other| other.boot_id == boot.boot_id) {
+                return Err(format!("boot {at} is there twice"));
+            }
+            if let BootOutcome::Measured { values, .. } = &boot.outcome {
+                if values.is_empty() || values.len() > design.windows || !values.iter().all(|value| value.is_finite()) {
+                    return Err(format!("the windows of boot {at} can't be meant"));
+                }
+                slot += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// As it stands on disk: the checksum of what follows it, as the journal has it, and one line.
+    ///
+    /// # Errors
+    /// If a number in it has no JSON form.
+    pub fn text(&self) -> Result<String, String> {
+        let json = serde_json::to_string(self).map_err(|error| error.to_string())?;
+        Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
+    }
+}
+
+/// Reads what [`BootsState::text`] wrote. Total: whatever the bytes are, a state that can be meant, or why it is none.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn parse(bytes: &[u8]) -> Result<BootsState, String> {
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(format!("it has more than {BYTES_MAX} bytes"));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+    let line = text.strip_suffix('\n').ok_or("it has no end")?;
+    let (sum, json) = line.split_once(' ').ok_or("it has no checksum")?;
+    if sum.len() != 8 || u32::from_str_radix(sum, 16) != Ok(crc32fast::hash(json.as_bytes())) {
+        return Err("the checksum does not match".to_owned());
+    }
+    parse_json(json)
+}
+
+/// The same without the checksum: what it says has to be meant all the same.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn parse_json(json: &str) -> Result<BootsState, String> {
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    let bad = |error: serde_json::Error| error.to_string();
+    match serde_json::from_str::<Format>(json).map_err(bad)?.format {
+        FORMAT => {}
+        other => return Err(format!("format {other} is not known to this evenkeel; use the one that wrote it")),
+    }
+    let state: BootsState = serde_json::from_str(json).map_err(bad)?;
+    state.check()?;
+    Ok(state)
+}

@@ -1,0 +1,241 @@
+//! Whole trials, undisturbed and killed.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn abba_and_its_mirror_go_through_and_leave_nothing() {
+    let mut orders = std::collections::BTreeSet::new();
+    for seed in 0..8 {
+        let mut sim = Sim::begun(seed);
+        assert!(sim.is_there(UNIT));
+        assert_eq!(sim.play_out(), BootsEnded::Whole);
+        let report = sim.state().report();
+        orders.insert(report.order.clone());
+        assert_eq!(report.verdict, "better (over 4 boots only: weaker than a trial)");
+        assert_eq!(report.comparison.unwrap().ratio, 80.2 / 100.2);
+        assert_eq!(sim.state().seen.len(), 4);
+        // The last boot was B's in one of the two orders: then it takes one more.
+        assert_eq!(sim.boots, if report.order == "ABBA" { 4 } else { 5 });
+        sim.check_end();
+    }
+    assert_eq!(orders.into_iter().collect::<Vec<_>>(), ["ABBA", "BAAB"]);
+}
+
+/// The number of steps of an undisturbed trial.
+fn steps(seed: u64) -> u32 {
+    let mut sim = Sim::begun(seed);
+    sim.fuse.set(Some(10_000));
+    sim.play_out();
+    10_000 - sim.fuse.get().unwrap()
+}
+
+/// A trial that is killed at one step: `after` says what becomes of the machine then.
+fn killed_at(step: u32, seed: u64, mut after: impl FnMut(&mut Sim)) -> Sim {
+    let mut sim = Sim::begun(seed);
+    sim.fuse.set(Some(step));
+    loop {
+        match sim.start() {
+            None => break,
+            Some(Ok(Ending::Reboot)) => sim.reboot(),
+            other => panic!("it was to be killed at step {step}: {other:?}"),
+        }
+    }
+    after(&mut sim);
+    sim
+}
+
+#[test]
+fn killed_at_every_step_it_goes_on_to_the_same_end() {
+    // Both orders; started again in the same boot, and after the power came back.
+    for (seed, reboots) in [(0, true), (1, true), (1, false)] {
+        let steps = steps(seed);
+        assert!(steps > 30, "{steps}");
+        for step in 0..steps {
+            let mut sim = killed_at(step, seed, |sim| {
+                if reboots {
+                    sim.reboot();
+                }
+            });
+            let ended = sim.play_out();
+            assert_eq!(ended, BootsEnded::Whole, "step {step}, rebooted: {reboots}: {:?}", sim.state());
+            assert_eq!(sim.state().measured().count(), 4);
+            sim.check_end();
+        }
+    }
+}
+
+#[test]
+fn after_a_kill_at_every_step_revert_puts_all_back() {
+    for reboots in [false, true] {
+        for step in 0..steps(1) {
+            let mut sim = killed_at(step, 1, |sim| {
+                if reboots {
+                    sim.reboot();
+                }
+                sim.revert_all();
+            });
+            assert!(!sim.is_there(UNIT) && !sim.is_there(WANTS) && !sim.is_there(GRUB), "step {step}");
+            // Somebody who starts it all the same changes nothing.
+            let mut state = sim.state();
+            let ending = go_on(&mut state, &mut sim).unwrap();
+            assert!(matches!(ending, Ending::Ended { .. }), "step {step}: {ending:?}");
+            sim.check_end();
+        }
+    }
+}
+
+#[test]
+fn a_transaction_that_was_cut_off_is_put_back_before_the_next() {
+    for lines in [1, 2, 3] {
+        let mut sim = Sim::begun(1);
+        while !sim.is_there(GRUB) {
+            let mut state = sim.state();
+            // Only get ready, and no further.
+            sim.fuse.set(None);
+            assert_eq!(go_on(&mut state, &mut sim).unwrap(), Ending::Reboot);
+            if !sim.is_there(GRUB) {
+                sim.reboot();
+            }
+        }
+        // The last records of the transaction never reached the disk.
+        let journal = sim.dir.path().join("journal");
+        let text = std::fs::read_to_string(&journal).unwrap();
+        let kept: Vec<&str> = text.lines().collect();
+        let kept: String = kept[..kept.len() - lines].iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(&journal, kept).unwrap();
+        let mut state = sim.state();
+        state.armed = None;
+        write(&sim.file(), &state).unwrap();
+        sim.reboot();
+        assert_eq!(sim.play_out(), BootsEnded::Whole, "{lines} records lost");
+        sim.check_end();
+    }
+}
+
+#[test]
+fn a_machine_that_never_comes_up_as_asked_is_given_up() {
+    let mut sim = Sim::begun(0);
+    sim.is_deaf = true;
+    let ended = sim.play_out();
+    let BootsEnded::GivenUp { why } = ended else { panic!("{ended:?}") };
+    assert!(why.contains("7 boots are the most"), "{why}");
+    assert_eq!(sim.boots, 7);
+    let report = sim.state().report();
+    assert!(report.doubts.iter().any(|doubt| doubt.contains("is not in force in this boot")), "{report:?}");
+    assert_eq!(report.comparison, None);
+    sim.check_end();
+}
+
+#[test]
+fn a_full_disk_or_too_long_a_time_ends_it() {
+    let mut sim = Sim::begun(0);
+    assert_eq!(sim.start().unwrap(), Ok(Ending::Reboot));
+    sim.reboot();
+    sim.is_full = true;
+    // That it is over can't be kept either, and that is said; the host is put back all the same.
+    assert!(sim.start().unwrap().unwrap_err().contains("no space left"));
+    assert_eq!(sim.open_transactions(), 0);
+    assert!(!sim.is_there(UNIT) && !sim.is_there(GRUB));
+
+    let mut sim = Sim::begun(0);
+    assert_eq!(sim.start().unwrap(), Ok(Ending::Reboot));
+    sim.reboot();
+    sim.now_s += 2000;
+    assert!(matches!(sim.play_out(), BootsEnded::GivenUp { why } if why.contains("longer than 1000 s")));
+    sim.check_end();
+}
+
+#[test]
+fn a_machine_whose_boots_all_have_one_id_does_not_reboot_for_ever() {
+    let mut sim = Sim::begun(0);
+    let mut reboots = 0;
+    let ended = loop {
+        match sim.start().unwrap() {
+            // It comes up again, and nothing tells that it did.
+            Ok(Ending::Reboot) => reboots += 1,
+            Ok(Ending::Ended { ended, .. }) => break ended,
+            other => panic!("{other:?}"),
+        }
+        assert!(reboots < 20);
+    };
+    assert!(matches!(ended, BootsEnded::GivenUp { why } if why.contains("asked for 9 reboots")));
+    assert_eq!((reboots, sim.measured.len()), (8, 0));
+    sim.check_end();
+}
+
+#[test]
+fn what_other_people_keep_stays() {
+    let mut sim = Sim::begun(0);
+    // Somebody persists another argument while it runs; both are in one file.
+    assert_eq!(sim.start().unwrap(), Ok(Ending::Reboot));
+    let other = Setting::parse("cmdline.tsc=reliable").unwrap();
+    {
+        let mut journal = State::open(sim.dir.path()).unwrap();
+        let plan = Hands::plan(&sim.root, journal.log(), &[other], "theirs").unwrap();
+        let (steps, hand) = (plan.plan(), sim.root.hand().unwrap());
+        let job = evenkeel_change::Job {
+            settings: &plan.settings,
+            lasting: plan.keep.as_ref(),
+            ..evenkeel_change::Job::of(&steps, &plan.title)
+        };
+        evenkeel_change::carry_out(&sim.root, &hand, &mut journal, &job, |_| Ok(())).unwrap();
+    }
+    sim.reboot();
+    let mut state = sim.state();
+    // Whatever becomes of the trial, it ends, and says so if it could not take its own out from under theirs.
+    for _ in 0..20 {
+        match go_on(&mut state, &mut sim) {
+            Ok(Ending::Reboot) => sim.reboot(),
+            Ok(Ending::Ended { .. }) => break,
+            Ok(Ending::Stopped) => panic!("nobody stopped it"),
+            Err(why) => {
+                assert!(why.contains("revert"), "{why}");
+                break;
+            }
+        }
+    }
+    sim.revert_all();
+    assert!(sim.is_as_before());
+}
+
+/// What may happen to a machine.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The unit is started, and killed after so many steps if it gets there.
+    Start(u32),
+    Reboot,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn whatever_happens_the_host_is_as_before_at_the_end(
+        seed in 0_u64..4,
+        deaf in prop::bool::weighted(0.1),
+        events in prop::collection::vec(
+            prop_oneof![3 => (0_u32..30).prop_map(Event::Start), 1 => Just(Event::Reboot)],
+            0..30,
+        ),
+    ) {
+        let mut sim = Sim::begun(seed);
+        sim.is_deaf = deaf;
+        for event in events {
+            match event {
+                Event::Reboot => sim.reboot(),
+                Event::Start(steps) => {
+                    sim.fuse.set(Some(steps));
+                    if let Some(Ok(Ending::Reboot)) = sim.start() {
+                        sim.reboot();
+                    }
+                    sim.fuse.set(None);
+                }
+            }
+        }
+        let ended = sim.play_out();
+        prop_assert!(deaf || ended == BootsEnded::Whole || matches!(ended, BootsEnded::GivenUp { .. }), "{:?}", ended);
+        sim.check_end();
+    }
+}

@@ -1,0 +1,273 @@
+//! Trials over boots on a simulated machine: a captured root that takes writes, real transactions in a real journal, and a boot loader
+//! that reads what they left. It is killed and rebooted at every step.
+
+mod kills;
+mod text;
+mod turns;
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use evenkeel_change::{Log, State, Status, Which, history, revert};
+use evenkeel_host::Setting;
+use evenkeel_stats::Direction;
+use evenkeel_sys::{Capture, Root};
+use tempfile::TempDir;
+
+use super::*;
+use crate::arm::ArmName;
+use crate::metric::Metric;
+
+const ARGUMENT: &str = "processor.max_cstate=1";
+const SETTING: &str = "cmdline.processor.max_cstate=1";
+const GRUB: &str = "/etc/default/grub.d/90-evenkeel.cfg";
+const UNIT: &str = "/etc/systemd/system/evenkeel-boots.service";
+const WANTS: &str = "/etc/systemd/system/multi-user.target.wants/evenkeel-boots.service";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const CMDLINE: &str = "/proc/cmdline";
+
+/// A Debian with systemd and GRUB.
+const HOST: &str = "evenkeel-capture 1
+/etc/default/grub ->! EINVAL
+/etc/default/grub.d/ : 50-cloudimg-settings.cfg
+/etc/default/grub.d/90-evenkeel.cfg ! ENOENT
+/etc/systemd/system/ : multi-user.target.wants
+/etc/systemd/system/evenkeel-boots.service ! ENOENT
+/etc/systemd/system/multi-user.target.wants/ : ssh.service
+/etc/systemd/system/multi-user.target.wants/evenkeel-boots.service ! ENOENT
+/proc/cmdline = BOOT_IMAGE=/vmlinuz quiet
+/proc/sys/kernel/osrelease = 6.1.0-13-cloud-amd64
+/proc/sys/kernel/random/boot_id = boot-0
+/run/systemd/system ->! EINVAL
+/sys/devices/system/cpu/online = 0-1
+/usr/sbin/grubby ->! ENOENT
+/usr/sbin/update-grub ->! EINVAL
+end
+";
+
+/// What a kill is, in here.
+struct Killed;
+
+/// The simulated machine.
+struct Sim {
+    root: Root,
+    before: Capture,
+    dir: TempDir,
+    id: String,
+    boots: u32,
+    /// Steps until it is killed.
+    fuse: Cell<Option<u32>>,
+    /// A boot loader that does not read what is written.
+    is_deaf: bool,
+    /// A disk that is full.
+    is_full: bool,
+    now_s: u64,
+    /// Each boot in which windows were measured, with what was in force.
+    measured: Vec<(u32, ArmName)>,
+}
+
+fn design(seed: u64) -> BootsDesign {
+    BootsDesign {
+        settings: vec![SETTING.to_owned()],
+        metric: Metric::new("x_us", "x", "us", Direction::Lower),
+        smallest_effect_ratio: 0.05,
+        boots: 4,
+        windows: 5,
+        window_ms: 1000,
+        settle_ms: 0,
+        seed,
+        reboots: true,
+        limit_s: 1000,
+    }
+}
+
+/// In memory where there is such a place: here a power cut is only played, and each record is synced.
+fn folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+impl Sim {
+    /// A machine on which a trial has begun: its unit is there, and no boot has been yet.
+    fn begun(seed: u64) -> Sim {
+        let root = Root::captured(Capture::parse(HOST).unwrap());
+        let state = BootsState::begin(design(seed), 1_700_000_000, "boot-0");
+        let sim = Sim {
+            before: root.capture(),
+            root,
+            dir: folder(),
+            id: state.id.clone(),
+            boots: 0,
+            fuse: Cell::new(None),
+            is_deaf: false,
+            is_full: false,
+            now_s: 1_700_000_010,
+            measured: Vec::new(),
+        };
+        write(&sim.file(), &state).unwrap();
+        sim.hands().begin("/usr/bin/evenkeel", &sim.file()).unwrap();
+        sim
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("boots")
+    }
+
+    fn hands(&self) -> Hands<'_> {
+        let settings = vec![Setting::parse(SETTING).unwrap()];
+        Hands::new(&self.root, self.dir.path(), &self.id, settings).unwrap()
+    }
+
+    fn state(&self) -> BootsState {
+        read(&self.file()).unwrap().unwrap()
+    }
+
+    /// One step, at whose beginning it may be killed.
+    fn step(&self) {
+        if let Some(left) = self.fuse.get() {
+            if left == 0 {
+                self.fuse.set(None);
+                std::panic::resume_unwind(Box::new(Killed));
+            }
+            self.fuse.set(Some(left - 1));
+        }
+    }
+
+    fn is_there(&self, path: &str) -> bool {
+        self.root.tree().unwrap().look(path).unwrap() != evenkeel_sys::Entry::Absent
+    }
+
+    fn reboot(&mut self) {
+        self.boots += 1;
+        let gives = self.is_there(GRUB) && !self.is_deaf;
+        let mut capture = self.root.capture();
+        let line = if gives {
+            format!("BOOT_IMAGE=/vmlinuz quiet {ARGUMENT}\n")
+        } else {
+            "BOOT_IMAGE=/vmlinuz quiet\n".into()
+        };
+        capture.saw_text(CMDLINE, Ok(line));
+        capture.saw_text(BOOT_ID, Ok(format!("boot-{}\n", self.boots)));
+        self.root = Root::captured(capture);
+        self.now_s += 60;
+    }
+
+    /// What systemd does after a boot, or somebody by hand: starts the unit, if it is there. None if it was killed.
+    fn start(&mut self) -> Option<Result<Ending, String>> {
+        if !self.is_there(WANTS) || !self.file().exists() {
+            return Some(Err("no unit".into()));
+        }
+        let mut state = self.state();
+        catch_unwind(AssertUnwindSafe(|| go_on(&mut state, self))).ok()
+    }
+
+    /// From here to the end, with every reboot that is asked for; gives how it ended.
+    fn play_out(&mut self) -> BootsEnded {
+        for _ in 0..40 {
+            match self.start() {
+                None => {}
+                Some(Ok(Ending::Reboot)) => self.reboot(),
+                Some(Ok(Ending::Ended { ended, reboot_left })) => {
+                    if reboot_left {
+                        self.reboot();
+                    }
+                    return ended;
+                }
+                // The unit is gone: what the state says is what stands.
+                Some(Err(why)) if why == "no unit" => return self.state().ended.unwrap(),
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+        panic!("it does not end: {:?}", self.state());
+    }
+
+    /// The machine after one more boot, whatever the last one was.
+    fn is_as_before(&mut self) -> bool {
+        self.reboot();
+        let mut now = self.root.capture();
+        now.saw_text(BOOT_ID, Ok("boot-0\n".into()));
+        let mut before = self.before.clone();
+        before.saw_text(BOOT_ID, Ok("boot-0\n".into()));
+        before.saw_text(CMDLINE, Ok("BOOT_IMAGE=/vmlinuz quiet\n".into()));
+        now == before
+    }
+
+    fn open_transactions(&self) -> usize {
+        let log = Log::read(self.dir.path()).unwrap();
+        let open = |status| matches!(status, Status::InForce | Status::Interrupted);
+        history(&self.root, &log).iter().filter(|done| open(done.status)).count()
+    }
+
+    fn revert_all(&self) {
+        let mut state = State::open(self.dir.path()).unwrap();
+        let report = revert(&self.root, &self.root.hand().unwrap(), &mut state, Which::All).unwrap();
+        assert!(report.all_undone, "{report:?}");
+    }
+
+    /// What must be so at the end of every story.
+    fn check_end(&mut self) {
+        assert_eq!(self.open_transactions(), 0);
+        assert!(self.is_as_before(), "{}", self.root.capture());
+        let state = self.state();
+        assert!(state.seen.len() <= state.boots_max());
+        let once: std::collections::BTreeSet<u32> =
+            state.measured().map(|(boot, _)| boot.boot_id.trim_start_matches("boot-").parse().unwrap()).collect();
+        assert_eq!(once.len(), state.measured().count(), "no boot counts twice");
+        for (boot, values) in state.measured() {
+            // What the machine was in truth, and not what the state says.
+            let nth: u32 = boot.boot_id.trim_start_matches("boot-").parse().unwrap();
+            let truth = self.measured.iter().find(|(at, _)| *at == nth).unwrap().1;
+            assert_eq!(boot.arm, truth);
+            assert_eq!(values.len(), 5);
+        }
+    }
+}
+
+impl Machine for Sim {
+    fn sight(&mut self) -> Result<Sight, String> {
+        self.step();
+        Ok(Sight {
+            boot_id: self.root.text(BOOT_ID).unwrap().trim().to_owned(),
+            now_s: self.now_s,
+            is_licensed: self.hands().is_licensed()?,
+            machine: BootWords::default(),
+        })
+    }
+
+    fn keep(&mut self, state: &BootsState) -> Result<(), String> {
+        self.step();
+        if self.is_full {
+            return Err("keep it: no space left on device".into());
+        }
+        write(&self.file(), state).unwrap();
+        self.step();
+        Ok(())
+    }
+
+    fn reads_back(&mut self, arm: ArmName) -> Result<(), String> {
+        self.hands().reads_back(arm)
+    }
+
+    fn measure(&mut self, design: &BootsDesign) -> Result<Option<(Vec<f64>, usize)>, String> {
+        self.step();
+        let is_b = self.root.text(CMDLINE).unwrap().contains(ARGUMENT);
+        self.measured.push((self.boots, if is_b { ArmName::B } else { ArmName::A }));
+        self.step();
+        let level = if is_b { 80.0 } else { 100.0 };
+        Ok(Some(((0..design.windows).map(|window| level + window as f64 * 0.1).collect(), 0)))
+    }
+
+    fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String> {
+        self.step();
+        self.hands().arm(arm, anew)?;
+        self.step();
+        Ok(())
+    }
+
+    fn put_back(&mut self) -> Result<(), String> {
+        self.step();
+        self.hands().put_back()?;
+        self.step();
+        Ok(())
+    }
+}

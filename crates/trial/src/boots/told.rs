@@ -1,0 +1,154 @@
+//! What came out of a trial over boots, for people and programs; and never "better" without what it rests on.
+
+use evenkeel_stats::{Boot, BootsComparison, Options, Verdict, compare_boots, median, quantile};
+use serde::Serialize;
+
+use crate::arm::ArmName;
+
+use super::state::{BootOutcome, BootsDesign, BootsEnded, BootsState, SeenBoot};
+
+/// One arm over its boots.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ArmOfBoots {
+    /// Which.
+    pub arm: ArmName,
+    /// Each boot's number: the median of its windows.
+    pub boots: Vec<f64>,
+    /// How far its boots lie apart: the highest less the lowest, as a share of their median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub between_boots_share: Option<f64>,
+    /// How far the windows of one boot lie apart: the middle half of them, as a share of their median; the largest of its boots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within_boot_share: Option<f64>,
+}
+
+/// What came out so far.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BootsReport {
+    /// Names it in the journal.
+    pub id: String,
+    /// The version of the program.
+    pub evenkeel: String,
+    /// What was decided beforehand.
+    pub design: BootsDesign,
+    /// The order of the arms, such as ABBA.
+    pub order: String,
+    /// The workload in words.
+    pub workload: String,
+    /// Every boot.
+    pub boots: Vec<SeenBoot>,
+    /// The arms.
+    pub arms: [ArmOfBoots; 2],
+    /// B against A, where there is a whole block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<BootsComparison>,
+    /// The verdict with what it rests on.
+    pub verdict: String,
+    /// What a sceptic should know.
+    pub doubts: Vec<String>,
+    /// How it ended; none while it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<BootsEnded>,
+}
+
+/// The verdict, with the number of boots that it rests on: a trial that switches while the machine runs says more.
+pub fn label(comparison: Option<&BootsComparison>) -> String {
+    let Some(found) = comparison else { return "nothing is known yet".to_owned() };
+    let word = match found.verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::Same => "same",
+        Verdict::Undecided => "undecided",
+    };
+    let only = if found.boots <= 4 { " only" } else { "" };
+    format!("{word} (over {} boots{only}: weaker than a trial)", found.boots)
+}
+
+impl BootsState {
+    /// What came out so far.
+    pub fn report(&self) -> BootsReport {
+        let options = Options {
+            smallest_effect_ratio: self.design.smallest_effect_ratio,
+            ..Options::new(self.design.metric.better)
+        };
+        let boots: Vec<Boot> = self
+            .measured()
+            .filter_map(|(boot, values)| Some(Boot { is_b: boot.arm == ArmName::B, value: median(values)? }))
+            .collect();
+        let comparison = compare_boots(&boots, options);
+        let mut doubts = self.doubts();
+        if let (Err(error), true) = (&comparison, boots.len() >= 4) {
+            doubts.push(format!("the boots could not be compared: {error}"));
+        }
+        let comparison = comparison.ok();
+        BootsReport {
+            id: self.id.clone(),
+            evenkeel: self.evenkeel.clone(),
+            design: self.design.clone(),
+            order: self.order().iter().map(|arm| format!("{arm:?}")).collect(),
+            workload: self.workload_words.clone(),
+            boots: self.seen.clone(),
+            arms: [ArmName::A, ArmName::B].map(|arm| self.of_arm(arm)),
+            verdict: label(comparison.as_ref()),
+            comparison,
+            doubts,
+            ended: self.ended.clone(),
+        }
+    }
+
+    fn of_arm(&self, arm: ArmName) -> ArmOfBoots {
+        let windows: Vec<&[f64]> =
+            self.measured().filter(|(boot, _)| boot.arm == arm).map(|(_, values)| values).collect();
+        let boots: Vec<f64> = windows.iter().filter_map(|values| median(values)).collect();
+        let spread = |values: &[f64], low: f64, high: f64| {
+            let of = |share| quantile(values, share);
+            Some((of(high)? - of(low)?) / median(values).filter(|middle| *middle != 0.0)?.abs())
+        };
+        ArmOfBoots {
+            arm,
+            between_boots_share: spread(&boots, 0.0, 1.0).filter(|_| boots.len() > 1),
+            within_boot_share: windows
+                .iter()
+                .filter_map(|values| spread(values, 0.25, 0.75))
+                .max_by(f64::total_cmp)
+                .filter(|share| share.is_finite()),
+            boots,
+        }
+    }
+
+    fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        for (at, boot) in self.seen.iter().enumerate() {
+            let nth = at + 1;
+            match &boot.outcome {
+                BootOutcome::Missed { why } => doubts.push(format!("boot {nth} is not counted: {why}")),
+                BootOutcome::CutOff => doubts.push(format!("boot {nth} was cut off while it was measured")),
+                BootOutcome::Passed => doubts.push(format!("boot {nth} came in between, and was not measured")),
+                BootOutcome::Measured { values, dropped } if *dropped > values.len() / 5 => {
+                    let of = values.len() + dropped;
+                    doubts.push(format!(
+                        "{dropped} of {of} windows of boot {nth} were dropped: the machine was disturbed"
+                    ));
+                }
+                BootOutcome::Measured { .. } | BootOutcome::Begun => {}
+            }
+        }
+        let counted: Vec<&SeenBoot> = self.measured().map(|(boot, _)| boot).collect();
+        let differs = |of: fn(&SeenBoot) -> &Option<String>, what: &str| {
+            let mut seen: Vec<&str> = counted.iter().filter_map(|boot| of(boot).as_deref()).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            (seen.len() > 1).then(|| format!("the boots had different {what}: {}", seen.join(", ")))
+        };
+        doubts.extend(differs(|boot| &boot.machine.kernel, "kernels"));
+        doubts.extend(differs(|boot| &boot.machine.processor, "processors"));
+        for arm in [ArmName::A, ArmName::B] {
+            let lines = counted.iter().filter(|boot| boot.arm == arm).map(|boot| &boot.machine.command_line);
+            let lines: std::collections::BTreeSet<_> = lines.collect();
+            if lines.len() > 1 {
+                doubts.push(format!("the boots of {arm:?} had different command lines"));
+            }
+        }
+        doubts
+    }
+}

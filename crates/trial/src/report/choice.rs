@@ -1,0 +1,120 @@
+//! Which of several arms: those that are better than the machine as it was, compared with each other on the blocks that have both,
+//! and of those that are not told apart the one that asks for the least change.
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, Outcome, Report, Titles};
+use crate::arm::ArmName;
+use crate::design::Design;
+use crate::session::Race;
+
+/// Which of several arms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// All comparisons with A together err in at most one less this share of sessions; those among the other arms too, and the guards.
+    pub confidence: f64,
+    /// The arms that are better than A, by their estimates, the best first.
+    pub better: Vec<ArmName>,
+    /// Those of them that no other is shown to be better than.
+    pub alike: Vec<ArmName>,
+    /// The arm to take: of those that are alike the nearest to the machine as it was; A where none is better.
+    pub advised: ArmName,
+    /// The arms beside A with each other.
+    pub between: Vec<Between>,
+}
+
+/// Two arms beside A, by the blocks that have both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Between {
+    /// The arm.
+    pub arm: ArmName,
+    /// What it is compared with.
+    pub against: ArmName,
+    /// Pairs that count.
+    pub pairs: usize,
+    /// The ratio of the one to the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// What is said of the arm.
+    pub verdict: Outcome,
+}
+
+impl Choice {
+    pub(super) fn of(design: &Design, race: &Race, reports: &[Report], titles: &Titles) -> Choice {
+        let mut better: Vec<(ArmName, f64)> = race
+            .further()
+            .iter()
+            .zip(reports)
+            .filter(|(_, report)| report.verdict == Outcome::Better)
+            .filter_map(|(runner, report)| Some((runner.name, runner.judge.cost(report.effect?.ratio))))
+            .collect();
+        better.sort_by(|one, other| one.1.total_cmp(&other.1));
+        let better: Vec<ArmName> = better.into_iter().map(|(name, _)| name).collect();
+        let unbeaten = |arm: &&ArmName| !better.iter().any(|by| race.is_beaten(**arm, *by));
+        let mut alike: Vec<ArmName> = better.iter().filter(unbeaten).copied().collect();
+        // Each beaten by another: the comparisons contradict each other, and none of them is told from the rest.
+        if alike.is_empty() {
+            alike.clone_from(&better);
+        }
+        let advised = alike.iter().copied().min_by(|one, other| nearer(*one, *other, titles)).unwrap_or(ArmName::A);
+        let between = race.peers().iter().map(|peer| {
+            let seen = peer.judge.look();
+            Between {
+                arm: peer.other,
+                against: peer.one,
+                pairs: peer.judge.pairs(),
+                effect: seen.map(|seen| Effect::of(&seen, &peer.judge)),
+                verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
+            }
+        });
+        Choice { confidence: design.confidence, alike, advised, between: between.collect(), better }
+    }
+
+    /// What is said of one arm against another, the other way round too.
+    pub fn between(&self, arm: ArmName, against: ArmName) -> Option<&Between> {
+        self.between.iter().find(|between| {
+            [between.arm, between.against] == [arm, against] || [between.against, between.arm] == [arm, against]
+        })
+    }
+}
+
+/// Which of two arms asks for less: fewer settings that the machine did not have, then values nearer to those it had, then the one that
+/// was named first.
+fn nearer(one: ArmName, other: ArmName, titles: &Titles) -> Ordering {
+    let away = |arm: ArmName| titles.away.get(arm as usize);
+    let (Some(of_one), Some(of_other)) = (away(one), away(other)) else { return one.cmp(&other) };
+    let by_way = match (of_one.way, of_other.way) {
+        (Some(of_one), Some(of_other)) => of_one.total_cmp(&of_other),
+        _ => Ordering::Equal,
+    };
+    of_one.settings.cmp(&of_other.settings).then(by_way).then(one.cmp(&other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Away;
+
+    #[test]
+    fn the_nearer_arm_asks_for_less() {
+        let away = |settings, way| Away { knobs: Vec::new(), settings, way };
+        let of = |away: Vec<Away>| Titles { away, ..Titles::default() };
+        let table = [
+            ("fewer settings", away(1, Some(9.0)), away(2, Some(0.1)), Ordering::Less),
+            ("a smaller step", away(1, Some(2.0)), away(1, Some(0.5)), Ordering::Greater),
+            ("words have no distance", away(1, None), away(1, Some(0.5)), Ordering::Less),
+            ("not a number", away(1, Some(f64::NAN)), away(1, Some(0.5)), Ordering::Greater),
+        ];
+        for (what, b, c, expected) in table {
+            let titles = of(vec![Away::default(), b, c]);
+            assert_eq!(nearer(ArmName::B, ArmName::C, &titles), expected, "{what}");
+        }
+        assert_eq!(
+            nearer(ArmName::D, ArmName::C, &of(Vec::new())),
+            Ordering::Greater,
+            "the order in which they were named"
+        );
+    }
+}

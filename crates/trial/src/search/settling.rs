@@ -1,0 +1,160 @@
+//! How long a switch is felt, found before a search as a trial finds it: by each way of switching on its own, since new sockets
+//! and a new start are felt longer than a value that is in force at once.
+
+use std::time::Duration;
+
+use evenkeel_host::Plan;
+use serde::{Deserialize, Serialize};
+
+use crate::arm::{Arm, Level};
+use crate::conditions::Watch;
+use crate::design::{Design, Settle};
+use crate::error::TrialError;
+use crate::metric::Metric;
+use crate::session::{Keep, SettleHow, SettleSeen, Trial, find_settle, settle_cost};
+use crate::switch::{Reach, Switch};
+use crate::workload::Workload;
+
+/// The share of the budget that finding it may take.
+const SHARE: f64 = 0.1;
+/// What is waited where there is no time to find it out.
+const UNKNOWN: Duration = Duration::from_millis(100);
+
+/// How long one way of switching is felt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassSettle {
+    /// What the server must do for the switch to reach it; nothing where all ways were switched together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Reach>,
+    /// The knobs that were switched, together.
+    pub knobs: Vec<String>,
+    /// How long, and how that was found.
+    pub settle: SettleSeen,
+}
+
+/// What it takes to find it.
+pub struct Settling<'a, 'b> {
+    /// The number that decides.
+    pub metric: &'a Metric,
+    /// How long one window measures.
+    pub window: Duration,
+    /// The smallest effect that matters, as a share.
+    pub smallest_effect_ratio: f64,
+    /// The budget of the whole search.
+    pub budget: Duration,
+    /// The knobs, one plan each.
+    pub plans: &'a [Plan],
+    /// Brings arms about.
+    pub switch: &'a mut Switch<'b>,
+    /// The server with its load.
+    pub workload: &'a mut dyn Workload,
+    /// The machine's conditions.
+    pub watch: &'a Watch,
+    /// Whether the user asked to stop.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+impl Settling<'_, '_> {
+    /// Finds it for each way of switching, or for all together where the budget is too small for that; empty where the user
+    /// stopped. Leaves the machine as it was. Where one is a guess, the server may be gone.
+    ///
+    /// # Errors
+    /// If the machine could not be put back.
+    pub fn find(mut self) -> Result<Vec<ClassSettle>, TrialError> {
+        let classes = self.classes();
+        let each = settle_cost(&self.design());
+        let affordable = |times: usize| each.as_secs_f64() * times as f64 <= self.budget.as_secs_f64() * SHARE;
+        let groups: Vec<(Option<Reach>, Vec<usize>)> = if affordable(classes.len()) {
+            classes.into_iter().map(|(class, knobs)| (Some(class), knobs)).collect()
+        } else {
+            vec![(None, (0..self.plans.len()).collect())]
+        };
+        let in_time = affordable(groups.len());
+        let mut found = Vec::with_capacity(groups.len());
+        for (class, knobs) in groups {
+            let settle = match in_time {
+                true => self.one(&knobs)?,
+                false => {
+                    Some(guess(UNKNOWN, format!("to find it would take {} s, too much of the budget", each.as_secs())))
+                }
+            };
+            let Some(settle) = settle else { return Ok(Vec::new()) };
+            found.push(ClassSettle { class, knobs: self.names(&knobs), settle });
+        }
+        Ok(found)
+    }
+
+    fn design(&self) -> Design {
+        let mut design = Design::sequential(self.metric.clone(), 1, self.window, 1);
+        design.smallest_effect_ratio = self.smallest_effect_ratio;
+        let most = design.settle.most().min(self.budget.mul_f64(SHARE / 10.0)).max(design.settle.least());
+        design.settle = Settle::Found { least: design.settle.least(), most };
+        design
+    }
+
+    /// The knobs by what a switch of them takes.
+    fn classes(&self) -> Vec<(Reach, Vec<usize>)> {
+        let mut classes: Vec<(Reach, Vec<usize>)> = Vec::new();
+        for (at, plan) in self.plans.iter().enumerate() {
+            let class = plan.steps.iter().map(Reach::of).max().unwrap_or(Reach::AtOnce);
+            match classes.iter_mut().find(|(known, _)| *known == class) {
+                Some((_, knobs)) => knobs.push(at),
+                None => classes.push((class, vec![at])),
+            }
+        }
+        classes.sort();
+        classes
+    }
+
+    fn names(&self, knobs: &[usize]) -> Vec<String> {
+        knobs.iter().filter_map(|at| Some(self.plans.get(*at)?.steps.first()?.knob.clone())).collect()
+    }
+
+    /// That of these knobs, switched together; nothing where the user stopped.
+    fn one(&mut self, knobs: &[usize]) -> Result<Option<SettleSeen>, TrialError> {
+        let design = self.design();
+        let as_it_was = Arm::as_it_was(self.plans.len());
+        let mut on = as_it_was.clone();
+        for knob in knobs {
+            on.0[*knob] = Level::Planned;
+        }
+        let mut keep = Keep::nowhere();
+        let found = find_settle(&mut Trial {
+            design: &design,
+            arms: vec![as_it_was.clone(), on],
+            switch: self.switch,
+            workload: self.workload,
+            watch: self.watch,
+            stop: self.stop,
+            keep: &mut keep,
+        });
+        match found {
+            // The search finds out which knob it is, and takes that one out.
+            Err(error @ (TrialError::Switch { .. } | TrialError::Workload { .. })) => {
+                let why = error.to_string();
+                match self.switch.to(&as_it_was, self.workload) {
+                    // Whoever reads the guess starts the server anew.
+                    Ok(()) | Err(TrialError::Workload { .. }) => Ok(Some(guess(UNKNOWN, why))),
+                    Err(error) => Err(error),
+                }
+            }
+            found => {
+                let found = found?;
+                match self.switch.to(&as_it_was, self.workload) {
+                    Ok(()) => Ok(found),
+                    Err(error @ TrialError::Workload { .. }) => Ok(Some(guess(UNKNOWN, error.to_string()))),
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+}
+
+/// The time to wait after any switch: every switch goes all ways that the search's knobs take, whatever it changes.
+pub fn longest(settles: &[ClassSettle]) -> Option<Duration> {
+    settles.iter().map(|found| found.settle.time()).max()
+}
+
+fn guess(time: Duration, why: String) -> SettleSeen {
+    SettleSeen { how: SettleHow::Guessed { why }, ..SettleSeen::fixed(time) }
+}

@@ -1,0 +1,274 @@
+//! All that is known of the arms of a session so far: each against A, and each against each other, with the rules by which an arm
+//! needs no further windows and by which the session is over. The loop, the report and a session that is gone on with ask the same
+//! of the same windows, so all three say the same.
+//!
+//! Nothing here but numbers decides, and only numbers of blocks that are over: given what it has said so far, the order of the next
+//! block is still the coin's. So whatever leaves whenever, the arms that go on are pairs with a fair coin as before.
+
+use evenkeel_stats::{Direction, Pair, Verdict};
+use serde::{Deserialize, Serialize};
+
+use crate::arm::ArmName;
+use crate::design::{Design, Guard, Stop};
+use crate::error::TrialError;
+use crate::session::{Judge, Record, Window};
+
+/// An arm that is decided for the better goes on for a guard that looks harmed until it has so many times the pairs.
+const GUARD_PATIENCE: usize = 2;
+
+/// The comparisons of a session.
+pub(crate) struct Race {
+    guards: Vec<Guard>,
+    /// Fewer pairs decide nothing; `None` where it is looked at once, at the end.
+    pairs_min: Option<usize>,
+    further: Vec<Runner>,
+    peers: Vec<Peer>,
+}
+
+/// An arm beside A.
+pub(crate) struct Runner {
+    pub(crate) name: ArmName,
+    /// The number that decides, against A.
+    pub(crate) judge: Judge,
+    /// The numbers that may not get worse, against A.
+    pub(crate) guards: Vec<Judge>,
+    /// Why it has no further windows.
+    pub(crate) left: Option<Left>,
+    /// The pairs that it took to decide, if it is decided.
+    decided_at: Option<usize>,
+}
+
+/// Two arms beside A, compared with each other in the blocks that have both.
+pub(crate) struct Peer {
+    pub(crate) one: ArmName,
+    pub(crate) other: ArmName,
+    /// Of the other against the one.
+    pub(crate) judge: Judge,
+}
+
+/// An arm that had no windows from some block on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// The last block that it was in.
+    pub block: usize,
+    /// Why.
+    pub why: LeftWhy,
+}
+
+/// Why an arm had no further windows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftWhy {
+    /// It was decided to be worse than A.
+    Worse,
+    /// It was decided to be the same as A.
+    Same,
+    /// A guard got worse by more than it may.
+    Harm {
+        /// The guard's number.
+        guard: String,
+    },
+    /// It is better than A, and another one is better still.
+    Beaten {
+        /// Which.
+        by: ArmName,
+    },
+}
+
+impl Race {
+    /// The comparisons of so many arms, before their first block.
+    ///
+    /// # Errors
+    /// If the design can't be judged by.
+    pub(crate) fn new(design: &Design, arms: usize) -> Result<Race, TrialError> {
+        let names: Vec<ArmName> = ArmName::further(arms).collect();
+        let runner = |name: &ArmName| -> Result<Runner, TrialError> {
+            let judge = Judge::of_metric(design, names.len())?;
+            let guards = Judge::of_guards(design, names.len())?;
+            Ok(Runner { name: *name, judge, guards, left: None, decided_at: None })
+        };
+        let further = names.iter().map(runner).collect::<Result<Vec<Runner>, _>>()?;
+        let among: Vec<(ArmName, ArmName)> = names
+            .iter()
+            .enumerate()
+            .flat_map(|(at, one)| names[at + 1..].iter().map(move |other| (*one, *other)))
+            .collect();
+        let peer = |(one, other): &(ArmName, ArmName)| -> Result<Peer, TrialError> {
+            Ok(Peer { one: *one, other: *other, judge: Judge::of_metric(design, among.len())? })
+        };
+        let peers = among.iter().map(peer).collect::<Result<Vec<Peer>, _>>()?;
+        let pairs_min = match design.stop {
+            Stop::Sequential { pairs_min, .. } => Some(pairs_min),
+            Stop::After { .. } => None,
+        };
+        Ok(Race { guards: design.guards.clone(), pairs_min, further, peers })
+    }
+
+    /// What is known after all blocks of a record.
+    ///
+    /// # Errors
+    /// As [`Race::new`] and [`Race::add`].
+    pub(crate) fn of(design: &Design, record: &Record) -> Result<Race, TrialError> {
+        let mut race = Race::new(design, record.arms.len())?;
+        for block in blocks(&record.windows) {
+            race.add(block)?;
+        }
+        Ok(race)
+    }
+
+    /// Takes the windows of a block that count: every two arms in it are a pair.
+    ///
+    /// # Errors
+    /// If a number that decides has no ratio to another.
+    pub(crate) fn add(&mut self, block: &[Window]) -> Result<(), TrialError> {
+        let of = |arm| block.iter().find(|window| window.arm == arm);
+        let value = |windows: (&Window, &Window)| Pair { a: windows.0.value, b: windows.1.value };
+        for runner in self.further.iter_mut().filter(|runner| runner.left.is_none()) {
+            let Some((a, b)) = of(ArmName::A).zip(of(runner.name)) else { continue };
+            runner.judge.add(value((a, b)))?;
+            for (guard, judge) in self.guards.iter().zip(&mut runner.guards) {
+                let number = |window: &Window| window.sample.get(guard.metric.name.as_ref()).copied();
+                if let Some((a, b)) = number(a).zip(number(b)) {
+                    // A guard's number may be one without a ratio, such as no loss at all: such a pair tells nothing of it.
+                    let _ = judge.add(Pair { a, b });
+                }
+            }
+        }
+        for peer in &mut self.peers {
+            if let Some(both) = of(peer.one).zip(of(peer.other)) {
+                peer.judge.add(value(both))?;
+            }
+        }
+        self.watch(block.first().map_or(0, |window| window.pair));
+        Ok(())
+    }
+
+    /// Notes which arms are decided, and which of several need no further windows.
+    fn watch(&mut self, block: usize) {
+        let Some(pairs_min) = self.pairs_min else { return };
+        for runner in &mut self.further {
+            let pairs = runner.judge.pairs();
+            if runner.decided_at.is_none() && pairs >= pairs_min && runner.judge.verdict() != Verdict::Undecided {
+                runner.decided_at = Some(pairs);
+            }
+        }
+        // Of one arm alone it is the session that is over.
+        if self.peers.is_empty() {
+            return;
+        }
+        for at in 0..self.further.len() {
+            if self.further[at].left.is_none()
+                && let Some(why) = self.leaves(&self.further[at])
+            {
+                self.further[at].left = Some(Left { block, why });
+            }
+        }
+    }
+
+    fn leaves(&self, runner: &Runner) -> Option<LeftWhy> {
+        let harmed = self.guards.iter().zip(&runner.guards).find(|(_, judge)| judge.verdict() == Verdict::Worse);
+        if let Some((guard, _)) = harmed {
+            return Some(LeftWhy::Harm { guard: guard.metric.name.to_string() });
+        }
+        runner.decided_at?;
+        match runner.judge.verdict() {
+            Verdict::Worse => Some(LeftWhy::Worse),
+            Verdict::Same => Some(LeftWhy::Same),
+            Verdict::Better => {
+                let is_sound = |by: &&Runner| by.is_better() && !by.a_guard_looks_harmed(&self.guards);
+                let by = self.further.iter().filter(is_sound).find(|by| self.is_beaten(runner.name, by.name))?;
+                Some(LeftWhy::Beaten { by: by.name })
+            }
+            Verdict::Undecided => None,
+        }
+    }
+
+    /// Whether the direct comparison says that an arm is worse than the other.
+    pub(crate) fn is_beaten(&self, arm: ArmName, by: ArmName) -> bool {
+        self.peers.iter().any(|peer| match peer.judge.verdict_at_end() {
+            Verdict::Better => peer.one == arm && peer.other == by,
+            Verdict::Worse => peer.other == arm && peer.one == by,
+            Verdict::Same | Verdict::Undecided => false,
+        })
+    }
+
+    /// Whether nothing is gained by another block.
+    pub(crate) fn is_over(&self) -> bool {
+        self.further.iter().all(|runner| self.is_settled(runner)) && self.is_best_told()
+    }
+
+    /// Whether an arm is decided against A, and waits for no guard.
+    pub(crate) fn is_settled(&self, runner: &Runner) -> bool {
+        let Some(at) = runner.decided_at else { return runner.left.is_some() };
+        let waits = runner.judge.verdict() == Verdict::Better
+            && runner.judge.pairs() < at.saturating_mul(GUARD_PATIENCE)
+            && runner.a_guard_looks_harmed(&self.guards);
+        runner.left.is_some() || !waits
+    }
+
+    /// Whether the arm that looks best is told from all others that are better than A, or known to be like them.
+    fn is_best_told(&self) -> bool {
+        let in_it: Vec<&Runner> =
+            self.further.iter().filter(|runner| runner.left.is_none() && runner.is_better()).collect();
+        let best = in_it.iter().min_by(|one, other| one.cost().total_cmp(&other.cost()));
+        let Some(best) = best else { return true };
+        let is_open = |peer: &Peer, other: &Runner| {
+            let is_theirs =
+                [peer.one, peer.other] == [best.name, other.name] || [peer.other, peer.one] == [best.name, other.name];
+            is_theirs && peer.judge.verdict() == Verdict::Undecided
+        };
+        !in_it.iter().any(|other| self.peers.iter().any(|peer| is_open(peer, other)))
+    }
+
+    /// The arms that have windows in the next block, A first.
+    pub(crate) fn in_it(&self) -> Vec<ArmName> {
+        let further = self.further.iter().filter(|runner| runner.left.is_none()).map(|runner| runner.name);
+        [ArmName::A].into_iter().chain(further).collect()
+    }
+
+    /// The pairs that count of the arm in it that has the fewest.
+    pub(crate) fn pairs(&self) -> usize {
+        let in_it = self.further.iter().filter(|runner| runner.left.is_none());
+        in_it.map(|runner| runner.judge.pairs()).min().unwrap_or(0)
+    }
+
+    /// The arms beside A.
+    pub(crate) fn further(&self) -> &[Runner] {
+        &self.further
+    }
+
+    /// The comparisons among the arms beside A.
+    pub(crate) fn peers(&self) -> &[Peer] {
+        &self.peers
+    }
+}
+
+impl Runner {
+    fn is_better(&self) -> bool {
+        self.decided_at.is_some() && self.judge.verdict() == Verdict::Better
+    }
+
+    /// The estimate of its ratio to A, turned so that less is better.
+    fn cost(&self) -> f64 {
+        self.judge.look().map_or(f64::INFINITY, |seen| self.judge.cost(seen.ratio))
+    }
+
+    /// Whether a guard is not decided, and the best guess at it is a harm.
+    fn a_guard_looks_harmed(&self, guards: &[Guard]) -> bool {
+        guards.iter().zip(&self.guards).any(|(guard, judge)| {
+            let harm = |ratio: f64| match guard.metric.better {
+                Direction::Lower => ratio >= 1.0 + guard.harm_ratio,
+                Direction::Higher => ratio <= 1.0 / (1.0 + guard.harm_ratio),
+            };
+            judge.verdict() == Verdict::Undecided && judge.look().is_some_and(|seen| harm(seen.ratio))
+        })
+    }
+}
+
+/// Windows that lie block by block, a slice for each block.
+pub(crate) fn blocks(windows: &[Window]) -> impl Iterator<Item = &[Window]> {
+    windows.chunk_by(|one, next| one.pair == next.pair)
+}
+
+#[cfg(test)]
+mod tests;

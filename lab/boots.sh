@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# Whether `prove --boots` goes through A-B-B-A on a Debian with systemd and grub, and leaves nothing behind: with somebody who reboots, by
+# itself with the power cut in the middle, and put back by `evenkeel revert` half-way.
+#
+# usage: lab/boots.sh [-s SEED] [-p PROGRAM] [KNOB=VALUE]
+#
+#   -s  the seed of the order; 1 unless told
+#   -p  the evenkeel to try, which has to run in Debian 12; built here unless told
+#
+# The guest's numbers are worth nothing: it is the way through the boots that is tried. Exit code 1: something was not as promised, and it
+# says what.
+set -euo pipefail
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
+
+seed=1 evenkeel=''
+while getopts s:p: option; do
+    case $option in
+    s) seed=$OPTARG ;;
+    p) evenkeel=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+setting=${1:-cmdline.processor.max_cstate=1}
+argument=${setting#cmdline.}
+
+[ "$(id -u)" -eq 0 ] || die "boots are skipped: not root, and a disk with Debian on it takes that"
+need debootstrap debootstrap
+need qemu-system-x86_64 qemu-system-x86
+
+export EVENKEEL_LAB_MACHINE=boots
+machine=$LAB/machine.sh
+work=$WORK/boots
+mkdir -p "$WORK"
+exec {alone}>"$WORK/boots.lock"
+flock -n "$alone" || die "another lab/boots.sh is at work in $WORK"
+rm -rf "$work"
+mkdir -p "$work"
+trap '"$machine" stop' EXIT
+
+program=/usr/local/bin/evenkeel
+prove=("$program" prove "$setting" --boots 4 --boots-settle 2s --boots-windows 3 --window-ms 500 --workload tick --seed "$seed")
+wrong=0
+complain() {
+    say "WRONG: $*"
+    wrong=$((wrong + 1))
+}
+guest() { "$machine" run "$@"; }
+
+# status: what is known of the trial, on one line without blanks.
+status() { "$machine" -t 30 run "$program" prove --boots-status --json 2>/dev/null | tr -d ' \n'; }
+# counted TEXT: how many boots count.
+counted() { grep -o '"outcome":"measured"' <<<"$1" | wc -l; }
+has_ended() { grep -q '"ended":' <<<"$1"; }
+unit_is_there() { guest test -e /etc/systemd/system/evenkeel-boots.service; }
+
+# as_before WHAT: whether the guest is, after one more boot.
+as_before() {
+    local difference
+    guest /root/photograph >"$work/now"
+    difference=$(diff "$work/before" "$work/now") || complain "$1: < before, > now: $(grep '^[<>]' <<<"$difference" | head -n 20)"
+    ! guest grep -qw "$argument" /proc/cmdline || complain "$1: the kernel still runs with $argument"
+    ! unit_is_there || complain "$1: the unit is still there"
+    say "  as before: everything under /etc, /usr/local and /boot, and the kernel line ($1)"
+}
+
+# whole TEXT: whether the trial came to its end with four boots, each of the arm that its command line has.
+whole() {
+    local arms
+    grep -q '"ended":"whole"' <<<"$1" || complain "it did not come to its end: $1"
+    [ "$(counted "$1")" -eq 4 ] || complain "$(counted "$1") boots count"
+    # Each boot says its arm, and then its command line.
+    arms=$(grep -o '"arm":"[AB]","tries":[0-9]*,"machine":{[^}]*}' <<<"$1" | while read -r boot; do
+        if grep -qF "$argument" <<<"$boot"; then echo -n "${boot:7:1}+ "; else echo -n "${boot:7:1}- "; fi
+    done)
+    say "  the boots, with whether the kernel had $argument: $arms"
+    ! grep -q 'A+\|B-' <<<"$arms" || complain "a boot was not what its arm says: $arms"
+    grep -q 'weakerthanatrial' <<<"$1" || complain "the verdict stands without what it rests on: $1"
+}
+
+prepare() {
+    [ -n "$evenkeel" ] || evenkeel=$("$LAB/guest-program.sh")
+    "$LAB/disk.sh" >/dev/null
+    "$machine" start
+    "$machine" push "$evenkeel" "$program"
+    "$machine" push "$LAB/guest/photograph" /root/photograph
+    guest sync
+    guest /root/photograph >"$work/before"
+    "$machine" snapshot before
+}
+
+by_hand() {
+    local now='' boots=0
+    say "${prove[*]}"
+    guest "${prove[@]}" >"$work/begin.out" || complain "it did not begin: $(tail -n 5 "$work/begin.out")"
+    while ! has_ended "$now" && [ "$boots" -lt 8 ]; do
+        "$machine" reboot
+        boots=$((boots + 1))
+        now=$(status) || complain "no status in boot $boots"
+        say "  boot $boots: $(counted "$now") of 4 count"
+    done
+    guest journalctl -u evenkeel-boots.service --no-pager >"$work/by-hand.journal" 2>&1 || true
+    guest "$program" prove --boots-status >&2 || true
+    whole "$now"
+    "$machine" reboot
+    as_before "rebooted by hand, $boots boots"
+}
+
+by_itself() {
+    local now='' end=$((SECONDS + 1800)) has_cut=no
+    "$machine" restore before
+    say "${prove[*]} --reboot"
+    guest systemd-run --quiet --collect --on-active=1 "${prove[@]}" --reboot
+    while ! has_ended "$now" && [ "$SECONDS" -lt "$end" ]; do
+        sleep 2
+        # A machine that is just going down, or coming up, has no answer.
+        now=$(status) || now=''
+        if [ "$(counted "$now")" -ge 1 ] && [ "$has_cut" = no ]; then
+            say "  power cut, with $(counted "$now") boots measured"
+            "$machine" cut
+            "$machine" boot || true
+            has_cut=yes now=''
+        fi
+    done
+    [ "$has_cut" = yes ] || complain "the power was never cut"
+    whole "$now"
+    # The last boot may have been one of B's: then it reboots once more.
+    sleep 10
+    guest true || sleep 60
+    guest true || complain "it does not answer after its end"
+    as_before "by itself"
+}
+
+reverted() {
+    local now='' boots
+    "$machine" restore before
+    guest "${prove[@]}" >"$work/begin.out" || complain "it did not begin: $(tail -n 5 "$work/begin.out")"
+    for boots in 1 2; do
+        "$machine" reboot
+    done
+    now=$(status)
+    say "  evenkeel revert after $boots boots, of which $(counted "$now") count"
+    guest "$program" revert >"$work/revert.out" || complain "revert ended with $?: $(cat "$work/revert.out")"
+    ! unit_is_there || complain "the unit outlived evenkeel revert"
+    "$machine" reboot
+    as_before "evenkeel revert"
+    has_ended "$(status)" || complain "the status does not tell that it is over"
+}
+
+prepare
+by_hand
+by_itself
+reverted
+[ "$wrong" -eq 0 ] || {
+    say "$wrong things were not as promised; $work has what was seen"
+    exit 1
+}
+say "A-B-B-A over boots goes through by hand, by itself and through a power cut, and leaves nothing behind"
