@@ -25,19 +25,7 @@ shift $((OPTIND - 1))
 setting=${1:-cmdline.processor.max_cstate=1}
 argument=${setting#cmdline.}
 
-[ "$(id -u)" -eq 0 ] || die "boots are skipped: not root, and a disk with Debian on it takes that"
-need debootstrap debootstrap
-need qemu-system-x86_64 qemu-system-x86
-
-export EVENKEEL_LAB_MACHINE=boots
-machine=$LAB/machine.sh
-work=$WORK/boots
-mkdir -p "$WORK"
-exec {alone}>"$WORK/boots.lock"
-flock -n "$alone" || die "another lab/boots.sh is at work in $WORK"
-rm -rf "$work"
-mkdir -p "$work"
-trap '"$machine" stop' EXIT
+one_guest boots
 
 program=/usr/local/bin/evenkeel
 prove=("$program" prove "$setting" --boots 4 --boots-settle 2s --boots-windows 3 --window-ms 500 --workload tick --seed "$seed")

@@ -26,20 +26,7 @@ done
 shift $((OPTIND - 1))
 RANDOM=$seed
 
-[ "$(id -u)" -eq 0 ] || die "reboots are skipped: not root, and a disk with Debian on it takes that"
-need debootstrap debootstrap
-need qemu-system-x86_64 qemu-system-x86
-
-export EVENKEEL_LAB_MACHINE=reboot
-machine=$LAB/machine.sh
-work=$WORK/reboot
-mkdir -p "$WORK"
-# One machine, one story: a second one would push its own program into the first one's guest.
-exec {alone}>"$WORK/reboot.lock"
-flock -n "$alone" || die "another lab/reboot.sh is at work in $WORK"
-rm -rf "$work"
-mkdir -p "$work"
-trap '"$machine" stop' EXIT
+one_guest reboot
 
 # What guest/values says of each after a reboot. The machine has two cores of two threads.
 declare -A shows=(
