@@ -137,6 +137,15 @@ fn a_trial_that_was_reverted_says_so_and_can_be_cancelled() {
 }
 
 #[test]
+fn a_trial_that_is_just_beginning_is_not_told_as_cancelled() {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let beginning = BootsState { begun_boot: boot.trim().to_owned(), ..measured(0) };
+    let (dir, _) = kept(&beginning);
+    let told = json(&prove(&format!("--boots-status --json --state {}", dir.path().display())));
+    assert!(told["ended"].is_null(), "{told}");
+}
+
+#[test]
 fn a_damaged_state_is_put_away() {
     for option in ["--boots-resume", "--boots-cancel"] {
         let (dir, file) = kept(&measured(2));

@@ -32,6 +32,8 @@ pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Resu
         })?);
     }
     let [program, dir, file] = paths[..] else { return Err("go on after a boot: a path is missing".to_owned()) };
+    // Not oneshot: its start would last as long as its measuring, the boot with it; and once the trial has put its own unit away, the start
+    // would have systemd's usual limit again, and be ended in the middle of what is left to do.
     let text = format!(
         "{HEAD}[Unit]
 Description=Goes on with evenkeel's trial over boots
@@ -39,10 +41,8 @@ ConditionPathExists={file}
 After=multi-user.target
 
 [Service]
-Type=oneshot
+Type=exec
 ExecStart={program} prove --boots-resume --state {dir}
-# It is as long as the trial makes it, which bounds itself.
-TimeoutStartSec=infinity
 
 [Install]
 WantedBy=multi-user.target
@@ -91,10 +91,8 @@ mod tests {
             After=multi-user.target
 
             [Service]
-            Type=oneshot
+            Type=exec
             ExecStart=/usr/local/bin/evenkeel prove --boots-resume --state /var/lib/evenkeel
-            # It is as long as the trial makes it, which bounds itself.
-            TimeoutStartSec=infinity
 
             [Install]
             WantedBy=multi-user.target

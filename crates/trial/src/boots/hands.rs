@@ -133,6 +133,17 @@ impl<'a> Hands<'a> {
         Ok(self.open_ones(&log).iter().any(|done| self.is_unit(done) && done.status == Status::InForce))
     }
 
+    /// Whether the unit was written once and has been put back since: somebody ended it. Right at its beginning it is not yet licensed, and
+    /// not this either.
+    ///
+    /// # Errors
+    /// If the journal can't be read.
+    pub fn is_put_back(&self) -> Result<bool, String> {
+        let log = Log::read(&self.dir).map_err(|error| error.to_string())?;
+        let ended = |done: &Transaction| matches!(done.status, Status::Reverted | Status::RolledBack);
+        Ok(history(self.root, &log).iter().any(|done| self.is_unit(done) && ended(done)))
+    }
+
     /// Brings about that the next boot is of this arm.
     ///
     /// # Errors

@@ -435,8 +435,13 @@ fn status(args: &Args, out: &Out) -> Outcome {
     };
     let root = Root::live();
     let hands = Hands::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;
-    // What was reverted says so in the journal, and only learns of it when it is started again.
-    if state.ended.is_none() && !hands.is_licensed().unwrap_or(true) {
+    // What was reverted says so in the journal, and only learns of it when it is started again. What was cut off before its unit was
+    // written says nothing there, nor does what is just beginning: that is in the boot it was begun in.
+    let is_over = match live::boot_id(&root) {
+        Some(boot) if boot == state.begun_boot => hands.is_put_back().unwrap_or(false),
+        _ => !hands.is_licensed().unwrap_or(true),
+    };
+    if state.ended.is_none() && is_over {
         state.ended = Some(BootsEnded::Cancelled);
     }
     show_report(&state, args.report.as_deref(), out)?;

@@ -87,6 +87,18 @@ fn after_a_kill_at_every_step_revert_puts_all_back() {
 }
 
 #[test]
+fn what_is_beginning_is_told_from_what_was_put_back() {
+    let sim = Sim::begun(1);
+    let told = |sim: &Sim| (sim.hands().is_licensed().unwrap(), sim.hands().is_put_back().unwrap());
+    assert_eq!(told(&sim), (true, false));
+    sim.revert_all();
+    assert_eq!(told(&sim), (false, true));
+    let other = folder();
+    let beginning = Hands::new(&sim.root, other.path(), &sim.id, Vec::new()).unwrap();
+    assert_eq!((beginning.is_licensed(), beginning.is_put_back()), (Ok(false), Ok(false)));
+}
+
+#[test]
 fn a_transaction_that_was_cut_off_is_put_back_before_the_next() {
     for lines in [1, 2, 3] {
         let mut sim = Sim::begun(1);
