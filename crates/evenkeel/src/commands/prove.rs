@@ -264,7 +264,7 @@ impl DesignArgs {
     fn design(&self, workload: &dyn Workload, arms: &Arms, seed: u64) -> Result<Design, Failure> {
         let metric = match &self.metric {
             Some(name) => experiment::metric(workload, name)?,
-            None => experiment::usual_metric(workload, &arms.settings)?,
+            None => experiment::usual_metric(workload, &arms.knobs())?,
         };
         let window = Duration::from_millis(self.window_ms.into());
         let pairs = usize::from(self.pairs);

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// How long it may take, such as 90s, 20min or 1h; from the first window to the last
     #[arg(long, value_name = "TIME", default_value = "20min", value_parser = time)]
     budget: Duration,
-    /// The number of a window that decides [default: the workload's own]
+    /// The number of a window that decides [default: by knobs and workload]
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
     /// The smallest effect that matters, in per cent

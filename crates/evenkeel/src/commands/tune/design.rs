@@ -23,7 +23,7 @@ pub(super) fn asked(
 ) -> Result<SearchDesign, Failure> {
     let metric = match &args.metric {
         Some(name) => experiment::metric(workload, name)?,
-        None => experiment::usual_metric(workload, &[])?,
+        None => experiment::usual_metric(workload, &knobs(&candidates))?,
     };
     let time_ms = u64::try_from(args.budget.as_millis()).ok();
     let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
@@ -41,6 +41,12 @@ pub(super) fn asked(
     }
     check(&design)?;
     Ok(design)
+}
+
+/// What is searched among, by the ids of the knobs.
+fn knobs(candidates: &[Candidate]) -> Vec<&str> {
+    let settings = candidates.iter().flat_map(|candidate| &candidate.settings);
+    settings.filter_map(|text| text.split(['@', '=']).next()).collect()
 }
 
 pub(super) fn check(design: &SearchDesign) -> Result<(), Failure> {
