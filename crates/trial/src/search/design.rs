@@ -120,9 +120,11 @@ impl SearchDesign {
         if self.candidates.is_empty() || self.candidates.len() > CANDIDATES_MAX {
             return bad(format!("{} knobs to search among: from 1 to {CANDIDATES_MAX}", self.candidates.len()));
         }
-        let windows = self.windows();
-        if windows < WINDOWS_MIN || self.budget.windows > WINDOWS_MAX {
-            return bad(format!("a budget of {windows} windows: from {WINDOWS_MIN} to {WINDOWS_MAX}"));
+        if self.is_too_short() {
+            return bad(self.too_short());
+        }
+        if self.budget.windows > WINDOWS_MAX {
+            return bad(format!("a budget of {} windows: at most {WINDOWS_MAX}", self.budget.windows));
         }
         if !(self.smallest_effect_ratio > 0.0 && self.smallest_effect_ratio < 10.0) {
             return bad(format!("{} as the smallest effect: more than 0, less than 10", self.smallest_effect_ratio));
@@ -135,6 +137,25 @@ impl SearchDesign {
         }
         check_guards(&self.guards, &self.metric)?;
         Ok(())
+    }
+
+    /// Whether the budget is too small for any search.
+    pub fn is_too_short(&self) -> bool {
+        self.windows() < WINDOWS_MIN
+    }
+
+    fn too_short(&self) -> String {
+        let (given, quiet) = (self.windows(), self.settle_ms);
+        let plural = if given == 1 { "" } else { "s" };
+        let gives =
+            format!("the budget gives {given} window{plural} of {} ms, each after {quiet} ms of quiet", self.window_ms);
+        let least_ms = WINDOWS_MIN as u64 * (self.window_ms + quiet);
+        match self.budget.time_ms {
+            Some(_) => {
+                format!("{gives}; a search takes at least {WINDOWS_MIN}, which is {} s", least_ms.div_ceil(1000))
+            }
+            None => format!("{gives}; a search takes at least {WINDOWS_MIN}"),
+        }
     }
 
     /// Windows that the budget allows at the planned pace.

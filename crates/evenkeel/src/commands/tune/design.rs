@@ -51,7 +51,11 @@ fn knobs(candidates: &[Candidate]) -> Vec<&str> {
 
 pub(super) fn check(design: &SearchDesign) -> Result<(), Failure> {
     design.check().map_err(|error| {
-        Failure::new(exit::WRONG_USE, error).hint("give more time by --budget, or shorter windows by --window-ms")
+        let failure = Failure::new(exit::WRONG_USE, error);
+        match design.is_too_short() {
+            true => failure.hint("give more time by --budget, or shorter windows by --window-ms"),
+            false => failure,
+        }
     })
 }
 
