@@ -21,6 +21,11 @@ pub(crate) struct Arms {
 }
 
 impl Arms {
+    /// What is compared, by the ids of the knobs.
+    pub(crate) fn knobs(&self) -> Vec<&'static str> {
+        self.settings.iter().map(|setting| setting.knob.id).collect()
+    }
+
     /// One arm.
     pub(crate) fn one(settings: Vec<Setting>) -> Arms {
         Arms { asked: vec![settings.clone()], settings }

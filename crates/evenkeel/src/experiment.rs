@@ -268,15 +268,20 @@ pub(crate) fn metric(workload: &dyn Workload, name: &str) -> Result<Metric, Fail
     })
 }
 
-/// The metric that a knob acts on most directly, where the workload measures it; else the workload's usual one.
-pub(crate) fn usual_metric(workload: &dyn Workload, settings: &[Setting]) -> Result<Metric, Failure> {
-    let of_ticks = settings.iter().all(|setting| setting.knob.id == "process.timer_slack_ns");
-    let metrics = workload.metrics();
-    let by_knob = metrics.iter().find(|metric| of_ticks && metric.name == "tick_lateness_us_p50");
-    by_knob.or_else(|| metrics.first()).cloned().ok_or_else(|| {
+/// The metric that the knobs which are compared, by their ids, act on most directly, where the workload measures it; else the
+/// workload's usual one.
+pub(crate) fn usual_metric(workload: &dyn Workload, knobs: &[&str]) -> Result<Metric, Failure> {
+    usual_among(workload.metrics(), knobs).cloned().ok_or_else(|| {
         Failure::text(exit::NOT_POSSIBLE, "choose what decides", "the workload measures nothing")
             .hint("name a number by --metric")
     })
+}
+
+fn usual_among<'m>(metrics: &'m [Metric], knobs: &[&str]) -> Option<&'m Metric> {
+    // Of no knob at all it is not true that it acts on ticks alone.
+    let of_ticks = !knobs.is_empty() && knobs.iter().all(|knob| *knob == "process.timer_slack_ns");
+    let by_knob = metrics.iter().find(|metric| of_ticks && metric.name == "tick_lateness_us_p50");
+    by_knob.or_else(|| metrics.first())
 }
 
 /// What guards a metric unasked: the tail of the same thing. What betters a median at its tail's expense is no gain.
@@ -295,4 +300,28 @@ pub(crate) fn fresh_seed() -> u64 {
 /// Whether one CPU is all there is, so that server and load share it.
 pub(crate) fn is_cramped(facts: &Facts) -> bool {
     facts.cpus.online.known().is_some_and(|online: &CpuSet| online.len() < 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_decides_follows_from_the_knobs_alone() {
+        const ARENA: &[Metric] = &[Metric::us("round_trip_us_p50", "a"), Metric::us("tick_lateness_us_p50", "b")];
+        const ECHO: &[Metric] = &[Metric::us("round_trip_us_p50", "a")];
+        const SLACK: &str = "process.timer_slack_ns";
+        let table: [(&[Metric], &[&str], Option<&str>); 6] = [
+            (ARENA, &[], Some("round_trip_us_p50")),
+            (ARENA, &[SLACK], Some("tick_lateness_us_p50")),
+            (ARENA, &[SLACK, "vm.swappiness"], Some("round_trip_us_p50")),
+            (ARENA, &["vm.swappiness"], Some("round_trip_us_p50")),
+            (ECHO, &[SLACK], Some("round_trip_us_p50")),
+            (&[], &[SLACK], None),
+        ];
+        for (metrics, knobs, expected) in table {
+            let usual = usual_among(metrics, knobs).map(|metric| metric.name.as_ref());
+            assert_eq!(usual, expected, "{knobs:?}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Irq, Nic, Queue, ThpSize};
 use crate::knob::{Device, Knob, Place, Since};
+use crate::knobs;
 use crate::probe::chosen_word;
 use crate::setting::Setting;
 
@@ -129,10 +130,13 @@ impl Plan {
     /// The steps that bring `settings` about on the machine that `facts` tell of.
     ///
     /// # Errors
-    /// If a per-device setting names no device that the machine has.
+    /// If a per-device setting names no device that the machine has, or a value is more than the machine can bear.
     pub fn of(facts: &Facts, settings: &[Setting]) -> Result<Plan, PlanError> {
         let mut steps = Vec::new();
         for setting in settings {
+            if let Some(why) = knobs::too_much(facts, setting) {
+                return Err(PlanError { setting: setting.to_string(), why });
+            }
             let planned = steps_of(facts, setting);
             let chosen =
                 planned.into_iter().filter(|step| setting.place.as_ref().is_none_or(|place| *place == step.place));
@@ -309,7 +313,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::knobs;
     use crate::testing::{base, nic, nics};
 
     /// The plan for settings on the base machine, with a second interface of two queues: a line a step, or the error.
@@ -348,6 +351,16 @@ mod tests {
                 {"knob":"cmdline.intel_idle.max_cstate","place":"intel_idle.max_cstate","wanted":"1","action":"kernel-argument","argument":"intel_idle.max_cstate=1"}
                 {"knob":"cpuidle.dma_latency_us","place":"/dev/cpu_dma_latency","wanted":"0","action":"hold","path":"/dev/cpu_dma_latency"}
                 {"knob":"process.timer_slack_ns","place":"server","wanted":"1","action":"process"}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_the_machine_can_not_bear_is_no_plan() {
+        check(
+            &["vm.swappiness=10", "vm.nr_hugepages=2147483647"],
+            expect![[r#"
+                plan vm.nr_hugepages=2147483647: 2147483647 pages of 2 MiB are 4194304.0 GiB, and this machine has 8.0 GiB: at most three quarters of that may be set aside, 3072 pages
             "#]],
         );
     }

@@ -1,5 +1,7 @@
 //! `Switch`: brings one arm's values about on a host, again and again, and puts everything back at the end.
 
+use std::collections::BTreeSet;
+
 use evenkeel_change::{FileUndo, Session, State, Undo};
 use evenkeel_host::{Action, Plan, Step, TakesEffect, knobs};
 use evenkeel_sys::{Hand, HeldLatency, Root};
@@ -23,8 +25,12 @@ pub struct Switch<'a> {
     of_workload: Vec<(usize, Step)>,
     /// Steps that set a property of the server's own process, each with its setting.
     process: Vec<(usize, Step)>,
-    /// What the server must do for a switch to reach it.
-    reach: Reach,
+    /// What the server must do for a switch of each setting to reach it.
+    reaches: Vec<Reach>,
+    /// The settings in which the arms differ that are compared now; all, unless it was told.
+    compared: Option<BTreeSet<usize>>,
+    /// The arm that was brought about last; none where one was left half-way.
+    last: Option<Arm>,
     /// What the server's own properties read after the last switch, by knob, where they are numbers.
     read_back: Vec<(String, f64)>,
 }
@@ -74,7 +80,9 @@ impl<'a> Switch<'a> {
             held: None,
             of_workload: Vec::new(),
             process: Vec::new(),
-            reach: Reach::AtOnce,
+            reaches: vec![Reach::AtOnce; plans.len()],
+            compared: None,
+            last: None,
             read_back: Vec::new(),
         };
         for (setting, plan) in plans.iter().enumerate() {
@@ -102,7 +110,9 @@ impl<'a> Switch<'a> {
         if knobs::find(&step.knob).is_ok_and(|knob| knob.takes_effect == TakesEffect::NewInterfaces) {
             return Err(cannot("it takes effect on interfaces brought up afterwards, which a trial does not do"));
         }
-        self.reach = self.reach.max(Reach::of(step));
+        if let Some(reach) = self.reaches.get_mut(setting) {
+            *reach = (*reach).max(Reach::of(step));
+        }
         match &step.action {
             Action::Write { .. } => self.files.push((setting, step.clone())),
             Action::Hold { .. } => {
@@ -127,12 +137,35 @@ impl<'a> Switch<'a> {
         Ok(())
     }
 
+    /// From now on only arms are compared that differ in these settings alone: what no other one needs is done no longer.
+    pub fn compares(&mut self, settings: impl IntoIterator<Item = usize>) {
+        self.compared = Some(settings.into_iter().collect());
+    }
+
+    /// The ways that a switch to this arm goes: those of all settings that are compared, whether this switch changes them or not, so that
+    /// all arms go one path; and those of what it changes beside them.
+    pub fn ways(&self, arm: &Arm) -> BTreeSet<Reach> {
+        let reaches = self.reaches.iter().enumerate();
+        reaches.filter(|(setting, _)| self.concerns(*setting, arm)).map(|(_, reach)| *reach).collect()
+    }
+
+    fn concerns(&self, setting: usize, arm: &Arm) -> bool {
+        let changes = self.last.as_ref().is_none_or(|last| last.level(setting) != arm.level(setting));
+        changes || self.compared.as_ref().is_none_or(|compared| compared.contains(&setting))
+    }
+
     /// Brings an arm about, and reads back that it is in force. A server that would not notice gets new sockets or a new start,
-    /// whatever the arm, so that all arms go one path.
+    /// whichever of the arms that are compared it is, so that all of them go one path.
     ///
     /// # Errors
     /// If the kernel or the server refuses, or if a value did not take.
     pub fn to(&mut self, arm: &Arm, workload: &mut dyn Workload) -> Result<(), TrialError> {
+        let widest = self.ways(arm).last().copied().unwrap_or(Reach::AtOnce);
+        // What starts anew, or opens its sockets so, may have lost what it was told while it ran.
+        let configures =
+            widest > Reach::AtOnce || self.of_workload.iter().any(|(setting, _)| self.concerns(*setting, arm));
+        // Whatever fails on the way, nobody knows then what is in force.
+        self.last = None;
         if let Some(session) = &mut self.session {
             for (index, (setting, step)) in self.files.iter().enumerate() {
                 let before = session.before(index).unwrap_or_default().to_owned();
@@ -145,13 +178,16 @@ impl<'a> Switch<'a> {
             }
         }
         self.hold(arm)?;
-        match self.reach {
+        match widest {
             Reach::AtOnce => {}
             Reach::NewSockets => workload.reopen()?,
             Reach::Restart => workload.restart()?,
         }
-        self.read_back.clear();
-        self.configure(arm, workload)?;
+        // What the workload is like stays as it is, and was read back, where nothing is done to it.
+        self.read_back.retain(|(knob, _)| !configures && setting_name(knob).is_some());
+        if configures {
+            self.configure(arm, workload)?;
+        }
         for (setting, step) in &self.process {
             let value = wanted(arm.level(*setting), step);
             let found = workload.set_process(&step.knob, value)?;
@@ -162,6 +198,7 @@ impl<'a> Switch<'a> {
             }
             self.read_back.extend(found.parse().ok().map(|number| (step.knob.clone(), number)));
         }
+        self.last = Some(arm.clone());
         Ok(())
     }
 

@@ -474,7 +474,10 @@ fn a_budget_is_kept_and_what_does_not_fit_is_named() {
         on_progress: &mut |_| {},
     };
     let message = search(&design, tools).unwrap_err().to_string();
-    assert_eq!(message, "design a trial: a budget of 9 windows: from 80 to 100000");
+    assert_eq!(
+        message,
+        "design a trial: the budget gives 9 windows of 1000 ms, each after 100 ms of quiet; a search takes at least 80, which is 88 s"
+    );
 }
 
 #[test]

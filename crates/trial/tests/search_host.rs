@@ -11,9 +11,11 @@ use evenkeel_host::{Facts, Plan, Setting, Wish};
 use evenkeel_sys::{Capture, Root};
 use evenkeel_trial::search::{
     Answer, Budget, Candidate, ClassSettle, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchDesign,
-    SearchEnded, Settling, Tools, Verdict, Wanted, WorkloadSpec, longest_settle, offer, search,
+    SearchEnded, Settling, Stage, Tools, Verdict, Wanted, WorkloadSpec, longest_settle, offer, search,
 };
-use evenkeel_trial::{Metric, Reach, Rules, Sample, SettleHow, Switch, TrialError, Watch, Workload};
+use evenkeel_trial::{
+    Arm, Level, Metric, Reach, Rules, Sample, SettleHow, SettleSeen, Switch, TrialError, Watch, Workload,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -47,6 +49,10 @@ struct Nature {
     starts: usize,
     /// What a swappiness of 10 does: ends the server, or nothing.
     dies_of_swappiness: bool,
+    /// Whether new sockets were opened since the last window.
+    reopened: bool,
+    /// Of each window, how long was waited before it, and whether on new sockets.
+    waits: Vec<(Duration, bool)>,
 }
 
 /// A server that is faster while the guest polls (the more the better, up to 400 us), and whose process takes one property.
@@ -71,9 +77,16 @@ impl Workload for Mock {
         }
     }
 
-    fn window(&mut self, _: Duration, _: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+    fn reopen(&mut self) -> Result<(), TrialError> {
+        self.nature.borrow_mut().reopened = true;
+        Ok(())
+    }
+
+    fn window(&mut self, settle: Duration, _: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
         begin();
         let mut nature = self.nature.borrow_mut();
+        let reopened = std::mem::take(&mut nature.reopened);
+        nature.waits.push((settle, reopened));
         if nature.dies_of_swappiness && self.root.text(SWAPPINESS).unwrap() == "10\n" {
             return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
         }
@@ -95,7 +108,13 @@ struct Scene {
 
 impl Scene {
     fn new(host: &str) -> Scene {
-        let nature = Nature { noise: ChaCha8Rng::seed_from_u64(5), starts: 0, dies_of_swappiness: false };
+        let nature = Nature {
+            noise: ChaCha8Rng::seed_from_u64(5),
+            starts: 0,
+            dies_of_swappiness: false,
+            reopened: false,
+            waits: Vec::new(),
+        };
         let root = Root::captured(Capture::parse(host).unwrap());
         Scene { root, folder: tempfile::tempdir().unwrap(), nature: Rc::new(RefCell::new(nature)) }
     }
@@ -322,11 +341,11 @@ fn how_long_a_switch_is_felt_is_found_by_each_way_of_switching_within_the_budget
     };
     // One short window of 250 ms is slow after the switch.
     assert_eq!(told(&settle(&[poll], 1200, false)), [(Some(Reach::AtOnce), 250, SettleHow::Found)]);
-    // A search that has a knob for new sockets opens them at every switch: both ways are felt for as long.
+    // New sockets are felt for longer, where they are opened: what is in force at once does not wait for them.
     let both = settle(&[poll, "net.core.busy_read=50"], 1200, false);
     assert_eq!(
         told(&both),
-        [(Some(Reach::AtOnce), 750, SettleHow::Found), (Some(Reach::NewSockets), 750, SettleHow::Found)]
+        [(Some(Reach::AtOnce), 250, SettleHow::Found), (Some(Reach::NewSockets), 750, SettleHow::Found)]
     );
     assert_eq!(both[1].knobs, ["net.core.busy_read"]);
     assert_eq!(longest_settle(&both), Some(Duration::from_millis(750)));
@@ -377,4 +396,76 @@ fn a_goal_file_is_a_plan_with_its_evidence() {
         let message = GoalFile::parse(&broken).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");
     }
+}
+
+#[test]
+fn a_switch_waits_only_for_what_the_arms_that_are_compared_take() {
+    let host = HOST.replace("/proc/loadavg", "/proc/sys/net/core/busy_read = 0\n/proc/loadavg");
+    let scene = Scene::new(&host);
+    let named = ["haltpoll.guest_halt_poll_ns=200000", "net.core.busy_read=50", "vm.swappiness=10"];
+    let named = named.map(|text| Setting::parse(text).unwrap()).map(|setting| (setting.knob, Some(setting)));
+    let (candidates, plans) = scene.candidates(&Wanted::Named(named.to_vec()));
+    assert_eq!(candidates.len(), 3, "{candidates:?}");
+    let mut design = scene.design(candidates);
+    let found = |class, settle_ms| ClassSettle {
+        class: Some(class),
+        knobs: Vec::new(),
+        settle: SettleSeen { settle_ms, how: SettleHow::Found, drift_ratios: Vec::new(), step_ms: None },
+    };
+    design.settles = vec![found(Reach::AtOnce, 250), found(Reach::NewSockets, 750)];
+    design.settle_ms = 750;
+    scene.nature.borrow_mut().waits.clear();
+    let answer = scene.search(&design, &plans, &mut Log::in_memory(Vec::new()), &|| false);
+    assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
+    let waits = scene.nature.borrow().waits.clone();
+    // While all knobs are compared every switch opens new sockets, those to the machine as it was too; the knob that wants them is then out.
+    let all = answer.windows[&Stage::Baseline] + answer.windows[&Stage::Screen];
+    let (long, short) = ((Duration::from_millis(750), true), (Duration::from_millis(250), false));
+    assert!(waits[..all].iter().all(|wait| *wait == long), "{waits:?}");
+    // The first switch afterwards may put that knob back.
+    assert!(waits.len() > all + 10 && waits[all + 1..].iter().all(|wait| *wait == short), "{waits:?}");
+    // A time that was asked for, or one for all ways, is waited whatever is switched.
+    let ways = |ways: &[Reach]| ways.iter().copied().collect();
+    assert_eq!(design.settle_after(&ways(&[Reach::AtOnce, Reach::NewSockets])), Duration::from_millis(750));
+    assert_eq!(design.settle_after(&ways(&[Reach::AtOnce])), Duration::from_millis(250));
+    assert_eq!(design.settle_after(&ways(&[Reach::AtOnce, Reach::Restart])), Duration::from_millis(750));
+    design.settles.clear();
+    assert_eq!(design.settle_after(&ways(&[Reach::AtOnce])), Duration::from_millis(750));
+}
+
+#[test]
+fn all_arms_that_are_compared_go_one_path() {
+    let host = HOST.replace("/proc/loadavg", "/proc/sys/net/core/busy_read = 0\n/proc/loadavg");
+    let scene = Scene::new(&host);
+    let facts = Facts::probe(&scene.root);
+    let plan = |text: &str| Plan::of(&facts, &[Setting::parse(text).unwrap()]).unwrap();
+    let plans = ["haltpoll.guest_halt_poll_ns=200000", "net.core.busy_read=50"].map(plan);
+    let mut state = State::open(&scene.folder.path().join("state")).unwrap();
+    let hand = scene.root.hand().unwrap();
+    let mut switch = Switch::begin(&scene.root, &hand, Some(&mut state), "ways", &plans).unwrap();
+    let mut server = scene.server();
+    let arm = |poll, read| {
+        let level = |on| if on { Level::Planned } else { Level::AsItWas };
+        Arm(vec![level(poll), level(read)])
+    };
+    let (none, both, poll, read) = (arm(false, false), arm(true, true), arm(true, false), arm(false, true));
+    // What is in force at first is not known.
+    // What is compared from then on; then arms, each with whether new sockets are opened for it.
+    type Step<'a> = (Option<&'a [usize]>, [(&'a Arm, bool); 3]);
+    let steps: [Step<'_>; 4] = [
+        (None, [(&none, true), (&none, true), (&both, true)]),
+        (Some(&[0, 1]), [(&both, true), (&poll, true), (&none, true)]),
+        (Some(&[1]), [(&none, true), (&read, true), (&read, true)]),
+        // Sockets are opened once more to leave the knob that wants them, and then no more.
+        (Some(&[0]), [(&none, true), (&poll, false), (&poll, false)]),
+    ];
+    for (compared, arms) in steps {
+        compared.into_iter().for_each(|compared| switch.compares(compared.iter().copied()));
+        for (arm, opens) in arms {
+            assert_eq!(switch.ways(arm).contains(&Reach::NewSockets), opens, "{compared:?} {arm:?}");
+            switch.to(arm, &mut *server).unwrap();
+            assert_eq!(std::mem::take(&mut scene.nature.borrow_mut().reopened), opens, "{compared:?} {arm:?}");
+        }
+    }
+    switch.end().unwrap();
 }

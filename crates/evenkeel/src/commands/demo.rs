@@ -95,7 +95,7 @@ fn prove(
         return Ok(());
     };
     let arms = Arms::one(vec![setting]);
-    let metric = experiment::usual_metric(arena, &arms.settings)?;
+    let metric = experiment::usual_metric(arena, &arms.knobs())?;
     let mut design = Design::new(metric, args.pairs.into(), WINDOW, seed);
     design.settle = Settle::Fixed { time: SETTLE };
     design.smallest_effect_ratio = SMALLEST_EFFECT_RATIO;

@@ -27,6 +27,9 @@ mod told;
 
 /// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
 const PAIRS_MAX: u16 = 100;
+/// Of another process the kernel lets only root change the timer slack; two of our own servers change theirs by themselves.
+const WITHOUT_ROOT: &str = "run it as root; of process.* knobs only a real-time class takes it, and the timer slack of every workload but \
+                            arena and tick";
 
 /// Prove settings on a server under load by an honest A/B, and put everything back
 ///
@@ -140,7 +143,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let needs = Needs::of(&facts, &arms.settings)?;
     if needs.root && !process::is_root() {
         let error = anyhow::anyhow!("prove {}: it changes settings of the whole host", arms::told(&arms.settings));
-        return Err(Failure::new(exit::NOT_ALLOWED, error).hint("run it as root; process.* knobs need none"));
+        return Err(Failure::new(exit::NOT_ALLOWED, error).hint(WITHOUT_ROOT));
     }
     let _alone = TrialLock::take(&args.state)?;
     let before = match &args.resume {
@@ -264,7 +267,7 @@ impl DesignArgs {
     fn design(&self, workload: &dyn Workload, arms: &Arms, seed: u64) -> Result<Design, Failure> {
         let metric = match &self.metric {
             Some(name) => experiment::metric(workload, name)?,
-            None => experiment::usual_metric(workload, &arms.settings)?,
+            None => experiment::usual_metric(workload, &arms.knobs())?,
         };
         let window = Duration::from_millis(self.window_ms.into());
         let pairs = usize::from(self.pairs);

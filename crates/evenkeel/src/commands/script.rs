@@ -139,7 +139,11 @@ fn write(path: &Path, format: Format, files: &[RenderedFile]) -> Result<(), Fail
                 std::fs::create_dir_all(folder)?;
             }
             std::fs::write(&path, &file.text)?;
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(file.mode))
+            // A terminal, a pipe or /dev/null is nobody's to run, and its permissions are everybody's.
+            match std::fs::metadata(&path)?.is_file() {
+                true => std::fs::set_permissions(&path, std::fs::Permissions::from_mode(file.mode)),
+                false => Ok(()),
+            }
         })();
         written.map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", path.display()), &error))?;
     }
@@ -152,5 +156,38 @@ fn how_to_use(format: Format, path: &Path) -> String {
         Format::Sh => format!("Run as root: sh {path}\n"),
         Format::CloudInit => format!("Check: cloud-init schema --config-file {path}\n"),
         Format::Ansible => format!("Use: ansible.builtin.include_role with name: {path}\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_a_file_is_made_to_be_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [RenderedFile { path: "it.sh".into(), mode: 0o755, text: "exit 0\n".into() }];
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let plain = folder.path().join("plain");
+        write(&plain, Format::Sh, &files).unwrap();
+        assert_eq!((std::fs::read_to_string(&plain).unwrap().as_str(), mode(&plain)), ("exit 0\n", 0o755));
+        // A pipe by name in the place of a device: what goes wrong here shall not be the machine's /dev/null.
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let before = mode(&pipe);
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        for path in [&pipe, &link] {
+            let reader = std::thread::spawn({
+                let pipe = pipe.clone();
+                move || std::fs::read_to_string(pipe).unwrap()
+            });
+            write(path, Format::Sh, &files).unwrap();
+            assert_eq!(reader.join().unwrap(), "exit 0\n");
+            assert_eq!(mode(&pipe), before, "{}", path.display());
+        }
+        assert_ne!(before, 0o755);
     }
 }

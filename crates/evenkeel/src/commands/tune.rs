@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// How long it may take, such as 90s, 20min or 1h; from the first window to the last
     #[arg(long, value_name = "TIME", default_value = "20min", value_parser = time)]
     budget: Duration,
-    /// The number of a window that decides [default: the workload's own]
+    /// The number of a window that decides [default: by knobs and workload]
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
     /// The smallest effect that matters, in per cent
@@ -308,9 +308,9 @@ fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
 fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told, Failure> {
     let Ready { design, plans, left_out, spec, workload, mut log } = ready;
     let described = workload.describe();
-    let minutes = design.budget.time_ms.unwrap_or_default() as f64 / 60_000.0;
     let knobs = design.candidates.len();
-    ground.out.say(&format!("{described}\n{knobs} knobs, at most {minutes:.0} min, metric {}", design.metric.name));
+    let at_most = at_most(Duration::from_millis(design.budget.time_ms.unwrap_or_default()));
+    ground.out.say(&format!("{described}\n{knobs} knobs, at most {at_most}, metric {}", design.metric.name));
     let hand = ground.root.hand().map_err(not_possible)?;
     let title = format!("tune {} by {}", spec.name, design.metric.name);
     let mut switch = Switch::begin(ground.root, &hand, Some(state), &title, &plans).map_err(not_possible)?;
@@ -361,6 +361,14 @@ fn readings(root: &Root, plans: &[Plan]) -> BTreeMap<String, Option<String>> {
     files.map(|path| (path.clone(), root.text(&path).ok())).collect()
 }
 
+/// A budget in words; what finding the settle time took is no longer in it, so it may be any number of seconds.
+fn at_most(time: Duration) -> String {
+    match time.as_secs_f64().ceil() {
+        seconds if seconds <= 120.0 => format!("{seconds:.0} s"),
+        seconds => format!("{:.0} min", seconds / 60.0),
+    }
+}
+
 /// A time as people write it: `90s`, `20min`, `1h`; seconds without a unit.
 fn time(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -391,6 +399,13 @@ mod tests {
         assert_eq!(again.trim(), line);
         assert_eq!(workload_of("").unwrap().entry().unwrap().name, "arena");
         assert!(workload_of("--colour red").is_err() && workload_of("'").is_err());
+    }
+
+    #[test]
+    fn a_budget_of_seconds_is_said_in_seconds() {
+        let told = [0, 30_000, 88_200, 120_000, 121_000, 1_190_000, 3_600_000];
+        let told = told.map(|ms| at_most(Duration::from_millis(ms)));
+        assert_eq!(told, ["0 s", "30 s", "89 s", "120 s", "2 min", "20 min", "60 min"]);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use evenkeel_trial::SettleHow;
 use evenkeel_trial::search::{Chosen, Fate, KnobAnswer, Measure, SearchEnded, SearchProgress, Stage, Verdict};
+use evenkeel_trial::{Reach, SettleHow};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::commands::Tuned;
@@ -109,7 +109,18 @@ fn settled(told: &Tuned) -> String {
         (false, Some(guess)) => guess,
         (false, None) => ", found".to_owned(),
     };
-    format!("{ms} ms of quiet after a switch{how}\n")
+    let each = told.design.settles.iter().filter_map(|found| {
+        let what = match found.class? {
+            Reach::AtOnce => "that is in force at once",
+            Reach::NewSockets => "that takes new sockets",
+            Reach::Restart => "that takes a new start",
+        };
+        Some(format!("{} ms after a switch {what}", found.settle.settle_ms))
+    });
+    match each.collect::<Vec<_>>() {
+        each if each.len() > 1 => format!("quiet: {}{how}\n", each.join(", ")),
+        _ => format!("{ms} ms of quiet after a switch{how}\n"),
+    }
 }
 
 fn between(measure: &Measure) -> String {

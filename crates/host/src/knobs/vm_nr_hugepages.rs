@@ -22,7 +22,8 @@ pub(super) const KNOB: Knob = Knob {
                 to. They are never swapped or moved, so no tick waits for one. The kernel takes as many as it \
                 finds in one piece, and gives no error where that is fewer: what reads back is what counts, and \
                 at boot it finds most.",
-    risk: "memory that nobody else may use, whether the server asks for it or not",
+    risk: "memory that nobody else may use, whether the server asks for it or not; more than three quarters of the machine's is \
+           refused, since what is left has to hold everything else",
     shows_in: "HugePages_Total, HugePages_Free and HugePages_Rsvd in /proc/meminfo",
     counter: Some(Counter::HugePagesInUse),
     kernels: "all that are built with CONFIG_HUGETLBFS",
@@ -66,6 +67,47 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
+/// Why so many are more than the machine can spare: the kernel would take them all, and end what runs to make room.
+pub(super) fn too_much(facts: &Facts, wanted: &str) -> Option<String> {
+    let (wanted, total): (u64, u64) = (wanted.parse().ok()?, *facts.memory.total_bytes.known()?);
+    let current = own_number(facts, PATH).unwrap_or(0);
+    let page = default_page_bytes(facts, current)?;
+    let most = total / 4 * 3 / page;
+    // Whoever has set more aside by other means may still give some of it back.
+    let is_less = u64::try_from(current).is_ok_and(|current| wanted <= current);
+    (wanted > most && !is_less).then(|| {
+        format!(
+            "{wanted} pages of {} are {}, and this machine has {}: at most three quarters of that may be set aside, {most} pages",
+            size(page),
+            size(wanted.saturating_mul(page)),
+            size(total)
+        )
+    })
+}
+
+/// The size of the pages that are counted here, as far as it can be known: what the command line says, the one size of which there are
+/// so many, the usual size, the smallest.
+fn default_page_bytes(facts: &Facts, count: i64) -> Option<u64> {
+    let asked = facts.kernel.argument("default_hugepagesz").and_then(argument_bytes);
+    let sizes: Vec<u64> = facts.memory.huge_pages.known()?.iter().map(|size| size.size_bytes).collect();
+    let usual = || sizes.iter().copied().find(|size| *size == 2 << 20).or_else(|| sizes.iter().copied().min());
+    asked.filter(|asked| sizes.contains(asked)).or_else(|| page_bytes(facts, count)).or_else(usual)
+}
+
+/// `2M` or `1G`, as the kernel's `memparse` reads it.
+fn argument_bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
 /// The size of the pages that are counted here: the one size of which so many are set aside, as far as that tells.
 fn page_bytes(facts: &Facts, count: i64) -> Option<u64> {
     let mut sizes = facts
@@ -80,6 +122,7 @@ fn page_bytes(facts: &Facts, count: i64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_sys::{Capture, Root};
     use expect_test::expect;
 
     use super::*;
@@ -87,6 +130,48 @@ mod tests {
     use crate::facts::HugePages;
     use crate::goal::Goal;
     use crate::testing::{check, with_sysctl};
+
+    /// A captured machine of 8 GiB, with so many pages of 2 MiB and of 1 GiB set aside.
+    fn captured(arguments: &str, small: u32, large: u32) -> Facts {
+        let text = format!(
+            "evenkeel-capture 1\n/proc/cmdline = {arguments}\n/proc/meminfo = MemTotal: 8388608 kB\n{PATH} = {small}\n\
+             /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages = {small}\n\
+             /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages = {large}\nend\n"
+        );
+        Facts::probe(&Root::captured(Capture::parse(&text).unwrap()))
+    }
+
+    #[test]
+    fn more_than_the_machine_can_spare_is_refused() {
+        let refused = |facts: &Facts, wanted: &str| too_much(facts, wanted).unwrap_or_default();
+        let many = "3073 pages of 2 MiB are 6.0 GiB, and this machine has 8.0 GiB: at most three quarters of that may be set aside, \
+                    3072 pages";
+        let table = [
+            ("quiet", 0, 0, "3072", ""),
+            ("quiet", 0, 0, "3073", many),
+            ("quiet", 5, 0, "3073", many),
+            ("quiet", 4000, 0, "3900", ""),
+            ("default_hugepagesz=1G", 0, 0, "6", ""),
+            (
+                "default_hugepagesz=1G",
+                0,
+                0,
+                "7",
+                "7 pages of 1.0 GiB are 7.0 GiB, and this machine has 8.0 GiB: at most three quarters of that may be set aside, 6 pages",
+            ),
+            ("default_hugepagesz=3G", 0, 0, "3073", many),
+        ];
+        for (arguments, small, large, wanted, expected) in table {
+            assert_eq!(refused(&captured(arguments, small, large), wanted), expected, "{arguments} {small} {wanted}");
+        }
+        assert!(refused(&captured("quiet", 4000, 0), "4001").starts_with("4001 pages of 2 MiB are 7.8 GiB"));
+        assert!(
+            refused(&captured("default_hugepagesz=1G", 0, 0), &i32::MAX.to_string()).contains("are 2147483647.0 GiB")
+        );
+        let mut unknown = captured("quiet", 0, 0);
+        unknown.memory.total_bytes = Fact::absent("no /proc/meminfo");
+        assert_eq!(refused(&unknown, "2147483647"), "", "what is not known refuses nothing");
+    }
 
     #[test]
     fn memory_is_set_aside_only_for_those_who_ask() {

@@ -101,6 +101,11 @@ impl Loader {
         self.cpus = cpus;
     }
 
+    /// Where it runs, and by how many threads.
+    pub fn runs_on(&self) -> (&CpuSet, usize) {
+        (&self.cpus, self.workers.len())
+    }
+
     /// Loads for `settle`, then for `window`; gives the window's numbers. `begin` is called between the two, and `end` at the end, on the
     /// calling thread.
     ///

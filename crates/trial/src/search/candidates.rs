@@ -233,7 +233,12 @@ fn possible(
         return Err("it is so already".to_owned());
     }
     let current = file.steps.first().and_then(|planned| planned.seen.as_deref());
-    let ways = settings.first().map_or_else(Vec::new, |setting| rungs(knob, current, &setting.value));
+    let ways = settings.first().map_or_else(Vec::new, |setting| {
+        // A further value may be more than the machine can bear where the asked one is not.
+        let fits = |value: &String| Plan::of(facts, &[Setting { value: value.clone(), ..setting.clone() }]).is_ok();
+        let ways = rungs(knob, current, &setting.value).into_iter();
+        ways.map(|way| way.into_iter().take_while(fits).collect()).filter(|way: &Vec<String>| !way.is_empty()).collect()
+    });
     let candidate = Candidate { settings: settings.iter().map(ToString::to_string).collect(), ways };
     Ok((candidate, file.plan()))
 }
@@ -331,6 +336,22 @@ end
         assert_eq!(settings(&offer), ["vm.swappiness=30", "haltpoll.guest_halt_poll_ns=200000"]);
         let whys: Vec<&str> = offer.left_out.iter().map(|left| left.why.as_str()).collect();
         assert_eq!(whys, ["it takes effect after a reboot", "it is so already"]);
+    }
+
+    #[test]
+    fn ladders_end_where_the_machine_can_bear_no_more() {
+        let pages = "/proc/meminfo = MemTotal: 8388608 kB\n/proc/sys/vm/nr_hugepages = 0\n\
+                     /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages = 0\nend\n";
+        let root = Root::captured(Capture::parse(&HOST.replace("end\n", pages)).unwrap());
+        let facts = Facts::probe(&root);
+        let of = |text: &str| {
+            let setting = Setting::parse(text).unwrap();
+            offer(&root, &facts, &Wish::default(), &Wanted::Named(vec![(setting.knob, Some(setting))]))
+        };
+        let ways = |text: &str| of(text).candidates[0].ways.clone();
+        assert_eq!(ways("vm.nr_hugepages=1000")[0], ["2000"], "4000 would be 8 GiB of 8");
+        assert_eq!(ways("vm.nr_hugepages=2000"), [["1000", "500", "250"]]);
+        assert!(of("vm.nr_hugepages=4000").left_out[0].why.starts_with("4000 pages of 2 MiB are 7.8 GiB"));
     }
 
     #[test]

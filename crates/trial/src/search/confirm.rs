@@ -22,6 +22,7 @@ pub(super) fn confirm(desk: &mut Desk<'_>, answer: &mut Answer, set: &Set) -> Re
     let failed = |error: evenkeel_stats::StatsError| Halt::Failed(error.to_string());
     let mut test = Sequential::new(desk.design.options(1)).map_err(failed)?;
     let baseline = desk.design.baseline();
+    desk.compares(set.members.iter().copied());
     let mut ended = Ok(());
     let (mut guarded, mut decided_at) = (Guarded::default(), None);
     let (guards, confidence) = (&desk.design.guards, desk.design.confidence);

@@ -1,5 +1,6 @@
 //! `SearchDesign`: all that is decided before a search starts.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_stats::{Direction, Options};
@@ -11,6 +12,7 @@ use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::search::settling::ClassSettle;
 use crate::session::NetworkPath;
+use crate::switch::Reach;
 
 /// The most knobs of one search.
 pub const CANDIDATES_MAX: usize = 100;
@@ -85,9 +87,9 @@ pub struct SearchDesign {
     pub network: NetworkPath,
     /// How long one window measures, in milliseconds.
     pub window_ms: u64,
-    /// How long the machine is left alone after a switch, in milliseconds.
+    /// How long the machine is left alone after a switch, in milliseconds; where `settles` tells of each way, the longest of them.
     pub settle_ms: u64,
-    /// How that was found, by each way of switching; empty where it was asked for.
+    /// How long after each way of switching, and how that was found; empty where it was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settles: Vec<ClassSettle>,
     /// Seed of every order.
@@ -120,9 +122,11 @@ impl SearchDesign {
         if self.candidates.is_empty() || self.candidates.len() > CANDIDATES_MAX {
             return bad(format!("{} knobs to search among: from 1 to {CANDIDATES_MAX}", self.candidates.len()));
         }
-        let windows = self.windows();
-        if windows < WINDOWS_MIN || self.budget.windows > WINDOWS_MAX {
-            return bad(format!("a budget of {windows} windows: from {WINDOWS_MIN} to {WINDOWS_MAX}"));
+        if self.is_too_short() {
+            return bad(self.too_short());
+        }
+        if self.budget.windows > WINDOWS_MAX {
+            return bad(format!("a budget of {} windows: at most {WINDOWS_MAX}", self.budget.windows));
         }
         if !(self.smallest_effect_ratio > 0.0 && self.smallest_effect_ratio < 10.0) {
             return bad(format!("{} as the smallest effect: more than 0, less than 10", self.smallest_effect_ratio));
@@ -135,6 +139,25 @@ impl SearchDesign {
         }
         check_guards(&self.guards, &self.metric)?;
         Ok(())
+    }
+
+    /// Whether the budget is too small for any search.
+    pub fn is_too_short(&self) -> bool {
+        self.windows() < WINDOWS_MIN
+    }
+
+    fn too_short(&self) -> String {
+        let (given, quiet) = (self.windows(), self.settle_ms);
+        let plural = if given == 1 { "" } else { "s" };
+        let gives =
+            format!("the budget gives {given} window{plural} of {} ms, each after {quiet} ms of quiet", self.window_ms);
+        let least_ms = WINDOWS_MIN as u64 * (self.window_ms + quiet);
+        match self.budget.time_ms {
+            Some(_) => {
+                format!("{gives}; a search takes at least {WINDOWS_MIN}, which is {} s", least_ms.div_ceil(1000))
+            }
+            None => format!("{gives}; a search takes at least {WINDOWS_MIN}"),
+        }
     }
 
     /// Windows that the budget allows at the planned pace.
@@ -154,9 +177,18 @@ impl SearchDesign {
         Duration::from_millis(self.window_ms)
     }
 
-    /// How long the machine is left alone after a switch.
+    /// How long the machine is left alone after a switch, at the most.
     pub fn settle(&self) -> Duration {
         Duration::from_millis(self.settle_ms)
+    }
+
+    /// How long after one that goes these ways: the longest that was found of them. Where one of them was not looked at on its own, the
+    /// longest of all.
+    pub fn settle_after(&self, ways: &BTreeSet<Reach>) -> Duration {
+        let of =
+            |way: &Reach| self.settles.iter().find(|found| found.class == Some(*way)).map(|found| found.settle.time());
+        let found: Option<Vec<Duration>> = ways.iter().map(of).collect();
+        found.and_then(|found| found.into_iter().max()).unwrap_or_else(|| self.settle())
     }
 
     /// The logarithm of a window's number, turned so that less is better.

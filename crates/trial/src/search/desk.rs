@@ -163,6 +163,13 @@ impl<'a> Desk<'a> {
         }
     }
 
+    /// Says in which knobs alone the arms of the windows to come differ: they wait for what these take, and for nothing else. All arms of
+    /// one comparison have to be between two such calls, so that they go one path.
+    pub(super) fn compares(&mut self, knobs: impl IntoIterator<Item = usize>) {
+        let knobs: Vec<usize> = knobs.into_iter().filter(|knob| self.is_in(*knob)).collect();
+        self.subject.compares(&knobs);
+    }
+
     /// One window of an arm, in which knobs that are out stay as they were.
     pub(super) fn window(&mut self, arm: &Arm) -> Result<Got, Halt> {
         let mut arm = arm.clone();

@@ -68,6 +68,7 @@ fn rung(desk: &Desk<'_>, set: &Set, knob: usize, way: usize, step: usize) -> Opt
 /// Blocks of the set and every value in turns.
 fn measure(desk: &mut Desk<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), Halt> {
     for block in 0..BLOCKS {
+        desk.compares(rungs.iter().map(|rung| rung.knob));
         let mut order: Vec<Option<usize>> = (0..rungs.len()).map(Some).chain([None]).collect();
         order.shuffle(&mut desk.chance);
         let (mut as_is, mut values): (Option<Window>, Vec<Option<Window>>) = (None, vec![None; rungs.len()]);

@@ -58,14 +58,19 @@ impl Subject for Live<'_, '_> {
             seen => seen,
         }
     }
+
+    fn compares(&mut self, knobs: &[usize]) {
+        self.switch.compares(knobs.iter().copied());
+    }
 }
 
 impl Live<'_, '_> {
     fn measure(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+        let settle = self.design.settle_after(&self.switch.ways(arm));
         self.switch.to(arm, &mut *self.workload)?;
         let watch = self.watch;
         let mut start = watch.begin_window();
-        let (settle, window) = (self.design.settle(), self.design.window());
+        let window = self.design.window();
         let sample = self.workload.window(settle, window, &mut || start = watch.begin_window())?;
         let mut conditions = watch.end_window(&start);
         conditions.counters.extend(self.switch.read_back());

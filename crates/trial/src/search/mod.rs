@@ -57,6 +57,11 @@ pub trait Subject {
     /// # Errors
     /// What ends the search: the server can't be had back, or the machine can't be kept safe.
     fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError>;
+
+    /// The arms of the windows to come differ in these knobs alone.
+    fn compares(&mut self, knobs: &[usize]) {
+        let _ = knobs;
+    }
 }
 
 /// What one window gave.

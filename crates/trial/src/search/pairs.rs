@@ -37,6 +37,7 @@ pub(super) fn choose(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) ->
         return Ok(());
     }
     let levels = levels_of(set);
+    desk.compares(members.iter().copied());
     let (mut rows, mut costs, mut window) = (Vec::new(), Vec::new(), 0);
     for draw in 0..*DRAWS.end() {
         for row in base.redrawn(desk.chance.random()).rows() {

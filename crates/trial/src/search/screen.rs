@@ -73,6 +73,7 @@ pub(super) fn screen(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<Set, Ha
     let base = screening(knobs).map_err(failed)?;
     let mut seen = Rows::default();
     for draw in 0..DRAWS_MAX {
+        desk.compares(0..knobs);
         for row in base.redrawn(desk.chance.random()).rows() {
             mirrored_pair(desk, row, &mut seen)?;
         }

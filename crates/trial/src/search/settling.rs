@@ -118,6 +118,7 @@ impl Settling<'_, '_> {
         for knob in knobs {
             on.0[*knob] = Level::Planned;
         }
+        self.switch.compares(knobs.iter().copied());
         let mut keep = Keep::nowhere();
         let found = find_settle(&mut Trial {
             design: &design,
@@ -150,7 +151,7 @@ impl Settling<'_, '_> {
     }
 }
 
-/// The time to wait after any switch: every switch goes all ways that the search's knobs take, whatever it changes.
+/// The time that is long enough after any switch, whatever ways it goes.
 pub fn longest(settles: &[ClassSettle]) -> Option<Duration> {
     settles.iter().map(|found| found.settle.time()).max()
 }

@@ -91,6 +91,7 @@ fn round(
 
 /// One block: the set and the set without each knob that is in question, in an order that chance gives.
 fn block(desk: &mut Desk<'_>, set: &Set, open: &mut [Question]) -> Result<(), Halt> {
+    desk.compares(open.iter().map(|question| question.knob));
     let mut order: Vec<Option<usize>> = (0..open.len()).map(Some).chain([None]).collect();
     order.shuffle(&mut desk.chance);
     let (mut whole, mut values) = (None, vec![None; open.len()]);

@@ -17,6 +17,7 @@ mod child;
 pub mod command;
 mod ddnet;
 mod drain;
+mod full;
 mod game;
 mod memcached;
 mod mosquitto;

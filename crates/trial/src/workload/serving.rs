@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_stats::Direction;
-use evenkeel_sys::CpuSet;
+use evenkeel_sys::{CpuSet, thread};
 
 use crate::error::TrialError;
 use crate::load::{Loader, Protocol, Settings};
 use crate::metric::Metric;
 use crate::processes::Used;
+use crate::workload::full::{Full, Ran};
 use crate::workload::place::{Mover, PLACEMENT};
 use crate::workload::server::{Plan, Ready, Server, version};
 use crate::workload::{Placement, Sample, Workload};
@@ -98,7 +99,18 @@ impl Serving {
         Ok(())
     }
 
-    fn doubt(&mut self, sample: &Sample) {
+    /// How full the load's CPUs were in the window of this sample.
+    fn full(&self, sample: &Sample) -> Option<Full> {
+        let (cpus, threads) = self.loader.runs_on();
+        // Nothing pins it: then it may run where we may.
+        let on = if cpus.is_empty() { thread::affinity().ok()? } else { cpus.clone() };
+        let load = Ran { cpus: sample.get("load_cpu_share")? * threads as f64, on };
+        let on = thread::affinity_of(self.server.pid()).unwrap_or_default();
+        let server = Ran { cpus: sample.get("cpu_share").copied().unwrap_or(0.0), on };
+        Full::of(&load, &server)
+    }
+
+    fn doubt(&mut self, sample: &Sample, full: Option<Full>) {
         let percent = |share: f64| share * 100.0;
         let over = |name: &str, most: f64| sample.get(name).copied().filter(|share| *share > most);
         let mut doubts = Vec::new();
@@ -108,6 +120,9 @@ impl Serving {
                 percent(share),
                 self.preset.name
             ));
+        }
+        if doubts.is_empty() {
+            doubts.extend(full.and_then(|full| full.doubt()));
         }
         if let Some(share) = over("load_behind_share", BEHIND_SHARE_MAX) {
             doubts.push(format!(
@@ -208,7 +223,9 @@ impl Workload for Serving {
         if let Some((cpu_share, rate)) = cpu_share.zip(rate).filter(|(_, rate)| *rate > 0.0) {
             sample.insert("cpu_us_per_request".to_owned(), cpu_share * 1e6 / rate);
         }
-        self.doubt(&sample);
+        let full = self.full(&sample);
+        sample.extend(full.map(|full| ("load_cpus_used_share".to_owned(), full.share())));
+        self.doubt(&sample, full);
         Ok(sample)
     }
 

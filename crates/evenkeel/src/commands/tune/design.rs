@@ -23,7 +23,7 @@ pub(super) fn asked(
 ) -> Result<SearchDesign, Failure> {
     let metric = match &args.metric {
         Some(name) => experiment::metric(workload, name)?,
-        None => experiment::usual_metric(workload, &[])?,
+        None => experiment::usual_metric(workload, &knobs(&candidates))?,
     };
     let time_ms = u64::try_from(args.budget.as_millis()).ok();
     let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
@@ -43,9 +43,19 @@ pub(super) fn asked(
     Ok(design)
 }
 
+/// What is searched among, by the ids of the knobs.
+fn knobs(candidates: &[Candidate]) -> Vec<&str> {
+    let settings = candidates.iter().flat_map(|candidate| &candidate.settings);
+    settings.filter_map(|text| text.split(['@', '=']).next()).collect()
+}
+
 pub(super) fn check(design: &SearchDesign) -> Result<(), Failure> {
     design.check().map_err(|error| {
-        Failure::new(exit::WRONG_USE, error).hint("give more time by --budget, or shorter windows by --window-ms")
+        let failure = Failure::new(exit::WRONG_USE, error);
+        match design.is_too_short() {
+            true => failure.hint("give more time by --budget, or shorter windows by --window-ms"),
+            false => failure,
+        }
     })
 }
 

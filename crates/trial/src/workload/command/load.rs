@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use evenkeel_stats::median;
-use evenkeel_sys::{CpuSet, clock};
+use evenkeel_sys::{CpuSet, clock, thread};
 
 use crate::error::TrialError;
 use crate::processes::{self, Stat};
 use crate::workload::command::output::Listener;
 use crate::workload::command::started::{Ending, Program, Started};
+use crate::workload::full::{Full, Ran};
 
 /// A thread that runs for this share of the time has no more to give.
 const SATURATED_SHARE: f64 = 0.95;
@@ -64,18 +65,67 @@ pub(super) struct Load {
     throughout: Option<Started>,
     /// The share of the time that its busiest thread ran, a window.
     busiest: Vec<f64>,
+    /// How full its CPUs were, a window.
+    full: Vec<Full>,
 }
 
-/// Time that threads have run.
+/// Time that threads have run, and where they may.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Busy {
+struct Busy {
     at_ns: u64,
     ran_ns: BTreeMap<u32, u64>,
+    on: CpuSet,
+}
+
+/// What load and server have run until one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Looked {
+    load: Busy,
+    server: Busy,
+}
+
+/// What a window shows of a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shown {
+    /// The share of the time that its busiest thread ran.
+    pub(super) busiest: f64,
+    full: Option<Full>,
+}
+
+impl Shown {
+    /// The share of its CPUs that was used, by it and by the server where they have the same.
+    pub(super) fn cpus_used(&self) -> Option<f64> {
+        self.full.map(|full| full.share())
+    }
+}
+
+impl Looked {
+    fn now(load: &mut Started, server: &mut Started) -> Looked {
+        Looked { load: Busy::now(&load.alive()), server: Busy::now(&server.alive()) }
+    }
+
+    fn since(&self, before: &Looked) -> Option<Shown> {
+        let busiest = self.load.busiest_since(&before.load)?;
+        let [load, server] = [(&self.load, &before.load), (&self.server, &before.server)]
+            .map(|(now, before)| Ran { cpus: now.cpus_since(before), on: now.on.clone() });
+        Some(Shown { busiest, full: Full::of(&load, &server) })
+    }
 }
 
 impl Busy {
     fn now(of: &[Stat]) -> Busy {
-        Busy { ran_ns: processes::ran_ns(of), at_ns: clock::monotonic_ns() }
+        let ran_ns = processes::ran_ns(of);
+        let at_ns = clock::monotonic_ns();
+        let affinities = ran_ns.keys().filter_map(|tid| thread::affinity_of(*tid).ok());
+        Busy { at_ns, on: affinities.fold(CpuSet::default(), |all, own| all.or(&own)), ran_ns }
+    }
+
+    /// How many CPUs they had since `before`, on average. A thread that is new has run since then only.
+    fn cpus_since(&self, before: &Busy) -> f64 {
+        let since = |(thread, ran_ns): (&u32, &u64)| {
+            ran_ns.saturating_sub(before.ran_ns.get(thread).copied().unwrap_or(0)) as f64
+        };
+        self.ran_ns.iter().map(since).sum::<f64>() / self.at_ns.saturating_sub(before.at_ns) as f64
     }
 
     /// The largest share of the time since `before` that one thread ran; of those that are in both.
@@ -93,7 +143,7 @@ impl Busy {
 
 impl Load {
     pub(super) fn new(settings: Settings, cpus: CpuSet, ending: Ending, output: Vec<Listener>) -> Load {
-        Load { settings, cpus, ending, output, throughout: None, busiest: Vec::new() }
+        Load { settings, cpus, ending, output, throughout: None, busiest: Vec::new(), full: Vec::new() }
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -132,12 +182,12 @@ impl Load {
         self.throughout = None;
     }
 
-    /// Looks whether it still runs, and at its threads.
+    /// Looks whether it still runs, and at its threads and the server's.
     ///
     /// # Errors
     /// If it has ended.
-    pub(super) fn look(&mut self) -> Result<Busy, TrialError> {
-        let Some(load) = &mut self.throughout else { return Ok(Busy::default()) };
+    pub(super) fn look(&mut self, server: &mut Started) -> Result<Looked, TrialError> {
+        let Some(load) = &mut self.throughout else { return Ok(Looked::default()) };
         if let Err(error) = load.watch_until(0) {
             return Err(match error {
                 TrialError::Workload { program, why } => TrialError::Workload {
@@ -147,23 +197,24 @@ impl Load {
                 other => other,
             });
         }
-        Ok(Busy::now(&load.alive()))
+        Ok(Looked::now(load, server))
     }
 
-    /// Notes the share of its busiest thread since `before`, and gives it.
-    pub(super) fn note_since(&mut self, before: &Busy, now: &Busy) -> Option<f64> {
-        let share = now.busiest_since(before)?;
-        self.note(share);
-        Some(share)
+    /// Notes what is seen of it since `before`, and gives that.
+    pub(super) fn note_since(&mut self, before: &Looked, now: &Looked) -> Option<Shown> {
+        let shown = now.since(before)?;
+        self.note(shown);
+        Some(shown)
     }
 
-    fn note(&mut self, share: f64) {
+    fn note(&mut self, shown: Shown) {
         if self.busiest.len() < SHARES_MAX {
-            self.busiest.push(share);
+            self.busiest.push(shown.busiest);
+            self.full.extend(shown.full);
         }
     }
 
-    /// Runs it once, to its end; gives how long that took and the share of its busiest thread.
+    /// Runs it once, to its end; gives how long that took and what was seen of it.
     ///
     /// # Errors
     /// If it fails or takes far longer than `window`, or if the server ends meanwhile.
@@ -171,20 +222,20 @@ impl Load {
         &mut self,
         window: Duration,
         server: &mut Started,
-    ) -> Result<(Duration, Option<f64>), TrialError> {
+    ) -> Result<(Duration, Option<Shown>), TrialError> {
         let limit = (window * WINDOWS_MAX).max(LOAD_LIMIT_MIN);
         let begun = Instant::now();
         let mut load = self.start_one()?;
-        let mut first: Option<Busy> = None;
-        let mut busiest: Option<f64> = None;
+        let mut first: Option<Looked> = None;
+        let mut shown: Option<Shown> = None;
         let status = loop {
             if let Some(status) = load.await_end(LOOK) {
                 break status;
             }
             server.watch_until(0)?;
-            let now = Busy::now(&load.alive());
+            let now = Looked::now(&mut load, server);
             match &first {
-                Some(first) => busiest = now.busiest_since(first).or(busiest),
+                Some(first) => shown = now.since(first).or(shown),
                 None => first = Some(now),
             }
             if begun.elapsed() > limit {
@@ -196,15 +247,23 @@ impl Load {
         if !status.success() {
             return Err(load.error(format!("the load failed ({status})")));
         }
-        if let Some(share) = busiest {
-            self.note(share);
+        if let Some(shown) = shown {
+            self.note(shown);
         }
-        Ok((took, busiest))
+        Ok((took, shown))
+    }
+
+    /// How full its CPUs were in the median window.
+    fn usual(&self) -> Option<Full> {
+        let of = |share: fn(&Full) -> f64| median(&self.full.iter().map(share).collect::<Vec<_>>());
+        Some(Full { by_load: of(|full| full.by_load)?, by_server: of(|full| full.by_server)? })
     }
 
     /// Why the load itself may be what was measured.
     pub(super) fn doubt(&self) -> Option<String> {
-        let share = median(&self.busiest).filter(|share| *share >= SATURATED_SHARE)?;
+        let Some(share) = median(&self.busiest).filter(|share| *share >= SATURATED_SHARE) else {
+            return self.usual().and_then(|full| full.doubt());
+        };
         Some(format!(
             "a thread of the load used {:.0} % of a CPU in the median window: the load may have been measured instead of the server; give it more \
              threads or more CPUs",
@@ -230,7 +289,10 @@ mod tests {
 
     #[test]
     fn the_busiest_thread_is_what_counts() {
-        let busy = |at_ns, threads: &[(u32, u64)]| Busy { at_ns, ran_ns: threads.iter().copied().collect() };
+        let busy = |at_ns, threads: &[(u32, u64)]| {
+            let on = CpuSet::parse_list("1").unwrap();
+            Busy { at_ns, ran_ns: threads.iter().copied().collect(), on }
+        };
         let before = busy(1000, &[(1, 10), (2, 500), (3, 0)]);
         assert_eq!(busy(2000, &[(1, 990), (2, 600), (4, 5000)]).busiest_since(&before), Some(0.98));
         assert_eq!(busy(2000, &[(4, 5000)]).busiest_since(&before), None);
@@ -238,9 +300,38 @@ mod tests {
         let settings = Settings { command: vec!["x".into()], runs: Runs::PerWindow };
         let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new());
         assert_eq!(load.doubt(), None);
-        for share in [0.2, 0.96, 0.99] {
-            load.note(share);
+        for busiest in [0.2, 0.96, 0.99] {
+            load.note(Shown { busiest, full: None });
         }
         assert!(load.doubt().unwrap().starts_with("a thread of the load used 96 % of a CPU in the median window: "));
+    }
+
+    #[test]
+    fn threads_that_share_a_cpu_fill_it_together() {
+        let looked = |at_ns, threads: &[(u32, u64)], server: (&str, u64)| {
+            let busy = |ran_ns: &[(u32, u64)], on: &str| {
+                let on = CpuSet::parse_list(on).unwrap();
+                Busy { at_ns, ran_ns: ran_ns.iter().copied().collect(), on }
+            };
+            Looked { load: busy(threads, "1"), server: busy(&[(9, server.1)], server.0) }
+        };
+        let doubt = |on: &str, threads: &[(u32, u64)], server_ns: u64| {
+            let settings = Settings { command: vec!["x".into()], runs: Runs::Throughout };
+            let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new());
+            let before = looked(1000, &[(1, 10), (2, 500), (3, 0)], (on, 100));
+            let shown = load.note_since(&before, &looked(2000, threads, (on, 100 + server_ns))).unwrap();
+            assert!(shown.busiest < SATURATED_SHARE, "{shown:?}");
+            load.doubt().unwrap_or_default()
+        };
+        // No thread is busy all the time, the fourth is new, and the CPU has nothing left.
+        let four = [(1, 260), (2, 740), (3, 250), (4, 240)];
+        assert!(doubt("0", &four, 300).starts_with("the load used 98 % of all CPUs that it may run on: "));
+        let two = [(1, 260), (2, 740)];
+        assert_eq!(doubt("0", &two, 480), "");
+        let both = doubt("1", &two, 480);
+        assert!(
+            both.starts_with("the load used 49 % and the server 48 % of all CPUs that the load may run on: "),
+            "{both}"
+        );
     }
 }

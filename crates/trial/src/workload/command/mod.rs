@@ -36,7 +36,7 @@ pub use sights::Sight;
 pub use sockets::{Port, Protocol, Socket, parse_sockets};
 pub use started::Ending;
 
-use load::{Busy, Load};
+use load::{Load, Looked, Shown};
 use output::Listener;
 use ready::{Seen, Waiting};
 use sights::Sights;
@@ -328,17 +328,24 @@ impl Command {
         Err(TrialError::Workload { program, why })
     }
 
-    /// The window itself: the time, or the load's. Gives the share of the load's busiest thread.
-    fn pass(&mut self, window: Duration, busy: &Busy) -> Result<Option<f64>, TrialError> {
+    /// What load and server have run so far, where the load runs throughout.
+    fn look(&mut self) -> Result<Looked, TrialError> {
+        match (&mut self.load, &mut self.server) {
+            (Some(load), Some(server)) => load.look(server),
+            _ => Ok(Looked::default()),
+        }
+    }
+
+    /// The window itself: the time, or the load's. Gives what was seen of the load.
+    fn pass(&mut self, window: Duration, before: &Looked) -> Result<Option<Shown>, TrialError> {
         if let (Some(load), Some(server)) = (&mut self.load, &mut self.server)
             && load.settings().runs == Runs::PerWindow
         {
             return Ok(load.run_once(window, server)?.1);
         }
         self.watch_for(window)?;
-        let Some(load) = &mut self.load else { return Ok(None) };
-        let now = load.look()?;
-        Ok(load.note_since(busy, &now))
+        let now = self.look()?;
+        Ok(self.load.as_mut().and_then(|load| load.note_since(before, &now)))
     }
 }
 
@@ -402,14 +409,15 @@ impl Workload for Command {
             source.begin()?;
         }
         self.sights.begin()?;
-        let busy = self.load.as_mut().map_or_else(|| Ok(Busy::default()), Load::look)?;
+        let looked = self.look()?;
         let before = Used::until_now(&self.server()?.alive());
         begin();
-        let load_busiest = self.pass(window, &busy)?;
+        let shown = self.pass(window, &looked)?;
         let mut sample = Sample::new();
         Used::until_now(&self.server()?.alive()).put_since(&before, &mut sample);
-        if let Some(share) = load_busiest {
-            sample.insert("load_busiest_share".into(), share);
+        if let Some(shown) = shown {
+            sample.insert("load_busiest_share".into(), shown.busiest);
+            sample.extend(shown.cpus_used().map(|share| ("load_cpus_used_share".into(), share)));
         }
         for source in &mut self.sources.sources {
             let ended = source.end();

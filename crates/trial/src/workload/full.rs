@@ -1,0 +1,98 @@
+//! Whether the CPUs of a load are full. However many threads share them, and whoever of load and server takes the time: a load that gets
+//! no more of a CPU sets the pace itself.
+
+use evenkeel_sys::CpuSet;
+
+/// CPUs that were in use for this share of the time had no more to give.
+const FULL_SHARE: f64 = 0.95;
+
+/// What somebody ran, in CPUs, and where that could be.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ran {
+    pub(super) cpus: f64,
+    pub(super) on: CpuSet,
+}
+
+/// How much of a load's CPUs was used, each as a share of all of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Full {
+    pub(super) by_load: f64,
+    /// 0 where the server may run elsewhere.
+    pub(super) by_server: f64,
+}
+
+impl Full {
+    /// Nothing where it is not known where the load may run.
+    pub(super) fn of(load: &Ran, server: &Ran) -> Option<Full> {
+        if load.on.is_empty() {
+            return None;
+        }
+        let share = |ran: &Ran| ran.cpus / load.on.len() as f64;
+        // Of a server that may be both here and there nobody can tell what it took from the load.
+        let is_here = !server.on.is_empty() && server.on.is_subset(&load.on);
+        let full = Full { by_load: share(load), by_server: if is_here { share(server) } else { 0.0 } };
+        full.share().is_finite().then_some(full)
+    }
+
+    pub(super) fn share(&self) -> f64 {
+        self.by_load + self.by_server
+    }
+
+    /// Why the load itself may be what was measured.
+    pub(super) fn doubt(&self) -> Option<String> {
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let who = match percent(self.by_server) {
+            none if none == "0 %" => format!("the load used {} of all CPUs that it may run on", percent(self.by_load)),
+            server => format!(
+                "the load used {} and the server {server} of all CPUs that the load may run on",
+                percent(self.by_load)
+            ),
+        };
+        (self.share() >= FULL_SHARE).then(|| {
+            format!("{who}: a load that is short of CPU may have been measured instead of the server; give it more CPUs, or its own")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_full_whoever_fills_them() {
+        let ran = |cpus, on: &str| Ran { cpus, on: CpuSet::parse_list(on).unwrap() };
+        let told = |load: Ran, server: Ran| Full::of(&load, &server).and_then(|full| full.doubt()).unwrap_or_default();
+        let end =
+            "a load that is short of CPU may have been measured instead of the server; give it more CPUs, or its own";
+        let table = [
+            (
+                "threads that share one CPU",
+                ran(0.99, "1"),
+                ran(0.4, "0"),
+                "the load used 99 % of all CPUs that it may run on: ",
+            ),
+            ("one of two CPUs is free", ran(1.0, "2-3"), ran(2.0, "0-1"), ""),
+            (
+                "both on one CPU",
+                ran(0.31, "0"),
+                ran(0.67, "0"),
+                "the load used 31 % and the server 67 % of all CPUs that the load may run on: ",
+            ),
+            ("both on one CPU that idles", ran(0.3, "0"), ran(0.4, "0"), ""),
+            ("the server may run elsewhere too", ran(0.5, "0"), ran(0.5, "0-1"), ""),
+            (
+                "a server on a part of them",
+                ran(1.2, "0-1"),
+                ran(0.8, "1"),
+                "the load used 60 % and the server 40 % of ",
+            ),
+            ("where is not known", ran(0.99, ""), ran(0.0, ""), ""),
+            ("no time passed", ran(f64::NAN, "0"), ran(0.0, "0"), ""),
+        ];
+        for (what, load, server, expected) in table {
+            let doubt = told(load, server);
+            assert!(doubt.starts_with(expected) && doubt.is_empty() == expected.is_empty(), "{what}: {doubt}");
+            assert!(doubt.is_empty() || doubt.ends_with(end), "{what}: {doubt}");
+        }
+    }
+}
