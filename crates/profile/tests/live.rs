@@ -315,6 +315,10 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
 fn what_is_not_there_is_said() {
     let table = [
         (Targets::Processes(vec![4_194_300]), "record process 4194300: there is no such process"),
+        (
+            Targets::Threads { name: "game".to_owned(), pids: vec![4_194_300, 4_194_301] },
+            "record the threads named game of process 4194300, 4194301: there is no such process",
+        ),
         (Targets::Group("/nowhere".into()), "record the group /nowhere: /nowhere: no such file or directory (ENOENT)"),
         (Targets::Cpus([900].into_iter().collect()), "record CPUs 900: none of these CPUs is online"),
     ];
@@ -323,6 +327,15 @@ fn what_is_not_there_is_said() {
         let error = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
+    // Whoever may record whole machines is told too that what it is about is not there.
+    let wishes = Wishes { about: vec![4_194_300], ..Wishes::default() };
+    let error = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
+    assert_eq!(error.to_string(), "record process 4194300: there is no such process");
+    // One of several is enough, and the others are told.
+    let targets = Targets::Processes(vec![4_194_300, std::process::id()]);
+    let wishes = Wishes { targets, ..Wishes::default() };
+    let Some((told, _)) = recorded(&wishes, &mut for_ms(1)) else { return };
+    assert!(told.unseen.contains(&"process 4194300: there is no such process".to_owned()), "{told:?}");
 }
 
 /// `perf` opens what we write, and sees what we see.

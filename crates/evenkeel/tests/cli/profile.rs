@@ -119,3 +119,26 @@ fn what_is_no_recording_is_told_with_its_place() {
         assert!(seen.code == 2 && seen.stderr.contains(words), "{file}: {seen}");
     }
 }
+
+/// A table of nothing would say that the process did nothing.
+#[test]
+fn a_process_that_is_not_there_is_told() {
+    let scene = scene();
+    let no_such = "4194300: there is no such process";
+    let table = [
+        ("profile switches --pid 4194300 --seconds 1", no_such),
+        ("profile switches --pid 4194300,4194301 --seconds 1", "4194300, 4194301: there is no such process"),
+        ("profile record --pid 4194300 --seconds 1", no_such),
+        ("profile record --pid 4194300 --thread game --seconds 1", no_such),
+        ("profile record --pid 4194300 --at tick --seconds 1", no_such),
+        ("profile ticks --pid 4194300 --seconds 1", no_such),
+        ("profile ticks --pid 4194300 --thread game --seconds 1", no_such),
+        ("profile ticks --pid 4194300 --at tick --seconds 1", no_such),
+        ("profile switches a.txt --pid 99", "nothing was recorded of process \"99\": there is 10"),
+    ];
+    for (line, words) in table {
+        let seen = scene.run(line);
+        assert!(seen.code == 2 && seen.stderr.contains(words) && seen.stdout.is_empty(), "{line}: {seen}");
+    }
+    assert_eq!(scene.run("profile switches a.txt --pid 10").code, 0);
+}

@@ -33,6 +33,8 @@ pub const CLOCK_HZ: u32 = 99;
 pub struct Wishes {
     /// Of whom.
     pub targets: Targets,
+    /// Processes that it is about, where more than them is recorded: one of them has to be there.
+    pub about: Vec<u32>,
     /// How often a second to see what runs, from 1 to 10,000; none to see it not at all.
     pub clock_hz: Option<u32>,
     /// Whether to record who is given a CPU and gives it away.
@@ -51,10 +53,21 @@ pub struct Wishes {
     pub ring_bytes: usize,
 }
 
+impl Wishes {
+    /// The processes that were named.
+    fn named(&self) -> &[u32] {
+        match &self.targets {
+            Targets::Processes(pids) | Targets::Threads { pids, .. } if !pids.is_empty() => pids,
+            _ => &self.about,
+        }
+    }
+}
+
 impl Default for Wishes {
     fn default() -> Wishes {
         Wishes {
             targets: Targets::Machine,
+            about: Vec::new(),
             clock_hz: Some(CLOCK_HZ),
             switches: Switches::None,
             faults: false,
