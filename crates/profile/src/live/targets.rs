@@ -8,7 +8,7 @@ use evenkeel_sys::{CpuSet, Errno, cgroup};
 
 use super::chosen::Chosen;
 use super::events::Plan;
-use super::{LiveError, Switches, Targets, Wishes, already};
+use super::{LiveError, Switches, Targets, Wishes, already, numbers};
 
 /// More files than this are not opened: whole CPUs are watched instead, or not all threads.
 const FILES_MAX: u64 = 4096;
@@ -234,10 +234,6 @@ fn tids_of(pids: &[u32], name: Option<&[u8]>) -> Vec<u32> {
         threads.filter(move |tid| name.is_none_or(|name| already::name(pid, *tid).as_deref() == Some(name)))
     };
     pids.iter().flat_map(of).collect()
-}
-
-fn numbers(pids: &[u32]) -> String {
-    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn whom(wishes: &Wishes) -> String {
