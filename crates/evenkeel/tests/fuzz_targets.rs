@@ -183,6 +183,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("profile/src/live/already.rs", "parse_kernel_length", OWN_KERNEL),
     ("profile/src/live/already.rs", "parse_kernel_start", OWN_KERNEL),
     ("profile/src/live/already.rs", "parse_map", OWN_KERNEL),
+    ("profile/src/live/lives.rs", "parse_stat", OWN_KERNEL),
     ("profile/src/symbols/cache.rs", "parse_entry", "what the program writes itself: its own property test has it"),
     ("profile/src/symbols/elf.rs", "parse", A_PROGRAM),
     ("profile/src/symbols/place.rs", "parse_status", OWN_KERNEL),

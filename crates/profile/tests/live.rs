@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{Cursor, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -192,6 +193,59 @@ fn a_process_that_ends_meanwhile_is_recorded_up_to_its_end() {
     assert!(matches!(gone, LiveError::NotThere { .. }), "{gone}");
 }
 
+/// A shell that goes on when it is told to, with a file's name as `$0`.
+fn shell(script: &str, file: &Path) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("read line; {script}")]).arg(file).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// What comes after the last of the processes is nothing: nobody waits for the end of the time. The time here is far more than they take.
+#[test]
+fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
+    const LIMIT_NS: u64 = 60_000_000_000;
+    let _lock = host_lock();
+    let folder = tempfile::tempdir().unwrap();
+    let end = folder.path().join("end");
+    let rows = [
+        ("one", vec![":"], Switches::None),
+        ("the later of two", vec![":", "sleep 0.5; : > $0"], Switches::None),
+        ("a child that outlives it", vec!["(sleep 0.5; : > $0) &"], Switches::None),
+        ("one of whole CPUs", vec!["(sleep 0.5; : > $0) &"], Switches::WithStacks),
+    ];
+    for (what, scripts, switches) in rows {
+        let mut shells: Vec<Child> = scripts.iter().map(|script| shell(script, &end)).collect();
+        let pids: Vec<u32> = shells.iter().map(Child::id).collect();
+        let wishes = Wishes { targets: Targets::Processes(pids.clone()), switches, ..Wishes::default() };
+        let mut is_limit = false;
+        let recorded = recorded(&wishes, &mut |status| {
+            // Without its input, a shell goes on. Nobody waits for it: it stays a zombie.
+            shells.iter_mut().for_each(|shell| drop(shell.stdin.take()));
+            is_limit = status.elapsed_ns >= LIMIT_NS;
+            !is_limit
+        });
+        for shell in &mut shells {
+            drop(shell.stdin.take());
+            shell.wait().unwrap();
+        }
+        let Some((told, _)) = recorded else { return };
+        assert!(!is_limit && told.ended_with == pids, "{what}: {told:?}");
+        // Whatever was to be done before the last of them ended was done.
+        assert_eq!(end.exists(), scripts.iter().any(|script| script.contains("$0")), "{what}: {told:?}");
+        drop(fs::remove_file(&end));
+    }
+    // Of the whole machine, only those that it is about count.
+    let mut about = shell(":", &end);
+    let wishes = Wishes { about: vec![about.id()], ..Wishes::default() };
+    let recorded = recorded(&wishes, &mut |status| {
+        drop(about.stdin.take());
+        status.elapsed_ns < LIMIT_NS
+    });
+    drop(about.stdin.take());
+    about.wait().unwrap();
+    let Some((told, _)) = recorded else { return };
+    assert_eq!(told.ended_with, [about.id()], "{told:?}");
+}
+
 #[test]
 fn a_command_is_seen_from_its_first_instruction() {
     let _lock = host_lock();
@@ -315,6 +369,10 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
 fn what_is_not_there_is_said() {
     let table = [
         (Targets::Processes(vec![4_194_300]), "record process 4194300: there is no such process"),
+        (
+            Targets::Threads { name: "game".to_owned(), pids: vec![4_194_300, 4_194_301] },
+            "record the threads named game of process 4194300, 4194301: there is no such process",
+        ),
         (Targets::Group("/nowhere".into()), "record the group /nowhere: /nowhere: no such file or directory (ENOENT)"),
         (Targets::Cpus([900].into_iter().collect()), "record CPUs 900: none of these CPUs is online"),
     ];
@@ -323,6 +381,15 @@ fn what_is_not_there_is_said() {
         let error = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
+    // Whoever may record whole machines is told too that what it is about is not there.
+    let wishes = Wishes { about: vec![4_194_300], ..Wishes::default() };
+    let error = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
+    assert_eq!(error.to_string(), "record process 4194300: there is no such process");
+    // One of several is enough, and the others are told.
+    let targets = Targets::Processes(vec![4_194_300, std::process::id()]);
+    let wishes = Wishes { targets, ..Wishes::default() };
+    let Some((told, _)) = recorded(&wishes, &mut for_ms(1)) else { return };
+    assert!(told.unseen.contains(&"process 4194300: there is no such process".to_owned()), "{told:?}");
 }
 
 /// `perf` opens what we write, and sees what we see.

@@ -1,6 +1,6 @@
 //! `man`: the manual pages, from the same source as `--help`; for packagers.
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use serde::Serialize;
 
@@ -11,8 +11,8 @@ use crate::show::Out;
 /// Print a manual page in roff
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The page of this command; without it, the page of evenkeel itself
-    command: Option<String>,
+    /// The page of this command, such as `profile record`; without it, the page of evenkeel itself
+    command: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -24,18 +24,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut whole = crate::args::Args::command();
     // Gives every command its full name and the arguments that all of them have.
     whole.build();
-    let page = match &args.command {
-        None => whole,
-        Some(name) => match whole.find_subcommand(name) {
-            Some(command) => command.clone(),
-            None => {
-                let error = format!("there is no command {name:?}; `evenkeel --help` lists them");
-                return Err(Failure::text(exit::WRONG_USE, "print the manual page", error));
-            }
-        },
-    };
+    let page = page_of(&whole, &args.command)?;
     let mut roff = Vec::new();
-    Man::new(page.after_help(exit::table()))
+    Man::new(page.clone().after_help(exit::table()))
         .source(concat!("evenkeel ", env!("CARGO_PKG_VERSION")))
         .manual("evenkeel")
         .render(&mut roff)
@@ -43,4 +34,18 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let roff = String::from_utf8_lossy(&roff);
     out.answer(&Answer { man: &roff }, || roff.to_string())?;
     Ok(exit::WELL)
+}
+
+/// The command of these words: each is one of the command before it.
+fn page_of<'c>(whole: &'c Command, words: &[String]) -> Result<&'c Command, Failure> {
+    let mut page = whole;
+    for (at, word) in words.iter().enumerate() {
+        let Some(next) = page.find_subcommand(word) else {
+            let (name, before) = (words[..=at].join(" "), page.get_bin_name().unwrap_or("evenkeel"));
+            let error = format!("there is no command {name:?}; `{before} --help` lists them");
+            return Err(Failure::text(exit::WRONG_USE, "print the manual page", error));
+        };
+        page = next;
+    }
+    Ok(page)
 }

@@ -153,3 +153,28 @@ fn shells_and_manuals_know_the_knobs() {
     assert!(page.contains(".TH evenkeel-audit 1") && page.contains("\\-\\-fail\\-on"), "{page}");
     assert_eq!(scene.run("man nothing").code, 2);
 }
+
+/// Each page names those of the commands below it: from the first one, all are reached.
+#[test]
+fn every_command_has_a_manual_page_however_deep() {
+    let scene = Scene::new();
+    let mut commands = vec![Vec::new()];
+    let mut titles = Vec::new();
+    while let Some(words) = commands.pop() {
+        let seen = scene.run(&format!("man {}", words.join(" ")));
+        assert_eq!(seen.code, 0, "{words:?}: {seen}");
+        let page = seen.stdout.replace("\\-", "-");
+        let title = [vec!["evenkeel".to_owned()], words.clone()].concat().join("-");
+        assert!(page.contains(&format!(".TH {title} 1")), "{title}: {page}");
+        let below = page.lines().filter_map(|line| line.strip_suffix("(1)")?.strip_prefix(&format!("{title}-")));
+        commands.extend(below.map(|name| [words.clone(), vec![name.to_owned()]].concat()));
+        titles.push(title);
+    }
+    for title in ["evenkeel-audit", "evenkeel-profile-record", "evenkeel-profile-ticks", "evenkeel-measure-clock"] {
+        assert!(titles.iter().any(|there| there == title), "{title} is not among {titles:?}");
+    }
+    let page = scene.run("man profile record").stdout;
+    assert!(page.contains("\\-\\-switches") && page.contains("perf.data"), "{page}");
+    let seen = scene.run("man profile nothing");
+    assert!(seen.code == 2 && seen.stderr.contains("\"profile nothing\"; `evenkeel profile --help`"), "{seen}");
+}

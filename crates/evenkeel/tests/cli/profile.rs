@@ -1,9 +1,12 @@
 //! `profile view` and `profile diff`: of a recording as `perf script` prints it, and of folded stacks.
 
+use std::io::Write;
+use std::process::Stdio;
+
 use expect_test::{ExpectFile, expect_file};
 use serde_json::Value;
 
-use crate::support::Scene;
+use crate::support::{Scene, Seen};
 
 /// Two threads on two CPUs, ten samples of ten milliseconds.
 fn script(update: usize, read: usize) -> String {
@@ -118,4 +121,52 @@ fn what_is_no_recording_is_told_with_its_place() {
         let seen = scene.run(&format!("profile view {file}"));
         assert!(seen.code == 2 && seen.stderr.contains(words), "{file}: {seen}");
     }
+}
+
+/// A pipe can be read once: what is in it is not asked for a second time to know what it is.
+#[test]
+fn what_comes_through_a_pipe_is_read_as_the_file_is() {
+    let scene = scene();
+    assert_eq!(scene.run("profile view a.txt --output a.folded").code, 0);
+    for file in ["a.txt", "a.folded"] {
+        for question in ["view FILE", "diff FILE b.txt", "view FILE --json"] {
+            let line = |name: &str| format!("profile {}", question.replace("FILE", name));
+            let of_file = scene.run(&line(file));
+            let mut piped = scene
+                .command(&line("/dev/stdin"))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            // It may be refused before all of it is read; what it says then tells.
+            let _ = piped.stdin.take().unwrap().write_all(scene.read(file).as_bytes());
+            let of_pipe = Seen::from(piped.wait_with_output().unwrap());
+            assert_eq!(of_pipe.code, 0, "{question} of {file}: {of_pipe}");
+            assert_eq!(of_pipe.stdout.replace("/dev/stdin", file), of_file.stdout, "{question} of {file}");
+        }
+    }
+}
+
+/// A table of nothing would say that the process did nothing.
+#[test]
+fn a_process_that_is_not_there_is_told() {
+    let scene = scene();
+    let no_such = "4194300: there is no such process";
+    let table = [
+        ("profile switches --pid 4194300 --seconds 1", no_such),
+        ("profile switches --pid 4194300,4194301 --seconds 1", "4194300, 4194301: there is no such process"),
+        ("profile record --pid 4194300 --seconds 1", no_such),
+        ("profile record --pid 4194300 --thread game --seconds 1", no_such),
+        ("profile record --pid 4194300 --at tick --seconds 1", no_such),
+        ("profile ticks --pid 4194300 --seconds 1", no_such),
+        ("profile ticks --pid 4194300 --thread game --seconds 1", no_such),
+        ("profile ticks --pid 4194300 --at tick --seconds 1", no_such),
+        ("profile switches a.txt --pid 99", "nothing was recorded of process \"99\": there is 10"),
+    ];
+    for (line, words) in table {
+        let seen = scene.run(line);
+        assert!(seen.code == 2 && seen.stderr.contains(words) && seen.stdout.is_empty(), "{line}: {seen}");
+    }
+    assert_eq!(scene.run("profile switches a.txt --pid 10").code, 0);
 }

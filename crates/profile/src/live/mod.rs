@@ -7,6 +7,7 @@ mod already;
 mod build_ids;
 mod chosen;
 mod events;
+mod lives;
 mod pace;
 pub mod probe;
 mod recorder;
@@ -33,6 +34,8 @@ pub const CLOCK_HZ: u32 = 99;
 pub struct Wishes {
     /// Of whom.
     pub targets: Targets,
+    /// Processes that it is about, where more than them is recorded: one of them has to be there, and it ends with the last.
+    pub about: Vec<u32>,
     /// How often a second to see what runs, from 1 to 10,000; none to see it not at all.
     pub clock_hz: Option<u32>,
     /// Whether to record who is given a CPU and gives it away.
@@ -51,10 +54,21 @@ pub struct Wishes {
     pub ring_bytes: usize,
 }
 
+impl Wishes {
+    /// The processes that were named.
+    fn named(&self) -> &[u32] {
+        match &self.targets {
+            Targets::Processes(pids) | Targets::Threads { pids, .. } if !pids.is_empty() => pids,
+            _ => &self.about,
+        }
+    }
+}
+
 impl Default for Wishes {
     fn default() -> Wishes {
         Wishes {
             targets: Targets::Machine,
+            about: Vec::new(),
             clock_hz: Some(CLOCK_HZ),
             switches: Switches::None,
             faults: false,
@@ -121,6 +135,8 @@ pub struct Status {
 pub struct Told {
     /// The last count of all.
     pub status: Status,
+    /// The processes that it was about and with the last of which it ended; none if something else ended it.
+    pub ended_with: Vec<u32>,
     /// The event that says what runs, such as `cpu-clock`; none if that was not asked.
     pub clock: Option<String>,
     /// Each event that is sampled, and its samples.
@@ -139,10 +155,23 @@ pub fn try_probes(wishes: &Wishes) -> Result<(), LiveError> {
     events::try_probes(wishes, &targets::cpus(wishes))
 }
 
+fn numbers(pids: &[u32]) -> String {
+    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// What the sentence begins with that tells of [`Told::unread`].
 const UNREAD: &str = "which files are run by";
 
 impl Told {
+    /// Who had ended when it did, if that is why: `process 7`, `the last of processes 7, 8`.
+    pub fn ended_with(&self) -> Option<String> {
+        match self.ended_with.as_slice() {
+            [] => None,
+            [pid] => Some(format!("process {pid}")),
+            pids => Some(format!("the last of processes {}", numbers(pids))),
+        }
+    }
+
     /// What cannot be seen in it of these processes; of all, if there are none.
     pub fn unseen_of(&self, pids: &[u32]) -> Vec<String> {
         let is_of_all = pids.is_empty() || self.unread.iter().any(|pid| pids.contains(pid));

@@ -10,6 +10,7 @@ use super::already::{self, Mappings, Wanted};
 use super::build_ids::BuildIds;
 use super::chosen::Chosen;
 use super::events::{self, Plan};
+use super::lives::Lives;
 use super::pace::Pace;
 use super::targets::{self, Watch};
 use super::{LiveError, Sink, Status, Told, UNREAD, Wishes, waking};
@@ -32,7 +33,8 @@ const RING_BYTES_MIN: usize = 1 << 17;
 /// `PERF_RECORD_FINISHED_ROUND`: all that was written before it is older than what comes after the next one.
 const FINISHED_ROUND: u32 = 68;
 
-/// Records until `until` says no, which is asked about ten times a second, or the sink is full.
+/// Records until `until` says no, which is asked about ten times a second, the sink is full, or all processes that were named have ended, and
+/// those that they started and that are recorded too.
 ///
 /// # Errors
 /// [`LiveError`]: if this user may not, whom it is about is not there, or the sink fails.
@@ -59,6 +61,9 @@ pub fn record(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool, into: &mu
         if now_ns.saturating_sub(cpus_ns) >= CPUS_EVERY_NS {
             recorder.follow_cpus(into)?;
             cpus_ns = now_ns;
+            if recorder.is_over(into)? {
+                break;
+            }
         }
         if into.is_full() || !until(&recorder.status()) {
             break;
@@ -96,6 +101,9 @@ struct Recorder<'w> {
     unread: Vec<u32>,
     unseen: Vec<String>,
     pace: Pace,
+    lives: Lives,
+    is_settled: bool,
+    has_ended: bool,
 }
 
 impl<'w> Recorder<'w> {
@@ -118,6 +126,9 @@ impl<'w> Recorder<'w> {
             unread: Vec::new(),
             unseen: found.unseen,
             pace: Pace::default(),
+            lives: Lives::of(wishes.named()),
+            is_settled: false,
+            has_ended: false,
         };
         for cpu in targets::cpus(wishes).iter() {
             match recorder.open_cpu(cpu) {
@@ -219,13 +230,32 @@ impl<'w> Recorder<'w> {
         for of_cpu in self.rings.values_mut() {
             self.bytes.extend_from_slice(of_cpu.ring.take());
         }
-        self.pass_on(into)
+        self.pass_on(into)?;
+        self.is_settled = self.lives.settle();
+        Ok(())
+    }
+
+    /// Whether all that was named has ended, and what it started.
+    fn is_over(&mut self, into: &mut dyn Sink) -> Result<bool, LiveError> {
+        if self.wishes.named().is_empty() {
+            return Ok(false);
+        }
+        while self.lives.seem_over() {
+            // What they started as the last thing they did stands in the rings yet.
+            self.read(into)?;
+            if self.is_settled {
+                self.has_ended = true;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn pass_on(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let bytes = std::mem::take(&mut self.bytes);
         // First all of it: a CPU's ring may say later in the list than another's who belongs to those that were chosen.
         self.each_of_lives(&bytes, Chosen::learn);
+        self.follow_children(&bytes);
         let mut kept = Vec::with_capacity(bytes.len() + HEAD_BYTES);
         for record in records(&bytes) {
             if self.count(record) {
@@ -251,6 +281,20 @@ impl<'w> Recorder<'w> {
                 take(&mut self.chosen, &record);
             }
         }
+    }
+
+    /// Who was started by those that are waited for is waited for too, where it is recorded.
+    fn follow_children(&mut self, bytes: &[u8]) {
+        if !self.wishes.about.is_empty() || self.wishes.named().is_empty() {
+            return;
+        }
+        let forks = records(bytes).filter(|bytes| matches!(Head::parse(bytes, 0), Ok(head) if head.kind == kind::FORK));
+        let children = forks.filter_map(|bytes| match record::parse(bytes, &self.plan.layout, 0).ok()?.what {
+            What::Forked { pid, parent_pid, .. } if pid != parent_pid => Some((pid, parent_pid)),
+            _ => None,
+        });
+        let children = children.filter(|(pid, _)| self.chosen.has(*pid, *pid)).collect();
+        self.lives.learn(children);
     }
 
     /// Counts a record; whether it is kept.
@@ -365,7 +409,8 @@ impl<'w> Recorder<'w> {
         let status = Status { elapsed_ns, ..self.tally };
         let sampled = self.plan.events.iter().skip(1).map(|event| (event.name.clone(), event.samples));
         let (events, unread, unseen) = (sampled.collect(), self.unread, self.unseen);
-        Ok(Told { status, clock: self.plan.clock, events, unread, unseen })
+        let ended_with = if self.has_ended { self.wishes.named().to_vec() } else { Vec::new() };
+        Ok(Told { status, ended_with, clock: self.plan.clock, events, unread, unseen })
     }
 
     fn described(&self) -> Described {

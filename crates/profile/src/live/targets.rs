@@ -8,7 +8,7 @@ use evenkeel_sys::{CpuSet, Errno, cgroup};
 
 use super::chosen::Chosen;
 use super::events::Plan;
-use super::{LiveError, Switches, Targets, Wishes, already};
+use super::{LiveError, Switches, Targets, Wishes, already, numbers};
 
 /// More files than this are not opened: whole CPUs are watched instead, or not all threads.
 const FILES_MAX: u64 = 4096;
@@ -76,6 +76,11 @@ impl Found {
         let unseen = plan.unseen.clone();
         Found { watch, chosen, plan, unseen }
     }
+
+    fn and_unseen(mut self, more: Vec<String>) -> Found {
+        self.unseen.extend(more);
+        self
+    }
 }
 
 /// The CPUs that are online and to be watched.
@@ -93,13 +98,34 @@ pub(super) fn cpus(wishes: &Wishes) -> CpuSet {
 /// # Errors
 /// [`LiveError`] if they are not there, or this user may not.
 pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
-    let not_there = |why: &str| LiveError::NotThere { whom: whom(wishes), why: why.to_owned() };
     let cpus = cpus(wishes);
     if cpus.is_empty() {
-        return Err(not_there("none of these CPUs is online"));
+        let why = "none of these CPUs is online".to_owned();
+        return Err(LiveError::NotThere { whom: whom(wishes), why });
     }
+    let absent = absent(wishes)?;
+    by_targets(wishes, &cpus).map(|found| found.and_unseen(absent))
+}
+
+/// What is said of processes that were named and are not there. Others of them can be recorded all the same.
+fn absent(wishes: &Wishes) -> Result<Vec<String>, LiveError> {
+    const NO_SUCH: &str = "there is no such process";
+    let named = wishes.named();
+    let absent: Vec<u32> = named.iter().copied().filter(|pid| already::threads(*pid).is_empty()).collect();
+    if !named.is_empty() && absent.len() == named.len() {
+        let whom = match wishes.targets {
+            Targets::Processes(_) | Targets::Threads { .. } => whom(wishes),
+            _ => format!("process {}", numbers(named)),
+        };
+        return Err(LiveError::NotThere { whom, why: NO_SUCH.to_owned() });
+    }
+    Ok(absent.iter().map(|pid| format!("process {pid}: {NO_SUCH}")).collect())
+}
+
+fn by_targets(wishes: &Wishes, cpus: &CpuSet) -> Result<Found, LiveError> {
+    let not_there = |why: &str| LiveError::NotThere { whom: whom(wishes), why: why.to_owned() };
     let everybody = |chosen| {
-        let plan = Plan::of(wishes, Whose::Everybody, &cpus).map_err(|errno| refused(wishes, errno))?;
+        let plan = Plan::of(wishes, Whose::Everybody, cpus).map_err(|errno| refused(wishes, errno))?;
         Ok(Found::new(Watch::Everybody, chosen, plan))
     };
     match &wishes.targets {
@@ -111,7 +137,7 @@ pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
                 return Err(not_there("there is no such process"));
             }
             let threads = Threads { tids, pids: pids.clone(), name: None };
-            one_by_one(wishes, threads, everybody(chosen), &cpus)
+            one_by_one(wishes, threads, everybody(chosen), cpus)
         }
         Targets::Threads { name, pids } => {
             let name = name.as_bytes().to_vec();
@@ -127,13 +153,13 @@ pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
                 }
                 Err(refusal) => {
                     let threads = Threads { tids, pids: among, name: Some(name) };
-                    one_by_one(wishes, threads, Err(refusal), &cpus)
+                    one_by_one(wishes, threads, Err(refusal), cpus)
                 }
             }
         }
         Targets::Group(path) => {
             let group = Group::open(path).map_err(|errno| not_there(&format!("{}: {errno}", path.display())))?;
-            match Plan::of(wishes, Whose::Group(&group), &cpus) {
+            match Plan::of(wishes, Whose::Group(&group), cpus) {
                 Ok(plan) => Ok(Found::new(Watch::Group(group), Chosen::All, plan)),
                 // A group of another controller: its processes are watched.
                 Err(errno) if !errno.is_denial() => of_group(path, &everybody),
@@ -211,7 +237,6 @@ fn tids_of(pids: &[u32], name: Option<&[u8]>) -> Vec<u32> {
 }
 
 fn whom(wishes: &Wishes) -> String {
-    let numbers = |pids: &[u32]| pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     match &wishes.targets {
         Targets::Machine => "the machine".to_owned(),
         Targets::Cpus(cpus) => format!("CPUs {cpus}"),

@@ -23,6 +23,12 @@ const PACKED_MAX_TIMES: u64 = 1100;
 #[error("{0}")]
 pub(crate) struct Odd(pub(crate) String);
 
+impl From<addr2line::gimli::Error> for Odd {
+    fn from(error: addr2line::gimli::Error) -> Odd {
+        Odd(error.to_string())
+    }
+}
+
 impl From<object::Error> for Odd {
     fn from(error: object::Error) -> Odd {
         Odd(error.to_string())

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::fs::File;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -11,10 +13,11 @@ use object::read::ReadRef;
 use super::cache::{Grade, Kept, Key, Scope};
 use super::demangle::demangle;
 use super::elf::{self, Image, Odd, Source, Symbol};
-use super::lines::Sections;
+use super::lines::{Lines, Sections};
 use super::pclntab::{self, GoFunctions, parse_pclntab};
 use super::place::{self, Live, NotOpen, Opened};
 use super::plt;
+use super::split::{self, Split};
 use super::{Asked, Finding, Mapped, Reason, Settings, Symbols, VDSO, Why, anonymous, identity, same_build};
 use crate::names::Function;
 use crate::recording::{Machine, Mapping, Recording};
@@ -89,7 +92,8 @@ pub(super) fn of_recording<'k>(identity: &'k [u8], path: &'k str, settings: &Set
 /// Whether there is better now than what was kept: separate debug information that was installed since.
 fn is_outdone(kept: &Kept, module: &Module, settings: &Settings) -> bool {
     let id = module.build_id.as_deref().unwrap_or_default();
-    kept.grade < Grade::Separate && debug_paths(id, settings).any(|path| path.exists())
+    let package = split::package_path(Path::new(&module.path));
+    kept.grade < Grade::Separate && debug_paths(id, settings).chain([package]).any(|path| path.exists())
 }
 
 impl From<Odd> for Reason {
@@ -132,7 +136,18 @@ impl<'r> Wanted<'r> {
         let (opened, path) = self.open(settings)?;
         let source = elf::source(opened.file)?;
         let image = Image::parse(&source)?;
-        named(&image, &path, offsets, settings)
+        let open = |path: &Path| self.open_beside(path);
+        named(&image, (&path, &open), offsets, settings)
+    }
+
+    /// Opens what the file names: a path of a container's is looked for in the container alone.
+    fn open_beside(&self, path: &Path) -> Option<File> {
+        let mut of_containers = self.live.iter().map(|(live, _)| live).filter(|live| live.has_own_root).peekable();
+        if of_containers.peek().is_none() {
+            return Some(place::open(path).ok()?.file);
+        }
+        let path = path.to_str()?;
+        of_containers.find_map(|live| Some(place::open_of(live, path).ok()?.file))
     }
 
     /// Opens the file that ran, and tells its path. One that is another file, or may be one, is not opened.
@@ -208,7 +223,7 @@ pub(super) fn hex(id: &[u8]) -> String {
 /// Names the places of an image, with its separate debug information where there is some.
 fn named<'a, R: ReadRef<'a>>(
     image: &Image<'a, R>,
-    path: &Path,
+    (path, open): (&Path, split::Open<'_>),
     offsets: &BTreeSet<u64>,
     settings: &Settings,
 ) -> Result<Kept, Reason> {
@@ -216,6 +231,10 @@ fn named<'a, R: ReadRef<'a>>(
     let separate = separate.as_ref().and_then(|(source, path)| Some((Image::parse(source).ok()?, path)));
     let shared = separate.as_ref().and_then(|(image, path)| shared(image, path, settings));
     let shared = shared.as_ref().and_then(|source| Image::parse(source).ok());
+    let paths: Vec<&Path> = iter::once(path).chain(separate.as_ref().map(|(_, path)| path.as_path())).collect();
+    let package = split::package(open, &paths);
+    let package = package.as_ref().and_then(|source| Image::parse(source).ok());
+    let split = Split { package: package.as_ref(), open, program: path };
     let separate = separate.map(|(image, _)| image);
 
     let with_names = separate.as_ref().filter(|separate| separate.has_own_names());
@@ -227,8 +246,8 @@ fn named<'a, R: ReadRef<'a>>(
         offsets.iter().filter_map(|offset| Some((*offset, image.address_of(*offset)?))).collect();
     // Lines that contradict themselves are none: the names stay.
     let sections = match &separate {
-        Some(separate) if separate.has_lines() => Sections::of(separate, shared.as_ref()).ok(),
-        _ if image.has_lines() => Sections::of(image, None).ok(),
+        Some(separate) if separate.has_lines() => Sections::of(separate, shared.as_ref(), split).ok(),
+        _ if image.has_lines() => Sections::of(image, None, split).ok(),
         _ => None,
     };
     let lines = sections.as_ref().and_then(|sections| sections.lines().ok());
@@ -250,10 +269,11 @@ fn named<'a, R: ReadRef<'a>>(
         within.retain(|function| !function.name.is_empty());
         found.insert(offset, within);
     }
-    let grade = match (&separate, image.has_own_names() || go.is_some()) {
-        (Some(_), _) => Grade::Separate,
-        (None, true) => Grade::Own,
-        (None, false) => Grade::Dynamic,
+    let is_separate = separate.is_some() || lines.as_ref().is_some_and(Lines::has_split);
+    let grade = match (is_separate, image.has_own_names() || go.is_some()) {
+        (true, _) => Grade::Separate,
+        (false, true) => Grade::Own,
+        (false, false) => Grade::Dynamic,
     };
     Ok(Kept { grade, places: found })
 }
@@ -354,7 +374,7 @@ fn shared<'a, R: ReadRef<'a>>(image: &Image<'a, R>, path: &Path, settings: &Sett
     is_it.then_some(source)
 }
 
-fn checksum_of(mut file: std::fs::File) -> Option<u32> {
+fn checksum_of(mut file: File) -> Option<u32> {
     use std::io::{Read, Seek};
     file.rewind().ok()?;
     let mut sum = crc32fast::Hasher::new();

@@ -1,13 +1,19 @@
 //! `Lines`: which source a place in code is of, and which functions the compiler put into which (DWARF).
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use addr2line::gimli::{DwarfSections, EndianSlice, RunTimeEndian, SectionId};
-use addr2line::{Context, LookupResult};
+use addr2line::gimli::{
+    Dwarf, DwarfPackage, DwarfPackageSections, DwarfSections, EndianSlice, RunTimeEndian, SectionId,
+};
+use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 use object::read::ReadRef;
 
 use super::demangle::demangle;
 use super::elf::{Image, Odd, unpacked_max_bytes};
+use super::split::{self, Split, Units};
 use crate::names::Function;
 
 /// No more functions than this are told to lie within one.
@@ -15,26 +21,34 @@ const INLINED_MAX: usize = 64;
 /// No more names, and the same for paths, than so many letters.
 const PATH_MAX: usize = 1024;
 
-type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+pub(super) type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// What is known of lines, unpacked.
 pub(crate) struct Sections<'a> {
     own: DwarfSections<Cow<'a, [u8]>>,
     shared: Option<DwarfSections<Cow<'a, [u8]>>>,
+    package: Option<DwarfPackageSections<Cow<'a, [u8]>>>,
+    units: Units<'a>,
     endian: RunTimeEndian,
 }
 
 impl<'a> Sections<'a> {
-    /// Of an image, and of what it shares with others where that is in a file of its own.
+    /// Of an image, of what it shares with others where that is in a file of its own, and of what is split off.
     ///
     /// # Errors
     /// If they are not where the file says, or too long.
-    pub(crate) fn of<R: ReadRef<'a>>(image: &Image<'a, R>, shared: Option<&Image<'a, R>>) -> Result<Sections<'a>, Odd> {
+    pub(super) fn of<'i: 'a, R: ReadRef<'i>>(
+        image: &Image<'i, R>,
+        shared: Option<&Image<'i, R>>,
+        split: Split<'a, 'a>,
+    ) -> Result<Sections<'a>, Odd> {
         let mut left_bytes = unpacked_max_bytes();
         let own = DwarfSections::load(|id| wanted(id, image, &mut left_bytes))?;
         let shared = shared.map(|image| DwarfSections::load(|id| wanted(id, image, &mut left_bytes))).transpose()?;
         let endian = if image.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
-        Ok(Sections { own, shared, endian })
+        // One that is damaged, or too long, is none: what is not split off is known all the same.
+        let package = split.package.and_then(|image| split::packed(image, &mut left_bytes).ok());
+        Ok(Sections { own, shared, package, units: Units::new(split), endian })
     }
 
     /// Ready to be asked.
@@ -43,7 +57,12 @@ impl<'a> Sections<'a> {
     /// If they contradict themselves.
     pub(crate) fn lines(&self) -> Result<Lines<'_>, Odd> {
         let dwarf = self.own.borrow_with_sup(self.shared.as_ref(), |section| EndianSlice::new(section, self.endian));
-        Ok(Lines(Context::from_dwarf(dwarf).map_err(|error| Odd(error.to_string()))?))
+        let nothing = EndianSlice::new(&[], self.endian);
+        let package = self.package.as_ref();
+        let package = package.map(|package| package.borrow(|section| EndianSlice::new(section, self.endian), nothing));
+        // One whose list contradicts itself is none.
+        let package = package.and_then(Result::ok);
+        Ok(Lines { context: Context::from_dwarf(dwarf)?, package, sections: self, units: RefCell::default() })
     }
 }
 
@@ -61,17 +80,44 @@ fn wanted<'a, R: ReadRef<'a>>(id: SectionId, image: &Image<'a, R>, left: &mut u6
 }
 
 /// Lines, ready to be asked.
-pub(crate) struct Lines<'a>(Context<Reader<'a>>);
+pub(crate) struct Lines<'a> {
+    context: Context<Reader<'a>>,
+    package: Option<DwarfPackage<Reader<'a>>>,
+    sections: &'a Sections<'a>,
+    /// Units that were split off and asked for, by their number.
+    units: RefCell<HashMap<u64, Option<Unit<'a>>>>,
+}
 
-impl Lines<'_> {
+type Unit<'a> = Arc<Dwarf<Reader<'a>>>;
+
+impl<'a> Lines<'a> {
+    /// Whether anything was found that was split off.
+    pub(crate) fn has_split(&self) -> bool {
+        self.units.borrow().values().any(Option::is_some)
+    }
+
+    /// What was split off, from the package or a file of its own.
+    fn unit(&self, wanted: &SplitDwarfLoad<Reader<'a>>) -> Option<Unit<'a>> {
+        let find = || {
+            let packed =
+                self.package.as_ref().and_then(|package| package.find_cu(wanted.dwo_id, &wanted.parent).ok()?);
+            packed.or_else(|| self.sections.units.load(wanted, self.sections.endian)).map(Arc::new)
+        };
+        self.units.borrow_mut().entry(wanted.dwo_id.0).or_insert_with(find).clone()
+    }
+
     /// The functions at an address, from the outermost on, each but the first put into the one before it; none where nothing is told. The first
     /// has its name only where it is told; each has the line that it was at.
     pub(crate) fn at(&self, address: u64) -> Vec<Function> {
-        let mut frames = match self.0.find_frames(address) {
-            LookupResult::Output(Ok(frames)) => frames,
-            // Parts of it that lie in files of their own (split DWARF) are not looked for.
-            LookupResult::Output(Err(_)) | LookupResult::Load { .. } => return Vec::new(),
+        let mut asked = self.context.find_frames(address);
+        let frames = loop {
+            asked = match asked {
+                LookupResult::Output(frames) => break frames,
+                // Without it the line is told all the same.
+                LookupResult::Load { load, continuation } => continuation.resume(self.unit(&load)),
+            };
         };
+        let Ok(mut frames) = frames else { return Vec::new() };
         let mut found = Vec::new();
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|function| function.raw_name().ok().map(|raw| demangle(&raw)));

@@ -15,6 +15,7 @@ mod pclntab;
 mod perf_map;
 mod place;
 mod plt;
+mod split;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;

@@ -14,6 +14,9 @@ const STATUS_MAX_BYTES: u64 = 64 * 1024;
 /// Clocks of a file and of a process's start need not agree to the last tick.
 const SLACK: Duration = Duration::from_secs(2);
 
+/// What is said of a folder, a device, a pipe.
+const NO_FILE: &str = "it is no ordinary file";
+
 /// Why a file is not there to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotOpen {
@@ -54,6 +57,10 @@ pub(crate) struct Live {
 /// # Errors
 /// If it can't be opened or is none.
 pub(crate) fn open(path: &Path) -> Result<Opened, NotOpen> {
+    // A device may do something when it is opened, and others may have made up the path.
+    if std::fs::metadata(path).is_ok_and(|known| !known.is_file()) {
+        return Err(NotOpen::Other(NO_FILE.to_owned()));
+    }
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
     file.map_err(|error| why(&error)).and_then(checked)
@@ -82,7 +89,7 @@ fn why(error: &std::io::Error) -> NotOpen {
 fn checked(file: File) -> Result<Opened, NotOpen> {
     let known = file.metadata().map_err(|error| why(&error))?;
     if !known.is_file() {
-        return Err(NotOpen::Other("it is no ordinary file".to_owned()));
+        return Err(NotOpen::Other(NO_FILE.to_owned()));
     }
     let since_1970 = Duration::new(known.ctime().try_into().unwrap_or(0), known.ctime_nsec().try_into().unwrap_or(0));
     Ok(Opened { file, uid: known.uid(), changed: SystemTime::UNIX_EPOCH + since_1970 })

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use evenkeel_profile::input::{self, ReadError};
 use evenkeel_profile::names::Names;
@@ -62,18 +63,28 @@ fn settings() -> Settings {
     Settings { cache_folder: KEPT_IN.get().cloned().flatten(), ..Settings::default() }
 }
 
+/// All of a file, which is opened once: a pipe can't be read again.
+pub(crate) struct Whole {
+    /// What is in it.
+    pub(crate) bytes: Vec<u8>,
+    /// When it was written last.
+    written: Option<SystemTime>,
+}
+
 /// All of a file; a pipe or a device may have no end, and is read up to a bound.
-pub(crate) fn whole(file: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn whole(file: &Path) -> io::Result<Whole> {
     let mut opened = File::open(file)?;
+    let known = opened.metadata()?;
+    let written = known.modified().ok();
     let mut bytes = Vec::new();
-    if opened.metadata()?.is_file() {
+    if known.is_file() {
         opened.read_to_end(&mut bytes)?;
-        return Ok(bytes);
+        return Ok(Whole { bytes, written });
     }
     opened.take(STREAM_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > STREAM_BYTES_MAX {
         true => Err(io::Error::from_raw_os_error(Errno::FBIG.raw())),
-        false => Ok(bytes),
+        false => Ok(Whole { bytes, written }),
     }
 }
 
@@ -84,12 +95,19 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
 
 /// The same, less what `narrow` takes out of it before names are found.
 pub(crate) fn open_of(file: &Path, narrow: Narrow<'_>) -> Result<Opened, Failure> {
-    let tried = || format!("read the recording {}", file.display());
-    let bytes = whole(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    let whole = whole(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(file), &error))?;
+    opened_of(file, &whole, narrow)
+}
+
+/// The same of a file that was read already.
+pub(crate) fn opened_of(file: &Path, whole: &Whole, narrow: Narrow<'_>) -> Result<Opened, Failure> {
     // The file was written last when the recording ended.
-    let recorded_until = std::fs::metadata(file).and_then(|known| known.modified()).ok();
-    named(&bytes, Settings { recorded_until, ..settings() }, narrow)
-        .map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))
+    named(&whole.bytes, Settings { recorded_until: whole.written, ..settings() }, narrow)
+        .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error))
+}
+
+fn tried(file: &Path) -> String {
+    format!("read the recording {}", file.display())
 }
 
 /// The same of bytes that are in memory already: they were recorded just now.
@@ -115,7 +133,7 @@ mod tests {
         assert_eq!(refused("/dev/zero"), Some(Errno::FBIG));
         assert_eq!(refused("/nonexistent"), Some(Errno::NOENT));
         assert_eq!(refused("/"), Some(Errno::ISDIR));
-        assert_eq!(whole(Path::new("/dev/null")).unwrap(), b"");
-        assert!(!whole(Path::new("/proc/self/status")).unwrap().is_empty());
+        assert_eq!(whole(Path::new("/dev/null")).unwrap().bytes, b"");
+        assert!(!whole(Path::new("/proc/self/status")).unwrap().bytes.is_empty());
     }
 }

@@ -37,9 +37,15 @@ pub(crate) fn record_of(wishes: &Wishes, seconds: u64, narrow: Narrow<'_>) -> Re
     let mut memory = Memory::new(BYTES_MAX);
     let before_ns = clock::process_cpu_ns();
     let mut until = |status: &Status| !stop.load(Ordering::Relaxed) && status.elapsed_ns < limit_ns;
-    let told = live::record(wishes, &mut until, &mut memory).map_err(refused)?;
+    let mut told = live::record(wishes, &mut until, &mut memory).map_err(refused)?;
     let reader_cpu_ns = clock::process_cpu_ns() - before_ns;
-    let is_cut = !stop.load(Ordering::Relaxed) && told.status.elapsed_ns < limit_ns;
+    let is_early = !stop.load(Ordering::Relaxed) && told.status.elapsed_ns < limit_ns;
+    let ended_with = told.ended_with();
+    let is_cut = is_early && ended_with.is_none();
+    if let Some(who) = ended_with.filter(|_| is_early) {
+        let elapsed_s = told.status.elapsed_ns as f64 / 1e9;
+        told.unseen.push(format!("anything after {elapsed_s:.1} s: {who} had ended"));
+    }
     let opened = input::opened(&memory.into_bytes(), narrow);
     let opened = opened.map_err(|error| Failure::text(exit::NOT_POSSIBLE, "read what was recorded", error))?;
     Ok(Now { opened, told, is_cut, reader_cpu_ns })

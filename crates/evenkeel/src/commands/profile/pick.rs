@@ -1,5 +1,7 @@
 //! Which part of a recording a question is asked of: an event, and by thread, process, CPU and time.
 
+use std::collections::BTreeSet;
+
 use evenkeel_profile::fold::{Base, thread_name};
 use evenkeel_profile::graph::Quantity;
 use evenkeel_profile::recording::{EventId, Recording, Sample, Span, Unit};
@@ -165,10 +167,19 @@ impl Pick {
             ));
         }
         if let Some(cpu) = self.cpu.iter().find(|cpu| !samples().any(|sample| sample.cpu == **cpu)) {
-            let cpus: std::collections::BTreeSet<u32> = samples().map(|sample| sample.cpu).collect();
+            let cpus: BTreeSet<u32> = samples().map(|sample| sample.cpu).collect();
             return Err(absent("CPU", &cpu.to_string(), cpus.into_iter().map(|cpu| cpu.to_string()).collect()));
         }
         Ok(())
+    }
+}
+
+/// Refuses processes of which a recording tells nothing at all.
+pub(crate) fn check_processes(recording: &Recording, pids: &[u32]) -> Result<(), Failure> {
+    let there: BTreeSet<u32> = recording.threads.values().map(|thread| thread.pid).collect();
+    match pids.iter().find(|pid| !there.contains(pid)) {
+        None => Ok(()),
+        Some(pid) => Err(absent("process", &pid.to_string(), there.iter().map(u32::to_string).collect())),
     }
 }
 

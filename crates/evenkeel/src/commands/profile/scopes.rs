@@ -54,8 +54,8 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let tried = || format!("read the scopes {}", args.scopes.display());
-    let bytes = input::whole(&args.scopes).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
-    let scopes = scopes::parse(&bytes).map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
+    let whole = input::whole(&args.scopes).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    let scopes = scopes::parse(&whole.bytes).map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
     let quantum = quantum(args, &scopes)?;
     let opened = args.recording.as_deref().map(input::open).transpose()?;
     let recording = opened.as_ref().map(|opened| &opened.recording);

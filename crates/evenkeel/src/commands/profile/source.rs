@@ -1,6 +1,5 @@
 //! `Source`: what graphs are made of: a recording, or stacks that somebody else folded.
 
-use std::io::Read;
 use std::path::Path;
 
 use evenkeel_profile::fold::{self, Folded, Seen};
@@ -13,7 +12,7 @@ use crate::exit;
 use crate::failure::Failure;
 
 /// So much of a file tells what it is.
-const HEAD_BYTES: u64 = 64 << 10;
+const HEAD_BYTES: usize = 64 << 10;
 
 /// What a file holds.
 pub(crate) enum Source {
@@ -26,14 +25,12 @@ pub(crate) enum Source {
 /// Reads a recording or folded text, whichever a file is.
 pub(crate) fn open(file: &Path) -> Result<Source, Failure> {
     let tried = || format!("read {}", file.display());
-    let failed = |error| Failure::io(exit::WRONG_USE, tried(), &error);
-    let mut head = Vec::new();
-    std::fs::File::open(file).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head)).map_err(failed)?;
-    if !Folded::is_likely(&head) {
-        return Ok(Source::Recording(Box::new(input::open(file)?)));
+    let whole = input::whole(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    let head = whole.bytes.get(..HEAD_BYTES).unwrap_or(&whole.bytes);
+    if !Folded::is_likely(head) {
+        return Ok(Source::Recording(Box::new(input::opened_of(file, &whole, &mut |_| {})?)));
     }
-    let bytes = input::whole(file).map_err(failed)?;
-    let folded = Folded::parse(&String::from_utf8_lossy(&bytes))
+    let folded = Folded::parse(&String::from_utf8_lossy(&whole.bytes))
         .map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
     Ok(Source::Folded(Tree::from(&folded)))
 }

@@ -12,7 +12,7 @@ use evenkeel_profile::ticks::cut::{self, Cut, Wanted};
 use serde::Serialize;
 
 use super::input::Opened;
-use super::{input, now, written};
+use super::{input, now, pick, written};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::{Out, blocks, profile};
@@ -71,6 +71,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Some(file) => (input::open_of(file, &mut |recording| narrow(args, recording))?, Vec::new(), None),
         None => recorded(args)?,
     };
+    if args.file.is_some() {
+        pick::check_processes(&opened.recording, &args.pid)?;
+    }
     let spells = offcpu::spells(&opened.recording, &opened.names);
     let is_wanted = |pid| args.pid.is_empty() || args.pid.contains(&pid);
     let report = table::report(&opened.recording, &opened.names, &spells, is_wanted);
@@ -135,6 +138,7 @@ fn narrow(args: &Args, recording: &mut Recording) {
 fn recorded(args: &Args) -> Result<(Opened, Vec<String>, Option<u64>), Failure> {
     let of = |targets| Wishes {
         targets,
+        about: args.pid.clone(),
         switches: Switches::WithStacks,
         faults: true,
         wakes: true,

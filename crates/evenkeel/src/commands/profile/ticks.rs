@@ -212,6 +212,7 @@ fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
     };
     let wishes = Wishes {
         targets,
+        about: Vec::new(),
         clock_hz: Some(args.hz),
         switches: Switches::WithStacks,
         faults: true,

@@ -238,6 +238,9 @@ fn file_of(asked: &Asked, pids: &[u32]) -> Result<Runs, NoPlace> {
 }
 
 fn of_process(asked: &Asked, pid: u32) -> Result<Runs, NoPlace> {
+    if already::threads(pid).is_empty() {
+        return Err(NoPlace::NoSuchProcess { asked: asked.to_string(), pid });
+    }
     let unreadable = |errno| NoPlace::Unreadable { asked: asked.to_string(), pid, errno };
     let Some(binary) = &asked.binary else {
         let link = format!("/proc/{pid}/exe");

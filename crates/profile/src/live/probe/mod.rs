@@ -136,6 +136,14 @@ pub enum NoPlace {
     /// Nobody says in which process to look.
     #[error("look for {0}: nobody says in which process (--pid), and it names no file by its path")]
     NoProcess(String),
+    /// There is no such process.
+    #[error("look for {asked} in process {pid}: there is no such process")]
+    NoSuchProcess {
+        /// What is looked for.
+        asked: String,
+        /// The process.
+        pid: u32,
+    },
     /// The process may not be looked at, or is gone.
     #[error("look for {asked}: read what process {pid} has mapped: {errno}")]
     Unreadable {

@@ -31,7 +31,8 @@ const STACK_BYTES: u32 = 8192;
 
 /// Record what runs, with its stacks, into a perf.data file
 ///
-/// Of the whole machine, unless told otherwise; until it is interrupted, the time is over or the command ends. Hardware cycles are counted
+/// Of the whole machine, unless told otherwise; until it is interrupted, the time is over, or the command or the last
+/// process of --pid, with what it started, has ended. Hardware cycles are counted
 /// where the machine has counters, else the kernel's clock is used. What is written opens in `evenkeel profile view` and in
 /// `perf report -i FILE` alike. With --window nothing is written before something happens: see there. At the end names of functions are found
 /// and kept, for 10 s at the most: programs, and maps of code that they made, may be gone later.

@@ -106,6 +106,11 @@ pub(super) struct Answer {
     clock_hz: u32,
     /// How long it took.
     elapsed_ns: u64,
+    /// The processes with the last of which it ended; none if something else ended it.
+    ended_with: Vec<u32>,
+    /// The same in words.
+    #[serde(skip)]
+    ended_in_words: Option<String>,
     /// Samples of all events.
     samples: u64,
     /// The same, by event.
@@ -132,7 +137,9 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn of(args: &Args, told: Told, windows: Vec<PathBuf>, ended: Option<Option<ExitStatus>>) -> Answer {
-        let Told { status, clock, events, unseen, .. } = told;
+        // A command's end is told by how it ended.
+        let ended_in_words = told.ended_with().filter(|_| ended.is_none());
+        let Told { status, ended_with, clock, events, unseen, .. } = told;
         let Status { elapsed_ns, samples, switches, lost, throttled, bytes } = status;
         let code = |status: ExitStatus| status.code().or_else(|| Some(128 + status.signal()?));
         Answer {
@@ -141,6 +148,8 @@ impl Answer {
             event: clock,
             clock_hz: args.hz,
             elapsed_ns,
+            ended_with: if ended.is_none() { ended_with } else { Vec::new() },
+            ended_in_words,
             samples,
             samples_of: events.into_iter().collect(),
             switches,
@@ -163,6 +172,7 @@ impl Answer {
         };
         blocks.push(Block::row("sampled", format!("{event}; {} a second", self.clock_hz)));
         blocks.push(Block::row("time", quantity(self.elapsed_ns, Unit::Ns)));
+        blocks.extend(self.ended_in_words.iter().map(|who| Block::row("ended", format!("with {who}"))));
         let of = |(event, samples): (&String, &u64)| match self.samples_of.len() {
             1 => samples.to_string(),
             _ => format!("{samples} of {event}"),

@@ -1,0 +1,141 @@
+//! `Lives`: whether any of the processes that a recording is about runs still, or one that they started and that is recorded too. Nothing comes
+//! after the last of them, so that nobody has to wait for the end of the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use super::already;
+
+/// No process was started then.
+const NEVER: u64 = u64::MAX;
+
+/// The processes that are waited for.
+#[derive(Debug, Default)]
+pub(super) struct Lives {
+    /// Those that may run still, with when each was started: numbers are given again.
+    here: BTreeMap<u32, u64>,
+    /// Those that had ended when the rings were read last: what they started may stand in them yet.
+    gone: BTreeSet<u32>,
+}
+
+impl Lives {
+    /// Of these processes.
+    pub(super) fn of(pids: &[u32]) -> Lives {
+        Lives { here: pids.iter().map(|pid| (*pid, started(*pid))).collect(), gone: BTreeSet::new() }
+    }
+
+    /// Learns of processes that were started: each with who did. A CPU's ring may tell of a child before another one tells of its parent.
+    pub(super) fn learn(&mut self, mut forks: Vec<(u32, u32)>) {
+        loop {
+            let before = forks.len();
+            forks.retain(|(pid, parent)| {
+                let is_of_ours = self.here.contains_key(parent) || self.gone.contains(parent);
+                if is_of_ours {
+                    // One that has ended by now is not here, and may have started others first.
+                    self.here.insert(*pid, started(*pid));
+                }
+                !is_of_ours
+            });
+            if forks.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Whether none of those that are known runs.
+    pub(super) fn seem_over(&mut self) -> bool {
+        while let Some((pid, started)) = self.here.first_key_value() {
+            if runs(*pid, *started) {
+                return false;
+            }
+            self.gone.extend(self.here.pop_first().map(|(pid, _)| pid));
+        }
+        true
+    }
+
+    /// All that the rings told of those that had ended was read. Whether that was no news.
+    pub(super) fn settle(&mut self) -> bool {
+        self.gone.clear();
+        self.here.is_empty()
+    }
+}
+
+/// When a process was started, in ticks of the kernel's since the machine was.
+fn started(pid: u32) -> u64 {
+    stat(&format!("/proc/{pid}/stat")).map_or(NEVER, |(_, started)| started)
+}
+
+fn runs(pid: u32, started: u64) -> bool {
+    match stat(&format!("/proc/{pid}/stat")) {
+        Some((_, now)) if now != started => false,
+        Some((state, _)) if is_alive(state) => true,
+        // Its first thread may end before others do.
+        Some(_) => already::threads(pid).iter().any(|tid| {
+            let thread = stat(&format!("/proc/{pid}/task/{tid}/stat"));
+            thread.is_some_and(|(state, _)| is_alive(state))
+        }),
+        // /proc may hide those of other users (hidepid).
+        None => {
+            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            pid.is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)))
+        }
+    }
+}
+
+/// Whether a thread in this state has not ended.
+fn is_alive(state: char) -> bool {
+    !matches!(state, 'Z' | 'X' | 'x')
+}
+
+fn stat(path: &str) -> Option<(char, u64)> {
+    // A name may be of any bytes.
+    parse_stat(&String::from_utf8_lossy(&std::fs::read(path).ok()?))
+}
+
+/// State and start.
+fn parse_stat(text: &str) -> Option<(char, u64)> {
+    // The name may have blanks and brackets in it: what follows its last bracket has not.
+    let mut words = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    Some((words.next()?.chars().next()?, words.nth(18)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn state_and_start_stand_behind_the_name() {
+        let rest = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 500 20";
+        assert_eq!(parse_stat(&format!("4711 (a ) b) S {rest}")), Some(('S', 500)));
+        assert_eq!(parse_stat(&format!("4711 (a) Z {rest}")), Some(('Z', 500)));
+        for odd in ["", "4711 (a", "4711 (a)", "4711 (a) S", "4711 (a) S 1 2 3"] {
+            assert_eq!(parse_stat(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn who_has_ended_and_was_not_waited_for_runs_no_more() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut lives = Lives::of(&[child.id()]);
+        assert!(!lives.seem_over());
+        drop(child.stdin.take());
+        while !lives.seem_over() {
+            std::thread::yield_now();
+        }
+        // What it started is told later, and before who did: here it is this process.
+        let own = std::process::id();
+        lives.learn(vec![(own, 5_000_001), (5_000_001, child.id()), (5_000_002, 5_000_003)]);
+        assert!(!lives.settle() && !lives.seem_over());
+        assert!(!lives.here.contains_key(&5_000_002), "its parent is nobody's");
+        child.wait().unwrap();
+        let mut lives = Lives::of(&[child.id()]);
+        assert!(lives.seem_over() && lives.settle());
+        // Another one of the same number is another one.
+        let mut lives = Lives { here: [(own, 1)].into(), ..Lives::default() };
+        assert!(lives.seem_over());
+    }
+}
