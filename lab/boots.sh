@@ -36,8 +36,12 @@ complain() {
 }
 guest() { "$machine" run "$@"; }
 
-# status: what is known of the trial, on one line without blanks.
-status() { "$machine" -t 30 run "$program" prove --boots-status --json 2>/dev/null | tr -d ' \n'; }
+# status: what is known of the trial, on one line without blanks. Exit code 1 is a verdict: worse.
+status() {
+    local code=0
+    "$machine" -t 30 run "$program" prove --boots-status --json >"$work/status" 2>/dev/null || code=$?
+    [ "$code" -le 1 ] && tr -d ' \n' <"$work/status"
+}
 # counted TEXT: how many boots count.
 counted() { grep -o '"outcome":"measured"' <<<"$1" | wc -l; }
 has_ended() { grep -q '"ended":' <<<"$1"; }
