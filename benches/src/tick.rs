@@ -27,8 +27,9 @@ const THIEF_PACE: Pace = Pace { period_ns: 20_000_000, work_ns: 3_500_000, befor
 /// Ours looks for slots of a hypervisor's in its first seconds, which a server's hours of ticks do not see again: what that costs is in the
 /// findings, and here it has this long before its ticks count. The others have nothing to learn.
 const LEARNS_NS: u64 = 5_500_000_000;
-/// Beside others it then tries places for its ticks, which is over by then.
-const TRIES_NS: u64 = 16_000_000_000;
+/// Beside others it then tries places for its ticks, and looks once more at the one it has found: all of that is over by then, and the
+/// next look is a quarter of a minute away.
+const TRIES_NS: u64 = 20_000_000_000;
 
 /// The version of the peer that the manifest pins.
 const SPIN_SLEEP: &str = "1.3.3";
