@@ -147,8 +147,9 @@ fn chosen_line(chosen: &Chosen) -> String {
     format!("  {}\n    {evidence}\n", chosen.settings.join(" "))
 }
 
-/// What else changed with the set: what it costs, and what it gives beside.
+/// What else changed with the set, as far as it was told from chance: what it costs, and what it gives beside.
 fn along(told: &Tuned) -> String {
+    let shown = &told.answer.along_shown;
     let decided = told.design.metric.name.as_ref();
     let size = |ratio: f64| ratio.ln().abs();
     let mut changed: Vec<(&String, f64)> = told
@@ -156,7 +157,8 @@ fn along(told: &Tuned) -> String {
         .along
         .iter()
         .map(|(name, ratio)| (name, *ratio))
-        .filter(|(name, ratio)| name.as_str() == "cpu_share" || (*name != decided && size(*ratio) > ALONG_RATIO.ln()))
+        .filter(|(name, _)| *name != decided && (name.as_str() == "cpu_share" || shown.contains(*name)))
+        .filter(|(name, ratio)| name.as_str() == "cpu_share" || size(*ratio) > ALONG_RATIO.ln())
         .collect();
     // The server's CPU time first: what a setting costs is asked of it before all else.
     changed.sort_by(|a, b| (b.0 == "cpu_share").cmp(&(a.0 == "cpu_share")).then(size(b.1).total_cmp(&size(a.1))));

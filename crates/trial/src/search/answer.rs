@@ -1,20 +1,18 @@
 //! `Answer`: what a search found, of every knob and of the set that is left, and how sure that is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_stats::designs::{Fit, Term};
-use evenkeel_stats::{Look, Verdict as Judged, median, median_absolute_deviation};
+use evenkeel_stats::{Look, Verdict as Judged, median_absolute_deviation};
 use serde::{Deserialize, Serialize};
 
 use super::design::SearchDesign;
 use super::desk::{Desk, Halt};
 use super::guard::Guarded;
 use super::screen::Set;
-use super::{Stage, at_work};
-use crate::arm::Arm;
+use super::{Stage, along, at_work};
 use crate::design::Guard;
 use crate::engaged::Mechanism;
-use crate::workload::Sample;
 
 /// Standard errors on either side of a screening's estimate that make an interval of about 95 %, with the degrees of freedom
 /// that a screening has at least.
@@ -42,6 +40,9 @@ pub struct Answer {
     pub guards: Vec<GuardAnswer>,
     /// Of everything else that was measured meanwhile, the ratio of the medians with the set and without: what it costs.
     pub along: BTreeMap<String, f64>,
+    /// Those of them that pairs of these windows tell from no change, each by itself.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub along_shown: BTreeSet<String>,
     /// Every knob, in the order in which they were given.
     pub knobs: Vec<KnobAnswer>,
     /// Windows measured, by stage.
@@ -249,6 +250,7 @@ impl Answer {
             veto: None,
             guards: Vec::new(),
             along: BTreeMap::new(),
+            along_shown: BTreeSet::new(),
             knobs: design.candidates.iter().map(knob).collect(),
             windows: BTreeMap::new(),
             took_ms: 0,
@@ -301,7 +303,10 @@ impl Answer {
 
     /// Notes what the proof said so far; its windows began at `from`.
     pub(super) fn proved(&mut self, desk: &Desk<'_>, set: &Set, effect: Measure, verdict: Judged, from: usize) {
-        self.along = along(desk, &set.arm, from);
+        let windows = from..desk.used();
+        let [before, after] = [&desk.design.baseline(), &set.arm].map(|arm| desk.samples(windows.clone(), arm));
+        self.along = along::ratios(&before, &after);
+        self.along_shown = along::shown(&before, &after);
         self.effect = Some(effect);
         self.verdict = match verdict {
             Judged::Better => Verdict::Better,
@@ -375,17 +380,4 @@ impl Answer {
             self.set.clear();
         }
     }
-}
-
-/// The ratio of the medians of everything that was measured in the windows of the proof.
-fn along(desk: &Desk<'_>, arm: &Arm, from: usize) -> BTreeMap<String, f64> {
-    let windows = from..desk.used();
-    let [before, after] = [&desk.design.baseline(), arm].map(|arm| desk.samples(windows.clone(), arm));
-    let of = |samples: &[Sample], name: &str| {
-        let numbers: Vec<f64> = samples.iter().filter_map(|sample| sample.get(name).copied()).collect();
-        median(&numbers).filter(|number| *number > 0.0)
-    };
-    let names = before.first().map(|sample| sample.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
-    let ratio = |name: String| Some((name.clone(), of(&after, &name)? / of(&before, &name)?));
-    names.into_iter().filter_map(ratio).filter(|(_, ratio)| ratio.is_finite()).collect()
 }

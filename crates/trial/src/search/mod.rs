@@ -16,6 +16,7 @@
 //! state is the list of its windows: kept on disk line by line ([`Log`]), and told again after a kill, it comes to the same
 //! place ([`search`]).
 
+mod along;
 mod answer;
 mod at_work;
 mod candidates;
