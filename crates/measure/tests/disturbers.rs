@@ -138,8 +138,14 @@ fn a_quantum_jitters_and_drifts_as_it_is_asked_to() {
         clock::sleep_until_ns(in_ms(520));
         let cpu = running.stop().cpus.remove(0);
         // The jitter of the two ends is 1 ms of some 460 each at most.
-        ensure(cpu.period_ns_mean.is_some_and(|ns| (ns / 5.1e6 - 1.0).abs() < 0.006), || format!("{cpu:?}"))?;
-        ensure((cpu.share_taken - 0.5 / 5.1).abs() < 0.01, || format!("{cpu:?}"))
+        ensure(cpu.period_ns_mean.is_some_and(|ns| (ns / 5.1e6 - 1.0).abs() < 0.006), || {
+            format!("period {:?} ns", cpu.period_ns_mean)
+        })?;
+        // A slot that the wake-up began late is so much shorter: it ends when it was to. What it says of that has to add up.
+        let late_share = cpu.late.histogram.mean().unwrap_or_default() / (5.1 * MS as f64);
+        ensure((cpu.share_taken + late_share - 0.5 / 5.1).abs() < 0.01, || {
+            format!("{} taken, {late_share} late, period {:?} ns", cpu.share_taken, cpu.period_ns_mean)
+        })
     });
 }
 
