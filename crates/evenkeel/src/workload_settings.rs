@@ -32,6 +32,7 @@ static WHERE: Knob = Knob {
     kernels: "all",
     side_effects: &[],
     sources: &[],
+    too_much: None,
     advise,
 };
 

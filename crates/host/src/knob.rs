@@ -1,4 +1,4 @@
-//! `Knob`: one setting of a host as const data and one pure function, `advise`. Everything else about it (range check,
+//! `Knob`: one setting of a host as const data and pure functions, `advise` above all. Everything else about it (range check,
 //! plan, apply, verify, revert, `explain`, documentation, completion) derives from that data.
 
 use std::fmt;
@@ -40,6 +40,8 @@ pub struct Knob {
     pub side_effects: &'static [&'static str],
     /// Who says so.
     pub sources: &'static [Source],
+    /// Why a machine can't bear a value that is within `values`; none where it can, or where no fact tells. Of few knobs.
+    pub too_much: Option<fn(&Facts, &str) -> Option<String>>,
     /// What is advised for a machine, a finding a place; never empty.
     pub advise: fn(&Facts, &Wish) -> Vec<Finding>,
 }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Irq, Nic, Queue, ThpSize};
 use crate::knob::{Device, Knob, Place, Since};
-use crate::knobs;
 use crate::probe::chosen_word;
 use crate::setting::Setting;
 
@@ -134,7 +133,7 @@ impl Plan {
     pub fn of(facts: &Facts, settings: &[Setting]) -> Result<Plan, PlanError> {
         let mut steps = Vec::new();
         for setting in settings {
-            if let Some(why) = knobs::too_much(facts, setting) {
+            if let Some(why) = setting.knob.too_much.and_then(|too_much| too_much(facts, &setting.value)) {
                 return Err(PlanError { setting: setting.to_string(), why });
             }
             let planned = steps_of(facts, setting);
@@ -313,6 +312,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::knobs;
     use crate::testing::{base, nic, nics};
 
     /// The plan for settings on the base machine, with a second interface of two queues: a line a step, or the error.

@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "a limit of 20 of 50 ms shows as gaps of 29.6 ms",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -28,6 +28,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/admin-guide/cgroup-v2.rst, cpu.max.burst",
         says: "the burst in the range from 0 to the quota",
     }],
+    too_much: None,
     advise,
 };
 

@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition",
         says: "the words, what makes a partition invalid, and that isolated is not balanced",
     }],
+    too_much: None,
     advise,
 };
 

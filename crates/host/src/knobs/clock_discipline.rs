@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the driver can offer the instance's clock as a PTP device",
         },
     ],
+    too_much: None,
     advise,
 };
 

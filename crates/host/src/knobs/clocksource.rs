@@ -66,6 +66,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "a read takes 18.1 ns from tsc, 22.8 ns from kvm-clock",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "credits leak after 24 hours; watch them",
         },
     ],
+    too_much: None,
     advise,
 };
 

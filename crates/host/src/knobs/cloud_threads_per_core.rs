@@ -32,6 +32,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "Amazon EC2 User Guide, CPU options", says: "ThreadsPerCore=1 when an instance is launched" },
         Source { title: "Google Cloud, Set the number of threads per core", says: "--threads-per-core=1" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "clocksource=tsc on the kernel's command line, on Xen",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the cloud then shows 100 % of load",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -48,6 +48,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "which sizes let the guest control its states; Graviton never",
         },
     ],
+    too_much: None,
     advise,
 };
 

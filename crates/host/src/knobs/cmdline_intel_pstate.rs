@@ -49,6 +49,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "intel_pstate=enable, which only that kernel knew",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -49,6 +49,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "isolcpus, with a ban for irqbalance; its example writes a mask of CPUs in decimal",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -41,6 +41,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "maxcpus= bounds what is started at boot; CPUs can be switched on later",
         },
     ],
+    too_much: None,
     advise,
 };
 

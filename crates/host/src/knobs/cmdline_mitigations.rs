@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "Linux Documentation/admin-guide/kernel-parameters.txt", says: "mitigations=" },
         Source { title: "Linux Documentation/admin-guide/hw-vuln/", says: "each weakness, and what is done about it" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile cpu-partitioning", says: "nohz_full and rcu_nocbs for the isolated cores" },
     ],
+    too_much: None,
     advise,
 };
 

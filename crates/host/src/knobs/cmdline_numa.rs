@@ -39,6 +39,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "numa=off for programs larger than a node, against the others",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -42,6 +42,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "set along with intel_idle.max_cstate",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -30,6 +30,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile cpu-partitioning", says: "rcu_nocbs for the isolated cores" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -32,6 +32,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile network-latency", says: "tsc=reliable" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors honour it for its CPU" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -34,6 +34,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "TuneD, profile latency-performance", says: "governor performance, boost 1" },
         Source { title: "Redpanda, rpk redpanda tune cpu", says: "writes 0, against TuneD" },
     ],
+    too_much: None,
     advise,
 };
 

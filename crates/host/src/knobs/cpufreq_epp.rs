@@ -40,6 +40,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile latency-performance", says: "governor performance, boost 1" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -48,6 +48,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "performance in place of ondemand",
         },
     ],
+    too_much: None,
     advise,
 };
 

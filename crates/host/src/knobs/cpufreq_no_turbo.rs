@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "no_turbo 1 for AVX2 code: the opposite of what a game server wants",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -44,6 +44,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "0 takes the median wake-up after 100 us of idle from 33.2 to 2.3 us, after 1 ms from 43.2 to 3.7 us",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -32,6 +32,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/admin-guide/pm/cpuidle.rst",
         says: "disable takes a state from one CPU; states are numbered by the driver",
     }],
+    too_much: None,
     advise,
 };
 

@@ -29,6 +29,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "auditctl(8), performance tips",
         says: "system call rules are looked at for each call of each program; fewer rules, or exclusions first",
     }],
+    too_much: None,
     advise,
 };
 

@@ -35,6 +35,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "stops fwupd-refresh on nodes for low latency",
         },
     ],
+    too_much: None,
     advise,
 };
 

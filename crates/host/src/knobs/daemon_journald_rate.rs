@@ -30,6 +30,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "journald.conf(5) and systemd.exec(5), RateLimitBurst= and LogRateLimitBurst=",
         says: "what is dropped, for which service, and the defaults",
     }],
+    too_much: None,
     advise,
 };
 

@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "numad(8)", says: "how it chooses, and that -i 0 ends it" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -33,6 +33,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "disks rarely matter for game servers",
         },
     ],
+    too_much: None,
     advise,
 };
 

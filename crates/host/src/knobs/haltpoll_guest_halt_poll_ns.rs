@@ -43,6 +43,7 @@ pub(super) const KNOB: Knob = Knob {
                    nothing changes",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -47,6 +47,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "both queues of a c4.8xlarge are pinned already, to CPU 23 and 33 on separate nodes",
         },
     ],
+    too_much: None,
     advise,
 };
 

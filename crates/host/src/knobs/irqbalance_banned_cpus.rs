@@ -44,6 +44,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "stop irqbalance and pin the interrupts",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -34,6 +34,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile network-latency", says: "0" },
     ],
+    too_much: None,
     advise,
 };
 

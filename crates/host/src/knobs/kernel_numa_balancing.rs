@@ -38,6 +38,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile network-latency", says: "0" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "AWS APerf, analytics rules", says: "advises preempt=none, which 7.x refuses on x86" },
     ],
+    too_much: None,
     advise,
 };
 

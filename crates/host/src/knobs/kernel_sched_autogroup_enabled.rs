@@ -34,6 +34,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "switched off beside 4 busy processes, the ratio is 0.998: no effect",
         },
     ],
+    too_much: None,
     advise,
 };
 

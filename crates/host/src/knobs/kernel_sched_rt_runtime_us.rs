@@ -39,6 +39,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "a spinning real-time thread sees gaps of up to 54 ms each second: the guard",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -29,6 +29,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "Linux kernel/time/timer.c, timers_migration_enabled", says: "what it switches" },
         Source { title: "TuneD, profile network-latency", says: "0" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/admin-guide/sysctl/kernel.rst, watchdog and soft_watchdog",
         says: "switches both; reads 1 where either is on",
     }],
+    too_much: None,
     advise,
 };
 

@@ -4,7 +4,7 @@ use crate::advice::State;
 use crate::fact::Fact;
 use crate::facts::{Facts, Nic, reads};
 use crate::knob::{Finding, Knob};
-use crate::setting::{Setting, SettingError, shown};
+use crate::setting::{SettingError, shown};
 use crate::shapes::{
     boosted, cpus_of_a_node, each_policy, scheduler_number, several_nodes, spelled_in_bytes, times_by_cpus,
 };
@@ -293,14 +293,6 @@ pub(crate) fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
 /// The finding, whichever way it came about: a knob with one place has one finding.
 fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
-}
-
-/// Why this machine can't bear a value that the knob takes as such; nothing where it can, or where no fact tells.
-pub(crate) fn too_much(facts: &Facts, setting: &Setting) -> Option<String> {
-    match setting.knob.id {
-        id if id == vm_nr_hugepages::KNOB.id => vm_nr_hugepages::too_much(facts, &setting.value),
-        _ => None,
-    }
 }
 
 /// `12.3 GiB`, `64 MiB`.

@@ -44,6 +44,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "APerf, its rules for ENA", says: "each of the counters is a finding when it rises" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -32,6 +32,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "as few queues as serve without overflow, for fewer interrupts",
         },
     ],
+    too_much: None,
     advise,
 };
 

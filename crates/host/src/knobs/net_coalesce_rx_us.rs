@@ -34,6 +34,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "adaptive-rx off; keep it by a .link file or nmcli",
         },
     ],
+    too_much: None,
     advise,
 };
 

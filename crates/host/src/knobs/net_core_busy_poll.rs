@@ -50,6 +50,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "busy_read of 50 and of 100 changes nothing on loopback and veth",
         },
     ],
+    too_much: None,
     advise,
 };
 

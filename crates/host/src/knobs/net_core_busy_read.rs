@@ -49,6 +49,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "50 and 100 change nothing on loopback and veth",
         },
     ],
+    too_much: None,
     advise,
 };
 

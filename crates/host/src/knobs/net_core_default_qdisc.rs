@@ -34,6 +34,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux net/sched/sch_generic.c, attach_default_qdiscs", says: "used when a device comes up" },
     ],
+    too_much: None,
     advise,
 };
 

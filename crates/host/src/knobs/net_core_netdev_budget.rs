@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux net/core/dev.c, net_rx_action", says: "counts a time_squeeze when either runs out" },
     ],
+    too_much: None,
     advise,
 };
 

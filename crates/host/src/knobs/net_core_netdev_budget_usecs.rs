@@ -39,6 +39,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux net/core/hotdata.c", says: "two jiffies by default" },
     ],
+    too_much: None,
     advise,
 };
 

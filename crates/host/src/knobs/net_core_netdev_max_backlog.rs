@@ -48,6 +48,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "at 630,000 packets/s over veth, 100 drops and 1000 does not; 30000 gains nothing more",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -47,6 +47,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "212992 bytes hold 256 packets of up to 100 bytes",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -60,6 +60,7 @@ pub(super) const KNOB: Knob = Knob {
                    MB",
         },
     ],
+    too_much: None,
     advise,
 };
 

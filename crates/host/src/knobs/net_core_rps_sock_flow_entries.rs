@@ -38,6 +38,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "scylladb/seastar, perftune.py", says: "32768, shared out among the queues; for TCP" },
     ],
+    too_much: None,
     advise,
 };
 

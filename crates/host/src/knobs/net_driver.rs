@@ -38,6 +38,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Amazon EC2 User Guide, ENA Express", says: "driver 2.2.9 or later (from memory)" },
     ],
+    too_much: None,
     advise,
 };
 

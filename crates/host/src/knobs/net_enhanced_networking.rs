@@ -45,6 +45,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the function is bound to the synthetic interface, which takes over when it goes",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -34,6 +34,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the timer, in nanoseconds, after which held packets are handed on",
         },
     ],
+    too_much: None,
     advise,
 };
 

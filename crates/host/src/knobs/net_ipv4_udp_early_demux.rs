@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/networking/ip-sysctl.rst, udp_early_demux",
         says: "for connected sockets; turn it off if more load comes by unconnected ones; default 1",
     }],
+    too_much: None,
     advise,
 };
 

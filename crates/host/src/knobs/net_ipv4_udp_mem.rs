@@ -50,6 +50,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "double it; true only where MemErrors rises",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -38,6 +38,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "looked at only above the first number of udp_mem",
         },
     ],
+    too_much: None,
     advise,
 };
 

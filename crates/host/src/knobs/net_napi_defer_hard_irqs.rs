@@ -34,6 +34,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "how often the interrupt is put off when a round found nothing",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -30,6 +30,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/networking/nf_conntrack-sysctl.rst",
         says: "size of the hash table, and how nf_conntrack_max follows from it",
     }],
+    too_much: None,
     advise,
 };
 

@@ -38,6 +38,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "drops what finds the table full and no entry that may go early",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -30,6 +30,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/networking/nf_conntrack-sysctl.rst",
         says: "seconds; streams have a timeout of their own",
     }],
+    too_much: None,
     advise,
 };
 

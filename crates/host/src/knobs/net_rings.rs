@@ -29,6 +29,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
         says: "up to 16K receive descriptors against overruns",
     }],
+    too_much: None,
     advise,
 };
 

@@ -50,6 +50,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "under a flood over veth, steering lost 0.69 % of packets where none were lost before",
         },
     ],
+    too_much: None,
     advise,
 };
 

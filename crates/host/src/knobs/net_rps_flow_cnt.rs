@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "records the CPU for sockets in the established state only, which is connected ones",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -39,6 +39,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the guest sets the hash of what it sends alone; fragmented UDP is lost on Azure when ports are hashed",
         },
     ],
+    too_much: None,
     advise,
 };
 

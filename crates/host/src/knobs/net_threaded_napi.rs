@@ -27,6 +27,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/networking/napi.rst, threaded NAPI",
         says: "a thread for each instance; pin each to the CPU that serves its interrupt",
     }],
+    too_much: None,
     advise,
 };
 

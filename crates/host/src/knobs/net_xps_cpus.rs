@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "sets it at boot for each queue; may do so again",
         },
     ],
+    too_much: None,
     advise,
 };
 

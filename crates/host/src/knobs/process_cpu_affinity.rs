@@ -42,6 +42,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "interrupts on core 0, the server on the others",
         },
     ],
+    too_much: None,
     advise,
 };
 

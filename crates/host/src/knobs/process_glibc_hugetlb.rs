@@ -33,6 +33,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "HUGETLB_MORECORE=yes with LD_PRELOAD=libhugetlbfs.so, which does nothing on today's glibc",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -28,6 +28,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "mlock(2)", says: "what is locked, and that RLIMIT_MEMLOCK bounds it without CAP_IPC_LOCK" },
         Source { title: "systemd.exec(5), LimitMEMLOCK=", says: "sets that bound for a service" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -34,6 +34,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the first of three ways on machines with two nodes; its example has one dash too few",
         },
     ],
+    too_much: None,
     advise,
 };
 

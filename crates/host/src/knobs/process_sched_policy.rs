@@ -35,6 +35,7 @@ pub(super) const KNOB: Knob = Knob {
                    ms, 0.0 % with SCHED_FIFO",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -39,6 +39,7 @@ pub(super) const KNOB: Knob = Knob {
                    ms; SCHED_FIFO has 0.0 %",
         },
     ],
+    too_much: None,
     advise,
 };
 

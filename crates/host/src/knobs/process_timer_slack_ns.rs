@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
                    late by it",
         },
     ],
+    too_much: None,
     advise,
 };
 

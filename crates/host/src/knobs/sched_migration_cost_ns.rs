@@ -45,6 +45,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile latency-performance", says: "5 ms in the days of the sysctl" },
     ],
+    too_much: None,
     advise,
 };
 

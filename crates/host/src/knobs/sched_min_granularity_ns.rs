@@ -50,6 +50,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile throughput-performance", says: "10 ms in the days of the sysctl" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -47,6 +47,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "15 ms in the days of the sysctl, against the guide",
         },
     ],
+    too_much: None,
     advise,
 };
 

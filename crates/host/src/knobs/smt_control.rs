@@ -40,6 +40,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Amazon EC2 User Guide, CPU options", says: "ThreadsPerCore=1 when an instance is launched" },
     ],
+    too_much: None,
     advise,
 };
 

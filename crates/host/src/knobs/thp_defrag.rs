@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "never; that path is of RHEL 6 only, today's is transparent_hugepage",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -50,6 +50,7 @@ pub(super) const KNOB: Knob = Knob {
                    vm.min_free_kbytes from 67584 to 19832",
         },
     ],
+    too_much: None,
     advise,
 };
 

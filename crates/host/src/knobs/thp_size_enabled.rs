@@ -32,6 +32,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "16 KiB and 64 KiB on Graviton from Linux 6.9 on",
         },
     ],
+    too_much: None,
     advise,
 };
 

@@ -29,6 +29,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, compaction_proactiveness",
         says: "range, default; moving pages may show as latency spikes in unsuspecting programs; 0 switches it off",
     }],
+    too_much: None,
     advise,
 };
 

@@ -30,6 +30,7 @@ pub(super) const KNOB: Knob = Knob {
     kernels: "all",
     side_effects: &[TWIN],
     sources: &[KERNEL, HANDLERS, Source { title: "TuneD, profile latency-performance", says: "3 % of memory" }],
+    too_much: None,
     advise,
 };
 

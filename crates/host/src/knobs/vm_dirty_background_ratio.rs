@@ -44,6 +44,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "3 % of memory as vm.dirty_background_bytes, against the other",
         },
     ],
+    too_much: None,
     advise,
 };
 

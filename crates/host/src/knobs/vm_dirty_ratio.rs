@@ -54,6 +54,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile throughput-performance", says: "40 % of memory" },
     ],
+    too_much: None,
     advise,
 };
 

@@ -43,6 +43,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "four times the root of the memory in KiB, within 128 KiB and 256 MiB",
         },
     ],
+    too_much: None,
     advise,
 };
 

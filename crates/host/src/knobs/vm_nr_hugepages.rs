@@ -38,6 +38,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "fewer pages may come than were asked for; best at boot",
         },
     ],
+    too_much: Some(too_much),
     advise,
 };
 
@@ -68,7 +69,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
 }
 
 /// Why so many are more than the machine can spare: the kernel would take them all, and end what runs to make room.
-pub(super) fn too_much(facts: &Facts, wanted: &str) -> Option<String> {
+fn too_much(facts: &Facts, wanted: &str) -> Option<String> {
     let (wanted, total): (u64, u64) = (wanted.parse().ok()?, *facts.memory.total_bytes.known()?);
     let current = own_number(facts, PATH).unwrap_or(0);
     let page = default_page_bytes(facts, current)?;

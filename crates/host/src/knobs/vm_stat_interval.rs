@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile network-latency", says: "10" },
     ],
+    too_much: None,
     advise,
 };
 

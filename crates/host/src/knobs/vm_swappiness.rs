@@ -40,6 +40,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "TuneD, profile latency-performance", says: "10, against the others" },
         Source { title: "Redpanda, rpk redpanda tune swappiness", says: "1, against the others" },
     ],
+    too_much: None,
     advise,
 };
 

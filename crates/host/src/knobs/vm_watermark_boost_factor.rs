@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, watermark_boost_factor",
         says: "meaning, unit and default; 0 switches it off",
     }],
+    too_much: None,
     advise,
 };
 

@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, watermark_scale_factor",
         says: "unit, default and bound; raise it where many allocations reclaim directly",
     }],
+    too_much: None,
     advise,
 };
 

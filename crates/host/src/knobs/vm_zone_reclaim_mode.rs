@@ -30,6 +30,7 @@ pub(super) const KNOB: Knob = Knob {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, zone_reclaim_mode",
         says: "off by default; only for workloads that are split so that each fits its node, where far memory is dear",
     }],
+    too_much: None,
     advise,
 };
 

@@ -33,6 +33,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "Linux Documentation/core-api/workqueue.rst, affinity", says: "the set of unbound workers" },
         Source { title: "TuneD, profile cpu-partitioning", says: "leaves the isolated cores out" },
     ],
+    too_much: None,
     advise,
 };
 
