@@ -16,9 +16,9 @@ demo: build ## inspect, audit, put a real server under load, prove a knob, put e
 
 test: setup ## run every test
 	$(CARGO) build --workspace --locked
-	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked -p evenkeel-rt --all-features
-	$(CARGO) test --locked -p evenkeel-rt-c --all-features
+	$(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO) test --locked --no-fail-fast -p evenkeel-rt --all-features
+	$(CARGO) test --locked --no-fail-fast -p evenkeel-rt-c --all-features
 
 check: setup $(DENY) ## formatting, lints, documentation, licences and duplicates of dependencies
 	$(CARGO) fmt --all --check

@@ -140,6 +140,8 @@ impl<'w> Recorder<'w> {
         if recorder.rings.is_empty() {
             return Err(targets::refused(wishes, Errno::NODEV));
         }
+        // From here on the rings tell who is made and named.
+        targets::look_again(&mut recorder.chosen);
         Ok(recorder)
     }
 

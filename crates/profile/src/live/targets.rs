@@ -222,6 +222,25 @@ fn one_by_one(
     Ok(found)
 }
 
+/// Looks again who is there: between the first look and the opening of what tells of it, threads were made and named.
+pub(super) fn look_again(chosen: &mut Chosen) {
+    match chosen {
+        Chosen::All => {}
+        Chosen::Processes { pids, tids } => {
+            let before: Vec<u32> = pids.keys().copied().collect();
+            for (pid, tid) in threads_of(&before) {
+                if tids.insert(tid) {
+                    *pids.entry(pid).or_default() += 1;
+                }
+            }
+        }
+        Chosen::Named { name, pids, tids } => {
+            let among = if pids.is_empty() { already::processes() } else { pids.iter().copied().collect() };
+            tids.extend(tids_of(&among, Some(name)));
+        }
+    }
+}
+
 /// Each with its process.
 fn threads_of(pids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     pids.iter().flat_map(|pid| already::threads(*pid).into_iter().map(|tid| (*pid, tid)))
@@ -277,5 +296,41 @@ pub(super) fn refused(wishes: &Wishes, errno: Errno) -> LiveError {
         Errno::SRCH => LiveError::NotThere { whom, why: "there is no such process".to_owned() },
         Errno::MFILE => LiveError::Refused { what: format!("record {whom}: open its events"), errno },
         errno => LiveError::Refused { what: format!("record {whom}"), errno },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A thread that is made when the first look is over, and has its name before the rings tell of it.
+    #[test]
+    fn who_came_between_the_first_look_and_the_rings_is_found() {
+        let us = std::process::id();
+        for pids in [HashSet::from([us]), HashSet::new()] {
+            let among: Vec<u32> = pids.iter().copied().collect();
+            let tids = tids_of(&[us], Some(b"came-late")).into_iter().collect::<HashSet<_>>();
+            let mut named = Chosen::Named { name: b"came-late".to_vec(), pids, tids };
+            let mut processes = Chosen::processes(threads_of(&[us]));
+            let (tell, told) = mpsc::channel();
+            let (end, ended) = mpsc::channel::<()>();
+            let late = move || {
+                // The kernel's number of this thread: a link such as 7/task/9.
+                let own = std::fs::read_link("/proc/thread-self").unwrap();
+                tell.send(own.file_name().unwrap().to_str().unwrap().parse::<u32>().unwrap()).unwrap();
+                let _ = ended.recv();
+            };
+            let thread = std::thread::Builder::new().name("came-late".to_owned()).spawn(late).unwrap();
+            let tid = told.recv().unwrap();
+            assert!(!named.has_thread(tid) && !processes.has_thread(tid), "{among:?}");
+            look_again(&mut named);
+            look_again(&mut processes);
+            assert!(named.has_thread(tid) && processes.has_thread(tid), "{among:?}");
+            assert!(!named.has_thread(us), "it is the thread that has the name, and not its process");
+            drop(end);
+            thread.join().unwrap();
+        }
     }
 }
