@@ -5,6 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use crate::perf::record::{Record, What};
 
+/// A CPU's ring may tell of a child before another's tells of its parent; of so many generations in one read all are found.
+const GENERATIONS_MAX: usize = 64;
+
 /// Whose samples and switches are kept. What is mapped and named is kept of all: it is little, and who belongs here may turn out later.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
@@ -39,8 +42,46 @@ impl Chosen {
         Chosen::Processes { pids, tids }
     }
 
-    /// Learns who belongs here from a record of anybody.
-    pub(super) fn learn(&mut self, record: &Record<'_>) {
+    /// Learns who belongs here from what a read of all CPUs gave about threads' lives. `ended` are those that had ended in the read before.
+    pub(super) fn learn_all(&mut self, lives: &[Record<'_>], ended: &mut Vec<(u32, u32)>) {
+        let made = lives.iter().filter_map(|record| match record.what {
+            What::Forked { tid, .. } => Some(tid),
+            _ => None,
+        });
+        let made: HashSet<u32> = made.collect();
+        for (pid, tid) in ended.extract_if(.., |(_, tid)| made.contains(tid)) {
+            // The number is another's now.
+            self.forget(pid, tid);
+        }
+        for _ in 0..GENERATIONS_MAX {
+            let before = self.count();
+            lives.iter().for_each(|record| self.learn(record));
+            if self.count() == before || !matches!(self, Chosen::Processes { .. }) {
+                break;
+            }
+        }
+    }
+
+    /// Forgets who had ended in the read before, and remembers who did in this one: of what they did on another CPU before they ended, that
+    /// CPU's ring may tell in the next read only.
+    pub(super) fn forget_all(&mut self, lives: &[Record<'_>], ended: &mut Vec<(u32, u32)>) {
+        for (pid, tid) in ended.drain(..) {
+            self.forget(pid, tid);
+        }
+        ended.extend(lives.iter().filter_map(|record| match record.what {
+            What::Ended { pid, tid } => Some((pid, tid)),
+            _ => None,
+        }));
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Chosen::All => 0,
+            Chosen::Processes { tids, .. } | Chosen::Named { tids, .. } => tids.len(),
+        }
+    }
+
+    fn learn(&mut self, record: &Record<'_>) {
         match (self, &record.what) {
             (Chosen::Processes { pids, tids }, What::Forked { pid, parent_pid, tid, .. })
                 if pids.contains_key(parent_pid) =>
@@ -63,21 +104,21 @@ impl Chosen {
         }
     }
 
-    /// Forgets a thread that has ended: its number will be another's. Only when all that was recorded before its end was seen.
-    pub(super) fn forget(&mut self, record: &Record<'_>) {
-        match (self, &record.what) {
-            (Chosen::Processes { pids, tids }, What::Ended { pid, tid }) => {
-                if tids.remove(tid)
-                    && let Some(count) = pids.get_mut(pid)
+    /// A thread that has ended: its number will be another's.
+    fn forget(&mut self, pid: u32, tid: u32) {
+        match self {
+            Chosen::Processes { pids, tids } => {
+                if tids.remove(&tid)
+                    && let Some(count) = pids.get_mut(&pid)
                 {
                     *count = count.saturating_sub(1);
                     pids.retain(|_, count| *count > 0);
                 }
             }
-            (Chosen::Named { tids, .. }, What::Ended { tid, .. }) => {
-                tids.remove(tid);
+            Chosen::Named { tids, .. } => {
+                tids.remove(&tid);
             }
-            (_, _) => {}
+            Chosen::All => {}
         }
     }
 
@@ -128,10 +169,40 @@ mod tests {
         assert_eq!([has(7, 9), has(20, 20), has(21, 21)], [(true, true); 3]);
         assert_eq!(has(30, 30), (false, false));
         assert!(chosen.may_have(21) && !chosen.may_have(30));
-        chosen.forget(&said(What::Ended { pid: 7, tid: 9 }));
+        chosen.forget(7, 9);
         assert!(!chosen.has_thread(9) && chosen.has(7, 9), "its process is there still");
-        chosen.forget(&said(What::Ended { pid: 20, tid: 20 }));
+        chosen.forget(20, 20);
         assert!(!chosen.has(20, 20), "its number may be another's from now on");
+    }
+
+    fn forked(pid: u32, parent: u32) -> Record<'static> {
+        said(What::Forked { pid, parent_pid: parent, tid: pid, parent_tid: parent })
+    }
+
+    /// What CPUs tell of one moment stands in their rings, which are read one after the other.
+    #[test]
+    fn who_is_told_of_before_its_parent_is_and_who_was_made_by_one_that_ended_are_found() {
+        let mut chosen = Chosen::processes([(7, 7)]);
+        let mut ended = Vec::new();
+        // The third generation first.
+        let lives = [forked(22, 21), forked(21, 20), forked(20, 7), said(What::Ended { pid: 20, tid: 20 })];
+        chosen.learn_all(&lives, &mut ended);
+        chosen.forget_all(&lives, &mut ended);
+        assert!([20, 21, 22].iter().all(|pid| chosen.has(*pid, *pid)));
+        let late = [forked(23, 20), said(What::Ended { pid: 22, tid: 22 })];
+        chosen.learn_all(&late, &mut ended);
+        chosen.forget_all(&late, &mut ended);
+        assert!(chosen.has(23, 23), "its parent had ended in the read before");
+        assert!(!chosen.has(20, 20), "that is told by now");
+        // The number of one that ended is given to a stranger, and to a child.
+        let anew = [forked(22, 1), said(What::Ended { pid: 21, tid: 21 })];
+        chosen.learn_all(&anew, &mut ended);
+        assert!(!chosen.has(22, 22));
+        chosen.forget_all(&anew, &mut ended);
+        let again = [forked(21, 7)];
+        chosen.learn_all(&again, &mut ended);
+        chosen.forget_all(&again, &mut ended);
+        assert!(chosen.has(21, 21) && ended.is_empty());
     }
 
     #[test]

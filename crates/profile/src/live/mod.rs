@@ -8,6 +8,7 @@ mod build_ids;
 mod chosen;
 mod events;
 mod lives;
+mod order;
 mod pace;
 pub mod probe;
 mod recorder;

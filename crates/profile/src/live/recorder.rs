@@ -11,6 +11,7 @@ use super::build_ids::BuildIds;
 use super::chosen::Chosen;
 use super::events::{self, Plan};
 use super::lives::Lives;
+use super::order::in_order;
 use super::pace::Pace;
 use super::targets::{self, Watch};
 use super::{LiveError, Sink, Status, Told, UNREAD, Wishes, waking};
@@ -102,6 +103,8 @@ struct Recorder<'w> {
     unseen: Vec<String>,
     pace: Pace,
     lives: Lives,
+    /// Process and thread of those that had ended in the last read.
+    ended: Vec<(u32, u32)>,
     is_settled: bool,
     has_ended: bool,
 }
@@ -127,6 +130,7 @@ impl<'w> Recorder<'w> {
             unseen: found.unseen,
             pace: Pace::default(),
             lives: Lives::of(wishes.named()),
+            ended: Vec::new(),
             is_settled: false,
             has_ended: false,
         };
@@ -256,42 +260,28 @@ impl<'w> Recorder<'w> {
     fn pass_on(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let bytes = std::mem::take(&mut self.bytes);
         // First all of it: a CPU's ring may say later in the list than another's who belongs to those that were chosen.
-        self.each_of_lives(&bytes, Chosen::learn);
-        self.follow_children(&bytes);
+        let (lives, all) = in_order(&bytes, &self.plan.layout);
+        self.chosen.learn_all(&lives, &mut self.ended);
+        self.follow_children(&lives);
         let mut kept = Vec::with_capacity(bytes.len() + HEAD_BYTES);
-        for record in records(&bytes) {
+        for record in all {
             if self.count(record) {
                 kept.extend_from_slice(record);
             }
         }
-        self.each_of_lives(&bytes, Chosen::forget);
+        self.chosen.forget_all(&lives, &mut self.ended);
         kept.extend(write::record(FINISHED_ROUND, 0, &[], &self.plan.layout).unwrap_or_default());
         self.tally.bytes += kept.len() as u64;
         self.bytes = bytes;
         into.take(&kept).map_err(not_written)
     }
 
-    /// Has the records about threads' lives taken to heart, where not all are chosen.
-    fn each_of_lives(&mut self, bytes: &[u8], take: impl Fn(&mut Chosen, &Record<'_>)) {
-        if matches!(self.chosen, Chosen::All) {
-            return;
-        }
-        for record in records(bytes) {
-            if matches!(Head::parse(record, 0), Ok(head) if matches!(head.kind, kind::COMM | kind::FORK | kind::EXIT))
-                && let Ok(record) = record::parse(record, &self.plan.layout, 0)
-            {
-                take(&mut self.chosen, &record);
-            }
-        }
-    }
-
     /// Who was started by those that are waited for is waited for too, where it is recorded.
-    fn follow_children(&mut self, bytes: &[u8]) {
+    fn follow_children(&mut self, lives: &[Record<'_>]) {
         if !self.wishes.about.is_empty() || self.wishes.named().is_empty() {
             return;
         }
-        let forks = records(bytes).filter(|bytes| matches!(Head::parse(bytes, 0), Ok(head) if head.kind == kind::FORK));
-        let children = forks.filter_map(|bytes| match record::parse(bytes, &self.plan.layout, 0).ok()?.what {
+        let children = lives.iter().filter_map(|record| match record.what {
             What::Forked { pid, parent_pid, .. } if pid != parent_pid => Some((pid, parent_pid)),
             _ => None,
         });
@@ -457,17 +447,6 @@ fn silent(aside: Spec) -> Spec {
     let told = flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
     let more = flag::CONTEXT_SWITCH | flag::BUILD_ID | flag::INHERIT;
     Spec { flags: aside.flags & !(told | more), ..aside }
-}
-
-/// Whole records, one after the other.
-fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let head = Head::parse(rest, 0).ok()?;
-        let (record, after) = rest.split_at_checked(head.length)?;
-        rest = after;
-        Some(record)
-    })
 }
 
 fn machine() -> Machine {

@@ -175,8 +175,12 @@ impl Known {
             }
             What::Forked { pid, parent_pid, tid, parent_tid } => {
                 let parent = self.processes.get(&parent_pid);
-                let name = parent.and_then(|parent| parent.names.get(&parent_tid)).cloned();
-                let maps = parent.filter(|_| pid != parent_pid).map(|parent| Rc::clone(&parent.maps));
+                // What it says of itself came sooner where its CPU's ring was read after its maker's: that stays.
+                let is_known =
+                    |tid: u32| self.processes.get(&pid).is_some_and(|process| process.names.contains_key(&tid));
+                let name = parent.and_then(|parent| parent.names.get(&parent_tid)).filter(|_| !is_known(tid)).cloned();
+                let is_new_process = pid != parent_pid && !is_known(pid);
+                let maps = parent.filter(|_| is_new_process).map(|parent| Rc::clone(&parent.maps));
                 let process = self.processes.entry(pid).or_default();
                 process.maps = maps.unwrap_or_else(|| Rc::clone(&process.maps));
                 if let Some(mut name) = name {
@@ -219,5 +223,29 @@ impl Known {
             record
         });
         timeless.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(kind: u32, words: &[u32]) -> Vec<u8> {
+        let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        write::record(kind, 0, &body, &Layout::default()).unwrap()
+    }
+
+    fn named(pid: u32, tid: u32, name: [u8; 4]) -> Vec<u8> {
+        told(kind::COMM, &[pid, tid, u32::from_ne_bytes(name), 0])
+    }
+
+    #[test]
+    fn a_thread_has_its_makers_name_unless_it_was_told_its_own_first() {
+        let forked = |tid: u32| told(kind::FORK, &[7, 7, tid, 7, 0, 0]);
+        let mut known = Known::default();
+        known.learn_all(&[named(7, 7, *b"main"), forked(8), named(7, 9, *b"late"), forked(9)].concat());
+        let name = |tid: u32| known.processes[&7].names[&tid][HEAD_BYTES + 8..][..4].to_vec();
+        assert_eq!([name(7), name(8), name(9)], [*b"main", *b"main", *b"late"]);
+        assert_eq!(known.processes[&7].names[&8][HEAD_BYTES + 4..][..4], 8_u32.to_ne_bytes());
     }
 }

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use evenkeel_profile::input;
 use evenkeel_profile::live::probe::{Until, beginning_and_end, parse_place};
@@ -114,6 +115,13 @@ impl Stage {
     /// What is said of a run of the server; none, said aloud, where this user may not record.
     fn said(&self, kind: &str, ticks: u64, by: By) -> Option<Result<Comparison, Spoiled>> {
         let server = self.server(kind, ticks);
+        // A process is there a little before its program is in its memory.
+        let is_mapped = |_: &u32| {
+            let maps = fs::read_to_string(format!("/proc/{}/maps", server.id())).unwrap_or_default();
+            maps.lines().any(|line| line.ends_with("/server"))
+        };
+        let waits = (0..4000).take_while(|nth| !is_mapped(nth)).map(|_| std::thread::sleep(Duration::from_millis(1)));
+        assert!(waits.count() < 4000, "the server is not there");
         let at = parse_place("tick").unwrap();
         let probes = (by == By::Function).then(|| beginning_and_end(&at, &Until::Return, &[server.id()]).unwrap());
         let wishes = Wishes {
