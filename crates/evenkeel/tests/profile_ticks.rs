@@ -67,8 +67,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What `profile ticks` says of this process; none, said aloud, where it can't be recorded.
-fn said(more: &[&str]) -> Option<Value> {
+/// What `profile ticks` says of this process, or that it found no tick; none, said aloud, where it can't be recorded.
+fn said(more: &[&str]) -> Option<Result<Value, String>> {
     let pid = std::process::id().to_string();
     let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     program.args(["profile", "ticks", "--pid", &pid, "--seconds", "4", "--slowest", "2", "--json", "--no-cache"]);
@@ -76,11 +76,13 @@ fn said(more: &[&str]) -> Option<Value> {
     if !output.status.success() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         let is_denied = ["EACCES", "EPERM", "CONFIG_UPROBE_EVENTS"].iter().any(|reason| told.contains(reason));
-        assert!(is_denied, "{told}");
+        if !is_denied {
+            return Some(Err(told));
+        }
         println!("skipped: {told}");
         return None;
     }
-    Some(serde_json::from_slice(&output.stdout).unwrap())
+    Some(Ok(serde_json::from_slice(&output.stdout).unwrap()))
 }
 
 /// Whether most of the ticks that are said to be slow are those that were planted, by the numbers that the server gave them.
@@ -90,37 +92,41 @@ fn are_planted(said: &Value) -> Result<(), String> {
     if planted * 2 > slow.len() { Ok(()) } else { Err(format!("{planted} of {}: {slow:?}", slow.len())) }
 }
 
+/// What was wrong with what was said, in some runs; none if it was right in one, or the machine kept the server from its time.
+fn failures(ordinary: &Ordinary, more: &[&str], judge: impl Fn(&Value) -> Result<(), String>) -> Vec<String> {
+    let mut failed = Vec::new();
+    for _ in 0..RUNS {
+        ordinary.were_kept();
+        let Some(said) = said(more) else { return Vec::new() };
+        match said.and_then(|said| judge(&said)) {
+            Ok(()) => return Vec::new(),
+            Err(why) if ordinary.were_kept() => println!("the machine kept the server from its time: {why}"),
+            Err(why) => failed.push(why),
+        }
+    }
+    failed
+}
+
 #[test]
 fn a_servers_own_marks_tell_its_ticks() {
     let (stop, ordinary) = (AtomicBool::new(false), Ordinary::default());
     let failed = std::thread::scope(|scope| {
         let _stop = Stop(&stop);
         std::thread::Builder::new().name("marked".to_owned()).spawn_scoped(scope, || server(&stop, &ordinary)).unwrap();
-        let mut failed = Vec::new();
-        for _ in 0..RUNS {
-            ordinary.were_kept();
-            let Some(said) = said(&[]) else { break };
-            assert_eq!(
-                (said["by"].as_str(), said["thread"]["name"].as_str()),
-                (Some("library"), Some("marked")),
-                "{said}"
-            );
+        let by_marks = |said: &Value| {
+            let told_by = (said["by"].as_str(), said["thread"]["name"].as_str());
+            assert_eq!(told_by, (Some("library"), Some("marked")), "{said}");
             assert_eq!(said["begins_at"].as_str(), Some("sdt_evenkeel:tick_begin"));
             assert_eq!(said["ends"].as_str(), Some("at-its-end"));
-            match are_planted(&said) {
-                Ok(()) => {
-                    failed.clear();
-                    break;
-                }
-                Err(why) if ordinary.were_kept() => println!("the machine kept the server from its time: {why}"),
-                Err(why) => failed.push(why),
-            }
-        }
+            are_planted(said)
+        };
         // Its wake-ups tell the same thread, and no mark is looked at.
-        if let Some(said) = said(&["--by", "wakes"]) {
+        let by_wakes = |said: &Value| {
             assert_eq!((said["by"].as_str(), said["begins_at"].as_str()), (Some("wakes"), None), "{said}");
-        }
-        failed
+            Ok(())
+        };
+        let (marks, wakes) = (failures(&ordinary, &[], by_marks), failures(&ordinary, &["--by", "wakes"], by_wakes));
+        [marks, wakes]
     });
-    assert!(failed.len() < RUNS, "{failed:#?}");
+    assert!(failed.iter().all(|failed| failed.len() < RUNS), "{failed:#?}");
 }

@@ -65,7 +65,7 @@ mod tests {
         // With a threshold of nothing every reading is told of; what is done then is left out of the next.
         let every = Spin { scale, threshold_ns: 0 };
         let mut told = 0;
-        every.until(tsc::ticks() + scale.ticks(1_000_000), |missing| {
+        every.until(u64::MAX, |missing| {
             assert!(missing.ticks() > 0);
             told += 1;
             told < 10

@@ -181,7 +181,9 @@ fn a_spinner_runs_as_much_as_it_says() {
         let both: f64 = report.threads.iter().map(|thread| thread.share_taken).sum();
         ensure(both <= 1.02, || format!("two threads had {both} of one CPU"))
     });
-    assert!(ran_ns("evenkeel-spinne").is_empty(), "none is left");
+    // Who joins a thread is woken a little before the thread is out of the list.
+    let tries = (0..400).take_while(|_| !ran_ns("evenkeel-spinne").is_empty());
+    assert!(tries.map(|_| clock::sleep_until_ns(in_ms(5))).count() < 400, "none is left");
 }
 
 #[test]

@@ -72,10 +72,16 @@ fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
 #[test]
 fn a_multiplication_takes_three_additions() {
     let _alone = alone();
-    let report = measured();
+    // A clock that changes in the middle, or who else works on the same core, moves it.
+    let told: Vec<String> = (0..3).map_while(|_| is_as_expected(&measured()).err()).collect();
+    assert!(told.len() < 3, "{told:#?}");
+}
+
+fn is_as_expected(report: &Report) -> Result<(), String> {
     match report.assumption.multiply_to_add {
         Some(ratio) if is_emulated() => println!("skipped: an emulated CPU has no cycles ({ratio:.2})"),
-        Some(ratio) => assert!(report.assumption.holds.unwrap(), "{ratio}"),
+        Some(ratio) if !report.assumption.holds.unwrap() => return Err(format!("multiply to add: {ratio}")),
+        Some(_) => {}
         None => println!("skipped: nothing is known of this processor's multiplications"),
     }
     assert!(report.counter_khz > 1000);
@@ -86,12 +92,15 @@ fn a_multiplication_takes_three_additions() {
         assert!(clock.all_busy.is_some());
         if let Counter::Khz(khz) = clock.alone.aperf_mperf {
             let ratio = khz as f64 / seen.p50 as f64;
-            assert!(is_emulated() || (0.9..1.1).contains(&ratio), "{ratio}");
+            if !is_emulated() && !(0.9..1.1).contains(&ratio) {
+                return Err(format!("delivered to the processor's own count: {ratio}"));
+            }
         }
     }
     for vector in &report.vectors {
         assert!(vector.after_to_before.is_some_and(|ratio| ratio > 0.2), "{vector:?}");
     }
+    Ok(())
 }
 
 #[test]

@@ -217,7 +217,9 @@ fn ten_thousand_switches_a_second_are_no_tick_and_nothing_is_lost() {
     let _alone = alone();
     let (to, from) = channel::<()>();
     let (back, end) = channel::<()>();
+    let (begun, has_begun) = channel();
     let worker = std::thread::Builder::new().name("ek-requests".into()).spawn(move || {
+        begun.send(()).unwrap();
         while from.recv().is_ok() {
             let until_ns = clock::monotonic_ns() + 20_000;
             while clock::monotonic_ns() < until_ns {}
@@ -238,6 +240,8 @@ fn ten_thousand_switches_a_second_are_no_tick_and_nothing_is_lost() {
             }
         }
     });
+    // It has its name when it runs for the first time, and no sooner.
+    has_begun.recv().unwrap();
     let report = measured(Some("ek-requests"), 2);
     stop.store(true, Ordering::Relaxed);
     client.join().unwrap();

@@ -189,7 +189,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let hangs = answers.iter().any(Vec::is_empty);
         let patience = if hangs { PATIENCE } else { Duration::from_secs(30) };
-        let metadata = Metadata { address: listener.local_addr().unwrap(), patience };
+        let address = listener.local_addr().unwrap();
+        let metadata = Metadata { address, patience };
         let service = thread::spawn(move || {
             let mut asked = Vec::new();
             for answer in answers {
@@ -210,6 +211,11 @@ mod tests {
             asked
         });
         let answer = metadata.text(path);
+        // A client whose patience was over before it asked has left the service waiting for it.
+        while !service.is_finished() {
+            drop(TcpStream::connect(address));
+            thread::sleep(Duration::from_millis(1));
+        }
         (answer, service.join().unwrap())
     }
 

@@ -311,14 +311,24 @@ mod tests {
             assert!(event.id().unwrap() > 0);
             assert!(event.lost().is_none_or(|lost| lost == 0));
             let mut ring = SampledRing::of(event, 1).unwrap();
-            let until_ns = crate::clock::thread_cpu_ns() + 20_000_000;
-            // To ask for the time is the kernel's work, which is not sampled.
-            while crate::clock::thread_cpu_ns() < until_ns {
-                (0..10_000).for_each(|_| std::hint::spin_loop());
+            let mut bytes = 0;
+            // Time in which the whole machine stood still counts as the thread's, and nothing is sampled in it.
+            for _ in 0..20 {
+                let until_ns = crate::clock::thread_cpu_ns() + 20_000_000;
+                // To ask for the time is the kernel's work, which is not sampled.
+                while crate::clock::thread_cpu_ns() < until_ns {
+                    (0..10_000).for_each(|_| std::hint::spin_loop());
+                }
+                let is_empty = ring.fullness() <= 0.0;
+                let taken = ring.take().len();
+                assert!(taken == 0 || !is_empty);
+                bytes += taken;
+                if bytes >= 24 * 3 {
+                    break;
+                }
             }
             ring.pause().unwrap();
-            assert!(ring.fullness() > 0.0);
-            assert!(ring.take().len() >= 24 * 3, "20 ms of work were sampled");
+            assert!(bytes >= 24 * 3, "work was sampled");
             wait_for_half([&ring].into_iter(), 1);
         };
         std::thread::spawn(body).join().unwrap();

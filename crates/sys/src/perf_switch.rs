@@ -151,7 +151,9 @@ mod tests {
                 }
             };
             let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-            for _ in 0..3 {
+            // One may be missing: who loses the CPU just before a sleep has none, for its time is over by then.
+            let mut seen_of_four = 0;
+            for _ in 0..4 {
                 let before_ns = crate::clock::monotonic_ns();
                 crate::clock::sleep_until_ns(before_ns + 1_000_000);
                 let after_ns = crate::clock::monotonic_ns();
@@ -159,8 +161,9 @@ mod tests {
                 switches.drain(|record| {
                     is_seen |= matches!(record, Record::In(Switch { at_ns, tid: seen }) if seen == tid && at_ns > before_ns && at_ns < after_ns);
                 });
-                assert!(is_seen);
+                seen_of_four += u32::from(is_seen);
             }
+            assert!(seen_of_four >= 3, "{seen_of_four}");
         });
         ours.join().unwrap();
     }

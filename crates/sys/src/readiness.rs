@@ -129,8 +129,12 @@ mod tests {
         readiness.wait(None, 10_000, &mut ready).unwrap();
         assert_eq!(ready, [8]);
         drop(ours);
-        readiness.wait(None, 0, &mut ready).unwrap();
-        assert_eq!(ready, []);
+        // A program that another test is just starting has it open too until it runs.
+        let tries = (0..4000).take_while(|_| {
+            readiness.wait(None, 0, &mut ready).unwrap();
+            !ready.is_empty()
+        });
+        assert!(tries.map(|_| clock::sleep_until_ns(clock::monotonic_ns() + 1_000_000)).count() < 4000);
         assert!(readiness.change(&theirs, 1, Interest::Read).is_err(), "it was never added");
     }
 

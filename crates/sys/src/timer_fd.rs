@@ -121,6 +121,10 @@ mod tests {
         assert_eq!(timers.len(), 4);
         crate::clock::sleep_until_ns(start_ns + 2_000_000);
         for timer in &timers.timers {
+            // They fire on the CPU that armed them, which this thread may have left.
+            let patience = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+            let mut wanted = [rustix::event::PollFd::new(timer, rustix::event::PollFlags::IN)];
+            assert_eq!(rustix::event::poll(&mut wanted, Some(&patience)), Ok(1));
             let mut bytes = [0; 8];
             assert_eq!(rustix::io::read(timer, &mut bytes), Ok(8));
             assert_eq!(u64::from_ne_bytes(bytes), 1);

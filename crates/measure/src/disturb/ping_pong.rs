@@ -113,10 +113,16 @@ mod tests {
     fn it_ends_in_time_and_leaves_the_caller_where_it_was() {
         let before = thread::affinity().unwrap();
         let cpu = before.iter().last().unwrap();
-        let until_ns = clock::monotonic_ns() + 20_000_000;
-        let played = PingPong { cpu, until_ns }.play().unwrap();
-        assert!(played.rounds > 0 && clock::monotonic_ns() >= until_ns, "{played:?}");
-        assert_eq!(thread::affinity().unwrap(), before);
+        let mut until_ns = 0;
+        // Both have to come to that CPU first, which may take as long on a busy machine.
+        let played = (1..=5).map(|nth| {
+            until_ns = clock::monotonic_ns() + nth * 20_000_000;
+            let played = PingPong { cpu, until_ns }.play().unwrap();
+            assert!(clock::monotonic_ns() >= until_ns, "{played:?}");
+            assert_eq!(thread::affinity().unwrap(), before);
+            played.rounds
+        });
+        assert!(played.into_iter().any(|rounds| rounds > 0));
         assert!(PingPong { cpu: 1023, until_ns }.play().is_err());
     }
 }

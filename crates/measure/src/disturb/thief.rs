@@ -211,23 +211,28 @@ mod tests {
 
     #[test]
     fn it_takes_what_it_says() {
-        let start_ns = clock::monotonic_ns() + 2_000_000;
-        let schedule =
-            Schedule { start_ns, period_ns: 5_000_000, busy_ns: 200_000, jitter_ns: 100_000, drift_ppm: 0.0, seed: 7 };
         let cpu = thread::affinity().unwrap().first().unwrap();
-        let thief = match Thief::start(cpu, 50, schedule, start_ns + 100_000_000) {
-            Ok(thief) => thief,
-            Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
-                println!("skipped: this user may not have real-time threads");
-                return;
+        // A turn whose time is over when it could begin is left out; a machine that stands still may miss all of them.
+        let is_taken = (0..5).any(|_| {
+            let start_ns = clock::monotonic_ns() + 2_000_000;
+            let (period_ns, busy_ns, jitter_ns) = (5_000_000, 200_000, 100_000);
+            let schedule = Schedule { start_ns, period_ns, busy_ns, jitter_ns, drift_ppm: 0.0, seed: 7 };
+            let thief = match Thief::start(cpu, 50, schedule, start_ns + 100_000_000) {
+                Ok(thief) => thief,
+                Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
+                    println!("skipped: this user may not have real-time threads");
+                    return true;
+                }
+                Err(other) => panic!("{other}"),
+            };
+            clock::sleep_until_ns(start_ns + 110_000_000);
+            let taken = thief.stop();
+            assert!(taken.len() <= 21, "{taken:?}");
+            for (one, next) in taken.iter().zip(taken.iter().skip(1)) {
+                assert!(one.start_ns < one.end_ns && one.end_ns <= next.start_ns, "{taken:?}");
             }
-            Err(other) => panic!("{other}"),
-        };
-        clock::sleep_until_ns(start_ns + 110_000_000);
-        let taken = thief.stop();
-        assert!(!taken.is_empty() && taken.len() <= 21, "{taken:?}");
-        for (one, next) in taken.iter().zip(&taken[1..]) {
-            assert!(one.start_ns < one.end_ns && one.end_ns <= next.start_ns, "{taken:?}");
-        }
+            !taken.is_empty()
+        });
+        assert!(is_taken);
     }
 }

@@ -150,12 +150,18 @@ mod tests {
     use super::super::{Event, InheritMutex, Mutex as Plain, RwLock};
     use super::*;
 
-    /// Waits at least 20 ms for what `hold` gives, in another thread.
+    /// Waits at least 20 ms for what `hold` gives, in another thread. A thread may begin late: the time counts from when it does, and goes on
+    /// until it sleeps.
     fn while_held<G>(hold: impl FnOnce() -> G, wait: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let held = hold();
-            let waiter = scope.spawn(wait);
-            std::thread::sleep(Duration::from_millis(40));
+            let (tell, told) = std::sync::mpsc::channel();
+            let waiter = scope.spawn(move || {
+                tell.send(()).unwrap();
+                wait();
+            });
+            told.recv().unwrap();
+            std::thread::sleep(Duration::from_millis(200));
             drop(held);
             waiter.join().unwrap();
         });
