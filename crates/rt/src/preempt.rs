@@ -73,7 +73,8 @@ mod tests {
             }
             // Where nothing else is to run the kernel may come back to the thread without clearing: not twenty times in a row.
             assert!(one.count() > before && other.count() > seen);
-            assert_eq!(one.count(), other.count());
+            // The counts themselves can't be compared: a turn may come between two looks.
+            assert!(Rc::ptr_eq(&one, &other));
         };
         std::thread::spawn(body).join().unwrap();
     }

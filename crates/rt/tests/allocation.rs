@@ -2,60 +2,50 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
-use std::alloc::System;
+mod counted;
+
 use std::time::Duration;
 
 use evenkeel_rt::memory::{Memory, MemoryWishes};
 use evenkeel_rt::rate::{RateSettings, TickRate, TurnModel, Turns};
 use evenkeel_rt::telemetry::{Count, Telemetry, TelemetrySettings};
 use evenkeel_rt::{Overrun, Spinning, TickClock, TickSettings};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-
-#[global_allocator]
-static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 #[test]
 fn a_million_ticks_allocate_nothing() {
-    // The counter is of the whole process: the harness' own thread allocates while it starts the test.
-    std::thread::sleep(Duration::from_millis(200));
     let period = Duration::from_nanos(1);
     for overrun in [Overrun::Skip, Overrun::CatchUp { at_most: 3 }, Overrun::SlowDown] {
         let mut clock =
             TickClock::start(TickSettings { period, overrun, spinning: Spinning::Always, ..TickSettings::default() });
-        started();
-        let region = Region::new(COUNTING);
-        for _ in 0..350_000 {
-            std::hint::black_box(clock.wait());
-            clock.done();
-        }
-        std::hint::black_box(clock.report());
-        let change = region.change();
+        let mut ticks = 0;
+        let change = counted::of(|| {
+            for _ in 0..350_000 {
+                std::hint::black_box(clock.wait());
+                clock.done();
+            }
+            std::hint::black_box(clock.report());
+            ticks += 350_000;
+        });
         assert_eq!((change.allocations, change.reallocations), (0, 0), "{overrun:?}: {change:?}");
-        assert_eq!(clock.report().ticks, 350_000);
+        assert_eq!(clock.report().ticks, ticks);
     }
     assert_eq!(allocated_by_what_looks_after_ticks(), 0);
     assert_eq!(allocated_by_a_look_for_slots(), 0);
-    let region = Region::new(COUNTING);
-    drop(std::hint::black_box(vec![0_u8; 100]));
-    assert_eq!(region.change().allocations, 1, "the counter counts");
-}
-
-/// Waits until the thread at a clock's side has started, which takes memory too.
-fn started() {
-    std::thread::sleep(Duration::from_millis(500));
+    let change = counted::of(|| drop(std::hint::black_box(vec![0_u8; 100])));
+    assert_eq!(change.allocations, 1, "the counter counts");
 }
 
 /// In the same test: the counter is of the whole process, and so has the thread that says what gaps mean.
 fn allocated_by_a_look_for_slots() -> usize {
     let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(4), ..TickSettings::default() });
-    started();
-    let region = Region::new(COUNTING);
-    // Gaps are judged after one and a half seconds, and after three.
-    for _ in 0..1_000 {
-        clock.wait();
-        clock.done();
-    }
-    let (change, aligned) = (region.change(), clock.aligned());
+    let change = counted::of(|| {
+        // Gaps are judged after one and a half seconds, and after three.
+        for _ in 0..1_000 {
+            clock.wait();
+            clock.done();
+        }
+    });
+    let aligned = clock.aligned();
     assert!(aligned.probes > 0, "{aligned:?}");
     change.allocations + change.reallocations
 }
@@ -71,30 +61,30 @@ fn allocated_by_what_looks_after_ticks() -> usize {
     });
     let mut clock = TickClock::start(TickSettings { period: Duration::from_micros(50), ..TickSettings::default() });
     let mut looks = 0;
-    started();
-    let region = Region::new(COUNTING);
-    // Two seconds and more, so that the system is looked at: and as long as that takes on a busy machine.
-    for at in 0..1_000_000_u64 {
-        clock.wait();
-        let Some(done) = clock.done() else { continue };
-        let tick = memory.after(&done);
-        telemetry.set_faults(tick.faults);
-        telemetry.set_swapped_in(tick.swapped_in);
-        telemetry.set_period(rate.period());
-        counters.add(Count::Jobs, 3);
-        telemetry.after(&done);
-        let before = rate.load();
-        std::hint::black_box(rate.after(&done));
-        looks += u32::from(rate.load() != before);
-        if at % 1000 == 0 {
-            let turns = Turns { period: Duration::from_millis(7), share: 0.4, model: TurnModel::Slots };
-            rate.set_turns((at % 2000 == 0).then_some(turns));
+    let change = counted::of(|| {
+        looks = 0;
+        // Two seconds and more, so that the system is looked at: and as long as that takes on a busy machine.
+        for at in 0..1_000_000_u64 {
+            clock.wait();
+            let Some(done) = clock.done() else { continue };
+            let tick = memory.after(&done);
+            telemetry.set_faults(tick.faults);
+            telemetry.set_swapped_in(tick.swapped_in);
+            telemetry.set_period(rate.period());
+            counters.add(Count::Jobs, 3);
+            telemetry.after(&done);
+            let before = rate.load();
+            std::hint::black_box(rate.after(&done));
+            looks += u32::from(rate.load() != before);
+            if at % 1000 == 0 {
+                let turns = Turns { period: Duration::from_millis(7), share: 0.4, model: TurnModel::Slots };
+                rate.set_turns((at % 2000 == 0).then_some(turns));
+            }
+            if looks == 2 {
+                break;
+            }
         }
-        if looks == 2 {
-            break;
-        }
-    }
-    let change = region.change();
+    });
     assert_eq!(looks, 2);
     change.allocations + change.reallocations
 }

@@ -1,13 +1,10 @@
 //! Frames of jobs allocate nothing after the start. By itself in its program: all threads are counted.
 
-use std::alloc::System;
+mod counted;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use evenkeel_rt::jobs::{JobSettings, Jobs, Queue, WorkerSettings};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-
-#[global_allocator]
-static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const FRAME: Queue = Queue(0);
 const LATER: Queue = Queue(1);
@@ -34,12 +31,9 @@ fn frames_of_jobs_allocate_nothing() {
         };
         // What threads allocate when they begin is no part of a frame.
         (0..50).for_each(|_| frame().unwrap());
-        let region = Region::new(COUNTING);
-        (0..10_000).for_each(|_| frame().unwrap());
-        let change = region.change();
+        let change = counted::of(|| (0..10_000).for_each(|_| frame().unwrap()));
         assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
     }
-    let region = Region::new(COUNTING);
-    drop(std::hint::black_box(vec![0_u8; 100]));
-    assert_eq!(region.change().allocations, 1, "the counter counts");
+    let change = counted::of(|| drop(std::hint::black_box(vec![0_u8; 100])));
+    assert_eq!(change.allocations, 1, "the counter counts");
 }

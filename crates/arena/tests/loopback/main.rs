@@ -14,7 +14,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread::sleep;
 use std::time::Duration;
 
-use evenkeel_arena::control::{Answer, BotsEvent, BotsWindow, FORMAT, ServerEvent, ServerWindow};
+use evenkeel_arena::control::{Answer, BotsEvent, BotsWindow, FORMAT, Quantiles, ServerEvent, ServerWindow};
 use evenkeel_arena::game::math::Look;
 use evenkeel_arena::game::sim::{Buttons, PlayerInput};
 use evenkeel_arena::net::client::{Joined, join};
@@ -123,7 +123,7 @@ fn the_server_takes_commands_and_survives_rubbish() {
     let with = window(&mut server).work_us.p50.unwrap();
     assert!(with > without + 3_000.0, "{without} -> {with}");
 
-    // The same as work of every tick in its own right, and as a tail: one tick in fifty, of which a window of 25 ticks has one.
+    // The same as work of every tick in its own right, and as a tail: one tick in fifty.
     assert_eq!(server.ask::<Answer>(r#"{"cmd":"delay_us","value":0}"#), Answer::Delay { delay_us: 0 });
     assert_eq!(server.ask::<Answer>(r#"{"cmd":"work_us","value":5000}"#), Answer::Work { work_us: 5_000 });
     window(&mut server);
@@ -132,14 +132,22 @@ fn the_server_takes_commands_and_survives_rubbish() {
     assert!(worked > without + 3_000.0, "{without} -> {worked}");
     assert_eq!(server.ask::<Answer>(r#"{"cmd":"work_us","value":0}"#), Answer::Work { work_us: 0 });
     assert_eq!(server.ask::<Answer>(r#"{"cmd":"tail_us","value":9000}"#), Answer::Tail { tail_us: 9_000 });
-    window(&mut server);
-    sleep(Duration::from_millis(700));
-    let tail = window(&mut server).work_us;
+    let tail = work_with_tail(&mut server);
     assert!(tail.p50.unwrap() < without + 3_000.0, "the median has it not: {tail:?}");
     assert!(tail.p99.unwrap() > without + 5_000.0, "the tail has it: {tail:?}");
 
     signal(&server, Signal::TERM);
     assert!(server.ended().success());
+}
+
+/// Of a window with the tick that has the tail, the 26th: if the machine paused there may be fewer, and another window is taken.
+fn work_with_tail(server: &mut Program) -> Quantiles {
+    let mut tries = (0..4).map(|_| {
+        window(server);
+        sleep(Duration::from_millis(700));
+        window(server)
+    });
+    tries.find(|served| served.ticks >= 26).expect("26 ticks in 700 ms").work_us
 }
 
 #[test]
@@ -166,7 +174,8 @@ fn bots_without_server_say_so_and_end() {
 #[test]
 fn bots_that_do_not_all_fit_say_how_many_did() {
     let (_server, addr) = server(&["--players", "3"]);
-    let mut bots = bots(addr, &["--bots", "5", "--join-timeout-ms", "600"]);
+    // Long enough for the joins beside a busy neighbour, and over before those that joined count as silent, after three seconds.
+    let mut bots = bots(addr, &["--bots", "5", "--join-timeout-ms", "2000"]);
     let BotsEvent::Failed { joined, wanted, error, .. } = bots.next_line() else {
         panic!("not failed");
     };
@@ -178,12 +187,21 @@ fn bots_that_do_not_all_fit_say_how_many_did() {
 fn client(from: &str, to: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind((from, 0)).unwrap();
     socket.connect(to).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     socket
 }
 
-/// Bytes of the answer, if one comes.
-fn exchange(socket: &UdpSocket, bytes: &[u8]) -> Option<Vec<u8>> {
+/// Bytes of the answer, which has to come: a machine that pauses is no server that is silent.
+fn answered(socket: &UdpSocket, bytes: &[u8]) -> Vec<u8> {
+    exchange(socket, bytes, Duration::from_secs(5)).unwrap()
+}
+
+/// Bytes of an answer that should not come.
+fn wrongly_answered(socket: &UdpSocket, bytes: &[u8]) -> Option<Vec<u8>> {
+    exchange(socket, bytes, Duration::from_millis(300))
+}
+
+fn exchange(socket: &UdpSocket, bytes: &[u8], patience: Duration) -> Option<Vec<u8>> {
+    socket.set_read_timeout(Some(patience)).unwrap();
     socket.send(bytes).unwrap();
     let mut buffer = [0; 4_096];
     let length = socket.recv(&mut buffer).ok()?;
@@ -196,12 +214,29 @@ fn encoded(message: FromClient) -> Vec<u8> {
     bytes
 }
 
+/// The window in which the server had sent so many packets, or several as one: a packet is counted a moment after it has left.
+fn window_of(server: &mut Program, packets_out: u64) -> ServerWindow {
+    let mut whole = window(server);
+    for _ in 0..100 {
+        if whole.packets_out >= packets_out {
+            break;
+        }
+        let next = window(server);
+        whole.players = whole.players.max(next.players);
+        whole.packets_in += next.packets_in;
+        whole.packets_out += next.packets_out;
+        whole.drops.unproven += next.drops.unproven;
+        whole.drops.malformed += next.drops.malformed;
+    }
+    whole
+}
+
 #[test]
 fn hostile_datagrams_make_no_player_and_get_no_larger_answer() {
     let (mut server, addr) = server(&[]);
     let attacker = client("127.0.0.1", addr);
     let hello = encoded(FromClient::Hello { nonce: 1 });
-    let challenge = exchange(&attacker, &hello).unwrap();
+    let challenge = answered(&attacker, &hello);
     assert!(challenge.len() <= hello.len());
     let Ok(FromServer::Challenge { cookie, .. }) = FromServer::parse(&challenge) else {
         panic!("{challenge:?}");
@@ -210,14 +245,14 @@ fn hostile_datagrams_make_no_player_and_get_no_larger_answer() {
     // The cookie from another host, and from another port.
     let join = encoded(FromClient::Join { nonce: 1, cookie });
     for thief in [client("127.0.0.2", addr), client("127.0.0.1", addr)] {
-        assert_eq!(exchange(&thief, &join), None);
+        assert_eq!(wrongly_answered(&thief, &join), None);
     }
     let oversize: Vec<u8> = hello.iter().copied().cycle().take(4_000).collect();
     let input = FromClient::Input { session: 1, sequence: 1, ack: 0, input: PlayerInput::default() };
     let ping = FromClient::Ping { session: 1, sequence: 1, sent_ns: 1 };
     let silent = [oversize, vec![], hello[..63].to_vec(), encoded(input), encoded(ping)];
     for bytes in &silent {
-        assert_eq!(exchange(&attacker, bytes), None, "{bytes:?}");
+        assert_eq!(wrongly_answered(&attacker, bytes), None, "{bytes:?}");
     }
     let mut noise = 0x2545_f491_4f6c_dd1d_u64;
     for length in 0..300 {
@@ -230,12 +265,12 @@ fn hostile_datagrams_make_no_player_and_get_no_larger_answer() {
         attacker.send(&(0..length).map(random).collect::<Vec<u8>>()).unwrap();
         if length % 50 == 49 {
             // The answer comes after all before it have been dealt with, so the socket's buffer never overflows.
-            let challenge = exchange(&attacker, &hello).unwrap();
+            let challenge = answered(&attacker, &hello);
             assert!(matches!(FromServer::parse(&challenge), Ok(FromServer::Challenge { .. })));
         }
     }
 
-    let served = window(&mut server);
+    let served = window_of(&mut server, 7);
     assert_eq!(served.players, 0);
     assert_eq!(served.packets_in, 1 + 2 + 5 + 300 + 6);
     assert_eq!(served.packets_out, 7, "the challenges");

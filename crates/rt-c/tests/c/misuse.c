@@ -183,6 +183,7 @@ static int long_scopes(void)
     struct timespec began, now;
     uint64_t lost = 1;
     uint32_t works, sleeps;
+    int asleep;
 
     CHECK(evenkeel_scope_start_thread("main", 64), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_scope_register("works", &works), EVENKEEL_STATUS_OK);
@@ -192,9 +193,11 @@ static int long_scopes(void)
     CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_NOT_YET);
     HOLDS(lost == 0);
     CHECK(evenkeel_scope_log_long(10 * 1000 * 1000), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_scope_enter(sleeps), EVENKEEL_STATUS_OK);
-    usleep(20000);
-    CHECK(evenkeel_scope_leave(sleeps), EVENKEEL_STATUS_OK);
+    for (asleep = 0; asleep < 3; asleep++) {
+        CHECK(evenkeel_scope_enter(sleeps), EVENKEEL_STATUS_OK);
+        usleep(20000);
+        CHECK(evenkeel_scope_leave(sleeps), EVENKEEL_STATUS_OK);
+    }
     CHECK(evenkeel_scope_enter(works), EVENKEEL_STATUS_OK);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began);
     do {
@@ -203,6 +206,10 @@ static int long_scopes(void)
     CHECK(evenkeel_scope_leave(works), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_scope_stop_long(), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_OK);
+    /* A pause of the machine is CPU time to the kernel if it comes in the moment before or after a sleep: not three times. */
+    for (asleep = 0; asleep < 3 && strcmp(taken.name, "sleeps") == 0; asleep++)
+        CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_OK);
+    HOLDS(asleep < 3);
     HOLDS(strcmp(taken.name, "works") == 0 && taken.cpu_ns >= 20 * 1000 * 1000 && taken.thread > 0 && lost == 0);
     CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_NOT_YET);
     return 0;

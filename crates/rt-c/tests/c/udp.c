@@ -3,11 +3,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include "check.h"
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { ROUND = 50, TRIES = 100000 };
 
@@ -318,12 +321,19 @@ static void undelivered(void)
     EvenkeelUdpFailure failure;
     EvenkeelAddress address;
     EvenkeelFlushed flushed;
+    struct sockaddr_in own;
+    socklen_t own_bytes = sizeof own;
     char text[64], again[64];
     size_t needed;
-    int tries, none = 0;
+    int deaf, tries, none = 0;
 
     OK(EVENKEEL_INIT(&address));
     OK(evenkeel_udp_local_address(gone, &address));
+    /* Its port stays taken, by a socket that is connected to itself: that takes nothing from others, who are told that nobody is there. */
+    OK(evenkeel_udp_descriptor(gone, &deaf));
+    deaf = dup(deaf);
+    HOLDS(deaf >= 0 && getsockname(deaf, (struct sockaddr *)&own, &own_bytes) == 0);
+    HOLDS(connect(deaf, (struct sockaddr *)&own, own_bytes) == 0);
     OK(evenkeel_udp_free(gone));
     CHECK(evenkeel_udp_local_address(gone, &address), EVENKEEL_STATUS_BAD_HANDLE);
     OK(EVENKEEL_INIT(&settings));
@@ -351,6 +361,7 @@ static void undelivered(void)
     OK(evenkeel_udp_forget_failures(udp));
     CHECK(evenkeel_udp_failure(udp, 0, &failure), EVENKEEL_STATUS_NOT_YET);
     OK(evenkeel_udp_free(udp));
+    HOLDS(close(deaf) == 0);
 }
 
 static void waited(void)

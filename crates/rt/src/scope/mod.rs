@@ -368,9 +368,10 @@ mod tests {
                 let _long = LONG.enter();
                 work(3_000_000);
             }
-            let asleep = ASLEEP.enter();
-            std::thread::sleep(std::time::Duration::from_millis(5));
-            drop(asleep);
+            for _ in 0..3 {
+                let _asleep = ASLEEP.enter();
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
             stop_long();
             let again = LONG.enter();
             work(3_000_000);
@@ -380,8 +381,11 @@ mod tests {
         let thread = std::thread::spawn(body).join().unwrap();
         // Other tests' scopes of this process may be there too.
         let taken = take_long();
-        let ours: Vec<_> = taken.scopes.iter().filter(|long| long.thread == thread).collect();
-        let [long] = ours[..] else { panic!("{taken:?}") };
+        let ours = taken.scopes.iter().filter(|long| long.thread == thread);
+        let (asleep, others): (Vec<&LongScope>, Vec<&LongScope>) = ours.partition(|long| long.name == ASLEEP.name);
+        // A pause of the machine is CPU time to the kernel if it comes in the moment before or after a sleep: not three times.
+        assert!(asleep.len() < 3, "{taken:?}");
+        let [long] = others[..] else { panic!("{taken:?}") };
         assert!(long.name == "a long one" && long.cpu_ns >= 3_000_000, "{long:?}");
     }
 
