@@ -3,13 +3,23 @@
 
 #![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Prints a line of JSON every 10 ms.
 const SERVER: &str = "echo up; while :; do echo '{\"rtt\":{\"us\":50}}'; sleep 0.01; done";
+
+/// A pause of the whole machine in the wrong window is no fault of the code.
+const TRIES: usize = 3;
+
+/// Held by whoever loads this machine or switches its settings, be it of another checkout.
+fn host() -> File {
+    let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
+    host.lock().unwrap();
+    host
+}
 
 fn evenkeel(state: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
@@ -30,6 +40,7 @@ fn lives(argument: &str) -> bool {
 
 #[test]
 fn a_server_of_the_users_is_proved_and_can_be_proved_again() {
+    let _host = host();
     let state = tempfile::tempdir().unwrap();
     let tag = format!("evenkeel-proved-{}", std::process::id());
     let arguments = [
@@ -56,18 +67,28 @@ fn a_server_of_the_users_is_proved_and_can_be_proved_again() {
         SERVER,
         &tag,
     ];
-    let output = evenkeel(state.path(), &arguments).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(answer["metric"]["name"], "rtt.us", "{answer}");
-    assert_eq!(answer["metric"]["unit"], "us", "{answer}");
-    assert_eq!(answer["pairs"], 6, "{answer}");
-    assert!(answer["arms"][0]["cpu_share"].as_f64().is_some_and(|share| share > 0.0), "{answer}");
-    assert!(!lives(&tag), "the server is gone");
+    let mut dropped = Vec::new();
+    for _ in 0..TRIES {
+        let output = evenkeel(state.path(), &arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["metric"]["name"], "rtt.us", "{answer}");
+        assert_eq!(answer["metric"]["unit"], "us", "{answer}");
+        assert!(!lives(&tag), "the server is gone");
+        if answer["ended"] == "out-of-spares" {
+            dropped.push(answer["dropped"].clone());
+            continue;
+        }
+        assert_eq!(answer["pairs"], 6, "{answer}");
+        assert!(answer["arms"][0]["cpu_share"].as_f64().is_some_and(|share| share > 0.0), "{answer}");
+        return;
+    }
+    panic!("too many windows were dropped each time: {dropped:?}");
 }
 
 #[test]
 fn what_is_wrong_with_a_server_is_said_and_nothing_is_left() {
+    let _host = host();
     let state = tempfile::tempdir().unwrap();
     let table: [(&[&str], i32, &str); 5] = [
         (
@@ -101,6 +122,7 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_left() {
 
 #[test]
 fn one_that_dies_in_the_middle_leaves_its_results() {
+    let _host = host();
     let state = tempfile::tempdir().unwrap();
     let script = format!("(sleep 3; kill -9 $$) & {SERVER}");
     let arguments = [
@@ -135,6 +157,7 @@ fn one_that_dies_in_the_middle_leaves_its_results() {
 
 #[test]
 fn nothing_of_a_server_is_left_when_evenkeel_is_killed() {
+    let _host = host();
     let state = tempfile::tempdir().unwrap();
     let tag = format!("evenkeel-killed-{}", std::process::id());
     // A child of the server's in a session of its own, which nothing that the kernel does by itself would end.

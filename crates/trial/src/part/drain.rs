@@ -242,7 +242,7 @@ impl Part for DrainLoad {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -265,22 +265,30 @@ mod tests {
         let to: SocketAddr = server.ready()["addr"].as_str().unwrap().parse().unwrap();
         let mut load = DrainLoad::start(to, 20_000, 100).unwrap();
         let (mut seen, mut sent) = (Tally::default(), 0);
-        for _ in 0..100 {
-            std::thread::sleep(Duration::from_millis(60));
+        let add = |server: &mut DrainServer, seen: &mut Tally| {
             let window = server.answer(Command::Window).unwrap();
             seen.received += window["received"].as_u64().unwrap();
             seen.dropped += window["dropped"].as_u64().unwrap();
+        };
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(60));
+            add(&mut server, &mut seen);
             sent += load.answer(Command::Window).unwrap()["sent"].as_u64().unwrap();
             if seen.dropped > 0 && seen.received > 0 {
                 break;
             }
         }
         load.close();
-        std::thread::sleep(Duration::from_millis(100));
-        let window = server.answer(Command::Window).unwrap();
-        seen.received += window["received"].as_u64().unwrap();
-        seen.dropped += window["dropped"].as_u64().unwrap();
         sent += load.answer(Command::Window).unwrap()["sent"].as_u64().unwrap();
+        // The reading that finds the last packets may come late.
+        let closed = Instant::now();
+        loop {
+            std::thread::sleep(Duration::from_millis(100));
+            add(&mut server, &mut seen);
+            if seen.received + seen.dropped >= sent || closed.elapsed() > Duration::from_secs(20) {
+                break;
+            }
+        }
         server.close();
         assert!(seen.dropped > 0 && seen.received > 0, "{seen:?}");
         assert_eq!(seen.received + seen.dropped, sent, "what is sent on loopback is received or dropped");

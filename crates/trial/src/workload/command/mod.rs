@@ -304,6 +304,19 @@ impl Command {
         self.server()?.watch_until(clock::monotonic_ns().saturating_add(ns))
     }
 
+    fn switch(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+        let pids = self.pids();
+        if knob != PLACEMENT {
+            return self.knobs.set(&pids, knob, value);
+        }
+        let load = self.load.as_ref().map_or_else(Vec::new, Load::pids);
+        let (placement, load_cpus) = self.mover.set(self.placement, value, &pids, &load)?;
+        if let Some(load) = &mut self.load {
+            load.run_on(load_cpus);
+        }
+        Ok(placement)
+    }
+
     /// A load of a window is tried once before the first one: a window that is far too short for it would be dropped each time.
     fn try_load(&mut self, window: Duration) -> Result<(), TrialError> {
         let (Some(load), Some(server)) = (&mut self.load, &mut self.server) else { return Ok(()) };
@@ -379,16 +392,11 @@ impl Workload for Command {
     }
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
-        let pids = self.pids();
-        if knob != PLACEMENT {
-            return self.knobs.set(&pids, knob, value);
-        }
-        let load = self.load.as_ref().map_or_else(Vec::new, Load::pids);
-        let (placement, load_cpus) = self.mover.set(self.placement, value, &pids, &load)?;
-        if let Some(load) = &mut self.load {
-            load.run_on(load_cpus);
-        }
-        Ok(placement)
+        self.switch(knob, value).or_else(|error| {
+            // A server that has died says more than that nothing can be set of it.
+            self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
+            Err(error)
+        })
     }
 
     fn restart(&mut self) -> Result<(), TrialError> {

@@ -144,6 +144,7 @@ fn open_sockets(pid: u32) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::time::{Duration, Instant};
 
     use proptest::prelude::*;
 
@@ -199,6 +200,11 @@ mod tests {
             assert_eq!(holder(&parent, tcp), Holder::Another);
         }
         drop(listener);
+        // A child that another test starts meanwhile has the listener too, until it runs its own program.
+        let dropped = Instant::now();
+        while holder(&us, tcp) == Holder::Another && dropped.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         assert_eq!(holder(&us, tcp), Holder::Nobody, "a connection is no listener");
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let udp = Port { protocol: Some(Protocol::Udp), number: socket.local_addr().unwrap().port() };
