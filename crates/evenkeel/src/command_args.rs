@@ -96,6 +96,11 @@ impl Seen {
 }
 
 impl CommandArgs {
+    /// Whether a load of ours runs beside it.
+    pub(crate) fn has_load(&self) -> bool {
+        self.load.is_some()
+    }
+
     /// Whether nothing was said.
     pub(crate) fn is_empty(&self) -> bool {
         self.again().is_empty()

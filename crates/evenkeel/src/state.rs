@@ -1,7 +1,7 @@
 //! Where the journal is kept: what `apply` notes there, a later `verify` and `revert` must find again.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use evenkeel_change::{Log, State, StateError};
 use evenkeel_sys::process;
@@ -42,6 +42,12 @@ impl StateArgs {
     /// ` --state DIR`, where it has to be given again to find the same journal.
     pub(crate) fn again(&self) -> String {
         self.state.as_ref().map(|dir| format!(" --state {}", dir.display())).unwrap_or_default()
+    }
+
+    /// Root's journal, where there is one and another was asked because nobody named one.
+    pub(crate) fn of_root(&self) -> Option<&'static Path> {
+        let system = Path::new(SYSTEM_DIR);
+        (self.state.is_none() && !process::is_root() && system.exists()).then_some(system)
     }
 
     /// The directory that was named, else the one that goes with the user.

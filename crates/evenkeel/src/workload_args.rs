@@ -28,9 +28,9 @@ pub(crate) struct WorkloadArgs {
     /// Players or connections [default: the workload's own number]
     #[arg(long, value_name = "N", alias = "bots", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) players: Option<u32>,
-    /// Where server and load run
-    #[arg(long, value_enum, value_name = "WHERE", default_value_t)]
-    pub(crate) placement: Where,
+    /// Where server and load run [default: apart; free for a server of yours without --load]
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub(crate) placement: Option<Where>,
     /// Set something of the workload itself, such as tick-hz=100; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
@@ -42,10 +42,9 @@ pub(crate) struct WorkloadArgs {
 }
 
 /// Where server and load run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Where {
     /// On CPUs of their own, where there are two
-    #[default]
     Apart,
     /// Both on one CPU
     Together,
@@ -111,10 +110,16 @@ impl WorkloadArgs {
             programs: program.parent().map_or_else(PathBuf::new, PathBuf::from),
             seed,
             players: self.players,
-            placement: self.placement.into(),
+            placement: self.place()?.into(),
             command: self.command.clone(),
             set,
         })
+    }
+
+    /// Where server and load run. A server of the user's own that no load of ours has to be kept from has all CPUs, as it has elsewhere.
+    fn place(&self) -> Result<Where, Failure> {
+        let is_alone = self.entry()?.name == COMMAND && !self.of_command.has_load();
+        Ok(self.placement.unwrap_or(if is_alone { Where::Free } else { Where::Apart }))
     }
 
     /// The workload that is asked for.
@@ -137,9 +142,7 @@ impl WorkloadArgs {
         if let Some(players) = self.players {
             words += &format!(" --players {players}");
         }
-        if self.placement != Where::default()
-            && let Some(value) = self.placement.to_possible_value()
-        {
+        if let Some(value) = self.placement.and_then(|place| place.to_possible_value()) {
             words += &format!(" --placement {}", value.get_name());
         }
         for set in &self.set {
@@ -231,6 +234,31 @@ mod tests {
         assert_eq!(args("tick-hz=100").again(), " --players 9 --set tick-hz=100");
         for bad in ["tick-hz", "=1"] {
             assert!(args(bad).options(1).err().unwrap().message().contains("expected NAME=VALUE"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_no_load_of_ours_is_kept_from_has_all_cpus() {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: WorkloadArgs,
+        }
+        let table = [
+            ("", Placement::Apart, ""),
+            ("--workload memcached", Placement::Apart, ""),
+            ("-- server", Placement::Free, ""),
+            ("--load client -- server", Placement::Apart, ""),
+            ("--placement apart -- server", Placement::Apart, " --placement apart"),
+            ("--placement together --load client -- server", Placement::Together, " --placement together"),
+        ];
+        for (line, expected, again) in table {
+            let args = Line::try_parse_from(format!("x {line}").split_whitespace()).unwrap().args;
+            assert_eq!(args.options(1).unwrap().placement, expected, "{line}");
+            assert_eq!(args.again().contains("--placement"), !again.is_empty(), "{line}");
+            assert!(args.again().contains(again), "{line}");
         }
     }
 

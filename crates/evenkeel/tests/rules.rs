@@ -161,13 +161,18 @@ fn the_readme_names_two_make_targets_that_exist() {
 #[test]
 fn the_readmes_commands_run() {
     let readme = read(&project().join("README.md"));
-    let block = readme.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    // Behind the one that installs it.
+    let blocks = readme.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let is_ours = |block: &&str| block.lines().all(|line| line.starts_with("evenkeel "));
+    let block = blocks.into_iter().find(is_ours).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut ran = 0;
     for line in block.lines() {
-        let line = line
-            .replace("/tmp/", &format!("{}/", folder.path().display()))
-            .replace("target/release/evenkeel", env!("CARGO_BIN_EXE_evenkeel"));
+        let line = line.replace("/tmp/", &format!("{}/", folder.path().display())).replacen(
+            "evenkeel",
+            env!("CARGO_BIN_EXE_evenkeel"),
+            1,
+        );
         let line = match line.contains("apply ") {
             // What it would change is a fact of the machine that runs the tests; that it can be asked is not.
             true => format!("{line} --state {}/state", folder.path().display()),

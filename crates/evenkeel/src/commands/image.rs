@@ -78,7 +78,7 @@ fn undo(root: &Root, dir: &Path, out: &Out) -> Outcome {
     let mut state = State::open(dir).map_err(state::failure)?;
     let report: RevertReport = evenkeel_change::revert(root, &Hand::on_nothing(), &mut state, Which::All)
         .map_err(|error| Failure::new(exit::WRONG_USE, error))?;
-    out.answer(&report, || show::change::reverted(&report))?;
+    out.answer(&report, || show::change::reverted(&report, None))?;
     Ok(if report.all_undone { exit::WELL } else { exit::NOT_UNDONE })
 }
 

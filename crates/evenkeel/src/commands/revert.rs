@@ -34,6 +34,6 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if let Some(file) = &args.output {
         capture::write(file, &capture::text_of(&root))?;
     }
-    out.answer(&report, || show::change::reverted(&report))?;
+    out.answer(&report, || show::change::reverted(&report, args.state.of_root()))?;
     Ok(if report.all_undone { exit::WELL } else { exit::NOT_UNDONE })
 }

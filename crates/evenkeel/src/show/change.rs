@@ -1,6 +1,7 @@
 //! The pages of `apply`, `verify`, `revert` and `history`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anstyle::Style;
 use evenkeel_change::{
@@ -144,7 +145,8 @@ fn files(page: &mut Page, back: &PutBack) {
     }
 }
 
-pub(crate) fn reverted(report: &RevertReport) -> String {
+/// `of_root` is root's journal, where that is another than the one that was asked and is there.
+pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String {
     let mut page = Page::default();
     for back in &report.transactions {
         page.line(HEADING, &format!("{}  {}", back.id, back.title));
@@ -154,7 +156,16 @@ pub(crate) fn reverted(report: &RevertReport) -> String {
         files(&mut page, back);
     }
     match (report.all_undone, report.transactions.is_empty()) {
-        (true, true) => page.line(PLAIN, "There was nothing to put back."),
+        (true, true) => {
+            page.line(PLAIN, "There was nothing to put back.");
+            if let Some(of_root) = of_root {
+                let told = format!(
+                    "This is your own journal. What root changed is in {}: `sudo evenkeel revert` puts that back.",
+                    of_root.display()
+                );
+                page.paragraph(Indent::all(0), WARN, &told);
+            }
+        }
         (true, false) => page.line(GOOD, "Everything is as it was."),
         (false, _) => page.line(BAD, "Not everything is as it was: see above."),
     }
