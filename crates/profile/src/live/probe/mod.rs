@@ -75,7 +75,7 @@ pub fn parse_place(text: &str) -> Result<Asked, String> {
             let (provider, name) = parts.ok_or_else(|| format!("{spot} is no mark: {EXAMPLES}"))?;
             Spot::Mark { provider: provider.to_owned(), name: name.to_owned() }
         }
-        None if spot.is_empty() => return Err(EXAMPLES.to_owned()),
+        None if spot.trim().is_empty() => return Err(EXAMPLES.to_owned()),
         None => Spot::Function(spot.to_owned()),
     };
     Ok(Asked { binary: binary(before), spot })
@@ -288,7 +288,8 @@ mod tests {
             assert_eq!(parse_place(text), Ok(asked.clone()), "{text}");
             assert_eq!(parse_place(&asked.to_string()), Ok(asked), "{text}");
         }
-        for text in ["", " ", "server:", "server+0x", "+0xzz", "+0x1234567890abcdef0", "%", "%a", "%a:", "%:b", "a\nb"]
+        for text in
+            ["", " ", "server:", "server+0x", "+0xzz", "+0x1234567890abcdef0", "%", "%a", "%a:", "%:b", "a\nb", ": "]
         {
             assert!(parse_place(text).is_err(), "{text:?}");
         }
