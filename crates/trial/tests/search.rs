@@ -110,6 +110,20 @@ fn of_two_ways_to_one_end_one_is_left() {
     assert_nine_of_ten(&rate);
 }
 
+/// What was seen of the one that stays while the other was still there is no word on what it does alone.
+#[test]
+fn the_one_that_is_left_of_two_ways_is_the_one_that_does_it() {
+    let mains = vec![(4, -0.2), (11, -0.2)];
+    let truth = Truth { knobs: 12, mains, pairs: vec![([4, 11], 0.18)], noise: 0.05, ..Truth::default() };
+    let answers: Vec<Answer> = (0..12).map(|seed| run(&truth, seed)).collect();
+    let lone = answers.iter().filter_map(|answer| match &answer.set[..] {
+        [lone] if answer.verdict == Verdict::Better => Some(lone),
+        _ => None,
+    });
+    let told: Vec<_> = lone.map(|lone| (lone.is_shown, lone.without.as_ref())).collect();
+    assert!(!told.is_empty() && told.iter().all(|told| *told == (true, None)), "{told:?}");
+}
+
 #[test]
 fn of_two_that_stand_in_each_others_way_one_is_found() {
     // On average over the other, neither of them does anything.

@@ -33,6 +33,10 @@ pub(super) fn trim(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> R
         let mut open = questions(desk, set, &needed, claims)?;
         let Some(gone) = round(desk, answer, set, &mut open, &mut needed)? else { return Ok(()) };
         *set = set.without(gone);
+        // What was seen of the others that are in question was seen beside the one that is gone, which may have stood in for them.
+        for knob in set.members.iter().filter(|knob| !needed.contains(knob)) {
+            answer.knobs[*knob].without = None;
+        }
     }
     Ok(())
 }
