@@ -288,7 +288,7 @@ fn undo_line(path: &str, before: &Entry, folders: &[String]) -> String {
     let quoted = shell::quoted(path);
     let mut line = match before {
         Entry::Absent => format!("rm -f {quoted}"),
-        Entry::Link { target } => format!("ln -sfn {} {quoted}", shell::quoted(target)),
+        Entry::Link { target } => format!("ln -sfn -- {} {quoted}", shell::quoted(target)),
         Entry::File { text, mode } => {
             format!("printf %s {} > {quoted}; chmod {mode:o} {quoted}", shell::quoted(text))
         }

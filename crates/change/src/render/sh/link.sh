@@ -6,6 +6,6 @@ link() {
         return
     fi
     depart
-    ln -s "$1" "$draft"
+    ln -s -- "$1" "$draft"
     arrive
 }

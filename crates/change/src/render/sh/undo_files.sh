@@ -44,6 +44,6 @@ put_file() {
     absent) rm -f "$file" ;;
     ours) [ "${1-}" = edited ] || rm -f "$file" ;;
     text) cp -p "$kept.before" "$draft" && take_place "$draft" "$file" ;;
-    link) ln -s "$target" "$draft" && take_place "$draft" "$file" ;;
+    link) ln -s -- "$target" "$draft" && take_place "$draft" "$file" ;;
     esac
 }

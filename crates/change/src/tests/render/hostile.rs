@@ -114,7 +114,7 @@ proptest! {
             if let Some(undo) = place.undo_script() {
                 place.sh(&undo);
             }
-            prop_assert!(!canary.exists(), "{text}");
+            prop_assert!(!canary.exists() && place.is_clean_here(), "{text}");
         }
         if let (Ok(user_data), Ok(script)) = (cloud_init(&plan), script(&plan)) {
             prop_assert!(block_of(&user_data) == script, "{user_data}");
@@ -122,6 +122,32 @@ proptest! {
         for file in role(&plan).unwrap_or_default().iter().filter(|file| file.path.ends_with(".yml")) {
             prop_assert!(!file.text.contains(canary.to_str().unwrap()), "{}", file.text);
         }
+    }
+}
+
+/// To `ln` a target such as `-n` would be an option, and the link would come to be in the folder that the script is run from.
+#[test]
+fn no_target_of_a_link_is_an_option() {
+    for target in ["-n", "-f", "--", "-t/", "--help"] {
+        let place = Place::new();
+        place.write("/proc/ok", "1\n");
+        std::fs::create_dir_all(place.at("/etc")).unwrap();
+        std::os::unix::fs::symlink(target, place.at("/etc/before")).unwrap();
+        let file = |path: &str, target: &str| KeptFile {
+            path: path.to_owned(),
+            content: Content::Link { target: target.to_owned() },
+        };
+        let files = vec![file("/etc/new", target), file("/etc/before", "elsewhere")];
+        let mut plan = one_step("/proc/ok", Reading::Plain, "1");
+        plan.keep = Some(Lasting { unit: None, keep: Keep { files, ..Keep::default() } });
+        let run = place.run(&script(&plan).unwrap());
+        let leads = |path: &str| std::fs::read_link(place.at(path)).ok();
+        assert!(run.status.success() && place.is_clean_here(), "{target}: {run:?}");
+        assert_eq!(leads("/etc/new").unwrap().to_str(), Some(target));
+        assert_eq!(leads("/etc/before").unwrap().to_str(), Some("elsewhere"));
+        let undone = place.sh(&place.undo_script().unwrap());
+        assert!(undone.status.success() && place.is_clean_here(), "{target}: {undone:?}");
+        assert_eq!((leads("/etc/new"), leads("/etc/before")), (None, Some(target.into())));
     }
 }
 

@@ -169,6 +169,7 @@ impl Place {
     pub(super) fn new() -> Place {
         let dir = in_memory();
         std::fs::create_dir_all(dir.path().join("root")).unwrap();
+        std::fs::create_dir(dir.path().join("here")).unwrap();
         Place { dir }
     }
 
@@ -217,8 +218,14 @@ impl Place {
 
     pub(super) fn sh(&self, path: &Path) -> Output {
         let mut command = Command::new("sh");
+        command.current_dir(self.path("here"));
         command.arg(path).env("EVENKEEL_ROOT", self.dir.path().join("root"));
         command.env("EVENKEEL_UNDO", self.path("undo")).output().unwrap()
+    }
+
+    /// Whether nothing came to be where the scripts were run from.
+    pub(super) fn is_clean_here(&self) -> bool {
+        std::fs::read_dir(self.path("here")).unwrap().next().is_none()
     }
 
     /// The undo script that a run left.
