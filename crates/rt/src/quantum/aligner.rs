@@ -31,6 +31,9 @@ const LONGER: f64 = 1.25;
 /// After a look without success the next one waits, longer each time.
 const WAIT_NS: u64 = 15 * SECOND_NS;
 const WAIT_MAX_NS: u64 = 600 * SECOND_NS;
+/// But so many times it does not get longer where slots were followed and are lost: they are likely to be there again in a moment, and
+/// their clock runs on meanwhile.
+const LOST_LOOKS: u32 = 20;
 /// How long after the beginning of our share a tick is due at the soonest, in nanoseconds.
 const AFTER_START_NS: f64 = 30_000.0;
 /// And how many mean deviations later, so that it rarely comes before: of evenly spread beginnings two cover all.
@@ -130,6 +133,8 @@ pub(super) struct Aligner {
     hurt: f64,
     next_look_ns: u64,
     wait_ns: u64,
+    /// How many more looks for slots that are lost come soon.
+    soon: u32,
     /// The tick for which the return of the CPU has been looked out for.
     looked_out_ns: u64,
     is_lookout: bool,
@@ -164,6 +169,7 @@ impl Aligner {
             hurt: 0.0,
             next_look_ns: now_ns,
             wait_ns: WAIT_NS,
+            soon: 0,
             looked_out_ns: 0,
             is_lookout: false,
             aside_ns: 0,
@@ -453,6 +459,7 @@ impl Aligner {
         }
         if self.followed.as_ref().is_some_and(|followed| followed.trust() < TRUSTED) {
             self.let_go();
+            (self.wait_ns, self.soon) = (WAIT_NS, LOST_LOOKS);
             return self.look(now_ns);
         }
         if now_ns < self.next_look_ns {
@@ -481,7 +488,11 @@ impl Aligner {
     /// The next look comes after a while, which gets longer.
     fn wait(&mut self, now_ns: u64) {
         self.next_look_ns = now_ns + self.wait_ns;
-        self.wait_ns = (self.wait_ns * 2).min(WAIT_MAX_NS);
+        if self.soon > 0 {
+            self.soon -= 1;
+        } else {
+            self.wait_ns = (self.wait_ns * 2).min(WAIT_MAX_NS);
+        }
     }
 
     /// Ticks come at another period from now on.

@@ -8,6 +8,7 @@ use crate::schedule::{Overrun, Schedule};
 
 const MS: f64 = 1e6;
 const SECOND_NS: u64 = 1_000_000_000;
+const NEVER: (u64, u64) = (0, 0);
 
 /// How the CPU is taken away.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,8 @@ enum Machine {
         jitter: f64,
         drift_ppm: f64,
         label: Label,
+        /// It leaves the CPU alone every so many seconds, for so many; none where both are none.
+        rests_s: (u64, u64),
     },
     /// Now and then for the rest of the scheduler's tick, as an ordinary thread's turn.
     Neighbour,
@@ -69,13 +72,19 @@ impl Cpu {
         (0..6).map(|at| self.gap(first + f64::from(at))).find(|(_, to)| *to > ns).unwrap()
     }
 
+    fn rests(&self) -> bool {
+        let Machine::Slots { rests_s: (every_s, for_s), .. } = self.machine else { return false };
+        let second = self.now_ns as u64 / SECOND_NS;
+        every_s > 0 && second % every_s >= every_s - for_s
+    }
+
     /// Waits for the CPU.
     fn get(&mut self) {
         match self.machine {
             Machine::Quiet => {}
             Machine::Slots { .. } => {
                 let (from, to) = self.gap_at(self.now_ns);
-                if self.now_ns >= from {
+                if self.now_ns >= from && !self.rests() {
                     self.now_ns = to;
                 }
             }
@@ -111,7 +120,11 @@ impl Cpu {
             self.lost_ns += self.now_ns - before_ns;
             let until_ns = match self.machine {
                 Machine::Quiet => f64::MAX,
-                Machine::Slots { .. } => self.gap_at(self.now_ns).0,
+                Machine::Slots { .. } => {
+                    let (from, to) = self.gap_at(self.now_ns);
+                    // Where it is at rest, a gap takes nothing.
+                    if from > self.now_ns { from } else { to }
+                }
                 Machine::Neighbour => self.now_ns + 4.0 * MS,
                 Machine::Bucket { period_ms, .. } => {
                     let filling = (self.filled + 1.0) * period_ms * MS;
@@ -218,7 +231,7 @@ fn run(machine: Machine, server: Server) -> Run {
 fn best_ms(machine: Machine, server: Server) -> f64 {
     let still = match machine {
         Machine::Slots { period_ms, share, jitter, label, .. } => {
-            Machine::Slots { period_ms, share, jitter, drift_ppm: 0.0, label }
+            Machine::Slots { period_ms, share, jitter, drift_ppm: 0.0, label, rests_s: NEVER }
         }
         other => other,
     };
@@ -246,7 +259,7 @@ fn ticks_are_put_where_the_cpu_comes_back() {
         for period_ms in [5.0, 8.0, 10.0, 15.6, 20.0, 30.0] {
             for share in [0.2, 0.4, 0.6, 0.8, 0.9] {
                 for (jitter, drift_ppm) in [(0.0, 0.0), (0.02, 100.0)] {
-                    let machine = Machine::Slots { period_ms, share, jitter, drift_ppm, label };
+                    let machine = Machine::Slots { period_ms, share, jitter, drift_ppm, label, rests_s: NEVER };
                     let server = fitting(period_ms, share);
                     let run = run(machine, server);
                     let (got, best) = (run.mean_ms(10, 20), best_ms(machine, server));
@@ -259,7 +272,14 @@ fn ticks_are_put_where_the_cpu_comes_back() {
 
 #[test]
 fn they_stay_there_for_an_hour() {
-    let machine = Machine::Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, label: Label::Foreign };
+    let machine = Machine::Slots {
+        period_ms: 10.0,
+        share: 0.4,
+        jitter: 0.02,
+        drift_ppm: 100.0,
+        label: Label::Foreign,
+        rests_s: NEVER,
+    };
     let hour = run(machine, Server { seconds: 3600, ..SERVER });
     let best = best_ms(machine, SERVER);
     for minute in 1..60 {
@@ -271,9 +291,40 @@ fn they_stay_there_for_an_hour() {
     assert!(hour.aligned.moves < 20, "{:?}", hour.aligned);
 }
 
+/// Slots that are not there for a while are lost, and their clock runs on: they are found again soon, the tenth time as the first.
+#[test]
+fn slots_that_come_back_are_found_again() {
+    let every_s = 200;
+    let machine = Machine::Slots {
+        period_ms: 10.0,
+        share: 0.4,
+        jitter: 0.02,
+        drift_ppm: 100.0,
+        label: Label::Foreign,
+        rests_s: (every_s, 30),
+    };
+    let run = run(machine, Server { seconds: 2000, ..SERVER });
+    let Machine::Slots { period_ms, share, jitter, drift_ppm, label, .. } = machine else { panic!() };
+    let best = best_ms(Machine::Slots { period_ms, share, jitter, drift_ppm, label, rests_s: NEVER }, SERVER);
+    for turn in 1..10 {
+        // The run begins at its seventh second.
+        let back_s = turn * every_s - 7;
+        let got = run.mean_ms(back_s + 20, back_s + 165);
+        // Of two places a twentieth apart either may be held; a clock that is lost has twice as much and more.
+        assert!(got <= best * 1.1, "time {turn}: {got:.3} ms, best {best:.3}: {:?}", run.aligned);
+    }
+}
+
 #[test]
 fn a_period_that_fits_nothing_is_told_and_left_alone() {
-    let machine = Machine::Slots { period_ms: 13.7, share: 0.5, jitter: 0.0, drift_ppm: 0.0, label: Label::Foreign };
+    let machine = Machine::Slots {
+        period_ms: 13.7,
+        share: 0.5,
+        jitter: 0.0,
+        drift_ppm: 0.0,
+        label: Label::Foreign,
+        rests_s: NEVER,
+    };
     let run = run(machine, SERVER);
     assert_eq!(run.aligned.alignment, Alignment::NoMultiple, "{:?}", run.aligned);
     assert!(run.aligned.quantum.period_ns().is_some_and(|ns| ns.abs_diff(13_700_000) < 3_000), "{:?}", run.aligned);
