@@ -6,6 +6,8 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 
+mod machine;
+
 use std::fs::{self, File};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +21,7 @@ use evenkeel_measure::meters::udp;
 use evenkeel_measure::{MeterError, Missing, Spin, Watch};
 use evenkeel_sys::tsc::Scale;
 use evenkeel_sys::{CpuSet, Root, clock, thread};
+use machine::{Machine, Needs};
 
 const MS: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
@@ -32,9 +35,8 @@ fn alone() -> File {
 }
 
 /// Runs it until it says that all is well; else with what it said last.
-fn in_one_of_some_runs(mut run: impl FnMut() -> Result<(), String>) {
-    let said: Vec<String> = (0..RUNS).map_while(|_| run().err()).collect();
-    assert!(said.len() < RUNS, "{said:#?}");
+fn in_one_of_some_runs(run: impl FnMut() -> Result<(), String>) {
+    machine::one_of(RUNS, &Needs::of_last_cpu(), run);
 }
 
 fn ensure(well: bool, why: impl FnOnce() -> String) -> Result<(), String> {
@@ -107,14 +109,18 @@ fn a_quantum_is_seen_by_others_as_it_is_asked_for() {
         let seen: Vec<Vec<(u64, u64)>> = watchers.into_iter().map(|watcher| watcher.join().unwrap()).collect();
         let report = running.stop();
         for (at, (cpu, gaps)) in report.cpus.iter().zip(&seen).enumerate() {
-            ensure((cpu.share_left - 0.6).abs() < 0.02, || format!("{cpu:?}"))?;
+            // What a wake-up comes late is left to others, and what it says of that has to add up.
+            let late_ns = cpu.late.histogram.quantile(0.9).unwrap_or(0).min(2 * MS);
+            let late_share = cpu.late.histogram.mean().unwrap_or_default() / (10.0 * MS as f64);
+            ensure((cpu.share_left - late_share - 0.6).abs() < 0.02, || format!("{cpu:?}"))?;
             ensure(cpu.period_ns_mean.is_some_and(|ns| (ns / 1e7 - 1.0).abs() < 0.01), || format!("{cpu:?}"))?;
             let phase_ns = 3 * MS * at as u64 % (10 * MS);
             ensure(cpu.start_ns == report.cpus[0].start_ns + phase_ns, || format!("{cpu:?}"))?;
-            // A gap belongs to a slot if it begins where the grid says; a busy neighbour may prolong some.
+            // A gap belongs to a slot if it begins where the grid says, or as late as the slot; a busy neighbour may prolong some.
             let in_grid = gaps.iter().filter(|(start_ns, end_ns)| {
                 let off_ns = (start_ns + 10 * MS / 2).saturating_sub(cpu.start_ns) % (10 * MS);
-                off_ns.abs_diff(10 * MS / 2) < MS / 5 && (end_ns - start_ns).abs_diff(4 * MS) < MS / 5
+                off_ns.abs_diff(10 * MS / 2) < MS / 5 + late_ns
+                    && (end_ns - start_ns).abs_diff(4 * MS) < MS / 5 + late_ns
             });
             let (in_grid, turns) = (in_grid.count() as u64, cpu.turns);
             ensure(in_grid * 10 >= turns * 7 && turns >= 40, || format!("{in_grid} of {turns}: {gaps:?}"))?;
@@ -182,7 +188,9 @@ fn a_spinner_runs_as_much_as_it_says() {
         clock::sleep_until_ns(in_ms(400));
         let seen = ran_ns("evenkeel-spinne");
         let report = running.stop();
-        assert_eq!((seen.len(), report.threads.len()), (2, 2));
+        assert_eq!(report.threads.len(), 2);
+        // Those of a run before may be in the list yet.
+        ensure(seen.len() == 2, || format!("{seen:?}"))?;
         for (thread, seen_ns) in report.threads.iter().zip(&seen) {
             assert_eq!(thread.cpu, cpu);
             // The kernel counts a running thread at its tick.
@@ -208,7 +216,9 @@ fn a_spinner_rests_as_it_is_asked_to() {
             let thread = running.stop().threads.remove(0);
             let had = thread.wanted_ns as f64 / thread.elapsed_ns as f64;
             ensure((had - wanted).abs() < within && thread.turns > 20, || format!("{thread:?}"))?;
-            ensure(thread.taken_ns <= thread.wanted_ns + 20 * MS, || format!("{thread:?}"))
+            // To rest has its price too, which a hypervisor may make dear.
+            let turns_ns = 2 * thread.turns * Machine::seen_on(last_cpu().first().unwrap()).turn_ns;
+            ensure(thread.taken_ns <= thread.wanted_ns + 20 * MS + turns_ns, || format!("{thread:?}"))
         });
     }
 }
@@ -241,10 +251,13 @@ fn resident_bytes() -> u64 {
 fn a_thrasher_walks_through_its_working_set() {
     let _alone = alone();
     let settings = sibling::Settings { cpus: last_cpu(), working_set_bytes: 64 * MIB };
+    // Under two hypervisors each page that is touched for the first time may take tens of microseconds.
+    let mut for_ms = 100;
     in_one_of_some_runs(|| {
+        for_ms *= 3;
         let before = resident_bytes();
         let Some(running) = allowed(sibling::start(&settings, in_ms(60_000))) else { return Ok(()) };
-        clock::sleep_until_ns(in_ms(300));
+        clock::sleep_until_ns(in_ms(for_ms));
         let (held, ran) = (resident_bytes().saturating_sub(before), ran_ns("evenkeel-siblin"));
         let cpu = running.stop().cpus.remove(0);
         ensure(held >= 60 * MIB, || format!("{held}"))?;
@@ -260,9 +273,11 @@ fn a_thrasher_walks_through_its_working_set() {
 fn bandwidth_moves_what_it_says() {
     let _alone = alone();
     let settings = bandwidth::Settings { cpus: last_cpu(), working_set_bytes: 64 * MIB };
+    let mut for_ms = 100;
     in_one_of_some_runs(|| {
-        let Some(running) = allowed(bandwidth::start(&settings, in_ms(300))) else { return Ok(()) };
-        clock::sleep_until_ns(in_ms(310));
+        for_ms *= 3;
+        let Some(running) = allowed(bandwidth::start(&settings, in_ms(for_ms))) else { return Ok(()) };
+        clock::sleep_until_ns(in_ms(for_ms + 10));
         let cpu = running.stop().cpus.remove(0);
         let per_s = cpu.copied_bytes as f64 * 1e9 / cpu.elapsed_ns as f64;
         ensure((per_s / cpu.copied_bytes_per_s - 1.0).abs() < 1e-9, || format!("{cpu:?}"))?;
@@ -376,6 +391,7 @@ fn a_peer_that_goes_away_ends_the_storm() {
 
 #[test]
 fn a_port_that_nobody_reads_is_told() {
+    let _alone = alone();
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let settings =
         packets::Settings { cpus: last_cpu(), to: packets::To::Own(closed), rate_per_s: 1000, size_bytes: 10 };
@@ -476,10 +492,25 @@ fn pressure_leaves_its_reserve() {
         let amount_bytes = (left / 4).clamp(300 * MIB, 3072 * MIB);
         let settings = pressure::Settings { amount_bytes, reserve_bytes: left - 150 * MIB };
         let running = pressure::start(&settings, in_ms(60_000)).unwrap();
-        clock::sleep_until_ns(in_ms(1500));
+        // Until it takes no more: how long that is, is a matter of what a page costs here.
+        let mut held = 0;
+        for _ in 0..20 {
+            clock::sleep_until_ns(in_ms(1000));
+            let now = resident_bytes();
+            if now > 50 * MIB && now <= held + 4 * MIB {
+                break;
+            }
+            held = now;
+        }
+        let held = resident_bytes();
         let mut ours = vec![0_u8; 200 * MIB as usize];
         ours.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
-        clock::sleep_until_ns(in_ms(200));
+        for _ in 0..50 {
+            clock::sleep_until_ns(in_ms(100));
+            if resident_bytes() < held + 190 * MIB {
+                break;
+            }
+        }
         let report = running.stop();
         std::hint::black_box(ours);
         ensure(report.held_back && report.held_bytes_max < amount_bytes, || format!("{report:?}"))?;

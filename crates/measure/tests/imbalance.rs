@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
+mod machine;
+
 use std::fs::File;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use evenkeel_measure::Watch;
 use evenkeel_measure::meters::imbalance::{self, Report, Settings, Shape};
 use evenkeel_sys::{CpuSet, clock, thread};
+use machine::Needs;
 
 const NAME: &str = "ek-fills-a-cpu";
 
@@ -52,8 +55,7 @@ fn beside<T>(cpu: usize, work: impl Fn() + Send, body: impl FnOnce() -> T) -> (T
 fn a_spinner_is_told_by_name() {
     let _alone = alone();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
-    let mut said = Vec::new();
-    for _ in 0..3 {
+    machine::one_of(3, &Needs::of(cpu), || {
         let (report, had) = beside(cpu, std::hint::spin_loop, || measured(1_500_000_000));
         let seen = report.whole.cpus.iter().find(|seen| seen.cpu == cpu).unwrap();
         let ours = seen.threads.iter().find(|thread| thread.name == NAME);
@@ -62,20 +64,15 @@ fn a_spinner_is_told_by_name() {
         let is_told =
             report.whole.full_cpus.contains(&cpu) && matches!(report.whole.shape, Shape::Uneven | Shape::Full);
         let is_right = ours.is_some_and(|thread| (thread.share - had).abs() < 0.06 && thread.pid == std::process::id());
-        if is_told && is_right && report.parts == 3 {
-            return;
-        }
-        said.push(report.whole);
-    }
-    panic!("{said:#?}");
+        if is_told && is_right && report.parts == 3 { Ok(()) } else { Err(format!("{:?}", report.whole)) }
+    });
 }
 
 #[test]
 fn packets_are_told_as_softirqs_of_the_cpu_that_takes_them() {
     let _alone = alone();
     let cpu = thread::affinity().unwrap().first().unwrap();
-    let mut said = Vec::new();
-    for _ in 0..3 {
+    machine::one_of(3, &Needs::of(cpu), || {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         one.connect(other.local_addr().unwrap()).unwrap();
         let sent = AtomicU64::new(0);
@@ -92,12 +89,8 @@ fn packets_are_told_as_softirqs_of_the_cpu_that_takes_them() {
         let seen = report.whole.cpus.iter().find(|seen| seen.cpu == cpu).unwrap();
         let told = seen.softirqs.iter().find(|softirq| softirq.name == "NET_RX").map_or(0.0, |softirq| softirq.per_s);
         println!("{per_s:.0} packets in a second were told as {told:.0} softirqs");
-        if (0.8..1.25).contains(&(told / per_s)) {
-            return;
-        }
-        said.push((told, per_s));
-    }
-    panic!("{said:?}");
+        if (0.8..1.25).contains(&(told / per_s)) { Ok(()) } else { Err(format!("{told} of {per_s}")) }
+    });
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
 
+mod machine;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -11,6 +13,7 @@ use evenkeel_measure::disturb::{PingPong, Toucher};
 use evenkeel_measure::meters::rates::{self, Pages, Report, Settings, Target};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::{clock, process, thread};
+use machine::Needs;
 
 /// On a busy machine one run may fall into a pause: so many are tried.
 const RUNS: usize = 3;
@@ -46,8 +49,13 @@ fn within(found: f64, expected: f64, share: f64) -> Result<(), String> {
 
 /// One of a few runs must be right.
 fn one_of(run: impl Fn() -> Result<(), String>) {
-    let failed: Vec<String> = (0..RUNS).map_while(|_| run().err()).collect();
-    assert!(failed.len() < RUNS, "{failed:#?}");
+    machine::one_of(RUNS, &Needs::of_last_cpu(), run);
+}
+
+/// The same beside a process of ours that may have a fifth of a CPU, which is no fault of the machine.
+fn one_beside_a_fifth(run: impl Fn() -> Result<(), String>) {
+    let needs = Needs { missing: 0.3, late_ns: 5_000_000, uneven: 1.0, ..Needs::of_last_cpu() };
+    machine::one_of(RUNS, &needs, run);
 }
 
 #[test]
@@ -70,10 +78,12 @@ fn a_timeline_shows_when_it_began() {
     let _lock = host_lock();
     one_of(|| {
         let us = Target::Process(std::process::id());
-        let (report, ()) = beside(us, 1200, |until_ns| {
+        let (report, touched) = beside(us, 1200, |until_ns| {
             clock::sleep_until_ns(until_ns - 800_000_000);
-            Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap();
+            Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap()
         });
+        // As many as were asked for, or as this machine can make.
+        let made = touched.pages as f64 * 1e9 / touched.elapsed_ns as f64;
         let of = |name: &str| report.spread.iter().find(|spread| spread.name == name).unwrap();
         let faults = of("minor_faults_per_s");
         assert_eq!(faults.count, faults.zeros + faults.samples.histogram.count(), "each interval is one or the other");
@@ -85,8 +95,9 @@ fn a_timeline_shows_when_it_began() {
             means.iter().sum::<f64>() / means.len() as f64
         };
         let (before, after) = (mean(0, 500_000_000), mean(700_000_000, 1_200_000_000));
-        println!("page faults a second: {before} before, {after} after");
-        if before < 20_000.0 && after > 40_000.0 { Ok(()) } else { Err(format!("{before} before, {after} after")) }
+        println!("page faults a second: {before} before, {after} after, {made} made");
+        let is_seen = before < made * 0.4 && after > made * 0.8;
+        if is_seen { Ok(()) } else { Err(format!("{before} before, {after} after, {made} made")) }
     });
 }
 
@@ -183,7 +194,7 @@ fn a_limit_stops_who_spins_for_what_it_leaves() {
     let _lock = host_lock();
     let Some(group) = Limited::new(20_000, 100_000) else { return };
     let spinner = group.spinner();
-    one_of(|| {
+    one_beside_a_fifth(|| {
         let report = measure(Target::Process(spinner.0.id()), 1500).map_err(|error| error.to_string())?;
         let level = &report.rates.group.levels.known().unwrap()[0];
         assert!(level.directory.ends_with("evenkeel-test-rates"), "{level:?}");
@@ -214,7 +225,7 @@ fn a_limit_stops_who_spins_for_what_it_leaves() {
 
 #[test]
 fn a_process_that_ends_meanwhile_is_measured_until_then() {
-    let mut child = Command::new("sleep").arg("0.35").spawn().unwrap();
+    let mut child = Command::new("sleep").arg("1.2").spawn().unwrap();
     let report = measure(Target::Process(child.id()), 5_000).unwrap();
     let process = report.rates.process.as_ref().unwrap().known().unwrap();
     assert!(

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
+mod machine;
+
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -13,6 +15,7 @@ use evenkeel_measure::meters::ticks::watcher::Watcher;
 use evenkeel_measure::meters::ticks::{Report, Settings, run};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::{clock, thread};
+use machine::{Machine, Needs};
 
 const PERIOD_NS: u64 = 10_000_000;
 const WORK_NS: u64 = 1_500_000;
@@ -107,15 +110,19 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
             0.03,
         ),
     ];
+    // To come out of its sleep and to go back to it is part of a tick to the kernel, which the thread does not see, and which a hypervisor
+    // under another may make dear: as much as it costs any thread here.
+    let around_ns = Machine::seen_on(thread::current_cpu()).turn_ns as f64;
     for (name, seen, told, within) in rows {
+        let over_ns = if name == "interval" { 0.0 } else { around_ns };
         println!("{name}: seen {seen:.0} ns, told {told:.0} ns, {:+.2} %", (seen / told - 1.0) * 100.0);
         // Without its own words the time that it was due is a guess.
         if name == "due to done" && ticks.due == Due::Earliest {
             println!("skipped: what the thread asked for is not to be seen here");
             continue;
         }
-        if (seen / told - 1.0).abs() > within {
-            return Err(format!("{name}: seen {seen}, told {told}"));
+        if seen < told * (1.0 - within) || seen > told * (1.0 + within) + over_ns {
+            return Err(format!("{name}: seen {seen}, told {told}, and {over_ns} around"));
         }
     }
     let hz = 1e9 / PERIOD_NS as f64;
@@ -126,9 +133,8 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
 }
 
 /// A busy neighbour may spoil a try; a fault of the meter spoils all three.
-fn one_of_three(mut one: impl FnMut() -> Result<(), String>) {
-    let said: Vec<String> = (0..3).map_while(|_| one().err()).collect();
-    assert!(said.len() < 3, "three of three tries failed: {said:?}");
+fn one_of_three(one: impl FnMut() -> Result<(), String>) {
+    machine::one_of(3, &Needs::of_last_cpu(), one);
 }
 
 #[test]
@@ -184,6 +190,8 @@ fn the_tick_is_found_among_a_thousand_threads() {
 
 #[test]
 fn a_thread_that_ends_in_the_middle_is_told_of() {
+    // Its tick would be found beside the others'.
+    let _alone = alone();
     let ticker = Ticker::start("ek-ends", 0);
     let mut watcher = match Watcher::of(ticker.tid) {
         Ok(watcher) => watcher,
@@ -215,6 +223,14 @@ fn a_thread_that_ends_in_the_middle_is_told_of() {
 #[test]
 fn ten_thousand_switches_a_second_are_no_tick_and_nothing_is_lost() {
     let _alone = alone();
+    // A reader that is kept from the CPU for longer than the ring has room for does lose some, and says so.
+    one_of_three(|| match beside_many_switches() {
+        Some(report) if !report.unseen.is_nothing() => Err(format!("{:?}", report.unseen)),
+        _ => Ok(()),
+    });
+}
+
+fn beside_many_switches() -> Option<Report> {
     let (to, from) = channel::<()>();
     let (back, end) = channel::<()>();
     let (begun, has_begun) = channel();
@@ -246,12 +262,12 @@ fn ten_thousand_switches_a_second_are_no_tick_and_nothing_is_lost() {
     stop.store(true, Ordering::Relaxed);
     client.join().unwrap();
     worker.unwrap().join().unwrap();
-    let Some(report) = report else { return };
+    let report = report?;
     println!(
         "{:.0} wakes a second, reader {:.4} of a CPU, {:?}",
         report.wakes_per_s, report.reader_cpu_share, report.unseen
     );
-    assert!(report.ticks.is_none(), "{:?}", report.ticks.map(|ticks| ticks.tick_hz));
+    assert!(report.ticks.is_none(), "{:?}", report.ticks.as_ref().map(|ticks| ticks.tick_hz));
     assert!(matches!(report.why, Some(NoTick::NoPeriod | NoTick::TooMany)), "{:?}", report.why);
-    assert!(report.unseen.is_nothing(), "{:?}", report.unseen);
+    Some(report)
 }

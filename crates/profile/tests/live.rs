@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
 
+#[path = "../../measure/tests/machine/mod.rs"]
+mod machine;
+
 use std::fs;
 use std::io::{Cursor, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -15,6 +18,7 @@ use evenkeel_profile::perf::file::PerfFile;
 use evenkeel_profile::recording::{Recording, Turn};
 use evenkeel_profile::unwind::NoUnwind;
 use evenkeel_sys::{clock, held::Held, thread};
+use machine::Needs;
 
 /// On a busy machine one run may fall into a pause: so many are tried.
 const RUNS: usize = 3;
@@ -49,8 +53,7 @@ fn for_ms(ms: u64) -> impl FnMut(&Status) -> bool {
 
 /// One of a few runs must be right.
 fn one_of(run: impl Fn() -> Result<(), String>) {
-    let failed: Vec<String> = (0..RUNS).map_while(|_| run().err()).collect();
-    assert!(failed.len() < RUNS, "{failed:#?}");
+    machine::one_of(RUNS, &Needs::of_last_cpu(), run);
 }
 
 /// Works under this name until told to stop. How much CPU time it had by then.

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use crate::machine::{self, Needs};
+
 /// The host, for one test that loads it.
 pub(crate) struct ThisHost(File);
 
@@ -78,16 +80,6 @@ impl Drop for Group {
 }
 
 /// A busy neighbour or a pause of the whole machine may spoil a try; a fault of the meter spoils all three.
-pub(crate) fn one_of_three(mut one: impl FnMut() -> Result<(), String>) {
-    let mut said = Vec::new();
-    for _ in 0..3 {
-        match one() {
-            Ok(()) => return,
-            Err(why) => {
-                println!("a try failed: {why}");
-                said.push(why);
-            }
-        }
-    }
-    panic!("three of three tries failed: {said:?}");
+pub(crate) fn one_of_three(one: impl FnMut() -> Result<(), String>) {
+    machine::one_of(3, &Needs::of_last_cpu(), one);
 }

@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
 mod host;
+#[path = "../machine/mod.rs"]
+mod machine;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,6 +15,7 @@ use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::timer_fd::Interrupts;
 use evenkeel_sys::{clock, thread};
 use host::{Group, ThisHost, one_of_three};
+use machine::Machine;
 
 const MS: u64 = 1_000_000;
 
@@ -221,7 +224,8 @@ fn timers_that_fire_together_are_interrupts() {
     let Some(_host) = ThisHost::taken() else { return };
     let cpu = last_cpu();
     one_of_three(|| {
-        let from_ns = clock::monotonic_ns() + 1000 * MS;
+        // A kernel under two hypervisors takes a tenth of a millisecond for each timer.
+        let from_ns = clock::monotonic_ns() + 2500 * MS;
         let times_ns: Vec<u64> = (0..40).map(|at| from_ns + at * 17 * MS + at * at % 7 * 100_000).collect();
         let times = times_ns.clone();
         let arm = move || {
@@ -235,13 +239,19 @@ fn timers_that_fire_together_are_interrupts() {
                 return Ok(());
             }
         };
-        assert!(clock::monotonic_ns() < from_ns - 100 * MS, "arming took too long");
-        let report = measured(&settings(&[cpu], 1800 * MS));
+        let late_ns = Machine::seen_on(cpu).late_ns;
+        let left_ns = from_ns.saturating_sub(clock::monotonic_ns());
+        if left_ns < 100 * MS {
+            return Err(format!("arming took too long: {left_ns} ns are left"));
+        }
+        let report = measured(&settings(&[cpu], left_ns + 800 * MS));
         drop(timers);
-        // Timers are due together, and the interrupt comes some microseconds later.
+        // Timers are due together, and the interrupt comes some microseconds later: as late as it comes to anybody here.
         let gaps = &report.cpus[0].gaps;
         let held = |at_ns: &u64| {
-            gaps.iter().find(|gap| gap.start_ns + gap.length_ns > *at_ns && gap.start_ns < at_ns + 50_000)
+            let is_it =
+                |gap: &&Gap| gap.start_ns + gap.length_ns > *at_ns && gap.start_ns < at_ns + 50_000 + late_ns.min(MS);
+            gaps.iter().filter(is_it).max_by_key(|gap| gap.length_ns)
         };
         let found: Vec<&Gap> = times_ns.iter().filter_map(held).collect();
         let right = found.iter().filter(|gap| gap.cause == Cause::Interrupt).count();
@@ -291,6 +301,11 @@ fn a_limit_on_cpu_time_is_told_from_a_neighbour() {
 fn its_own_real_time_limit_is_no_fault_of_the_machine() {
     let Some(_host) = ThisHost::taken() else { return };
     let cpu = last_cpu();
+    let limit = std::fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
+    if limit.trim().is_empty() || limit.trim() == "-1" {
+        println!("skipped: this kernel has no limit on real-time threads: {limit:?}");
+        return;
+    }
     one_of_three(|| {
         let fifo = Settings { class: Class::Fifo, ..settings(&[cpu], 2500 * MS) };
         let report = match beside_a_spinner(cpu, || watch(|watch| gaps::run(&fifo, watch))) {
@@ -337,8 +352,9 @@ fn a_cpu_that_goes_away_ends_its_probe_alone() {
     let files = [("cpuset.cpus", allowed.to_string()), ("cpuset.mems", "0".to_owned())];
     let Some(group) = Group::with("cpuset", &files) else { return };
     let report = std::thread::scope(|scope| {
-        let measure = scope.spawn(|| measured(&settings(&[first, last], 1500 * MS)));
-        clock::sleep_until_ns(clock::monotonic_ns() + 500 * MS);
+        let measure = scope.spawn(|| measured(&settings(&[first, last], 3000 * MS)));
+        // Where the kernel is slow it takes a while until both probes are where they are to be.
+        clock::sleep_until_ns(clock::monotonic_ns() + 1200 * MS);
         group.write("cpuset.cpus", &first.to_string());
         measure.join().unwrap()
     });
