@@ -161,7 +161,7 @@ mod tests {
                 wait();
             });
             told.recv().unwrap();
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_millis(500));
             drop(held);
             waiter.join().unwrap();
         });
