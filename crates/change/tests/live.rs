@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_change::{Session, State, Status, Which, apply, history, revert, verify};
 use evenkeel_host::{Action, Plan, Reading, Step};
@@ -118,6 +118,15 @@ fn a_process_killed_at_any_time_is_put_back() {
     const KILLS: u64 = 40;
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
+    // The kills are spread over what a round of the child takes here: on a slow disk it waits for that for most of its time.
+    let round = {
+        let mut state = State::open(dir.path()).unwrap();
+        let began = Instant::now();
+        apply(&machine.root, &machine.hand, &mut state, &machine.plan(), "how long it takes").unwrap();
+        revert(&machine.root, &machine.hand, &mut state, Which::All).unwrap();
+        began.elapsed()
+    };
+    let step = Duration::from_micros(310).max(round * 2 / KILLS as u32);
     let mut were_changed = 0;
     let mut were_owed = 0;
     for kill in 0..KILLS {
@@ -130,7 +139,7 @@ fn a_process_killed_at_any_time_is_put_back() {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.map_while(Result::ok).any(|line| line.contains("at work")), "the child came to work");
         // Each a little later in the child's round of some tens of system calls and syncs.
-        std::thread::sleep(Duration::from_micros(kill * 310));
+        std::thread::sleep(step * kill as u32);
         child.kill().unwrap();
         child.wait().unwrap();
 

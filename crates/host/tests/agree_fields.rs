@@ -171,7 +171,20 @@ fn counts_in(said: &Said, when: &str, facts: &Value) -> Counts {
 #[test]
 fn every_counter_lies_between_two_readings() {
     let guest = guest();
-    let (earlier, between, later, facts) = match &guest {
+    let mut said = out_of_order(guest.as_ref());
+    // The kernel moves counts of each CPU into sums while somebody else reads: for that moment they are in neither. A disagreement stays.
+    for _ in 0..2 {
+        if !said.is_empty() && guest.is_none() {
+            println!("once more: {said:#?}");
+            said = out_of_order(None);
+        }
+    }
+    assert!(said.is_empty(), "{said:#?}");
+}
+
+/// The counters that do not lie between two readings.
+fn out_of_order(guest: Option<&(Root, String)>) -> Vec<String> {
+    let (earlier, between, later, facts) = match guest {
         Some((root, said)) => {
             let (said, (facts, ours)) = (asked_there(said), counted(root));
             (counts_in(&said, "earlier: ", &facts), ours, counts_in(&said, "later: ", &facts), facts)
@@ -203,6 +216,6 @@ fn every_counter_lies_between_two_readings() {
         differ.len()
     );
     println!("skipped: not in every reading: {}", skipped.join(", "));
-    assert!(differ.is_empty(), "{differ:#?}");
     assert!(guest.is_none() || compared > 40, "{compared} counters of {} are too few", facts["kernel"]["release"]);
+    differ
 }
