@@ -350,10 +350,12 @@ mod tests {
             }
             let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
             let mut clock = TickClock::start(settings).on(thread);
-            let give_up_ns = clock::monotonic_ns() + 20_000_000_000;
+            // Some windows of a second to each side, which begin anew whenever the machine keeps the thread from being busy.
+            let give_up_ns = clock::monotonic_ns() + 60_000_000_000;
             while clock.thread().unwrap().fifo == Got::InForce && clock::monotonic_ns() < give_up_ns {
                 let tick = clock.wait();
-                while clock::monotonic_ns() < tick.due_ns + 9_900_000 {}
+                // From its begin: where timers are late by a tenth of the period, the rest of it is not nine tenths.
+                while clock::monotonic_ns() < tick.began_ns + 9_900_000 {}
             }
             assert_eq!(clock.thread().unwrap().fifo, Got::Relieved);
             assert_eq!(evenkeel_sys::sched::policy(), Ok(evenkeel_sys::sched::Policy::Other));

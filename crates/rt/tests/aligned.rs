@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use evenkeel_rt::{Align, Aligned, Quantum, ThreadWishes, TickClock, TickSettings, TickThread};
 use evenkeel_sys::{clock, thread};
-use stage::{Alone, Group, MS, Slots, Taker, cpu, pin};
+use stage::{Alone, Group, MS, OFF_NS, Slots, Taker, cpu, pin};
 
 #[derive(Clone, Copy, Debug)]
 struct Server {
@@ -32,6 +32,8 @@ struct Ran {
     ticks: Vec<(f64, f64)>,
     aligned: Aligned,
     interval_ms: f64,
+    /// The share of the work's time that was gone between two looks at the clock: a thief's and a neighbour's turns, or the machine's.
+    gone_share: f64,
 }
 
 impl Ran {
@@ -73,19 +75,23 @@ fn serve(cpu: usize, server: Server) -> Ran {
         }
         let begin_ns = clock::monotonic_ns();
         let mut ticks = Vec::with_capacity(1 << 16);
-        let mut last_ns = begin_ns;
+        let (mut last_ns, mut gone_ns) = (begin_ns, 0);
         while last_ns < begin_ns + (server.seconds * 1e9) as u64 {
             let tick = clock.wait();
             let until_ns = clock::thread_cpu_ns() + (server.work_ms * MS) as u64;
+            let mut look_ns = clock::monotonic_ns();
             while clock::thread_cpu_ns() < until_ns {
-                std::hint::spin_loop();
+                let now_ns = clock::monotonic_ns();
+                gone_ns += if now_ns - look_ns > OFF_NS { now_ns - look_ns } else { 0 };
+                look_ns = now_ns;
             }
             let done = clock.done().unwrap();
             last_ns = tick.began_ns;
             ticks.push(((last_ns - begin_ns) as f64 / 1e9, done.due_to_done_ns() as f64 / MS));
         }
         let span_ms = (ticks.last().unwrap().0 - ticks[0].0) * 1e3;
-        Ran { interval_ms: span_ms / (ticks.len() - 1) as f64, ticks, aligned: clock.aligned() }
+        let gone_share = gone_ns as f64 / (ticks.len() as f64 * server.work_ms * MS);
+        Ran { interval_ms: span_ms / (ticks.len() - 1) as f64, ticks, aligned: clock.aligned(), gone_share }
     };
     std::thread::spawn(body).join().unwrap()
 }
@@ -94,14 +100,34 @@ fn calibrates() -> bool {
     std::env::var_os("EVENKEEL_CALIBRATE").is_some()
 }
 
-/// The clock under a thief, and then one that is told where the share begins, for three seconds; none without real-time threads.
-fn beside_a_thief(slots: Slots, server: Server) -> Option<(Ran, Ran)> {
+/// So many of three tries must have been on the stage that was asked for before their being wrong says something of the clock.
+const JUDGED: u32 = 2;
+
+/// Whether one of three tries is right: each says whether it was, and whether its stage was the one that was asked for. Where the machine made
+/// another of most, that is said, and nothing is judged.
+fn holds(what: &str, mut try_it: impl FnMut() -> (bool, bool)) {
+    let mut judged = 0;
+    for _ in 0..3 {
+        let (is_right, is_staged) = try_it();
+        if is_right {
+            return;
+        }
+        judged += u32::from(is_staged);
+    }
+    assert!(judged < JUDGED, "{what}");
+    println!("not judged: the machine took the CPU at times of its own in all tries but {judged}: {what}");
+}
+
+/// The clock under a thief, and then one that is told where the share begins, for three seconds, and whether both thieves kept their times; none
+/// without real-time threads.
+fn beside_a_thief(slots: Slots, server: Server) -> Option<(Ran, Ran, bool)> {
     let cpu = cpu();
     // Wherever the first tick comes to lie.
     let begin = |part: f64| clock::monotonic_ns() + 20_000_000 + (part * slots.period_ms * MS) as u64;
     let chance = clock::monotonic_ns() % 997;
     let thief = Taker::thief(cpu, Slots { start_ns: begin(chance as f64 / 997.0), ..slots });
     let ran = serve(cpu, server);
+    let off_share = thief.off_share();
     if !thief.stop() {
         println!("skipped: this user may not have real-time threads");
         return None;
@@ -110,8 +136,10 @@ fn beside_a_thief(slots: Slots, server: Server) -> Option<(Ran, Ran)> {
     let thief = Taker::thief(cpu, slots);
     let told = Some((slots.start_ns, slots.period_ms));
     let told = serve(cpu, Server { align: Align::Never, seconds: 3.0, told, ..server });
+    let off_share = off_share.max(thief.off_share());
     drop(thief);
-    Some((ran, told))
+    println!("{:.1} % of a thief's turns were off their time", 100.0 * off_share);
+    Some((ran, told, off_share < 0.05))
 }
 
 #[test]
@@ -134,8 +162,8 @@ fn ticks_find_the_share_that_a_thief_leaves() {
         let ticks_ms = period_ms * (20.0_f64 / period_ms).round().max(1.0);
         let server = Server { period_ms: ticks_ms, work_ms: 3.5_f64.min(0.6 * share * ticks_ms), ..SERVER };
         // The machine may pause, or do others' work meanwhile: one of three has to be right.
-        let is_right = (0..3).any(|_| {
-            let Some((ran, told)) = beside_a_thief(slots, server) else { return true };
+        holds(&format!("{slots:?}"), || {
+            let Some((ran, told, is_staged)) = beside_a_thief(slots, server) else { return (true, true) };
             let (got, bar) = (ran.median_after(8.0), told.median_after(0.5));
             println!(
                 "{slots:?} ticks {ticks_ms} ms: {got:.3} ms, mean {:.3}, told {bar:.3}, interval {:.4}, {:?}",
@@ -143,9 +171,8 @@ fn ticks_find_the_share_that_a_thief_leaves() {
                 ran.interval_ms,
                 ran.aligned
             );
-            got <= bar * 1.05 && matches!(ran.aligned.quantum, Quantum::FixedSlot(_))
+            (got <= bar * 1.05 && matches!(ran.aligned.quantum, Quantum::FixedSlot(_)), is_staged)
         });
-        assert!(is_right, "{slots:?}");
     }
 }
 
@@ -155,7 +182,7 @@ fn they_stay_there() {
     let Some(seconds) = std::env::var("EVENKEEL_LONG_S").ok().and_then(|text| text.parse::<f64>().ok()) else { return };
     let _alone = Alone::on_this_host();
     let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, start_ns: 0 };
-    let Some((ran, told)) = beside_a_thief(slots, Server { seconds, ..SERVER }) else { return };
+    let Some((ran, told, _)) = beside_a_thief(slots, Server { seconds, ..SERVER }) else { return };
     let bar = told.median_after(0.5);
     let mut behind = Vec::new();
     for part in 0..(seconds / 30.0) as u32 {
@@ -164,6 +191,7 @@ fn they_stay_there() {
             ticks: ran.ticks.iter().filter(|(at, _)| (from..from + 30.0).contains(at)).copied().collect(),
             aligned: ran.aligned,
             interval_ms: 0.0,
+            gone_share: 0.0,
         };
         println!("{from} s: {:.3} ms, mean {:.3}, told {bar:.3}", within.median_after(0.0), within.mean_after(0.0));
         if part > 0 && within.median_after(0.0) > bar * 1.05 {
@@ -185,7 +213,7 @@ fn beside_a_neighbour_and_alone_nothing_is_lost() {
     for (sets_up, is_quiet) in grounds {
         let _neighbour = (!is_quiet).then(|| Taker::neighbour(cpu()));
         let server = Server { sets_up, seconds, ..SERVER };
-        let is_right = (0..3).any(|_| {
+        holds(&format!("set up {sets_up}, quiet {is_quiet}"), || {
             let (ran, left) = (serve(cpu(), server), serve(cpu(), Server { align: Align::Never, ..server }));
             let (got, bar) = (ran.mean_after(0.0), left.mean_after(0.0));
             println!(
@@ -196,9 +224,12 @@ fn beside_a_neighbour_and_alone_nothing_is_lost() {
                 ran.aligned
             );
             // Three times the bar: a run is short, and chance moves it.
-            got <= bar * 1.03 && !matches!(ran.aligned.quantum, Quantum::FixedSlot(_))
+            let is_right = got <= bar * 1.03 && !matches!(ran.aligned.quantum, Quantum::FixedSlot(_));
+            // Where the CPU is quiet nobody takes any of it, unless the machine itself does.
+            let gone_share = ran.gone_share.max(left.gone_share);
+            println!("{:.1} % of the work's time was gone", 100.0 * gone_share);
+            (is_right, !is_quiet || gone_share < 0.01)
         });
-        assert!(is_right);
     }
 }
 
@@ -247,7 +278,7 @@ fn intervals_and_long_work_are_as_good_as_published() {
     let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.0, drift_ppm: 0.0, start_ns: 0 };
     for (period_ms, work_ms, bar_ms) in [(20.0, 3.5, 20.02), (20.0, 6.5, 20.02), (40.0, 13.0, 40.04)] {
         let is_right = (0..3).any(|_| {
-            let Some((ran, told)) = beside_a_thief(slots, Server { period_ms, work_ms, ..SERVER }) else { return true };
+            let Some((ran, told, _)) = beside_a_thief(slots, Server { period_ms, work_ms, ..SERVER }) else { return true };
             println!(
                 "4 of 10 ms, {work_ms} ms of work in {period_ms}: mean interval {:.4} ms, due to done {:.3} ms, told {:.3}",
                 ran.interval_ms,

@@ -27,6 +27,19 @@ fn thread_cpu_ns() -> u64 {
     clock::thread_cpu_ns()
 }
 
+/// How long a real-time thread takes there for what the holder has to do: what a hypervisor takes is in both, and in CPU time or not as the
+/// kernel has it; none without real-time threads.
+fn alone_ns(cpu: usize) -> Option<u64> {
+    let worker = std::thread::spawn(move || {
+        pin(cpu);
+        sched::set_fifo(10).ok()?;
+        let start_ns = clock::monotonic_ns();
+        work(HELD_NS);
+        Some(clock::monotonic_ns() - start_ns)
+    });
+    worker.join().unwrap()
+}
+
 /// How long the waiter waits from when the holder has the lock and 20 ms of work to do; none without real-time threads.
 fn waited_ns(cpu: usize) -> Option<u64> {
     let lock = Arc::new(InheritMutex::new(()));
@@ -68,15 +81,15 @@ fn a_real_time_waiter_waits_for_the_holder_alone() {
             })
         })
         .collect();
-    // The machine may pause, or do others' work meanwhile: the best of some says what the lock does.
-    let waits: Option<Vec<u64>> = (0..5).map(|_| waited_ns(cpu)).collect();
+    // The machine may pause, or do others' work meanwhile: in one of some the lock and the bare work beside it have the same.
+    let waits: Option<Vec<(u64, u64)>> = (0..5).map(|_| Some((waited_ns(cpu)?, alone_ns(cpu)?))).collect();
     stop.store(true, Ordering::Relaxed);
     neighbours.into_iter().for_each(|thread| thread.join().unwrap());
     let Some(waits) = waits else {
         println!("skipped: this user may not have real-time threads");
         return;
     };
-    println!("waited {waits:?} ns for a holder with {HELD_NS} ns to do");
+    println!("waited, and alone, {waits:?} ns for a holder with {HELD_NS} ns to do");
     // Sharing the CPU with three others would make it four times as long.
-    assert!(*waits.iter().min().unwrap() < HELD_NS * 3 / 2, "{waits:?}");
+    assert!(waits.iter().any(|(waited_ns, alone_ns)| *waited_ns < alone_ns * 3 / 2), "{waits:?}");
 }

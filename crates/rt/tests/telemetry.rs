@@ -24,7 +24,7 @@ fn a_killed_server_leaves_a_page_that_the_next_one_removes() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let found = (0..2000).find_map(|_| {
+    let found = (0..8000).find_map(|_| {
         std::thread::sleep(Duration::from_millis(5));
         let found = sessions(folder.path()).unwrap().pop()?;
         found.reader.read().is_ok_and(|page| page.ticks >= 10).then_some(found)
@@ -33,7 +33,7 @@ fn a_killed_server_leaves_a_page_that_the_next_one_removes() {
     let (first, state) = (found.reader.read().unwrap(), found.state);
     server.kill().unwrap();
     // It ends when it gets the signal, and is a zombie until it is waited for.
-    let unreaped = (0..2000).any(|_| {
+    let unreaped = (0..20_000).any(|_| {
         std::thread::sleep(Duration::from_millis(1));
         found.reader.state() == Ok(State::Gone)
     });

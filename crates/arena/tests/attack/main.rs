@@ -134,8 +134,9 @@ fn within_a_network_of_our_own() {
 fn check_always(quiet: &Seen, flooded: &Seen, sent: &attacker::Sent) {
     let (server, bots) = (&flooded.server, &flooded.bots);
     assert_eq!((server.players, bots.silent_bots), (64, 0), "everybody plays on, and nobody came in");
-    assert!(server.dropped_in > 10_000, "there was a flood: {server:?}");
-    let answers = server.packets_out - server.ticks * server.players - bots.round_trip_us.count.min(server.packets_out);
+    // What did not fit into the socket is the kernel's to drop, and how many a second it is is the machine's to say.
+    assert!(sent.datagrams > 10_000 && server.dropped_in > 1_000, "there was a flood: {sent}: {server:?}");
+    let answers = server.packets_out.saturating_sub(server.ticks * server.players + bots.round_trip_us.count);
     // 20,000 challenges a second, and what lies between two windows.
     let most = 20_000.0 * server.span_us / 1e6 * 1.1 + 3_000.0;
     assert!((answers as f64) < most, "{answers} answers to strangers, at most {most}");

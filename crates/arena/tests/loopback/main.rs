@@ -123,9 +123,10 @@ fn the_server_takes_commands_and_survives_rubbish() {
     let with = window(&mut server).work_us.p50.unwrap();
     assert!(with > without + 3_000.0, "{without} -> {with}");
 
-    // The same as work of every tick in its own right, and as a tail: one tick in fifty.
+    // The same as work of every tick in its own right, and as a tail: one tick in fifty. Its amount was found out at the start, where a machine
+    // that others use may have been slower.
     assert_eq!(server.ask::<Answer>(r#"{"cmd":"delay_us","value":0}"#), Answer::Delay { delay_us: 0 });
-    assert_eq!(server.ask::<Answer>(r#"{"cmd":"work_us","value":5000}"#), Answer::Work { work_us: 5_000 });
+    assert_eq!(server.ask::<Answer>(r#"{"cmd":"work_us","value":9000}"#), Answer::Work { work_us: 9_000 });
     window(&mut server);
     sleep(Duration::from_millis(500));
     let worked = window(&mut server).work_us.p50.unwrap();

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -38,7 +38,25 @@ pub(crate) fn pin(cpu: usize) {
 pub(crate) struct Taker {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<bool>>,
+    own: Arc<Own>,
 }
+
+/// How well a thief kept to its times, by its own record: where the machine stood still or came late, the slots were others than those that
+/// were asked for, and nothing is told by who did not find them.
+#[derive(Debug, Default)]
+struct Own {
+    turns: AtomicU64,
+    off: AtomicU64,
+}
+
+/// A turn that ended so late is none of those that were asked for. Also a gap of the CPU's that no thief and no neighbour explains.
+pub(crate) const OFF_NS: u64 = 400_000;
+/// Nor is one that began so late; a little later is what timers are on some machines, and moves no end.
+const BEGAN_OFF_NS: u64 = 1_000_000;
+/// Seldom, and in no step with ticks: a watcher is not to be what a clock finds.
+const WATCHED_EVERY_NS: u64 = 17_000_000;
+/// Later than any timer is by itself.
+const PAUSE_NS: u64 = 3_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
@@ -51,14 +69,16 @@ pub(crate) struct Slots {
 }
 
 impl Taker {
-    fn start(body: impl FnOnce(&AtomicBool) -> bool + Send + 'static) -> Taker {
+    fn start(body: impl FnOnce(&AtomicBool, &Own) -> bool + Send + 'static) -> Taker {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        Taker { stop, thread: Some(std::thread::spawn(move || body(&stopped))) }
+        let own = Arc::new(Own::default());
+        let kept = Arc::clone(&own);
+        Taker { stop, thread: Some(std::thread::spawn(move || body(&stopped, &kept))), own }
     }
 
     pub(crate) fn thief(cpu: usize, slots: Slots) -> Taker {
-        Taker::start(move |stop| {
+        Taker::start(move |stop, own| {
             pin(cpu);
             if sched::set_fifo(60).is_err() {
                 return false;
@@ -74,9 +94,15 @@ impl Taker {
                 let jitter = ((chance >> 11) as f64 / (1_u64 << 52) as f64 - 1.0) * slots.jitter * period_ns;
                 let end_ns = slots.start_ns as f64 + turn * period_ns + jitter;
                 clock::sleep_until_ns((end_ns - busy_ns) as u64);
-                while clock::monotonic_ns() < end_ns as u64 {
+                let late_ns = clock::monotonic_ns().saturating_sub((end_ns - busy_ns) as u64);
+                let mut now_ns = 0;
+                while now_ns < end_ns as u64 {
                     std::hint::spin_loop();
+                    now_ns = clock::monotonic_ns();
                 }
+                own.turns.fetch_add(1, Ordering::Relaxed);
+                let is_off = late_ns > BEGAN_OFF_NS || now_ns - end_ns as u64 > OFF_NS;
+                own.off.fetch_add(u64::from(is_off), Ordering::Relaxed);
                 turn += 1.0;
             }
             true
@@ -84,13 +110,41 @@ impl Taker {
     }
 
     pub(crate) fn neighbour(cpu: usize) -> Taker {
-        Taker::start(move |stop| {
+        Taker::start(move |stop, _| {
             pin(cpu);
             while !stop.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
             true
         })
+    }
+
+    /// The share of its turns that were not where they were asked for.
+    pub(crate) fn off_share(&self) -> f64 {
+        self.own.off.load(Ordering::Relaxed) as f64 / (self.own.turns.load(Ordering::Relaxed) as f64).max(1.0)
+    }
+
+    /// A real-time thread that takes nothing: it wakes now and then, and counts when it was that late, whatever else runs there. An ordinary one
+    /// would be late beside a server too: where it may not be real-time it counts nothing.
+    pub(crate) fn watcher(cpu: usize) -> Taker {
+        Taker::start(move |stop, own| {
+            pin(cpu);
+            if sched::set_fifo(60).is_err() {
+                return false;
+            }
+            while !stop.load(Ordering::Relaxed) {
+                let due_ns = clock::monotonic_ns() + WATCHED_EVERY_NS;
+                clock::sleep_until_ns(due_ns);
+                let late_ns = clock::monotonic_ns().saturating_sub(due_ns);
+                own.off.fetch_add(u64::from(late_ns > PAUSE_NS), Ordering::Relaxed);
+            }
+            true
+        })
+    }
+
+    /// How often a watcher was late since this was asked last: by then the whole CPU stood still.
+    pub(crate) fn pauses(&self) -> u64 {
+        self.own.off.swap(0, Ordering::Relaxed)
     }
 
     /// Whether it did anything.
