@@ -141,13 +141,21 @@ enum Signal {
     Term,
 }
 
+/// CPU time of a process so far, in milliseconds, to the kernel's 10.
+fn cpu_ms(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+    fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10
+}
+
 #[test]
 fn somebody_else_has_the_last_word_and_is_told_of() {
     let _alone = alone();
     let Some(switchable) = skip_without_switching() else { return };
     // While only the source in force is measured.
     let meter = evenkeel(&["measure", "clock", "--json", "--cpus", "0", "--calls", "20000000"]).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(700));
+    // It is at work when it has had the CPU for as long as its start never takes; by then it knows which source was in force.
+    assert!(until(|| cpu_ms(meter.id()) >= 500), "it never began");
     fs::write(CURRENT, &switchable.other).unwrap();
     let answer = json(&meter.wait_with_output().unwrap());
     let words = answer["disturbed"][0].as_str().unwrap_or_default().to_owned();

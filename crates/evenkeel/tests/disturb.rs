@@ -194,14 +194,14 @@ fn the_time_bound_holds_with_and_without_a_command() {
     let scene = Scene::new();
     for kind in KINDS {
         let timed = [kind, &["--seconds", "0.2", "--json"]].concat();
-        let beside = scene.run(&around(&timed, &["sleep", "0.6"]));
+        let beside = scene.run(&around(&timed, &["sleep", "1.5"]));
         if beside.is_skipped() {
             continue;
         }
         let answer: Value = serde_json::from_str(&beside.stdout).unwrap();
         assert_eq!((&answer["ended_by"], &answer["disturbed_ns"]), (&"time".into(), &200_000_000.into()), "{kind:?}");
         assert_eq!(beside.code, 0);
-        assert!(answer["command"]["wall_ns"].as_u64().unwrap() > 600_000_000, "{answer}");
+        assert!(answer["command"]["wall_ns"].as_u64().unwrap() > 1_500_000_000, "{answer}");
         let alone = scene.run(&timed);
         if kind.contains(&"quota") {
             assert_eq!(alone.code, 2, "{alone:?}");
@@ -217,6 +217,16 @@ fn the_time_bound_holds_with_and_without_a_command() {
     }
 }
 
+/// How much longer a loop takes than its CPU time, as this machine is now.
+fn stretch() -> f64 {
+    use evenkeel_sys::clock::{monotonic_ns, thread_cpu_ns};
+    let (began_ns, began_cpu_ns) = (monotonic_ns(), thread_cpu_ns());
+    while thread_cpu_ns() < began_cpu_ns + 200_000_000 {
+        std::hint::spin_loop();
+    }
+    (monotonic_ns() - began_ns) as f64 / (thread_cpu_ns() - began_cpu_ns) as f64
+}
+
 /// What the command itself sees of its limit: it is stopped for about what is taken, and goes free when the time is over.
 #[test]
 fn a_quota_limits_the_command_and_what_it_starts() {
@@ -224,6 +234,7 @@ fn a_quota_limits_the_command_and_what_it_starts() {
     let spin = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
     let script = format!("({spin}) & {spin}; wait");
     let line = ["quantum", "--by", "quota", "--cpus", "0", "--share", "0.3", "--period-ms", "50", "--json", "--"];
+    let before = stretch();
     let seen = scene.run(&[&line[..], &["sh", "-c", &script]].concat());
     if seen.is_skipped() {
         return;
@@ -234,7 +245,14 @@ fn a_quota_limits_the_command_and_what_it_starts() {
     let (periods, throttled) = (did["periods"].as_u64().unwrap(), did["throttled_periods"].as_u64().unwrap());
     assert!(periods >= 4 && throttled * 10 >= periods * 7, "{answer}");
     let wall_ns = answer["command"]["wall_ns"].as_u64().unwrap();
-    assert!(did["throttled_ns"].as_u64().unwrap() * 2 > wall_ns, "{answer}");
+    // Where a hypervisor takes some of the CPU, and the kernel leaves that out of what counts against the limit, the share takes longer to be
+    // used up, by as much as a bare loop beside it takes longer than its CPU time.
+    let stretched = before.max(stretch());
+    // That changes from one moment to the next: there the bound is half as tight.
+    let part = if stretched < 1.1 { 0.5 } else { 0.25 };
+    let least = part * (1.0 - 0.3 * stretched).max(0.0) / 0.7;
+    let throttled_share = did["throttled_ns"].as_u64().unwrap() as f64 / wall_ns as f64;
+    assert!(throttled_share > least, "{throttled_share} and not {least}, a loop is stretched by {stretched}: {answer}");
 
     let group = "g=$(sed -n 's/.*cpu[^:]*:\\(.*evenkeel-[0-9]*\\)$/\\1/p' /proc/self/cgroup | head -1)";
     let script = format!(
@@ -311,8 +329,10 @@ fn a_limits_group_goes_with_all_that_is_in_it() {
     for signal in ["-KILL", "-TERM"] {
         let line = ["quantum", "--by", "quota", "--", "sh", "-c", "setsid sleep 1002 & sleep 1003"];
         let mut child = scene.command(&line).stderr(Stdio::piped()).spawn().unwrap();
-        if groups().len() == scene.groups_before.len() {
-            std::thread::sleep(Duration::from_millis(500));
+        let since = Instant::now();
+        while groups().len() == scene.groups_before.len() && child.try_wait().unwrap().is_none() {
+            assert!(since.elapsed() < LIMIT, "it makes no group, and does not end");
+            std::thread::sleep(Duration::from_millis(5));
         }
         if child.try_wait().unwrap().is_some() {
             println!("skipped: {:?}", Seen::from(child.wait_with_output().unwrap()));

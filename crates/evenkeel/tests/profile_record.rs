@@ -15,7 +15,13 @@ __attribute__((noinline)) unsigned long find_a_path(unsigned long n) {
     for (unsigned long at = 0; at < n; at++) sum += at * at;
     return sum;
 }
-int main(void) { return (int)(find_a_path(400000000UL) & 1) * 0; }
+/* With an argument it goes on until it is killed. */
+int main(int count, char **words) {
+    unsigned long sum;
+    (void)words;
+    do sum = find_a_path(400000000UL); while (count > 1);
+    return (int)(sum & 1) * 0;
+}
 "#;
 
 fn evenkeel(folder: &Path) -> Command {
@@ -74,7 +80,7 @@ fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     compiled(folder.path(), &["-g", "-Wl,--build-id"]);
     // It is mapped before the recording begins: the kernel tells nothing of it.
-    let mut program = Command::new("./program").current_dir(folder.path()).spawn().unwrap();
+    let mut program = Command::new("./program").arg("on").current_dir(folder.path()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(50));
     let pid = program.id().to_string();
     let record = ["profile", "record", "--output", "x.data", "--json", "--seconds", "1", "--no-cache", "--pid", &pid];

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use evenkeel_stats::Direction;
-use evenkeel_sys::{CpuSet, Root, process, sched, thread};
+use evenkeel_sys::{CpuSet, Root, clock, process, sched, thread};
 use evenkeel_trial::workload::{self, Options, Placement, Settable};
 use evenkeel_trial::{Sample, Workload};
 
@@ -76,18 +76,18 @@ fn ratio(
     ratios[ratios.len() / 2]
 }
 
-/// Whether it holds in one of a few tries; what was seen is said.
-fn holds(what: &str, mut seen: impl FnMut() -> f64, within: std::ops::RangeInclusive<f64>) {
-    let all: Vec<f64> = (0..TRIES)
-        .map(|_| seen())
-        .scan(false, |found, ratio| {
-            let go_on = !*found;
-            *found = within.contains(&ratio);
-            go_on.then_some(ratio)
-        })
-        .collect();
-    println!("{what}: ratios {all:.3?}");
-    assert!(all.iter().any(|ratio| within.contains(ratio)), "{what}: {all:?} and not within {within:?}");
+/// Whether it holds in one of a few tries; what was seen is said. A try gives none where the machine did not let it have what it is about: then
+/// nothing is judged that did not hold.
+fn holds(what: &str, mut seen: impl FnMut() -> Option<f64>, within: std::ops::RangeInclusive<f64>) {
+    let mut all = Vec::new();
+    for _ in 0..TRIES {
+        all.extend(seen());
+        if all.last().is_some_and(|ratio| within.contains(ratio)) {
+            return println!("{what}: ratios {all:.3?}");
+        }
+    }
+    assert!(all.len() < TRIES, "{what}: {all:?} and not within {within:?}");
+    println!("not judged: {what}: {} of {TRIES} tries had what they ask for, with ratios {all:.3?}", all.len());
 }
 
 #[test]
@@ -127,20 +127,20 @@ fn timer_slack_matters_to_a_loop_that_sleeps_and_not_to_one_on_timerfd() {
     let slack = |how: &str| {
         let mut workload = start("tick", Placement::Apart, &[("how", how)]);
         let switch = |workload: &mut dyn Workload, is_b: bool| {
-            let read_back = workload.set_process("process.timer_slack_ns", is_b.then_some("1")).unwrap();
-            assert_eq!(read_back, if is_b { "1" } else { "50000" });
+            let read_back = workload.set_process("process.timer_slack_ns", is_b.then_some("2000000")).unwrap();
+            assert_eq!(read_back, if is_b { "2000000" } else { "50000" });
         };
         let found = ratio(workload.as_mut(), "tick_lateness_us_p50", switch, 3);
         workload.stop();
-        found
+        Some(found)
     };
     if thread::timer_slack_ns() != Ok(50_000) {
         println!("skipped: whoever started this test has another timer slack than the kernel's default");
         return;
     }
-    // Measured 0.2 and 1.0 on an idle machine; a busy one makes all ticks late.
-    holds("slack 50 us to 1 ns, clock_nanosleep", || slack("nanosleep"), 0.0..=0.75);
-    holds("slack 50 us to 1 ns, timerfd", || slack("timerfd"), 0.8..=1.25);
+    // 2 ms are more than what timers are late by on any machine, be it a virtual one in another; 50 us are not.
+    holds("slack 50 us to 2 ms, clock_nanosleep", || slack("nanosleep"), 2.0..=1000.0);
+    holds("slack 50 us to 2 ms, timerfd", || slack("timerfd"), 0.8..=1.25);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn server_and_load_on_one_cpu_are_nearer_than_on_two() {
         let found = ratio(workload.as_mut(), "round_trips_per_s", switch, 3);
         assert!(workload.set_process("workload.placement", Some("elsewhere")).is_err());
         workload.stop();
-        found
+        Some(found)
     };
     holds("apart to together, round trips a second", placement, 1.5..=100.0);
 }
@@ -235,7 +235,9 @@ fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
     let both = long(&mut workload);
     // A busy machine misses ticks: what counts is how many were due.
     let due = |sample: &Sample| sample["ticks"] + sample["missed_ticks"];
-    assert!(due(&both) > 1.5 * due(&before) && both["work_us_p50"] > 3_000.0, "{before:?} {both:?}");
+    assert!(due(&both) > 1.5 * due(&before), "{before:?} {both:?}");
+    // The same work as above; how much of it takes so long, each start finds out anew.
+    assert!(both["work_us_p50"] > worked["work_us_p50"] / 2.0, "{worked:?} {both:?}");
     let error = workload.configure(&[("work-us", Some("100001"))]).unwrap_err().to_string();
     assert!(error.starts_with("switch workload.work-us to 100001: set work-us=100001: expected"), "{error}");
     workload.stop();
@@ -262,6 +264,16 @@ fn a_larger_buffer_keeps_what_comes_between_two_readings() {
     assert!(small < 0.6 && large > 2.0 * small, "{small} and {large}");
 }
 
+/// How often CPUs were put into a state that takes time to leave, so far.
+fn idle_entries() -> u64 {
+    let folders = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let number = |file: std::path::PathBuf| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let states =
+        folders(Path::new("/sys/devices/system/cpu")).flat_map(|cpu| folders(&cpu.join("cpuidle")).collect::<Vec<_>>());
+    let deep = states.filter(|state| number(state.join("latency")).is_some_and(|us| us > 0));
+    deep.filter_map(|state| number(state.join("usage"))).sum()
+}
+
 #[test]
 fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
     let _host = host();
@@ -283,7 +295,13 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
             drop(held.take());
             held = is_b.then(|| hand.hold_dma_latency_us(0).unwrap());
         };
-        ratio(workload.as_mut(), "round_trip_us_p50", switch, 3)
+        let before = idle_entries();
+        window(workload.as_mut());
+        let entries = idle_entries() - before;
+        // Where CPUs poll instead of sleeping, by haltpoll or for want of idle time, there is nothing that a limit could better.
+        println!("{entries} times a CPU was put to sleep in a window without a limit");
+        let found = ratio(workload.as_mut(), "round_trip_us_p50", switch, 3);
+        (entries > 500 || found <= 0.9).then_some(found)
     };
     holds("cpuidle.dma_latency_us=0", &mut limit, 0.0..=0.9);
     workload.stop();
@@ -296,17 +314,38 @@ struct Awake {
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
+/// How long such threads were there, and how long of it was gone a millisecond or more at a time: a server that answers takes microseconds, so
+/// that was somebody else, and CPUs that are taken away for being used keep nobody awake.
+#[derive(Default)]
+struct Record {
+    all_ns: AtomicU64,
+    gone_ns: AtomicU64,
+}
+
+impl Record {
+    /// The share that was gone since this was asked last.
+    fn gone_share(&self) -> f64 {
+        self.gone_ns.swap(0, Ordering::Relaxed) as f64 / (self.all_ns.swap(0, Ordering::Relaxed) as f64).max(1.0)
+    }
+}
+
 impl Awake {
-    fn start() -> Awake {
+    fn start(record: &Arc<Record>) -> Awake {
         let stop = Arc::new(AtomicBool::new(false));
         let spin = |cpu: usize| {
-            let end = Arc::clone(&stop);
+            let (end, record) = (Arc::clone(&stop), Arc::clone(record));
             std::thread::spawn(move || {
                 thread::set_affinity(&CpuSet::from_iter([cpu])).unwrap();
                 sched::set_idle().unwrap();
+                let began_ns = clock::monotonic_ns();
+                let (mut look_ns, mut gone_ns) = (began_ns, 0);
                 while !end.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
+                    let now_ns = clock::monotonic_ns();
+                    gone_ns += if now_ns - look_ns >= 1_000_000 { now_ns - look_ns } else { 0 };
+                    look_ns = now_ns;
                 }
+                record.all_ns.fetch_add(look_ns - began_ns, Ordering::Relaxed);
+                record.gone_ns.fetch_add(gone_ns, Ordering::Relaxed);
             })
         };
         let threads = thread::affinity().unwrap().iter().map(spin).collect();
@@ -333,13 +372,19 @@ fn cpus_that_stay_awake_answer_sooner() {
         return;
     }
     let mut workload = start("udp-echo", Placement::Apart, &[]);
-    let mut awake = None;
+    let (mut awake, record) = (None, Arc::new(Record::default()));
     let mut switch = |_: &mut dyn Workload, is_b: bool| {
         drop(awake.take());
-        awake = is_b.then(Awake::start);
+        awake = is_b.then(|| Awake::start(&record));
     };
     if std::env::var_os("EVENKEEL_CALIBRATE").is_none() {
-        holds("awake", || ratio(workload.as_mut(), "round_trip_us_p50", &mut switch, 3), 0.0..=0.9);
+        let seen = || {
+            let found = ratio(workload.as_mut(), "round_trip_us_p50", &mut switch, 3);
+            let gone_share = record.gone_share();
+            println!("the CPUs that were to stay awake were gone for {:.1} % of the time", 100.0 * gone_share);
+            (gone_share < 0.05 || found <= 0.9).then_some(found)
+        };
+        holds("awake", seen, 0.0..=0.9);
         return workload.stop();
     }
     for session in 0..5 {

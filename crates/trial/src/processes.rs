@@ -350,7 +350,9 @@ mod tests {
         }
         let ours = Stat::of(std::process::id()).unwrap();
         assert!(ours.lives() && ours.minor_faults > 0 && ours.started > 0);
-        assert!(all().contains(&Stat { minor_faults: Stat::of(1).unwrap().minor_faults, ..Stat::of(1).unwrap() }));
+        // What the first process does and how many pages it has touched may be otherwise at the next look.
+        let first = Stat::of(1).unwrap();
+        assert!(all().iter().any(|stat| (stat.pid, stat.started) == (1, first.started)));
     }
 
     #[test]

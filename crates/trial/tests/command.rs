@@ -72,14 +72,15 @@ fn numbers_come_from_lines_and_from_the_kernel() {
     settings.regex_metrics = vec!["rps=^rps: ([0-9.]+)".into()];
     settings.better = vec!["lower".into(), "rps=higher".into()];
     let mut command = start("lines", script, settings).unwrap();
-    let sample = window(&mut command, 300).unwrap();
+    // A line comes when a process has been started, which takes a while on some machines.
+    let sample = window(&mut command, 1500).unwrap();
     assert_eq!((sample["rtt.us"], sample["rps"]), (7.0, 900.5));
     assert!(sample["cpu_share"] > 0.0 && sample["switches_voluntary_per_s"] > 0.0, "{sample:?}");
     let names: Vec<_> = command.metrics().iter().map(|metric| metric.name.as_ref()).collect();
     assert_eq!(names, ["rtt.us", "rps", "cpu_share"]);
     assert!(!command.pids().is_empty());
     command.restart().unwrap();
-    assert_eq!(window(&mut command, 300).unwrap()["rtt.us"], 7.0);
+    assert_eq!(window(&mut command, 1500).unwrap()["rtt.us"], 7.0);
     command.stop();
     assert!(!lives(&tag("lines")));
 }
@@ -159,9 +160,10 @@ fn one_that_is_slow_to_start_is_waited_for_and_one_that_never_is_ready_is_named(
     let mut slow = settings();
     slow.ready = Ready::Line("^serving on [0-9]+$".into());
     assert!(start("slow", "sleep 0.5; echo serving on 1 >&2; exec sleep 60", slow.clone()).is_ok());
-    slow.ready_limit = Duration::from_millis(200);
+    // Long enough for a shell to be started and to say that it loads.
+    slow.ready_limit = Duration::from_millis(2500);
     let message = said(start("never", "echo loading; exec sleep 60", slow));
-    let expected = "hear from sh: it runs, and has printed nothing like ^serving on [0-9]+$ within 0.2 s; --ready-limit gives it longer; \
+    let expected = "hear from sh: it runs, and has printed nothing like ^serving on [0-9]+$ within 2.5 s; --ready-limit gives it longer; \
                     its last lines: \"loading\"";
     assert_eq!(message, expected);
     assert!(!lives(&tag("never")));
@@ -169,7 +171,7 @@ fn one_that_is_slow_to_start_is_waited_for_and_one_that_never_is_ready_is_named(
 
 #[test]
 fn one_that_dies_in_the_middle_is_noticed_at_once() {
-    let mut command = start("dies", "echo so far so good; sleep 0.6; kill -9 $$", settings()).unwrap();
+    let mut command = start("dies", "echo so far so good; sleep 2; kill -9 $$", settings()).unwrap();
     let begun = Instant::now();
     let message = said(window(&mut command, 60_000));
     let expected = "hear from sh: it ended (signal: 9 (SIGKILL)); its last lines: \"so far so good\"";
@@ -245,7 +247,9 @@ fn rubbish_without_an_end_is_drained() {
     assert!(peak_kib < 200 << 10, "{peak_kib} KiB");
     command.stop();
     assert!(!lives("\\377"));
-    let mut command = start("words", "while :; do echo not a number; echo '{\"rtt\":'; done", lower("rtt")).unwrap();
+    let ready = Ready::Line("not a number".into());
+    let words = "while :; do echo not a number; echo '{\"rtt\":'; done";
+    let mut command = start("words", words, Settings { ready, ..lower("rtt") }).unwrap();
     let message = said(window(&mut command, 200));
     assert!(message.contains(" lines came, none with rtt; the last without any was "), "{message}");
 }
@@ -292,7 +296,7 @@ fn a_server_is_ready_when_it_has_its_port() {
 #[test]
 fn one_that_drops_its_port_is_noticed() {
     let port = free_port();
-    let Some(started) = port_server("drops", "tcp", port, "1") else { return };
+    let Some(started) = port_server("drops", "tcp", port, "3") else { return };
     let mut command = started.unwrap();
     let begun = Instant::now();
     let message = loop {
@@ -316,6 +320,11 @@ fn a_port_of_somebody_else_is_no_readiness() {
     let expected = format!("hear from sh: port {port} belongs to another process, and was not its own within 0.3 s");
     assert_eq!(message, expected);
     drop(listener);
+    // A child that another test starts meanwhile has the listener too, until it runs its own program.
+    let dropped = Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() && dropped.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let message = said(start("unbound", "exec sleep 60", settings));
     let expected =
         format!("hear from sh: it runs, and has not opened port {port} within 0.3 s; --ready-limit gives it longer");
@@ -446,8 +455,11 @@ fn a_load_of_each_window_gives_its_numbers() {
     assert_eq!(command.doubts(), Vec::<String>::new());
     let message =
         said(window(&mut start("short", "exec sleep 60", with_load("sleep 1", Runs::PerWindow)).unwrap(), 100));
-    assert!(message.starts_with("hear from sleep: the load took 1"), "{message}");
-    assert!(message.contains(" ms, and a window lasts 100 ms: --window-ms 1"), "{message}");
+    // More than the second that it sleeps, by what it takes to start it.
+    let number = |rest: &str| rest.split(' ').next().and_then(|ms| ms.parse::<u64>().ok());
+    let took_ms = message.strip_prefix("hear from sleep: the load took ").and_then(number).unwrap();
+    let longer_ms = message.split(" ms, and a window lasts 100 ms: --window-ms ").nth(1).and_then(number).unwrap();
+    assert!(took_ms >= 1000 && (took_ms..=took_ms + 200).contains(&longer_ms), "{message}");
     let failing = with_load("sh -c 'echo refused >&2; exit 1'", Runs::PerWindow);
     let message = said(window(&mut start("fails", "exec sleep 60", failing).unwrap(), 100));
     assert_eq!(message, "hear from sh: the load failed (exit status: 1); its last lines: \"refused\"");
@@ -455,16 +467,16 @@ fn a_load_of_each_window_gives_its_numbers() {
 
 #[test]
 fn a_load_that_runs_throughout_must_do_so() {
-    let mut command = start("loaded", "exec sleep 60", with_load("sleep 0.3", Runs::Throughout)).unwrap();
-    let message = said(window(&mut command, 2000));
+    let mut command = start("loaded", "exec sleep 60", with_load("sleep 2", Runs::Throughout)).unwrap();
+    let message = said(window(&mut command, 30_000));
     assert!(
         message.starts_with("hear from sleep: the load must run through all windows, or anew in each"),
         "{message}"
     );
     assert!(message.ends_with("; it ended (exit status: 0)"), "{message}");
     // The load's death does not hide that of the server.
-    let mut command = start("died", "sleep 0.4", with_load("sleep 60", Runs::Throughout)).unwrap();
-    assert_eq!(said(window(&mut command, 5000)), "hear from sh: it ended (exit status: 0)");
+    let mut command = start("died", "sleep 2", with_load("sleep 60", Runs::Throughout)).unwrap();
+    assert_eq!(said(window(&mut command, 30_000)), "hear from sh: it ended (exit status: 0)");
 }
 
 #[test]
@@ -511,7 +523,9 @@ fn the_tick_of_a_server_that_tells_nothing_is_seen_from_outside() {
     // Each start looks for the tick anew. On a busy machine one look or window may find what keeps the server from its time: a share must be right.
     let look = |command: &mut Command| -> Result<(), String> {
         let sample = window(command, 1000).map_err(|error| error.to_string())?;
-        let (interval_us, work_us) = (sample["tick_interval_us_p50"], sample["tick_work_us_p50"]);
+        // Of a window in which no tick could be told there is neither.
+        let told = |name: &str| sample.get(name).copied().unwrap_or(0.0);
+        let (interval_us, work_us) = (told("tick_interval_us_p50"), told("tick_work_us_p50"));
         let is_so = (20_000.0..40_000.0).contains(&interval_us) && work_us > 100.0;
         if is_so { Ok(()) } else { Err(format!("{sample:?}")) }
     };
@@ -522,7 +536,9 @@ fn the_tick_of_a_server_that_tells_nothing_is_seen_from_outside() {
             Ok(()) => right += 1,
             Err(why) => wrong.push(why),
         }
-        command.restart().unwrap();
+        if let Err(error) = command.restart() {
+            wrong.push(error.to_string());
+        }
     }
     assert_eq!(right, 2, "{wrong:#?}");
     assert_ne!(command.pids(), pids, "it was another process");

@@ -422,6 +422,11 @@ mod tests {
         std::fs::write(left.join(LOCK), "").unwrap();
         let used = server._folder.path().to_owned();
         drop(folder().unwrap());
+        // Whoever else starts a server now may be about to remove it, and has its lock until then.
+        let begun = Instant::now();
+        while left.exists() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         assert!(!left.exists() && used.exists());
     }
 
