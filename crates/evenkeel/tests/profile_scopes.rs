@@ -42,13 +42,16 @@ impl Counted {
 /// Works for so much CPU time. Gives the time besides in which the thread did not wait for a CPU either, where the kernel counts that.
 fn work(ns: u64) -> u64 {
     let delay = RunDelay::of_this_thread().ok();
-    let waited_ns = || delay.as_ref().and_then(|delay| delay.read().ok()).map_or(0, |counted| counted.run_delay_ns);
+    let waited_ns = || Some(delay.as_ref()?.read().ok()?.run_delay_ns);
     let (start_waited_ns, start_ns, start_cpu_ns) = (waited_ns(), monotonic_ns(), thread_cpu_ns());
     while thread_cpu_ns() < start_cpu_ns + ns {
         std::hint::spin_loop();
     }
     let gone_ns = (monotonic_ns() - start_ns).saturating_sub(thread_cpu_ns() - start_cpu_ns);
-    gone_ns.saturating_sub(waited_ns() - start_waited_ns)
+    match (start_waited_ns, waited_ns()) {
+        (Some(from), Some(to)) => gone_ns.saturating_sub(to.saturating_sub(from)),
+        _ => 0,
+    }
 }
 
 /// What the thread itself counted in a scope, whose body gives what was stolen in it.

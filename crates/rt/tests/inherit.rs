@@ -81,7 +81,7 @@ fn a_real_time_waiter_waits_for_the_holder_alone() {
             })
         })
         .collect();
-    // The machine may pause, or do others' work meanwhile: in one of some the lock and the bare work beside it have the same.
+    // The machine may pause, or do others' work meanwhile: the best of some waits is held against the best of the bare work.
     let waits: Option<Vec<(u64, u64)>> = (0..5).map(|_| Some((waited_ns(cpu)?, alone_ns(cpu)?))).collect();
     stop.store(true, Ordering::Relaxed);
     neighbours.into_iter().for_each(|thread| thread.join().unwrap());
@@ -91,5 +91,7 @@ fn a_real_time_waiter_waits_for_the_holder_alone() {
     };
     println!("waited, and alone, {waits:?} ns for a holder with {HELD_NS} ns to do");
     // Sharing the CPU with three others would make it four times as long.
-    assert!(waits.iter().any(|(waited_ns, alone_ns)| *waited_ns < alone_ns * 3 / 2), "{waits:?}");
+    let (waited_ns, alone_ns): (Vec<u64>, Vec<u64>) = waits.iter().copied().unzip();
+    let best = |of: &[u64]| of.iter().copied().min().unwrap_or(0);
+    assert!(best(&waited_ns) < best(&alone_ns) * 3 / 2, "{waits:?}");
 }

@@ -153,7 +153,9 @@ mod tests {
             let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
             // One may be missing: who loses the CPU just before a sleep has none, for its time is over by then.
             let mut seen_in_all = 0;
+            let mut tried = 0;
             for _ in 0..20 {
+                tried += 1;
                 let before_ns = crate::clock::monotonic_ns();
                 crate::clock::sleep_until_ns(before_ns + 1_000_000);
                 let after_ns = crate::clock::monotonic_ns();
@@ -162,11 +164,11 @@ mod tests {
                     is_seen |= matches!(record, Record::In(Switch { at_ns, tid: seen }) if seen == tid && at_ns > before_ns && at_ns < after_ns);
                 });
                 seen_in_all += u32::from(is_seen);
-                if seen_in_all == 3 {
+                if seen_in_all >= 3 && seen_in_all * 2 >= tried {
                     break;
                 }
             }
-            assert_eq!(seen_in_all, 3);
+            assert!(seen_in_all >= 3 && seen_in_all * 2 >= tried, "{seen_in_all} of {tried}");
         });
         ours.join().unwrap();
     }

@@ -36,6 +36,11 @@ impl Needs {
         Needs { cpu, missing: 0.02, late_ns: 120_000, turn_ns: 20_000, uneven: 0.25 }
     }
 
+    /// The same for a test in which nothing sleeps: late and dear timers are no excuse for it.
+    pub(crate) fn but_timers(self) -> Needs {
+        Needs { late_ns: u64::MAX, turn_ns: u64::MAX, ..self }
+    }
+
     /// Of the CPU on which the fewest other things run.
     pub(crate) fn of_last_cpu() -> Needs {
         Needs::of(thread::affinity().unwrap().iter().last().unwrap())
