@@ -229,10 +229,11 @@ fn grid(class: Class) -> (u32, u32) {
             right += u32::from(one());
             continue;
         }
-        // Where other guests take the CPU too, theirs are no slots of the thief's: that is said, and counts as right.
+        // Where other guests take the CPU too, theirs are no slots of the thief's: that is said, and nothing is counted.
         let needs = Needs { missing: 0.01, ..Needs::of(quiet_cpu()) };
-        machine::one_of(tries, &needs, || if one() { Ok(()) } else { Err(format!("{place:?}")) });
-        right += 1;
+        let is_shown = machine::one_of(tries, &needs, || if one() { Ok(()) } else { Err(format!("{place:?}")) });
+        right += u32::from(is_shown);
+        runs -= u32::from(!is_shown);
     }
     println!("right: {right} of {runs}; the worst of the right ones: {worst:?}");
     println!("siege: found {siege_found}, period within 1 % {siege_period}, right in all {siege_right}");

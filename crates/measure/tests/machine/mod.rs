@@ -131,12 +131,12 @@ fn uneven() -> f64 {
 }
 
 /// Runs until it is as it should be, so many times at the most. Else it fails with what was said; and is skipped, aloud, if the machine was
-/// not as the test needs it beside one of the tries.
-pub(crate) fn one_of(tries: usize, needs: &Needs, mut run: impl FnMut() -> Result<(), String>) {
+/// not as the test needs it beside one of the tries. Gives whether it was shown.
+pub(crate) fn one_of(tries: usize, needs: &Needs, mut run: impl FnMut() -> Result<(), String>) -> bool {
     let (mut said, mut unmet) = (Vec::new(), Vec::new());
     for _ in 0..tries {
         match run() {
-            Ok(()) => return,
+            Ok(()) => return true,
             Err(why) => {
                 println!("a try failed: {why}");
                 said.push(why);
@@ -146,4 +146,5 @@ pub(crate) fn one_of(tries: usize, needs: &Needs, mut run: impl FnMut() -> Resul
     }
     assert!(!unmet.is_empty(), "each of {tries} tries failed: {said:#?}");
     println!("skipped: this machine can't show it: {unmet:?}; it was {said:#?}");
+    false
 }

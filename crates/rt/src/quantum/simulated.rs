@@ -270,16 +270,14 @@ fn ticks_are_put_where_the_cpu_comes_back() {
     }
 }
 
+/// Slots as they are anywhere, whose clock is not ours.
+fn drifting(rests_s: (u64, u64)) -> Machine {
+    Machine::Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, label: Label::Foreign, rests_s }
+}
+
 #[test]
 fn they_stay_there_for_an_hour() {
-    let machine = Machine::Slots {
-        period_ms: 10.0,
-        share: 0.4,
-        jitter: 0.02,
-        drift_ppm: 100.0,
-        label: Label::Foreign,
-        rests_s: NEVER,
-    };
+    let machine = drifting(NEVER);
     let hour = run(machine, Server { seconds: 3600, ..SERVER });
     let best = best_ms(machine, SERVER);
     for minute in 1..60 {
@@ -295,17 +293,9 @@ fn they_stay_there_for_an_hour() {
 #[test]
 fn slots_that_come_back_are_found_again() {
     let every_s = 200;
-    let machine = Machine::Slots {
-        period_ms: 10.0,
-        share: 0.4,
-        jitter: 0.02,
-        drift_ppm: 100.0,
-        label: Label::Foreign,
-        rests_s: (every_s, 30),
-    };
+    let machine = drifting((every_s, 30));
     let run = run(machine, Server { seconds: 2000, ..SERVER });
-    let Machine::Slots { period_ms, share, jitter, drift_ppm, label, .. } = machine else { panic!() };
-    let best = best_ms(Machine::Slots { period_ms, share, jitter, drift_ppm, label, rests_s: NEVER }, SERVER);
+    let best = best_ms(machine, SERVER);
     for turn in 1..10 {
         // The run begins at its seventh second.
         let back_s = turn * every_s - 7;
