@@ -59,8 +59,29 @@ const ROWS: &[(&str, Measure)] = &[
     ("udp-echo", udp::measure_echo),
 ];
 
+/// What is printed as text for a finding, and written nowhere.
+const TABLES: &str = "\
+  locks-table                 the columns A to E of locks
+  pairs-table                 pairs and false claims by noise and effect
+  screening-table             which knobs a screening finds, by its length
+  ticks-table [GROUND]...     how late ticks begin, on each ground or those named
+  record-trace KIND FILE NOTE a trace of noise (udp, cpu) for crates/stats/tests/traces";
+
+fn help() {
+    let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();
+    println!(
+        "Measures evenkeel and its peers in turns\n\nUsage: evenkeel-bench [ROW]...   all rows unless named; each is written to \
+         target/bench/ROW.json\n       evenkeel-bench TABLE\n\nRows: {}\n\nTables:\n{TABLES}",
+        names.join(", ")
+    );
+}
+
 fn main() -> anyhow::Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    if asked.iter().any(|word| word == "--help" || word == "-h") {
+        help();
+        return Ok(());
+    }
     if asked == ["locks-table"] {
         return locks_table::print();
     }

@@ -21,6 +21,12 @@ impl Effects<'_> {
         self.state.outside.write(self.hand, path, value)
     }
 
+    /// Keeps what a write to `target` changes from every other evenkeel: before its value is read, or it might be another trial's.
+    pub(crate) fn claim(&mut self, target: Target<'_>) -> Result<(), StateError> {
+        self.state.claim(self.root, target.path)?;
+        target.side_effects.iter().try_for_each(|path| self.state.claim(self.root, path))
+    }
+
     pub(crate) fn record(&mut self, event: Event) -> Result<(), StateError> {
         self.state.append(event)
     }

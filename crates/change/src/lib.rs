@@ -10,6 +10,7 @@
 
 mod apply;
 mod blocked;
+mod claims;
 mod command;
 mod confirm;
 mod edit;

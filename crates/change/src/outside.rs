@@ -2,10 +2,11 @@
 //! at every boundary as SIGKILL would, or fill its disk. The methods given here are the real ones.
 
 use std::fs::File;
+use std::path::PathBuf;
 
-use evenkeel_sys::{Entry, Errno, Hand, Tree, TreeError, WriteError};
+use evenkeel_sys::{Entry, Errno, Hand, Root, RootKind, Tree, TreeError, WriteError};
 
-use crate::command;
+use crate::{claims, command};
 
 pub(crate) trait Outside: Send {
     /// Adds `bytes` to the end of a file in one `write(2)`, so that a kill leaves all of a record, a part, or none.
@@ -47,6 +48,11 @@ pub(crate) trait Outside: Send {
     /// The same on a captured machine, which has no programs.
     fn rehearse(&mut self, _: &[String]) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Where it is noted which places of `root` are being changed, if others might change them at the same time.
+    fn claims_dir(&self, root: &Root) -> Option<PathBuf> {
+        if root.kind() == RootKind::Live { claims::dir_of_root() } else { None }
     }
 
     fn realtime_ns(&mut self) -> u64 {

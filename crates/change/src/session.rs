@@ -35,7 +35,7 @@ pub enum SessionError {
         /// The place.
         place: String,
     },
-    /// The journal can't be written.
+    /// The journal can't be written, or another evenkeel is changing one of the places.
     #[error(transparent)]
     Journal(#[from] StateError),
 }
@@ -44,7 +44,7 @@ impl<'a> Session<'a> {
     /// Records what each of `targets` is now. Their `wanted` is for people who read the journal.
     ///
     /// # Errors
-    /// If a target is no file, can't be read or could not be put back, or the journal can't be written.
+    /// If a target is no file, can't be read or could not be put back, another evenkeel is changing it, or the journal can't be written.
     pub fn begin(
         root: &'a Root,
         hand: &'a Hand,
@@ -52,14 +52,15 @@ impl<'a> Session<'a> {
         title: &str,
         targets: &[Step],
     ) -> Result<Session<'a>, SessionError> {
+        let mut effects = Effects { root, hand, state };
         let mut befores = Vec::new();
         for (index, step) in targets.iter().enumerate() {
             let target = Target::of(step)
                 .ok_or_else(|| SessionError::NotAFile { knob: step.knob.clone(), place: step.place.clone() })?;
+            effects.claim(target)?;
             befores
                 .push((target, target.before(root).map_err(|miss| StepFailure::new(index, step, &step.wanted, miss))?));
         }
-        let mut effects = Effects { root, hand, state };
         let plan = Plan { steps: targets.to_vec() };
         let txn = effects.begin(Kind::Trial, &Job::of(&plan, title))?;
         // From here on a failure ends the session by its drop, which closes the transaction.

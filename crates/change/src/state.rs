@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::{Errno, clock};
+use evenkeel_sys::{Errno, Root, clock};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
+use crate::claims::Claims;
 use crate::journal::{Journal, MAX_JOURNAL_BYTES, scan};
 use crate::log::Log;
 use crate::outside::{Outside, Real};
@@ -15,6 +16,9 @@ use crate::record::{Event, MAX_RECORD_BYTES};
 const JOURNAL: &str = "journal";
 const LOCK: &str = "lock";
 
+/// How much is read of what a lock's holder tells, in bytes: a path may have 4,096.
+const MAX_HOLDER_BYTES: u64 = 5000;
+
 /// Half a second in all.
 const LOCK_TRIES: u32 = 25;
 const LOCK_PAUSE_NS: u64 = 20_000_000;
@@ -22,8 +26,10 @@ const LOCK_PAUSE_NS: u64 = 20_000_000;
 /// The state directory, locked for as long as this lives. Reading alone needs no lock: [`Log::read`].
 pub struct State {
     journal: Journal,
+    dir: PathBuf,
     log: Log,
     pub(crate) outside: Box<dyn Outside>,
+    claims: Claims,
     _lock: Lock,
 }
 
@@ -117,12 +123,14 @@ impl State {
 
     pub(crate) fn open_on(dir: &Path, outside: Box<dyn Outside>) -> Result<State, StateError> {
         let dir = StateDir::open_or_make(dir)?;
-        let lock = dir.lock()?;
+        let lock = dir.lock(LOCK, &dir.path)?;
         let file = dir.file(JOURNAL, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
         let path = dir.path.join(JOURNAL);
         let bytes = read_all(&file, &path)?;
         let scan = scan(&path, &bytes)?;
-        Ok(State { journal: Journal::new(dir, file, path, &scan), log: scan.log, outside, _lock: lock })
+        let dir_path = dir.path.clone();
+        let journal = Journal::new(dir, file, path, &scan);
+        Ok(State { journal, dir: dir_path, log: scan.log, outside, claims: Claims::default(), _lock: lock })
     }
 
     /// What the journal tells.
@@ -132,6 +140,14 @@ impl State {
 
     pub(crate) fn next_transaction(&self) -> Result<u64, StateError> {
         self.log.next_id().ok_or_else(|| self.journal.damaged(0, "the numbers of transactions have run out".to_owned()))
+    }
+
+    /// Keeps `path` of `root` from every other evenkeel for as long as this lives.
+    pub(crate) fn claim(&mut self, root: &Root, path: &str) -> Result<(), StateError> {
+        match self.outside.claims_dir(root) {
+            Some(dir) => self.claims.take(&dir, path, &self.dir),
+            None => Ok(()),
+        }
     }
 
     /// Adds a record, which is on disk when this returns.
@@ -170,7 +186,7 @@ pub(crate) struct StateDir {
 }
 
 impl StateDir {
-    fn open_or_make(path: &Path) -> Result<StateDir, StateError> {
+    pub(crate) fn open_or_make(path: &Path) -> Result<StateDir, StateError> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) => sync_parent(path)?,
             Err(rustix::io::Errno::EXIST) => {}
@@ -207,14 +223,15 @@ impl StateDir {
         Ok(file)
     }
 
-    fn lock(&self) -> Result<Lock, StateError> {
-        let path = self.path.join(LOCK);
-        let mut lock = self.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
+    /// Takes the lock `name` for whoever writes the journal in `journal`.
+    pub(crate) fn lock(&self, name: &str, journal: &Path) -> Result<Lock, StateError> {
+        let path = self.path.join(name);
+        let mut lock = self.file(name, OFlags::RDWR | OFlags::CREATE)?;
         match lock_patiently(&lock) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
-                let read = (&lock).take(80).read_to_string(&mut holder);
+                let read = (&lock).take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
                 let known = read.is_ok() && !holder.trim().is_empty();
                 let holder = if known { holder.trim().to_owned() } else { "its process is not known".to_owned() };
                 return Err(StateError::Busy { path: path.display().to_string(), holder });
@@ -222,9 +239,15 @@ impl StateDir {
             Err(errno) => return Err(StateError::io("lock", &path, errno)),
         }
         // Who holds it is a courtesy to the next: on a full disk the lock itself holds all the same.
-        let _ = lock.set_len(0).and_then(|()| writeln!(lock, "process {}", std::process::id()));
+        let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", holder(journal)));
         Ok(Lock(lock))
     }
+}
+
+/// Who holds a lock, in words. A path may have bytes that no reader of text takes.
+fn holder(journal: &Path) -> String {
+    let shown: String = journal.display().to_string().chars().filter(|shown| !shown.is_control()).collect();
+    format!("process {}, journal in {shown}", std::process::id())
 }
 
 /// Whoever kills an evenkeel that is starting a command leaves the child holding the lock until it calls exec, or ends: that is no
@@ -240,7 +263,7 @@ fn lock_patiently(lock: &File) -> Result<(), rustix::io::Errno> {
 }
 
 /// Unlocks by itself rather than by closing: a child that was forked and has not called exec yet holds the file open too.
-struct Lock(File);
+pub(crate) struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
@@ -355,7 +378,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let first = State::open(dir.path()).unwrap();
         let error = why(dir.path());
-        assert!(error.contains(&format!("another evenkeel (process {})", std::process::id())), "{error}");
+        assert!(error.contains(&format!("another evenkeel (process {}, journal in ", std::process::id())), "{error}");
         assert!(Log::read(dir.path()).is_ok(), "to look needs no lock");
         drop(first);
         assert_eq!(why(dir.path()), "opened");

@@ -216,6 +216,9 @@ impl Sheet<'_> {
             Ok(false) => {}
             Err(why) => return Undo::Failed { why },
         }
+        if let Err(busy) = effects.state.claim(effects.root, self.path) {
+            return Undo::Failed { why: busy.to_string() };
+        }
         if let Err(error) = self.write(effects) {
             return if error.errno.is_absence() {
                 Undo::Gone { why: error.to_string() }

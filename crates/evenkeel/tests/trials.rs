@@ -241,8 +241,12 @@ fn several_arms_are_measured_in_one_session() {
 /// A trial that is long enough to be disturbed, kept in a file; waits until some pairs are in it. None, said aloud, on a machine that
 /// disturbs every window.
 fn kept_trial(scene: &Scene) -> Option<(Running, PathBuf, String)> {
+    kept_trial_of(scene, "process.timer_slack_ns=1")
+}
+
+fn kept_trial_of(scene: &Scene, setting: &str) -> Option<(Running, PathBuf, String)> {
     let (state, file) = (scene.path("state"), scene.path("session.jsonl"));
-    let asked = "prove process.timer_slack_ns=1 --window-ms 100";
+    let asked = format!("prove {setting} --window-ms 100");
     let line = format!(
         "{asked} --pairs 30 --fixed --control-pairs 1 --settle 20ms --keep {} --state {}",
         file.display(),
@@ -288,6 +292,29 @@ fn a_killed_trial_is_reported_and_gone_on_with() {
     assert_eq!(after["seed"], before["seed"]);
     let measured = |answer: &Value| answer["windows"].as_array().unwrap()[..pairs as usize * 2].to_vec();
     assert_eq!(measured(&after), measured(&before), "what was measured counts");
+    scene.assert_all_as_before();
+}
+
+/// Each of them would have taken the other's value for the machine's own, and the one that ended last put that back.
+#[test]
+fn two_journals_do_not_try_one_setting_at_once() {
+    if is_skipped_without_root("to change the host with two journals") {
+        return;
+    }
+    let scene = Scene::new();
+    let now: u32 = std::fs::read_to_string("/proc/sys/vm/swappiness").unwrap().trim().parse().unwrap();
+    let ours = format!("vm.swappiness={}", if now == 30 { 31 } else { 30 });
+    let Some((mut trial, ..)) = kept_trial_of(&scene, &ours) else { return };
+    let who = format!("another evenkeel (process {}, journal in {})", trial.0.id(), scene.path("state").display());
+    let elsewhere = scene.path("elsewhere");
+    for line in ["prove vm.swappiness=40 --window-ms 100", "apply vm.swappiness=40"] {
+        let second = scene.run(&format!("{line} --state {}", elsewhere.display()));
+        let said = String::from_utf8_lossy(&second.stderr);
+        assert_eq!(second.status.code(), Some(4), "{line}: {said}");
+        assert!(said.contains(&who), "{line}: {said}");
+    }
+    process::ask_to_end(trial.0.id());
+    assert_eq!(trial.0.wait().unwrap().code(), Some(0));
     scene.assert_all_as_before();
 }
 

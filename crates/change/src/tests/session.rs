@@ -1,7 +1,13 @@
 //! `Session`: switching arms, and leaving nothing behind.
 
+use std::path::PathBuf;
+
+use evenkeel_sys::Root;
+
 use super::{MIN_FREE, SWAPPINESS, Stage, THP, plan, step};
-use crate::{Kind, Miss, Session, SessionError, Status, Which, apply, history, revert, verify};
+use crate::outside::Outside;
+use crate::undo::Undo;
+use crate::{Kind, Miss, Session, SessionError, State, StateError, Status, Which, apply, history, revert, verify};
 
 #[test]
 fn arms_switch_and_the_end_is_the_beginning() {
@@ -91,4 +97,66 @@ fn a_session_that_was_killed_is_interrupted_until_reverted() {
     assert!(stage.is_as(&applied));
     revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap();
     assert!(stage.is_as(&before));
+}
+
+/// A machine of which claims are noted in this directory.
+struct Claiming(PathBuf);
+
+impl Outside for Claiming {
+    fn claims_dir(&self, _: &Root) -> Option<PathBuf> {
+        Some(self.0.clone())
+    }
+}
+
+/// Two trials with a journal each took each other's values for the machine's own: the one that ended last put the other's back.
+#[test]
+fn what_one_journal_changes_is_kept_from_another() {
+    let stage = Stage::new();
+    let before = stage.root.capture();
+    let other = tempfile::tempdir().unwrap();
+    let claims = other.path().join("claims");
+    let mut ours = stage.state_on(Claiming(claims.clone()));
+    let mut theirs = State::open_on(&other.path().join("state"), Box::new(Claiming(claims))).unwrap();
+    apply(&stage.root, &stage.hand, &mut theirs, &plan(&["net.core.busy_poll=50"]), "earlier").unwrap();
+
+    let targets = [step("vm.swappiness=10"), step("thp.enabled=never")];
+    let mut session = Session::begin(&stage.root, &stage.hand, &mut ours, "ours", &targets).unwrap();
+    session.set(0, "10").unwrap();
+    for taken in ["vm.swappiness=20", "vm.min_free_kbytes=90000"] {
+        let error = Session::begin(&stage.root, &stage.hand, &mut theirs, "theirs", &[step(taken)]).err().unwrap();
+        let who = format!("another evenkeel (process {}, journal in ", std::process::id());
+        assert!(matches!(&error, SessionError::Journal(StateError::Busy { .. })) && error.to_string().contains(&who));
+        let error = apply(&stage.root, &stage.hand, &mut theirs, &plan(&[taken]), "theirs").unwrap_err();
+        assert!(error.to_string().contains(&who) && error.to_string().contains("nothing was changed"), "{error}");
+    }
+    assert_eq!(stage.text(SWAPPINESS), "10", "their tries changed nothing of ours");
+    // What they alone have changed is theirs to put back, and what ours holds is not.
+    drop(session);
+    assert!(revert(&stage.root, &stage.hand, &mut theirs, Which::All).unwrap().all_undone);
+    assert!(stage.is_as(&before));
+    drop(ours);
+    drop(Session::begin(&stage.root, &stage.hand, &mut theirs, "later", &targets).unwrap());
+    assert!(stage.is_as(&before));
+}
+
+#[test]
+fn what_another_journal_is_trying_is_not_put_back_under_its_hands() {
+    let stage = Stage::new();
+    let other = tempfile::tempdir().unwrap();
+    let claims = other.path().join("claims");
+    let mut theirs = State::open_on(&other.path().join("state"), Box::new(Claiming(claims.clone()))).unwrap();
+    apply(&stage.root, &stage.hand, &mut theirs, &plan(&["vm.swappiness=30"]), "earlier").unwrap();
+    drop(theirs);
+    let mut ours = stage.state_on(Claiming(claims.clone()));
+    let mut session = Session::begin(&stage.root, &stage.hand, &mut ours, "ours", &[step("vm.swappiness=10")]).unwrap();
+    session.set(0, "10").unwrap();
+    let mut theirs = State::open_on(&other.path().join("state"), Box::new(Claiming(claims))).unwrap();
+    let report = revert(&stage.root, &stage.hand, &mut theirs, Which::All).unwrap();
+    assert!(!report.all_undone, "{report:?}");
+    assert!(matches!(&report.transactions[0].files[0].undo, Undo::Failed { why } if why.contains("another evenkeel")));
+    assert_eq!(stage.text(SWAPPINESS), "10");
+    session.end();
+    drop(ours);
+    assert!(revert(&stage.root, &stage.hand, &mut theirs, Which::All).unwrap().all_undone);
+    assert_eq!(stage.text(SWAPPINESS), "60");
 }

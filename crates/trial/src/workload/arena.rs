@@ -13,6 +13,7 @@ use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::process_knob::ProcessKnobs;
 use crate::workload::child::{Conversation, Program};
+use crate::workload::full::Fullness;
 use crate::workload::place::{Mover, PLACEMENT};
 use crate::workload::{Entry, Placement, Sample, Workload, number, unknown};
 
@@ -107,6 +108,7 @@ pub struct Arena {
     config: Config,
     server_cpus: CpuSet,
     bots_cpus: CpuSet,
+    fullness: Fullness,
 }
 
 impl Arena {
@@ -159,6 +161,7 @@ impl Arena {
             config,
             server_cpus,
             bots_cpus,
+            fullness: Fullness::default(),
         })
     }
 }
@@ -224,7 +227,8 @@ impl Workload for Arena {
 
     fn restart(&mut self) -> Result<(), TrialError> {
         self.stop();
-        *self = Arena::start(self.config.clone())?;
+        let fullness = std::mem::take(&mut self.fullness);
+        *self = Arena { fullness, ..Arena::start(self.config.clone())? };
         Ok(())
     }
 
@@ -248,7 +252,13 @@ impl Workload for Arena {
         if let (Some(cpu_us), Some(span_us)) = (sample.get("cpu_us"), sample.get("span_us")) {
             sample.insert("cpu_share".into(), cpu_us / span_us);
         }
+        let (bots, server) = (self.bots.pid(), self.server.pid());
+        self.fullness.note_told(&sample, (bots, ["bots_cpu_us", "bots_span_us"]), (server, ["cpu_us", "span_us"]));
         Ok(sample)
+    }
+
+    fn doubts(&self) -> Vec<String> {
+        self.fullness.doubt().into_iter().collect()
     }
 
     fn stop(&mut self) {

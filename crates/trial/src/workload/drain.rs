@@ -113,6 +113,10 @@ impl Workload for Drain {
         Ok(sample)
     }
 
+    fn doubts(&self) -> Vec<String> {
+        self.pair.doubts()
+    }
+
     fn stop(&mut self) {
         self.pair.stop();
     }

@@ -1,8 +1,15 @@
 //! Whether the CPUs of a load are full. However many threads share them, and whoever of load and server takes the time: a load that gets
 //! no more of a CPU sets the pace itself.
 
-use evenkeel_sys::CpuSet;
+use evenkeel_stats::median;
+use evenkeel_sys::{CpuSet, thread};
 
+use super::Sample;
+
+/// A thread that runs for this share of the time has no more to give.
+const SATURATED_SHARE: f64 = 0.95;
+/// Windows kept for the doubt.
+const WINDOWS_MAX: usize = 20_000;
 /// CPUs that were in use for this share of the time had no more to give.
 const FULL_SHARE: f64 = 0.95;
 
@@ -54,9 +61,79 @@ impl Full {
     }
 }
 
+/// What all windows so far show of a load.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fullness {
+    /// The share of the time that its busiest thread ran, a window.
+    busiest: Vec<f64>,
+    /// How full its CPUs were, a window.
+    full: Vec<Full>,
+}
+
+impl Fullness {
+    pub(super) fn note(&mut self, busiest: f64, full: Option<Full>) {
+        if busiest.is_finite() && self.busiest.len() < WINDOWS_MAX {
+            self.busiest.push(busiest);
+            self.full.extend(full);
+        }
+    }
+
+    /// Notes a window in which a load with one thread that does the work, and its server, told themselves what they ran: the CPU time
+    /// and the length of each, by their names in the sample.
+    pub(super) fn note_told(&mut self, sample: &Sample, load: (u32, [&str; 2]), server: (u32, [&str; 2])) {
+        let ran = |(pid, [cpu, span]): (u32, [&str; 2])| {
+            let cpus = sample.get(cpu)? / sample.get(span)?;
+            Some(Ran { cpus, on: thread::affinity_of(pid).unwrap_or_default() })
+        };
+        if let (Some(load), Some(server)) = (ran(load), ran(server)) {
+            self.note(load.cpus, Full::of(&load, &server));
+        }
+    }
+
+    /// How full its CPUs were in the median window.
+    fn usual(&self) -> Option<Full> {
+        let of = |share: fn(&Full) -> f64| median(&self.full.iter().map(share).collect::<Vec<_>>());
+        Some(Full { by_load: of(|full| full.by_load)?, by_server: of(|full| full.by_server)? })
+    }
+
+    /// Why the load itself may be what was measured.
+    pub(super) fn doubt(&self) -> Option<String> {
+        let Some(share) = median(&self.busiest).filter(|share| *share >= SATURATED_SHARE) else {
+            return self.usual().and_then(|full| full.doubt());
+        };
+        Some(format!(
+            "a thread of the load used {:.0} % of a CPU in the median window: the load may have been measured instead of the server; give it more \
+             threads or more CPUs",
+            share * 100.0
+        ))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_load_and_server_tell_of_themselves_is_judged() {
+        let own = std::process::id();
+        let of = |load_us: f64, server_us: f64| {
+            let mut fullness = Fullness::default();
+            let numbers =
+                [("cpu_us", server_us), ("span_us", 1e6), ("load_cpu_us", load_us), ("load_span_us", 1e6), ("x", 1.0)];
+            let sample: Sample = numbers.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+            fullness.note_told(&sample, (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
+            fullness.doubt()
+        };
+        assert_eq!(of(1e5, 1e5), None);
+        assert!(of(0.97e6, 1e5).unwrap().starts_with("a thread of the load used 97 % of a CPU"));
+        // Both may run where we may: as many CPUs as there are.
+        let cpus = thread::affinity().unwrap().len() as f64;
+        let both = of(0.5e6, cpus * 1e6 - 0.5e6).unwrap();
+        assert!(both.contains("of all CPUs that the load may run on"), "{both}");
+        let mut none = Fullness::default();
+        none.note_told(&Sample::new(), (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
+        assert_eq!(none.doubt(), None, "what is not told is not judged");
+    }
 
     #[test]
     fn cpus_are_full_whoever_fills_them() {

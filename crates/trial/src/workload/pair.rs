@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::arena::{flatten, sleep};
 use super::child::{Conversation, Program};
+use super::full::Fullness;
 use super::place::{Mover, PLACEMENT};
 use super::{Options, Placement, Sample};
 use crate::error::TrialError;
@@ -36,6 +37,7 @@ pub(super) struct Pair {
     load: Option<Conversation>,
     knobs: ProcessKnobs,
     mover: Mover,
+    fullness: Fullness,
 }
 
 impl Pair {
@@ -52,7 +54,14 @@ impl Pair {
             arguments.extend(["--to".to_owned(), address(&server, &ready)?]);
             load = Some(start(&parts, "load", &arguments, load_cpus)?.0);
         }
-        Ok(Pair { parts, server, load, knobs: ProcessKnobs::default(), mover: Mover::default() })
+        Ok(Pair {
+            parts,
+            server,
+            load,
+            knobs: ProcessKnobs::default(),
+            mover: Mover::default(),
+            fullness: Fullness::default(),
+        })
     }
 
     /// Where they run, for the report.
@@ -76,7 +85,8 @@ impl Pair {
     /// Both anew.
     pub(super) fn restart(&mut self) -> Result<(), TrialError> {
         self.stop();
-        *self = Pair::start(self.parts.clone())?;
+        let fullness = std::mem::take(&mut self.fullness);
+        *self = Pair { fullness, ..Pair::start(self.parts.clone())? };
         Ok(())
     }
 
@@ -99,7 +109,17 @@ impl Pair {
         self.numbers()?;
         begin();
         sleep(window);
-        self.numbers()
+        let sample = self.numbers()?;
+        if let Some(load) = &self.load {
+            let (load, server) = (load.pid(), self.server.pid());
+            self.fullness.note_told(&sample, (load, ["load_cpu_us", "load_span_us"]), (server, ["cpu_us", "span_us"]));
+        }
+        Ok(sample)
+    }
+
+    /// What a sceptic should know of the load.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        self.fullness.doubt().into_iter().collect()
     }
 
     fn numbers(&mut self) -> Result<Sample, TrialError> {

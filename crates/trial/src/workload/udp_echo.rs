@@ -100,6 +100,10 @@ impl Workload for UdpEcho {
         }
     }
 
+    fn doubts(&self) -> Vec<String> {
+        self.pair.doubts()
+    }
+
     fn stop(&mut self) {
         self.pair.stop();
     }

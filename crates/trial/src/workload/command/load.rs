@@ -4,17 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, clock, thread};
 
 use crate::error::TrialError;
 use crate::processes::{self, Stat};
 use crate::workload::command::output::Listener;
 use crate::workload::command::started::{Ending, Program, Started};
-use crate::workload::full::{Full, Ran};
+use crate::workload::full::{Full, Fullness, Ran};
 
-/// A thread that runs for this share of the time has no more to give.
-const SATURATED_SHARE: f64 = 0.95;
 /// A reading of what threads ran that takes longer was held up, and nobody can tell when it was so: it is made again, a few times at most.
 const READING_NS_MIN: u64 = 1_000_000;
 const READING_NS_A_THREAD: u64 = 100_000;
@@ -24,8 +21,6 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A load of a window may take so many times the window, and this long at least.
 const WINDOWS_MAX: u32 = 4;
 const LOAD_LIMIT_MIN: Duration = Duration::from_secs(30);
-/// Shares kept for the doubt.
-const SHARES_MAX: usize = 20_000;
 
 /// When the load runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,10 +62,7 @@ pub(super) struct Load {
     ending: Ending,
     output: Vec<Listener>,
     throughout: Option<Started>,
-    /// The share of the time that its busiest thread ran, a window.
-    busiest: Vec<f64>,
-    /// How full its CPUs were, a window.
-    full: Vec<Full>,
+    fullness: Fullness,
 }
 
 /// Time that threads have run, and where they may.
@@ -167,7 +159,7 @@ fn read_at(mut read: impl FnMut() -> BTreeMap<u32, u64>) -> (u64, BTreeMap<u32, 
 
 impl Load {
     pub(super) fn new(settings: Settings, cpus: CpuSet, ending: Ending, output: Vec<Listener>) -> Load {
-        Load { settings, cpus, ending, output, throughout: None, busiest: Vec::new(), full: Vec::new() }
+        Load { settings, cpus, ending, output, throughout: None, fullness: Fullness::default() }
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -232,10 +224,7 @@ impl Load {
     }
 
     fn note(&mut self, shown: Shown) {
-        if self.busiest.len() < SHARES_MAX {
-            self.busiest.push(shown.busiest);
-            self.full.extend(shown.full);
-        }
+        self.fullness.note(shown.busiest, shown.full);
     }
 
     /// Runs it once, to its end; gives how long that took and what was seen of it.
@@ -277,22 +266,9 @@ impl Load {
         Ok((took, shown))
     }
 
-    /// How full its CPUs were in the median window.
-    fn usual(&self) -> Option<Full> {
-        let of = |share: fn(&Full) -> f64| median(&self.full.iter().map(share).collect::<Vec<_>>());
-        Some(Full { by_load: of(|full| full.by_load)?, by_server: of(|full| full.by_server)? })
-    }
-
     /// Why the load itself may be what was measured.
     pub(super) fn doubt(&self) -> Option<String> {
-        let Some(share) = median(&self.busiest).filter(|share| *share >= SATURATED_SHARE) else {
-            return self.usual().and_then(|full| full.doubt());
-        };
-        Some(format!(
-            "a thread of the load used {:.0} % of a CPU in the median window: the load may have been measured instead of the server; give it more \
-             threads or more CPUs",
-            share * 100.0
-        ))
+        self.fullness.doubt()
     }
 }
 
@@ -365,7 +341,7 @@ mod tests {
             let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new());
             let before = looked(1000, &[(1, 10), (2, 500), (3, 0)], (on, 100));
             let shown = load.note_since(&before, &looked(2000, threads, (on, 100 + server_ns))).unwrap();
-            assert!(shown.busiest < SATURATED_SHARE, "{shown:?}");
+            assert!(shown.busiest < 0.95, "{shown:?}");
             load.doubt().unwrap_or_default()
         };
         // No thread is busy all the time, the fourth is new, and the CPU has nothing left.
