@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::Errno;
-
 use crate::state::{Lock, StateDir, StateError};
 
 /// Only root writes to it, so that no other user can keep root's evenkeel from what it is to change or put back.
@@ -17,33 +15,42 @@ const MAX_NAME_BYTES: usize = 240;
 /// The places that are ours until this is dropped.
 #[derive(Default)]
 pub(crate) struct Claims {
+    /// By the lock's name; none where it can't be had.
     held: BTreeMap<String, Option<Lock>>,
 }
 
 impl Claims {
     /// Takes `path` for whoever writes the journal in `journal`. Where no lock can be made, as in a container without a `/run` to write
-    /// to, nobody is kept out.
+    /// to, nobody is kept out: that must not keep a machine from being put back.
     ///
     /// # Errors
-    /// If another evenkeel has it, or `dir` is not ours alone to write.
+    /// If another evenkeel has it.
     pub(crate) fn take(&mut self, dir: &Path, path: &str, journal: &Path) -> Result<(), StateError> {
-        if self.held.contains_key(path) {
+        let name = name_of(path);
+        if self.held.contains_key(&name) {
             return Ok(());
         }
-        let lock = match StateDir::open_or_make(dir).and_then(|dir| dir.lock(&name_of(path), journal)) {
-            Ok(lock) => Some(lock),
+        let lock = match StateDir::open_or_make(dir).and_then(|dir| dir.lock(&name, journal)) {
             Err(StateError::Busy { holder, .. }) => return Err(StateError::Busy { path: path.to_owned(), holder }),
-            Err(StateError::Io { errno: Errno::NOENT | Errno::ROFS | Errno::NOSPC | Errno::ACCESS, .. }) => None,
-            Err(error) => return Err(error),
+            made => made.ok(),
         };
-        self.held.insert(path.to_owned(), lock);
+        self.held.insert(name, lock);
         Ok(())
     }
 }
 
-/// The lock of a path. Two paths that differ in nothing but `/` and `-` share one, which does no harm: each is then kept from the other.
+/// The lock of a path. All interrupts share one, and all CPUs, queues and devices of a kind: a machine may have thousands, and a process no more than so
+/// many open files. Other paths that share one do no harm either: each is then kept from the other.
 fn name_of(path: &str) -> String {
-    let name = path.trim_start_matches('/').replace('/', "-");
+    let mut name = String::new();
+    for shown in path.trim_start_matches('/').chars() {
+        match shown {
+            '0'..='9' if name.ends_with('N') => {}
+            '0'..='9' => name.push('N'),
+            '/' => name.push('-'),
+            other => name.push(other),
+        }
+    }
     // Names are at their most different at their ends. A character may have four bytes.
     let cut = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= MAX_NAME_BYTES);
     name[cut.unwrap_or(0)..].to_owned()
@@ -64,6 +71,8 @@ mod tests {
         let long = name_of(&format!("/sys/{}/end", "é/".repeat(400)));
         assert!(long.len() <= MAX_NAME_BYTES && long.ends_with("é--end") && !long.contains('/'), "{long}");
         assert_eq!(name_of("/"), "");
+        let queues = ["/sys/class/net/eth0/queues/rx-0/rps_cpus", "/sys/class/net/eth12/queues/rx-31/rps_cpus"];
+        assert_eq!(queues.map(name_of), ["sys-class-net-ethN-queues-rx-N-rps_cpus"; 2]);
     }
 
     #[test]
@@ -85,5 +94,12 @@ mod tests {
     fn without_a_place_for_locks_nobody_is_kept_out() {
         let mut claims = Claims::default();
         claims.take(Path::new("/nowhere/at/all"), "/proc/a", Path::new("/x")).unwrap();
+        // A file in the folder's place, and a folder in the lock's.
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        std::fs::create_dir_all(dir.path().join("claims/proc-a")).unwrap();
+        for name in ["file", "claims"] {
+            Claims::default().take(&dir.path().join(name), "/proc/a", Path::new("/x")).unwrap();
+        }
     }
 }
