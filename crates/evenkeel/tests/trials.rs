@@ -241,14 +241,14 @@ fn several_arms_are_measured_in_one_session() {
 /// A trial that is long enough to be disturbed, kept in a file; waits until some pairs are in it. None, said aloud, on a machine that
 /// disturbs every window.
 fn kept_trial(scene: &Scene) -> Option<(Running, PathBuf, String)> {
-    kept_trial_of(scene, "process.timer_slack_ns=1")
+    kept_trial_of(scene, "process.timer_slack_ns=1", 30)
 }
 
-fn kept_trial_of(scene: &Scene, setting: &str) -> Option<(Running, PathBuf, String)> {
+fn kept_trial_of(scene: &Scene, setting: &str, pairs: u32) -> Option<(Running, PathBuf, String)> {
     let (state, file) = (scene.path("state"), scene.path("session.jsonl"));
     let asked = format!("prove {setting} --window-ms 100");
     let line = format!(
-        "{asked} --pairs 30 --fixed --control-pairs 1 --settle 20ms --keep {} --state {}",
+        "{asked} --pairs {pairs} --fixed --control-pairs 1 --settle 20ms --keep {} --state {}",
         file.display(),
         state.display()
     );
@@ -304,7 +304,7 @@ fn two_journals_do_not_try_one_setting_at_once() {
     let scene = Scene::new();
     let now: u32 = std::fs::read_to_string("/proc/sys/vm/swappiness").unwrap().trim().parse().unwrap();
     let ours = format!("vm.swappiness={}", if now == 30 { 31 } else { 30 });
-    let Some((mut trial, ..)) = kept_trial_of(&scene, &ours) else { return };
+    let Some((mut trial, ..)) = kept_trial_of(&scene, &ours, 1000) else { return };
     let who = format!("another evenkeel (process {}, journal in {})", trial.0.id(), scene.path("state").display());
     let elsewhere = scene.path("elsewhere");
     for line in ["prove vm.swappiness=40 --window-ms 100", "apply vm.swappiness=40"] {

@@ -100,6 +100,11 @@ fn calibrates() -> bool {
     std::env::var_os("EVENKEEL_CALIBRATE").is_some()
 }
 
+/// How long to run where that is told.
+fn long_s() -> Option<f64> {
+    std::env::var("EVENKEEL_LONG_S").ok()?.parse().ok()
+}
+
 /// So many of three tries must have been on the stage that was asked for before their being wrong says something of the clock.
 const JUDGED: u32 = 2;
 
@@ -179,7 +184,7 @@ fn ticks_find_the_share_that_a_thief_leaves() {
 /// `EVENKEEL_LONG_S` seconds under a thief with jitter and drift, each half minute against what a clock has that is told.
 #[test]
 fn they_stay_there() {
-    let Some(seconds) = std::env::var("EVENKEEL_LONG_S").ok().and_then(|text| text.parse::<f64>().ok()) else { return };
+    let Some(seconds) = long_s() else { return };
     let _alone = Alone::on_this_host();
     let slots = Slots { period_ms: 10.0, share: 0.4, jitter: 0.02, drift_ppm: 100.0, start_ns: 0 };
     let Some((ran, told, _)) = beside_a_thief(slots, Server { seconds, ..SERVER }) else { return };
@@ -205,7 +210,7 @@ fn they_stay_there() {
 #[test]
 fn beside_a_neighbour_and_alone_nothing_is_lost() {
     let _alone = Alone::on_this_host();
-    let seconds = if calibrates() { 30.0 } else { 4.0 };
+    let seconds = if calibrates() { long_s().unwrap_or(30.0) } else { 4.0 };
     let mut grounds = vec![(true, true)];
     if calibrates() {
         grounds.extend([(true, false), (false, true), (false, false)]);
