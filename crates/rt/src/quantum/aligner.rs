@@ -343,6 +343,7 @@ impl Aligner {
             false => (step_ns - (followed.gone_ns() / 2.0).min(step_ns / 2.0), Why::Unproven { home_ns }),
         };
         if let Some(trial) = Trial::new(came_from_ns, others, TURN_TICKS, self.period_ns) {
+            let trial = trial.prefers_first(GAIN_SLOTS);
             self.activity = Activity::Trying { trial, grid, why };
         }
     }
@@ -384,6 +385,9 @@ impl Aligner {
         self.activity = Activity::Watching;
         let gain = verdict.after_ns / verdict.before_ns.max(1.0);
         let (most, least_won) = match why {
+            // A tick that comes while the CPU is still gone is done no sooner than one that comes with it: that needs no proof, only that
+            // nothing speaks against it.
+            Why::Believed if self.is_gone_at(grid, verdict.came_from_ns) => (1.0, FINALS / 2 + 1),
             Why::Believed => (GAIN_SLOTS, FINALS / 2 + 1),
             Why::Limit => (GAIN_LIMIT, FINALS / 2 + 1),
             Why::Unproven { .. } | Why::Hurt => (GAIN_ALONE, FINALS),
@@ -408,6 +412,12 @@ impl Aligner {
         if is_better && why == Why::Hurt {
             self.look(now_ns);
         }
+    }
+
+    /// Whether the CPU is gone where a tick is so much later than a point of the grid: in the last part of a step, if steps are whole periods.
+    fn is_gone_at(&self, grid: Grid, offset_ns: f64) -> bool {
+        let is_whole = |followed: &&Followed| grid.step_ns > 0.9 * followed.period_ns();
+        self.followed.as_ref().filter(is_whole).is_some_and(|followed| offset_ns > grid.step_ns - followed.gone_ns())
     }
 
     /// By how much to move the next tick, which is due at `due_ns`, in nanoseconds. To be asked once before each tick.

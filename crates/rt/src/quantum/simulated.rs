@@ -300,8 +300,29 @@ fn slots_that_come_back_are_found_again() {
         // The run begins at its seventh second.
         let back_s = turn * every_s - 7;
         let got = run.mean_ms(back_s + 20, back_s + 165);
-        // Of two places a twentieth apart either may be held; a clock that is lost has twice as much and more.
-        assert!(got <= best * 1.1, "time {turn}: {got:.3} ms, best {best:.3}: {:?}", run.aligned);
+        // A place that is bad once in twenty ticks is 7 % slower, and must not be taken for the better one by a few good ticks.
+        assert!(got <= best * 1.02, "time {turn}: {got:.3} ms, best {best:.3}: {:?}", run.aligned);
+    }
+}
+
+/// Ticks that come while the CPU is still gone, by so little that noise hides what it would gain to come later, are moved all the same.
+#[test]
+fn ticks_that_are_a_little_early_are_moved() {
+    let machine = Machine::Slots {
+        period_ms: 10.0,
+        share: 0.4,
+        jitter: 0.0,
+        drift_ppm: 0.0,
+        label: Label::Foreign,
+        rests_s: NEVER,
+    };
+    // The run begins with a gap of six milliseconds.
+    let starts = |early_ms: f64| Server { first_ms: 26.0 - early_ms, ..SERVER };
+    let best = run(machine, Server { aligns: false, ..starts(-0.05) }).mean_ms(10, 20);
+    for early_ms in [0.03, 0.06, 0.1, 0.15, 0.3] {
+        let run = run(machine, starts(early_ms));
+        let got = run.mean_ms(10, 20);
+        assert!(got <= best * 1.005, "{early_ms} ms early: {got:.3} ms, best {best:.3}: {:?}", run.aligned);
     }
 }
 
