@@ -14,6 +14,7 @@ mod report;
 mod selection;
 mod session_files;
 mod show;
+mod smallest_effect;
 mod state;
 mod waivers;
 mod workload_args;

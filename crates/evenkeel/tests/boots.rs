@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use evenkeel_trial::boots::{BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, SeenBoot, read, write};
+use evenkeel_trial::{Guard, Metric};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,6 +35,7 @@ fn measured(boots: usize) -> BootsState {
     let design = BootsDesign {
         settings: vec![KNOB.to_owned()],
         metric: BootsDesign::default_metric(),
+        guards: Vec::new(),
         smallest_effect_ratio: 0.05,
         boots: 4,
         windows: 3,
@@ -47,9 +49,22 @@ fn measured(boots: usize) -> BootsState {
     for boot in 0..boots {
         let (slot, arm) = state.next_slot().unwrap();
         let level = if format!("{arm:?}") == "B" { 80.0 } else { 100.0 } + boot as f64;
-        let outcome = BootOutcome::Measured { values: vec![level; 3], dropped: 0 };
+        let outcome = BootOutcome::Measured { values: vec![level; 3], dropped: 0, guards: Default::default() };
         let machine = BootWords::default();
         state.seen.push(SeenBoot { boot_id: format!("r{boot}"), slot, arm, tries: 1, machine, outcome });
+    }
+    state
+}
+
+/// The same with a guard that reads so much in A and in B.
+fn guarded(boots: usize, [a, b]: [f64; 2]) -> BootsState {
+    let mut state = BootsState { ended: Some(BootsEnded::Whole), ..measured(boots) };
+    state.design.guards = vec![Guard { metric: Metric::us("round_trip_us_p99", "the tail"), harm_ratio: 0.25 }];
+    for boot in &mut state.seen {
+        if let BootOutcome::Measured { guards, .. } = &mut boot.outcome {
+            let value = if format!("{:?}", boot.arm) == "B" { b } else { a };
+            guards.insert("round_trip_us_p99".to_owned(), value);
+        }
     }
     state
 }
@@ -70,6 +85,7 @@ fn what_takes_a_reboot_is_refused_with_the_way_to_go() {
         (format!("{KNOB} --reboot"), 2, "--boots"),
         (format!("{KNOB} --boots 4 --goal x"), 2, "cannot be used with"),
         (format!("{KNOB} --boots 4 --smallest-effect 0 {hosts}"), 2, "0 is not between 0 and 1000 per cent"),
+        (format!("{KNOB} --boots 4 --guard round_trip_us_p99=0 {hosts}"), 2, "is no per cent above 0"),
         (format!("vm.swappiness=10 --boots 4 {hosts}"), 2, "leave out --boots"),
         (format!("cmdline.no_such=1 --boots 4 {hosts}"), 2, "cmdline.no_such"),
         // This machine is booted by no boot loader that its capture tells of.
@@ -121,6 +137,78 @@ fn the_status_never_says_better_alone() {
     assert_eq!(answer, file);
     assert_eq!(answer["comparison"]["verdict"].as_str(), Some("better"));
     assert_eq!(answer["boots"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn a_guard_that_is_harmed_makes_it_a_no() {
+    let (dir, _) = kept(&guarded(4, [500.0, 700.0]));
+    let out = dir.path().join("out");
+    let state = format!("--boots-status --state {}", dir.path().display());
+    let output = prove(&format!("{state} --report {}", out.display()));
+    // As a trial that a guard vetoes.
+    assert_eq!(output.status.code(), Some(1), "{}", both(&output));
+    let [html, markdown] = ["boots.html", "boots.md"].map(|name| std::fs::read_to_string(out.join(name)).unwrap());
+    for page in [both(&output), html, markdown] {
+        let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        let vetoed = "better (over 4 boots only: weaker than a trial), but round_trip_us_p99 is 40 % higher in every boot of B: not to be kept";
+        assert!(page.contains(vetoed), "{page}");
+    }
+    let answer = json(&prove(&format!("{state} --json")));
+    assert_eq!(answer["comparison"]["verdict"], "worse");
+    assert_eq!(answer["vetoed_by"], "round_trip_us_p99");
+    let guard = &answer["guards"][0];
+    assert_eq!(
+        (guard["metric"]["name"].as_str(), guard["is_harmed"].as_bool()),
+        (Some("round_trip_us_p99"), Some(true))
+    );
+    assert_eq!(
+        (guard["a"].to_string(), guard["b"].to_string()),
+        ("[500.0,500.0]".to_owned(), "[700.0,700.0]".to_owned())
+    );
+    assert_eq!((guard["margin"].as_f64(), guard["ratio"].as_f64()), (Some(0.25), Some(1.4)));
+    assert_eq!(answer["design"]["guards"][0]["harm_ratio"].as_f64(), Some(0.25));
+
+    // Neither one within its margin, nor one of a trial that is not over, is a no.
+    let (dir, _) = kept(&guarded(4, [500.0, 600.0]));
+    let output = prove(&format!("--boots-status --json --state {}", dir.path().display()));
+    assert_eq!((output.status.code(), json(&output)["comparison"]["verdict"].as_str()), (Some(0), Some("better")));
+    let (dir, _) = kept(&BootsState { ended: Some(BootsEnded::Cancelled), ..guarded(4, [500.0, 700.0]) });
+    assert_eq!(prove(&format!("--boots-status --state {}", dir.path().display())).status.code(), Some(0));
+}
+
+#[test]
+fn a_state_from_before_there_were_guards_is_told() {
+    let (dir, file) = kept(&BootsState { ended: Some(BootsEnded::Whole), ..measured(4) });
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("guards"));
+    let told = json(&prove(&format!("--boots-status --json --state {}", dir.path().display())));
+    assert_eq!((&told["guards"], &told["vetoed_by"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn the_page_of_a_trial_needs_nothing_but_itself() {
+    let mut state = guarded(4, [500.0, 500.0]);
+    let hostile = "</pre><script>alert(1)</script>";
+    state.workload = format!(" -- ./server '{hostile}'");
+    state.workload_words = hostile.to_owned();
+    state.seen[1].machine.command_line = Some(hostile.to_owned());
+    let (dir, _) = kept(&state);
+    let out = dir.path().join("out");
+    let output = prove(&format!("--boots-status --state {} --report {}", dir.path().display(), out.display()));
+    assert!(both(&output).contains("boots.html"), "{}", both(&output));
+    let page = std::fs::read_to_string(out.join("boots.html")).unwrap();
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)"), "{page}");
+    for words in [
+        "<title>evenkeel report over boots</title>",
+        "evenkeel prove 'cmdline.processor.max_cstate=1' --boots 4 --boots-settle 0ms --boots-windows 3 --window-ms 1000 \
+         --smallest-effect 5 --metric due_to_done_us_p99 --guard 'round_trip_us_p99=25' --seed 0 -- ./server",
+        "boot 1, A, window 1: 100",
+        "both boots of B were below both boots of A",
+        "No harm of 25 % is shown",
+    ] {
+        assert!(page.to_lowercase().contains(&words.to_lowercase()), "no {words}: {page}");
+    }
+    // The numbers are inside it too.
+    assert!(page.contains("download=\"boots.json\"") && !page.contains("src=") && !page.contains("href=\"http"));
 }
 
 #[test]

@@ -245,13 +245,10 @@ fn kept_trial(scene: &Scene) -> Option<(Running, PathBuf, String)> {
 }
 
 fn kept_trial_of(scene: &Scene, setting: &str, pairs: u32) -> Option<(Running, PathBuf, String)> {
-    let (state, file) = (scene.path("state"), scene.path("session.jsonl"));
-    let asked = format!("prove {setting} --window-ms 100");
-    let line = format!(
-        "{asked} --pairs {pairs} --fixed --control-pairs 1 --settle 20ms --keep {} --state {}",
-        file.display(),
-        state.display()
-    );
+    let file = scene.path("session.jsonl");
+    let (asked, state) = (format!("prove {setting} --window-ms 100"), scene.path("state").display().to_string());
+    let kept = file.display();
+    let line = format!("{asked} --pairs {pairs} --fixed --control-pairs 1 --settle 20ms --keep {kept} --state {state}");
     let mut trial = Running(scene.command(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
     let begun = Instant::now();
     let pairs = || std::fs::read_to_string(&file).map_or(0, |text| text.matches("{\"pair\":[").count());
@@ -265,7 +262,7 @@ fn kept_trial_of(scene: &Scene, setting: &str, pairs: u32) -> Option<(Running, P
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Some((trial, file, format!("{asked} --state {}", state.display())))
+    Some((trial, file, format!("{asked} --state {state}")))
 }
 
 #[test]
@@ -302,9 +299,9 @@ fn two_journals_do_not_try_one_setting_at_once() {
         return;
     }
     let scene = Scene::new();
-    let now: u32 = std::fs::read_to_string("/proc/sys/vm/swappiness").unwrap().trim().parse().unwrap();
-    let ours = format!("vm.swappiness={}", if now == 30 { 31 } else { 30 });
-    let Some((mut trial, ..)) = kept_trial_of(&scene, &ours, 1000) else { return };
+    let is_30 = std::fs::read_to_string("/proc/sys/vm/swappiness").unwrap() == "30\n";
+    let ours = if is_30 { "vm.swappiness=31" } else { "vm.swappiness=30" };
+    let Some((mut trial, ..)) = kept_trial_of(&scene, ours, 1000) else { return };
     let who = format!("another evenkeel (process {}, journal in {})", trial.0.id(), scene.path("state").display());
     let elsewhere = scene.path("elsewhere");
     for line in ["prove vm.swappiness=40 --window-ms 100", "apply vm.swappiness=40"] {

@@ -134,6 +134,7 @@ impl Design {
     /// pairs as pairs, no guard, and no control stretch.
     pub fn new(metric: Metric, pairs: usize, window: Duration, seed: u64) -> Design {
         Design {
+            smallest_effect_ratio: metric.smallest_effect_ratio(),
             metric,
             guards: Vec::new(),
             stop: Stop::After { pairs },
@@ -143,7 +144,6 @@ impl Design {
             settle: Settle::Fixed { time: Duration::from_millis(100) },
             seed,
             confidence: 0.95,
-            smallest_effect_ratio: 0.05,
             rules: Rules::default(),
         }
     }

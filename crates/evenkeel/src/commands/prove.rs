@@ -7,7 +7,7 @@ use std::time::Duration;
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::kept::Kept;
-use evenkeel_trial::{Design, Guard, Settle, Stop, Workload};
+use evenkeel_trial::{Design, Guard, Metric, Settle, Stop, Workload};
 
 use crate::args::StateArgs;
 use crate::arms::{self, Arms};
@@ -18,6 +18,7 @@ use crate::failure::{Failure, Outcome};
 use crate::report::{self, Story, Told, ToldChoice, Tolds};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
+use crate::smallest_effect::SmallestEffect;
 use crate::workload_args::{self, WorkloadArgs};
 use crate::workload_settings;
 
@@ -103,9 +104,8 @@ struct DesignArgs {
     /// Length of a window in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
     window_ms: u32,
-    /// The smallest effect that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
-    smallest_effect: f64,
+    #[command(flatten)]
+    smallest_effect: SmallestEffect,
     /// Pairs of the machine against itself before the first pair; 0 for none
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
     control_pairs: Option<u16>,
@@ -278,36 +278,42 @@ impl DesignArgs {
         if let Stop::Sequential { budget, .. } = &mut design.stop {
             *budget = self.budget;
         }
-        design.guards = match self.guard.as_slice() {
-            [] => experiment::usual_guards(workload, &design.metric),
-            [none] if none == "none" => Vec::new(),
-            named => named.iter().map(|text| guard(workload, text)).collect::<Result<_, _>>()?,
-        };
+        design.guards = self.guards(workload, &design.metric)?;
         if let Some(time) = self.settle {
             design.settle = Settle::Fixed { time };
         }
         if let Some(pairs) = self.control_pairs {
             design.control_pairs = pairs.into();
         }
-        if !(self.smallest_effect > 0.0 && self.smallest_effect < 1000.0) {
-            let cause = format!("{} is not between 0 and 1000 per cent", self.smallest_effect);
-            return Err(Failure::text(exit::WRONG_USE, "read --smallest-effect", cause));
-        }
-        design.smallest_effect_ratio = self.smallest_effect / 100.0;
+        design.smallest_effect_ratio = self.smallest_effect.ratio(&design.metric);
         design.check_for(arms.count()).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
         Ok(design)
+    }
+
+    /// What may not get worse: those that were named, or the usual ones of what decides.
+    fn guards(&self, workload: &dyn Workload, metric: &Metric) -> Result<Vec<Guard>, Failure> {
+        match self.guard.as_slice() {
+            [] => Ok(experiment::usual_guards(workload, metric)),
+            [none] if none == "none" => Ok(Vec::new()),
+            named => named.iter().map(|text| guard(workload, text)).collect(),
+        }
     }
 }
 
 /// A guard as it is named: `round_trip_us_p99` or `round_trip_us_p99=10`.
 pub(crate) fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failure> {
+    let (name, harm_ratio) = named_guard(text)?;
+    Ok(Guard { metric: experiment::metric(workload, name)?, harm_ratio })
+}
+
+/// The name of a guard, and the smallest harm that vetoes, as a share; whether a workload measures it is not asked.
+fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
     let (name, percent) = text.split_once('=').unwrap_or((text, "25"));
-    let metric = experiment::metric(workload, name)?;
     let harm = percent.trim_end_matches('%').parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 1000.0);
     let harm = harm.ok_or_else(|| {
         Failure::text(exit::WRONG_USE, format!("read --guard {text}"), format!("{percent:?} is no per cent above 0"))
     })?;
-    Ok(Guard { metric, harm_ratio: harm / 100.0 })
+    Ok((name, harm / 100.0))
 }
 
 /// A time as people write it: `500ms`, `90s`, `10m`, `1h`; seconds without a unit.

@@ -22,6 +22,7 @@ use crate::experiment;
 use crate::failure::{Failure, Outcome};
 use crate::session_files::TrialLock;
 use crate::show::{Out, tune as page};
+use crate::smallest_effect::SmallestEffect;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
 
@@ -49,9 +50,8 @@ pub(crate) struct Args {
     /// The number of a window that decides [default: by knobs and workload]
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
-    /// The smallest effect that matters, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
-    smallest_effect: f64,
+    #[command(flatten)]
+    smallest_effect: SmallestEffect,
     /// Length of a window in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
     window_ms: u32,
@@ -181,10 +181,6 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 fn check(args: &Args) -> Result<(), Failure> {
-    if !(args.smallest_effect > 0.0 && args.smallest_effect < 1000.0) {
-        let cause = format!("{} is not between 0 and 1000 per cent", args.smallest_effect);
-        return Err(Failure::text(exit::WRONG_USE, "read --smallest-effect", cause));
-    }
     // A file that can't be written is better known before twenty minutes have passed.
     let folder = args.out.as_ref().and_then(|file| file.parent()).filter(|folder| !folder.as_os_str().is_empty());
     match folder {

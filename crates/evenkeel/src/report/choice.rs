@@ -1,6 +1,5 @@
 //! Which of several arms: in one sentence, as rows that the terminal and the page share, and as a part of the page.
 
-use evenkeel_stats::Direction;
 use evenkeel_trial::saved::{Saved, SavedChoice, SavedEffect, SavedPair, SavedTrial};
 use evenkeel_trial::{ArmName, Choice, LeftWhy};
 use maud::{Markup, html};
@@ -9,6 +8,7 @@ use serde_json::Value;
 use super::Told;
 use super::chart::{self, Estimate};
 use super::html::{sentence, word};
+use super::trial::ways;
 use super::words::{as_change, range, share, trim};
 
 /// Ratios of pairs that are marked under an interval.
@@ -112,17 +112,13 @@ pub(crate) fn rows(told: &[Told]) -> Vec<Vec<String>> {
 /// The part of the page that is about all arms.
 pub(super) fn section(saved: &Saved, choice: &SavedChoice) -> Markup {
     let Some(first) = saved.trials.first() else { return html! {} };
-    let (lower, higher) = match first.metric.better {
-        Direction::Lower => ("lower: better", "higher: worse"),
-        Direction::Higher => ("lower: worse", "higher: better"),
-    };
     let matters = first.design.smallest_effect_ratio.unwrap_or(0.0);
     html! {
         section #which {
             h2 { "Which of them" }
             p.verdict { strong { (sentence(&choice.sentence)) } }
             figure {
-                (chart::estimates(&estimates(saved), matters, [lower, higher]))
+                (chart::estimates(&estimates(saved), matters, ways(first.metric.better)))
                 figcaption {
                     "Each arm against A, the machine as it was, on the blocks that have both: how much " code { (first.metric.name) }
                     " changes, with its interval; the small marks are the single pairs. Grey band: too small to matter. "

@@ -90,6 +90,11 @@ fn answer(one: &SavedTrial, anchor: &str) -> Markup {
 
 /// A verdict as a word with a sign, so that it is not told by its colour alone.
 pub(super) fn word(verdict: Outcome) -> Markup {
+    badge(verdict, &verdict.to_string())
+}
+
+/// The same with other words.
+pub(super) fn badge(verdict: Outcome, words: &str) -> Markup {
     use evenkeel_trial::Outcome::{Better, NotEngaged, Same, Undecided, Worse};
     let (sign, class) = match verdict {
         Better => ("▲", "better"),
@@ -98,7 +103,7 @@ pub(super) fn word(verdict: Outcome) -> Markup {
         Undecided => ("?", "undecided"),
         NotEngaged => ("○", "not-engaged"),
     };
-    html! { span.badge.(class) { span aria-hidden="true" { (sign) } " " (verdict) } }
+    html! { span.badge.(class) { span aria-hidden="true" { (sign) } " " (words) } }
 }
 
 /// What ends a sentence that was written to stand before a colon, a bracket or nothing.
@@ -143,7 +148,7 @@ fn repeat(saved: &Saved, json: &str) -> Markup {
 }
 
 /// A file inside the page.
-fn download(name: &str, kind: &str, text: &str, what: &str) -> Markup {
+pub(super) fn download(name: &str, kind: &str, text: &str, what: &str) -> Markup {
     html! {
         a.file download=(name) href={ "data:" (kind) ";charset=utf-8;base64," (STANDARD.encode(text)) } { (name) }
         ": " (what) " (" (text.len().div_ceil(1024)) " KiB, inside this page)"

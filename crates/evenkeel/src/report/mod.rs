@@ -13,6 +13,7 @@ use crate::show::json;
 
 pub(crate) mod across;
 pub(crate) mod blocks;
+pub(crate) mod boots;
 mod chart;
 pub(crate) mod choice;
 mod counted;

@@ -25,7 +25,7 @@ pub(super) fn section(saved: &Saved, trial: &SavedTrial, anchor: &str) -> Markup
                 @if trial.control { "Control: the same against itself" } @else { "Trial: " code { (trial.knob) } }
             }
             p.verdict { (word(trial.verdict)) " " strong { (sentence(&trial.sentence)) } }
-            (doubts(trial))
+            (doubts(&trial.doubts))
             (effect(saved, trial))
             (control(trial.control_stretch.as_ref()))
             (guards(trial))
@@ -42,12 +42,12 @@ pub(super) fn section(saved: &Saved, trial: &SavedTrial, anchor: &str) -> Markup
 }
 
 /// Before everything that might impress.
-fn doubts(trial: &SavedTrial) -> Markup {
+pub(super) fn doubts(doubts: &[String]) -> Markup {
     html! {
         div.doubts {
             h3 { "What speaks against believing it" }
-            @if trial.doubts.is_empty() { p { "Nothing that this run could see." } }
-            @else { ul { @for doubt in &trial.doubts { li { (sentence(doubt)) } } } }
+            @if doubts.is_empty() { p { "Nothing that this run could see." } }
+            @else { ul { @for doubt in doubts { li { (sentence(doubt)) } } } }
         }
     }
 }
@@ -55,14 +55,10 @@ fn doubts(trial: &SavedTrial) -> Markup {
 fn effect(saved: &Saved, trial: &SavedTrial) -> Markup {
     let Some(effect) = trial.effect else { return html! { p { "No pair counts: there is no estimate." } } };
     let rows = rows(saved, trial);
-    let (lower, higher) = match trial.metric.better {
-        Direction::Lower => ("lower: better", "higher: worse"),
-        Direction::Higher => ("lower: worse", "higher: better"),
-    };
     let matters = trial.design.smallest_effect_ratio.unwrap_or(0.0);
     html! {
         figure {
-            (chart::estimates(&rows, matters, [lower, higher]))
+            (chart::estimates(&rows, matters, ways(trial.metric.better)))
             figcaption {
                 "The square is the estimate of how much " code { (trial.metric.name) } " changes, the bar its interval at "
                 (trim(effect.confidence * 100.0)) " % confidence, the small marks below it the single pairs. Within the grey band (±"
@@ -73,6 +69,14 @@ fn effect(saved: &Saved, trial: &SavedTrial) -> Markup {
                 @if let Some(e_value) = effect.e_value { " " (evidence(trial.other(), e_value, effect.confidence)) }
             }
         }
+    }
+}
+
+/// What lower and higher mean on an axis of ratios.
+pub(super) fn ways(better: Direction) -> [&'static str; 2] {
+    match better {
+        Direction::Lower => ["lower: better", "higher: worse"],
+        Direction::Higher => ["lower: worse", "higher: better"],
     }
 }
 

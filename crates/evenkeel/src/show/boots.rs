@@ -1,7 +1,8 @@
 //! A trial over boots as a page and as Markdown: the verdict never without what it rests on.
 
 use evenkeel_stats::BootsComparison;
-use evenkeel_trial::boots::{ArmOfBoots, BootOutcome, BootsEnded, BootsReport, SeenBoot};
+use evenkeel_trial::Metric;
+use evenkeel_trial::boots::{ArmOfBoots, BootOutcome, BootsEnded, BootsReport, GuardOfBoots, SeenBoot};
 
 use crate::report::words::{as_change, range, share, trim};
 use crate::show::page::{Indent, PLAIN, Page, WARN};
@@ -43,7 +44,7 @@ pub(crate) fn markdown(report: &BootsReport) -> String {
     text
 }
 
-const COLUMNS: [&str; 5] = ["boot", "arm", "median", "middle half", "windows"];
+pub(crate) const COLUMNS: [&str; 5] = ["boot", "arm", "median", "middle half", "windows"];
 
 fn title(report: &BootsReport) -> String {
     format!("prove {} over boots: {}", report.design.settings.join(" "), report.verdict)
@@ -51,8 +52,21 @@ fn title(report: &BootsReport) -> String {
 
 fn lines(report: &BootsReport) -> Vec<String> {
     let design = &report.design;
+    let mut lines = vec![progress(report)];
+    lines.extend(report.comparison.iter().flat_map(sentences));
+    let unit = &design.metric.unit;
+    lines.extend(report.arms.iter().filter(|arm| !arm.boots.is_empty()).map(|arm| of_arm(arm, unit)));
+    lines.extend(report.guards.iter().map(of_guard));
+    lines.push(format!("workload: {}", report.workload));
+    lines.push(format!("decided by {}, order {}, seed {}", design.metric.name, report.order, design.seed));
+    lines
+}
+
+/// How far it is.
+pub(crate) fn progress(report: &BootsReport) -> String {
+    let design = &report.design;
     let counted: usize = report.arms.iter().map(|arm| arm.boots.len()).sum();
-    let mut lines = vec![match &report.ended {
+    match &report.ended {
         None => format!(
             "{counted} of {} boots count, {} so far; it goes on after the next boot",
             design.boots,
@@ -63,16 +77,11 @@ fn lines(report: &BootsReport) -> Vec<String> {
         }
         Some(BootsEnded::Cancelled) => format!("it was ended with {counted} of {} boots", design.boots),
         Some(BootsEnded::GivenUp { why }) => format!("it was given up with {counted} of {} boots: {why}", design.boots),
-    }];
-    lines.extend(report.comparison.iter().flat_map(sentences));
-    let unit = &design.metric.unit;
-    lines.extend(report.arms.iter().filter(|arm| !arm.boots.is_empty()).map(|arm| of_arm(arm, unit)));
-    lines.push(format!("workload: {}", report.workload));
-    lines.push(format!("decided by {}, order {}, seed {}", design.metric.name, report.order, design.seed));
-    lines
+    }
 }
 
-fn sentences(found: &BootsComparison) -> Vec<String> {
+/// What the boots say, and how often they would say so by chance.
+pub(crate) fn sentences(found: &BootsComparison) -> Vec<String> {
     let (half, way) = (found.boots / 2, if found.ratio < 1.0 { "below" } else { "above" });
     let all = if half == 2 { "both boots".to_owned() } else { format!("all {half} boots") };
     let apart = match found.is_apart {
@@ -95,21 +104,43 @@ fn sentences(found: &BootsComparison) -> Vec<String> {
 }
 
 fn of_arm(arm: &ArmOfBoots, unit: &str) -> String {
-    let boots: Vec<String> = arm.boots.iter().map(|value| trim(*value)).collect();
     let between =
         arm.between_boots_share.map_or_else(String::new, |found| format!("; its boots differ by {}", share(found)));
     let within =
         arm.within_boot_share.map_or_else(String::new, |found| format!("; windows of one boot by {}", share(found)));
-    format!("{:?}: {} {unit}{between}{within}", arm.arm, boots.join(", "))
+    format!("{:?}: {} {unit}{between}{within}", arm.arm, numbers(&arm.boots))
 }
 
-fn rows(report: &BootsReport) -> Vec<Vec<String>> {
+/// A guard's numbers, and whether they veto.
+fn of_guard(guard: &GuardOfBoots) -> String {
+    let [a, b] = [&guard.a, &guard.b].map(|values| numbers(values));
+    let change = guard.ratio.map_or_else(String::new, |ratio| format!("; B is {}", as_change(ratio)));
+    let Metric { name, unit, .. } = &guard.metric;
+    format!("guard {name}: A {a}; B {b} {unit}{change}; {}", harm_of(guard))
+}
+
+/// Each boot's number.
+pub(crate) fn numbers(values: &[f64]) -> String {
+    let words: Vec<String> = values.iter().map(|value| trim(*value)).collect();
+    if words.is_empty() { "nothing yet".to_owned() } else { words.join(", ") }
+}
+
+/// What a guard says of B. That no harm is shown is not that there is none: few boots see only a large one.
+pub(crate) fn harm_of(guard: &GuardOfBoots) -> String {
+    let margin = share(guard.margin);
+    match guard.is_harmed {
+        true => format!("harmed: every boot of B is worse than every boot of A, the medians by {margin} or more"),
+        false => format!("no harm of {margin} is shown in every boot"),
+    }
+}
+
+pub(crate) fn rows(report: &BootsReport) -> Vec<Vec<String>> {
     report.boots.iter().enumerate().map(|(at, boot)| row(at, boot)).collect()
 }
 
 fn row(at: usize, boot: &SeenBoot) -> Vec<String> {
     let [median, middle, windows] = match &boot.outcome {
-        BootOutcome::Measured { values, dropped } => {
+        BootOutcome::Measured { values, dropped, .. } => {
             let of = |q| evenkeel_stats::quantile(values, q).map_or_else(String::new, trim);
             let lost = if *dropped == 0 { String::new() } else { format!(", {dropped} dropped") };
             [of(0.5), format!("{} to {}", of(0.25), of(0.75)), format!("{}{lost}", values.len())]
@@ -134,6 +165,7 @@ mod tests {
         let design = BootsDesign {
             settings: vec!["cmdline.processor.max_cstate=1".into()],
             metric: BootsDesign::default_metric(),
+            guards: Vec::new(),
             smallest_effect_ratio: 0.05,
             boots: 4,
             windows: 3,
@@ -154,7 +186,11 @@ mod tests {
                 arm,
                 tries: 1,
                 machine: Default::default(),
-                outcome: BootOutcome::Measured { values: vec![level, level + 2.0, level - 2.0], dropped: 0 },
+                outcome: BootOutcome::Measured {
+                    values: vec![level, level + 2.0, level - 2.0],
+                    dropped: 0,
+                    guards: Default::default(),
+                },
             });
         }
         state
@@ -190,6 +226,65 @@ mod tests {
         let text = format!("{text}{}", markdown(&state.report()));
         assert_eq!(text.matches("better").count(), text.matches("better (over 4 boots only").count());
         assert!(!text.contains("better (over 4 boots only: weaker than a trial)\n\n\n"));
+    }
+
+    /// The same with a guard that is 40 % higher, or as it was.
+    fn guarded(is_harmed: bool) -> BootsState {
+        let mut state = abba();
+        let metric = Metric::us("due_to_done_us_max", "the longest");
+        state.design.guards = vec![evenkeel_trial::Guard { metric, harm_ratio: 0.25 }];
+        for boot in &mut state.seen {
+            let is_b = format!("{:?}", boot.arm) == "B";
+            if let BootOutcome::Measured { guards, .. } = &mut boot.outcome {
+                guards.insert("due_to_done_us_max".into(), if is_b && is_harmed { 700.0 } else { 500.0 });
+            }
+        }
+        state
+    }
+
+    #[test]
+    fn a_guard_that_vetoes_stands_beside_the_verdict() {
+        let report = guarded(true).report();
+        let text = page(&report).replace(&format!("seed {}", report.design.seed), "seed N");
+        expect![[r#"
+            [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only: weaker than a trial), but due_to_done_us_max is 40 % higher in every boot of B: not to be kept[0m
+              4 of 4 boots count, 4 so far; it goes on after the next boot
+              both boots of B were below both boots of A; boots that are alike lie apart
+                so 1 time in 3, and 1 in 6 in this direction
+              B is 20 % lower; between 18 % and 21 % lower in 67 of 100 such trials
+              A: 100, 103 us; its boots differ by 2.96 %; windows of one boot by 2 %
+              B: 81, 82 us; its boots differ by 1.23 %; windows of one boot by 2.47 %
+              guard due_to_done_us_max: A 500, 500; B 700, 700 us; B is 40 % higher;
+                harmed: every boot of B is worse than every boot of A, the medians by 25 %
+                or more
+              workload: a tick
+              decided by due_to_done_us_p99, order ABBA, seed N
+
+            [1mBoots[0m
+            [2m  boot  arm  median  middle half  windows[0m
+              1     A    100     99 to 101    3
+              2     B    81      80 to 82     3
+              3     B    82      81 to 83     3
+              4     A    103     102 to 104   3
+        "#]].assert_eq(&text);
+        for told in [page(&report), markdown(&report)] {
+            let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+            let vetoed = "but due_to_done_us_max is 40 % higher in every boot of B: not to be kept";
+            assert!(told.contains(vetoed) && told.contains("harmed: every boot of B is worse"), "{told}");
+        }
+        let calm = markdown(&guarded(false).report());
+        assert!(
+            calm.contains("- guard due_to_done_us_max: A 500, 500; B 500, 500 us; B is 0.0 % higher; no harm of 25 %"),
+            "{calm}"
+        );
+        assert!(!calm.contains("not to be kept") && !markdown(&abba().report()).contains("guard"));
+        let mut none = guarded(false);
+        none.seen.clear();
+        assert!(
+            markdown(&none.report()).contains("A nothing yet; B nothing yet us; no harm"),
+            "{}",
+            markdown(&none.report())
+        );
     }
 
     #[test]

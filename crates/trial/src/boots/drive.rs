@@ -1,12 +1,23 @@
 //! Doing what `next` says, boot by boot, on whatever machine is given.
 
 use crate::arm::ArmName;
+use crate::workload::Sample;
 
+use super::guards::medians;
 use super::next::{Action, Sight, next};
 use super::state::{Armed, BootOutcome, BootsDesign, BootsEnded, BootsState};
 
 /// The most that is done in one boot: measure, get ready, and some more for what does not come about.
 const TURNS_MAX: usize = 16;
+
+/// What was measured in one boot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Windows {
+    /// What each window that counts gave, in the order in which they were measured.
+    pub samples: Vec<Sample>,
+    /// Windows that were dropped by a rule that does not know the arm.
+    pub dropped: usize,
+}
 
 /// What a trial over boots needs of a machine.
 pub trait Machine {
@@ -28,11 +39,11 @@ pub trait Machine {
     /// What reads otherwise.
     fn reads_back(&mut self, arm: ArmName) -> Result<(), String>;
 
-    /// Lets it settle, and measures its windows: each one's number, and how many were dropped. None if it was asked to stop.
+    /// Lets it settle, and measures its windows. None if it was asked to stop.
     ///
     /// # Errors
     /// Why there are no numbers.
-    fn measure(&mut self, design: &BootsDesign) -> Result<Option<(Vec<f64>, usize)>, String>;
+    fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, String>;
 
     /// Brings about that the next boot is of this arm; `anew` if what is there of it is not to be relied on.
     ///
@@ -119,10 +130,7 @@ fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> R
     let measured = machine.reads_back(arm).and_then(|()| machine.measure(&state.design));
     let outcome = match measured {
         Ok(None) => return Ok(false),
-        Ok(Some((values, dropped))) if values.iter().all(|value| value.is_finite()) && !values.is_empty() => {
-            BootOutcome::Measured { values, dropped }
-        }
-        Ok(Some(_)) => BootOutcome::Missed { why: "no window of it gave a number".to_owned() },
+        Ok(Some(windows)) => outcome(&state.design, &windows),
         Err(why) => BootOutcome::Missed { why },
     };
     if let Some(boot) = state.seen.last_mut() {
@@ -130,6 +138,20 @@ fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> R
     }
     machine.keep(state)?;
     Ok(true)
+}
+
+/// What is kept of a boot's windows: each one's number, and of the guards no more than their medians, so that the state stays small.
+fn outcome(design: &BootsDesign, windows: &Windows) -> BootOutcome {
+    let number = |sample: &Sample| sample.get(design.metric.name.as_ref()).copied().filter(|value| value.is_finite());
+    let counting: Vec<&Sample> = windows.samples.iter().filter(|sample| number(sample).is_some()).collect();
+    if counting.is_empty() {
+        return BootOutcome::Missed { why: "no window of it gave a number".to_owned() };
+    }
+    BootOutcome::Measured {
+        values: counting.iter().filter_map(|sample| number(sample)).collect(),
+        dropped: windows.dropped + windows.samples.len() - counting.len(),
+        guards: medians(&design.guards, &counting),
+    }
 }
 
 fn get_ready(

@@ -2,13 +2,14 @@
 //!
 //! `state` is all that is known, as one checksummed line on disk; `next` says what is to be done in the boot that the machine is in,
 //! and is pure; `drive` does it, by a [`Machine`]; `hands` are the changes to the host, each of them a transaction of the journal, so that
-//! `evenkeel revert` puts the host back whatever became of all this. `told` is what came out.
+//! `evenkeel revert` puts the host back whatever became of all this. `told` is what came out, `guards` what may veto it.
 //!
 //! Who is killed at any moment leaves one of these: a state that says less than was done, which is then done again without harm; or a
 //! transaction that the journal calls interrupted, which is put back before the next begins.
 
 mod disk;
 mod drive;
+mod guards;
 mod hands;
 mod next;
 mod state;
@@ -17,11 +18,12 @@ mod tests;
 mod told;
 
 pub use disk::{BootsFileError, read, write};
-pub use drive::{Ending, Machine, go_on};
+pub use drive::{Ending, Machine, Windows, go_on};
+pub use guards::GuardOfBoots;
 pub use hands::{Hands, boots_title, is_of_boots};
 pub use next::{Action, Sight, next};
 pub use state::{
-    Armed, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, SeenBoot, WINDOWS_MAX, parse,
-    parse_json,
+    Armed, BOOT_GUARDS_MAX, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, SeenBoot,
+    WINDOWS_MAX, parse, parse_json,
 };
 pub use told::{ArmOfBoots, BootsReport, label};

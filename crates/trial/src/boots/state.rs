@@ -1,9 +1,12 @@
 //! `BootsState`: all that a trial over boots knows, from one boot to the next.
 
+use std::collections::BTreeMap;
+
 use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX, boot_order};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
+use crate::design::{Guard, check_guards};
 use crate::metric::Metric;
 
 /// The number in the state's `format`.
@@ -15,6 +18,8 @@ pub(super) const BYTES_MAX: u64 = 4 << 20;
 pub const EXTRA_BOOTS: usize = 3;
 /// The most windows of a boot.
 pub const WINDOWS_MAX: usize = 1000;
+/// The most guards: each boot keeps a number for each.
+pub const BOOT_GUARDS_MAX: usize = 8;
 /// How often one boot may be begun to be measured before it is given up: by a unit that was started again.
 pub(super) const TRIES_MAX: u32 = 3;
 
@@ -25,6 +30,9 @@ pub struct BootsDesign {
     pub settings: Vec<String>,
     /// The number of a window that decides.
     pub metric: Metric,
+    /// Numbers that may not get worse: each can veto a *better*.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<Guard>,
     /// The smallest effect that matters, as a share.
     pub smallest_effect_ratio: f64,
     /// Boots that are wanted: whole blocks of four.
@@ -48,6 +56,43 @@ impl BootsDesign {
     pub fn default_metric() -> Metric {
         Metric::us("due_to_done_us_p99", "from due to done, p99")
     }
+
+    /// # Errors
+    /// What of it can't be meant, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let bad = |what: &str| Err(what.to_owned());
+        let settings = &self.settings;
+        if settings.is_empty() || settings.len() > 64 || !settings.iter().all(|setting| is_line(setting, 1000)) {
+            return bad("its settings are none, or too many, or have control characters");
+        }
+        if self.boots == 0 || self.boots > BOOTS_MAX || !self.boots.is_multiple_of(BOOTS_BLOCK) {
+            return Err(format!("{} boots are not whole blocks of {BOOTS_BLOCK}, {BOOTS_MAX} at most", self.boots));
+        }
+        if !(1..=WINDOWS_MAX).contains(&self.windows) || !(100..=600_000).contains(&self.window_ms) {
+            return bad("its windows are none, too many, too short or too long");
+        }
+        if self.settle_ms > 3_600_000 || !(self.smallest_effect_ratio > 0.0 && self.smallest_effect_ratio < 10.0) {
+            return bad("its settle time or its smallest effect is beyond all measure");
+        }
+        if self.guards.len() > BOOT_GUARDS_MAX {
+            return Err(format!("{} guards over boots: at most {BOOT_GUARDS_MAX}", self.guards.len()));
+        }
+        for (at, guard) in self.guards.iter().enumerate() {
+            let Metric { name, title, unit, .. } = &guard.metric;
+            if name.is_empty() || ![name, title, unit].iter().all(|text| is_line(text, 1000)) {
+                return Err(format!("guard {at} has no name, or one that can't be meant"));
+            }
+            if self.guards[..at].iter().any(|other| other.metric.name == *name) {
+                return Err(format!("{name} stands guard twice"));
+            }
+        }
+        check_guards(&self.guards, &self.metric).map_err(|error| error.to_string())
+    }
+}
+
+/// Whether it is one line, and no longer than that.
+fn is_line(text: &str, bytes_max: usize) -> bool {
+    text.len() <= bytes_max && !text.chars().any(char::is_control)
 }
 
 /// What the machine was in one boot, as far as it tells.
@@ -79,6 +124,9 @@ pub enum BootOutcome {
         values: Vec<f64>,
         /// Windows that were dropped by a rule that does not know the arm.
         dropped: usize,
+        /// What each guard read, by its name: the median of the same windows. One that read nothing is not there.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        guards: BTreeMap<String, f64>,
     },
     /// It is not counted: its knobs read otherwise than the arm asked, or it could not be measured.
     Missed {
@@ -218,25 +266,11 @@ impl BootsState {
     fn check(&self) -> Result<(), String> {
         let design = &self.design;
         let bad = |what: &str| Err(what.to_owned());
-        let word = |text: &str, most: usize| text.len() <= most && !text.chars().any(char::is_control);
         if self.id.len() != 8 || !self.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return bad("its id is not eight hexadecimal digits");
         }
-        let settings = &design.settings;
-        if settings.is_empty() || settings.len() > 64 || !settings.iter().all(|setting| word(setting, 1000)) {
-            return bad("its settings are none, or too many, or have control characters");
-        }
-        if design.boots == 0 || design.boots > BOOTS_MAX || !design.boots.is_multiple_of(BOOTS_BLOCK) {
-            return Err(format!("{} boots are not whole blocks of {BOOTS_BLOCK}, {BOOTS_MAX} at most", design.boots));
-        }
-        if !(1..=WINDOWS_MAX).contains(&design.windows) || !(100..=600_000).contains(&design.window_ms) {
-            return bad("its windows are none, too many, too short or too long");
-        }
-        if design.settle_ms > 3_600_000 || !(design.smallest_effect_ratio > 0.0 && design.smallest_effect_ratio < 10.0)
-        {
-            return bad("its settle time or its smallest effect is beyond all measure");
-        }
-        if !word(&self.folder, 4096) || !self.folder.starts_with('/') || self.workload.len() > 256 << 10 {
+        design.check()?;
+        if !is_line(&self.folder, 4096) || !self.folder.starts_with('/') || self.workload.len() > 256 << 10 {
             return bad("its workload or the folder of it can't be meant");
         }
         if self.seen.len() > self.boots_max() || self.measured().count() > design.boots {
@@ -251,9 +285,13 @@ impl BootsState {
             if self.seen[..at].iter().any(|other| other.boot_id == boot.boot_id) {
                 return Err(format!("boot {at} is there twice"));
             }
-            if let BootOutcome::Measured { values, .. } = &boot.outcome {
+            if let BootOutcome::Measured { values, guards, .. } = &boot.outcome {
                 if values.is_empty() || values.len() > design.windows || !values.iter().all(|value| value.is_finite()) {
                     return Err(format!("the windows of boot {at} can't be meant"));
+                }
+                let is_of_design = |name: &str| design.guards.iter().any(|guard| guard.metric.name == name);
+                if !guards.iter().all(|(name, value)| is_of_design(name) && value.is_finite()) {
+                    return Err(format!("the guards of boot {at} can't be meant"));
                 }
                 slot += 1;
             }

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::arm::ArmName;
 
+use super::guards::{GuardOfBoots, guards};
 use super::state::{BootOutcome, BootsDesign, BootsEnded, BootsState, SeenBoot};
 
 /// One arm over its boots.
@@ -44,6 +45,12 @@ pub struct BootsReport {
     pub comparison: Option<BootsComparison>,
     /// The verdict with what it rests on.
     pub verdict: String,
+    /// The guard that made a *better* of the comparison *worse*.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vetoed_by: Option<String>,
+    /// The numbers that may not get worse.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<GuardOfBoots>,
     /// What a sceptic should know.
     pub doubts: Vec<String>,
     /// How it ended; none while it goes on.
@@ -51,8 +58,9 @@ pub struct BootsReport {
     pub ended: Option<BootsEnded>,
 }
 
-/// The verdict, with the number of boots that it rests on: a trial that switches while the machine runs says more.
-pub fn label(comparison: Option<&BootsComparison>) -> String {
+/// The verdict, with the number of boots that it rests on: a trial that switches while the machine runs says more. What guards have
+/// against it stands behind it, and never without.
+pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots]) -> String {
     let Some(found) = comparison else { return "nothing is known yet".to_owned() };
     let word = match found.verdict {
         Verdict::Better => "better",
@@ -61,7 +69,13 @@ pub fn label(comparison: Option<&BootsComparison>) -> String {
         Verdict::Undecided => "undecided",
     };
     let only = if found.boots <= 4 { " only" } else { "" };
-    format!("{word} (over {} boots{only}: weaker than a trial)", found.boots)
+    let verdict = format!("{word} (over {} boots{only}: weaker than a trial)", found.boots);
+    let harms: Vec<String> = guards.iter().filter_map(GuardOfBoots::harm).collect();
+    // Only a claim can be vetoed: two arms that are alike are then called worse no more often than they are called better.
+    if found.verdict != Verdict::Better || harms.is_empty() {
+        return verdict;
+    }
+    format!("{verdict}, but {} in every boot of B: not to be kept", harms.join(" and "))
 }
 
 impl BootsState {
@@ -76,11 +90,21 @@ impl BootsState {
             .filter_map(|(boot, values)| Some(Boot { is_b: boot.arm == ArmName::B, value: median(values)? }))
             .collect();
         let comparison = compare_boots(&boots, options);
+        let guards = guards(self);
         let mut doubts = self.doubts();
         if let (Err(error), true) = (&comparison, boots.len() >= 4) {
             doubts.push(format!("the boots could not be compared: {error}"));
         }
-        let comparison = comparison.ok();
+        let mut comparison = comparison.ok();
+        let verdict = label(comparison.as_ref(), &guards);
+        let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
+        doubts.extend(guards.iter().filter_map(|guard| guard.doubt(is_better, boots.len())));
+        let vetoed_by = guards.iter().find(|guard| is_better && guard.is_harmed);
+        let vetoed_by = vetoed_by.map(|guard| guard.metric.name.to_string());
+        // As in a trial that switches while the machine runs: who reads the verdict alone must not take it for a gain.
+        if let (Some(found), true) = (&mut comparison, vetoed_by.is_some()) {
+            found.verdict = Verdict::Worse;
+        }
         BootsReport {
             id: self.id.clone(),
             evenkeel: self.evenkeel.clone(),
@@ -89,8 +113,10 @@ impl BootsState {
             workload: self.workload_words.clone(),
             boots: self.seen.clone(),
             arms: [ArmName::A, ArmName::B].map(|arm| self.of_arm(arm)),
-            verdict: label(comparison.as_ref()),
+            verdict,
             comparison,
+            vetoed_by,
+            guards,
             doubts,
             ended: self.ended.clone(),
         }
@@ -124,7 +150,7 @@ impl BootsState {
                 BootOutcome::Missed { why } => doubts.push(format!("boot {nth} is not counted: {why}")),
                 BootOutcome::CutOff => doubts.push(format!("boot {nth} was cut off while it was measured")),
                 BootOutcome::Passed => doubts.push(format!("boot {nth} came in between, and was not measured")),
-                BootOutcome::Measured { values, dropped } if *dropped > values.len() / 5 => {
+                BootOutcome::Measured { values, dropped, .. } if *dropped > values.len() / 5 => {
                     let of = values.len() + dropped;
                     doubts.push(format!(
                         "{dropped} of {of} windows of boot {nth} were dropped: the machine was disturbed"

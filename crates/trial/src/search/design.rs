@@ -101,8 +101,8 @@ impl SearchDesign {
     pub fn new(candidates: Vec<Candidate>, metric: Metric, budget: Budget, seed: u64) -> SearchDesign {
         SearchDesign {
             candidates,
+            smallest_effect_ratio: metric.smallest_effect_ratio(),
             metric,
-            smallest_effect_ratio: 0.05,
             confidence: 0.95,
             guards: Vec::new(),
             guard_ratio: 3.0,

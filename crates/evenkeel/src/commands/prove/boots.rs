@@ -5,26 +5,27 @@ use std::time::Duration;
 
 use evenkeel_change::Log;
 use evenkeel_host::{Place, TakesEffect};
-use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX, Verdict, error_of};
+use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX, error_of};
 use evenkeel_sys::{Root, clock, process};
-use evenkeel_trial::ArmName;
 use evenkeel_trial::boots::{
     BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, Hands, WINDOWS_MAX, go_on, read, write,
 };
+use evenkeel_trial::{ArmName, Guard, Metric};
 use serde::Serialize;
 
-use super::{Args, time};
+use super::{Args, named_guard, time};
 use crate::args::HostArgs;
 use crate::arms::parse;
 use crate::commands::workload_of;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
-use crate::report;
+use crate::report::words::share;
 use crate::session_files::TrialLock;
 use crate::show::{self, Out};
 
 mod live;
+mod told;
 
 /// The state's name in the folder of the journal.
 const FILE: &str = "boots";
@@ -59,7 +60,7 @@ pub(super) struct BootsArgs {
     /// With --plan-only: the captured machine in FILE instead of this one
     #[arg(long, value_name = "FILE", requires = "plan_only")]
     host: Option<PathBuf>,
-    /// Tell how far the trial over boots is and what is known; with --report also as boots.md and boots.json
+    /// Tell how far the trial over boots is and what is known; with --report also as boots.html, boots.md and boots.json
     #[arg(long, conflicts_with_all = ["settings", "boots", "from", "resume"])]
     boots_status: bool,
     /// End the trial over boots, and put everything back
@@ -82,7 +83,7 @@ fn blocks(text: &str) -> Result<usize, String> {
 pub(super) fn instead(args: &Args, out: &Out) -> Result<Option<exit::Exit>, Failure> {
     let boots = &args.boots;
     if boots.boots_status {
-        return status(args, out).map(Some);
+        return told::status(args, out).map(Some);
     }
     if boots.boots_cancel {
         return cancel(args, out).map(Some);
@@ -104,7 +105,7 @@ fn refuse_reboots(args: &Args) -> Result<(), Failure> {
         return Ok(());
     };
     let cause = "a kernel argument takes effect after a reboot, so it can't be switched between windows";
-    let design = design(args, 4, BootsDesign::default_metric());
+    let design = design(args, 4, BootsDesign::default_metric(), Vec::new());
     Err(Failure::text(exit::NOT_POSSIBLE, format!("prove {setting}"), cause).hint(format!(
         "evenkeel prove {} --boots 4 compares four boots, A-B-B-A: {} min of measuring and five boots at most if all goes well; \
          it waits for you to reboot, or does so itself with --reboot; --plan-only says more",
@@ -119,7 +120,7 @@ fn minutes(design: &BootsDesign) -> u64 {
     (a_boot * design.boots as u64).div_ceil(60_000)
 }
 
-fn design(args: &Args, boots: usize, metric: evenkeel_trial::Metric) -> BootsDesign {
+fn design(args: &Args, boots: usize, metric: Metric, guards: Vec<Guard>) -> BootsDesign {
     let asked = &args.boots;
     let settle = asked.boots_settle.unwrap_or(SETTLE);
     let (windows, window_ms) = (asked.boots_windows.unwrap_or(WINDOWS).into(), u64::from(args.plan.window_ms));
@@ -128,8 +129,9 @@ fn design(args: &Args, boots: usize, metric: evenkeel_trial::Metric) -> BootsDes
     let limit_s = (boots + EXTRA_BOOTS) as u64 * a_boot_s;
     BootsDesign {
         settings: args.settings.clone(),
+        smallest_effect_ratio: args.plan.smallest_effect.ratio(&metric),
         metric,
-        smallest_effect_ratio: args.plan.smallest_effect / 100.0,
+        guards,
         boots,
         windows,
         window_ms,
@@ -173,14 +175,12 @@ fn plan(args: &Args, root: &Root, log: &Log, design: BootsDesign) -> Result<Plan
 }
 
 fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
-    if !(args.plan.smallest_effect > 0.0 && args.plan.smallest_effect < 1000.0) {
-        let cause = format!("{} is not between 0 and 1000 per cent", args.plan.smallest_effect);
-        return Err(Failure::text(exit::WRONG_USE, "read --smallest-effect", cause));
-    }
     if args.boots.plan_only {
         let root = HostArgs { host: args.boots.host.clone(), root: None }.open()?;
         let log = if args.boots.host.is_some() { Log::default() } else { args.state.read()? };
-        let planned = plan(args, &root, &log, design(args, count, BootsDesign::default_metric()))?;
+        // What the guards are is known when the workload runs; what they may not be is known now.
+        args.plan.guard.iter().filter(|text| *text != "none").try_for_each(|text| named_guard(text).map(drop))?;
+        let planned = plan(args, &root, &log, design(args, count, BootsDesign::default_metric(), Vec::new()))?;
         out.answer(&planned, || words(&planned) + &show::plan::page(&planned.plan))?;
         return Ok(exit::WELL);
     }
@@ -194,8 +194,10 @@ fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
     experiment::refuse_if_interrupted(&ground.root, &args.state.open()?)?;
     ground.refuse_second()?;
     let (line, folder) = (workload_line(args)?, current_folder()?);
-    let (metric, workload_words) = try_workload(args)?;
-    let planned = plan(args, &ground.root, &args.state.read()?, design(args, count, metric))?;
+    let (metric, guards, workload_words) = try_workload(args)?;
+    let design = design(args, count, metric, guards);
+    design.check().map_err(|why| Failure::text(exit::WRONG_USE, "prove it over boots", why))?;
+    let planned = plan(args, &ground.root, &args.state.read()?, design)?;
     let boot_id = live::boot_id(&ground.root).ok_or_else(|| not_possible("tell one boot from the next"))?;
     let mut state = BootsState::begin(planned.design.clone(), clock::realtime_ns() / 1_000_000_000, &boot_id);
     state.workload = line;
@@ -282,19 +284,26 @@ fn workload_line(args: &Args) -> Result<String, Failure> {
 }
 
 /// One window of the workload, before anything is changed: what does not run now does not run after a boot.
-fn try_workload(args: &Args) -> Result<(evenkeel_trial::Metric, String), Failure> {
+fn try_workload(args: &Args) -> Result<(Metric, Vec<Guard>, String), Failure> {
     let mut workload = args.workload.start(args.plan.seed.unwrap_or(1))?;
     let tried = (|| {
         let metric = match &args.plan.metric {
             Some(name) => experiment::metric(workload.as_ref(), name)?,
             None => experiment::usual_metric(workload.as_ref(), &[])?,
         };
+        let guards = args.plan.guards(workload.as_ref(), &metric)?;
         let window = Duration::from_millis(args.plan.window_ms.into());
         let sample = workload
             .window(Duration::from_millis(200), window, &mut || {})
             .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-        match sample.get(metric.name.as_ref()) {
-            Some(value) if value.is_finite() && *value > 0.0 => Ok((metric, workload.describe())),
+        let number = |metric: &Metric| sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite());
+        // The usual guard may have too little to go by in one window; one that was asked for is to be there.
+        let unread = guards.iter().find(|guard| number(&guard.metric).is_none() && !args.plan.guard.is_empty());
+        if let Some(guard) = unread {
+            return Err(not_possible(format!("{} had no number in a window: it can't stand guard", guard.metric.name)));
+        }
+        match number(&metric) {
+            Some(value) if value > 0.0 => Ok((metric, guards, workload.describe())),
             other => Err(not_possible(format!("{} was {other:?} in a window: nothing to compare", metric.name))),
         }
     })();
@@ -311,9 +320,16 @@ fn words(planned: &Planned) -> String {
     } else {
         "Nothing reboots by itself: after each boot's measuring it waits until you reboot."
     };
+    let guards: Vec<String> = design
+        .guards
+        .iter()
+        .map(|guard| {
+            format!("{} may not be {} worse in every boot of B.\n", guard.metric.name, share(guard.harm_ratio))
+        })
+        .collect();
     format!(
         "{boots} boots, {} (seed {}); each is left alone for {} s and then measured in {} windows of {} ms: {} min, and the boots themselves.\n\
-         {who}\n\
+         {}{who}\n\
          A claim over {boots} boots is wrong up to {:.0} times in 100. At most {} boots in all; then everything is put back.\n\
          How far it is: evenkeel prove --boots-status. End it: evenkeel prove --boots-cancel, or evenkeel revert.\n",
         planned.order,
@@ -322,6 +338,7 @@ fn words(planned: &Planned) -> String {
         design.windows,
         design.window_ms,
         minutes(design),
+        guards.concat(),
         planned.error * 100.0,
         boots + EXTRA_BOOTS,
     )
@@ -347,7 +364,7 @@ fn on(state: &mut BootsState, ground: &Ground, hands: Hands<'_>, out: &Out) -> O
             Ok(exit::WELL)
         }
         Ending::Ended { ended, reboot_left } => {
-            show_report(state, None, out)?;
+            told::report(state, None, out)?;
             match (reboot_left, &ended) {
                 (true, BootsEnded::Whole) if state.design.reboots => live::reboot(out),
                 (true, _) => {
@@ -416,48 +433,10 @@ fn cancel(args: &Args, out: &Out) -> Outcome {
     hands.put_back().map_err(|why| {
         Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint("run `evenkeel revert`")
     })?;
-    show_report(&state, None, out)?;
+    told::report(&state, None, out)?;
     if hands.reads_back(ArmName::A).is_err() {
         out.say("everything is put back, and in force from the next boot on: reboot when it suits you");
         return Ok(exit::PENDING);
     }
     Ok(exit::WELL)
-}
-
-fn status(args: &Args, out: &Out) -> Outcome {
-    let dir = args.state.path()?;
-    let file = dir.join(FILE);
-    let state = read(&file).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    let Some(mut state) = state else {
-        let cause = format!("there is none in {}", dir.display());
-        return Err(Failure::text(exit::NOT_POSSIBLE, "tell of a trial over boots", cause)
-            .hint("evenkeel prove KNOB=VALUE --boots 4 begins one"));
-    };
-    let root = Root::live();
-    let hands = Hands::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;
-    // What was reverted says so in the journal, and only learns of it when it is started again. What was cut off before its unit was
-    // written says nothing there, nor does what is just beginning: that is in the boot it was begun in.
-    let is_over = match live::boot_id(&root) {
-        Some(boot) if boot == state.begun_boot => hands.is_put_back().unwrap_or(false),
-        _ => !hands.is_licensed().unwrap_or(true),
-    };
-    if state.ended.is_none() && is_over {
-        state.ended = Some(BootsEnded::Cancelled);
-    }
-    show_report(&state, args.report.as_deref(), out)?;
-    let is_worse = state.report().comparison.is_some_and(|found| found.verdict == Verdict::Worse);
-    Ok(if is_worse && state.ended == Some(BootsEnded::Whole) { exit::NO } else { exit::WELL })
-}
-
-fn show_report(state: &BootsState, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
-    let found = state.report();
-    let mut text = show::boots::page(&found);
-    if let Some(folder) = folder {
-        let json = show::json::answer(&found)?;
-        let files = [("boots.md", show::boots::markdown(&found)), ("boots.json", json)];
-        for (name, content) in files {
-            text += &format!("report: {}\n", report::write_page(folder, name, &content)?.display());
-        }
-    }
-    out.answer(&found, || text)
 }

@@ -27,7 +27,7 @@ pub(super) fn asked(
     };
     let time_ms = u64::try_from(args.budget.as_millis()).ok();
     let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
-    design.smallest_effect_ratio = args.smallest_effect / 100.0;
+    design.smallest_effect_ratio = args.smallest_effect.ratio(&design.metric);
     let (guards, stop_at) = guards(args, workload, &design)?;
     design.guards = guards;
     design.guard_ratio = stop_at;

@@ -4,10 +4,12 @@
 use evenkeel_trial::ArmName;
 use maud::{Markup, html};
 
+mod boots;
 mod effect;
 mod pairs;
 mod timeline;
 
+pub(super) use boots::boots;
 pub(super) use effect::{Estimate, estimates};
 pub(super) use pairs::pairs;
 pub(super) use timeline::{timeline, timeline_of_all};

@@ -5,6 +5,8 @@ use expect_test::expect_file;
 
 use super::*;
 
+mod boots;
+
 /// All that a page can hold, with words of a server that would do harm.
 const SMALL: &str = include_str!("small.json");
 /// The real report of a version that fixed the number of pairs beforehand.
@@ -38,9 +40,14 @@ fn what_a_server_says_is_no_markup() {
     }
 }
 
+/// Every page that there is.
+fn pages() -> [String; 4] {
+    [page(SMALL), page(OLD), side_by_side(), boots::page()]
+}
+
 #[test]
 fn pages_need_nothing_but_themselves() {
-    for page in [page(SMALL), page(OLD), side_by_side()] {
+    for page in pages() {
         for outside in ["src=", "href=\"http", "url(", "@import", "<link", "<script", "onload", "NaN", "inf%", "=\"inf"]
         {
             assert!(!page.contains(outside), "{outside}");
@@ -51,7 +58,7 @@ fn pages_need_nothing_but_themselves() {
 /// Whoever can't see the drawings reads them, and headings go down one step at a time.
 #[test]
 fn every_drawing_has_words() {
-    for page in [page(SMALL), page(OLD), side_by_side()] {
+    for page in pages() {
         let drawings = page.split("<svg").skip(1).map(|drawing| drawing.split('>').next().unwrap());
         for drawing in drawings {
             let words = drawing.split("aria-label=\"").nth(1).and_then(|rest| rest.split('"').next());

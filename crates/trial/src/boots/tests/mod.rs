@@ -1,6 +1,7 @@
 //! Trials over boots on a simulated machine: a captured root that takes writes, real transactions in a real journal, and a boot loader
 //! that reads what they left. It is killed and rebooted at every step.
 
+mod guards;
 mod kills;
 mod text;
 mod turns;
@@ -17,7 +18,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::arm::ArmName;
+use crate::design::Guard;
 use crate::metric::Metric;
+use crate::workload::Sample;
 
 const ARGUMENT: &str = "processor.max_cstate=1";
 const SETTING: &str = "cmdline.processor.max_cstate=1";
@@ -65,12 +68,15 @@ struct Sim {
     now_s: u64,
     /// Each boot in which windows were measured, with what was in force.
     measured: Vec<(u32, ArmName)>,
+    /// What its guard `tail_us` reads, as a multiple of what decides, in A and B.
+    tails: [f64; 2],
 }
 
 fn design(seed: u64) -> BootsDesign {
     BootsDesign {
         settings: vec![SETTING.to_owned()],
         metric: Metric::new("x_us", "x", "us", Direction::Lower),
+        guards: Vec::new(),
         smallest_effect_ratio: 0.05,
         boots: 4,
         windows: 5,
@@ -90,8 +96,12 @@ fn folder() -> TempDir {
 impl Sim {
     /// A machine on which a trial has begun: its unit is there, and no boot has been yet.
     fn begun(seed: u64) -> Sim {
+        Sim::begun_with(design(seed))
+    }
+
+    fn begun_with(design: BootsDesign) -> Sim {
         let root = Root::captured(Capture::parse(HOST).unwrap());
-        let state = BootsState::begin(design(seed), 1_700_000_000, "boot-0");
+        let state = BootsState::begin(design, 1_700_000_000, "boot-0");
         let sim = Sim {
             before: root.capture(),
             root,
@@ -103,6 +113,7 @@ impl Sim {
             is_full: false,
             now_s: 1_700_000_010,
             measured: Vec::new(),
+            tails: [2.0, 2.0],
         };
         write(&sim.file(), &state).unwrap();
         sim.hands().begin("/usr/bin/evenkeel", &sim.file()).unwrap();
@@ -248,13 +259,18 @@ impl Machine for Sim {
         self.hands().reads_back(arm)
     }
 
-    fn measure(&mut self, design: &BootsDesign) -> Result<Option<(Vec<f64>, usize)>, String> {
+    fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, String> {
         self.step();
         let is_b = self.root.text(CMDLINE).unwrap().contains(ARGUMENT);
         self.measured.push((self.boots, if is_b { ArmName::B } else { ArmName::A }));
         self.step();
         let level = if is_b { 80.0 } else { 100.0 };
-        Ok(Some(((0..design.windows).map(|window| level + window as f64 * 0.1).collect(), 0)))
+        let sample = |window: usize| {
+            let value = level + window as f64 * 0.1;
+            let tail = value * self.tails[usize::from(is_b)];
+            Sample::from([("x_us".to_owned(), value), ("tail_us".to_owned(), tail), ("other".to_owned(), 1.0)])
+        };
+        Ok(Some(Windows { samples: (0..design.windows).map(sample).collect(), dropped: 0 }))
     }
 
     fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String> {

@@ -10,7 +10,7 @@ use super::*;
 fn some() -> BootsState {
     let mut state = BootsState::begin(design(0), 1_700_000_000, "boot-0");
     let arm = state.order()[0];
-    let outcome = BootOutcome::Measured { values: vec![0.1, 1e-9, 3.0], dropped: 1 };
+    let outcome = BootOutcome::Measured { values: vec![0.1, 1e-9, 3.0], dropped: 1, guards: Default::default() };
     state.seen.push(SeenBoot {
         boot_id: "b1".into(),
         slot: 0,
@@ -43,6 +43,75 @@ fn format_1_stays() {
             .replace(&format!("\"arm\":\"{:?}\"", state.seen[0].arm), "\"arm\":\"ARM\""),
     );
     assert_eq!(parse(text.as_bytes()), Ok(state));
+}
+
+/// The same with a guard.
+fn guarded() -> BootsState {
+    let mut state = some();
+    state.design.guards = vec![Guard { metric: Metric::us("tail_us", "the tail"), harm_ratio: 0.25 }];
+    if let BootOutcome::Measured { guards, .. } = &mut state.seen[0].outcome {
+        guards.insert("tail_us".into(), 12.5);
+    }
+    state
+}
+
+/// What stands on disk of guards; without them it is what it was before there were any.
+#[test]
+fn guards_are_kept_with_each_boot() {
+    let text = guarded().text().unwrap();
+    for part in [
+        r#""guards":[{"metric":{"name":"tail_us","title":"the tail","unit":"us","better":"lower"},"harm_ratio":0.25}]"#,
+        r#""dropped":1,"guards":{"tail_us":12.5}}"#,
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(parse(text.as_bytes()), Ok(guarded()));
+    assert!(!some().text().unwrap().contains("guards"));
+}
+
+#[test]
+fn guards_that_can_not_be_meant_are_refused() {
+    let good: Value = serde_json::from_str(&guarded().text().unwrap()[9..]).unwrap();
+    let guard = good["design"]["guards"][0].clone();
+    let named = |nth: usize| {
+        let mut guard = guard.clone();
+        guard["metric"]["name"] = format!("g{nth}").into();
+        guard
+    };
+    let so_many = |count: usize| Value::from((0..count).map(named).collect::<Vec<_>>());
+    let table: &[(&str, Value)] = &[
+        ("/design/guards/0/metric/name", "".into()),
+        ("/design/guards/0/metric/name", "a\nb".into()),
+        ("/design/guards/0/metric/name", "x".repeat(1001).into()),
+        ("/design/guards/0/metric/name", "x_us".into()),
+        ("/design/guards/0/metric/title", "\u{1b}[2J".into()),
+        ("/design/guards/0/metric/unit", "\r".into()),
+        ("/design/guards/0/metric/better", "sideways".into()),
+        ("/design/guards/0/harm_ratio", 0.into()),
+        ("/design/guards/0/harm_ratio", (-1).into()),
+        ("/design/guards/0/harm_ratio", Value::Null),
+        ("/design/guards", Value::from(vec![guard.clone(), guard.clone()])),
+        ("/design/guards", so_many(BOOT_GUARDS_MAX + 1)),
+        // A number of a guard that the design does not have.
+        ("/design/guards", Value::Array(vec![])),
+        ("/seen/0/guards/tail_us", Value::Null),
+        ("/seen/0/guards/tail_us", "1".into()),
+        ("/seen/0/guards", serde_json::json!({ "other": 1.0 })),
+        ("/seen/0/guards", Value::Array(vec![])),
+    ];
+    for (at, value) in table {
+        let mut bad = good.clone();
+        *bad.pointer_mut(at).unwrap() = value.clone();
+        assert!(parse(&sealed(&bad.to_string())).is_err(), "{at} {value}");
+    }
+    let infinite = good.to_string().replace("12.5", "1e999");
+    assert!(parse(&sealed(&infinite)).is_err());
+    // A boot in which a guard read nothing, and as many guards as there may be.
+    let mut few = good.clone();
+    few["seen"][0]["guards"] = serde_json::json!({});
+    assert!(parse(&sealed(&few.to_string())).is_ok());
+    few["design"]["guards"] = so_many(BOOT_GUARDS_MAX);
+    assert!(parse(&sealed(&few.to_string())).is_ok());
 }
 
 #[test]
@@ -135,11 +204,11 @@ proptest! {
     /// Whatever a state says that is let through, the next step is decided, and the report made.
     #[test]
     fn what_is_let_through_can_be_gone_on_with(
-        at in 0_usize..40,
+        at in 0_usize..60,
         value in prop_oneof![any::<i64>().prop_map(Value::from), "\\PC{0,8}".prop_map(Value::from), Just(Value::Null)],
         boot in "[a-c]1?",
     ) {
-        let mut json: Value = serde_json::from_str(&some().text().unwrap()[9..]).unwrap();
+        let mut json: Value = serde_json::from_str(&guarded().text().unwrap()[9..]).unwrap();
         let mut leaves = Vec::new();
         collect(&json, String::new(), &mut leaves);
         *json.pointer_mut(&leaves[at % leaves.len()]).unwrap() = value;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use evenkeel_host::Facts;
 use evenkeel_sys::{Root, clock};
-use evenkeel_trial::boots::{BootWords, BootsDesign, BootsState, Hands, Machine, Sight, read, write};
+use evenkeel_trial::boots::{BootWords, BootsDesign, BootsState, Hands, Machine, Sight, Windows, read, write};
 use evenkeel_trial::{ArmName, Rules, Watch, Workload};
 
 use crate::commands::workload_of;
@@ -71,11 +71,11 @@ impl<'a> Live<'a> {
         true
     }
 
-    fn windows(&self, workload: &mut dyn Workload, design: &BootsDesign) -> Result<Option<(Vec<f64>, usize)>, String> {
+    fn windows(&self, workload: &mut dyn Workload, design: &BootsDesign) -> Result<Option<Windows>, String> {
         let watch = Watch::start(self.root, &[]);
         let (window, rules) = (Duration::from_millis(design.window_ms), Rules::default());
-        let (mut values, mut dropped, mut settle) = (Vec::new(), 0, WARM_UP);
-        while values.len() < design.windows && dropped <= design.windows * SPARE {
+        let (mut samples, mut dropped, mut settle) = (Vec::new(), 0, WARM_UP);
+        while samples.len() < design.windows && dropped <= design.windows * SPARE {
             if self.is_stopped() {
                 return Ok(None);
             }
@@ -85,16 +85,21 @@ impl<'a> Live<'a> {
                 .map_err(|error| format!("failed to {error}"))?;
             settle = Duration::ZERO;
             let conditions = watch.end_window(&start);
-            let value = sample.get(design.metric.name.as_ref()).copied().filter(|value| value.is_finite());
-            match value {
-                Some(value) if rules.judge(window, &conditions).is_none() => values.push(value),
-                _ => dropped += 1,
+            let has_number = sample.get(design.metric.name.as_ref()).is_some_and(|value| value.is_finite());
+            if has_number && rules.judge(window, &conditions).is_none() {
+                samples.push(sample);
+            } else {
+                dropped += 1;
             }
         }
-        if values.len() * 2 < design.windows {
-            return Err(format!("{dropped} windows were dropped, and {} of {} are left", values.len(), design.windows));
+        if samples.len() * 2 < design.windows {
+            return Err(format!(
+                "{dropped} windows were dropped, and {} of {} are left",
+                samples.len(),
+                design.windows
+            ));
         }
-        Ok(Some((values, dropped)))
+        Ok(Some(Windows { samples, dropped }))
     }
 }
 
@@ -123,7 +128,7 @@ impl Machine for Live<'_> {
         self.hands.reads_back(arm)
     }
 
-    fn measure(&mut self, design: &BootsDesign) -> Result<Option<(Vec<f64>, usize)>, String> {
+    fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, String> {
         self.out.say(&format!("this boot is left alone for {} s", design.settle_ms / 1000));
         if !self.rest(Duration::from_millis(design.settle_ms)) {
             return Ok(None);

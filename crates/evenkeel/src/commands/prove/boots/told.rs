@@ -1,0 +1,54 @@
+//! What is told of a trial over boots: how far it is and what is known, also as files.
+
+use std::path::Path;
+
+use evenkeel_stats::Verdict;
+use evenkeel_sys::Root;
+use evenkeel_trial::boots::{BootsEnded, BootsState, Hands, read};
+
+use super::{Args, FILE, live, not_possible};
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::report;
+use crate::show::{self, Out};
+
+pub(super) fn status(args: &Args, out: &Out) -> Outcome {
+    let dir = args.state.path()?;
+    let file = dir.join(FILE);
+    let state = read(&file).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    let Some(mut state) = state else {
+        let cause = format!("there is none in {}", dir.display());
+        return Err(Failure::text(exit::NOT_POSSIBLE, "tell of a trial over boots", cause)
+            .hint("evenkeel prove KNOB=VALUE --boots 4 begins one"));
+    };
+    let root = Root::live();
+    let hands = Hands::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;
+    // What was reverted says so in the journal, and only learns of it when it is started again. What was cut off before its unit was
+    // written says nothing there, nor does what is just beginning: that is in the boot it was begun in.
+    let is_over = match live::boot_id(&root) {
+        Some(boot) if boot == state.begun_boot => hands.is_put_back().unwrap_or(false),
+        _ => !hands.is_licensed().unwrap_or(true),
+    };
+    if state.ended.is_none() && is_over {
+        state.ended = Some(BootsEnded::Cancelled);
+    }
+    report(&state, args.report.as_deref(), out)?;
+    // A guard that vetoes has made it worse.
+    let is_worse = state.report().comparison.is_some_and(|found| found.verdict == Verdict::Worse);
+    Ok(if is_worse && state.ended == Some(BootsEnded::Whole) { exit::NO } else { exit::WELL })
+}
+
+/// Tells what is known, and writes it into a folder if there is one.
+pub(super) fn report(state: &BootsState, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
+    let found = state.report();
+    let mut text = show::boots::page(&found);
+    if let Some(folder) = folder {
+        let json = show::json::answer(&found)?;
+        let page = report::boots::page(state, &found, &json);
+        let files = [("boots.html", page), ("boots.md", show::boots::markdown(&found)), ("boots.json", json)];
+        for (name, content) in files {
+            text += &format!("report: {}\n", report::write_page(folder, name, &content)?.display());
+        }
+    }
+    out.answer(&found, || text)
+}

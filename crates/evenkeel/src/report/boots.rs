@@ -1,0 +1,229 @@
+//! A trial over boots as a page of its own: the verdict with what it rests on and what speaks against it, the boots drawn, the guards, and
+//! how to repeat it. It needs no network and no script, and all words of the machine are text and never markup.
+
+use std::collections::BTreeSet;
+use std::slice::from_ref;
+
+use evenkeel_stats::BootsComparison;
+use evenkeel_trial::Outcome;
+use evenkeel_trial::boots::{BootWords, BootsReport, BootsState};
+use maud::{Markup, html};
+
+use super::chart::{self, Estimate};
+use super::html::{badge, download, framed, prose, sentence};
+use super::trial::{doubts, ways};
+use super::words::{as_change, range, share, trim};
+use crate::command_args::quoted;
+use crate::show::boots::{COLUMNS, harm_of, numbers, progress, rows, sentences};
+
+/// The page; `json` is what programs read of the same.
+pub(crate) fn page(state: &BootsState, report: &BootsReport, json: &str) -> String {
+    let begun = i64::try_from(state.begun_s).ok().and_then(|second| jiff::Timestamp::from_second(second).ok());
+    let begun =
+        begun.map_or_else(|| "at an unknown time".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string());
+    let settings = report.design.settings.join(" ");
+    let sub = html! { "begun " (begun) " · evenkeel " (report.evenkeel) " · " code { (settings) } };
+    let inside = html! {
+        section {
+            h2 { "In short" }
+            (verdict(report, &settings))
+            p { (sentence(&progress(report))) }
+            (doubts(&report.doubts))
+        }
+        (effect(report))
+        section {
+            h2 { "The boots" }
+            (chart::boots(report))
+            (table(report))
+            (was(report))
+        }
+        (guards(report))
+        (repeat(state, report, json))
+    };
+    framed("evenkeel report over boots", &sub, &inside).into_string()
+}
+
+/// What came out in one sentence; and its word never without the number of boots that it rests on.
+fn verdict(report: &BootsReport, settings: &str) -> Markup {
+    let told = format!(
+        "{settings} over boots: {}{}",
+        report.verdict,
+        report.comparison.map_or_else(String::new, |found| change(report, &found))
+    );
+    let word =
+        |verdict: Outcome| report.vetoed_by.as_ref().map_or_else(|| verdict.to_string(), |_| "vetoed".to_owned());
+    html! {
+        p.verdict {
+            @if let Some(found) = &report.comparison {
+                @let verdict = Outcome::from(found.verdict);
+                (badge(verdict, &format!("{} over {} boots", word(verdict), found.boots)))
+            } @else { span.badge { "not yet" } }
+            " " strong { (sentence(&told)) }
+        }
+    }
+}
+
+fn change(report: &BootsReport, found: &BootsComparison) -> String {
+    let title = &report.design.metric.title;
+    let often = found.confidence * 100.0;
+    format!(
+        "; {title} is {}, {} in {often:.0} of 100 such trials",
+        as_change(found.ratio),
+        range(found.low, found.high)
+    )
+}
+
+fn effect(report: &BootsReport) -> Markup {
+    let Some(found) = &report.comparison else { return html! {} };
+    let metric = &report.design.metric;
+    let mut shown = vec![Estimate {
+        label: "B against A".to_owned(),
+        beside: format!("{} boots", found.boots),
+        ratio: Some(found.ratio),
+        interval: Some((found.low, found.high)),
+        rug: Vec::new(),
+    }];
+    shown.extend(report.guards.iter().map(|guard| Estimate {
+        label: format!("guard: {}", guard.metric.name),
+        beside: format!("{} boots", guard.a.len() + guard.b.len()),
+        ratio: guard.ratio,
+        ..Estimate::default()
+    }));
+    let matters = report.design.smallest_effect_ratio;
+    html! {
+        section {
+            h2 { "The effect" }
+            figure {
+                (chart::estimates(&shown, matters, ways(metric.better)))
+                figcaption {
+                    "The square is the estimate of how much " code { (metric.name) } " changes, the bar its interval, which holds the truth \
+                     in " (format!("{:.0}", found.confidence * 100.0)) " of 100 such trials. Within the grey band (±" (share(matters))
+                    ") a difference is too small to matter: that was fixed before the first boot."
+                    @if !report.guards.is_empty() { " Of a guard the square is the ratio of the medians; so few boots give it no interval." }
+                }
+            }
+            ul { @for words in sentences(found) { li { (sentence(&words)) } } }
+        }
+    }
+}
+
+fn table(report: &BootsReport) -> Markup {
+    let unit = &report.design.metric.unit;
+    html! {
+        div.wide {
+            table {
+                thead { tr { @for title in COLUMNS { th scope="col" { (title) @if title == "median" && !unit.is_empty() { ", " (unit) } } } } }
+                tbody {
+                    @for row in rows(report) {
+                        tr { @for (at, cell) in row.iter().enumerate() { @if at == 0 { th scope="row" { (cell) } } @else { td { (cell) } } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the machine was in each boot.
+fn was(report: &BootsReport) -> Markup {
+    let known = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
+    html! {
+        details {
+            summary { "What the machine was in each boot" }
+            div.wide {
+                table {
+                    thead { tr { @for title in ["boot", "arm", "kernel", "processor", "CPUs", "command line"] { th scope="col" { (title) } } } }
+                    tbody {
+                        @for (at, boot) in report.boots.iter().enumerate() {
+                            tr {
+                                th scope="row" { (at + 1) } td { (format!("{:?}", boot.arm)) }
+                                td { (known(&boot.machine.kernel)) } td { (known(&boot.machine.processor)) }
+                                td { (known(&boot.machine.cpus)) } td { code { (known(&boot.machine.command_line)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn guards(report: &BootsReport) -> Markup {
+    if report.guards.is_empty() {
+        return html! {};
+    }
+    html! {
+        section {
+            h2 { "Guards" }
+            @if let Some(guard) = &report.vetoed_by {
+                p.bad { "The gain is vetoed: " code { (guard) } " got worse by more than was allowed, in every boot." }
+            }
+            div.wide {
+                table {
+                    thead { tr { @for title in ["guard", "unit", "boots of A", "boots of B", "B against A", "what it says"] { th scope="col" { (title) } } } }
+                    tbody {
+                        @for guard in &report.guards {
+                            tr.bad[guard.is_harmed] {
+                                th scope="row" { (guard.metric.title) br; code { (guard.metric.name) } }
+                                td { (guard.metric.unit) }
+                                td { (numbers(&guard.a)) } td { (numbers(&guard.b)) }
+                                td { (guard.ratio.map_or_else(|| "not compared".to_owned(), as_change)) }
+                                td { (harm_of(guard)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn repeat(state: &BootsState, report: &BootsReport, json: &str) -> Markup {
+    let design = &report.design;
+    let seen = |of: fn(&BootWords) -> &Option<String>| {
+        let all: BTreeSet<&str> = report.boots.iter().filter_map(|boot| of(&boot.machine).as_deref()).collect();
+        if all.is_empty() { "unknown".to_owned() } else { all.into_iter().collect::<Vec<_>>().join(", ") }
+    };
+    html! {
+        section {
+            h2 { "How to repeat it" }
+            p { "The same order of boots, from the same seed, on a machine like this one, in the folder " code { (state.folder) } ":" }
+            pre { code { (again(state)) } }
+            dl {
+                dt { "evenkeel" } dd { (report.evenkeel) }
+                dt { "kernel" } dd { (seen(|machine| &machine.kernel)) }
+                dt { "processor" } dd { (seen(|machine| &machine.processor)) }
+                dt { "server and load" } dd { (prose(&report.workload)) }
+                dt { "metric that decides" } dd { (design.metric.title) " (" code { (design.metric.name) } ")" }
+                dt { "smallest effect that matters" } dd { (share(design.smallest_effect_ratio)) }
+                dt { "order of the boots" } dd { (report.order) ", by a coin, from seed " (design.seed) }
+                dt { "each boot" }
+                dd { (design.windows) " windows of " (design.window_ms) " ms, after " (trim(design.settle_ms as f64 / 1000.0)) " s in which it was left alone" }
+            }
+            p { (download("boots.json", "application/json", json, "all numbers of this page, for programs")) }
+        }
+    }
+}
+
+/// The command that does it again, whatever the defaults are by then.
+fn again(state: &BootsState) -> String {
+    let design = &state.design;
+    let percent = |share: f64| trim(share * 100.0);
+    let guards: Vec<String> = match design.guards.as_slice() {
+        [] => vec!["none".to_owned()],
+        guards => guards.iter().map(|guard| format!("{}={}", guard.metric.name, percent(guard.harm_ratio))).collect(),
+    };
+    format!(
+        "evenkeel prove {} --boots {}{} --boots-settle {}ms --boots-windows {} --window-ms {} --smallest-effect {} --metric {}{} --seed {}{}",
+        quoted(&design.settings),
+        design.boots,
+        if design.reboots { " --reboot" } else { "" },
+        design.settle_ms,
+        design.windows,
+        design.window_ms,
+        percent(design.smallest_effect_ratio),
+        quoted(from_ref(&design.metric.name.to_string())),
+        guards.iter().map(|guard| format!(" --guard {}", quoted(from_ref(guard)))).collect::<String>(),
+        design.seed,
+        state.workload,
+    )
+}

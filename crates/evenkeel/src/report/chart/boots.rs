@@ -1,0 +1,92 @@
+//! The boots in the order of time, each with its windows and their median: so that a reader sees whether all boots of one arm lie on one
+//! side of the other's, and whether boots differ by more than the windows of one do.
+
+use evenkeel_stats::median;
+use evenkeel_trial::ArmName;
+use evenkeel_trial::boots::{BootOutcome, BootsReport, SeenBoot};
+use maud::{Markup, html};
+
+use super::{Scale, framed, line, mark, percent, pixel};
+use crate::report::words::trim;
+
+const HEIGHT: f64 = 240.0;
+/// Where the names of the boots begin.
+const NAMES: f64 = HEIGHT - 30.0;
+/// More windows of one boot than this hide each other.
+const MARKS_MAX: usize = 60;
+
+/// Draws them, or nothing if none was measured.
+pub(crate) fn boots(report: &BootsReport) -> Markup {
+    let drawn: Vec<Vec<(usize, f64)>> = report.boots.iter().map(|boot| some(values(boot))).collect();
+    let Some(step) = report.boots.iter().map(|boot| step(values(boot))).max().filter(|_| !drawn.concat().is_empty())
+    else {
+        return html! {};
+    };
+    let metric = &report.design.metric;
+    let scale = Scale::over(drawn.iter().flatten().map(|(_, value)| *value), 18.0, NAMES - 8.0);
+    let inside = html! {
+        @for (at, (boot, marks)) in report.boots.iter().zip(&drawn).enumerate() {
+            (one(at, report.boots.len(), boot, marks, scale))
+        }
+    };
+    html! {
+        figure {
+            (framed(HEIGHT, &told(report), scale, &metric.unit, &inside))
+            figcaption {
+                "Each boot in the order of time, with " code { (metric.name) } " of its windows and a line at their median, which is the \
+                 boot's number; " (crate::report::html::key(ArmName::B)) ". A boot without marks is not counted."
+                @if step > 1 { " Of boots with many windows " (MARKS_MAX) " at most are drawn; boots.json has them all." }
+            }
+        }
+    }
+}
+
+fn values(boot: &SeenBoot) -> &[f64] {
+    match &boot.outcome {
+        BootOutcome::Measured { values, .. } => values,
+        _ => &[],
+    }
+}
+
+fn step(values: &[f64]) -> usize {
+    values.len().div_ceil(MARKS_MAX)
+}
+
+/// The windows that are drawn, each with its place.
+fn some(values: &[f64]) -> Vec<(usize, f64)> {
+    values.iter().copied().enumerate().step_by(step(values).max(1)).collect()
+}
+
+/// What is drawn, for whoever can't see it.
+fn told(report: &BootsReport) -> String {
+    let unit = &report.design.metric.unit;
+    let boots = report.boots.iter().enumerate().map(|(at, boot)| {
+        let middle =
+            median(values(boot)).map_or_else(|| "not counted".to_owned(), |middle| format!("{} {unit}", trim(middle)));
+        format!("boot {} ({:?}) {}", at + 1, boot.arm, middle.trim_end())
+    });
+    format!(
+        "{} of each boot's windows; the medians: {}",
+        report.design.metric.name,
+        boots.collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn one(at: usize, of: usize, boot: &SeenBoot, marks: &[(usize, f64)], scale: Scale) -> Markup {
+    let slot = 98.0 / of as f64;
+    let left = 1.0 + slot * at as f64;
+    let (middle, inner) = (left + slot / 2.0, slot * 0.7);
+    let count = values(boot).len();
+    let x = |window: usize| left + slot * 0.15 + inner * (window as f64 + 0.5) / count.max(1) as f64;
+    let name = format!("boot {}, {:?}", at + 1, boot.arm);
+    html! {
+        @for (window, value) in marks {
+            (mark(boot.arm == ArmName::A, x(*window), scale.at(*value), &format!("{name}, window {}: {}", window + 1, trim(*value))))
+        }
+        @if let Some(middle) = median(values(boot)) {
+            (line(&percent(left + slot * 0.1), scale.at(middle), &percent(left + slot * 0.9), scale.at(middle), "whisker"))
+        }
+        text x=(percent(middle)) y=(pixel(NAMES + 14.0)) text-anchor="middle" { (at + 1) }
+        text x=(percent(middle)) y=(pixel(NAMES + 27.0)) text-anchor="middle" { (format!("{:?}", boot.arm)) }
+    }
+}

@@ -1,0 +1,136 @@
+//! The page of a trial over boots.
+
+use evenkeel_trial::boots::{BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, SeenBoot};
+use evenkeel_trial::{ArmName, Guard, Metric};
+use expect_test::expect_file;
+
+use super::in_lines;
+use crate::report::boots;
+
+/// A trial of five boots, of which one is not counted, whose guard vetoes; with words of a machine that would do harm.
+fn some() -> BootsState {
+    let hostile = "<script>alert(1)</script> & \"x\"";
+    let design = BootsDesign {
+        settings: vec!["cmdline.processor.max_cstate=1".into(), "cmdline.idle=<em>".into()],
+        metric: Metric::us("due_to_done_us_p50", "from due to done"),
+        guards: vec![Guard { metric: Metric::us("due_to_done_us_p99", "its <i>tail"), harm_ratio: 0.25 }],
+        smallest_effect_ratio: 0.05,
+        boots: 4,
+        windows: 4,
+        window_ms: 1000,
+        settle_ms: 60_000,
+        seed: 0,
+        reboots: true,
+        limit_s: 1,
+    };
+    let begun = |seed| BootsState::begin(BootsDesign { seed, ..design.clone() }, 1_700_000_000, "b");
+    let mut state = (0..).map(begun).find(|state| state.order()[0] == ArmName::A).unwrap();
+    state.evenkeel = "1.2.3".into();
+    state.workload = format!(" --workload tick --set 'a={hostile}'");
+    state.workload_words = hostile.into();
+    state.ended = Some(BootsEnded::Whole);
+    for nth in 0..5 {
+        let (slot, arm) = state.next_slot().unwrap();
+        let level = if arm == ArmName::B { 80.0 } else { 100.0 } + f64::from(nth);
+        let tail = if arm == ArmName::B { 280.0 } else { 200.0 } + f64::from(nth);
+        let outcome = match nth {
+            2 => BootOutcome::Missed { why: hostile.into() },
+            _ => BootOutcome::Measured {
+                values: vec![level, level + 2.0, level - 2.0, level + 1.0],
+                dropped: 2,
+                guards: [("due_to_done_us_p99".to_owned(), tail)].into(),
+            },
+        };
+        let machine = BootWords {
+            kernel: Some("6.1.0-13".into()),
+            command_line: Some(format!("quiet {hostile}")),
+            ..BootWords::default()
+        };
+        state.seen.push(SeenBoot { boot_id: format!("r{nth}"), slot, arm, tries: 1, machine, outcome });
+    }
+    state
+}
+
+fn page_of(state: &BootsState) -> String {
+    boots::page(state, &state.report(), "{}")
+}
+
+pub(super) fn page() -> String {
+    page_of(&some())
+}
+
+#[test]
+fn the_page_of_a_trial_over_boots() {
+    let state = some();
+    let page = in_lines(&page_of(&state));
+    expect_file!["boots.html"].assert_eq(&page.replace(&format!("seed {}", state.design.seed), "seed N"));
+}
+
+#[test]
+fn what_a_machine_says_is_no_markup() {
+    let page = page();
+    for markup in ["<script", "<em>", "its <i>", "x\" "] {
+        assert!(!page.contains(markup), "{markup}");
+    }
+    assert!(page.contains("&lt;script&gt;alert(1)"));
+}
+
+#[test]
+fn no_verdict_stands_without_what_it_rests_on_or_what_vetoes_it() {
+    let page = page();
+    // The axis says which way is better.
+    let text = page.replace("lower: better", "").replace("badge better", "");
+    let body = text.split("</style>").nth(1).unwrap();
+    assert_eq!(body.matches("better").count(), 1, "{body}");
+    assert!(body.contains("better (over 4 boots only: weaker than a trial), but due_to_done_us_p99 is 40 % higher"));
+    assert!(body.contains("vetoed over 4 boots") && body.contains("The gain is vetoed"));
+    let at = |words: &str| body.find(words).unwrap_or_else(|| panic!("no {words}"));
+    assert!(at("What speaks against believing it") < at("class=\"estimates\""));
+    let mut calm = some();
+    calm.design.guards.clear();
+    let calm = page_of(&calm);
+    assert!(calm.contains("better over 4 boots") && !calm.contains("Guards") && calm.contains("--guard none"));
+    assert!(at("Boot 3 is not counted") < at("class=\"estimates\""));
+}
+
+/// Whatever a state says that is let through, there is a page; and one of the most boots and windows opens in a browser.
+#[test]
+fn every_state_has_a_page() {
+    let mut state = some();
+    state.ended = None;
+    while !state.seen.is_empty() {
+        let page = page_of(&state);
+        assert!(page.contains("</html>") && !page.contains("NaN") && !page.contains("inf%"), "{page}");
+        state.seen.pop();
+    }
+    let page = page_of(&state);
+    assert!(page.contains("Nothing is known yet") || page.contains("nothing is known yet"), "{page}");
+    assert!(!page.contains("role=\"img\""));
+    for value in [0.0, -1.0, 1e300, f64::MIN, f64::MAX, 1e-300] {
+        let mut wild = some();
+        for (nth, boot) in wild.seen.iter_mut().enumerate() {
+            if let BootOutcome::Measured { values, guards, .. } = &mut boot.outcome {
+                values[0] = value;
+                *values = if nth == 1 { vec![value] } else { values.clone() };
+                guards.insert("due_to_done_us_p99".into(), value);
+            }
+        }
+        let page = page_of(&wild);
+        assert!(page.contains("</html>") && !page.contains("NaN") && !page.contains("inf%"), "{value}: {page}");
+    }
+    let mut long = some();
+    long.design.boots = 16;
+    long.design.windows = 1000;
+    let boot = long.seen[0].clone();
+    long.seen = (0..19).map(|nth| SeenBoot { boot_id: format!("l{nth}"), ..boot.clone() }).collect();
+    for boot in &mut long.seen {
+        boot.outcome = BootOutcome::Measured {
+            values: (0..1000).map(f64::from).collect(),
+            dropped: 0,
+            guards: Default::default(),
+        };
+    }
+    let page = page_of(&long);
+    assert!(page.len() < 400_000, "{} bytes", page.len());
+    assert!(page.contains("at most are drawn"));
+}

@@ -1,0 +1,53 @@
+//! `--smallest-effect`: what matters of the number that decides, as its users say, or else as the number itself does.
+
+use evenkeel_trial::Metric;
+
+/// Flattened into the arguments of every command that compares.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct SmallestEffect {
+    /// The smallest effect that matters, in per cent [default: 10 for lateness and jitter, 5 for all else]
+    #[arg(long = "smallest-effect", value_name = "PERCENT", value_parser = percent)]
+    percent: Option<f64>,
+}
+
+impl SmallestEffect {
+    /// The one that a kept result was judged by.
+    pub(crate) fn of_ratio(ratio: f64) -> SmallestEffect {
+        SmallestEffect { percent: Some(ratio * 100.0) }
+    }
+
+    /// As a share of `metric`.
+    pub(crate) fn ratio(self, metric: &Metric) -> f64 {
+        self.percent.map_or_else(|| metric.smallest_effect_ratio(), |percent| percent / 100.0)
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if percent > 0.0 && percent < 1000.0 {
+        return Ok(percent);
+    }
+    Err(format!("{percent} is not between 0 and 1000 per cent"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_decides_and_else_the_metric() {
+        let lateness = Metric::us("tick_lateness_us_p50", "");
+        assert_eq!(SmallestEffect::default().ratio(&lateness), 0.10);
+        assert_eq!(SmallestEffect { percent: Some(2.0) }.ratio(&lateness), 0.02);
+        assert_eq!(SmallestEffect::of_ratio(0.25).ratio(&lateness), 0.25);
+    }
+
+    #[test]
+    fn only_what_can_be_meant_is_taken() {
+        assert_eq!(percent("12.5"), Ok(12.5));
+        for text in ["0", "-1", "1000", "inf", "nan", "", "five"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+        assert_eq!(percent("0").unwrap_err(), "0 is not between 0 and 1000 per cent");
+    }
+}

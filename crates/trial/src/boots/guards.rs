@@ -1,0 +1,136 @@
+//! What guards say over boots. Pure: a boot gives one number a guard, and few boots tell no more than that all of B lie on the wrong side
+//! of all of A.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::{BOOTS_BLOCK, Direction, VALUE_RANGE, median};
+use serde::Serialize;
+
+use crate::arm::ArmName;
+use crate::design::Guard;
+use crate::metric::Metric;
+use crate::workload::Sample;
+
+use super::state::{BootOutcome, BootsState};
+
+/// Above this a ratio is told as "so many times".
+const TIMES_FROM: f64 = 3.0;
+/// Beyond this it is only "more than".
+const TIMES_MAX: f64 = 1e6;
+
+/// A number that may not get worse, over the boots so far.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GuardOfBoots {
+    /// The number.
+    pub metric: Metric,
+    /// The smallest harm that vetoes, as a share.
+    pub margin: f64,
+    /// Each boot of A: the median of its windows. A boot that has no number is left out.
+    pub a: Vec<f64>,
+    /// Each boot of B.
+    pub b: Vec<f64>,
+    /// The median of B's to that of A's, where they have a ratio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Whether every boot of B is worse than every boot of A, and the ratio reaches the margin.
+    pub is_harmed: bool,
+}
+
+impl GuardOfBoots {
+    fn of(guard: &Guard, state: &BootsState) -> GuardOfBoots {
+        let numbers = |wanted: ArmName| -> Vec<f64> {
+            let of_arm = state.measured().map(|(boot, _)| boot).filter(|boot| boot.arm == wanted);
+            let number = of_arm.map(|boot| match &boot.outcome {
+                BootOutcome::Measured { guards, .. } => guards.get(guard.metric.name.as_ref()).copied(),
+                _ => None,
+            });
+            number.flatten().collect()
+        };
+        let (a, b) = (numbers(ArmName::A), numbers(ArmName::B));
+        let (metric, margin) = (guard.metric.clone(), guard.harm_ratio);
+        let middle = |values: &[f64]| median(values).filter(|middle| VALUE_RANGE.contains(middle));
+        let ratio = middle(&a).zip(middle(&b)).map(|(a, b)| b / a);
+        let mut found = GuardOfBoots { metric, margin, a, b, ratio, is_harmed: false };
+        // A boot without a number may be the one that would have lain among the others.
+        let boots = state.measured().count();
+        found.is_harmed = boots >= BOOTS_BLOCK && found.has_all(boots) && found.is_apart() && found.is_beyond();
+        found
+    }
+
+    fn has_all(&self, boots: usize) -> bool {
+        self.a.len() + self.b.len() == boots
+    }
+
+    /// Whether every boot of B is worse than every boot of A.
+    fn is_apart(&self) -> bool {
+        let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+        match self.metric.better {
+            Direction::Lower => least(&self.b) > most(&self.a),
+            Direction::Higher => most(&self.b) < least(&self.a),
+        }
+    }
+
+    /// Whether the medians differ by the margin or more.
+    fn is_beyond(&self) -> bool {
+        let worse = self.ratio.map(|ratio| match self.metric.better {
+            Direction::Lower => ratio,
+            Direction::Higher => 1.0 / ratio,
+        });
+        worse.is_some_and(|times| times >= 1.0 + self.margin)
+    }
+
+    /// What it has against B, in words that "in every boot of B" goes on.
+    pub(super) fn harm(&self) -> Option<String> {
+        let ratio = self.ratio.filter(|_| self.is_harmed)?;
+        Some(format!("{} is {}", self.metric.name, as_change(ratio)))
+    }
+
+    /// What a sceptic should know of it: of so many boots in all, and beside a verdict of better or another.
+    pub(super) fn doubt(&self, is_better: bool, boots: usize) -> Option<String> {
+        if !is_better {
+            return self.harm().map(|harm| format!("{harm} in every boot of B"));
+        }
+        let numbers = self.a.len() + self.b.len();
+        let why = match self.ratio {
+            _ if !self.has_all(boots) => format!("{numbers} of {boots} boots have its number"),
+            None => "its medians have no ratio".to_owned(),
+            Some(ratio) if self.is_beyond() && !self.is_harmed => {
+                format!("the medians say that it is {}, but boots of A and B overlap", as_change(ratio))
+            }
+            Some(_) => return None,
+        };
+        Some(format!("whether {} is {:.0} % worse could not be told: {why}", self.metric.name, self.margin * 100.0))
+    }
+}
+
+/// What every guard of the design says so far.
+pub(super) fn guards(state: &BootsState) -> Vec<GuardOfBoots> {
+    state.design.guards.iter().map(|guard| GuardOfBoots::of(guard, state)).collect()
+}
+
+/// Each guard's median over the windows of a boot. One that fewer than half of them gave is none: it would stand for other windows than
+/// the number that decides.
+pub(super) fn medians(guards: &[Guard], windows: &[&Sample]) -> BTreeMap<String, f64> {
+    let of = |guard: &Guard| {
+        let name = guard.metric.name.as_ref();
+        let numbers = windows.iter().filter_map(|sample| sample.get(name).copied());
+        let numbers: Vec<f64> = numbers.filter(|value| value.is_finite()).collect();
+        let middle = median(&numbers).filter(|middle| middle.is_finite() && numbers.len() * 2 >= windows.len())?;
+        Some((name.to_owned(), middle))
+    };
+    guards.iter().filter_map(of).collect()
+}
+
+/// A factor as a change for people.
+fn as_change(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    let digits = usize::from(percent.abs() < 9.95);
+    match ratio {
+        ratio if ratio >= TIMES_MAX => "more than a million times as high".to_owned(),
+        ratio if ratio >= TIMES_FROM => format!("{ratio:.1} times as high"),
+        ratio if ratio >= 1.0 => format!("{percent:.digits$} % higher"),
+        ratio if ratio > 0.01 => format!("{:.digits$} % lower", -percent),
+        _ => "more than 99 % lower".to_owned(),
+    }
+}
