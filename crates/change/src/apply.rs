@@ -216,7 +216,7 @@ pub(crate) fn is_booted_with(root: &Root, argument: &str) -> bool {
 fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> {
     let Intended { txn, index, step, target, .. } = what;
     let failed = |miss| StepFailure::new(index, step, &step.wanted, miss);
-    effects.claim(target)?;
+    effects.claim(target).map_err(|busy| failed(Miss::Unreadable { why: busy.to_string() }))?;
     let before = target.before(effects.root).map_err(failed)?;
     let standing = target.standing(effects.root, &step.wanted);
     if standing.is_ok_and(|standing| standing == Standing::Holds) {

@@ -1,7 +1,7 @@
 //! `Claims`: what one evenkeel changes on the running machine is kept from every other one, whichever journal that one writes. Two that
 //! changed one file in turns would each take the other's value for the machine's own, and put that back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::state::{Lock, StateDir, StateError};
@@ -17,6 +17,8 @@ const MAX_NAME_BYTES: usize = 240;
 pub(crate) struct Claims {
     /// By the lock's name; none where it can't be had.
     held: BTreeMap<String, Option<Lock>>,
+    /// Those that others had a while ago, for which nobody waits again.
+    busy: BTreeSet<String>,
 }
 
 impl Claims {
@@ -30,8 +32,12 @@ impl Claims {
         if self.held.contains_key(&name) {
             return Ok(());
         }
-        let lock = match StateDir::open_or_make(dir).and_then(|dir| dir.lock(&name, journal)) {
-            Err(StateError::Busy { holder, .. }) => return Err(StateError::Busy { path: path.to_owned(), holder }),
+        let is_patient = !self.busy.contains(&name);
+        let lock = match StateDir::open_or_make(dir).and_then(|dir| dir.lock(&name, journal, is_patient)) {
+            Err(StateError::Busy { holder, .. }) => {
+                self.busy.insert(name);
+                return Err(StateError::Busy { path: path.to_owned(), holder });
+            }
             made => made.ok(),
         };
         self.held.insert(name, lock);

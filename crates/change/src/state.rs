@@ -123,7 +123,7 @@ impl State {
 
     pub(crate) fn open_on(dir: &Path, outside: Box<dyn Outside>) -> Result<State, StateError> {
         let dir = StateDir::open_or_make(dir)?;
-        let lock = dir.lock(LOCK, &dir.path)?;
+        let lock = dir.lock(LOCK, &dir.path, true)?;
         let file = dir.file(JOURNAL, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
         let path = dir.path.join(JOURNAL);
         let bytes = read_all(&file, &path)?;
@@ -223,11 +223,11 @@ impl StateDir {
         Ok(file)
     }
 
-    /// Takes the lock `name` for whoever writes the journal in `journal`.
-    pub(crate) fn lock(&self, name: &str, journal: &Path) -> Result<Lock, StateError> {
+    /// Takes the lock `name` for whoever writes the journal in `journal`; who is patient waits for half a second.
+    pub(crate) fn lock(&self, name: &str, journal: &Path, is_patient: bool) -> Result<Lock, StateError> {
         let path = self.path.join(name);
         let mut lock = self.file(name, OFlags::RDWR | OFlags::CREATE)?;
-        match lock_patiently(&lock) {
+        match lock_within(&lock, if is_patient { LOCK_TRIES } else { 0 }) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
@@ -252,8 +252,8 @@ fn holder(journal: &Path) -> String {
 
 /// Whoever kills an evenkeel that is starting a command leaves the child holding the lock until it calls exec, or ends: that is no
 /// other evenkeel, and is over in a moment.
-fn lock_patiently(lock: &File) -> Result<(), rustix::io::Errno> {
-    for _ in 0..LOCK_TRIES {
+fn lock_within(lock: &File, tries: u32) -> Result<(), rustix::io::Errno> {
+    for _ in 0..tries {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::WOULDBLOCK) => clock::sleep_until_ns(clock::monotonic_ns() + LOCK_PAUSE_NS),
             done => return done,

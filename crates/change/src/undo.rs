@@ -117,12 +117,16 @@ fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
 }
 
 /// What has to be put back of an earlier boot: a value that what outlived it has set again. Interrupts go by their names.
-fn still_ours(effects: &Effects<'_>, txn: u64, mut owed: Owed) -> Option<Owed> {
+fn still_ours(effects: &mut Effects<'_>, txn: u64, mut owed: Owed) -> Option<Owed> {
     if owed.intent.path.starts_with("/proc/irq/") {
         let step = effects.state.log().begun(txn).steps.get(owed.intent.step)?;
         let step = renumbered(&Facts::probe(effects.root), step)?;
         owed.intent.path = Target::of(&step)?.path.to_owned();
         owed.intent.place = step.place;
+    }
+    // What another evenkeel holds may read as what it tries: `restore` says that it is busy.
+    if effects.state.claim(effects.root, &owed.intent.path).is_err() {
+        return Some(owed);
     }
     let is_ours = match look(effects.root, &owed.intent.path, owed.intent.reading) {
         Ok(now) => owed.done.as_ref().is_some_and(|done| same(&now, &done.found)),
@@ -179,6 +183,17 @@ pub(crate) fn restore(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
     if twins::goes_last(own, intent.side_effects.iter().map(|side| side.path.as_str())) {
         sheets.rotate_left(1);
     }
+    // Claimed before it is read: what is there now may be what another evenkeel tries.
+    if let Some(busy) = sheets.iter().find_map(|sheet| effects.state.claim(effects.root, sheet.path).err()) {
+        let failed = |sheet: &Sheet<'_>| FileUndo {
+            knob: intent.knob.clone(),
+            place: intent.place.clone(),
+            path: sheet.path.to_owned(),
+            before: sheet.before.to_owned(),
+            undo: Undo::Failed { why: busy.to_string() },
+        };
+        return sheets.iter().map(failed).collect();
+    }
     // What the side effects read is looked at before our own write changes them.
     let found: Vec<_> = sheets.iter().map(|sheet| look(effects.root, sheet.path, sheet.reading)).collect();
     let mut files = Vec::new();
@@ -215,9 +230,6 @@ impl Sheet<'_> {
             Ok(true) => return if was_before { Undo::AsBefore } else { self.restored(found) },
             Ok(false) => {}
             Err(why) => return Undo::Failed { why },
-        }
-        if let Err(busy) = effects.state.claim(effects.root, self.path) {
-            return Undo::Failed { why: busy.to_string() };
         }
         if let Err(error) = self.write(effects) {
             return if error.errno.is_absence() {

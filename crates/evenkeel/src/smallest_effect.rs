@@ -11,9 +11,9 @@ pub(crate) struct SmallestEffect {
 }
 
 impl SmallestEffect {
-    /// The one that a kept result was judged by.
-    pub(crate) fn of_ratio(ratio: f64) -> SmallestEffect {
-        SmallestEffect { percent: Some(ratio * 100.0) }
+    /// The one that a kept result was judged by, where the user has said nothing else.
+    pub(crate) fn or_ratio(self, ratio: f64) -> SmallestEffect {
+        SmallestEffect { percent: self.percent.or(Some(ratio * 100.0)) }
     }
 
     /// As a share of `metric`.
@@ -39,7 +39,8 @@ mod tests {
         let lateness = Metric::us("tick_lateness_us_p50", "");
         assert_eq!(SmallestEffect::default().ratio(&lateness), 0.10);
         assert_eq!(SmallestEffect { percent: Some(2.0) }.ratio(&lateness), 0.02);
-        assert_eq!(SmallestEffect::of_ratio(0.25).ratio(&lateness), 0.25);
+        assert_eq!(SmallestEffect::default().or_ratio(0.25).ratio(&lateness), 0.25);
+        assert_eq!(SmallestEffect { percent: Some(2.0) }.or_ratio(0.25).ratio(&lateness), 0.02);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use evenkeel_sys::Root;
 use super::{MIN_FREE, SWAPPINESS, Stage, THP, plan, step};
 use crate::outside::Outside;
 use crate::undo::Undo;
-use crate::{Kind, Miss, Session, SessionError, State, StateError, Status, Which, apply, history, revert, verify};
+use crate::{
+    Job, Kind, Miss, OnFailure, Session, SessionError, State, StateError, Status, Which, apply, carry_out, history,
+    revert, verify,
+};
 
 #[test]
 fn arms_switch_and_the_end_is_the_beginning() {
@@ -159,4 +162,40 @@ fn what_another_journal_is_trying_is_not_put_back_under_its_hands() {
     drop(ours);
     assert!(revert(&stage.root, &stage.hand, &mut theirs, Which::All).unwrap().all_undone);
     assert_eq!(stage.text(SWAPPINESS), "60");
+}
+
+/// What reads as before may be what another evenkeel tries at this moment: it will put its own value from before back.
+#[test]
+fn a_value_that_is_anothers_try_is_not_taken_for_put_back() {
+    let stage = Stage::new();
+    let other = tempfile::tempdir().unwrap();
+    let claims = other.path().join("claims");
+    let state = || State::open_on(&other.path().join("state"), Box::new(Claiming(claims.clone()))).unwrap();
+    apply(&stage.root, &stage.hand, &mut state(), &plan(&["vm.swappiness=30"]), "earlier").unwrap();
+    let mut ours = stage.state_on(Claiming(claims.clone()));
+    let mut session = Session::begin(&stage.root, &stage.hand, &mut ours, "ours", &[step("vm.swappiness=60")]).unwrap();
+    session.set(0, "60").unwrap();
+    let report = revert(&stage.root, &stage.hand, &mut state(), Which::All).unwrap();
+    assert!(!report.all_undone && stage.text(SWAPPINESS) == "60", "{report:?}");
+    session.end();
+    drop(ours);
+    assert_eq!(stage.text(SWAPPINESS), "30");
+    assert!(revert(&stage.root, &stage.hand, &mut state(), Which::All).unwrap().all_undone);
+    assert_eq!(stage.text(SWAPPINESS), "60");
+}
+
+/// One step that another evenkeel holds is recorded, and the rest comes about.
+#[test]
+fn a_busy_place_does_not_stop_a_plan_that_is_to_go_on() {
+    let stage = Stage::new();
+    let other = tempfile::tempdir().unwrap();
+    let claims = other.path().join("claims");
+    let mut ours = stage.state_on(Claiming(claims.clone()));
+    let session = Session::begin(&stage.root, &stage.hand, &mut ours, "ours", &[step("vm.swappiness=10")]).unwrap();
+    let mut theirs = State::open_on(&other.path().join("state"), Box::new(Claiming(claims))).unwrap();
+    let plan = plan(&["vm.swappiness=20", "net.core.busy_poll=50"]);
+    let job = Job { on_failure: OnFailure::GoOn, ..Job::of(&plan, "theirs") };
+    carry_out(&stage.root, &stage.hand, &mut theirs, &job, |_| Ok(())).unwrap();
+    assert_eq!((stage.text(SWAPPINESS), stage.text("/proc/sys/net/core/busy_poll")), ("60".into(), "50".into()));
+    session.end();
 }

@@ -53,12 +53,19 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
             return Ok(exit::WELL);
         }
     }
-    let mut journal = open(&args.state)?;
-    match expire(&root, &hand, &mut journal, args.transaction) {
-        Ok(Some(report)) if !report.all_undone => Ok(exit::NOT_UNDONE),
-        Ok(_) => Ok(exit::WELL),
-        Err(error) => Err(Failure::new(exit::NOT_UNDONE, error)),
+    for _ in 0..LOCK_TRIES {
+        // Opened anew each time: whoever wants to put it back by hand must not find the journal locked.
+        let mut journal = open(&args.state)?;
+        match expire(&root, &hand, &mut journal, args.transaction) {
+            // Another journal's trial may hold what is to be put back. What is back already is passed over the next time.
+            Ok(Some(report)) if !report.all_undone => {}
+            Ok(_) => return Ok(exit::WELL),
+            Err(error) => return Err(Failure::new(exit::NOT_UNDONE, error)),
+        }
+        drop(journal);
+        clock::sleep_until_ns(clock::monotonic_ns() + LOCK_PAUSE_NS);
     }
+    Ok(exit::NOT_UNDONE)
 }
 
 /// When the transaction's time is over; none if nobody waits for that any more.

@@ -6,7 +6,7 @@ use std::slice::from_ref;
 
 use evenkeel_stats::BootsComparison;
 use evenkeel_trial::Outcome;
-use evenkeel_trial::boots::{BootWords, BootsReport, BootsState};
+use evenkeel_trial::boots::{BootWords, BootsReport, BootsState, GuardOfBoots};
 use maud::{Markup, html};
 
 use super::chart::{self, Estimate};
@@ -83,7 +83,9 @@ fn effect(report: &BootsReport) -> Markup {
         interval: Some((found.low, found.high)),
         rug: Vec::new(),
     }];
-    shown.extend(report.guards.iter().map(|guard| Estimate {
+    // The axis says which way is better of what decides: a guard of which the other way is has its number in the table alone.
+    let fits = |guard: &&GuardOfBoots| guard.metric.better == metric.better;
+    shown.extend(report.guards.iter().filter(fits).map(|guard| Estimate {
         label: format!("guard: {}", guard.metric.name),
         beside: format!("{} boots", guard.a.len() + guard.b.len()),
         ratio: guard.ratio,
@@ -99,7 +101,7 @@ fn effect(report: &BootsReport) -> Markup {
                     "The square is the estimate of how much " code { (metric.name) } " changes, the bar its interval, which holds the truth \
                      in " (format!("{:.0}", found.confidence * 100.0)) " of 100 such trials. Within the grey band (±" (share(matters))
                     ") a difference is too small to matter: that was fixed before the first boot."
-                    @if !report.guards.is_empty() { " Of a guard the square is the ratio of the medians; so few boots give it no interval." }
+                    @if shown.len() > 1 { " The band is not a guard's. Of a guard the square is the ratio of the medians; so few boots give it no interval." }
                 }
             }
             ul { @for words in sentences(found) { li { (sentence(&words)) } } }

@@ -94,6 +94,10 @@ impl Trial {
     /// Of the others the first is the best by what is known already: one that is to be taken in its place must be done so much sooner. A few ticks
     /// don't show what a place costs that is bad once in twenty.
     pub(super) fn prefers_first(self, gain: f64) -> Trial {
+        debug_assert!(
+            self.count <= 3,
+            "with more than two others they are sorted by time before they are halved again"
+        );
         Trial { gain, ..self }
     }
 

@@ -51,6 +51,9 @@ pub trait Machine {
     /// If it can't be; nothing of it is left then, or the journal says what is.
     fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String>;
 
+    /// Whether it was asked to stop: by somebody, or because the machine goes down.
+    fn is_stopped(&mut self) -> bool;
+
     /// Puts everything back, and the unit away. To do it twice does no harm.
     ///
     /// # Errors
@@ -97,6 +100,8 @@ pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending
                 let armed = Armed { slot, boot_id: sight.boot_id };
                 match get_ready(state, machine, (arm, anew), armed) {
                     Ok(()) => continue,
+                    // A machine that goes down ends what writes its boot menu: that is tried again in the next boot.
+                    Err(_) if machine.is_stopped() => return Ok(Ending::Stopped),
                     Err(why) => BootsEnded::GivenUp { why },
                 }
             }

@@ -20,6 +20,8 @@ pub const EXTRA_BOOTS: usize = 3;
 pub const WINDOWS_MAX: usize = 1000;
 /// The most guards: each boot keeps a number for each.
 pub const BOOT_GUARDS_MAX: usize = 8;
+/// More windows than a boot can have dropped.
+const DROPPED_MAX: usize = 10 * WINDOWS_MAX;
 /// How often one boot may be begun to be measured before it is given up: by a unit that was started again.
 pub(super) const TRIES_MAX: u32 = 3;
 
@@ -273,6 +275,9 @@ impl BootsState {
         if !is_line(&self.folder, 4096) || !self.folder.starts_with('/') || self.workload.len() > 256 << 10 {
             return bad("its workload or the folder of it can't be meant");
         }
+        if self.asked > 10 * self.boots_max() {
+            return bad("it has asked for more reboots than it may");
+        }
         if self.seen.len() > self.boots_max() || self.measured().count() > design.boots {
             return bad("it has more boots than it may");
         }
@@ -285,7 +290,10 @@ impl BootsState {
             if self.seen[..at].iter().any(|other| other.boot_id == boot.boot_id) {
                 return Err(format!("boot {at} is there twice"));
             }
-            if let BootOutcome::Measured { values, guards, .. } = &boot.outcome {
+            if let BootOutcome::Measured { values, guards, dropped } = &boot.outcome {
+                if *dropped > DROPPED_MAX {
+                    return Err(format!("boot {at} can't have dropped {dropped} windows"));
+                }
                 if values.is_empty() || values.len() > design.windows || !values.iter().all(|value| value.is_finite()) {
                     return Err(format!("the windows of boot {at} can't be meant"));
                 }

@@ -132,7 +132,7 @@ impl BootsState {
         };
         ArmOfBoots {
             arm,
-            between_boots_share: spread(&boots, 0.0, 1.0).filter(|_| boots.len() > 1),
+            between_boots_share: spread(&boots, 0.0, 1.0).filter(|share| boots.len() > 1 && share.is_finite()),
             within_boot_share: windows
                 .iter()
                 .filter_map(|values| spread(values, 0.25, 0.75))

@@ -71,22 +71,22 @@ pub(super) struct Fullness {
 }
 
 impl Fullness {
-    pub(super) fn note(&mut self, busiest: f64, full: Option<Full>) {
-        if busiest.is_finite() && self.busiest.len() < WINDOWS_MAX {
-            self.busiest.push(busiest);
+    pub(super) fn note(&mut self, busiest: Option<f64>, full: Option<Full>) {
+        if self.busiest.len().max(self.full.len()) < WINDOWS_MAX {
+            self.busiest.extend(busiest.filter(|share| share.is_finite()));
             self.full.extend(full);
         }
     }
 
-    /// Notes a window in which a load with one thread that does the work, and its server, told themselves what they ran: the CPU time
-    /// and the length of each, by their names in the sample.
+    /// Notes a window in which load and server told themselves what their processes ran: the CPU time and the length of each, by their
+    /// names in the sample.
     pub(super) fn note_told(&mut self, sample: &Sample, load: (u32, [&str; 2]), server: (u32, [&str; 2])) {
         let ran = |(pid, [cpu, span]): (u32, [&str; 2])| {
             let cpus = sample.get(cpu)? / sample.get(span)?;
             Some(Ran { cpus, on: thread::affinity_of(pid).unwrap_or_default() })
         };
         if let (Some(load), Some(server)) = (ran(load), ran(server)) {
-            self.note(load.cpus, Full::of(&load, &server));
+            self.note(None, Full::of(&load, &server));
         }
     }
 
@@ -124,12 +124,14 @@ mod tests {
             fullness.note_told(&sample, (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
             fullness.doubt()
         };
-        assert_eq!(of(1e5, 1e5), None);
-        assert!(of(0.97e6, 1e5).unwrap().starts_with("a thread of the load used 97 % of a CPU"));
-        // Both may run where we may: as many CPUs as there are.
-        let cpus = thread::affinity().unwrap().len() as f64;
-        let both = of(0.5e6, cpus * 1e6 - 0.5e6).unwrap();
-        assert!(both.contains("of all CPUs that the load may run on"), "{both}");
+        // Both may run where we may: on as many CPUs as there are.
+        let all_us = thread::affinity().unwrap().len() as f64 * 1e6;
+        assert_eq!(of(0.1 * all_us, 0.1 * all_us), None);
+        let both = of(0.5 * all_us, 0.48 * all_us).unwrap();
+        assert!(
+            both.starts_with("the load used 50 % and the server 48 % of all CPUs that the load may run on"),
+            "{both}"
+        );
         let mut none = Fullness::default();
         none.note_told(&Sample::new(), (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
         assert_eq!(none.doubt(), None, "what is not told is not judged");

@@ -101,7 +101,8 @@ impl Workload for UdpEcho {
     }
 
     fn doubts(&self) -> Vec<String> {
-        self.pair.doubts()
+        // Where each packet waits for the one before, both ends together are what is measured, and fill a CPU that they share.
+        if self.rate_hz == 0 { Vec::new() } else { self.pair.doubts() }
     }
 
     fn stop(&mut self) {

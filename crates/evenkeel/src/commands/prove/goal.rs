@@ -16,7 +16,6 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::report::as_change;
 use crate::show::Out;
-use crate::smallest_effect::SmallestEffect;
 use crate::workload_args::WorkloadArgs;
 
 /// The arguments with what the file says filled in; what was given besides stands.
@@ -36,7 +35,9 @@ pub(super) fn asked_by(args: &Args, file: &Path, facts: &Facts, out: &Out) -> Re
         u32::try_from(evidence.window_ms).ok().filter(|ms| (100..=600_000).contains(ms)).ok_or_else(|| {
             Failure::text(exit::WRONG_USE, file.display(), format!("a window of {} ms", evidence.window_ms))
         })?;
-    asked.plan.smallest_effect = SmallestEffect::of_ratio(evidence.smallest_effect_ratio);
+    if asked.plan.metric.as_deref() == Some(evidence.metric.name.as_ref()) {
+        asked.plan.smallest_effect = asked.plan.smallest_effect.or_ratio(evidence.smallest_effect_ratio);
+    }
     // Who names another workload wants to know whether the set helps that one.
     if args.workload.workload.is_none() && args.workload.command.is_empty() {
         asked.workload = workload(&evidence.workload, file)?;

@@ -171,6 +171,10 @@ fn what_few_windows_gave_is_no_number() {
         fn arm(&mut self, _: ArmName, _: bool) -> Result<(), String> {
             Ok(())
         }
+        fn is_stopped(&mut self) -> bool {
+            false
+        }
+
         fn put_back(&mut self) -> Result<(), String> {
             Ok(())
         }

@@ -66,6 +66,32 @@ fn killed_at_every_step_it_goes_on_to_the_same_end() {
     }
 }
 
+/// Somebody reboots while the next boot is being got ready: what writes the boot menu is ended, which is no reason to give a trial up.
+#[test]
+fn a_machine_that_goes_down_while_a_boot_is_got_ready_goes_on() {
+    for (seed, turn, is_done) in [(0, 0, false), (0, 0, true), (1, 1, false), (1, 1, true), (1, 2, false), (0, 2, true)]
+    {
+        let mut sim = Sim::begun(seed);
+        for _ in 0..turn {
+            assert_eq!(sim.start().unwrap(), Ok(Ending::Reboot));
+            sim.reboot();
+        }
+        sim.goes_down = Some(is_done);
+        let mut stops = 0;
+        while sim.goes_down.is_some() {
+            match sim.start().unwrap().unwrap() {
+                Ending::Stopped => stops += 1,
+                Ending::Reboot => {}
+                ended @ Ending::Ended { .. } => panic!("{ended:?}"),
+            }
+            sim.reboot();
+        }
+        assert_eq!(stops, 1, "seed {seed}, turn {turn}");
+        assert_eq!(sim.play_out(), BootsEnded::Whole, "{:?}", sim.state());
+        sim.check_end();
+    }
+}
+
 #[test]
 fn after_a_kill_at_every_step_revert_puts_all_back() {
     for reboots in [false, true] {

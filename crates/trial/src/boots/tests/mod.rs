@@ -68,6 +68,9 @@ struct Sim {
     now_s: u64,
     /// Each boot in which windows were measured, with what was in force.
     measured: Vec<(u32, ArmName)>,
+    /// It goes down the next time that a boot is got ready: before that is done, or after.
+    goes_down: Option<bool>,
+    is_stopped: bool,
     /// What its guard `tail_us` reads, as a multiple of what decides, in A and B.
     tails: [f64; 2],
 }
@@ -113,6 +116,8 @@ impl Sim {
             is_full: false,
             now_s: 1_700_000_010,
             measured: Vec::new(),
+            goes_down: None,
+            is_stopped: false,
             tails: [2.0, 2.0],
         };
         write(&sim.file(), &state).unwrap();
@@ -275,9 +280,17 @@ impl Machine for Sim {
 
     fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String> {
         self.step();
-        self.hands().arm(arm, anew)?;
+        let goes_down = self.goes_down.take();
+        self.is_stopped = goes_down.is_some();
+        if goes_down != Some(false) {
+            self.hands().arm(arm, anew)?;
+        }
         self.step();
-        Ok(())
+        if self.is_stopped { Err("update-grub was ended by SIGTERM".to_owned()) } else { Ok(()) }
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.is_stopped
     }
 
     fn put_back(&mut self) -> Result<(), String> {

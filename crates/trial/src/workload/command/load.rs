@@ -224,7 +224,7 @@ impl Load {
     }
 
     fn note(&mut self, shown: Shown) {
-        self.fullness.note(shown.busiest, shown.full);
+        self.fullness.note(Some(shown.busiest), shown.full);
     }
 
     /// Runs it once, to its end; gives how long that took and what was seen of it.

@@ -152,6 +152,10 @@ impl Machine for Live<'_> {
         self.hands.arm(arm, anew)
     }
 
+    fn is_stopped(&mut self) -> bool {
+        Live::is_stopped(self)
+    }
+
     fn put_back(&mut self) -> Result<(), String> {
         self.hands.put_back()
     }
