@@ -66,17 +66,20 @@ fn lines(report: &BootsReport) -> Vec<String> {
 pub(crate) fn progress(report: &BootsReport) -> String {
     let design = &report.design;
     let counted: usize = report.arms.iter().map(|arm| arm.boots.len()).sum();
-    match &report.ended {
+    let how = match &report.ended {
         None => format!(
             "{counted} of {} boots count, {} so far; it goes on after the next boot",
             design.boots,
             report.boots.len()
         ),
-        Some(BootsEnded::Whole) => {
-            format!("all {} boots are measured, {} in all; everything is put back", design.boots, report.boots.len())
-        }
+        Some(BootsEnded::Whole) => format!("all {} boots are measured, {} in all", design.boots, report.boots.len()),
         Some(BootsEnded::Cancelled) => format!("it was ended with {counted} of {} boots", design.boots),
         Some(BootsEnded::GivenUp { why }) => format!("it was given up with {counted} of {} boots: {why}", design.boots),
+    };
+    how + match report.is_put_back {
+        None => "",
+        Some(true) => "; everything is put back",
+        Some(false) => "; it still puts everything back",
     }
 }
 

@@ -56,6 +56,9 @@ pub struct BootsReport {
     /// How it ended; none while it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<BootsEnded>,
+    /// Whether everything is put back, where it has ended and the journal was asked: its end is told before that is done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_put_back: Option<bool>,
 }
 
 /// The verdict, with the number of boots that it rests on: a trial that switches while the machine runs says more. What guards have
@@ -119,6 +122,7 @@ impl BootsState {
             guards,
             doubts,
             ended: self.ended.clone(),
+            is_put_back: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use evenkeel_stats::Verdict;
 use evenkeel_sys::Root;
-use evenkeel_trial::boots::{BootsEnded, BootsState, Hands, read};
+use evenkeel_trial::boots::{BootsEnded, BootsReport, BootsState, Hands, read};
 
 use super::{Args, FILE, live, not_possible};
 use crate::exit;
@@ -32,23 +32,29 @@ pub(super) fn status(args: &Args, out: &Out) -> Outcome {
     if state.ended.is_none() && is_over {
         state.ended = Some(BootsEnded::Cancelled);
     }
-    report(&state, args.report.as_deref(), out)?;
+    let mut found = state.report();
+    // The unit goes last: as long as it is there, something may be left.
+    found.is_put_back = state.ended.as_ref().and_then(|_| hands.is_licensed().ok()).map(|is_licensed| !is_licensed);
+    tell(&state, &found, args.report.as_deref(), out)?;
     // A guard that vetoes has made it worse.
-    let is_worse = state.report().comparison.is_some_and(|found| found.verdict == Verdict::Worse);
+    let is_worse = found.comparison.is_some_and(|found| found.verdict == Verdict::Worse);
     Ok(if is_worse && state.ended == Some(BootsEnded::Whole) { exit::NO } else { exit::WELL })
 }
 
 /// Tells what is known, and writes it into a folder if there is one.
 pub(super) fn report(state: &BootsState, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
-    let found = state.report();
-    let mut text = show::boots::page(&found);
+    tell(state, &state.report(), folder, out)
+}
+
+fn tell(state: &BootsState, found: &BootsReport, folder: Option<&Path>, out: &Out) -> Result<(), Failure> {
+    let mut text = show::boots::page(found);
     if let Some(folder) = folder {
-        let json = show::json::answer(&found)?;
-        let page = report::boots::page(state, &found, &json);
-        let files = [("boots.html", page), ("boots.md", show::boots::markdown(&found)), ("boots.json", json)];
+        let json = show::json::answer(found)?;
+        let page = report::boots::page(state, found, &json);
+        let files = [("boots.html", page), ("boots.md", show::boots::markdown(found)), ("boots.json", json)];
         for (name, content) in files {
             text += &format!("report: {}\n", report::write_page(folder, name, &content)?.display());
         }
     }
-    out.answer(&found, || text)
+    out.answer(found, || text)
 }
