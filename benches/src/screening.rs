@@ -46,7 +46,7 @@ fn seeds() -> u64 {
 
 fn design(seed: u64) -> SearchDesign {
     let budget = Budget { windows: WINDOWS_MAX, time_ms: None };
-    SearchDesign::new(truth().candidates(), METRIC, budget, seed)
+    SearchDesign { smallest_effect_ratio: 0.05, ..SearchDesign::new(truth().candidates(), METRIC, budget, seed) }
 }
 
 /// What a search chose.
