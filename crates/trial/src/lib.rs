@@ -24,6 +24,7 @@ pub mod search;
 mod session;
 pub mod source;
 mod switch;
+pub mod words;
 pub mod workload;
 
 pub use arm::{ARMS_MAX, Arm, ArmName, Level};

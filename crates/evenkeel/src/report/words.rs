@@ -2,12 +2,9 @@
 //! So it never says more than the interval does, never calls what was not seen "no effect", and names the machine as the place
 //! where it holds.
 
+pub(crate) use evenkeel_trial::words::as_change;
+use evenkeel_trial::words::change;
 use evenkeel_trial::{ArmName, Outcome, Report};
-
-/// Above this a ratio is told as "so many times", since nobody reads 4,000 % well.
-const TIMES_FROM: f64 = 3.0;
-/// Beyond this a ratio is only "more than".
-const TIMES_MAX: f64 = 1e6;
 
 /// What a sentence is made of.
 #[derive(Clone, Debug)]
@@ -145,34 +142,6 @@ impl<'a> Claim<'a> {
 
     fn bracket(&self) -> String {
         self.interval.map_or_else(String::new, |(low, high)| format!(" ({})", range(low, high)))
-    }
-}
-
-/// A factor as a change for people: 0.48 is `52 % lower`, 1.5 is `50 % higher`, 5 is `5.0 times as high`.
-pub(crate) fn as_change(ratio: f64) -> String {
-    let (amount, way) = change(ratio);
-    format!("{amount} {way}")
-}
-
-fn change(ratio: f64) -> (String, &'static str) {
-    if ratio >= TIMES_MAX {
-        return ("more than a million times".to_owned(), "as high");
-    }
-    if ratio >= TIMES_FROM {
-        let digits = usize::from(ratio < 9.95);
-        return (format!("{ratio:.digits$} times"), "as high");
-    }
-    let percent = (ratio - 1.0) * 100.0;
-    // Near the floor each further digit is another tenth of what is left.
-    let digits = match percent.abs() {
-        size if percent < 0.0 && size > 99.99 => return ("more than 99.99 %".to_owned(), "lower"),
-        size if percent < 0.0 && size > 99.0 => 2,
-        size => usize::from(size < 9.95),
-    };
-    if percent < 0.0 {
-        (format!("{:.digits$} %", -percent), "lower")
-    } else {
-        (format!("{percent:.digits$} %"), "higher")
     }
 }
 

@@ -9,14 +9,10 @@ use serde::Serialize;
 use crate::arm::ArmName;
 use crate::design::Guard;
 use crate::metric::Metric;
+use crate::words::as_change;
 use crate::workload::Sample;
 
 use super::state::{BootOutcome, BootsState};
-
-/// Above this a ratio is told as "so many times".
-const TIMES_FROM: f64 = 3.0;
-/// Beyond this it is only "more than".
-const TIMES_MAX: f64 = 1e6;
 
 /// A number that may not get worse, over the boots so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -120,17 +116,4 @@ pub(super) fn medians(guards: &[Guard], windows: &[&Sample]) -> BTreeMap<String,
         Some((name.to_owned(), middle))
     };
     guards.iter().filter_map(of).collect()
-}
-
-/// A factor as a change for people.
-fn as_change(ratio: f64) -> String {
-    let percent = (ratio - 1.0) * 100.0;
-    let digits = usize::from(percent.abs() < 9.95);
-    match ratio {
-        ratio if ratio >= TIMES_MAX => "more than a million times as high".to_owned(),
-        ratio if ratio >= TIMES_FROM => format!("{ratio:.1} times as high"),
-        ratio if ratio >= 1.0 => format!("{percent:.digits$} % higher"),
-        ratio if ratio > 0.01 => format!("{:.digits$} % lower", -percent),
-        _ => "more than 99 % lower".to_owned(),
-    }
 }

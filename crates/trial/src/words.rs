@@ -1,0 +1,57 @@
+//! Numbers of a trial in words for people.
+
+/// Above this a ratio is told as "so many times", since nobody reads 4,000 % well.
+const TIMES_FROM: f64 = 3.0;
+/// Beyond this a ratio is only "more than".
+const TIMES_MAX: f64 = 1e6;
+
+/// A factor as a change for people: 0.48 is `52 % lower`, 1.5 is `50 % higher`, 5 is `5.0 times as high`.
+pub fn as_change(ratio: f64) -> String {
+    let (amount, way) = change(ratio);
+    format!("{amount} {way}")
+}
+
+/// The same in two parts: how much, and which way.
+pub fn change(ratio: f64) -> (String, &'static str) {
+    if ratio >= TIMES_MAX {
+        return ("more than a million times".to_owned(), "as high");
+    }
+    if ratio >= TIMES_FROM {
+        let digits = usize::from(ratio < 9.95);
+        return (format!("{ratio:.digits$} times"), "as high");
+    }
+    let percent = (ratio - 1.0) * 100.0;
+    // Near the floor each further digit is another tenth of what is left.
+    let digits = match percent.abs() {
+        size if percent < 0.0 && size > 99.99 => return ("more than 99.99 %".to_owned(), "lower"),
+        size if percent < 0.0 && size > 99.0 => 2,
+        size => usize::from(size < 9.95),
+    };
+    if percent < 0.0 {
+        (format!("{:.digits$} %", -percent), "lower")
+    } else {
+        (format!("{percent:.digits$} %"), "higher")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_factor_is_a_change() {
+        let table = [
+            (0.48, "52 % lower"),
+            (0.0001, "99.99 % lower"),
+            (0.00001, "more than 99.99 % lower"),
+            (1.0, "0.0 % higher"),
+            (1.5, "50 % higher"),
+            (5.0, "5.0 times as high"),
+            (40.0, "40 times as high"),
+            (1e7, "more than a million times as high"),
+        ];
+        for (ratio, words) in table {
+            assert_eq!(as_change(ratio), words, "{ratio}");
+        }
+    }
+}
