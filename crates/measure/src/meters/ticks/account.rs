@@ -121,7 +121,7 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     };
     let mut followed = follow(beats, known.light_ns, start, gate, pull);
     let [close, far] = [(&followed, gate), (&first, wide)]
-        .map(|(followed, gate)| tempo::presence(beats, known.light_ns, followed, gate));
+        .map(|(followed, gate)| tempo::presence_of_known(beats, known.light_ns, followed, gate));
     let presence = close.max(far);
     let period_ns = tempo::again(beats, &followed)?.period_ns;
     if known.pacing == Pacing::Kept {

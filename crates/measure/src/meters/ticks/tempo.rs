@@ -6,6 +6,7 @@
 //! | what is too light to be a tick goes | less than a third of the wake in which half of all work is done |
 //! | periods worth a try | peaks of the spectrum of the rest, each wake weighted by its work |
 //! | the tick's | of those whose every slot has a wake, beyond what chance puts there, the shortest: a part of the true period has empty slots |
+//! | unless packets fill those | a shorter one goes if what lies between the ticks of a longer one is both lighter and not as close to its time |
 //! | how it is kept | at set times, or each a period after the one before: what foretells the next one better |
 
 use serde::Serialize;
@@ -38,6 +39,11 @@ const PRESENCE_MIN: f64 = 0.6;
 const PRESENCE_OF_BEST: f64 = 0.8;
 /// and all of them so many standard deviations beyond it. It is asked of dozens of periods, each of which is moved to where it fits best.
 const DEVIATIONS_MIN: f64 = 6.0;
+const DEVIATIONS_KNOWN_MIN: f64 = 3.0;
+/// What lies between the ticks is packets if a tick is so many times as much work,
+const LIGHTER_BETWEEN: f64 = 3.0;
+/// and the two periods are so nearly multiples of each other.
+const MULTIPLE_OFF_MAX: f64 = 0.01;
 /// No matter how few other wakes there are, one may be in a slot.
 const CHANCE_MIN: f64 = 0.02;
 /// What is so little of a thread's work is not what it is there for.
@@ -118,13 +124,47 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     if kept.len() < TICKS_MIN {
         return Err(NoTick::FewWakes);
     }
-    let periods = Spectrum::of(&kept).periods();
+    let periods = Spectrum::of(&kept).periods(&kept);
     let judged = periods.into_iter().filter_map(|start| judge(stretch, light_ns, start));
-    let holds = |tempo: &Tempo| tempo.presence >= PRESENCE_MIN && tempo.work_share >= WORK_SHARE_MIN;
-    let held: Vec<Tempo> = judged.filter(holds).collect();
-    let most = held.iter().map(|tempo| tempo.presence).fold(0.0, f64::max);
-    let full = held.into_iter().filter(|tempo| tempo.presence >= PRESENCE_OF_BEST * most);
-    full.max_by(|one, other| one.hz().total_cmp(&other.hz())).ok_or(NoTick::NoPeriod)
+    let holds = |(tempo, _): &(Tempo, Start)| tempo.presence >= PRESENCE_MIN && tempo.work_share >= WORK_SHARE_MIN;
+    let held: Vec<(Tempo, Start)> = judged.filter(holds).collect();
+    let most = held.iter().map(|(tempo, _)| tempo.presence).fold(0.0, f64::max);
+    let full: Vec<_> = held.into_iter().filter(|(tempo, _)| tempo.presence >= PRESENCE_OF_BEST * most).collect();
+    let is_part = |one: &(Tempo, Start)| full.iter().any(|other| fills_between(stretch, light_ns, one, other));
+    let whole = full.iter().filter(|one| !is_part(one)).map(|(tempo, _)| *tempo);
+    whole.max_by(|one, other| one.hz().total_cmp(&other.hz())).ok_or(NoTick::NoPeriod)
+}
+
+/// Whether the first is but a part of the other's period, whose further slots packets fill: players who send as often as the server ticks are no
+/// chance. What is done between the ticks is then lighter than a tick, and does not keep its time as the ticks do; a server that
+/// sends with every second tick keeps the time of both, and one whose sleeps are whole milliseconds does as much in each.
+fn fills_between(
+    beats: &[Beat],
+    light_ns: f64,
+    (fast, start): &(Tempo, Start),
+    (slow, slow_start): &(Tempo, Start),
+) -> bool {
+    let times = slow.period_ns / fast.period_ns;
+    if times < 1.5 || (times / times.round() - 1.0).abs() > MULTIPLE_OFF_MAX {
+        return false;
+    }
+    let close = Gate::of(fast.period_ns, slow.spread_ns);
+    let [ticks, parts] = [slow_start, start].map(|start| follow(beats, light_ns, *start, close, Pull::Some));
+    let [kept, kept_between] = [&ticks, &parts].map(|followed| presence(beats, light_ns, followed, close));
+    if kept < PRESENCE_MIN || kept_between >= PRESENCE_OF_BEST * kept {
+        return false;
+    }
+    let in_time = |followed: &Followed| followed.slots.iter().filter_map(Slot::at_its_time).collect::<Vec<_>>();
+    let ticks = in_time(&ticks);
+    let between = in_time(&follow(beats, light_ns, *start, Gate::widest(fast.period_ns), Pull::Some));
+    let work = |beats_of: &[usize], is_tick: bool| {
+        let of = beats_of.iter().filter(|beat| ticks.binary_search(beat).is_ok() == is_tick);
+        median(&of.filter_map(|beat| Some(beats.get(*beat)?.weight)).collect::<Vec<_>>())
+    };
+    match (work(&ticks, true), work(&between, false)) {
+        (Some(tick), Some(packet)) => tick >= LIGHTER_BETWEEN * packet,
+        _ => false,
+    }
 }
 
 /// What is too light to be a tick.
@@ -156,7 +196,7 @@ fn searched(beats: &[Beat], light_ns: f64) -> &[Beat] {
 }
 
 /// Follows one period through all of it, twice: to know it better, and to know how close its ticks are.
-fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<Tempo> {
+fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<(Tempo, Start)> {
     let wide = Gate::widest(start.period_ns);
     let first = follow(beats, light_ns, start, wide, Pull::Much);
     let start = again(beats, &first)?;
@@ -175,7 +215,7 @@ fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<Tempo> {
         (_, walks) => (Pacing::Walks, walks),
     };
     let work_share = work_share(beats, &second);
-    Some(Tempo { period_ns: start.period_ns, pacing, spread_ns, presence, light_ns, work_share })
+    Some((Tempo { period_ns: start.period_ns, pacing, spread_ns, presence, light_ns, work_share }, start))
 }
 
 /// The share of all work that is done in ticks.
@@ -216,7 +256,16 @@ fn spread(followed: &Followed) -> Option<f64> {
 }
 
 /// The share of slots that have a tick, beyond what chance would put there; 0 where chance alone may have done it.
-pub(super) fn presence(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
+fn presence(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
+    presence_by(beats, light_ns, followed, gate, DEVIATIONS_MIN)
+}
+
+/// The same of a period that was known before: it is asked of that one alone.
+pub(super) fn presence_of_known(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate) -> f64 {
+    presence_by(beats, light_ns, followed, gate, DEVIATIONS_KNOWN_MIN)
+}
+
+fn presence_by(beats: &[Beat], light_ns: f64, followed: &Followed, gate: Gate, deviations_min: f64) -> f64 {
     let seen = followed.at_their_time() as f64;
     let slots = followed.slots.len().max(1) as f64;
     let span_ns = beats.last().zip(beats.first()).map_or(0, |(last, first)| last.at_ns.saturating_sub(first.at_ns));
@@ -225,7 +274,7 @@ pub(super) fn presence(beats: &[Beat], light_ns: f64, followed: &Followed, gate:
     let by_chance = by_chance.clamp(CHANCE_MIN, 1.0 - 1e-9);
     let beyond = seen / slots - by_chance;
     let deviations = beyond * (slots / (by_chance * (1.0 - by_chance))).sqrt();
-    if deviations < DEVIATIONS_MIN { 0.0 } else { beyond / (1.0 - by_chance) }
+    if deviations < deviations_min { 0.0 } else { beyond / (1.0 - by_chance) }
 }
 
 /// How well each rate explains the wakes.
@@ -233,6 +282,8 @@ struct Spectrum {
     base_ns: u64,
     from_hz: f64,
     step_hz: f64,
+    /// No wake counts as more work than this, in nanoseconds.
+    cap_ns: f64,
     /// Sum of unit vectors, each by its share of the weight.
     values: Vec<(f64, f64)>,
 }
@@ -244,8 +295,8 @@ impl Spectrum {
         let span_s = beats.last().map_or(0.0, |last| last.at_ns.saturating_sub(base_ns) as f64 / 1e9).max(1e-3);
         let mut weights: Vec<f64> = beats.iter().map(|beat| beat.weight).collect();
         weights.sort_unstable_by(f64::total_cmp);
-        let cap = weights[weights.len() * 9 / 10] * HEAVY_MAX;
-        let sum = weights.iter().map(|weight| weight.min(cap)).sum::<f64>().max(f64::MIN_POSITIVE);
+        let cap_ns = weights[weights.len() * 9 / 10] * HEAVY_MAX;
+        let sum = weights.iter().map(|weight| weight.min(cap_ns)).sum::<f64>().max(f64::MIN_POSITIVE);
         let step_hz = 0.25 / span_s;
         let from_hz = RATE_HZ.start().max(0.6 * TICKS_MIN as f64 / span_s);
         // Ticks are no more than the wakes.
@@ -257,14 +308,14 @@ impl Spectrum {
             let angle = |hz: f64| (hz * at_s).fract() * std::f64::consts::TAU;
             let (mut sin, mut cos) = angle(from_hz).sin_cos();
             let (step_sin, step_cos) = angle(step_hz).sin_cos();
-            let weight = beat.weight.min(cap) / sum;
+            let weight = beat.weight.min(cap_ns) / sum;
             for value in &mut values {
                 value.0 += weight * cos;
                 value.1 += weight * sin;
                 (cos, sin) = (cos * step_cos - sin * step_sin, sin * step_cos + cos * step_sin);
             }
         }
-        Spectrum { base_ns, from_hz, step_hz, values }
+        Spectrum { base_ns, from_hz, step_hz, cap_ns, values }
     }
 
     fn height(&self, at: usize) -> f64 {
@@ -280,7 +331,7 @@ impl Spectrum {
     }
 
     /// The highest peaks; and what the very highest is a multiple of, since a train of sharp ticks has peaks at all multiples of its rate.
-    fn periods(&self) -> Vec<Start> {
+    fn periods(&self, beats: &[Beat]) -> Vec<Start> {
         let mut peaks: Vec<(f64, f64)> = (0..self.values.len())
             .filter(|at| self.height(*at) >= PEAK_MIN)
             .filter(|at| {
@@ -291,8 +342,25 @@ impl Spectrum {
         peaks.sort_unstable_by(|one, other| other.0.total_cmp(&one.0));
         peaks.truncate(PEAKS_MAX);
         let highest = peaks.first().map(|(_, hz)| *hz);
-        let parts = (2..=PEAKS_MAX).filter_map(|part| highest.map(|hz| hz / part as f64));
-        let parts: Vec<f64> = parts.filter(|hz| *hz >= self.from_hz).collect();
-        peaks.into_iter().map(|(_, hz)| hz).chain(parts).map(|hz| self.start(hz)).collect()
+        let parts = (2..=PEAKS_MAX).filter_map(|times| highest.map(|hz| (times, hz)));
+        let parts = parts.filter(|(times, hz)| hz / *times as f64 >= self.from_hz);
+        let parts: Vec<Start> = parts.map(|(times, hz)| longer(beats, self.cap_ns, self.start(hz), times)).collect();
+        peaks.into_iter().map(|(_, hz)| self.start(hz)).chain(parts).collect()
     }
+}
+
+/// A period so many times as long, at that of the shorter one's times at which most is done: packets that crowd elsewhere would pull it away
+/// from the ticks, where it is fitted to all that is done.
+fn longer(beats: &[Beat], cap_ns: f64, short: Start, times: usize) -> Start {
+    let near = Gate::widest(short.period_ns).ns / short.period_ns;
+    let mut done = vec![0.0; times];
+    for beat in beats {
+        let turns = (beat.at_ns as f64 - short.at_ns) / short.period_ns;
+        if (turns - turns.round()).abs() <= near {
+            let at = (turns.round() as i64).rem_euclid(times as i64) as usize;
+            done[at] += beat.weight.min(cap_ns);
+        }
+    }
+    let most = (0..times).max_by(|one, other| done[*one].total_cmp(&done[*other])).unwrap_or(0);
+    Start { period_ns: short.period_ns * times as f64, at_ns: short.at_ns + most as f64 * short.period_ns }
 }

@@ -130,6 +130,47 @@ fn servers_of_all_kinds_have_their_rate() {
     }
 }
 
+/// Players who send as often as the server ticks, each at a phase of its own and some milliseconds unsteady: where their packets crowd, every part
+/// of the tick's period finds some.
+#[test]
+fn players_packets_make_no_faster_tick() {
+    for seed in 0..24 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let players = [4, 8, 16, 32][seed as usize % 4];
+        let mut begun = Vec::new();
+        for tick in 0..150 {
+            begun.push((
+                f64::from(tick) * 20.0 * MS + random.random_range(0.0..15.0) * US,
+                random.random_range(800.0..1200.0) * US,
+            ));
+        }
+        for _ in 0..players {
+            let mut at = random.random_range(0.0..20.0) * MS;
+            while at < 3.0 * SECOND {
+                begun.push((at + random.random_range(0.0..5.0) * MS, random.random_range(60.0..120.0) * US));
+                at += 20.0 * MS;
+            }
+        }
+        let (hz, _) = found(&laid_out(begun)).unwrap_or_else(|why| panic!("seed {seed}, {players} players: {why}"));
+        assert!((hz - 50.0).abs() < 0.5, "seed {seed}, {players} players: {hz} Hz");
+    }
+}
+
+/// Sixty a second by sleeps of 16 and 17 ms: every third tick keeps time to the microsecond, and the two between are ticks all the same.
+#[test]
+fn sleeps_of_whole_milliseconds_make_no_slower_tick() {
+    for seed in 0..6 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut begun = Vec::new();
+        for tick in 0..240_u32 {
+            let at_ms = (f64::from(tick) * 1000.0 / 60.0).floor();
+            begun.push((at_ms * MS + random.random_range(0.0..15.0) * US, random.random_range(300.0..500.0) * US));
+        }
+        let (hz, _) = found(&laid_out(begun)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert!((hz - 60.0).abs() < 0.5, "seed {seed}: {hz} Hz");
+    }
+}
+
 /// Looks every 5.08 ms whether it is time, and plays a tick where 20 ms have passed: the times of its wakes are no parts of the tick's.
 #[test]
 fn a_server_that_looks_now_and_then_has_the_rate_of_its_ticks() {
