@@ -114,6 +114,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("sys/src/telemetry/snapshot.rs", "parse", "telemetry"),
     ("trial/src/boots/state.rs", "parse", "report"),
     ("trial/src/boots/state.rs", "parse_json", "report"),
+    ("trial/src/load/ddnet/wire.rs", "parse", "ddnet"),
     ("trial/src/load/protocol/http.rs", "parse_answer", "answers"),
     ("trial/src/load/protocol/http.rs", "parse_head", "answers"),
     ("trial/src/load/protocol/memcached.rs", "parse_answer", "answers"),

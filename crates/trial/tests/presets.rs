@@ -94,7 +94,7 @@ fn cpus_of(pid: u32) -> Vec<CpuSet> {
 fn server_and_load_are_moved_while_they_run_and_put_back() {
     let _host = alone();
     let ours = thread::affinity().unwrap();
-    for name in ["memcached", "redis", "nginx", "mosquitto", "openarena"] {
+    for name in ["memcached", "redis", "nginx", "mosquitto", "openarena", "ddnet"] {
         let Some(mut workload) = start(name, &options(None, &[])) else { continue };
         let pid = workload.pids()[0];
         let before = cpus_of(pid);
@@ -115,8 +115,10 @@ fn server_and_load_are_moved_while_they_run_and_put_back() {
 #[test]
 fn games_start_play_and_are_gone() {
     let _host = alone();
-    for (name, set) in [("ddnet", &[][..]), ("openarena", &[("fps", "40")])] {
-        let Some(mut workload) = start(name, &options(None, set)) else { continue };
+    for (name, players, set) in
+        [("ddnet", Some(0), &[][..]), ("ddnet", Some(4), &[]), ("openarena", None, &[("fps", "40")])]
+    {
+        let Some(mut workload) = start(name, &options(players, set)) else { continue };
         let pids = workload.pids();
         // Bots play in it: 25 ms, whatever the machine does to single ticks. In a window that it takes away for long they are others.
         let is_near = |sample: &Sample| {
@@ -131,6 +133,18 @@ fn games_start_play_and_are_gone() {
         }
         assert!(sample["cpu_share"] >= 0.0 && sample["cpu_share"] < 2.0, "{name}: {sample:?}");
         assert!(is_near(&sample), "{sample:?}");
+        if players == Some(4) {
+            for metric in ["round_trip_us_p50", "round_trip_us_p99", "snapshot_lateness_us_p99", "load_cpu_share"] {
+                assert!(sample[metric] > 0.0, "{metric}: {sample:?}");
+            }
+            // 45 ticks: whatever the machine does, most come; each is counted once.
+            assert!((0.4..=1.0).contains(&sample["snapshots_share"]), "{sample:?}");
+            assert!(
+                workload.describe().contains("4 players with an input and a ping in each"),
+                "{}",
+                workload.describe()
+            );
+        }
         if !sample.contains_key("tick_interval_us_p50") {
             eprintln!("{name}: {}", workload.doubts().join("; "));
         }

@@ -86,6 +86,7 @@ pub(crate) const TARGETS: &[Target] = &[
         ),
     ),
     target("cpuset", Whole(counts::cpuset)),
+    target("ddnet", Whole(packets::ddnet)),
     target(
         "disk",
         Paths(

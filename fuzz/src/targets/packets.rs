@@ -1,4 +1,4 @@
-//! The targets of the network: what anybody can send to the meter of UDP, to Agones' client, and into the kernel's records.
+//! The targets of the network: what anybody can send to the meter of UDP, to Agones' client, to a game's player, and into the kernel's records.
 
 use evenkeel_measure::meters::bandwidth::wire as stream;
 use evenkeel_measure::meters::ticks::wakes::Wakes;
@@ -8,6 +8,7 @@ use evenkeel_rt::agones::GameServer;
 use evenkeel_rt::agones::http::{Answer, BadAnswer, Reader};
 use evenkeel_sys::packet_ring::{read_block, read_packet};
 use evenkeel_sys::perf_thread::first_thread_record;
+use evenkeel_trial::load::ddnet::{Event, Player};
 
 /// What somebody at the port of Agones' sidecar answers, each character a byte: in one piece or many it comes to the same, and no more
 /// is kept of it than there was.
@@ -30,6 +31,26 @@ pub(super) fn agones(text: &str) {
         let _ = GameServer::parse(&answer.body);
     }
     let _ = GameServer::parse(&bytes);
+}
+
+/// Packets that a server of DDNet, or somebody in its place, sends to a player who has connected: each character is a byte, and one that is none
+/// begins the next packet. Those that end with `host` have the server's token. Whatever they say, the player says little, in packets that
+/// fit, and an end is told once.
+pub(super) fn ddnet(text: &str) {
+    let mut player = Player::new(1, 1);
+    let (mut answers, mut events) = (Vec::new(), Vec::new());
+    assert!(player.urge(1).is_some());
+    player.hear(b"\x10\0\0\x02TKENhost", 1, &mut answers, &mut events);
+    let mut packets = 1;
+    for packet in text.split(|c: char| u8::try_from(c).is_err()) {
+        let bytes: Vec<u8> = packet.chars().map(|c| c as u8).collect();
+        packets += 1;
+        player.hear(&bytes, packets, &mut answers, &mut events);
+        let said = [player.urge(packets * 1_000_000_000), player.input(packets)];
+        assert!(said.iter().flatten().chain(&answers).all(|bytes| bytes.len() <= 1400));
+    }
+    assert!(answers.len() as u64 <= 2 * packets, "{} answers to {packets} packets", answers.len());
+    assert!(events.iter().filter(|event| matches!(event, Event::Closed { .. })).count() <= 1);
 }
 
 /// Packets that somebody sends to either end of the UDP meter, and the head of a stream: each character is a byte, and one that is none

@@ -7,6 +7,7 @@
 
 mod connection;
 mod dataset;
+pub mod ddnet;
 mod draw;
 mod loader;
 pub mod protocol;

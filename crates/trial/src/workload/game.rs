@@ -1,22 +1,37 @@
-//! A preset whose server is a game's: it plays by itself or waits for players, and tells nothing of its ticks. What is measured is seen from
-//! outside: its tick by the kernel's switch records, and the CPU time that it takes.
+//! A preset whose server is a game's: bots play in it, or players who join, and it tells nothing of its ticks. What is measured is seen from
+//! outside: by its players where it has some, its tick by the kernel's switch records, and the CPU time that it takes.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use evenkeel_stats::Direction;
-use evenkeel_sys::{CpuSet, clock};
+use evenkeel_sys::{CpuSet, clock, thread};
 
 use crate::error::TrialError;
+use crate::load::ddnet::Crowd;
 use crate::metric::Metric;
+use crate::processes::Used;
 use crate::source::Source;
 use crate::source::outside_ticks::OutsideTicks;
+use crate::workload::full::{Full, Fullness, Ran};
 use crate::workload::place::{Mover, PLACEMENT};
 use crate::workload::server::{Plan, Ready, Server};
 use crate::workload::{Placement, Sample, Workload};
 
 const CPU: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
+/// What players see.
+const PLAYED: [Metric; 7] = [
+    Metric::us("round_trip_us_p50", "median time until a player's input with its ping is answered"),
+    Metric::us("round_trip_us_p90", "90th percentile of the time until a player's input with its ping is answered"),
+    Metric::us("round_trip_us_p99", "99th percentile of the time until a player's input with its ping is answered"),
+    Metric::us("snapshot_lateness_us_p50", "median lateness of a tick's snapshot, as players see it"),
+    Metric::us("snapshot_lateness_us_p90", "90th percentile of the lateness of a tick's snapshot, as players see it"),
+    Metric::us("snapshot_lateness_us_p99", "99th percentile of the lateness of a tick's snapshot, as players see it"),
+    Metric::new("snapshots_share", "share of the snapshots due that came", "share", Direction::Higher),
+];
+/// More of the inputs sent late than this, and the load was not what was asked for.
+const BEHIND_SHARE_MAX: f64 = 0.01;
 
 /// What a game's preset is.
 pub(super) struct Preset {
@@ -34,8 +49,19 @@ pub(super) struct Preset {
     pub(super) arguments: Arguments,
     /// What is played, for the report.
     pub(super) content: String,
-    /// Where the server runs: its load is in it, so that it has the first half of the CPUs or all.
+    /// Who joins; nobody where bots play in the server itself.
+    pub(super) players: Option<Players>,
+    /// Where the server runs, and its players; without any, it still has the first half of the CPUs only.
     pub(super) placement: Placement,
+}
+
+/// Players of a game.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Players {
+    /// How many.
+    pub(super) count: u32,
+    /// What they do comes of this.
+    pub(super) seed: u64,
 }
 
 type Arguments = Box<dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>>;
@@ -44,10 +70,13 @@ type Arguments = Box<dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>>;
 pub(super) struct Game {
     preset: Preset,
     server: Server,
+    crowd: Option<Crowd>,
     ticks: Ticks,
     metrics: Vec<Metric>,
     cpus: CpuSet,
     mover: Mover,
+    fullness: Fullness,
+    behind: Option<f64>,
 }
 
 /// The server's tick, seen from outside.
@@ -66,20 +95,107 @@ impl Ticks {
             Err(error) => Ticks::Unseen { why: error.to_string() },
         }
     }
+
+    fn begin(&mut self) -> Result<(), TrialError> {
+        match self {
+            Ticks::Seen(ticks) => ticks.begin(),
+            Ticks::Unseen { .. } => Ok(()),
+        }
+    }
+
+    fn end(&mut self) -> Result<Sample, TrialError> {
+        match self {
+            Ticks::Seen(ticks) => ticks.end(),
+            Ticks::Unseen { .. } => Ok(Sample::new()),
+        }
+    }
 }
 
 impl Game {
     /// Starts it and waits until it serves.
     pub(super) fn start(preset: Preset) -> Result<Game, TrialError> {
-        let (cpus, _) = preset.placement.cpus();
+        let (cpus, load_cpus) = preset.placement.cpus();
         let mut server = run(&preset, &cpus)?;
+        let crowd = join(&preset, &mut server, &load_cpus)?;
         let ticks = Ticks::of(&server);
         server.must_run()?;
-        let mut metrics = vec![CPU];
-        if let Ticks::Seen(ticks) = &ticks {
-            metrics.splice(0..0, ticks.metrics());
+        let mut metrics = Vec::new();
+        if crowd.is_some() {
+            metrics.extend(PLAYED);
         }
-        Ok(Game { preset, server, ticks, metrics, cpus, mover: Mover::default() })
+        if let Ticks::Seen(ticks) = &ticks {
+            metrics.extend(ticks.metrics());
+        }
+        metrics.push(CPU);
+        let (mover, fullness) = (Mover::default(), Fullness::default());
+        Ok(Game { preset, server, crowd, ticks, metrics, cpus, mover, fullness, behind: None })
+    }
+
+    /// What the window's sample says of the load itself.
+    fn note_load(&mut self, sample: &Sample) {
+        let Some(crowd) = &self.crowd else { return };
+        let Some(share) = sample.get("load_cpu_share").copied() else { return };
+        let on = |cpus: &CpuSet| if cpus.is_empty() { thread::affinity().unwrap_or_default() } else { cpus.clone() };
+        let load = Ran { cpus: share, on: on(crowd.cpus()) };
+        let server_on = thread::affinity_of(self.server.pid()).unwrap_or_default();
+        let server = Ran { cpus: sample.get("cpu_share").copied().unwrap_or(0.0), on: server_on };
+        self.fullness.note(Some(share), Full::of(&load, &server));
+        let behind = sample.get("load_behind_share").copied().filter(|share| *share > BEHIND_SHARE_MAX);
+        self.behind = self.behind.or(behind);
+    }
+
+    /// A window of a server that nobody joins.
+    fn watch(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
+        clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(settle)));
+        self.server.must_run()?;
+        self.ticks.begin()?;
+        begin();
+        let before = self.server.used();
+        clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(window)));
+        let after = self.server.used();
+        let ended = self.ticks.end();
+        // A server that has died says more than that its numbers are missing.
+        self.server.must_run()?;
+        let mut sample = ended?;
+        after.put_since(&before, &mut sample);
+        Ok(sample)
+    }
+
+    /// A window of a server with players.
+    fn play(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        let Game { crowd: Some(crowd), server, ticks, .. } = self else { return self.watch(settle, window, begin) };
+        let (mut before, mut after) = (Used::default(), Used::default());
+        let (mut begun, mut ended) = (Ok(()), Ok(Sample::new()));
+        let ticks = std::cell::RefCell::new(ticks);
+        let played = crowd.window(
+            settle,
+            window,
+            &mut || {
+                begun = ticks.borrow_mut().begin();
+                begin();
+                before = server.used();
+            },
+            &mut || {
+                after = server.used();
+                ended = ticks.borrow_mut().end();
+            },
+        );
+        server.must_run()?;
+        let mut sample = played.map_err(|fault| server.error(&fault.to_string()))?;
+        begun?;
+        sample.extend(ended?);
+        after.put_since(&before, &mut sample);
+        self.note_load(&sample);
+        Ok(sample)
+    }
+}
+
+fn join(preset: &Preset, server: &mut Server, cpus: &CpuSet) -> Result<Option<Crowd>, TrialError> {
+    let Some(players) = preset.players else { return Ok(None) };
+    match Crowd::join(server.address(), players.count, players.seed, cpus) {
+        Ok(crowd) => Ok(Some(crowd)),
+        Err(fault) => Err(server.error(&fault.to_string())),
     }
 }
 
@@ -99,9 +215,11 @@ fn run(preset: &Preset, cpus: &CpuSet) -> Result<Server, TrialError> {
 
 impl Workload for Game {
     fn describe(&self) -> String {
-        let place = match self.cpus.is_empty() {
-            true => "on whatever CPUs the kernel gives it".to_owned(),
-            false => format!("on CPUs {}", self.cpus),
+        let place = match (self.cpus.is_empty(), self.crowd.as_ref().map(Crowd::cpus)) {
+            (true, None) => "on whatever CPUs the kernel gives it".to_owned(),
+            (true, Some(_)) => "server and players on whatever CPUs the kernel gives them".to_owned(),
+            (false, None) => format!("on CPUs {}", self.cpus),
+            (false, Some(players)) => format!("server on CPUs {}, players on CPUs {players}", self.cpus),
         };
         let ticks = match &self.ticks {
             Ticks::Seen(ticks) => format!("; {}", ticks.describe()),
@@ -121,15 +239,20 @@ impl Workload for Game {
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
         match knob {
             PLACEMENT => {
-                self.mover.set(self.preset.placement, value, &[self.server.pid()], &[]).map(|(placement, _)| placement)
+                let (placement, cpus) = self.mover.set(self.preset.placement, value, &[self.server.pid()], &[])?;
+                if let Some(crowd) = &mut self.crowd {
+                    crowd.run_on(cpus);
+                }
+                Ok(placement)
             }
             _ => self.server.set_process(knob, value),
         }
     }
 
     fn restart(&mut self) -> Result<(), TrialError> {
-        self.server.stop();
+        self.stop();
         self.server = run(&self.preset, &self.cpus)?;
+        self.crowd = join(&self.preset, &mut self.server, &self.preset.placement.cpus().1)?;
         self.mover = Mover::default();
         let saw = matches!(self.ticks, Ticks::Seen(_));
         self.ticks = Ticks::of(&self.server);
@@ -142,37 +265,36 @@ impl Workload for Game {
     }
 
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
-        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
-        clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(settle)));
-        self.server.must_run()?;
-        if let Ticks::Seen(ticks) = &mut self.ticks {
-            ticks.begin()?;
+        match self.crowd {
+            Some(_) => self.play(settle, window, begin),
+            None => self.watch(settle, window, begin),
         }
-        begin();
-        let before = self.server.used();
-        clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(window)));
-        let after = self.server.used();
-        let ended = match &mut self.ticks {
-            Ticks::Seen(ticks) => ticks.end(),
-            Ticks::Unseen { .. } => Ok(Sample::new()),
-        };
-        // A server that has died says more than that its numbers are missing.
-        self.server.must_run()?;
-        let mut sample = ended?;
-        after.put_since(&before, &mut sample);
-        Ok(sample)
     }
 
     fn doubts(&self) -> Vec<String> {
-        match &self.ticks {
-            Ticks::Seen(_) => Vec::new(),
-            Ticks::Unseen { why } => {
-                vec![format!("only the server's CPU time was measured, since its tick is not to be seen: {why}")]
+        let mut doubts: Vec<String> = self.fullness.doubt().into_iter().collect();
+        doubts.extend(self.behind.map(|share| {
+            format!(
+                "the players sent {:.1} % of their inputs more than 2 ms late in a window: they did not keep their own time",
+                share * 100.0
+            )
+        }));
+        match (&self.ticks, &self.crowd) {
+            (Ticks::Unseen { why }, None) => {
+                doubts
+                    .push(format!("only the server's CPU time was measured, since its tick is not to be seen: {why}"));
             }
+            (Ticks::Unseen { why }, Some(_)) => {
+                doubts.push(format!("the server's tick is not to be seen from outside: {why}"));
+            }
+            (Ticks::Seen(_), _) => {}
         }
+        doubts
     }
 
     fn stop(&mut self) {
+        // Players leave before the server goes.
+        self.crowd = None;
         self.server.stop();
     }
 }

@@ -66,6 +66,7 @@ pub(super) const ENTRY: Entry = Entry {
                 Ok(set.chain(map).chain(bots).collect())
             }),
             content: format!("{bots} bots that play inside it, {fps} ticks a second"),
+            players: None,
             placement: options.placement,
         })?))
     },

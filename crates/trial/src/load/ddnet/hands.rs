@@ -1,0 +1,93 @@
+//! What a player does: walks about, jumps, looks around, fires and hooks, all drawn by lot from a seed, so that servers have as much to work out in
+//! each run.
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::TICK_NS;
+
+/// How long a direction is kept, in ticks of a fiftieth of a second.
+const WALK_TICKS: std::ops::RangeInclusive<u32> = 10..=75;
+/// How far from the player the mouse points, in the game's units.
+const AIM: i32 = 200;
+/// By how much of its time a packet comes late on its way, in nanoseconds: without it all players together would be a clock for the server.
+const WOBBLE_NS: u64 = 5_000_000;
+/// The player is there, and neither chats nor looks at a menu.
+const PLAYING: i32 = 1;
+
+/// The state of a player's keys and mouse.
+#[derive(Clone, Debug)]
+pub(super) struct Hands {
+    lot: ChaCha8Rng,
+    direction: i32,
+    ticks_left: u32,
+    aim: (i32, i32),
+    is_hooking: bool,
+    /// Counts presses and releases of the fire key: odd while it is down.
+    fire: i32,
+}
+
+impl Hands {
+    pub(super) fn new(seed: u64, number: u32) -> Hands {
+        let mut lot = ChaCha8Rng::seed_from_u64(seed);
+        lot.set_stream(number.into());
+        Hands { lot, direction: 0, ticks_left: 0, aim: (AIM, 0), is_hooking: false, fire: 0 }
+    }
+
+    /// A number that is this player's own.
+    pub(super) fn mark(&self) -> u64 {
+        self.lot.clone().next_u64()
+    }
+
+    /// When in its tick the player's inputs are sent, in nanoseconds from the tick's beginning.
+    pub(super) fn phase_ns(&mut self) -> u64 {
+        self.lot.random_range(0..TICK_NS)
+    }
+
+    /// How much later than that the next one is.
+    pub(super) fn wobble_ns(&mut self) -> u64 {
+        self.lot.random_range(0..WOBBLE_NS)
+    }
+
+    /// The next tick's input, in the order of the wire: direction, aim, jump, fire, hook, flags, and the weapon that is wanted.
+    pub(super) fn next_input(&mut self) -> [i32; 10] {
+        if self.ticks_left == 0 {
+            self.ticks_left = self.lot.random_range(WALK_TICKS);
+            self.direction = self.lot.random_range(-1..=1);
+            self.is_hooking = self.lot.random_bool(0.3);
+            self.aim = (self.lot.random_range(-AIM..=AIM), self.lot.random_range(-AIM..=AIM));
+        }
+        self.ticks_left -= 1;
+        if self.lot.random_bool(0.1) {
+            // The game counts changes, and only ever the low bits.
+            self.fire = (self.fire + 1) & 0x3f;
+        }
+        let jump = i32::from(self.lot.random_bool(0.05));
+        let (x, y) = self.aim;
+        // Right over the player is no direction to aim in.
+        let y = if (x, y) == (0, 0) { -1 } else { y };
+        [self.direction, x, y, jump, self.fire, self.is_hooking.into(), PLAYING, 0, 0, 0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn players_of_one_seed_do_the_same_in_each_run_and_not_as_each_other() {
+        let played = |seed, number| {
+            let mut hands = Hands::new(seed, number);
+            (0..200).map(|_| hands.next_input()).collect::<Vec<_>>()
+        };
+        assert_eq!(played(1, 2), played(1, 2));
+        assert_ne!(played(1, 2), played(1, 3));
+        assert_ne!(played(1, 2), played(2, 2));
+        let all = played(1, 2);
+        for (index, name) in [(0, "direction"), (1, "aim"), (3, "jump"), (4, "fire"), (5, "hook")] {
+            assert!(all.iter().any(|input| input[index] != all[0][index]), "{name} never changes");
+        }
+        assert!(all.iter().all(|input| (input[1], input[2]) != (0, 0) && (-1..=1).contains(&input[0])));
+        assert_ne!(Hands::new(1, 2).mark(), Hands::new(1, 3).mark());
+    }
+}

@@ -1,0 +1,347 @@
+//! `Player`: one player of a server, without a socket: packets and the time go in, packets and what happened come out.
+
+use std::collections::VecDeque;
+
+use super::hands::Hands;
+use super::wire::{
+    ACCEPT, CLOSE, CONNECT, CONNECT_ACCEPT, Chunk, KEEP_ALIVE, NO_TOKEN, Packet, SEQUENCES, TOKEN_MAGIC, Token, Writer,
+    control, put_number, put_text, take_number,
+};
+
+/// The version of the protocol, as the server compares it.
+const VERSION: &str = "0.6 626fce9a778df4d4";
+/// What was not acknowledged is sent again after so long, in nanoseconds.
+const RESEND_NS: u64 = 500_000_000;
+/// Numbered chunks that wait to be acknowledged: joining takes four.
+const WAITING_MAX: usize = 8;
+/// Parts of one snapshot, which each have a bit.
+const PARTS_MAX: i32 = 64;
+/// Ticks ahead of the newest snapshot for which a player's input is meant, as on a near server.
+const AHEAD_TICKS: i32 = 2;
+
+/// Messages of the engine, by number.
+mod system {
+    pub(super) const EXTENDED: i32 = 0;
+    pub(super) const INFO: i32 = 1;
+    pub(super) const MAP_CHANGE: i32 = 2;
+    pub(super) const CON_READY: i32 = 4;
+    pub(super) const SNAP: i32 = 5;
+    pub(super) const SNAP_EMPTY: i32 = 6;
+    pub(super) const SNAP_SINGLE: i32 = 7;
+    pub(super) const READY: i32 = 14;
+    pub(super) const ENTER_GAME: i32 = 15;
+    pub(super) const INPUT: i32 = 16;
+    /// DDNet's own ping, which comes back with what it was sent with.
+    pub(super) const PING: [u8; 16] = 0xbcb4_3bf5_427c_36d8_b5b8_7975_c8c0_6aa1_u128.to_be_bytes();
+    pub(super) const PONG: [u8; 16] = 0xd829_5530_14a7_3a0a_b02e_b2ce_e08d_2033_u128.to_be_bytes();
+}
+
+/// Messages of the game, by number.
+mod game {
+    pub(super) const READY_TO_ENTER: i32 = 8;
+    pub(super) const START_INFO: i32 = 20;
+}
+
+/// What came of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A snapshot is whole, of this tick.
+    Snapshot {
+        /// Which.
+        tick: i32,
+    },
+    /// The answer to the ping that was sent then, by the clock that the player was told.
+    Pong {
+        /// When.
+        sent_ns: u64,
+    },
+    /// The server ended the connection, and says why.
+    Closed {
+        /// In its words, without what could harm a terminal.
+        why: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It has not answered yet.
+    Connecting,
+    /// It is about to let us in.
+    Joining,
+    Playing,
+    Closed,
+}
+
+/// A chunk that is not acknowledged yet.
+#[derive(Debug)]
+struct Waiting {
+    sequence: u16,
+    message: Vec<u8>,
+    sent_ns: u64,
+}
+
+/// A snapshot that is not whole yet, by the bits of its parts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parts {
+    tick: i32,
+    seen: u64,
+}
+
+/// One player.
+#[derive(Debug)]
+pub struct Player {
+    name: String,
+    state: State,
+    token: Token,
+    /// The newest of the server's numbered chunks that came.
+    ack: u16,
+    /// The newest of ours.
+    sequence: u16,
+    waiting: VecDeque<Waiting>,
+    /// When the last packet that may need another was sent.
+    asked_ns: Option<u64>,
+    /// The tick of the newest whole snapshot.
+    newest: Option<i32>,
+    parts: Parts,
+    pub(super) hands: Hands,
+    /// What the pings of this player have in common, so that nobody else's answer is taken for one.
+    mark: u64,
+}
+
+impl Player {
+    /// One that has not said anything yet. All that it draws by lot comes of the seed.
+    pub fn new(number: u32, seed: u64) -> Player {
+        let hands = Hands::new(seed, number);
+        let mark = hands.mark();
+        Player {
+            name: format!("evenkeel {number}"),
+            state: State::Connecting,
+            token: NO_TOKEN,
+            ack: 0,
+            sequence: 0,
+            waiting: VecDeque::new(),
+            asked_ns: None,
+            newest: None,
+            parts: Parts::default(),
+            hands,
+            mark,
+        }
+    }
+
+    /// Whether it is in the game and has seen it.
+    pub fn is_playing(&self) -> bool {
+        self.state == State::Playing && self.newest.is_some()
+    }
+
+    /// What is to be sent besides inputs, if anything is: asked for now and then.
+    pub fn urge(&mut self, now_ns: u64) -> Option<Vec<u8>> {
+        let is_due = |sent_ns: u64| now_ns.saturating_sub(sent_ns) >= RESEND_NS;
+        match self.state {
+            State::Connecting => {
+                if self.asked_ns.is_some_and(|sent_ns| !is_due(sent_ns)) {
+                    return None;
+                }
+                self.asked_ns = Some(now_ns);
+                Some(control(CONNECT, TOKEN_MAGIC, 0, NO_TOKEN))
+            }
+            State::Joining | State::Playing => {
+                if !self.waiting.front().is_some_and(|oldest| is_due(oldest.sent_ns)) {
+                    return None;
+                }
+                self.resend(now_ns)
+            }
+            State::Closed => None,
+        }
+    }
+
+    /// One tick's input and a ping. `None` while it does not play.
+    pub fn input(&mut self, now_ns: u64) -> Option<Vec<u8>> {
+        let newest = self.newest.filter(|_| self.state == State::Playing)?;
+        let mut writer = Writer::default();
+        let mut message = begin(system::INPUT, true);
+        let input = self.hands.next_input();
+        let size = i32::try_from(size_of_val(&input)).unwrap_or_default();
+        for number in [newest, newest.wrapping_add(AHEAD_TICKS), size].into_iter().chain(input) {
+            put_number(number, &mut message);
+        }
+        writer.chunk(&message, None);
+        let mut message = begin(system::EXTENDED, true);
+        message.extend(system::PING);
+        message.extend(now_ns.to_be_bytes());
+        message.extend(self.mark.to_be_bytes());
+        writer.chunk(&message, None);
+        Some(writer.finish(self.ack, self.token))
+    }
+
+    /// The last word, after which the server forgets the player at once.
+    pub fn leave(&mut self) -> Option<Vec<u8>> {
+        let was = std::mem::replace(&mut self.state, State::Closed);
+        matches!(was, State::Joining | State::Playing).then(|| control(CLOSE, &[0], self.ack, self.token))
+    }
+
+    /// A packet from the server's address. What it makes the player say at once is put into `answer`, and what happened into `events`.
+    pub fn hear(&mut self, bytes: &[u8], now_ns: u64, answers: &mut Vec<Vec<u8>>, events: &mut Vec<Event>) {
+        let Some(packet) = Packet::parse(bytes) else { return };
+        if packet.is_control {
+            return self.hear_control(&packet, now_ns, answers, events);
+        }
+        if packet.token != self.token || !matches!(self.state, State::Joining | State::Playing) {
+            return;
+        }
+        self.acknowledged(packet.ack);
+        for chunk in packet.chunks() {
+            if self.is_next(&chunk) {
+                self.hear_message(chunk.message, events);
+            }
+        }
+        if packet.wants_resend {
+            answers.extend(self.resend(now_ns));
+        } else if self.waiting.iter().any(|waiting| waiting.sent_ns == 0) {
+            answers.push(self.fresh(now_ns));
+        } else if self.state == State::Joining && packet.chunks().any(|chunk| chunk.sequence.is_some()) {
+            // While it plays, its inputs say what came.
+            answers.push(control(KEEP_ALIVE, &[], self.ack, self.token));
+        }
+    }
+
+    fn hear_control(&mut self, packet: &Packet, now_ns: u64, answers: &mut Vec<Vec<u8>>, events: &mut Vec<Event>) {
+        let Some((message, more)) = packet.payload.split_first() else { return };
+        match (*message, self.state) {
+            (CONNECT_ACCEPT, State::Connecting) if more.starts_with(TOKEN_MAGIC) && packet.token != NO_TOKEN => {
+                self.token = packet.token;
+                self.state = State::Joining;
+                answers.push(control(ACCEPT, &[], 0, self.token));
+                let mut info = begin(system::INFO, true);
+                put_text(VERSION, &mut info);
+                // No password.
+                put_text("", &mut info);
+                self.say(info);
+                answers.push(self.fresh(now_ns));
+            }
+            // A server that is full, or does not want us, may not use a token yet: then the end of its words was taken for one.
+            (CLOSE, State::Connecting) => self.closed(&[more, &packet.token].concat(), events),
+            (CLOSE, State::Joining | State::Playing) if packet.token == self.token => self.closed(more, events),
+            _ => {}
+        }
+    }
+
+    fn closed(&mut self, why: &[u8], events: &mut Vec<Event>) {
+        self.state = State::Closed;
+        let why = why.split(|byte| *byte == 0).next().unwrap_or_default();
+        let why = String::from_utf8_lossy(why).chars().filter(|letter| !letter.is_control()).take(120).collect();
+        events.push(Event::Closed { why });
+    }
+
+    /// Whether a chunk is new: one that has a number counts once, and only behind the one before it.
+    fn is_next(&mut self, chunk: &Chunk<'_>) -> bool {
+        let Some(sequence) = chunk.sequence else { return true };
+        let is_next = sequence == (self.ack + 1) % SEQUENCES;
+        if is_next {
+            self.ack = sequence;
+        }
+        is_next
+    }
+
+    fn hear_message(&mut self, mut message: &[u8], events: &mut Vec<Event>) {
+        let Some(id) = take_number(&mut message) else { return };
+        let is_system = id & 1 != 0;
+        match (id >> 1, is_system) {
+            (system::MAP_CHANGE, true) => {
+                // The map itself is never asked for: whoever only moves about can do without.
+                self.newest = None;
+                self.state = State::Joining;
+                self.say(begin(system::READY, true));
+            }
+            (system::CON_READY, true) => {
+                let mut info = begin(game::START_INFO, false);
+                put_text(&self.name, &mut info);
+                put_text("", &mut info);
+                put_number(-1, &mut info);
+                put_text("default", &mut info);
+                for colour in [0, 0, 0] {
+                    put_number(colour, &mut info);
+                }
+                self.say(info);
+            }
+            (game::READY_TO_ENTER, false) => {
+                self.state = State::Playing;
+                self.say(begin(system::ENTER_GAME, true));
+            }
+            (system::SNAP | system::SNAP_EMPTY | system::SNAP_SINGLE, true) => {
+                events.extend(self.snapshot(id >> 1, message).map(|tick| Event::Snapshot { tick }));
+            }
+            (system::EXTENDED, true) => {
+                events.extend(self.pong(message));
+            }
+            _ => {}
+        }
+    }
+
+    fn pong(&self, message: &[u8]) -> Option<Event> {
+        let (sent, mark) = message.strip_prefix(&system::PONG)?.split_first_chunk::<8>()?;
+        (mark == self.mark.to_be_bytes()).then(|| Event::Pong { sent_ns: u64::from_be_bytes(*sent) })
+    }
+
+    /// The tick of a snapshot that is whole with this part of it, and newer than all before.
+    fn snapshot(&mut self, kind: i32, mut message: &[u8]) -> Option<i32> {
+        let tick = take_number(&mut message)?;
+        // What it is a difference to: nothing of it is unpacked here.
+        take_number(&mut message)?;
+        if kind == system::SNAP {
+            let (parts, part) = (take_number(&mut message)?, take_number(&mut message)?);
+            if !(1..=PARTS_MAX).contains(&parts) || !(0..parts).contains(&part) {
+                return None;
+            }
+            if self.parts.tick != tick {
+                self.parts = Parts { tick, seen: 0 };
+            }
+            self.parts.seen |= 1 << part;
+            if self.parts.seen.count_ones() as i32 != parts {
+                return None;
+            }
+        }
+        if self.newest.is_some_and(|newest| newest >= tick) {
+            return None;
+        }
+        self.newest = Some(tick);
+        Some(tick)
+    }
+
+    fn acknowledged(&mut self, ack: u16) {
+        if let Some(index) = self.waiting.iter().position(|waiting| waiting.sequence == ack) {
+            self.waiting.drain(..=index);
+        }
+    }
+
+    /// Queues a message that must arrive.
+    fn say(&mut self, message: Vec<u8>) {
+        if self.waiting.len() < WAITING_MAX {
+            self.sequence = (self.sequence + 1) % SEQUENCES;
+            self.waiting.push_back(Waiting { sequence: self.sequence, message, sent_ns: 0 });
+        }
+    }
+
+    /// A packet with what was never sent.
+    fn fresh(&mut self, now_ns: u64) -> Vec<u8> {
+        let mut writer = Writer::default();
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.sent_ns == 0) {
+            if writer.chunk(&waiting.message, Some(waiting.sequence)) {
+                waiting.sent_ns = now_ns;
+            }
+        }
+        writer.finish(self.ack, self.token)
+    }
+
+    /// A packet with all that was not acknowledged.
+    fn resend(&mut self, now_ns: u64) -> Option<Vec<u8>> {
+        self.waiting.iter_mut().for_each(|waiting| waiting.sent_ns = 0);
+        (!self.waiting.is_empty()).then(|| self.fresh(now_ns))
+    }
+}
+
+/// A message's beginning: its number, and whether it is the engine's.
+fn begin(id: i32, is_system: bool) -> Vec<u8> {
+    let mut message = Vec::with_capacity(64);
+    put_number(id << 1 | i32::from(is_system), &mut message);
+    message
+}

@@ -1,0 +1,177 @@
+//! What one window of play comes to, as the players saw it.
+
+use std::collections::VecDeque;
+
+use evenkeel_stats::Histogram;
+
+use super::TICK_NS;
+use crate::workload::Sample;
+
+/// Snapshots that are kept of a window, by tick and time: beyond that they are counted only.
+const SNAPSHOTS_MAX: usize = 1 << 20;
+/// An input that is sent so much later than it was due shows that the players themselves do not keep up, in nanoseconds.
+const BEHIND_NS: u64 = 2_000_000;
+
+/// Counts of one window.
+#[derive(Debug)]
+pub(super) struct Tally {
+    begin_ns: u64,
+    end_ns: u64,
+    round_trip: Histogram,
+    /// When each snapshot was whole, less its tick's time since the first tick of all.
+    snapshots: Vec<i64>,
+    snapshots_count: u64,
+    pings: u64,
+    /// When those were sent that have no answer yet, the oldest first.
+    unanswered: VecDeque<u64>,
+    lost: u64,
+    behind: u64,
+    /// The players' own CPU time, and over how long.
+    pub(super) cpu_ns: u64,
+    pub(super) wall_ns: u64,
+}
+
+impl Tally {
+    pub(super) fn new(begin_ns: u64, end_ns: u64) -> Tally {
+        Tally {
+            begin_ns,
+            end_ns,
+            round_trip: Histogram::new(),
+            snapshots: Vec::new(),
+            snapshots_count: 0,
+            pings: 0,
+            unanswered: VecDeque::new(),
+            lost: 0,
+            behind: 0,
+            cpu_ns: 0,
+            wall_ns: 0,
+        }
+    }
+
+    fn has(&self, at_ns: u64) -> bool {
+        (self.begin_ns..self.end_ns).contains(&at_ns)
+    }
+
+    /// An input with its ping was sent, and when it was due.
+    pub(super) fn sent(&mut self, due_ns: u64, now_ns: u64) {
+        if self.has(now_ns) {
+            self.pings += 1;
+            self.unanswered.push_back(now_ns);
+            self.behind += u64::from(now_ns.saturating_sub(due_ns) > BEHIND_NS);
+        }
+    }
+
+    /// An answer belongs to the window in which its ping was sent.
+    pub(super) fn pong(&mut self, sent_ns: u64, now_ns: u64) {
+        if let Some(index) = self.unanswered.iter().position(|waiting_ns| *waiting_ns == sent_ns) {
+            self.unanswered.remove(index);
+            self.round_trip.record(now_ns.saturating_sub(sent_ns));
+        }
+    }
+
+    /// Whether answers are still to come.
+    pub(super) fn waits(&self) -> bool {
+        !self.unanswered.is_empty()
+    }
+
+    /// What has no answer by now took so long at least: leaving it out would make a server look quick that answers nobody.
+    pub(super) fn give_up(&mut self, now_ns: u64) {
+        for sent_ns in self.unanswered.drain(..) {
+            self.round_trip.record(now_ns.saturating_sub(sent_ns));
+            self.lost += 1;
+        }
+    }
+
+    pub(super) fn snapshot(&mut self, tick: i32, now_ns: u64) {
+        if self.has(now_ns) {
+            self.snapshots_count += 1;
+            if self.snapshots.len() < SNAPSHOTS_MAX {
+                self.snapshots.push(now_ns as i64 - i64::from(tick) * TICK_NS as i64);
+            }
+        }
+    }
+
+    /// The window's numbers.
+    pub(super) fn sample(&self, players: u32) -> Sample {
+        let mut sample = Sample::new();
+        let mut put = |name: &str, value: f64| sample.insert(name.to_owned(), value);
+        let window_ns = self.end_ns.saturating_sub(self.begin_ns) as f64;
+        // The server ticks by the same clock. The earliest snapshot of a window shows when ticks are due; all others are later than that.
+        let earliest = self.snapshots.iter().min().copied().unwrap_or_default();
+        let mut lateness = Histogram::new();
+        self.snapshots.iter().for_each(|at_ns| lateness.record((at_ns - earliest) as u64));
+        for (of, histogram) in [("round_trip", &self.round_trip), ("snapshot_lateness", &lateness)] {
+            for (name, q) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
+                if let Some(ns) = histogram.quantile(q) {
+                    put(&format!("{of}_us_{name}"), ns as f64 / 1e3);
+                }
+            }
+        }
+        let due = window_ns / TICK_NS as f64 * f64::from(players);
+        if due > 0.0 {
+            // A window may begin right before a tick, and so have one more than its length.
+            put("snapshots_share", (self.snapshots_count as f64 / due).min(1.0));
+        }
+        if self.pings > 0 {
+            put("unanswered_share", self.lost as f64 / self.pings as f64);
+            put("load_behind_share", self.behind as f64 / self.pings as f64);
+        }
+        if self.wall_ns > 0 {
+            put("load_cpu_share", self.cpu_ns as f64 / self.wall_ns as f64);
+        }
+        sample
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_counted_from_the_earliest_of_all_ticks() {
+        let mut tally = Tally::new(1_000, 1_000 + 4 * TICK_NS);
+        // The second player's are 30 us behind the first's, and one tick is 5 ms late.
+        for tick in 0..4_u64 {
+            let at_ns = 2_000 + tick * TICK_NS + if tick == 2 { 5_000_000 } else { 0 };
+            tally.snapshot(100 + tick as i32, at_ns);
+            tally.snapshot(100 + tick as i32, at_ns + 30_000);
+        }
+        tally.snapshot(99, 500);
+        let sample = tally.sample(2);
+        assert!((sample["snapshot_lateness_us_p50"] - 30.0).abs() < 1.0, "{sample:?}");
+        assert!((sample["snapshot_lateness_us_max"] - 5_030.0).abs() < 50.0, "{sample:?}");
+        assert_eq!(sample["snapshots_share"], 1.0);
+        assert!(!sample.contains_key("round_trip_us_p50") && !sample.contains_key("load_cpu_share"));
+    }
+
+    #[test]
+    fn an_answer_counts_where_its_ping_was_sent_and_none_counts_as_long_as_it_was_waited_for() {
+        let mut tally = Tally::new(1_000_000, 2_000_000);
+        tally.sent(1_100_000, 1_200_000);
+        tally.sent(900_000, 1_900_000);
+        tally.sent(100, 5_000_000);
+        tally.sent(1_950_000, 1_950_000);
+        tally.pong(1_200_000, 1_260_000);
+        // After the window, and that one again; before it; nobody's ping.
+        for sent_ns in [1_900_000, 1_900_000, 900_000, 1_500_000] {
+            tally.pong(sent_ns, 2_100_000);
+        }
+        assert!(tally.waits());
+        tally.give_up(3_950_000);
+        assert!(!tally.waits());
+        tally.cpu_ns = 25;
+        tally.wall_ns = 100;
+        let sample = tally.sample(1);
+        let expected = [
+            ("round_trip_us_p50", 200.0),
+            ("round_trip_us_max", 2_000.0),
+            ("unanswered_share", 1.0 / 3.0),
+            ("load_behind_share", 0.0),
+            ("load_cpu_share", 0.25),
+            ("snapshots_share", 0.0),
+        ];
+        for (name, value) in expected {
+            assert!((sample[name] - value).abs() <= 0.01 * value, "{name} is {}", sample[name]);
+        }
+    }
+}
