@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 
+#[path = "../../measure/tests/machine/mod.rs"]
+mod machine;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
@@ -219,12 +222,7 @@ fn the_time_bound_holds_with_and_without_a_command() {
 
 /// How much longer a loop takes than its CPU time, as this machine is now.
 fn stretch() -> f64 {
-    use evenkeel_sys::clock::{monotonic_ns, thread_cpu_ns};
-    let (began_ns, began_cpu_ns) = (monotonic_ns(), thread_cpu_ns());
-    while thread_cpu_ns() < began_cpu_ns + 200_000_000 {
-        std::hint::spin_loop();
-    }
-    (monotonic_ns() - began_ns) as f64 / (thread_cpu_ns() - began_cpu_ns) as f64
+    1.0 / machine::spinning_share()
 }
 
 /// What the command itself sees of its limit: it is stopped for about what is taken, and goes free when the time is over.

@@ -4,6 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
 
+#[path = "../../measure/tests/machine/mod.rs"]
+mod machine;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -78,18 +81,13 @@ fn ratio(
     ratios[ratios.len() / 2]
 }
 
-/// Whether it holds in one of a few tries; what was seen is said. A try gives none where the machine did not let it have what it is about: then
-/// nothing is judged that did not hold.
+/// Whether it holds in one of a few tries; what was seen is said. A try gives none where the machine did not let it have what it is about.
 fn holds(what: &str, mut seen: impl FnMut() -> Option<f64>, within: std::ops::RangeInclusive<f64>) {
-    let mut all = Vec::new();
-    for _ in 0..TRIES {
-        all.extend(seen());
-        if all.last().is_some_and(|ratio| within.contains(ratio)) {
-            return println!("{what}: ratios {all:.3?}");
-        }
-    }
-    assert!(all.len() < TRIES, "{what}: {all:?} and not within {within:?}");
-    println!("not judged: {what}: {} of {TRIES} tries had what they ask for, with ratios {all:.3?}", all.len());
+    machine::holds(TRIES, || {
+        let ratio = seen()?;
+        println!("{what}: ratio {ratio:.3}");
+        Some(if within.contains(&ratio) { Ok(()) } else { Err(format!("{what}: {ratio} is not within {within:?}")) })
+    });
 }
 
 #[test]

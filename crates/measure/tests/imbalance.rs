@@ -100,3 +100,30 @@ fn a_stop_ends_it() {
     let report = imbalance::run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap();
     assert_eq!(report.parts, 1);
 }
+
+/// A try counts where the machine was as the test needs it, however often it was not: a test that never holds must fail there.
+#[test]
+fn only_a_machine_that_was_unfit_each_time_is_an_excuse() {
+    // Of each try whether it holds, and else whether the machine was fit.
+    let told = |tries: &[(bool, bool)]| {
+        let (mut at, mut runs) = (0, 0);
+        let at = std::cell::Cell::from_mut(&mut at);
+        let run = || {
+            let holds = tries[at.get()].0;
+            runs += 1;
+            if holds { Ok(()) } else { Err("it does not hold".to_owned()) }
+        };
+        let unmet = || {
+            let is_fit = tries[at.replace(at.get() + 1)].1;
+            (!is_fit).then(|| "busy".to_owned())
+        };
+        let shown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| machine::one_of_by(3, run, unmet)));
+        (shown.ok(), runs)
+    };
+    let (held, fit, unfit) = ((true, true), (false, true), (false, false));
+    assert_eq!(told(&[fit, fit, held]), (Some(true), 3));
+    assert_eq!(told(&[fit, fit, fit]), (None, 3));
+    assert_eq!(told(&[unfit, fit, unfit, fit, unfit, fit]), (None, 6), "three failed on a fit machine");
+    assert_eq!(told(&[unfit, unfit, unfit, held]), (Some(true), 4));
+    assert_eq!(told(&[unfit, fit, unfit, unfit, fit, unfit]), (Some(false), 6), "that is said");
+}

@@ -12,6 +12,7 @@ use std::sync::mpsc;
 
 use evenkeel_measure::meters::memory::{self, CHUNK_BYTES, Kind, Report, Settings, Way};
 use evenkeel_measure::{Samples, Watch};
+use evenkeel_sys::mapping::{Mapping, Pages};
 use evenkeel_sys::{CpuSet, Errno, clock, sched, thread};
 use machine::Needs;
 
@@ -65,29 +66,37 @@ fn latency_grows_from_the_caches_to_memory() {
 #[test]
 fn huge_pages_are_had_where_they_are_told() {
     let _alone = alone();
-    // Where memory is in pieces the kernel gives small pages instead, and counts that.
-    let refused = || {
-        let vmstat = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
-        let count = vmstat.lines().find_map(|line| line.strip_prefix("thp_fault_fallback ")?.parse::<u64>().ok());
-        count.unwrap_or(0)
+    let has_some = || {
+        let report = measured(little(16 << 20));
+        let setting = report.huge_pages_setting.as_deref().unwrap_or("none");
+        for set in &report.latency {
+            let share = set.huge_share.unwrap_or(0.0);
+            println!("{}: {share} with {setting}", set.working_set_bytes);
+            assert!(share == 0.0 || set.working_set_bytes >= 2 << 20);
+            assert!((0.0..=1.0).contains(&share) && set.huge_to_small().is_none_or(|_| share > 0.75));
+        }
+        let most = report.latency.iter().filter_map(|set| set.huge_share).fold(0.0, f64::max);
+        if most > 0.4 { Ok(()) } else { Err(format!("{most} of it has huge pages with {setting}")) }
     };
-    let before = refused();
-    let report = measured(little(16 << 20));
-    let refused = refused() - before;
-    let setting = report.huge_pages_setting.as_deref().unwrap_or("none");
-    for set in &report.latency {
-        let share = set.huge_share.unwrap_or(0.0);
-        println!("{}: {share} with {setting}", set.working_set_bytes);
-        assert!(share == 0.0 || set.working_set_bytes >= 2 << 20);
-        assert!((0.0..=1.0).contains(&share) && set.huge_to_small().is_none_or(|_| share > 0.75));
-    }
-    let most = report.latency.iter().filter_map(|set| set.huge_share).fold(0.0, f64::max);
-    match setting {
-        "madvise" | "always" if most == 0.0 => println!("skipped: no huge page was free"),
-        "madvise" | "always" if refused > 0 => println!("skipped: {refused} huge pages were refused: {most}"),
-        "madvise" | "always" => assert!(most > 0.4, "{most}"),
-        other => println!("skipped: the system's setting is {other}"),
-    }
+    // Where memory is in pieces, or the system is set so, the kernel gives small pages instead: to memory of nobody's as well.
+    let unmet = || {
+        let share = bare_huge_share(16 << 20);
+        (share <= 0.6).then(|| format!("the kernel gives huge pages to {share} of what asks for them"))
+    };
+    machine::one_of_by(3, has_some, unmet);
+}
+
+/// How much of some memory that asks for huge pages has them, by what this whole process has more of than before.
+fn bare_huge_share(bytes: usize) -> f64 {
+    let has_bytes = || {
+        let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+        let row = rollup.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+        row.and_then(|row| row.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0) << 10
+    };
+    let before = has_bytes();
+    let Ok(mut memory) = Mapping::new(bytes, Pages::Huge) else { return 0.0 };
+    memory.words_mut().fill(1);
+    has_bytes().saturating_sub(before) as f64 / bytes as f64
 }
 
 /// How a disturber spends the time that it takes.

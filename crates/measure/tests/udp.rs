@@ -14,7 +14,6 @@ use evenkeel_measure::meters::bandwidth;
 use evenkeel_measure::meters::udp::wire::{FromClient, FromServer, STRANGER_BYTES};
 use evenkeel_measure::meters::udp::{self, Counted, Pace, Part, Receive, Report, Settings, server};
 use evenkeel_measure::{MeterError, Watch};
-use evenkeel_sys::clock;
 use machine::Needs;
 use relay::{Did, Play, Relay};
 
@@ -173,7 +172,7 @@ fn staying_awake_holds_back_no_packet() {
         let whole_ns = p90_ns(&whole);
         // It sleeps while the newest packet has no answer, and is else as awake as a thread can be that does nothing but look at the clock.
         let answered_ns = whole.from_send_ns.histogram.quantile(0.5).unwrap() as f64;
-        let awake_share = (1.0 - answered_ns * awake.rate_hz / 1e9).max(0.0) * spinning_share();
+        let awake_share = (1.0 - answered_ns * awake.rate_hz / 1e9).max(0.0) * machine::spinning_share();
         if whole.cpu_share < awake_share * 0.6 {
             println!("it stays awake for {} of {awake_share}", whole.cpu_share);
             return false;
@@ -191,18 +190,6 @@ fn staying_awake_holds_back_no_packet() {
     assert_eq!(echo.there.unwrap().lost, 0);
     let swapped = through(Play::Swap(9), Play::Double(4), &awake).0;
     assert_eq!((swapped.from_due_ns.histogram.count(), swapped.there.unwrap().lost), (500, 0));
-}
-
-/// What a thread has of a CPU that does nothing but look at the clock.
-fn spinning_share() -> f64 {
-    let spin = || {
-        let (start_ns, cpu_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
-        while clock::monotonic_ns() < start_ns + 500_000_000 {
-            std::hint::spin_loop();
-        }
-        (clock::thread_cpu_ns() - cpu_ns) as f64 / (clock::monotonic_ns() - start_ns) as f64
-    };
-    std::thread::spawn(spin).join().unwrap()
 }
 
 #[test]

@@ -65,20 +65,11 @@ fn is_quiet() -> bool {
     idle_ticks() - before > 35 * cpus as u64
 }
 
-/// Runs until it is as it should be, three times at the most. On a machine that others keep busy it says nothing.
+/// Runs until it is as it should be, in one of three tries that others did not keep the machine busy beside.
 fn one_of_three(what: &str, run: impl Fn() -> Result<(), String>) {
-    let mut tries = 0;
-    machine::one_of(TRIES, &Needs::of_last_cpu(), || {
-        tries += 1;
-        let seen = run().map_err(|why| format!("{what}: {why}"));
-        match seen {
-            Err(why) if tries == TRIES && !is_quiet() => {
-                println!("skipped: other work keeps this machine busy: {why}");
-                Ok(())
-            }
-            seen => seen,
-        }
-    });
+    let busy = || (!is_quiet()).then(|| "other work keeps this machine busy".to_owned());
+    let unmet = || Needs::of_last_cpu().unmet().or_else(busy);
+    machine::one_of_by(TRIES, || run().map_err(|why| format!("{what}: {why}")), unmet);
 }
 
 fn near(seen: f64, wanted: f64, share: f64) -> Result<(), String> {
