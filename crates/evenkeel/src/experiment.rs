@@ -13,8 +13,8 @@ use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{
-    Arm, ArmName, Choice, Design, Guard, Identity, Keep, Metric, NetworkPath, Outcome, Record, Report, Switch, Titles,
-    Trial, Watch, Workload, resume,
+    Arm, ArmName, Beside, Choice, Design, Guard, Identity, Keep, Metric, NetworkPath, Outcome, Record, Report, Switch,
+    Titles, Trial, Watch, Workload, resume,
 };
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ use crate::report::{Claim, Told, ToldChoice, Tolds, choice};
 use crate::show::Out;
 
 /// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
-const TAIL_HARM_RATIO: f64 = 0.25;
+pub(crate) const TAIL_HARM_RATIO: f64 = 0.25;
 
 /// Set by SIGINT, SIGTERM or a terminal that goes away: the trial then ends after the window that it is in, puts everything back
 /// and reports.
@@ -67,6 +67,13 @@ pub(crate) fn tell_of_signals(out: &Out) {
     }
 }
 
+/// Shows other trials on this machine that one has begun, and tells at once which ones run already.
+pub(crate) fn beside(out: &Out, command: &str) -> Arc<Beside> {
+    let beside = Beside::begin(command);
+    beside.news().iter().for_each(|words| out.aside(&format!("{words}\n")));
+    Arc::new(beside)
+}
+
 /// Starts the reference server with its bots, from the folder that holds this program.
 pub(crate) fn start_arena(bots: u8, seed: u64) -> Result<Arena, Failure> {
     let program = std::env::current_exe()
@@ -93,6 +100,8 @@ pub(crate) struct Experiment<'a> {
     pub(crate) control: bool,
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
+    /// The other trials on this machine.
+    pub(crate) beside: &'a Arc<Beside>,
     /// How to tell how far it is.
     pub(crate) progress: Telling,
     /// Where it is kept.
@@ -110,7 +119,7 @@ impl Experiment<'_> {
         let plans = plans(self.facts, &self.arms.settings)?;
         let arms = self.arms.levels(self.control);
         let titles = self.titles(workload);
-        let watch = Watch::start(self.root, &plans);
+        let watch = Watch::start(self.root, &plans).beside(self.beside);
         let network = match workload.passes_network_devices() {
             true => NetworkPath::Devices,
             false => NetworkPath::Loopback,
@@ -129,7 +138,10 @@ impl Experiment<'_> {
         let design = self.design;
         let mut trial =
             Trial { design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop, keep: &mut keep };
-        let record = resume(&mut trial, before, &mut |now| progress.show(now));
+        let record = resume(&mut trial, before, &mut |now| {
+            self.beside.news().iter().for_each(|words| progress.say(words));
+            progress.show(now);
+        });
         progress.end();
         let restored = switch.end();
         restored.map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
@@ -286,10 +298,15 @@ fn usual_among<'m>(metrics: &'m [Metric], knobs: &[&str]) -> Option<&'m Metric> 
 
 /// What guards a metric unasked: the tail of the same thing. What betters a median at its tail's expense is no gain.
 pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric) -> Vec<Guard> {
-    let stem = ["_p50", "_p90"].iter().find_map(|tail| metric.name.strip_suffix(tail));
-    let tail = stem.map(|stem| format!("{stem}_p99"));
+    let tail = tail_of(&metric.name);
     let found = tail.and_then(|tail| workload.metrics().iter().find(|metric| metric.name == tail));
     found.map(|metric| Guard { metric: metric.clone(), harm_ratio: TAIL_HARM_RATIO }).into_iter().collect()
+}
+
+/// The name of the tail of the same thing, where there can be one.
+pub(crate) fn tail_of(metric: &str) -> Option<String> {
+    let stem = ["_p50", "_p90"].iter().find_map(|tail| metric.strip_suffix(tail));
+    stem.map(|stem| format!("{stem}_p99"))
 }
 
 /// A seed nobody chose, which the report then names.

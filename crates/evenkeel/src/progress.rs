@@ -96,6 +96,14 @@ impl Progress {
         }
     }
 
+    /// Tells something beside it, whether progress is told or not.
+    pub(crate) fn say(&self, words: &str) {
+        self.drawn.suspend(|| {
+            // Whoever read it may be gone, as above; what matters is in the report too.
+            let _ = writeln!(std::io::stderr(), "{words}");
+        });
+    }
+
     /// Takes away what was drawn: the answer follows.
     pub(crate) fn end(self) {
         self.drawn.finish_and_clear();

@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use evenkeel_trial::boots::{BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, SeenBoot, read, write};
+use evenkeel_trial::boots::{
+    BootCounters, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, SeenBoot, read, write,
+};
 use evenkeel_trial::{Guard, Metric};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -49,7 +51,8 @@ fn measured(boots: usize) -> BootsState {
     for boot in 0..boots {
         let (slot, arm) = state.next_slot().unwrap();
         let level = if format!("{arm:?}") == "B" { 80.0 } else { 100.0 } + boot as f64;
-        let outcome = BootOutcome::Measured { values: vec![level; 3], dropped: 0, guards: Default::default() };
+        let outcome =
+            BootOutcome::Measured { values: vec![level; 3], dropped: 0, guards: Default::default(), counted: None };
         let machine = BootWords::default();
         state.seen.push(SeenBoot { boot_id: format!("r{boot}"), slot, arm, tries: 1, machine, outcome });
     }
@@ -112,6 +115,68 @@ fn what_would_be_done_is_said_beforehand() {
         assert!(text.contains(words), "{text}");
     }
     assert!(both(&prove(&format!("{line} --reboot"))).contains("reboots by itself, now and after"));
+}
+
+/// What decides, what of it matters and what may veto: as far as it is known before the workload runs, and never a guess.
+#[test]
+fn what_decides_and_what_may_veto_is_said_beforehand() {
+    let usual = "The tail of what decides, where it is measured, may not be 25 % worse in every boot of B.";
+    let table: [(&str, &str, &[&str]); 6] = [
+        (
+            "",
+            r#"{"guards":[{"harm_ratio":0.25}],"smallest_effect_ratio":0.05,"smallest_effect_ratio_of_lateness":0.1}"#,
+            &[
+                "Decided by the workload's usual number (--metric names another): a change of 5 %, 10 % of a lateness or jitter, or more matters.",
+                usual,
+            ],
+        ),
+        (
+            "--metric tick_lateness_us_p50",
+            r#"{"guards":[{"harm_ratio":0.25,"metric":"tick_lateness_us_p99"}],"metric":"tick_lateness_us_p50","smallest_effect_ratio":0.1}"#,
+            &[
+                "Decided by tick_lateness_us_p50: a change of 10 % or more matters.",
+                "tick_lateness_us_p99 may not be 25 % worse in every boot of B.",
+            ],
+        ),
+        (
+            "--metric cpu_share",
+            r#"{"guards":[],"metric":"cpu_share","smallest_effect_ratio":0.05}"#,
+            &["Decided by cpu_share: a change of 5 % or more matters.", "No guard"],
+        ),
+        (
+            "--smallest-effect 2",
+            r#"{"guards":[{"harm_ratio":0.25}],"smallest_effect_ratio":0.02}"#,
+            &["a change of 2 % or more matters.", usual],
+        ),
+        (
+            "--guard round_trip_us_p99=10 --guard cpu_share",
+            r#"{"guards":[{"harm_ratio":0.1,"metric":"round_trip_us_p99"},{"harm_ratio":0.25,"metric":"cpu_share"}],"smallest_effect_ratio":0.05,"smallest_effect_ratio_of_lateness":0.1}"#,
+            &["round_trip_us_p99 may not be 10 % worse in every boot of B.", "cpu_share may not be 25 % worse"],
+        ),
+        (
+            "--guard none --metric round_trip_us_p50",
+            r#"{"guards":[],"metric":"round_trip_us_p50","smallest_effect_ratio":0.05}"#,
+            &["Decided by round_trip_us_p50: a change of 5 % or more matters.", "No guard: nothing else is looked at."],
+        ),
+    ];
+    for (asked, decides, told) in table {
+        let line = format!("{KNOB} --boots 4 --plan-only --host hosts/aws-m4.xlarge-xen-4.4.txt {asked}");
+        let answer = json(&prove(&format!("{line} --json")));
+        let expected: Value = serde_json::from_str(decides).unwrap();
+        assert_eq!(answer["decides"], expected, "{asked}");
+        for name in ["metric", "guards", "smallest_effect_ratio"] {
+            assert!(answer["design"].get(name).is_none(), "{asked}: {name} is told once");
+        }
+        let text = both(&prove(&line));
+        for words in told {
+            assert!(text.contains(words), "{asked}: {text}");
+        }
+        assert!(
+            text.contains(
+                "wrong up to 5 times in 100, if what a boot does to the number by chance is normal, and 1 in 3"
+            )
+        );
+    }
 }
 
 #[test]
@@ -184,6 +249,48 @@ fn a_state_from_before_there_were_guards_is_told() {
     assert!(!std::fs::read_to_string(&file).unwrap().contains("guards"));
     let told = json(&prove(&format!("--boots-status --json --state {}", dir.path().display())));
     assert_eq!((&told["guards"], &told["vetoed_by"]), (&Value::Null, &Value::Null));
+}
+
+/// In text, page and JSON alike; and no script that keeps what helped is misled.
+#[test]
+fn settings_that_were_never_at_work_are_told_as_not_engaged() {
+    let counted = |busy: f64| BootCounters {
+        busy_share: Some(busy),
+        idle_entries_per_s: Some(9000.0),
+        idle_exit_latency_us: Some(2.5),
+        ..BootCounters::default()
+    };
+    let mut state = BootsState { ended: Some(BootsEnded::Whole), ..measured(4) };
+    for boot in &mut state.seen {
+        boot.outcome = BootOutcome::Measured {
+            values: vec![100.0 + boot.slot as f64 * 0.1; 3],
+            dropped: 0,
+            guards: Default::default(),
+            counted: Some(counted(0.97)),
+        };
+    }
+    let (dir, _) = kept(&state);
+    let out = dir.path().join("out");
+    let state = format!("--boots-status --state {}", dir.path().display());
+    let output = prove(&format!("{state} --report {}", out.display()));
+    assert_eq!(output.status.code(), Some(0), "{}", both(&output));
+    let [html, markdown] = ["boots.html", "boots.md"].map(|name| std::fs::read_to_string(out.join(name)).unwrap());
+    for page in [both(&output), html.clone(), markdown] {
+        let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        let why = "the CPUs were 97 % busy in the median window, so hardly ever idle";
+        for words in [
+            format!("not engaged (over 4 boots only: weaker than a trial), because {why}"),
+            format!("it was not at work, because {why}"),
+        ] {
+            assert!(page.contains(&words), "no {words}: {page}");
+        }
+    }
+    assert!(html.contains("not-engaged over 4 boots") && html.contains("idle_exit_latency_us"), "{html}");
+    let answer = json(&prove(&format!("{state} --json")));
+    let knob = &answer["mechanism"][0];
+    assert_eq!(knob["knob"], "cmdline.processor.max_cstate");
+    assert!(knob["engaged"]["no"]["why"].as_str().is_some_and(|why| why.contains("97 % busy")), "{knob}");
+    assert_eq!(answer["boots"][0]["counted"]["idle_exit_latency_us"].as_f64(), Some(2.5));
 }
 
 #[test]

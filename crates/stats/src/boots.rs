@@ -3,13 +3,14 @@
 //! # What is assumed, and what is not
 //!
 //! Boots go A-B-B-A in blocks of four, or B-A-A-B, as a coin says: so an even drift cancels within every block. There are far too few
-//! blocks for the coin alone to carry a test (four boots have one toss). So the p-value is that of the permutation test over all ways
-//! in which half of the boots could have been B's: exact if what a boot does to a number beside the arm is exchangeable, boot for boot.
-//! Where neighbouring boots are alike (a neighbour on the host that stays, a slow drift), A-B-B-A differs less by chance than the
+//! blocks for the coin alone to carry a test (four boots have one toss). So from eight boots on the p-value is that of the permutation test
+//! over all ways in which half of the boots could have been B's: exact if what a boot does to a number beside the arm is exchangeable, boot
+//! for boot. Where neighbouring boots are alike (a neighbour on the host that stays, a slow drift), A-B-B-A differs less by chance than the
 //! other orders do, and the test errs less often than it says. What it can't stand is noise that comes and goes in step with the order.
 //!
-//! Four boots have six ways. So the most that they can say by chance alone is one in three for either direction, one in six for the one
-//! that was hoped for: [`error_of`] is what a claim over so many boots promises, and it is 5 % only from eight boots on.
+//! Four boots have six ways, so chance alone could never say more than one in three. There something more is assumed, that what boots do to
+//! the logarithm of the number is normal, and the test is Student's with two degrees of freedom. Whom it makes claim has all boots of B on one
+//! side of all of A's, so it errs at most one time in three even where that assumption is false.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,9 @@ use crate::walsh::WalshAverages;
 pub const BOOTS_BLOCK: usize = 4;
 /// The most boots of one comparison: 12,870 ways to call half of them B's.
 pub const BOOTS_MAX: usize = 16;
+
+/// How often a claim may err.
+pub const BOOTS_ERROR: f64 = 0.05;
 
 /// The most bisections of an interval's end: more than a double has bits to tell apart.
 const BISECTIONS: u32 = 64;
@@ -67,18 +71,6 @@ pub fn boot_order(boots: usize, seed: u64) -> Vec<bool> {
     PairDesign::new(blocks, seed).orders().flat_map(block).take(boots).collect()
 }
 
-/// How often a claim over so many boots may err: 5 %, or what so few can promise at best.
-pub fn error_of(boots: usize) -> f64 {
-    let at_best = 2.0 / ways(boots / BOOTS_BLOCK * BOOTS_BLOCK);
-    at_best.clamp(0.05, 1.0)
-}
-
-/// In how many ways half of the boots can be B's.
-fn ways(boots: usize) -> f64 {
-    let half = boots / 2;
-    (0..half).fold(1.0, |ways, at| ways * (boots - at) as f64 / (at + 1) as f64)
-}
-
 /// Compares boots in the order in which they were measured. What is left of a block that was not finished is passed over.
 ///
 /// # Errors
@@ -104,22 +96,26 @@ pub fn compare_boots(boots: &[Boot], options: Options) -> Result<BootsComparison
     if let Some(pair) = uneven {
         return Err(StatsError::Neighbours { pair });
     }
-    let error = error_of(whole.len());
-    let relabelled = Relabelled::of(whole);
     let ratios: Vec<f64> = whole
         .chunks_exact(2)
         .map(|two| (two[1].value / two[0].value).ln() * if two[1].is_b { 1.0 } else { -1.0 })
         .collect();
     let estimate = WalshAverages::new(&ratios).median();
-    let (low, high) = relabelled.interval(error);
+    let (p_value, (low, high)) = if whole.len() == BOOTS_BLOCK {
+        let normal = Normal::of(whole);
+        (normal.p_value(), normal.interval(BOOTS_ERROR))
+    } else {
+        let relabelled = Relabelled::of(whole);
+        (relabelled.p_value(0.0), relabelled.interval(BOOTS_ERROR))
+    };
     let effect = LogEffect { estimate, low, high };
     Ok(BootsComparison {
         boots: whole.len(),
         ratio: estimate.exp(),
         low: low.exp(),
         high: high.exp(),
-        confidence: 1.0 - error,
-        p_value: relabelled.p_value(0.0),
+        confidence: 1.0 - BOOTS_ERROR,
+        p_value,
         is_apart: is_apart(whole),
         verdict: effect.verdict(options.smallest_effect_ratio, options.better),
     })
@@ -132,6 +128,46 @@ fn is_apart(boots: &[Boot]) -> bool {
     };
     let (a, b) = (ends(false), ends(true));
     a.1 < b.0 || b.1 < a.0
+}
+
+/// Student's test of two boots against two.
+struct Normal {
+    /// B's mean log less A's.
+    difference: f64,
+    /// Its standard error, by both arms together.
+    standard_error: f64,
+    /// What means of the same numbers in another order may differ by.
+    slack: f64,
+}
+
+impl Normal {
+    fn of(boots: &[Boot]) -> Normal {
+        let logs = |of_b: bool| -> Vec<f64> {
+            boots.iter().filter(|boot| boot.is_b == of_b).map(|boot| boot.value.ln()).collect()
+        };
+        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
+        let (a, b) = (logs(false), logs(true));
+        let squares = |logs: &[f64]| logs.iter().map(|log| (log - mean(logs)).powi(2)).sum::<f64>();
+        // Of two values each: the variance of one is half of all squares, and so is that of the difference of two means.
+        let standard_error = (0.5 * (squares(&a) + squares(&b))).sqrt();
+        let slack = 1e-12 * a.iter().chain(&b).map(|log| log.abs()).sum::<f64>();
+        Normal { difference: mean(&b) - mean(&a), standard_error, slack }
+    }
+
+    /// Of two degrees of freedom: 1 - |t| / √(t² + 2).
+    fn p_value(&self) -> f64 {
+        let difference = self.difference.abs();
+        if difference <= self.slack {
+            return 1.0;
+        }
+        1.0 - difference / difference.hypot(std::f64::consts::SQRT_2 * self.standard_error)
+    }
+
+    fn interval(&self, error: f64) -> (f64, f64) {
+        let share = 1.0 - error;
+        let reach = self.standard_error * share * (2.0 / (1.0 - share * share)).sqrt() + self.slack;
+        (self.difference - reach, self.difference + reach)
+    }
 }
 
 /// What B's sum less A's would be for every way to call half of the boots B's.
@@ -221,30 +257,56 @@ mod tests {
     }
 
     #[test]
-    fn what_so_many_boots_can_promise() {
-        let promised: Vec<f64> = [4, 8, 12, 16].map(error_of).into();
-        assert_eq!(promised, [2.0 / 6.0, 0.05, 0.05, 0.05]);
-        assert_eq!([4, 8, 16].map(ways), [6.0, 70.0, 12_870.0]);
-    }
-
-    #[test]
-    fn four_boots_say_only_that_they_lie_apart() {
+    fn four_boots_claim_by_student_and_only_what_lies_apart() {
         let options = Options::new(Direction::Lower);
-        let rows: [([f64; 4], Verdict, bool, f64); 4] = [
-            ([100.0, 80.0, 82.0, 101.0], Verdict::Better, true, 2.0 / 6.0),
-            ([80.0, 100.0, 101.0, 82.0], Verdict::Worse, true, 2.0 / 6.0),
-            ([100.0, 80.0, 104.0, 101.0], Verdict::Undecided, false, 1.0),
-            ([100.0, 100.5, 99.8, 100.1], Verdict::Same, false, 1.0),
+        let rows: [([f64; 4], Verdict, bool); 6] = [
+            ([100.0, 80.0, 82.0, 101.0], Verdict::Better, true),
+            ([80.0, 100.0, 101.0, 82.0], Verdict::Worse, true),
+            // They lie apart, as boots that are alike do 1 time in 3, and not far enough.
+            ([100.0, 80.0, 95.0, 120.0], Verdict::Undecided, true),
+            ([100.0, 80.0, 104.0, 101.0], Verdict::Undecided, false),
+            ([100.0, 100.5, 99.8, 100.1], Verdict::Same, false),
+            ([100.0, 80.0, 80.0, 100.0], Verdict::Better, true),
         ];
-        for (values, verdict, apart, p) in rows {
+        for (values, verdict, apart) in rows {
             let found = compare_boots(&boots(&ABBA, &values), options).unwrap();
             assert_eq!((found.verdict, found.is_apart), (verdict, apart), "{values:?}: {found:?}");
-            assert!((found.p_value - p).abs() < 1e-9, "{values:?}: {found:?}");
             assert!(found.low <= found.ratio && found.ratio <= found.high, "{found:?}");
         }
-        // By hand: what separates the arms least and most.
-        let found = compare_boots(&boots(&ABBA, &[100.0, 80.0, 82.0, 101.0]), options).unwrap();
-        assert!((found.low - 80.0 / 101.0).abs() < 1e-6 && (found.high - 82.0 / 100.0).abs() < 1e-6, "{found:?}");
+        // By a table: t of two degrees of freedom is 4.302653 at 5 %. Logs of B are 0 and 2, those of A are `apart` more.
+        let found = |apart: f64| {
+            let logs = [apart, 0.0, 2.0, 2.0 + apart];
+            compare_boots(&boots(&ABBA, &logs.map(f64::exp)), options).unwrap()
+        };
+        for apart in [4.0, 6.0, 6.1, 8.0] {
+            let t = apart / 2.0_f64.sqrt();
+            let (low, high) = (found(apart).low.ln(), found(apart).high.ln());
+            assert!((low + apart + 4.302_653 * 2.0_f64.sqrt()).abs() < 1e-5, "{low}");
+            assert!((low + high + 2.0 * apart).abs() < 1e-9, "{low} {high}");
+            assert_eq!(found(apart).p_value <= 0.05, t > 4.302_653, "{:?}", found(apart));
+        }
+        assert!((found(4.302_653 * 2.0_f64.sqrt()).p_value - 0.05).abs() < 1e-6);
+        let same = compare_boots(&boots(&ABBA, &[3.3; 4]), options).unwrap();
+        assert_eq!((same.p_value, same.verdict), (1.0, Verdict::Same));
+    }
+
+    /// The promise from eight boots on, counted out: whatever the numbers are, of all ways to call half of them B's no more are claimed.
+    #[test]
+    fn of_all_ways_no_more_are_claimed_than_is_promised() {
+        let heaps = |at: usize| [0.0, 0.0, 0.3, 5.0][at % 4] + at as f64 * 1e-3;
+        let numbers: [fn(usize) -> f64; 4] =
+            [|at| at as f64, |at| (at * at) as f64 * 0.01, |at| (at % 2) as f64, heaps];
+        for (count, at_best) in [(8_usize, 2.0 / 70.0), (12, 46.0 / 924.0)] {
+            for of in numbers {
+                let all: Vec<u32> = (0..1_u32 << count).filter(|way| way.count_ones() as usize == count / 2).collect();
+                let claims = |way: &&u32| {
+                    let boot = |at: usize| Boot { is_b: (**way >> at) & 1 == 1, value: of(at).exp() };
+                    Relabelled::of(&(0..count).map(boot).collect::<Vec<_>>()).p_value(0.0) <= BOOTS_ERROR
+                };
+                let share = all.iter().filter(claims).count() as f64 / all.len() as f64;
+                assert!(share <= at_best + 1e-12, "{count} boots: {share}");
+            }
+        }
     }
 
     #[test]
@@ -281,10 +343,8 @@ mod tests {
             let values: Vec<f64> = logs.iter().map(|log| log.exp()).collect();
             let found = compare_boots(&boots(&order, &values), Options::new(Direction::Higher)).unwrap();
             let excludes = found.low > 1.0 || found.high < 1.0;
-            prop_assert_eq!(excludes, found.p_value <= error_of(order.len()) + 1e-9, "{:?}", found);
-            if order.len() == 4 {
-                prop_assert_eq!(excludes, found.is_apart, "{:?}", found);
-            }
+            prop_assert_eq!(excludes, found.p_value <= BOOTS_ERROR + 1e-9, "{:?}", found);
+            prop_assert!(found.is_apart || !excludes || order.len() > 4, "{:?}", found);
             // The names of the arms are no more than names.
             let mirrored: Vec<bool> = order.iter().map(|b| !b).collect();
             let other = compare_boots(&boots(&mirrored, &values), Options::new(Direction::Higher)).unwrap();

@@ -56,7 +56,7 @@ mod verdict;
 mod walsh;
 
 pub use blocks::{BlockDesign, MAX_ARMS};
-pub use boots::{BOOTS_BLOCK, BOOTS_MAX, Boot, BootsComparison, boot_order, compare_boots, error_of};
+pub use boots::{BOOTS_BLOCK, BOOTS_ERROR, BOOTS_MAX, Boot, BootsComparison, boot_order, compare_boots};
 pub use calibration::{Calibration, calibrate};
 pub use compare::{Comparison, MAX_PAIRS, Options, Pair, VALUE_RANGE, compare};
 pub use corrections::{e_benjamini_hochberg, holm};

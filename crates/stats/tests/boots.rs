@@ -1,13 +1,14 @@
 //! Simulates whole comparisons over boots on noise whose truth is known, and counts how often they claim what is not so.
 
-use evenkeel_stats::{Boot, Direction, Options, Verdict, boot_order, compare_boots, error_of, median};
+use evenkeel_stats::{BOOTS_ERROR, Boot, Direction, Options, Verdict, boot_order, compare_boots, median};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 #[expect(dead_code, reason = "its pairs are for the tests of pairs")]
 mod noise;
 
-const RUNS: u64 = 1000;
+/// A rate of 5 % that is counted over so many has a standard deviation of 0.3 %.
+const RUNS: u64 = 5000;
 /// A boot's number is the median of so many windows, as `prove --boots` has it.
 const WINDOWS: usize = 20;
 /// What goes by from one boot's first window to the next one's, in windows: 20 are measured, then the machine reboots and settles.
@@ -49,9 +50,9 @@ fn slack(rate: f64) -> f64 {
 fn no_noise_makes_it_claim_more_often_than_it_says() {
     for noise in noise::all() {
         for boots in [4, 8, 12] {
-            let (promised, found) = (error_of(boots), claims(&noise, numbers, boots, 1.0, None));
+            let found = claims(&noise, numbers, boots, 1.0, None);
             println!("{}, {boots} boots: {found}", noise.name);
-            assert!(found <= promised + slack(promised), "{}, {boots} boots: {found} of {promised}", noise.name);
+            assert!(found <= BOOTS_ERROR + slack(BOOTS_ERROR), "{}, {boots} boots: {found}", noise.name);
         }
     }
 }
@@ -60,9 +61,27 @@ fn no_noise_makes_it_claim_more_often_than_it_says() {
 fn what_is_there_is_found_in_the_right_direction() {
     let all = noise::all();
     let quiet = all.iter().find(|noise| noise.name == "independent, 5 %").unwrap();
-    // Each boot one window here: a fifth less, where boots differ by 5 %: four boots lie apart nearly always, eight claim it at 5 %.
-    assert!(claims(quiet, noise::Noise::windows, 4, 0.8, Some(Verdict::Better)) > 0.9);
+    // Each boot one window here: a fifth less, where boots differ by 5 %: eight boots claim it nearly always, and four half of the time.
+    assert!(claims(quiet, noise::Noise::windows, 4, 0.8, Some(Verdict::Better)) > 0.5);
     assert!(claims(quiet, noise::Noise::windows, 8, 0.8, Some(Verdict::Better)) > 0.9);
     assert!(claims(quiet, noise::Noise::windows, 8, 1.25, Some(Verdict::Worse)) > 0.9);
     assert_eq!(claims(quiet, noise::Noise::windows, 8, 0.8, Some(Verdict::Worse)), 0.0);
+    // A boot as it is measured, and a tenth less: what four boots find.
+    assert!(claims(quiet, numbers, 4, 0.9, Some(Verdict::Better)) > 0.9);
+}
+
+/// Boots of two kinds, as a coin says, that differ by a third: what Student's test assumes is false then, and it errs more often than it
+/// says. It still claims only what lies apart.
+#[test]
+fn boots_of_two_kinds_are_what_four_boots_can_not_stand() {
+    let kinds: Numbers = |noise, boots, random| {
+        let two = |(at, window): (usize, &f64)| if window.to_bits() % 2 == 0 { 75.0 } else { 100.0 } + at as f64 * 0.1;
+        noise.windows(boots, random).iter().enumerate().map(two).collect()
+    };
+    let all = noise::all();
+    let quiet = all.iter().find(|noise| noise.name == "independent, 5 %").unwrap();
+    let rates = [4, 8, 12].map(|boots| claims(quiet, kinds, boots, 1.0, None));
+    println!("{rates:?}");
+    assert!(rates[0] > 0.1 && rates[0] < 1.0 / 3.0, "{rates:?}");
+    assert!(rates[1..].iter().all(|rate| *rate <= BOOTS_ERROR + slack(BOOTS_ERROR)), "{rates:?}");
 }

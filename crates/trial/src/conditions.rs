@@ -1,7 +1,7 @@
 //! What the machine did while a window was measured: the share that was stolen, pressure, load, the CPU time we used
 //! ourselves, and the longest time that a thread of ours missed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -10,6 +10,7 @@ use evenkeel_host::{Counter, Plan};
 use evenkeel_sys::{Root, RootKind, clock};
 use serde::{Deserialize, Serialize};
 
+use crate::beside::Beside;
 use crate::engaged::{self, IDLE_STATES, IdleEntries, Value, Wanted};
 
 /// How often the watching thread wakes. Rarely enough to leave an idle CPU idle, often enough to see a pause of 17 ms.
@@ -59,6 +60,9 @@ pub struct Conditions {
     /// The longest time by which the watching thread woke late, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_us: Option<f64>,
+    /// Other trials that ran at its beginning or its end, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
 }
 
 /// The machine's counters at one moment.
@@ -73,6 +77,7 @@ pub struct Snapshot {
     memory_used_bytes: Option<f64>,
     energy_uj: Option<u64>,
     counters: BTreeMap<String, Value>,
+    beside: Vec<String>,
 }
 
 /// CPU time in units of 10 ms, over all CPUs.
@@ -116,6 +121,7 @@ impl Conditions {
             load_1min: end.load_1min,
             own_cpu_us: start.own_cpu_ns.zip(end.own_cpu_ns).map(|(start, end)| end.saturating_sub(start) as f64 / 1e3),
             longest_gap_us: None,
+            beside: start.beside.iter().chain(&end.beside).cloned().collect::<BTreeSet<_>>().into_iter().collect(),
         }
     }
 }
@@ -127,6 +133,7 @@ pub struct Watch {
     knobs: Vec<String>,
     wanted: Wanted,
     gaps: Option<GapThread>,
+    beside: Option<Arc<Beside>>,
 }
 
 impl Watch {
@@ -139,7 +146,13 @@ impl Watch {
                 knobs.push(step.knob.clone());
             }
         }
-        Watch { root: root.clone(), knobs, wanted: Wanted::of(plans, engaged::counter_of), gaps }
+        Watch { root: root.clone(), knobs, wanted: Wanted::of(plans, engaged::counter_of), gaps, beside: None }
+    }
+
+    /// Notes with each window which other trials ran beside it. A captured machine has none.
+    pub fn beside(self, beside: &Arc<Beside>) -> Watch {
+        let beside = (self.root.kind() == RootKind::Live).then(|| Arc::clone(beside));
+        Watch { beside, ..self }
     }
 
     /// The knobs that are watched.
@@ -161,22 +174,30 @@ impl Watch {
             memory_used_bytes: text("/proc/meminfo").as_deref().and_then(parse_used_bytes),
             energy_uj: self.root.text(ENERGY).ok().and_then(|text| text.trim().parse().ok()),
             counters: self.wanted.read(&self.root),
+            beside: Vec::new(),
         }
     }
 
     /// Forgets the longest gap so far.
     pub fn begin_window(&self) -> Snapshot {
+        // Before the window's first moment, and after its last one: the look is no part of it.
+        let beside = self.others();
         if let Some(gaps) = &self.gaps {
             gaps.longest_ns.store(0, Ordering::Relaxed);
         }
-        self.snapshot()
+        Snapshot { beside, ..self.snapshot() }
     }
 
     /// The conditions since `start`.
     pub fn end_window(&self, start: &Snapshot) -> Conditions {
-        let mut conditions = Conditions::between(start, &self.snapshot());
-        conditions.longest_gap_us = self.gaps.as_ref().map(|gaps| gaps.longest_ns.load(Ordering::Relaxed) as f64 / 1e3);
-        conditions
+        let end = self.snapshot();
+        let longest_gap_us = self.gaps.as_ref().map(|gaps| gaps.longest_ns.load(Ordering::Relaxed) as f64 / 1e3);
+        let end = Snapshot { beside: self.others(), ..end };
+        Conditions { longest_gap_us, ..Conditions::between(start, &end) }
+    }
+
+    fn others(&self) -> Vec<String> {
+        self.beside.as_ref().map(|beside| beside.look()).unwrap_or_default()
     }
 }
 
@@ -260,6 +281,7 @@ mod tests {
             memory_used_bytes: None,
             energy_uj: None,
             counters: BTreeMap::new(),
+            beside: Vec::new(),
         }
     }
 
@@ -297,6 +319,25 @@ mod tests {
         let conditions = watch.end_window(&watch.begin_window());
         assert_eq!(conditions.load_1min, Some(0.5));
         assert_eq!((conditions.longest_gap_us, conditions.own_cpu_us, conditions.steal_share), (None, None, None));
+    }
+
+    #[test]
+    fn who_ran_at_either_end_ran_beside_the_window() {
+        let at = |beside: &[&str]| Snapshot {
+            beside: beside.iter().map(|who| (*who).to_owned()).collect(),
+            ..snapshot("", "", 0)
+        };
+        assert_eq!(Conditions::between(&at(&["b"]), &at(&["a", "b"])).beside, ["a", "b"]);
+        let (ours, _theirs) = (Arc::new(Beside::begin("prove")), Beside::begin("tune"));
+        let watched = |root: &Root| {
+            let watch = Watch::start(root, &[]).beside(&ours);
+            watch.end_window(&watch.begin_window()).beside
+        };
+        let tune = format!("evenkeel tune (pid {})", std::process::id());
+        assert!(watched(&Root::live()).contains(&tune));
+        let captured =
+            Root::captured(Capture::parse("evenkeel-capture 1\n/proc/loadavg = 1 1 1 1/8 9\nend\n").unwrap());
+        assert!(watched(&captured).is_empty(), "nobody else tries a captured machine");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! everything that was seen, and [`Record::report`] judges it.
 
 mod arm;
+mod beside;
 pub mod boots;
 mod conditions;
 mod design;
@@ -28,6 +29,7 @@ pub mod words;
 pub mod workload;
 
 pub use arm::{ARMS_MAX, Arm, ArmName, Level};
+pub use beside::Beside;
 pub use conditions::{Conditions, Snapshot, Watch};
 pub use design::{Design, Guard, Settle, Stop};
 pub use engaged::{Engaged, Mechanism, Reading};

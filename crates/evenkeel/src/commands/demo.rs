@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_host::{Advice, Facts, Goal, Setting, State as Advised, advise, knobs};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::workload::arena::Arena;
-use evenkeel_trial::{Design, Keep, Outcome as Verdict, Settle, Workload};
+use evenkeel_trial::{Beside, Design, Keep, Outcome as Verdict, Settle, Workload};
 
 use crate::args::StateArgs;
 use crate::arms::Arms;
@@ -56,6 +57,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let before = settings(&root);
     let stop = experiment::stop_flag()?;
     let _alone = TrialLock::take(&args.state)?;
+    let beside = experiment::beside(out, "demo");
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
     let mut story = Story::new(format!("evenkeel demo --seed {seed}"), facts, advice);
     tell_machine(out, &story);
@@ -63,7 +65,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     out.say(&format!("3. Starting a game server with {BOTS} players on loopback"));
     let mut arena = experiment::start_arena(BOTS, seed)?;
     out.say(&format!("   {}", arena.describe()));
-    let told = prove(args, out, &root, &mut story, &mut arena, seed, &stop);
+    let ground = Ground { args, out, root: &root, seed, stop: &stop, beside: &beside };
+    let told = prove(&ground, &mut story, &mut arena);
     arena.stop();
 
     story.settings = kept(before, settings(&root));
@@ -74,16 +77,20 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit_of(&story, stop.load(Ordering::Relaxed)))
 }
 
-/// The control and the trial of the first knob that applies.
-fn prove(
-    args: &Args,
-    out: &Out,
-    root: &Root,
-    story: &mut Story,
-    arena: &mut Arena,
+/// What its trials stand on.
+#[derive(Clone, Copy)]
+struct Ground<'a> {
+    args: &'a Args,
+    out: &'a Out,
+    root: &'a Root,
     seed: u64,
-    stop: &AtomicBool,
-) -> Result<(), Failure> {
+    stop: &'a AtomicBool,
+    beside: &'a Arc<Beside>,
+}
+
+/// The control and the trial of the first knob that applies.
+fn prove(ground: &Ground<'_>, story: &mut Story, arena: &mut Arena) -> Result<(), Failure> {
+    let Ground { args, out, root, seed, stop, beside } = *ground;
     let (chosen, not_tried) = choose(&story.advice, process::is_root());
     for group in not_tried.chunk_by(|one, next| one.why == next.why) {
         let knobs: Vec<&str> = group.iter().map(|not_tried| not_tried.knob.as_str()).collect();
@@ -118,6 +125,7 @@ fn prove(
             control,
             design: &design,
             stop,
+            beside,
             progress: out.telling(),
             keep: &|_| Ok(Keep::nowhere()),
             before: None,

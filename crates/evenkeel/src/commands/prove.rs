@@ -1,13 +1,14 @@
 //! `evenkeel prove`: an honest A/B of settings on a real server under load.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::kept::Kept;
-use evenkeel_trial::{Design, Guard, Metric, Settle, Stop, Workload};
+use evenkeel_trial::{Beside, Design, Guard, Metric, Settle, Stop, Workload};
 
 use crate::args::StateArgs;
 use crate::arms::{self, Arms};
@@ -146,6 +147,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         return Err(Failure::new(exit::NOT_ALLOWED, error).hint(WITHOUT_ROOT));
     }
     let _alone = TrialLock::take(&args.state)?;
+    let beside = experiment::beside(out, &format!("prove {}", arms::told(&arms.settings)));
     let before = match &args.resume {
         Some(file) => Some(session_files::read(&args.state, file)?),
         None => None,
@@ -155,7 +157,12 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
     let stop = experiment::stop_flag()?;
     experiment::tell_of_signals(out);
-    let told = measure(args, out, Ground { root: &root, facts: &facts, arms: &arms, needs, stop: &stop }, before)?;
+    let told = measure(
+        args,
+        out,
+        Ground { root: &root, facts: &facts, arms: &arms, needs, stop: &stop, beside: &beside },
+        before,
+    )?;
     tell(args, out, facts, Some(capture), told)
 }
 
@@ -166,6 +173,7 @@ struct Ground<'a> {
     arms: &'a Arms,
     needs: Needs,
     stop: &'a AtomicBool,
+    beside: &'a Arc<Beside>,
 }
 
 /// What a trial of some settings needs.
@@ -192,7 +200,7 @@ impl Needs {
 }
 
 fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, Kept)>) -> Result<Tolds, Failure> {
-    let Ground { root, facts, arms, needs, stop } = ground;
+    let Ground { root, facts, arms, needs, stop, beside } = ground;
     let seed = match &before {
         Some((_, kept)) => kept.head.design.seed,
         None => args.plan.seed.unwrap_or_else(experiment::fresh_seed),
@@ -221,6 +229,7 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         control,
         design: &design,
         stop,
+        beside,
         progress: out.telling(),
         keep: &|head| {
             let keep = match &before {

@@ -13,7 +13,7 @@ use evenkeel_trial::search::{
     Answer, HostWords, LeftOut, Live, Offer, SearchDesign, Tools, Verdict, Wanted, WorkloadSpec, offer, search,
 };
 use evenkeel_trial::search::{Header, Log};
-use evenkeel_trial::{Rules, Switch, TrialError, Watch, Workload};
+use evenkeel_trial::{Beside, Rules, Switch, TrialError, Watch, Workload};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{GoalArgs, StateArgs};
@@ -133,6 +133,7 @@ struct Ground<'a> {
     root: &'a Root,
     facts: &'a Facts,
     stop: Arc<AtomicBool>,
+    beside: Arc<Beside>,
 }
 
 /// A search that is ready to begin, or to go on.
@@ -149,12 +150,14 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
     let facts = Facts::probe(&root);
     check(args)?;
-    let ground = Ground { args, out, root: &root, facts: &facts, stop: experiment::stop_flag()? };
+    let stop = experiment::stop_flag()?;
     experiment::tell_of_signals(out);
     // Before the server starts: what needs rights or another trial's end shall not take its time.
     let mut state = args.state.open()?;
     experiment::refuse_if_interrupted(&root, &state)?;
     let _alone = TrialLock::take(&args.state)?;
+    let beside = experiment::beside(out, "tune");
+    let ground = Ground { args, out, root: &root, facts: &facts, stop, beside };
     let path = args.state.path()?.join(LOG);
     let ready = if args.resume { go_on(&ground, &path)? } else { begin(&ground, &mut state, &path)? };
     let before = readings(&root, &ready.plans);
@@ -310,7 +313,7 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
     let hand = ground.root.hand().map_err(not_possible)?;
     let title = format!("tune {} by {}", spec.name, design.metric.name);
     let mut switch = Switch::begin(ground.root, &hand, Some(state), &title, &plans).map_err(not_possible)?;
-    let watch = Watch::start(ground.root, &plans);
+    let watch = Watch::start(ground.root, &plans).beside(&ground.beside);
     let bar = page::bar(ground.out.shows_progress());
     let revive = || start(&spec, design.seed);
     let mut live = Live {
@@ -329,7 +332,10 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
             subject: &mut live,
             log: &mut log,
             stop: &|| ground.stop.load(Ordering::Relaxed),
-            on_progress: &mut |progress| page::show(&bar, progress),
+            on_progress: &mut |progress| {
+                ground.beside.news().iter().for_each(|words| bar.suspend(|| ground.out.aside(&format!("{words}\n"))));
+                page::show(&bar, progress);
+            },
         },
     );
     bar.finish_and_clear();

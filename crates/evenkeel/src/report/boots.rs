@@ -5,16 +5,17 @@ use std::collections::BTreeSet;
 use std::slice::from_ref;
 
 use evenkeel_stats::BootsComparison;
-use evenkeel_trial::Outcome;
 use evenkeel_trial::boots::{BootWords, BootsReport, BootsState, GuardOfBoots};
+use evenkeel_trial::{ArmName, Outcome};
 use maud::{Markup, html};
 
 use super::chart::{self, Estimate};
+use super::counted;
 use super::html::{badge, download, framed, prose, sentence};
 use super::trial::{doubts, ways};
 use super::words::{as_change, range, share, trim};
 use crate::command_args::quoted;
-use crate::show::boots::{COLUMNS, harm_of, numbers, progress, rows, sentences};
+use crate::show::boots::{COLUMNS, engaged_words, harm_of, numbers, progress, rows, sentences};
 
 /// The page; `json` is what programs read of the same.
 pub(crate) fn page(state: &BootsState, report: &BootsReport, json: &str) -> String {
@@ -38,6 +39,7 @@ pub(crate) fn page(state: &BootsState, report: &BootsReport, json: &str) -> Stri
             (was(report))
         }
         (guards(report))
+        (at_work(report))
         (repeat(state, report, json))
     };
     framed("evenkeel report over boots", &sub, &inside).into_string()
@@ -55,7 +57,7 @@ fn verdict(report: &BootsReport, settings: &str) -> Markup {
     html! {
         p.verdict {
             @if let Some(found) = &report.comparison {
-                @let verdict = Outcome::from(found.verdict);
+                @let verdict = report.outcome().unwrap_or(Outcome::Undecided);
                 (badge(verdict, &format!("{} over {} boots", word(verdict), found.boots)))
             } @else { span.badge { "not yet" } }
             " " strong { (sentence(&told)) }
@@ -173,6 +175,23 @@ fn guards(report: &BootsReport) -> Markup {
                             }
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+fn at_work(report: &BootsReport) -> Markup {
+    if report.mechanism.is_empty() {
+        return html! {};
+    }
+    html! {
+        section {
+            h2 { "Was the setting at work?" }
+            @for knob in &report.mechanism {
+                p { code { (knob.knob) } ": " (engaged_words(&knob.engaged)) "." }
+                @if !knob.readings.is_empty() {
+                    (counted::table(ArmName::B, &knob.readings.iter().map(|reading| (reading.name.clone(), [reading.a, reading.b])).collect(), "counter, in a window", &|_| None))
                 }
             }
         }

@@ -57,12 +57,12 @@ fn unknown(costs: &Medians, trial: &SavedTrial) -> Vec<&'static str> {
     all.into_iter().filter(|(_, known)| !known).map(|(what, _)| what).collect()
 }
 
-type Medians = BTreeMap<String, [Option<f64>; 2]>;
+pub(super) type Medians = BTreeMap<String, [Option<f64>; 2]>;
 
 /// What a number is in words, where somebody said it.
-type Titles<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(super) type Titles<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn table(other: ArmName, rows: &Medians, head: &str, title: Titles<'_>) -> Markup {
+pub(super) fn table(other: ArmName, rows: &Medians, head: &str, title: Titles<'_>) -> Markup {
     let number = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), trim);
     html! {
         div.wide {
@@ -120,7 +120,8 @@ pub(super) fn at_work(trial: &SavedTrial) -> Markup {
     }
 }
 
-fn engaged(written: &Value) -> String {
+/// What a counter says of a knob, in words that its name and a colon go before.
+pub(crate) fn engaged(written: &Value) -> String {
     let why = written.get("no").and_then(|no| no.get("why")).and_then(Value::as_str);
     match (written.as_str(), why) {
         (Some("yes"), _) => "it was at work, as its counter shows".to_owned(),

@@ -16,7 +16,7 @@ pub(crate) mod blocks;
 pub(crate) mod boots;
 mod chart;
 pub(crate) mod choice;
-mod counted;
+pub(crate) mod counted;
 mod html;
 mod machine;
 mod trial;

@@ -1,9 +1,10 @@
 //! A trial over boots as a page and as Markdown: the verdict never without what it rests on.
 
 use evenkeel_stats::BootsComparison;
-use evenkeel_trial::Metric;
 use evenkeel_trial::boots::{ArmOfBoots, BootOutcome, BootsEnded, BootsReport, GuardOfBoots, SeenBoot};
+use evenkeel_trial::{Engaged, Mechanism, Metric, Reading};
 
+use crate::report::counted;
 use crate::report::words::{as_change, range, share, trim};
 use crate::show::page::{Indent, PLAIN, Page, WARN};
 
@@ -57,6 +58,7 @@ fn lines(report: &BootsReport) -> Vec<String> {
     let unit = &design.metric.unit;
     lines.extend(report.arms.iter().filter(|arm| !arm.boots.is_empty()).map(|arm| of_arm(arm, unit)));
     lines.extend(report.guards.iter().map(of_guard));
+    lines.extend(report.mechanism.iter().map(of_knob));
     lines.push(format!("workload: {}", report.workload));
     lines.push(format!("decided by {}, order {}, seed {}", design.metric.name, report.order, design.seed));
     lines
@@ -91,9 +93,13 @@ pub(crate) fn sentences(found: &BootsComparison) -> Vec<String> {
         true => format!("{all} of B were {way} {all} of A"),
         false => "boots of A and B overlap".to_owned(),
     };
+    let often = trim(found.p_value * 100.0);
     let chance = match (found.is_apart, found.boots) {
-        (true, 4) => "; boots that are alike lie apart so 1 time in 3, and 1 in 6 in this direction".to_owned(),
-        _ => format!("; boots that are alike differ so much {} of 100 times", trim(found.p_value * 100.0)),
+        (true, 4) => format!(
+            "; boots that are alike lie apart so 1 time in 3, and differ so much {often} of 100 times if their noise is normal"
+        ),
+        (false, 4) => format!("; boots that are alike differ so much {often} of 100 times if their noise is normal"),
+        _ => format!("; boots that are alike differ so much {often} of 100 times"),
     };
     vec![
         apart + &chance,
@@ -120,6 +126,19 @@ fn of_guard(guard: &GuardOfBoots) -> String {
     let change = guard.ratio.map_or_else(String::new, |ratio| format!("; B is {}", as_change(ratio)));
     let Metric { name, unit, .. } = &guard.metric;
     format!("guard {name}: A {a}; B {b} {unit}{change}; {}", harm_of(guard))
+}
+
+/// Whether a setting was at work, with what its counter read.
+fn of_knob(knob: &Mechanism) -> String {
+    let number = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), trim);
+    let reading = |seen: &Reading| format!("; {}: A {}, B {}", seen.name, number(seen.a), number(seen.b));
+    let readings: String = knob.readings.iter().map(reading).collect();
+    format!("{}: {}{readings}", knob.knob, engaged_words(&knob.engaged))
+}
+
+/// Whether it was at work, in the words of a trial that switches while the machine runs.
+pub(crate) fn engaged_words(engaged: &Engaged) -> String {
+    serde_json::to_value(engaged).map_or_else(|error| error.to_string(), |written| counted::engaged(&written))
 }
 
 /// Each boot's number.
@@ -193,6 +212,7 @@ mod tests {
                     values: vec![level, level + 2.0, level - 2.0],
                     dropped: 0,
                     guards: Default::default(),
+                    counted: None,
                 },
             });
         }
@@ -211,8 +231,9 @@ mod tests {
             [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only: weaker than a trial)[0m
               4 of 4 boots count, 4 so far; it goes on after the next boot
               both boots of B were below both boots of A; boots that are alike lie apart
-                so 1 time in 3, and 1 in 6 in this direction
-              B is 20 % lower; between 18 % and 21 % lower in 67 of 100 such trials
+                so 1 time in 3, and differ so much 0.528 of 100 times if their noise is
+                normal
+              B is 20 % lower; between 14 % and 25 % lower in 95 of 100 such trials
               A: 100, 103 us; its boots differ by 2.96 %; windows of one boot by 2 %
               B: 81, 82 us; its boots differ by 1.23 %; windows of one boot by 2.47 %
               workload: a tick
@@ -253,8 +274,9 @@ mod tests {
             [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only: weaker than a trial), but due_to_done_us_max is 40 % higher in every boot of B: not to be kept[0m
               4 of 4 boots count, 4 so far; it goes on after the next boot
               both boots of B were below both boots of A; boots that are alike lie apart
-                so 1 time in 3, and 1 in 6 in this direction
-              B is 20 % lower; between 18 % and 21 % lower in 67 of 100 such trials
+                so 1 time in 3, and differ so much 0.528 of 100 times if their noise is
+                normal
+              B is 20 % lower; between 14 % and 25 % lower in 95 of 100 such trials
               A: 100, 103 us; its boots differ by 2.96 %; windows of one boot by 2 %
               B: 81, 82 us; its boots differ by 1.23 %; windows of one boot by 2.47 %
               guard due_to_done_us_max: A 500, 500; B 700, 700 us; B is 40 % higher;

@@ -44,6 +44,9 @@ pub(crate) fn page(told: &Tuned) -> String {
         told.design.metric.name
     );
     text += &settled(told);
+    for doubt in &answer.doubts {
+        text += &format!("doubt: {doubt}\n");
+    }
     if let Some(noise) = answer.noise_ratio {
         text += &format!("two windows of one thing differ by {:.1} % here\n", noise * 100.0);
     }

@@ -3,6 +3,7 @@
 use crate::arm::ArmName;
 use crate::workload::Sample;
 
+use super::at_work::BootCounters;
 use super::guards::medians;
 use super::next::{Action, Sight, next};
 use super::state::{Armed, BootOutcome, BootsDesign, BootsEnded, BootsState};
@@ -17,6 +18,8 @@ pub struct Windows {
     pub samples: Vec<Sample>,
     /// Windows that were dropped by a rule that does not know the arm.
     pub dropped: usize,
+    /// What the settings' counters showed in those that count.
+    pub counted: Option<BootCounters>,
 }
 
 /// What a trial over boots needs of a machine.
@@ -156,6 +159,7 @@ fn outcome(design: &BootsDesign, windows: &Windows) -> BootOutcome {
         values: counting.iter().filter_map(|sample| number(sample)).collect(),
         dropped: windows.dropped + windows.samples.len() - counting.len(),
         guards: medians(&design.guards, &counting),
+        counted: windows.counted.clone(),
     }
 }
 

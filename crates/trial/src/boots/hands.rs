@@ -2,20 +2,17 @@
 //! the settings of arm B. There is no other memory of them, so that `evenkeel revert` and a damaged state lose nothing.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use evenkeel_change::persist::{Ground, boots_unit};
 use evenkeel_change::{
-    Cannot, Job, Lasting, Log, PlanFile, State, StateError, Status, Transaction, Which, carry_out, history, revert,
+    Cannot, Job, Lasting, Log, PlanFile, RevertReport, State, Status, Transaction, Undo, Which, carry_out, history,
+    revert,
 };
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Hand, Root};
 
+use super::patience::{Wait, patiently};
 use crate::arm::ArmName;
-
-/// Another evenkeel may hold the journal for a while.
-const LOCK_TRIES: u32 = 60;
-const LOCK_PAUSE: Duration = Duration::from_secs(1);
 
 const TITLE: &str = "prove over boots";
 const UNIT_TITLE: &str = "goes on after a boot";
@@ -52,12 +49,6 @@ impl<'a> Hands<'a> {
     }
 
     fn open(&self) -> Result<State, String> {
-        for _ in 1..LOCK_TRIES {
-            match State::open(&self.dir) {
-                Err(StateError::Busy { .. }) => std::thread::sleep(LOCK_PAUSE),
-                opened => return opened.map_err(|error| error.to_string()),
-            }
-        }
         State::open(&self.dir).map_err(|error| error.to_string())
     }
 
@@ -113,15 +104,17 @@ impl<'a> Hands<'a> {
     ///
     /// # Errors
     /// If it can't be written; nothing of it is left then.
-    pub fn begin(&self, program: &str, file: &Path) -> Result<(), String> {
+    pub fn begin(&self, program: &str, file: &Path, wait: &mut Wait<'_>) -> Result<(), String> {
         let facts = Facts::probe(self.root);
         let keep = boots_unit(&facts, program, &self.dir, file)?;
         let lasting = Lasting { unit: None, keep };
         let (plan, title) = (Plan::default(), format!("{}{UNIT_TITLE}", boots_title(&self.id)));
-        let mut state = self.open()?;
         let job = Job { lasting: Some(&lasting), ..Job::of(&plan, &title) };
-        carry_out(self.root, &self.hand, &mut state, &job, |_| Ok(())).map_err(|error| error.to_string())?;
-        Ok(())
+        patiently(wait, || {
+            let mut state = self.open()?;
+            carry_out(self.root, &self.hand, &mut state, &job, |_| Ok(())).map_err(|error| error.to_string())?;
+            Ok(())
+        })
     }
 
     /// Whether the unit's transaction stands: what was reverted is not to go on.
@@ -144,11 +137,17 @@ impl<'a> Hands<'a> {
         Ok(history(self.root, &log).iter().any(|done| self.is_unit(done) && ended(done)))
     }
 
-    /// Brings about that the next boot is of this arm.
+    /// Brings about that the next boot is of this arm. Where another evenkeel holds the journal or what has to be written, it is asked again
+    /// for a while.
     ///
     /// # Errors
-    /// If it can't be.
-    pub fn arm(&self, arm: ArmName, anew: bool) -> Result<(), String> {
+    /// If it can't be; also who holds it for too long.
+    pub fn arm(&self, arm: ArmName, anew: bool, wait: &mut Wait<'_>) -> Result<(), String> {
+        patiently(wait, || self.arm_once(arm, anew))
+    }
+
+    /// The journal is opened anew each time, so that it is free for others in between.
+    fn arm_once(&self, arm: ArmName, anew: bool) -> Result<(), String> {
         let mut state = self.open()?;
         let open = self.open_ones(state.log());
         if !open.iter().any(|done| self.is_unit(done)) {
@@ -179,16 +178,18 @@ impl<'a> Hands<'a> {
     }
 
     /// Puts everything of this trial back, the settings before the unit: as long as the unit is there, a boot finds what is left. With an
-    /// empty id, everything of every trial over boots.
+    /// empty id, everything of every trial over boots. What another evenkeel holds is asked for again for a while.
     ///
     /// # Errors
-    /// What is left.
-    pub fn put_back(&self) -> Result<(), String> {
-        let mut state = self.open()?;
-        for done in self.open_ones(state.log()) {
-            self.revert(&mut state, done.id)?;
-        }
-        Ok(())
+    /// What is left; also who holds it for too long.
+    pub fn put_back(&self, wait: &mut Wait<'_>) -> Result<(), String> {
+        patiently(wait, || {
+            let mut state = self.open()?;
+            for done in self.open_ones(state.log()) {
+                self.revert(&mut state, done.id)?;
+            }
+            Ok(())
+        })
     }
 
     fn revert(&self, state: &mut State, id: u64) -> Result<(), String> {
@@ -196,7 +197,8 @@ impl<'a> Hands<'a> {
         if report.all_undone {
             return Ok(());
         }
-        Err(format!("put transaction {id} back; `evenkeel revert` tells what is left, and tries again"))
+        let why = failed(&report).map_or_else(String::new, |why| format!(" ({why})"));
+        Err(format!("put transaction {id} back{why}; `evenkeel revert` tells what is left, and tries again"))
     }
 
     /// Whether the settings read as the arm wants them: in force in B, and what takes a boot not in force in A.
@@ -219,4 +221,13 @@ impl<'a> Hands<'a> {
         }
         Ok(())
     }
+}
+
+/// Why the first value that was not put back was not.
+fn failed(report: &RevertReport) -> Option<&str> {
+    let files = report.transactions.iter().flat_map(|done| &done.files);
+    files.into_iter().find_map(|file| match &file.undo {
+        Undo::Failed { why } => Some(why.as_str()),
+        _ => None,
+    })
 }

@@ -9,6 +9,8 @@ use crate::arm::ArmName;
 use crate::design::{Guard, check_guards};
 use crate::metric::Metric;
 
+use super::at_work::BootCounters;
+
 /// The number in the state's `format`.
 const FORMAT: u32 = 1;
 /// The longest state that is read, in bytes: far more than the most windows of the most boots.
@@ -129,6 +131,9 @@ pub enum BootOutcome {
         /// What each guard read, by its name: the median of the same windows. One that read nothing is not there.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         guards: BTreeMap<String, f64>,
+        /// What the settings' counters showed; none of a boot from before they were looked at.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        counted: Option<BootCounters>,
     },
     /// It is not counted: its knobs read otherwise than the arm asked, or it could not be measured.
     Missed {
@@ -290,7 +295,7 @@ impl BootsState {
             if self.seen[..at].iter().any(|other| other.boot_id == boot.boot_id) {
                 return Err(format!("boot {at} is there twice"));
             }
-            if let BootOutcome::Measured { values, guards, dropped } = &boot.outcome {
+            if let BootOutcome::Measured { values, guards, dropped, counted } = &boot.outcome {
                 if *dropped > DROPPED_MAX {
                     return Err(format!("boot {at} can't have dropped {dropped} windows"));
                 }
@@ -300,6 +305,9 @@ impl BootsState {
                 let is_of_design = |name: &str| design.guards.iter().any(|guard| guard.metric.name == name);
                 if !guards.iter().all(|(name, value)| is_of_design(name) && value.is_finite()) {
                     return Err(format!("the guards of boot {at} can't be meant"));
+                }
+                if !counted.as_ref().is_none_or(BootCounters::check) {
+                    return Err(format!("the counters of boot {at} can't be meant"));
                 }
                 slot += 1;
             }

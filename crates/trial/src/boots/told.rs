@@ -4,7 +4,10 @@ use evenkeel_stats::{Boot, BootsComparison, Options, Verdict, compare_boots, med
 use serde::Serialize;
 
 use crate::arm::ArmName;
+use crate::engaged::{self, Engaged, Mechanism, none_was_at_work};
+use crate::report::Outcome;
 
+use super::at_work::mechanisms;
 use super::guards::{GuardOfBoots, guards};
 use super::state::{BootOutcome, BootsDesign, BootsEnded, BootsState, SeenBoot};
 
@@ -51,6 +54,9 @@ pub struct BootsReport {
     /// The numbers that may not get worse.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<GuardOfBoots>,
+    /// Whether each setting's knob was at work, by its counter; nothing where no counter was looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mechanism: Vec<Mechanism>,
     /// What a sceptic should know.
     pub doubts: Vec<String>,
     /// How it ended; none while it goes on.
@@ -61,24 +67,53 @@ pub struct BootsReport {
     pub is_put_back: Option<bool>,
 }
 
+impl BootsReport {
+    /// The verdict as that of a trial that switches while the machine runs, where there is one.
+    pub fn outcome(&self) -> Option<Outcome> {
+        Some(outcome(self.comparison?.verdict, &self.mechanism))
+    }
+}
+
+/// A difference that was seen stands; only its absence has another explanation.
+fn outcome(verdict: Verdict, mechanism: &[Mechanism]) -> Outcome {
+    match verdict {
+        Verdict::Same | Verdict::Undecided if none_was_at_work(mechanism) => Outcome::NotEngaged,
+        seen => seen.into(),
+    }
+}
+
 /// The verdict, with the number of boots that it rests on: a trial that switches while the machine runs says more. What guards have
-/// against it stands behind it, and never without.
-pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots]) -> String {
+/// against it, and why no setting was at work, stands behind it, and never without.
+pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> String {
     let Some(found) = comparison else { return "nothing is known yet".to_owned() };
-    let word = match found.verdict {
-        Verdict::Better => "better",
-        Verdict::Worse => "worse",
-        Verdict::Same => "same",
-        Verdict::Undecided => "undecided",
+    let word = match outcome(found.verdict, mechanism) {
+        Outcome::Better => "better",
+        Outcome::Worse => "worse",
+        Outcome::Same => "same",
+        Outcome::Undecided => "undecided",
+        Outcome::NotEngaged => "not engaged",
     };
     let only = if found.boots <= 4 { " only" } else { "" };
     let verdict = format!("{word} (over {} boots{only}: weaker than a trial)", found.boots);
+    if outcome(found.verdict, mechanism) == Outcome::NotEngaged {
+        return format!("{verdict}, because {}", whys(mechanism).join("; "));
+    }
     let harms: Vec<String> = guards.iter().filter_map(GuardOfBoots::harm).collect();
     // Only a claim can be vetoed: two arms that are alike are then called worse no more often than they are called better.
     if found.verdict != Verdict::Better || harms.is_empty() {
         return verdict;
     }
     format!("{verdict}, but {} in every boot of B: not to be kept", harms.join(" and "))
+}
+
+/// Why each was not at work.
+fn whys(mechanism: &[Mechanism]) -> Vec<String> {
+    let why = |knob: &Mechanism| match &knob.engaged {
+        Engaged::No { why } if mechanism.len() > 1 => Some(format!("of {}, {why}", knob.knob)),
+        Engaged::No { why } => Some(why.clone()),
+        _ => None,
+    };
+    mechanism.iter().filter_map(why).collect()
 }
 
 impl BootsState {
@@ -94,12 +129,14 @@ impl BootsState {
             .collect();
         let comparison = compare_boots(&boots, options);
         let guards = guards(self);
-        let mut doubts = self.doubts();
+        let mechanism = mechanisms(self);
+        let mut doubts = engaged::doubts(&mechanism);
+        doubts.extend(self.doubts());
         if let (Err(error), true) = (&comparison, boots.len() >= 4) {
             doubts.push(format!("the boots could not be compared: {error}"));
         }
         let mut comparison = comparison.ok();
-        let verdict = label(comparison.as_ref(), &guards);
+        let verdict = label(comparison.as_ref(), &guards, &mechanism);
         let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
         doubts.extend(guards.iter().filter_map(|guard| guard.doubt(is_better, boots.len())));
         let vetoed_by = guards.iter().find(|guard| is_better && guard.is_harmed);
@@ -120,6 +157,7 @@ impl BootsState {
             comparison,
             vetoed_by,
             guards,
+            mechanism,
             doubts,
             ended: self.ended.clone(),
             is_put_back: None,

@@ -71,23 +71,38 @@ pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
 
 /// What the windows of a record show of each of its knobs.
 pub(crate) fn mechanisms(record: &Record) -> Vec<Mechanism> {
-    record.knobs.iter().map(|knob| mechanism(record, knob)).collect()
-}
-
-fn mechanism(record: &Record, knob: &str) -> Mechanism {
-    let counter = counter_of(knob);
-    let readings = counter.map_or_else(Vec::new, |counter| readings(record, knob, counter));
     // Two arms that are the same have nothing to engage.
     let is_control = record.arms[0] == record.arms[1];
-    let engaged = match counter.filter(|_| !is_control && !record.windows.is_empty()) {
-        Some(counter) => judge(record, knob, counter),
+    record.knobs.iter().map(|knob| mechanism(&record.windows, record.network, knob, is_control)).collect()
+}
+
+/// What these windows of two arms show of a knob.
+pub(crate) fn mechanism(windows: &[Window], network: NetworkPath, knob: &str, is_control: bool) -> Mechanism {
+    let counter = counter_of(knob);
+    let readings = counter.map_or_else(Vec::new, |counter| readings(windows, knob, counter));
+    let engaged = match counter.filter(|_| !is_control && !windows.is_empty()) {
+        Some(counter) => judge(windows, network, knob, counter),
         None => Engaged::Unknown,
     };
     Mechanism { knob: knob.to_owned(), readings, engaged }
 }
 
-fn readings(record: &Record, knob: &str, counter: Counter) -> Vec<Reading> {
-    let windows = &record.windows;
+/// Whether of every knob a counter shows that it was not at work.
+pub(crate) fn none_was_at_work(mechanism: &[Mechanism]) -> bool {
+    !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
+}
+
+/// What a sceptic should know of knobs that were not at work.
+pub(crate) fn doubts(mechanism: &[Mechanism]) -> Vec<String> {
+    let doubt = |knob: &Mechanism| {
+        let Engaged::No { why } = &knob.engaged else { return None };
+        let which = if mechanism.len() > 1 { knob.knob.as_str() } else { "the knob" };
+        Some(format!("{which} was not at work: {why}"))
+    };
+    mechanism.iter().filter_map(doubt).collect()
+}
+
+fn readings(windows: &[Window], knob: &str, counter: Counter) -> Vec<Reading> {
     let reading = |name: &str, of: &dyn Fn(&Window) -> Option<f64>| {
         let (a, b) = (median_of(windows, ArmName::A, of), median_of(windows, ArmName::B, of));
         (a.is_some() || b.is_some()).then(|| Reading { name: name.to_owned(), a, b })
@@ -116,16 +131,15 @@ fn readings(record: &Record, knob: &str, counter: Counter) -> Vec<Reading> {
     readings
 }
 
-fn judge(record: &Record, knob: &str, counter: Counter) -> Engaged {
+fn judge(windows: &[Window], network: NetworkPath, knob: &str, counter: Counter) -> Engaged {
     let on_loopback = || "the workload's packets stay on loopback, and pass no network device".to_owned();
     let of_devices = matches!(
         counter,
         Counter::DevicePackets | Counter::BusyPolling | Counter::SteeredPackets | Counter::InterruptsByCpu
     );
-    if of_devices && record.network == NetworkPath::Loopback {
+    if of_devices && network == NetworkPath::Loopback {
         return Engaged::No { why: on_loopback() };
     }
-    let windows = &record.windows;
     match counter {
         Counter::IdleStates => idleness(windows),
         Counter::DevicePackets => Engaged::Unknown,
@@ -135,7 +149,7 @@ fn judge(record: &Record, knob: &str, counter: Counter) -> Engaged {
         Counter::SteeredPackets => {
             moved(windows, &["softnet_received_rps"], "no packet was handed to another CPU: received_rps stood still")
         }
-        Counter::Backlog => match record.network {
+        Counter::Backlog => match network {
             // What loopback carries passes the backlog: that queue has a limit, whether or not it is ever reached.
             NetworkPath::Loopback => {
                 moved(windows, &["softnet_processed"], "no packet passed the queue that it limits")

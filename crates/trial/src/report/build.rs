@@ -9,7 +9,7 @@ use super::doubts::doubts;
 use super::{Answers, ArmReport, ByArm, ControlReport, Cost, Effect, GuardReport, Outcome, Report, Titles};
 use crate::arm::ArmName;
 use crate::design::Design;
-use crate::engaged::{self, Engaged};
+use crate::engaged;
 use crate::error::TrialError;
 use crate::session::{Dropped, Ended, Race, Record, Runner, Stretch, Window, blocks};
 
@@ -180,14 +180,9 @@ fn verdict(seen: Outcome, guards: &[GuardReport], mechanism: &[engaged::Mechanis
         // Only a claim can be vetoed: two arms that are alike are then called worse no more often than they are called better.
         (Outcome::Better, Some(guard)) => (Outcome::Worse, Some(guard.metric.name.to_string())),
         // A difference that was seen stands; only its absence has another explanation.
-        (Outcome::Same | Outcome::Undecided, _) if none_was_at_work(mechanism) => (Outcome::NotEngaged, None),
+        (Outcome::Same | Outcome::Undecided, _) if engaged::none_was_at_work(mechanism) => (Outcome::NotEngaged, None),
         _ => (seen, None),
     }
-}
-
-/// Whether of every knob a counter shows that it was not at work.
-fn none_was_at_work(mechanism: &[engaged::Mechanism]) -> bool {
-    !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
 }
 
 fn guards(design: &Design, runner: &Runner) -> Vec<GuardReport> {

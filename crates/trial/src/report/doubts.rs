@@ -3,8 +3,9 @@
 use evenkeel_stats::median;
 
 use super::{Outcome, Report};
+use crate::beside;
 use crate::conditions::Conditions;
-use crate::engaged::Engaged;
+use crate::engaged;
 use crate::session::{Ended, Left, LeftWhy, Stretch};
 
 /// Above this share of dropped pairs the machine was too unsteady to trust what is left without saying so.
@@ -21,7 +22,7 @@ pub(super) fn doubts(report: &Report) -> Vec<String> {
             control.verdict
         ));
     }
-    of_knobs(report, &mut doubts);
+    doubts.extend(engaged::doubts(&report.mechanism));
     of_guards(report, &mut doubts);
     if let Some(Left { why: LeftWhy::Harm { guard }, .. }) = &report.left
         && report.verdict == Outcome::Undecided
@@ -34,17 +35,9 @@ pub(super) fn doubts(report: &Report) -> Vec<String> {
         doubts.push(format!("{} pairs are too few for an interval at this confidence", report.pairs));
     }
     doubts.extend(report.settle.doubt());
+    doubts.extend(beside::doubts(others(report)));
     of_conditions(report, &mut doubts);
     doubts
-}
-
-fn of_knobs(report: &Report, doubts: &mut Vec<String>) {
-    let several = report.mechanism.len() > 1;
-    for knob in &report.mechanism {
-        let Engaged::No { why } = &knob.engaged else { continue };
-        let which = if several { knob.knob.as_str() } else { "the knob" };
-        doubts.push(format!("{which} was not at work: {why}"));
-    }
 }
 
 fn of_guards(report: &Report, doubts: &mut Vec<String>) {
@@ -81,6 +74,13 @@ fn of_drops(report: &Report, doubts: &mut Vec<String>) {
     if tried > 0 && dropped as f64 / tried as f64 > DROPPED_SHARE_DOUBTFUL {
         doubts.push(format!("{dropped} of {tried} pairs were dropped: the machine was unsteady"));
     }
+}
+
+/// The other trials beside each window that was measured; beside the dropped ones too, which another trial may have spoiled.
+fn others(report: &Report) -> impl Iterator<Item = &[String]> {
+    let control = report.control_stretch.iter().flat_map(|control| &control.windows);
+    let counted = report.windows.iter().chain(control).map(|window| &window.conditions.beside[..]);
+    counted.chain(report.dropped.iter().map(|dropped| &dropped.beside[..]))
 }
 
 fn of_conditions(report: &Report, doubts: &mut Vec<String>) {

@@ -11,6 +11,7 @@ use super::desk::{Desk, Halt};
 use super::guard::Guarded;
 use super::screen::Set;
 use super::{Stage, along, at_work};
+use crate::beside;
 use crate::design::Guard;
 use crate::engaged::Mechanism;
 
@@ -52,6 +53,9 @@ pub struct Answer {
     /// How far two windows of one thing differ: their standard deviation as a share, by windows of the machine as it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ratio: Option<f64>,
+    /// What a sceptic should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
 }
 
 /// What may be said of the set.
@@ -255,6 +259,7 @@ impl Answer {
             windows: BTreeMap::new(),
             took_ms: 0,
             noise_ratio: None,
+            doubts: Vec::new(),
         }
     }
 
@@ -363,6 +368,7 @@ impl Answer {
             knob.at_work = at_work::of(desk, at);
         }
         self.windows = desk.by_stage().clone();
+        self.doubts = beside::doubts(desk.entries().iter().map(|entry| entry.seen.beside()));
         self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);
         self.ended = match ended {
             Ok(()) => Ended::Whole,

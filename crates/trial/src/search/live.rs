@@ -75,7 +75,7 @@ impl Live<'_, '_> {
         let mut conditions = watch.end_window(&start);
         conditions.counters.extend(self.switch.read_back());
         if let Some(reason) = self.rules.judge(window, &conditions) {
-            return Ok(Seen::Dropped { why: reason.to_string() });
+            return Ok(Seen::Dropped { why: reason.to_string(), beside: conditions.beside });
         }
         let name = self.design.metric.name.as_ref();
         let value = sample.get(name).copied().ok_or_else(|| TrialError::NoSuchMetric {

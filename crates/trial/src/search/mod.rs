@@ -83,6 +83,9 @@ pub enum Seen {
     Dropped {
         /// Which.
         why: String,
+        /// Other trials that ran beside it, in words.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        beside: Vec<String>,
     },
     /// The server ended or hung, and was started anew.
     Died {
@@ -96,6 +99,17 @@ pub enum Seen {
         /// What the kernel or the server said.
         why: String,
     },
+}
+
+impl Seen {
+    /// The other trials that ran beside the window, as far as it was watched.
+    fn beside(&self) -> &[String] {
+        match self {
+            Seen::Measured { conditions, .. } => conditions.as_ref().map_or(&[], |conditions| &conditions.beside),
+            Seen::Dropped { beside, .. } => beside,
+            Seen::Died { .. } | Seen::Refused { .. } => &[],
+        }
+    }
 }
 
 /// Where a search is.

@@ -86,6 +86,9 @@ pub struct Dropped {
     /// The part of the session that it was in.
     #[serde(default)]
     pub stretch: Stretch,
+    /// Other trials that ran beside it, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
 }
 
 /// How a trial ended.

@@ -187,7 +187,9 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             let does = self.trial.arms[acts as usize].clone();
             let window = self.window(block, arm, &does)?;
             match self.trial.design.rules.judge(self.trial.design.window, &window.conditions) {
-                Some(reason) => end.dropped.push(Dropped { pair: block, arm, reason, stretch }),
+                Some(reason) => {
+                    end.dropped.push(Dropped { pair: block, arm, reason, stretch, beside: window.conditions.beside });
+                }
                 None => end.counts.push(window),
             }
         }

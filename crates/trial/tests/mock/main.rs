@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use evenkeel_stats::{Order, PairDesign};
 use evenkeel_sys::{Capture, Root};
-use evenkeel_trial::{Arm, ArmName, Design, Ended, Keep, Outcome, Stop, Switch, Trial, Watch, run};
+use evenkeel_trial::{
+    Arm, ArmName, Design, DropReason, Dropped, Ended, Keep, Outcome, Stop, Stretch, Switch, Trial, Watch, run,
+};
 
 use server::{HOST, Mock, PAIRS, aa, ab, design, trial, trial_on};
 
@@ -86,6 +88,23 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
     assert_eq!((report.pairs, report.dropped.len()), (0, PAIRS + PAIRS / 3));
     assert_eq!((report.verdict, report.ended.clone(), report.effect), (Outcome::Undecided, Ended::OutOfSpares, None));
     assert!(report.doubts.iter().any(|doubt| doubt.contains("40 of 40 pairs were dropped")), "{:?}", report.doubts);
+}
+
+#[test]
+fn another_trial_is_a_doubt_by_the_windows_that_it_ran_beside() {
+    let mut run = trial(3, ab(), |_, _| ());
+    let who = vec!["evenkeel tune (pid 7)".to_owned()];
+    run.record.windows.iter_mut().take(5).for_each(|window| window.conditions.beside = who.clone());
+    // One that was dropped may have been spoiled by the other.
+    let reason = DropReason::Gap { gap_us: 90_000.0 };
+    let dropped = Dropped { pair: PAIRS, arm: ArmName::A, reason, stretch: Stretch::Trial, beside: who };
+    run.record.dropped.push(dropped);
+    let all = run.record.windows.len() + run.record.control.len() + 1;
+    let doubt = format!(
+        "another trial, evenkeel tune (pid 7), ran at the same time for 6 of {all} windows: each is noise to the other"
+    );
+    let doubts = run.report().doubts;
+    assert!(doubts.contains(&doubt), "{doubts:?}");
 }
 
 #[test]

@@ -4,28 +4,29 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evenkeel_change::Log;
-use evenkeel_host::{Place, TakesEffect};
-use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX, error_of};
+use evenkeel_host::Place;
+use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX};
 use evenkeel_sys::{Root, clock, process};
 use evenkeel_trial::boots::{
     BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, Hands, WINDOWS_MAX, go_on, read, write,
 };
 use evenkeel_trial::{ArmName, Guard, Metric};
-use serde::Serialize;
 
-use super::{Args, named_guard, time};
+use super::{Args, time};
 use crate::args::HostArgs;
 use crate::arms::parse;
 use crate::commands::workload_of;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
-use crate::report::words::share;
 use crate::session_files::TrialLock;
 use crate::show::{self, Out};
 
 mod live;
+mod planned;
 mod told;
+
+use planned::{Decides, plan, words};
 
 /// The state's name in the folder of the journal.
 const FILE: &str = "boots";
@@ -142,45 +143,13 @@ fn design(args: &Args, boots: usize, metric: Metric, guards: Vec<Guard>) -> Boot
     }
 }
 
-/// What would be done, for people and programs.
-#[derive(Serialize)]
-struct Planned {
-    design: BootsDesign,
-    order: String,
-    error: f64,
-    plan: evenkeel_change::PlanFile,
-}
-
-fn plan(args: &Args, root: &Root, log: &Log, design: BootsDesign) -> Result<Planned, Failure> {
-    let settings = parse(&args.settings)?;
-    if !settings.iter().any(|setting| setting.knob.takes_effect == TakesEffect::Reboot) {
-        let cause = "nothing of it takes a reboot, and over boots it is known far less well";
-        return Err(Failure::text(exit::WRONG_USE, "prove it over boots", cause).hint("leave out --boots"));
-    }
-    let plan = Hands::plan(root, log, &settings, &args.settings.join(" ")).map_err(|(why, todo)| {
-        let failure = Failure::text(exit::NOT_POSSIBLE, "prove it over boots", why);
-        match todo {
-            Some(todo) => failure.hint(todo),
-            None => failure,
-        }
-    })?;
-    let of_boot = |planned: &&evenkeel_change::PlannedStep| planned.takes_effect == TakesEffect::Reboot;
-    if let Some(planned) = plan.steps.iter().filter(of_boot).find(|planned| planned.already_so) {
-        let cause =
-            format!("{}={} is in force already: there is nothing to compare", planned.step.knob, planned.step.wanted);
-        return Err(Failure::text(exit::NOT_POSSIBLE, "prove it over boots", cause));
-    }
-    let order = BootsState::begin(design.clone(), 0, "").order().iter().map(|arm| format!("{arm:?}")).collect();
-    Ok(Planned { error: error_of(design.boots), order, design, plan })
-}
-
 fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
     if args.boots.plan_only {
         let root = HostArgs { host: args.boots.host.clone(), root: None }.open()?;
         let log = if args.boots.host.is_some() { Log::default() } else { args.state.read()? };
-        // What the guards are is known when the workload runs; what they may not be is known now.
-        args.plan.guard.iter().filter(|text| *text != "none").try_for_each(|text| named_guard(text).map(drop))?;
-        let planned = plan(args, &root, &log, design(args, count, BootsDesign::default_metric(), Vec::new()))?;
+        let decides = Decides::asked(&args.plan)?;
+        let design = design(args, count, BootsDesign::default_metric(), Vec::new());
+        let planned = plan(args, &root, &log, design, decides)?;
         out.answer(&planned, || words(&planned) + &show::plan::page(&planned.plan))?;
         return Ok(exit::WELL);
     }
@@ -197,7 +166,8 @@ fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
     let (metric, guards, workload_words) = try_workload(args)?;
     let design = design(args, count, metric, guards);
     design.check().map_err(|why| Failure::text(exit::WRONG_USE, "prove it over boots", why))?;
-    let planned = plan(args, &ground.root, &args.state.read()?, design)?;
+    let decides = Decides::of(&design);
+    let planned = plan(args, &ground.root, &args.state.read()?, design, decides)?;
     let boot_id = live::boot_id(&ground.root).ok_or_else(|| not_possible("tell one boot from the next"))?;
     let mut state = BootsState::begin(planned.design.clone(), clock::realtime_ns() / 1_000_000_000, &boot_id);
     state.workload = line;
@@ -206,8 +176,9 @@ fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
     out.say(&words(&planned));
     write(&ground.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let hands = ground.hands(&state)?;
-    if let Err(why) = hands.begin(&ground.program, &ground.file) {
-        let undone = hands.put_back();
+    let mut wait = live::waiting(out, live::sleep);
+    if let Err(why) = hands.begin(&ground.program, &ground.file, &mut wait) {
+        let undone = hands.put_back(&mut wait);
         let _ = std::fs::remove_file(&ground.file);
         undone.map_err(|why| Failure::text(exit::NOT_UNDONE, "put everything back", why))?;
         return Err(Failure::text(exit::NOT_POSSIBLE, "write the unit", why));
@@ -311,39 +282,6 @@ fn try_workload(args: &Args) -> Result<(Metric, Vec<Guard>, String), Failure> {
     tried
 }
 
-/// What is going to happen.
-fn words(planned: &Planned) -> String {
-    let design = &planned.design;
-    let boots = design.boots;
-    let who = if design.reboots {
-        "This machine reboots by itself, now and after each boot's measuring."
-    } else {
-        "Nothing reboots by itself: after each boot's measuring it waits until you reboot."
-    };
-    let guards: Vec<String> = design
-        .guards
-        .iter()
-        .map(|guard| {
-            format!("{} may not be {} worse in every boot of B.\n", guard.metric.name, share(guard.harm_ratio))
-        })
-        .collect();
-    format!(
-        "{boots} boots, {} (seed {}); each is left alone for {} s and then measured in {} windows of {} ms: {} min, and the boots themselves.\n\
-         {}{who}\n\
-         A claim over {boots} boots is wrong up to {:.0} times in 100. At most {} boots in all; then everything is put back.\n\
-         How far it is: evenkeel prove --boots-status. End it: evenkeel prove --boots-cancel, or evenkeel revert.\n",
-        planned.order,
-        design.seed,
-        design.settle_ms / 1000,
-        design.windows,
-        design.window_ms,
-        minutes(design),
-        guards.concat(),
-        planned.error * 100.0,
-        boots + EXTRA_BOOTS,
-    )
-}
-
 /// Goes on as far as it goes in this boot.
 fn on(state: &mut BootsState, ground: &Ground, hands: Hands<'_>, out: &Out) -> Outcome {
     let stop = experiment::stop_flag()?;
@@ -402,15 +340,15 @@ fn resume(args: &Args, out: &Out) -> Outcome {
 
 /// A state that nobody can go on with: whatever its trial left is put back, and the unit with it.
 fn put_away(ground: &Ground, why: &dyn std::fmt::Display, out: &Out) -> Outcome {
-    out.aside(&format!("failed to {why}; it is given up, and everything is put back"));
+    out.aside(&format!("failed to {why}; it is given up, and everything is put back\n"));
     let all = Hands::new(&ground.root, &ground.dir, "", Vec::new()).map_err(not_possible)?;
-    all.put_back().map_err(|why| {
+    all.put_back(&mut live::waiting(out, live::sleep)).map_err(|why| {
         Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint("run `evenkeel revert`")
     })?;
     let aside = ground.file.with_extension("damaged");
     std::fs::rename(&ground.file, &aside)
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("move {} aside", ground.file.display()), &error))?;
-    out.aside(&format!("what was known of it is in {}", aside.display()));
+    out.aside(&format!("what was known of it is in {}\n", aside.display()));
     Ok(exit::UNDONE)
 }
 
@@ -430,7 +368,7 @@ fn cancel(args: &Args, out: &Out) -> Outcome {
         state.ended = Some(BootsEnded::Cancelled);
         write(&ground.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     }
-    hands.put_back().map_err(|why| {
+    hands.put_back(&mut live::waiting(out, live::sleep)).map_err(|why| {
         Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint("run `evenkeel revert`")
     })?;
     told::report(&state, None, out)?;

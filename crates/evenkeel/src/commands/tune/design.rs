@@ -86,7 +86,7 @@ pub(super) fn settle(
     let hand = ground.root.hand().map_err(not_possible)?;
     let title = "tune: how long a switch is felt";
     let mut switch = Switch::begin(ground.root, &hand, Some(state), title, plans).map_err(not_possible)?;
-    let watch = Watch::start(ground.root, plans);
+    let watch = Watch::start(ground.root, plans).beside(&ground.beside);
     let settling = Settling {
         metric: &design.metric,
         window: design.window(),

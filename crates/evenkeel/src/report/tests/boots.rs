@@ -1,6 +1,6 @@
 //! The page of a trial over boots.
 
-use evenkeel_trial::boots::{BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, SeenBoot};
+use evenkeel_trial::boots::{BootCounters, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, SeenBoot};
 use evenkeel_trial::{ArmName, Guard, Metric};
 use expect_test::expect_file;
 
@@ -39,6 +39,12 @@ fn some() -> BootsState {
                 values: vec![level, level + 2.0, level - 2.0, level + 1.0],
                 dropped: 2,
                 guards: [("due_to_done_us_p99".to_owned(), tail)].into(),
+                counted: Some(BootCounters {
+                    busy_share: Some(0.2),
+                    idle_entries_per_s: Some(9000.0 + f64::from(nth)),
+                    idle_exit_latency_us: Some(if arm == ArmName::B { 1.0 } else { 30.0 }),
+                    ..BootCounters::default()
+                }),
             },
         };
         let machine = BootWords {
@@ -128,6 +134,7 @@ fn every_state_has_a_page() {
             values: (0..1000).map(f64::from).collect(),
             dropped: 0,
             guards: Default::default(),
+            counted: None,
         };
     }
     let page = page_of(&long);

@@ -19,7 +19,7 @@ fn seen(better: Direction, boots: &[(f64, Option<f64>)]) -> BootsState {
     for (nth, (value, guard)) in boots.iter().enumerate() {
         let (slot, arm) = state.next_slot().unwrap();
         let guards = guard.map(|guard| ("tail_us".to_owned(), guard)).into_iter().collect();
-        let outcome = BootOutcome::Measured { values: vec![*value; 5], dropped: 0, guards };
+        let outcome = BootOutcome::Measured { values: vec![*value; 5], dropped: 0, guards, counted: None };
         let machine = BootWords::default();
         state.seen.push(SeenBoot { boot_id: format!("r{nth}"), slot, arm, tries: 1, machine, outcome });
     }
@@ -123,7 +123,7 @@ fn several_that_are_harmed_are_all_named() {
     for (nth, (value, guard)) in [(100.0, 10.0), (80.0, 30.0), (80.0, 30.0), (100.0, 10.0)].into_iter().enumerate() {
         let (slot, arm) = state.next_slot().unwrap();
         let guards = ["tail_us", "last_us"].map(|name| (name.to_owned(), guard)).into();
-        let outcome = BootOutcome::Measured { values: vec![value], dropped: 0, guards };
+        let outcome = BootOutcome::Measured { values: vec![value], dropped: 0, guards, counted: None };
         let machine = BootWords::default();
         state.seen.push(SeenBoot { boot_id: format!("r{nth}"), slot, arm, tries: 1, machine, outcome });
     }
@@ -166,7 +166,7 @@ fn what_few_windows_gave_is_no_number() {
             Ok(())
         }
         fn measure(&mut self, _: &BootsDesign) -> Result<Option<Windows>, String> {
-            Ok(Some(Windows { samples: self.0.clone(), dropped: 1 }))
+            Ok(Some(Windows { samples: self.0.clone(), dropped: 1, counted: None }))
         }
         fn arm(&mut self, _: ArmName, _: bool) -> Result<(), String> {
             Ok(())
@@ -194,6 +194,7 @@ fn what_few_windows_gave_is_no_number() {
         values: values.to_vec(),
         dropped,
         guards: tail.map(|tail| ("tail_us".to_owned(), tail)).into_iter().collect(),
+        counted: None,
     };
     let table = [
         (vec![both.clone(), x.clone()], kept(&[2.0, 1.0], 1, Some(5.0))),

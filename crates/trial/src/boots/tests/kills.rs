@@ -124,6 +124,35 @@ fn what_is_beginning_is_told_from_what_was_put_back() {
     assert_eq!((beginning.is_licensed(), beginning.is_put_back()), (Ok(false), Ok(false)));
 }
 
+/// Another evenkeel that holds the journal is waited for, and told if it never ends; nothing is half done by then.
+#[test]
+fn what_another_evenkeel_holds_is_waited_for() {
+    let sim = Sim::begun(1);
+    let hold = || Some(State::open(sim.dir.path()).unwrap());
+    let open = |sim: &Sim| (sim.open_transactions(), sim.is_there(GRUB), sim.is_there(UNIT));
+    let mut theirs = hold();
+    let mut ends = |why: &str, _| {
+        assert!(why.contains(&format!("another evenkeel (process {}", std::process::id())), "{why}");
+        theirs.take().is_some()
+    };
+    sim.hands().arm(ArmName::B, false, &mut ends).unwrap();
+    assert_eq!(open(&sim), (2, true, true));
+    let theirs = hold();
+    let mut pauses = 0;
+    let mut stays = |_: &str, _| {
+        pauses += 1;
+        pauses < 3
+    };
+    let why = sim.hands().put_back(&mut stays).unwrap_err();
+    assert!(why.contains("another evenkeel (process") && pauses == 3, "{why}, {pauses} pauses");
+    assert_eq!(open(&sim), (2, true, true));
+    drop(theirs);
+    let mut theirs = hold();
+    let mut ends = |_: &str, _| theirs.take().is_some();
+    sim.hands().put_back(&mut ends).unwrap();
+    assert_eq!(open(&sim), (0, false, false));
+}
+
 #[test]
 fn a_transaction_that_was_cut_off_is_put_back_before_the_next() {
     for lines in [1, 2, 3] {

@@ -1,6 +1,7 @@
 //! Trials over boots on a simulated machine: a captured root that takes writes, real transactions in a real journal, and a boot loader
 //! that reads what they left. It is killed and rebooted at every step.
 
+mod at_work;
 mod guards;
 mod kills;
 mod text;
@@ -71,6 +72,8 @@ struct Sim {
     /// It goes down the next time that a boot is got ready: before that is done, or after.
     goes_down: Option<bool>,
     is_stopped: bool,
+    /// What the counters show in A and B.
+    counted: [Option<BootCounters>; 2],
     /// What its guard `tail_us` reads, as a multiple of what decides, in A and B.
     tails: [f64; 2],
 }
@@ -89,6 +92,11 @@ fn design(seed: u64) -> BootsDesign {
         reboots: true,
         limit_s: 1000,
     }
+}
+
+/// Nobody else is on the simulated machine, so nobody is waited for.
+fn never(why: &str, _: std::time::Duration) -> bool {
+    panic!("{why}");
 }
 
 /// In memory where there is such a place: here a power cut is only played, and each record is synced.
@@ -118,10 +126,11 @@ impl Sim {
             measured: Vec::new(),
             goes_down: None,
             is_stopped: false,
+            counted: [None, None],
             tails: [2.0, 2.0],
         };
         write(&sim.file(), &state).unwrap();
-        sim.hands().begin("/usr/bin/evenkeel", &sim.file()).unwrap();
+        sim.hands().begin("/usr/bin/evenkeel", &sim.file(), &mut never).unwrap();
         sim
     }
 
@@ -275,7 +284,11 @@ impl Machine for Sim {
             let tail = value * self.tails[usize::from(is_b)];
             Sample::from([("x_us".to_owned(), value), ("tail_us".to_owned(), tail), ("other".to_owned(), 1.0)])
         };
-        Ok(Some(Windows { samples: (0..design.windows).map(sample).collect(), dropped: 0 }))
+        Ok(Some(Windows {
+            samples: (0..design.windows).map(sample).collect(),
+            dropped: 0,
+            counted: self.counted[usize::from(is_b)].clone(),
+        }))
     }
 
     fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String> {
@@ -283,7 +296,7 @@ impl Machine for Sim {
         let goes_down = self.goes_down.take();
         self.is_stopped = goes_down.is_some();
         if goes_down != Some(false) {
-            self.hands().arm(arm, anew)?;
+            self.hands().arm(arm, anew, &mut never)?;
         }
         self.step();
         if self.is_stopped { Err("update-grub was ended by SIGTERM".to_owned()) } else { Ok(()) }
@@ -295,7 +308,7 @@ impl Machine for Sim {
 
     fn put_back(&mut self) -> Result<(), String> {
         self.step();
-        self.hands().put_back()?;
+        self.hands().put_back(&mut never)?;
         self.step();
         Ok(())
     }

@@ -10,7 +10,8 @@ use super::*;
 fn some() -> BootsState {
     let mut state = BootsState::begin(design(0), 1_700_000_000, "boot-0");
     let arm = state.order()[0];
-    let outcome = BootOutcome::Measured { values: vec![0.1, 1e-9, 3.0], dropped: 1, guards: Default::default() };
+    let outcome =
+        BootOutcome::Measured { values: vec![0.1, 1e-9, 3.0], dropped: 1, guards: Default::default(), counted: None };
     state.seen.push(SeenBoot {
         boot_id: "b1".into(),
         slot: 0,

@@ -18,7 +18,7 @@ fn abba() -> BootsState {
 
 fn measured(state: &mut BootsState, value: f64) {
     state.seen.last_mut().unwrap().outcome =
-        BootOutcome::Measured { values: vec![value; 5], dropped: 0, guards: Default::default() };
+        BootOutcome::Measured { values: vec![value; 5], dropped: 0, guards: Default::default(), counted: None };
 }
 
 fn armed(state: &mut BootsState, slot: usize, boot: &str) {
@@ -128,6 +128,7 @@ fn the_report_says_what_it_rests_on() {
                 values: vec![value, value * 1.1, value * 0.9],
                 dropped: if arm == 1 { 2 } else { 0 },
                 guards: Default::default(),
+                counted: None,
             },
         };
         state.seen.push(boot);

@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use evenkeel_host::Facts;
 use evenkeel_sys::{Root, clock};
-use evenkeel_trial::boots::{BootWords, BootsDesign, BootsState, Hands, Machine, Sight, Windows, read, write};
-use evenkeel_trial::{ArmName, Rules, Watch, Workload};
+use evenkeel_trial::boots::{
+    BootCounters, BootWords, BootsDesign, BootsState, Hands, Machine, Sight, Windows, read, write,
+};
+use evenkeel_trial::{ArmName, NetworkPath, Rules, Watch, Workload};
 
+use crate::arms::parse;
 use crate::commands::workload_of;
 use crate::exit;
 use crate::experiment;
@@ -54,16 +57,16 @@ impl<'a> Live<'a> {
     }
 
     /// Whether somebody asked to stop, by a signal or by --boots-cancel.
-    fn is_stopped(&self) -> bool {
+    fn is_over(&self) -> bool {
         let is_cancelled = || read(&self.file).is_ok_and(|state| state.is_some_and(|state| state.ended.is_some()));
         self.stop.load(Ordering::Relaxed) || is_cancelled()
     }
 
     /// Whether it came to its end.
-    fn rest(&self, time: Duration) -> bool {
+    fn rest(&self, time: Duration, is_over: impl Fn() -> bool) -> bool {
         let end_ns = clock::monotonic_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         while clock::monotonic_ns() < end_ns {
-            if self.is_stopped() {
+            if is_over() {
                 return false;
             }
             std::thread::sleep(LOOK_EVERY.min(Duration::from_nanos(end_ns.saturating_sub(clock::monotonic_ns()))));
@@ -72,11 +75,17 @@ impl<'a> Live<'a> {
     }
 
     fn windows(&self, workload: &mut dyn Workload, design: &BootsDesign) -> Result<Option<Windows>, String> {
-        let watch = Watch::start(self.root, &[]);
+        let plans = parse(&design.settings)
+            .and_then(|settings| experiment::plans(&Facts::probe(self.root), &settings))
+            .map_err(|failure| failure.message())?;
+        // Others see these windows; who runs beside them is told at once.
+        let beside = experiment::beside(self.out, "prove --boots");
+        let watch = Watch::start(self.root, &plans).beside(&beside);
+        let mut seen = Vec::new();
         let (window, rules) = (Duration::from_millis(design.window_ms), Rules::default());
         let (mut samples, mut dropped, mut settle) = (Vec::new(), 0, WARM_UP);
         while samples.len() < design.windows && dropped <= design.windows * SPARE {
-            if self.is_stopped() {
+            if self.is_over() {
                 return Ok(None);
             }
             let mut start = watch.begin_window();
@@ -85,9 +94,11 @@ impl<'a> Live<'a> {
                 .map_err(|error| format!("failed to {error}"))?;
             settle = Duration::ZERO;
             let conditions = watch.end_window(&start);
+            beside.news().iter().for_each(|words| self.out.say(words));
             let has_number = sample.get(design.metric.name.as_ref()).is_some_and(|value| value.is_finite());
             if has_number && rules.judge(window, &conditions).is_none() {
                 samples.push(sample);
+                seen.push(conditions);
             } else {
                 dropped += 1;
             }
@@ -99,7 +110,11 @@ impl<'a> Live<'a> {
                 design.windows
             ));
         }
-        Ok(Some(Windows { samples, dropped }))
+        let network = match workload.passes_network_devices() {
+            true => NetworkPath::Devices,
+            false => NetworkPath::Loopback,
+        };
+        Ok(Some(Windows { samples, dropped, counted: Some(BootCounters::of(network, &seen)) }))
     }
 }
 
@@ -130,7 +145,7 @@ impl Machine for Live<'_> {
 
     fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, String> {
         self.out.say(&format!("this boot is left alone for {} s", design.settle_ms / 1000));
-        if !self.rest(Duration::from_millis(design.settle_ms)) {
+        if !self.rest(Duration::from_millis(design.settle_ms), || self.is_over()) {
             return Ok(None);
         }
         std::env::set_current_dir(&self.folder)
@@ -149,16 +164,37 @@ impl Machine for Live<'_> {
             ArmName::A => "the next boot is one of A: as it was",
             _ => "the next boot is one of B: with the settings",
         });
-        self.hands.arm(arm, anew)
+        let rest = |time| self.rest(time, || self.is_over());
+        self.hands.arm(arm, anew, &mut waiting(self.out, rest))
     }
 
     fn is_stopped(&mut self) -> bool {
-        Live::is_stopped(self)
+        self.is_over()
     }
 
     fn put_back(&mut self) -> Result<(), String> {
-        self.hands.put_back()
+        // That it was ended is why it puts back: no reason not to wait.
+        let rest = |time| self.rest(time, || self.stop.load(Ordering::Relaxed));
+        self.hands.put_back(&mut waiting(self.out, rest))
     }
+}
+
+/// Waits for another evenkeel by `rest`, and says so once.
+pub(super) fn waiting(out: &Out, mut rest: impl FnMut(Duration) -> bool) -> impl FnMut(&str, Duration) -> bool {
+    let mut is_told = false;
+    move |why, time| {
+        if !is_told {
+            out.aside(&format!("failed to {why}; it tries again for a while\n"));
+        }
+        is_told = true;
+        rest(time)
+    }
+}
+
+/// Rests to the end.
+pub(super) fn sleep(time: Duration) -> bool {
+    std::thread::sleep(time);
+    true
 }
 
 /// Asks systemd for a reboot. What there is to keep is on disk.

@@ -1,0 +1,90 @@
+//! Two trials at once on the machine that runs the tests, with journals in different places: each runs to its end, and both say that the
+//! other was noise to it, also where another user's it was.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
+
+#[path = "common/bare.rs"]
+mod bare;
+#[path = "common/scene.rs"]
+mod scene;
+
+use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use evenkeel_sys::process;
+use scene::{Scene, json, kept_trial_of};
+use serde_json::Value;
+
+/// In how many of how many windows another trial ran, by the doubt of it that begins so; none where there is no such doubt.
+fn beside(answer: &Value, who: &str) -> Option<(u64, u64)> {
+    let doubts = answer["doubts"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let counts = doubts.filter_map(|doubt| doubt.strip_prefix(who)?.split_once(" ran at the same time for "));
+    let counts: Vec<&str> = counts.map(|(_, counts)| counts).collect();
+    assert!(counts.len() < 2, "each is told once: {counts:?}");
+    let words: Vec<&str> = counts.first()?.split(' ').collect();
+    assert_eq!((words[1], &words[3..]), ("of", &["windows:", "each", "is", "noise", "to", "the", "other"][..]));
+    Some((words[0].parse().unwrap(), words[2].parse().unwrap()))
+}
+
+#[test]
+fn two_trials_at_once_say_so_of_each_other() {
+    let scene = Scene::new();
+    let Some((mut first, file, _)) = kept_trial_of(&scene, "process.timer_slack_ns=1", 1000) else { return };
+    let who = format!("another trial, evenkeel prove process.timer_slack_ns=1 (pid {}),", first.0.id());
+    let line =
+        "prove process.timer_slack_ns=2 --pairs 6 --fixed --control-pairs 1 --window-ms 100 --settle 20ms --json";
+    let second = scene.run_as_ordinary_user(line);
+    let told = String::from_utf8_lossy(&second.stderr);
+    assert!(told.contains(&format!("{who} runs at the same time: each is noise to the other\n")), "{told}");
+    let second = json(&second);
+    let (count, all) = beside(&second, &who).unwrap_or_else(|| panic!("{}", second["doubts"]));
+    assert!(count == all && all > 0, "the first ran throughout: {count} of {all}");
+
+    let search =
+        "tune --knobs process.timer_slack_ns=1 --budget 12s --window-ms 100 --settle-ms 10 --workload tick --json";
+    let search = scene.run(&format!("{search} --state {}", scene.path("elsewhere").display()));
+    let told = String::from_utf8_lossy(&search.stderr);
+    assert!(told.contains(&who), "{told}");
+    let search = json(&search);
+    let (count, all) = beside(&search, &who).unwrap_or_else(|| panic!("{search}"));
+    let windows: u64 = search["windows"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!((count, all), (windows, windows), "{search}");
+
+    process::ask_to_end(first.0.id());
+    let mut told = String::new();
+    first.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert!(first.0.wait().unwrap().code().is_some_and(|code| code < 2), "better, or worse by chance: {told}");
+    let first = json(&scene.run(&format!("prove --from {} --json", file.display())));
+    for other in ["another trial, evenkeel prove process.timer_slack_ns=2 (pid ", "another trial, evenkeel tune (pid "]
+    {
+        assert_eq!(told.matches(other).count(), 1, "once, when it is seen: {told}");
+        let (count, all) = beside(&first, other).unwrap_or_else(|| panic!("{}", first["doubts"]));
+        assert!(0 < count && count < all, "{other} began later, and ended before: {count} of {all}");
+    }
+    scene.assert_all_as_before();
+}
+
+/// Any user may bind such names, with whatever is in them.
+#[test]
+fn what_only_looks_like_a_trial_does_no_harm() {
+    let scene = Scene::new();
+    let bind = |name: &[u8]| UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
+    let mut sockets = vec![
+        bind(b"evenkeel-trial/0/1/\x1b[2J\n<script>\xff"),
+        bind(b"evenkeel-trial/"),
+        bind(b"evenkeel-trial/x/1/y"),
+    ];
+    sockets.extend((0..300).map(|at| bind(format!("evenkeel-trial/{at}/2/{}", "z".repeat(80)).as_bytes())));
+    let line =
+        "prove process.timer_slack_ns=1 --pairs 6 --fixed --control-pairs 0 --window-ms 100 --settle 20ms --report out";
+    let output = scene.run(line);
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("another trial, evenkeel ?[2J"), "{said}");
+    assert!(!said.chars().any(|letter| letter.is_control() && letter != '\n'), "{said:?}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(scene.path("out/report.json")).unwrap()).unwrap();
+    let doubts = report["trials"][0]["doubts"].to_string();
+    assert_eq!(doubts.matches("another trial").count(), 4, "no more than a reader takes: {doubts}");
+    let page = std::fs::read_to_string(scene.path("out/report.html")).unwrap();
+    assert!(page.contains("ran at the same time") && !page.contains("<script>"), "it is text");
+}

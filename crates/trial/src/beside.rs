@@ -1,0 +1,204 @@
+//! `Beside`: other trials that run on this machine at the same time. Those with journals in different places know nothing of each
+//! other, and measure each other.
+//!
+//! Each trial binds a socket whose name tells its process and what it does, and every trial reads the kernel's table of such names. That
+//! takes no right and no folder that all users may write to, and leaves nothing behind: the name is gone with its process, however that
+//! ends. Whatever has another network namespace, as most containers do, is not seen.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Mutex, PoisonError};
+
+use evenkeel_sys::clock;
+
+/// The kernel's table of the Unix sockets of this network namespace, which any user may read.
+const TABLE: &str = "/proc/net/unix";
+/// So much of the table is read, in bytes: tens of thousands of sockets.
+const TABLE_BYTES_MAX: u64 = 4 << 20;
+/// What a trial's name begins with. The table shows the NUL before it as `@`.
+const MARK: &str = "evenkeel-trial/";
+/// Linux takes names of 107 bytes after the NUL.
+const NAME_BYTES_MAX: usize = 107;
+/// Any user may bind any name, and as many as there is room for: so many trials are told of at once, and in a report.
+const OTHERS_MAX: usize = 4;
+
+/// This trial's name among those that run, until it is dropped; and which others it saw.
+pub struct Beside {
+    own: String,
+    /// None where the kernel gives no such socket: others then do not see this trial, and are seen all the same.
+    _socket: Option<UnixDatagram>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// What was told of already.
+    told: Vec<String>,
+    /// What was seen since.
+    news: Vec<String>,
+}
+
+impl Beside {
+    /// Shows others that a trial of this process has begun, and looks for theirs. `command` is what it does, such as
+    /// `prove vm.swappiness=10`, without what its user may have typed for nobody else to read.
+    pub fn begin(command: &str) -> Beside {
+        // Processes of two containers may have one number: the time makes the name this trial's own.
+        let mut own = format!("{MARK}{}/{}/{}", std::process::id(), clock::monotonic_ns(), shown(command));
+        own.truncate(NAME_BYTES_MAX);
+        let socket = SocketAddr::from_abstract_name(&own).and_then(|name| UnixDatagram::bind_addr(&name)).ok();
+        let beside = Beside { own, _socket: socket, known: Mutex::default() };
+        beside.look();
+        beside
+    }
+
+    /// The other trials that run at this moment, in words.
+    pub fn look(&self) -> Vec<String> {
+        let mut table = Vec::new();
+        // Without the table nothing is known of others, and a trial goes on as if there were none.
+        let _ = File::open(TABLE).and_then(|file| file.take(TABLE_BYTES_MAX).read_to_end(&mut table));
+        let others = others_in(&table, &self.own);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for other in &others {
+            // Whoever binds one name after another is told of no more often than this.
+            let is_known = known.told.contains(other) || known.news.contains(other);
+            if !is_known && known.told.len() + known.news.len() < OTHERS_MAX {
+                known.news.push(other.clone());
+            }
+        }
+        others
+    }
+
+    /// What was seen since this was last asked, a sentence each.
+    pub fn news(&self) -> Vec<String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = std::mem::take(&mut known.news);
+        known.told.extend(news.iter().cloned());
+        news.iter()
+            .map(|who| format!("another trial, {who}, runs at the same time: each is noise to the other"))
+            .collect()
+    }
+}
+
+impl fmt::Debug for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Beside({:?})", self.own)
+    }
+}
+
+/// Another user chose the name of another trial: of what it has only letters go further that do nothing to a terminal.
+fn shown(text: &str) -> String {
+    text.chars().map(|letter| if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' }).collect()
+}
+
+/// The trials in the kernel's table but our own: the first few of them, by name.
+fn others_in(table: &[u8], own: &str) -> Vec<String> {
+    let named = |line: &[u8]| {
+        let line = String::from_utf8_lossy(line);
+        let name = &line[line.find(&format!(" @{MARK}"))? + 2..];
+        if name == own { None } else { other(name.strip_prefix(MARK)?) }
+    };
+    let mut others: Vec<String> = table.split(|byte| *byte == b'\n').filter_map(named).collect();
+    others.sort();
+    others.dedup();
+    others.truncate(OTHERS_MAX);
+    others
+}
+
+/// Who has a name: `12/3456/prove vm.swappiness=10` is `evenkeel prove vm.swappiness=10 (pid 12)`.
+fn other(name: &str) -> Option<String> {
+    let mut parts = name.splitn(3, '/');
+    let pid: u32 = parts.next()?.parse().ok()?;
+    let command: String = shown(parts.nth(1)?).chars().take(NAME_BYTES_MAX).collect();
+    Some(format!("evenkeel {command} (pid {pid})"))
+}
+
+/// A doubt for each other trial, of the windows with the others that ran beside each.
+pub(crate) fn doubts<'a>(windows: impl Iterator<Item = &'a [String]>) -> Vec<String> {
+    let (mut all, mut beside) = (0, BTreeMap::<&str, usize>::new());
+    for others in windows {
+        all += 1;
+        for other in others {
+            *beside.entry(other).or_default() += 1;
+        }
+    }
+    let mut beside: Vec<(&str, usize)> = beside.into_iter().collect();
+    beside.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let more = beside.len().saturating_sub(OTHERS_MAX);
+    let one = |(who, count): &(&str, usize)| {
+        format!("another trial, {who}, ran at the same time for {count} of {all} windows: each is noise to the other")
+    };
+    let mut doubts: Vec<String> = beside.iter().take(OTHERS_MAX).map(one).collect();
+    if more > 0 {
+        doubts.push(format!("{more} further trials ran at the same time for some of the windows"));
+    }
+    doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_is_in_the_kernels_table_until_it_ends() {
+        let ours = Beside::begin("prove ours");
+        let who = |what: &str| format!("evenkeel {what} (pid {})", std::process::id());
+        let sees = |what: &str| ours.look().contains(&who(what));
+        assert!(!sees("prove ours"), "itself is no other");
+        let theirs = Beside::begin("tune\n\u{1b}[31m");
+        assert!(sees("tune??[31m") && theirs.look().contains(&who("prove ours")), "{:?} {theirs:?}", ours.look());
+        let told = format!("another trial, {}, runs at the same time: each is noise to the other", who("tune??[31m"));
+        assert!(ours.news().contains(&told), "told when it is seen");
+        assert!(!ours.look().is_empty() && ours.news().is_empty(), "and once");
+        drop(theirs);
+        assert!(!sees("tune??[31m"));
+        // A name that is too long is cut, and its owner knows it all the same.
+        let long = Beside::begin(&"x".repeat(500));
+        assert!(
+            sees(&long.own[long.own.rfind('/').unwrap() + 1..]) && !long.look().iter().any(|who| who.contains("xx"))
+        );
+    }
+
+    #[test]
+    fn what_others_put_into_the_table_does_no_harm() {
+        let line = |name: &str| format!("0000000000000000: 00000002 00000000 00000000 0002 01 12345 {name}\n");
+        let own = "evenkeel-trial/7/8/prove";
+        let names = [
+            "@evenkeel-trial/7/8/prove",
+            "@evenkeel-trial/7/9/tune\u{1b}[2J\u{202e}<b>",
+            "@evenkeel-trial/-1/9/x",
+            "@evenkeel-trial/99999999999/9/x",
+            "@evenkeel-trial/5",
+            "@evenkeel-trial/",
+            "/evenkeel-trial/5/5/x",
+            "@other",
+            "",
+        ];
+        let mut table: Vec<u8> = names.into_iter().map(line).collect::<String>().into();
+        table.extend(b"0: 2 0 0 2 1 5 @\xff\xfe\x00\n\n0: 2 0 0 2 1 5 @evenkeel-trial/3/1/\xff");
+        assert_eq!(others_in(&table, own), ["evenkeel ? (pid 3)", "evenkeel tune?[2J?<b> (pid 7)"]);
+        let many: String =
+            (0..1000).map(|pid| line(&format!("@evenkeel-trial/{pid}/1/{}", "y".repeat(9000)))).collect();
+        let others = others_in(many.as_bytes(), own);
+        assert!(others.len() == OTHERS_MAX && others.iter().all(|who| who.len() < 2 * NAME_BYTES_MAX), "{others:?}");
+    }
+
+    #[test]
+    fn the_windows_of_each_other_trial_are_counted() {
+        let windows: [&[&str]; 4] = [&[], &["a"], &["a", "b"], &["a"]];
+        let windows = windows.map(|window| window.iter().map(|who| (*who).to_owned()).collect::<Vec<_>>());
+        let said = doubts(windows.iter().map(Vec::as_slice));
+        let doubt = |who, count| {
+            format!("another trial, {who}, ran at the same time for {count} of 4 windows: each is noise to the other")
+        };
+        assert_eq!(said, [doubt("a", 3), doubt("b", 1)]);
+        let changing: Vec<Vec<String>> = (0..9).map(|at| vec![at.to_string()]).collect();
+        let said = doubts(changing.iter().map(Vec::as_slice));
+        assert_eq!(said.len(), OTHERS_MAX + 1);
+        assert_eq!(said[OTHERS_MAX], "5 further trials ran at the same time for some of the windows");
+        assert!(doubts([[].as_slice(); 3].into_iter()).is_empty());
+    }
+}
