@@ -152,9 +152,15 @@ mod tests {
         assert!(sees("tune??[31m") && theirs.look().contains(&who("prove ours")), "{:?} {theirs:?}", ours.look());
         let told = format!("another trial, {}, runs at the same time: each is noise to the other", who("tune??[31m"));
         assert!(ours.news().contains(&told), "told when it is seen");
-        assert!(!ours.look().is_empty() && ours.news().is_empty(), "and once");
+        // Other trials may begin meanwhile, and be news.
+        assert!(!ours.look().is_empty() && !ours.news().contains(&told), "and once");
         drop(theirs);
-        assert!(!sees("tune??[31m"));
+        // A child that another test starts at this moment has the socket until it is another program.
+        let begun = std::time::Instant::now();
+        while sees("tune??[31m") {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
         // A name that is too long is cut, and its owner knows it all the same.
         let long = Beside::begin(&"x".repeat(500));
         assert!(

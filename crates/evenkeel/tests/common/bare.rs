@@ -47,13 +47,20 @@ impl Bare {
     }
 
     /// Fails unless what they saw is enough for the windows that a trial dropped.
-    pub(crate) fn excuses(self, dropped: &Value) {
+    pub(crate) fn excuses(mut self, dropped: &Value) {
         let [stolen, total] = ticks();
         let stolen_share = (stolen - self.ticks[0]) as f64 / (total - self.ticks[1]).max(1) as f64;
         self.stop.store(true, Ordering::Relaxed);
-        let pauses = self.threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+        let pauses = std::mem::take(&mut self.threads).into_iter().map(|thread| thread.join().unwrap()).sum();
         is_enough(dropped, pauses, stolen_share).unwrap();
         println!("not judged: bare threads paused {pauses} times, {stolen_share:.3} of all time was stolen: {dropped}");
+    }
+}
+
+impl Drop for Bare {
+    /// What comes next is measured without them.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 }
 

@@ -106,6 +106,10 @@ pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots], mech
     format!("{verdict}, but {} in every boot of B: not to be kept", harms.join(" and "))
 }
 
+fn claims(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Better | Verdict::Worse)
+}
+
 /// Why each was not at work.
 fn whys(mechanism: &[Mechanism]) -> Vec<String> {
     let why = |knob: &Mechanism| match &knob.engaged {
@@ -136,6 +140,11 @@ impl BootsState {
             doubts.push(format!("the boots could not be compared: {error}"));
         }
         let mut comparison = comparison.ok();
+        let early = comparison.filter(|found| found.boots < self.design.boots && claims(found.verdict));
+        doubts.extend(early.map(|found| {
+            let of = self.design.boots;
+            format!("{} of {of} boots are compared: whoever looks before all are claims a difference of nothing more often than told", found.boots)
+        }));
         let verdict = label(comparison.as_ref(), &guards, &mechanism);
         let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
         doubts.extend(guards.iter().filter_map(|guard| guard.doubt(is_better, boots.len())));

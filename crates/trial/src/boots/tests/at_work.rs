@@ -191,3 +191,31 @@ proptest! {
         let _ = state.report();
     }
 }
+
+/// An argument may take the idle driver itself away: that is what it does, and no sign that it was not at work.
+#[test]
+fn a_driver_that_one_arm_is_without_was_at_work() {
+    let with = |states: f64| {
+        let counters = [("idle_states".to_owned(), states)].into();
+        let idles = if states > 0.0 { Some(9000.0) } else { None };
+        let window = Conditions { busy_share: Some(0.1), idle_entries_per_s: idles, counters, ..Conditions::default() };
+        Some(BootCounters::of(NetworkPath::Loopback, &[window]))
+    };
+    let told = |a, b| seen(&[SETTING], [100.0, 100.0], [with(a), with(b)]).report();
+    assert_eq!(told(4.0, 0.0).mechanism[0].engaged, Engaged::Yes);
+    assert_eq!(told(4.0, 0.0).outcome(), Some(Outcome::Same));
+    assert_eq!(told(0.0, 0.0).outcome(), Some(Outcome::NotEngaged));
+}
+
+#[test]
+fn a_claim_before_all_boots_are_measured_has_a_doubt() {
+    let report = |boots: usize, b| {
+        let mut state = seen(&[SETTING], [100.0, b], [None, None]);
+        state.design.boots = boots;
+        state.report().doubts
+    };
+    let early =
+        "4 of 8 boots are compared: whoever looks before all are claims a difference of nothing more often than told";
+    assert_eq!(report(8, 50.0).iter().filter(|doubt| *doubt == early).count(), 1);
+    assert!(report(4, 50.0).iter().chain(&report(8, 100.0)).all(|doubt| doubt != early));
+}

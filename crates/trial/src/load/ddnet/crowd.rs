@@ -27,8 +27,12 @@ const LOOK_NS: u64 = 50_000_000;
 const READS_MAX: usize = 16;
 /// Inputs that are so many ticks late are not made up for, as after a pause of the machine.
 const GIVE_UP_TICKS: u64 = 5;
-/// How long after a window the answers to its pings are waited for, in nanoseconds.
-const GIVE_UP_NS: u64 = 1_000_000_000;
+/// How long after a window the answers to its pings are waited for at the most, in nanoseconds; and which part of a window's length: one that
+/// takes much longer than planned is dropped.
+const GIVE_UP_NS: u64 = 100_000_000;
+const GIVE_UP_PART: u64 = 4;
+/// A window begins no sooner than this after it was asked for: the thread looks for orders every 20 ms.
+const ORDER_NS: u64 = 25_000_000;
 /// How much longer than its end a window's numbers may take.
 const GRACE: Duration = Duration::from_secs(8);
 
@@ -112,7 +116,7 @@ impl Crowd {
         end: &mut dyn FnMut(),
     ) -> Result<Sample, Fault> {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
-        let begin_ns = clock::monotonic_ns().saturating_add(ns(settle));
+        let begin_ns = clock::monotonic_ns().saturating_add(ns(settle).max(ORDER_NS));
         let end_ns = begin_ns.saturating_add(ns(window));
         self.tell(Order::Window { begin_ns, end_ns })?;
         clock::sleep_until_ns(begin_ns);
@@ -189,8 +193,10 @@ impl Seat {
             self.send(bytes);
         }
         self.beat_ns += TICK_NS;
-        if now_ns.saturating_sub(self.beat_ns) > GIVE_UP_TICKS * TICK_NS {
-            self.beat_ns = now_ns;
+        let late_ns = now_ns.saturating_sub(self.beat_ns);
+        if late_ns > GIVE_UP_TICKS * TICK_NS {
+            // Whole ticks: all players are late after a pause, and each keeps its phase.
+            self.beat_ns += late_ns / TICK_NS * TICK_NS;
         }
         self.due_ns = self.beat_ns + self.player.hands.wobble_ns();
         bytes.map(|_| due_ns)
@@ -244,13 +250,13 @@ impl Table {
                     return Err(Fault::Connect { why });
                 }
             }
-            if !self.obey()? {
-                return Ok(());
-            }
             let due_ns = self.send_due();
             self.count(clock::monotonic_ns());
             let at_ns = self.window.as_ref().map_or(due_ns, |window| due_ns.min(window.next_ns()));
             self.readiness.wait(Some(at_ns), 20, &mut ready)?;
+            if !self.obey()? {
+                return Ok(());
+            }
             self.hear(&ready)?;
         }
     }
@@ -371,6 +377,7 @@ impl Count {
 
     /// Answers to the last pings are waited for.
     fn closes_ns(&self) -> u64 {
-        self.end_ns + if self.tally.waits() { GIVE_UP_NS } else { 0 }
+        let part_ns = self.end_ns.saturating_sub(self.begin_ns) / GIVE_UP_PART;
+        self.end_ns + if self.tally.waits() { part_ns.min(GIVE_UP_NS) } else { 0 }
     }
 }

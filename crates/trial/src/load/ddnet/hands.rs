@@ -19,6 +19,8 @@ const PLAYING: i32 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Hands {
     lot: ChaCha8Rng,
+    /// Of when packets are sent: how long joining takes, and so how many went before, is not to change what is played.
+    times: ChaCha8Rng,
     direction: i32,
     ticks_left: u32,
     aim: (i32, i32),
@@ -31,7 +33,9 @@ impl Hands {
     pub(super) fn new(seed: u64, number: u32) -> Hands {
         let mut lot = ChaCha8Rng::seed_from_u64(seed);
         lot.set_stream(number.into());
-        Hands { lot, direction: 0, ticks_left: 0, aim: (AIM, 0), is_hooking: false, fire: 0 }
+        let mut times = lot.clone();
+        times.set_stream(u64::from(number) | 1 << 32);
+        Hands { lot, times, direction: 0, ticks_left: 0, aim: (AIM, 0), is_hooking: false, fire: 0 }
     }
 
     /// A number that is this player's own.
@@ -41,12 +45,12 @@ impl Hands {
 
     /// When in its tick the player's inputs are sent, in nanoseconds from the tick's beginning.
     pub(super) fn phase_ns(&mut self) -> u64 {
-        self.lot.random_range(0..TICK_NS)
+        self.times.random_range(0..TICK_NS)
     }
 
     /// How much later than that the next one is.
     pub(super) fn wobble_ns(&mut self) -> u64 {
-        self.lot.random_range(0..WOBBLE_NS)
+        self.times.random_range(0..WOBBLE_NS)
     }
 
     /// The next tick's input, in the order of the wire: direction, aim, jump, fire, hook, flags, and the weapon that is wanted.
@@ -81,6 +85,11 @@ mod tests {
             (0..200).map(|_| hands.next_input()).collect::<Vec<_>>()
         };
         assert_eq!(played(1, 2), played(1, 2));
+        let mut late = Hands::new(1, 2);
+        let mut times = vec![late.phase_ns()];
+        times.extend((0..9).map(|_| late.wobble_ns()));
+        assert!(times.iter().all(|ns| *ns < TICK_NS) && times[0] != times[1]);
+        assert_eq!((0..200).map(|_| late.next_input()).collect::<Vec<_>>(), played(1, 2));
         assert_ne!(played(1, 2), played(1, 3));
         assert_ne!(played(1, 2), played(2, 2));
         let all = played(1, 2);

@@ -144,6 +144,11 @@ impl Player {
                 self.asked_ns = Some(now_ns);
                 Some(control(CONNECT, TOKEN_MAGIC, 0, NO_TOKEN))
             }
+            // Nothing has come yet: perhaps the server never heard that it is accepted, without which it knows no player.
+            State::Joining if self.ack == 0 && self.asked_ns.is_none_or(is_due) => {
+                self.asked_ns = Some(now_ns);
+                Some(control(ACCEPT, &[], 0, self.token))
+            }
             State::Joining | State::Playing => {
                 if !self.waiting.front().is_some_and(|oldest| is_due(oldest.sent_ns)) {
                     return None;
@@ -210,6 +215,7 @@ impl Player {
             (CONNECT_ACCEPT, State::Connecting) if more.starts_with(TOKEN_MAGIC) && packet.token != NO_TOKEN => {
                 self.token = packet.token;
                 self.state = State::Joining;
+                self.asked_ns = Some(now_ns);
                 answers.push(control(ACCEPT, &[], 0, self.token));
                 let mut info = begin(system::INFO, true);
                 put_text(VERSION, &mut info);

@@ -23,6 +23,8 @@ const TOKEN: Token = *b"host";
 struct Host {
     ack: u16,
     sequence: u16,
+    /// Without that it takes nothing.
+    is_accepted: bool,
     is_joined: bool,
     inputs: u32,
     names: Vec<String>,
@@ -30,7 +32,7 @@ struct Host {
 
 impl Host {
     fn new() -> Host {
-        Host { ack: 0, sequence: 0, is_joined: false, inputs: 0, names: Vec::new() }
+        Host { ack: 0, sequence: 0, is_accepted: false, is_joined: false, inputs: 0, names: Vec::new() }
     }
 
     fn vital(&mut self, message: &[u8]) -> Vec<u8> {
@@ -49,11 +51,18 @@ impl Host {
                     assert_eq!((packet.token, &packet.payload[1..]), (NO_TOKEN, TOKEN_MAGIC));
                     vec![control(CONNECT_ACCEPT, TOKEN_MAGIC, 0, TOKEN)]
                 }
-                ACCEPT | KEEP_ALIVE | CLOSE => Vec::new(),
+                ACCEPT => {
+                    self.is_accepted = true;
+                    Vec::new()
+                }
+                KEEP_ALIVE | CLOSE => Vec::new(),
                 other => panic!("control {other}"),
             };
         }
         assert_eq!(packet.token, TOKEN);
+        if !self.is_accepted {
+            return Vec::new();
+        }
         let mut answers = Vec::new();
         for chunk in packet.chunks() {
             if let Some(sequence) = chunk.sequence {
@@ -181,8 +190,9 @@ fn what_was_lost_is_said_again_and_what_comes_twice_counts_once() {
     let mut answers = Vec::new();
     let hello = player.urge(1).unwrap();
     player.hear(&host.hear(&hello)[0], 10, &mut answers, &mut Vec::new());
-    // Its first words are lost, but not the second time.
+    // Its first words are lost, that it is accepted among them, but not the second time.
     assert_eq!(player.urge(400_000_000), None);
+    assert!(host.hear(&player.urge(600_000_000).unwrap()).is_empty());
     let again = player.urge(600_000_000).unwrap();
     let map = host.hear(&again).remove(0);
     answers.clear();
