@@ -126,6 +126,41 @@ impl Conditions {
     }
 }
 
+impl Conditions {
+    /// Of a window that was measured in turns of like length: what they took together, shares and counters of a turn on average, and the
+    /// longest gap.
+    pub(crate) fn of_turns(turns: &[Conditions]) -> Conditions {
+        let of = |number: fn(&Conditions) -> Option<f64>| turns.iter().filter_map(number);
+        let sum = |number: fn(&Conditions) -> Option<f64>| of(number).reduce(|one, other| one + other);
+        let mean = |number: fn(&Conditions) -> Option<f64>| Some(sum(number)? / of(number).count() as f64);
+        let mut counters: BTreeMap<String, f64> = BTreeMap::new();
+        for (name, value) in turns.iter().flat_map(|turn| &turn.counters) {
+            *counters.entry(name.clone()).or_default() += value / turns.len() as f64;
+        }
+        Conditions {
+            span_us: turns.iter().map(|turn| turn.span_us).sum(),
+            steal_share: mean(|turn| turn.steal_share),
+            busy_share: mean(|turn| turn.busy_share),
+            cpu_pressure_share: mean(|turn| turn.cpu_pressure_share),
+            load_1min: of(|turn| turn.load_1min).next_back(),
+            own_cpu_us: sum(|turn| turn.own_cpu_us),
+            idle_entries_per_s: mean(|turn| turn.idle_entries_per_s),
+            idle_exit_latency_us: mean(|turn| turn.idle_exit_latency_us),
+            idle_polling_share: mean(|turn| turn.idle_polling_share),
+            memory_used_bytes: of(|turn| turn.memory_used_bytes).next_back(),
+            power_w: mean(|turn| turn.power_w),
+            counters,
+            longest_gap_us: of(|turn| turn.longest_gap_us).reduce(f64::max),
+            beside: turns
+                .iter()
+                .flat_map(|turn| turn.beside.iter().cloned())
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
+        }
+    }
+}
+
 /// Watches one machine through its root.
 #[derive(Debug)]
 pub struct Watch {
@@ -180,7 +215,7 @@ impl Watch {
 
     /// Forgets the longest gap so far.
     pub fn begin_window(&self) -> Snapshot {
-        // Before the window's first moment, and after its last one: the look is no part of it.
+        // As near to the window's ends as it can be: a read of one file, in both arms alike.
         let beside = self.others();
         if let Some(gaps) = &self.gaps {
             gaps.longest_ns.store(0, Ordering::Relaxed);
@@ -319,6 +354,30 @@ mod tests {
         let conditions = watch.end_window(&watch.begin_window());
         assert_eq!(conditions.load_1min, Some(0.5));
         assert_eq!((conditions.longest_gap_us, conditions.own_cpu_us, conditions.steal_share), (None, None, None));
+    }
+
+    #[test]
+    fn turns_make_one_window() {
+        let turn = |span_us: f64, steal: f64, gap_us: f64, passed: f64| Conditions {
+            span_us,
+            steal_share: Some(steal),
+            own_cpu_us: Some(10.0),
+            load_1min: Some(gap_us),
+            longest_gap_us: Some(gap_us),
+            counters: BTreeMap::from([("passed".to_owned(), passed), ("level".to_owned(), 7.0)]),
+            ..Conditions::default()
+        };
+        let whole = Conditions::of_turns(&[turn(100.0, 0.0, 5.0, 1.0), turn(120.0, 0.2, 3.0, 0.0)]);
+        let expected = Conditions {
+            span_us: 220.0,
+            steal_share: Some(0.1),
+            own_cpu_us: Some(20.0),
+            load_1min: Some(3.0),
+            longest_gap_us: Some(5.0),
+            counters: BTreeMap::from([("passed".to_owned(), 0.5), ("level".to_owned(), 7.0)]),
+            ..Conditions::default()
+        };
+        assert_eq!(whole, expected);
     }
 
     #[test]

@@ -13,6 +13,10 @@ use crate::rules::Rules;
 const PAIRS_MAX: usize = 10_000;
 /// The most guards: each takes a share of the error that is allowed to them all.
 const GUARDS_MAX: usize = 16;
+/// The shortest window, and turn of one.
+const WINDOW_MIN: Duration = Duration::from_millis(10);
+/// The most turns of one window.
+const TURNS_MAX: u32 = 100;
 /// The longest that settling may take: whatever takes longer is no switch between windows.
 const SETTLE_MAX: Duration = Duration::from_secs(600);
 
@@ -35,6 +39,9 @@ pub struct Design {
     pub window: Duration,
     /// How long the machine is left alone after a switch.
     pub settle: Settle,
+    /// In how many turns the arms of a pair or block share their windows, A B A B, where a switch is felt shortly; 1 is a window at once.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub turns: u32,
     /// Seed of the order of the arms within each pair or block.
     pub seed: u64,
     /// Confidence of the interval.
@@ -43,6 +50,15 @@ pub struct Design {
     pub smallest_effect_ratio: f64,
     /// When a window is dropped.
     pub rules: Rules,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_one(turns: &u32) -> bool {
+    *turns == 1
 }
 
 /// A number that may not get worse.
@@ -142,6 +158,7 @@ impl Design {
             control_pairs: 0,
             window,
             settle: Settle::Fixed { time: Duration::from_millis(100) },
+            turns: 1,
             seed,
             confidence: 0.95,
             rules: Rules::default(),
@@ -167,7 +184,7 @@ impl Design {
     pub fn planned_for(&self, arms: usize) -> Duration {
         let windows = self.stop.pairs_max().saturating_mul(arms) + self.control_pairs * 2;
         let windows = u32::try_from(windows).unwrap_or(u32::MAX);
-        let all = (self.window + self.settle.least()).saturating_mul(windows);
+        let all = (self.window + self.settle.least() * self.turns).saturating_mul(windows);
         match self.stop {
             Stop::Sequential { budget: Some(budget), .. } => all.min(budget),
             _ => all,
@@ -182,8 +199,14 @@ impl Design {
         if pairs == 0 || pairs.saturating_add(self.spare_pairs) > PAIRS_MAX || self.control_pairs > PAIRS_MAX {
             return bad(format!("{pairs} pairs and {} spare ones: at least 1, at most {PAIRS_MAX}", self.spare_pairs));
         }
-        if self.window < Duration::from_millis(10) || self.window > Duration::from_secs(3600) {
+        if self.window < WINDOW_MIN || self.window > Duration::from_secs(3600) {
             return bad(format!("a window of {:?}: at least 10 ms, at most an hour", self.window));
+        }
+        if self.turns == 0 || self.turns > TURNS_MAX || self.window / self.turns < WINDOW_MIN {
+            return bad(format!(
+                "windows of {:?} in {} turns: 1 to {TURNS_MAX} of 10 ms at least",
+                self.window, self.turns
+            ));
         }
         if self.settle.least() > self.settle.most() || self.settle.most() > SETTLE_MAX {
             return bad(format!("{:?} of quiet after a switch: at most {SETTLE_MAX:?}", self.settle.most()));

@@ -37,6 +37,11 @@ impl Metric {
         if is_deviation { 0.10 } else { 0.05 }
     }
 
+    /// Whether it tells of the few worst: of a short stretch such a number is another one than of a long one.
+    pub fn is_tail(&self) -> bool {
+        ["_p9", "_max"].iter().any(|part| self.name.contains(part))
+    }
+
     /// A metric that a user named; the title is the name.
     pub fn named(name: String, unit: String, better: Direction) -> Metric {
         Metric { title: Cow::Owned(name.clone()), name: Cow::Owned(name), unit: Cow::Owned(unit), better }
@@ -46,6 +51,19 @@ impl Metric {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tails_are_known_by_their_names() {
+        for (name, is_tail) in [
+            ("round_trip_us_p50", false),
+            ("throughput_per_s", false),
+            ("tick_lateness_us_p90", true),
+            ("request_us_p999", true),
+            ("load_late_us_max", true),
+        ] {
+            assert_eq!(Metric::us(name, "").is_tail(), is_tail, "{name}");
+        }
+    }
 
     #[test]
     fn what_matters_depends_on_what_is_measured() {

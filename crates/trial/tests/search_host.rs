@@ -410,7 +410,7 @@ fn a_switch_waits_only_for_what_the_arms_that_are_compared_take() {
     let found = |class, settle_ms| ClassSettle {
         class: Some(class),
         knobs: Vec::new(),
-        settle: SettleSeen { settle_ms, how: SettleHow::Found, drift_ratios: Vec::new(), step_ms: None },
+        settle: SettleSeen { settle_ms, how: SettleHow::Found, drift_ratios: Vec::new(), step_ms: None, turns: None },
     };
     design.settles = vec![found(Reach::AtOnce, 250), found(Reach::NewSockets, 750)];
     design.settle_ms = 750;

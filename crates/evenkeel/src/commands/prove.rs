@@ -29,6 +29,9 @@ mod told;
 
 /// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
 const PAIRS_MAX: u16 = 100;
+/// Turns of a window, where nothing else was asked; and the shortest.
+const TURNS: u32 = 4;
+const TURN_MIN: Duration = Duration::from_millis(250);
 /// Of another process the kernel lets only root change the timer slack; two of our own servers change theirs by themselves.
 const WITHOUT_ROOT: &str = "run it as root; of process.* knobs only a real-time class takes it, and the timer slack of every workload but \
                             arena and tick";
@@ -105,6 +108,10 @@ struct DesignArgs {
     /// Length of a window in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
     window_ms: u32,
+    /// Cut the windows of a pair into so many turns, which the arms take one after the other, A B A B; 1 where a switch is felt for
+    /// more than a quarter of a turn [default: 4, of 250 ms at least; 1 for a tail, and for numbers that come seldom]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    turns: Option<u32>,
     #[command(flatten)]
     smallest_effect: SmallestEffect,
     /// Pairs of the machine against itself before the first pair; 0 for none
@@ -287,6 +294,7 @@ impl DesignArgs {
         if let Stop::Sequential { budget, .. } = &mut design.stop {
             *budget = self.budget;
         }
+        design.turns = self.turns.unwrap_or_else(|| usual_turns(workload, &design.metric, window));
         design.guards = self.guards(workload, &design.metric)?;
         if let Some(time) = self.settle {
             design.settle = Settle::Fixed { time };
@@ -307,6 +315,15 @@ impl DesignArgs {
             named => named.iter().map(|text| guard(workload, text)).collect(),
         }
     }
+}
+
+/// In how many turns arms share their windows where nobody said: a neighbour that comes and goes within seconds is then in both.
+fn usual_turns(workload: &dyn Workload, metric: &Metric, window: Duration) -> u32 {
+    if !workload.takes_turns() || metric.is_tail() {
+        return 1;
+    }
+    let most = window.as_millis() / TURN_MIN.as_millis();
+    u32::try_from(most).unwrap_or(TURNS).clamp(1, TURNS)
 }
 
 /// A guard as it is named: `round_trip_us_p99` or `round_trip_us_p99=10`.

@@ -138,6 +138,7 @@ pub(crate) fn design_again(design: &Design) -> String {
     if let Settle::Fixed { time } = design.settle {
         again += &format!(" --settle {}ms", time.as_millis());
     }
+    again += &format!(" --turns {}", design.turns);
     let percent = |share: f64| words::trim(share * 100.0);
     again += &format!(
         " --window-ms {} --smallest-effect {}",

@@ -279,7 +279,7 @@ fn fixed(trial: &SavedTrial) -> Markup {
                 dt { "smallest effect that matters" } dd { (design.smallest_effect_ratio.map_or("unknown".into(), share)) }
                 dt { "confidence" } dd { (design.confidence.map_or("unknown".into(), share)) }
                 dt { "pairs" } dd { (ends(trial)) ", and " (count(design.spare_pairs)) " spare ones" }
-                dt { "window" } dd { (number(design.window_ms)) " ms, after " (number(quiet_ms(trial))) " ms of quiet" }
+                dt { "window" } dd { (number(design.window_ms)) " ms" (turns(trial)) ", after " (number(quiet_ms(trial))) " ms of quiet" }
                 dt { "order" } dd { "by a coin, from seed " (count(trial.seed)) }
                 dt { "a pair is dropped beyond" } dd { (if rules.is_empty() { "unknown".to_owned() } else { rules.join(", ") }) }
                 dt { "server and load" } dd { (trial.workload) }
@@ -292,6 +292,12 @@ fn fixed(trial: &SavedTrial) -> Markup {
 /// How long the machine was left alone after a switch, in milliseconds.
 fn quiet_ms(trial: &SavedTrial) -> Option<f64> {
     trial.settle.get("settle_ms").and_then(Value::as_f64).or(trial.design.settle_ms)
+}
+
+/// In how many turns the arms shared a window, in words; nothing of one.
+fn turns(trial: &SavedTrial) -> String {
+    let turns = trial.settle.get("turns").and_then(Value::as_u64);
+    turns.map_or_else(String::new, |turns| format!(" in {turns} turns"))
 }
 
 /// When the trial was to end, in words.

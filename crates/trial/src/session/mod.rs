@@ -8,6 +8,8 @@ mod settle;
 
 use std::time::Duration;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, ArmName};
@@ -59,6 +61,31 @@ pub struct Window {
     pub sample: Sample,
     /// What the machine did meanwhile.
     pub conditions: Conditions,
+}
+
+impl Window {
+    /// One window of an arm's turns, each of which has the number that decides: what they measured on average, and the largest of what is called
+    /// largest. None if there are none.
+    fn of_turns(turns: Vec<Window>, decides: &str) -> Option<Window> {
+        if turns.len() < 2 {
+            return turns.into_iter().next();
+        }
+        let mut all: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
+        for (name, value) in turns.iter().flat_map(|turn| &turn.sample) {
+            all.entry(name).or_default().push(*value);
+        }
+        let joined = |(name, values): (&String, Vec<f64>)| {
+            let value = match name.ends_with("_max") {
+                true => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+                false => values.iter().sum::<f64>() / values.len() as f64,
+            };
+            (name.clone(), value)
+        };
+        let sample: Sample = all.into_iter().map(joined).collect();
+        let conditions = Conditions::of_turns(&turns.iter().map(|turn| turn.conditions.clone()).collect::<Vec<_>>());
+        let Window { pair, arm, start_us, value, .. } = turns.into_iter().next()?;
+        Some(Window { pair, arm, start_us, value: sample.get(decides).copied().unwrap_or(value), sample, conditions })
+    }
 }
 
 /// A part of a session.

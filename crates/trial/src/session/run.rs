@@ -91,6 +91,13 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             self.trial.keep.note(&Line::Settle(seen.clone()));
             self.record.settle = seen;
         }
+        if self.record.settle.turns.is_none() {
+            let turns = settle::turns(self.trial, &self.record.settle)?;
+            if turns > 1 {
+                self.record.settle.turns = Some(turns);
+                self.trial.keep.note(&Line::Settle(self.record.settle.clone()));
+            }
+        }
         if let Some(ended) = self.control(on_progress)? {
             return Ok(ended);
         }
@@ -151,7 +158,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     /// Whether the next so many windows would end after the time is over.
     fn is_out_of_time(&self, windows: usize) -> bool {
         let Stop::Sequential { budget: Some(budget), .. } = self.trial.design.stop else { return false };
-        let a_block = (self.trial.design.window + self.record.settle.time()).saturating_mul(count(windows));
+        let a_block =
+            (self.trial.design.window + self.record.settle.time() * self.turns()).saturating_mul(count(windows));
         self.begun.elapsed() + a_block > budget
     }
 
@@ -174,18 +182,32 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(drawn.filter_map(|arm| ArmName::ALL.get(arm).copied()).filter(|arm| in_it.contains(arm)).collect())
     }
 
-    /// Measures each arm once, or tells that the user stopped.
+    /// In how many turns the arms share the windows of a block.
+    fn turns(&self) -> u32 {
+        self.record.settle.turns.unwrap_or(1).max(1)
+    }
+
+    /// Measures each arm once, in one turn or in several by which all go round, or tells that the user stopped. Whichever it is, the coin is
+    /// tossed once: the order of the whole block is as likely as that with the names of the arms changed about.
     fn block(&mut self, stretch: Stretch) -> Result<Option<BlockEnd>, TrialError> {
         let block = self.record.tried(stretch);
         let mut end = BlockEnd { counts: Vec::new(), dropped: Vec::new() };
+        let order = self.order(stretch, block)?;
+        let mut measured: Vec<Vec<Window>> = vec![Vec::new(); order.len()];
+        let turn = self.trial.design.window / self.turns();
         // The others are measured even if one is to be dropped: the arms keep their turns.
-        for arm in self.order(stretch, block)? {
-            if (self.trial.stop)() {
-                return Ok(None);
+        for _ in 0..self.turns() {
+            for (arm, windows) in order.iter().zip(&mut measured) {
+                if (self.trial.stop)() {
+                    return Ok(None);
+                }
+                let acts = if stretch == Stretch::Control { ArmName::A } else { *arm };
+                let does = self.trial.arms[acts as usize].clone();
+                windows.push(self.window(block, *arm, &does, turn)?);
             }
-            let acts = if stretch == Stretch::Control { ArmName::A } else { arm };
-            let does = self.trial.arms[acts as usize].clone();
-            let window = self.window(block, arm, &does)?;
+        }
+        for (arm, windows) in order.into_iter().zip(measured) {
+            let Some(window) = Window::of_turns(windows, self.trial.design.metric.name.as_ref()) else { continue };
             match self.trial.design.rules.judge(self.trial.design.window, &window.conditions) {
                 Some(reason) => {
                     end.dropped.push(Dropped { pair: block, arm, reason, stretch, beside: window.conditions.beside });
@@ -199,12 +221,12 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         Ok(Some(end))
     }
 
-    fn window(&mut self, pair: usize, arm: ArmName, does: &Arm) -> Result<Window, TrialError> {
+    fn window(&mut self, pair: usize, arm: ArmName, does: &Arm, length: Duration) -> Result<Window, TrialError> {
         let Session { trial, record, begun, before_us, .. } = self;
         trial.switch.to(does, trial.workload)?;
         let mut start = trial.watch.begin_window();
         let mut start_us = 0.0;
-        let sample = trial.workload.window(record.settle.time(), trial.design.window, &mut || {
+        let sample = trial.workload.window(record.settle.time(), length, &mut || {
             start = trial.watch.begin_window();
             start_us = *before_us + begun.elapsed().as_secs_f64() * 1e6;
         })?;
@@ -262,7 +284,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let measured = self.record.tried(Stretch::Control) * 2 + self.record.tried(Stretch::Trial).saturating_mul(arms);
         let missing = design.control_pairs.saturating_sub(self.record.control.len() / 2) * 2
             + design.stop.pairs_max().saturating_sub(self.race.pairs()) * self.race.in_it().len();
-        let planned = design.window + self.record.settle.time();
+        let planned = design.window + self.record.settle.time() * self.turns();
         let a_window = if measured == 0 { planned } else { planned.max(elapsed / count(measured)) };
         let left = a_window.saturating_mul(count(missing));
         match design.stop {

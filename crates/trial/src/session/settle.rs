@@ -1,7 +1,7 @@
 //! How long a switch is felt: found before the first pair, by short windows one after another that follow each of some switches.
 //! What is compared is a switch with itself, a moment later, so that no effect of the knob can pass for a drift, nor a drift for one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_stats::median;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use crate::arm::ArmName;
 use crate::design::{Design, Settle};
 use crate::error::TrialError;
 use crate::session::Trial;
+use crate::switch::Reach;
 
 /// Switches to each arm that are followed.
 const SWITCHES: usize = 3;
@@ -35,6 +36,9 @@ pub struct SettleSeen {
     /// How long each short window was, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_ms: Option<u64>,
+    /// In how many turns the arms shared the windows of a pair, where it was more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
 }
 
 /// How a settle time was found.
@@ -57,7 +61,13 @@ pub enum SettleHow {
 impl SettleSeen {
     /// A time that was asked for.
     pub fn fixed(time: Duration) -> SettleSeen {
-        SettleSeen { settle_ms: as_ms(time), how: SettleHow::Asked, drift_ratios: Vec::new(), step_ms: None }
+        SettleSeen {
+            settle_ms: as_ms(time),
+            how: SettleHow::Asked,
+            drift_ratios: Vec::new(),
+            step_ms: None,
+            turns: None,
+        }
     }
 
     /// The time.
@@ -121,7 +131,30 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, Tria
     let (how, steps) = position.map_or((SettleHow::Unsettled, STEPS), |position| (SettleHow::Found, position));
     let time = (step * u32::try_from(steps).unwrap_or(u32::MAX)).clamp(least, most);
     let drift_ratios = drift.into_iter().map(f64::exp_m1).collect();
-    Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms: Some(as_ms(step)) }))
+    let step_ms = Some(as_ms(step));
+    Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms, turns: None }))
+}
+
+/// In how many turns the windows can be shared: as many as were asked for, if a switch with the quiet after it takes no more than a quarter of
+/// a turn. How long the switch itself takes (a workload may start anew for a setting of its own) is found by going once to each arm and back. A
+/// server that starts anew, or opens its sockets so, does that no more often than it must: what is new is not what serves for days.
+pub(crate) fn turns(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Result<u32, TrialError> {
+    let asked = trial.design.turns;
+    if asked <= 1 || settle.how == SettleHow::Unsettled || matches!(settle.how, SettleHow::Guessed { .. }) {
+        return Ok(1);
+    }
+    let ways = |arm| trial.switch.ways(arm);
+    if trial.arms.iter().flat_map(ways).any(|way| way > Reach::AtOnce) {
+        return Ok(1);
+    }
+    let mut longest = Duration::ZERO;
+    for arm in ArmName::further(trial.arms.len()).chain([ArmName::A]) {
+        let begun = Instant::now();
+        trial.switch.to(&trial.arms[arm as usize], trial.workload)?;
+        longest = longest.max(begun.elapsed());
+    }
+    let turn = trial.design.window / asked;
+    Ok(if longest + settle.time() > turn / 4 { 1 } else { asked })
 }
 
 /// The numbers of the short windows after one switch; none of those that a rule drops.

@@ -190,6 +190,10 @@ impl Workload for Arena {
         false
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn pids(&self) -> Vec<u32> {
         vec![self.server.pid()]
     }

@@ -88,6 +88,10 @@ impl Workload for Drain {
         METRICS
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn pids(&self) -> Vec<u32> {
         self.pair.pids()
     }

@@ -56,6 +56,12 @@ pub trait Workload {
         false
     }
 
+    /// Whether a quarter of a second of it is measured as well as a second: arms may then share a window in turns. Not where numbers come
+    /// seldom, as lines and pages of somebody else's do.
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
     /// The server's processes, for what is seen from outside: CPU time, switches, properties. Empty where nothing can be told.
     fn pids(&self) -> Vec<u32> {
         Vec::new()

@@ -177,6 +177,10 @@ impl Workload for Serving {
         if self.preset.load.rate_per_s == 0 { CLOSED } else { OPEN }
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn pids(&self) -> Vec<u32> {
         vec![self.server.pid()]
     }

@@ -95,6 +95,10 @@ impl Workload for Settable {
         self.inner.passes_network_devices()
     }
 
+    fn takes_turns(&self) -> bool {
+        self.inner.takes_turns()
+    }
+
     fn pids(&self) -> Vec<u32> {
         self.inner.pids()
     }

@@ -92,6 +92,10 @@ impl Workload for Tick {
         METRICS
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn pids(&self) -> Vec<u32> {
         self.pair.pids()
     }

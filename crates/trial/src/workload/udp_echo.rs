@@ -69,6 +69,10 @@ impl Workload for UdpEcho {
         METRICS
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn pids(&self) -> Vec<u32> {
         self.pair.pids()
     }

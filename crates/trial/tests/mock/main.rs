@@ -7,6 +7,7 @@ mod arms;
 mod kept;
 mod sequential;
 mod server;
+mod turns;
 
 use std::time::Duration;
 
@@ -129,7 +130,7 @@ fn a_design_that_can_tell_nothing_is_refused() {
         (|design| design.confidence = 1.0, "design a trial: a confidence of 1"),
         (
             |design| design.metric.name = "no_such_us".into(),
-            "measure no_such_us: the workload gives cpu_share, round_trip_us_p50",
+            "measure no_such_us: the workload gives cpu_share, round_trip_us_max",
         ),
     ] {
         let mut design = design(1);

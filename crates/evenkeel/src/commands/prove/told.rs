@@ -51,8 +51,9 @@ fn of_one(told: &Told) -> String {
             text += &format!("  seen of {}, A / {other}: {}\n", knob.knob, readings.join(", "));
         }
     }
+    let turns = report.settle.turns.map_or_else(String::new, |turns| format!("in {turns} turns each, "));
     text += &format!(
-        "  {} pairs, {} dropped ({} in A, {} in {other}), {} ms of quiet after a switch, seed {}, metric {}\n",
+        "  {} pairs, {turns}{} dropped ({} in A, {} in {other}), {} ms of quiet after a switch, seed {}, metric {}\n",
         report.pairs,
         report.dropped.len(),
         report.dropped_by_arm.a,

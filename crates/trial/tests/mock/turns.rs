@@ -1,0 +1,119 @@
+//! Windows that the arms of a pair share in turns.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use evenkeel_trial::{Design, Ended, Outcome, Settle};
+
+use super::server::{METRIC, Mock, Run, TAIL, aa, ab, arms, trial, trial_on};
+
+/// No time passes in the mock: so long that no pause of the machine matters beside it.
+const WINDOW: Duration = Duration::from_secs(40);
+
+type Log = Rc<RefCell<Vec<(bool, Duration)>>>;
+
+fn in_turns(mock: &mut Mock, design: &mut Design, log: &mut Log) {
+    (design.turns, design.window, design.settle) = (4, WINDOW, Settle::Fixed { time: Duration::ZERO });
+    *log = Rc::clone(&mock.log);
+}
+
+fn run(seed: u64, effect: f64) -> (Run, Log) {
+    let mut log = Log::default();
+    let run = trial(seed, ab(), |mock, design| {
+        in_turns(mock, design, &mut log);
+        mock.effect = effect;
+    });
+    (run, log)
+}
+
+#[test]
+fn arms_go_round_within_a_pair_and_each_has_one_window() {
+    let (run, log) = run(5, 0.5);
+    let log = log.borrow();
+    assert_eq!((run.record.settle.turns, &run.record.ended), (Some(4), &Ended::Whole));
+    assert_eq!(log.len(), run.record.windows.len() * 4);
+    for (pair, turns) in run.record.windows.chunks(2).zip(log.chunks(8)) {
+        let is_b = |arm| arm == evenkeel_trial::ArmName::B;
+        let order = [is_b(pair[0].arm), is_b(pair[1].arm)];
+        assert_eq!(turns.iter().map(|(polled, _)| *polled).collect::<Vec<_>>(), order.repeat(4));
+        assert!(turns.iter().all(|(_, length)| *length == WINDOW / 4));
+    }
+    // Both go first in some.
+    assert!(log.chunks(8).any(|turns| turns[0].0) && log.chunks(8).any(|turns| !turns[0].0));
+    for window in &run.record.windows {
+        assert!((window.value - window.sample["round_trip_us_p50"]).abs() < 1e-9);
+    }
+    // The mean of four has half the noise of one, 4 %.
+    let levels = |run: &Run| {
+        let logs: Vec<f64> =
+            run.record.windows.chunks(2).map(|pair| (pair[0].value / pair[1].value).ln().abs()).collect();
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+        (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64).sqrt()
+    };
+    let whole = trial(5, ab(), |mock, _| mock.effect = 0.5);
+    assert!(levels(&run) < 0.75 * levels(&whole), "{} {}", levels(&run), levels(&whole));
+    let report = run.report();
+    assert_eq!(report.verdict, Outcome::Better);
+    assert!((0.48..0.52).contains(&report.effect.unwrap().ratio));
+}
+
+#[test]
+fn what_is_felt_for_long_is_measured_at_once() {
+    let turns = |change: &dyn Fn(&mut Mock, &mut Design)| {
+        let mut log = Log::default();
+        let run = trial(1, ab(), |mock, design| {
+            in_turns(mock, design, &mut log);
+            change(mock, design);
+        });
+        assert_eq!(run.record.ended, Ended::Whole);
+        let longest = log.borrow().iter().map(|(_, length)| *length).max();
+        assert_eq!(longest, Some(if run.record.settle.turns.is_some() { WINDOW / 4 } else { WINDOW }));
+        run.record.settle.turns
+    };
+    let fixed = |seconds| Settle::Fixed { time: Duration::from_secs(seconds) };
+    // A quarter of a turn of 10 s is allowed.
+    assert_eq!(turns(&|_, design| design.settle = fixed(1)), Some(4));
+    assert_eq!(turns(&|_, design| design.settle = fixed(3)), None);
+    assert_eq!(turns(&|_, design| design.turns = 1), None);
+}
+
+#[test]
+fn nothing_is_found_in_nothing_and_ten_per_cent_are() {
+    let verdict = |seed, arms, effect| {
+        let mut log = Log::default();
+        let run = trial(seed, arms, |mock, design| {
+            in_turns(mock, design, &mut log);
+            mock.effect = effect;
+        });
+        run.report().verdict
+    };
+    let same = (0..20).filter(|seed| verdict(*seed, aa(), 1.0) == Outcome::Same).count();
+    assert!(same >= 19, "{same}");
+    let found = (100..120).filter(|seed| verdict(*seed, ab(), 0.9) == Outcome::Better).count();
+    assert!(found >= 19, "{found}");
+}
+
+#[test]
+fn several_arms_go_round_and_the_largest_of_all_turns_is_kept() {
+    let mut log = Log::default();
+    let run = trial_on(super::server::HOST, 3, arms(&["50000"]), |mock, design| in_turns(mock, design, &mut log));
+    assert_eq!(log.borrow().len(), run.record.windows.len() * 4);
+    assert_eq!(run.record.windows.len() % 3, 0);
+    for window in &run.record.windows {
+        assert!(window.sample["round_trip_us_max"] > window.sample["round_trip_us_p50"] * 1.01);
+    }
+}
+
+#[test]
+fn a_pair_that_is_cut_off_does_not_count() {
+    let mut log = Log::default();
+    // In the third pair's second turn.
+    let run = trial(3, ab(), |mock, design| {
+        in_turns(mock, design, &mut log);
+        mock.dies_at = Some(16 + 4);
+    });
+    assert!(matches!(&run.record.ended, Ended::Failed { why } if why.contains("it ended (exit status: 9)")));
+    assert_eq!(run.record.windows.len(), 4);
+    assert!(!METRIC.is_tail() && TAIL.is_tail());
+}
