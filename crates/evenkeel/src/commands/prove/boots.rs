@@ -44,7 +44,7 @@ const WINDOWS: u16 = 20;
 #[command(next_help_heading = "Over boots")]
 pub(super) struct BootsArgs {
     /// Compare over N boots (4, 8, 12 or 16), A-B-B-A by a unit that goes on after each: for settings that take a reboot
-    #[arg(long, value_name = "N", value_parser = blocks, conflicts_with_all = ["resume", "from", "goal", "keep", "control", "arm"])]
+    #[arg(long, value_name = "N", value_parser = blocks, conflicts_with_all = ["resume", "from", "goal", "keep", "control", "arm", "turns"])]
     boots: Option<usize>,
     /// Reboot this machine by itself; without it, each boot waits until you reboot
     #[arg(long, requires = "boots")]
