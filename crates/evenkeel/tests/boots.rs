@@ -222,6 +222,7 @@ fn a_guard_that_is_harmed_makes_it_a_no() {
     }
     let answer = json(&prove(&format!("{state} --json")));
     assert_eq!(answer["comparison"]["verdict"], "worse");
+    assert_eq!(answer["outcome"], "worse");
     assert_eq!(answer["vetoed_by"], "round_trip_us_p99");
     let guard = &answer["guards"][0];
     assert_eq!(

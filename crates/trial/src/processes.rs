@@ -230,15 +230,16 @@ struct Switches {
 }
 
 impl Used {
-    /// Until now, by these processes.
+    /// Until now, by these processes; nothing of one that has ended since it was seen, as those of a server that starts many do.
     pub(crate) fn until_now(of: &[Stat]) -> Used {
-        let counts = |stat: &Stat| Counts {
-            cpu_ns: others::cpu_ns(stat.pid).ok(),
-            switches: switches_of(stat.pid),
-            minor_faults: stat.minor_faults,
-            major_faults: stat.major_faults,
+        let counts = |stat: &Stat| {
+            let (cpu_ns, switches) = (others::cpu_ns(stat.pid).ok(), switches_of(stat.pid));
+            let is_read = cpu_ns.is_some() && switches.is_some();
+            let is_here = || Stat::of(stat.pid).is_some_and(|now| now.started == stat.started && now.lives());
+            let counts = Counts { cpu_ns, switches, minor_faults: stat.minor_faults, major_faults: stat.major_faults };
+            (is_read || is_here()).then_some(counts)
         };
-        let of = of.iter().map(|stat| ((stat.pid, stat.started), counts(stat))).collect();
+        let of = of.iter().filter_map(|stat| Some(((stat.pid, stat.started), counts(stat)?))).collect();
         Used { at_ns: clock::monotonic_ns(), of }
     }
 
@@ -426,5 +427,15 @@ mod tests {
         let mut none = Sample::new();
         Used::until_now(&[]).put_since(&before, &mut none);
         assert_eq!(none, Sample::new(), "of nobody nothing is known");
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let ended = Stat::of(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut sample = Sample::new();
+        Used::until_now(&[us[0], ended]).put_since(&before, &mut sample);
+        assert!(
+            sample["cpu_us"] >= 20_000.0,
+            "one that ended after it was listed takes nothing from the others: {sample:?}"
+        );
     }
 }

@@ -56,8 +56,7 @@ fn verdict(report: &BootsReport, settings: &str) -> Markup {
         |verdict: Outcome| report.vetoed_by.as_ref().map_or_else(|| verdict.to_string(), |_| "vetoed".to_owned());
     html! {
         p.verdict {
-            @if let Some(found) = &report.comparison {
-                @let verdict = report.outcome().unwrap_or(Outcome::Undecided);
+            @if let Some((found, verdict)) = report.comparison.as_ref().zip(report.outcome) {
                 (badge(verdict, &format!("{} over {} boots", word(verdict), found.boots)))
             } @else { span.badge { "not yet" } }
             " " strong { (sentence(&told)) }

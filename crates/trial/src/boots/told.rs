@@ -48,6 +48,9 @@ pub struct BootsReport {
     pub comparison: Option<BootsComparison>,
     /// The verdict with what it rests on.
     pub verdict: String,
+    /// The verdict as that of a trial that switches while the machine runs, in one word; none where there is no comparison.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
     /// The guard that made a *better* of the comparison *worse*.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
@@ -65,13 +68,6 @@ pub struct BootsReport {
     /// Whether everything is put back, where it has ended and the journal was asked: its end is told before that is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_put_back: Option<bool>,
-}
-
-impl BootsReport {
-    /// The verdict as that of a trial that switches while the machine runs, where there is one.
-    pub fn outcome(&self) -> Option<Outcome> {
-        Some(outcome(self.comparison?.verdict, &self.mechanism))
-    }
 }
 
 /// A difference that was seen stands; only its absence has another explanation.
@@ -154,6 +150,7 @@ impl BootsState {
         if let (Some(found), true) = (&mut comparison, vetoed_by.is_some()) {
             found.verdict = Verdict::Worse;
         }
+        let outcome = comparison.map(|found| outcome(found.verdict, &mechanism));
         BootsReport {
             id: self.id.clone(),
             evenkeel: self.evenkeel.clone(),
@@ -163,6 +160,7 @@ impl BootsState {
             boots: self.seen.clone(),
             arms: [ArmName::A, ArmName::B].map(|arm| self.of_arm(arm)),
             verdict,
+            outcome,
             comparison,
             vetoed_by,
             guards,

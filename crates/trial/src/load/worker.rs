@@ -172,12 +172,16 @@ impl Worker {
                 }
             };
             self.free.pop_front();
-            let flight = Flight { op: self.draw.next(), due_ns, sent_ns: now_ns };
-            let Some(connection) = self.connections.get_mut(index as usize) else { continue };
-            connection.ask(flight, &*self.protocol)?;
-            if connection.has_output() && self.waits == Waits::Never {
-                self.readiness.change(&connection.stream, index, Interest::ReadAndWrite)?;
-            }
+            self.ask(index, due_ns, now_ns)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, index: u32, due_ns: u64, now_ns: u64) -> Result<(), Fault> {
+        let Some(connection) = self.connections.get_mut(index as usize) else { return Ok(()) };
+        connection.ask(Flight { op: self.draw.next(), due_ns, sent_ns: now_ns }, &*self.protocol)?;
+        if connection.has_output() && self.waits == Waits::Never {
+            self.readiness.change(&connection.stream, index, Interest::ReadAndWrite)?;
         }
         Ok(())
     }
@@ -192,40 +196,52 @@ impl Worker {
 
     /// Waits for answers until the next request is due, and takes them.
     fn hear(&mut self, span: Span, tally: &mut Tally) -> Result<(), Fault> {
-        let Worker { connections, readiness, ready, waits, turn, free, protocol, .. } = self;
-        match waits {
+        // Given back below, so that what is ready and the connections can be had side by side.
+        let mut ready = std::mem::take(&mut self.ready);
+        match self.waits {
             Waits::InRead => {
                 ready.clear();
                 ready.push(0);
             }
             Waits::Never => {
-                let due_ns = match turn {
-                    Turn::Due(schedule) if !free.is_empty() => Some(schedule.due_ns().min(span.end_ns)),
+                let due_ns = match &self.turn {
+                    Turn::Due(schedule) if !self.free.is_empty() => Some(schedule.due_ns().min(span.end_ns)),
                     _ => None,
                 };
-                readiness.wait(due_ns, TURN.as_millis() as u32, ready)?;
+                self.readiness.wait(due_ns, TURN.as_millis() as u32, &mut ready)?;
             }
         }
         for index in ready.iter().copied() {
-            let Some(connection) = connections.get_mut(index as usize) else { continue };
-            if connection.has_output() {
-                connection.flush()?;
-                if !connection.has_output() && *waits == Waits::Never {
-                    readiness.change(&connection.stream, index, Interest::Read)?;
-                }
-            }
-            let Some((flight, found)) = connection.hear(&**protocol)? else { continue };
-            let now_ns = clock::monotonic_ns();
-            free.push_back((index, now_ns));
-            if span.has(now_ns) {
-                tally.answered();
-            }
-            // An open loop's request belongs to the window in which it was due, whenever its answer comes.
-            let counts_at_ns = if matches!(turn, Turn::AtOnce) { now_ns } else { flight.due_ns };
-            if span.has(counts_at_ns) {
-                tally.took(now_ns.saturating_sub(flight.due_ns), found);
+            self.hear_one(index, span, tally)?;
+        }
+        self.ready = ready;
+        Ok(())
+    }
+
+    fn hear_one(&mut self, index: u32, span: Span, tally: &mut Tally) -> Result<(), Fault> {
+        let Some(connection) = self.connections.get_mut(index as usize) else { return Ok(()) };
+        if connection.has_output() {
+            connection.flush()?;
+            if !connection.has_output() && self.waits == Waits::Never {
+                self.readiness.change(&connection.stream, index, Interest::Read)?;
             }
         }
+        let Some((flight, found)) = connection.hear(&*self.protocol)? else { return Ok(()) };
+        let now_ns = clock::monotonic_ns();
+        if span.has(now_ns) {
+            tally.answered();
+        }
+        let is_closed = matches!(self.turn, Turn::AtOnce);
+        // An open loop's request belongs to the window in which it was due, whenever its answer comes.
+        let counts_at_ns = if is_closed { now_ns } else { flight.due_ns };
+        if span.has(counts_at_ns) {
+            tally.took(now_ns.saturating_sub(flight.due_ns), found);
+        }
+        // At once, and not when all that is ready was heard: the server would wait meanwhile, and its rate be less than it can do.
+        if is_closed && now_ns < span.end_ns {
+            return self.ask(index, now_ns, now_ns);
+        }
+        self.free.push_back((index, now_ns));
         Ok(())
     }
 

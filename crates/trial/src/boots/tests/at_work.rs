@@ -42,7 +42,7 @@ fn what_was_never_at_work_says_so_and_why() {
     let busy = "the CPUs were 97 % busy in the median window, so hardly ever idle";
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.97, 9.0), idled(0.97, 1.0))).report();
     assert_eq!(report.verdict, format!("not engaged (over 4 boots only: weaker than a trial), because {busy}"));
-    assert_eq!(report.outcome(), Some(Outcome::NotEngaged));
+    assert_eq!(report.outcome, Some(Outcome::NotEngaged));
     assert_eq!(report.doubts, [format!("the knob was not at work: {busy}")]);
     assert_eq!(report.mechanism[0].knob, "cmdline.processor.max_cstate");
     // The argument is there, and another driver has the states.
@@ -53,7 +53,7 @@ fn what_was_never_at_work_says_so_and_why() {
     // At work, it is what it is.
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.1, 9.0), idled(0.1, 1.0))).report();
     assert_eq!(
-        (report.verdict.as_str(), report.outcome()),
+        (report.verdict.as_str(), report.outcome),
         ("same (over 4 boots only: weaker than a trial)", Some(Outcome::Same))
     );
     assert_eq!(report.mechanism[0].engaged, Engaged::Yes);
@@ -96,7 +96,7 @@ fn of_several_settings_all_have_to_stand_still() {
 fn what_has_no_counter_or_was_not_counted_is_unknown() {
     let both = [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))];
     let report = seen(&["cmdline.clocksource=tsc"], [100.0, 100.0], both).report();
-    assert_eq!((&report.mechanism[0].engaged, report.outcome()), (&Engaged::Unknown, Some(Outcome::Same)));
+    assert_eq!((&report.mechanism[0].engaged, report.outcome), (&Engaged::Unknown, Some(Outcome::Same)));
     // A state from before it was counted, and boots of one arm alone.
     for counted in [[None, None], [Some(idled(0.97, 9.0)), None], [None, Some(idled(0.97, 9.0))]] {
         let report = seen(&[SETTING], [100.0, 100.0], counted).report();
@@ -203,8 +203,8 @@ fn a_driver_that_one_arm_is_without_was_at_work() {
     };
     let told = |a, b| seen(&[SETTING], [100.0, 100.0], [with(a), with(b)]).report();
     assert_eq!(told(4.0, 0.0).mechanism[0].engaged, Engaged::Yes);
-    assert_eq!(told(4.0, 0.0).outcome(), Some(Outcome::Same));
-    assert_eq!(told(0.0, 0.0).outcome(), Some(Outcome::NotEngaged));
+    assert_eq!(told(4.0, 0.0).outcome, Some(Outcome::Same));
+    assert_eq!(told(0.0, 0.0).outcome, Some(Outcome::NotEngaged));
 }
 
 #[test]
