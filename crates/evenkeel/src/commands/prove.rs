@@ -109,7 +109,7 @@ struct DesignArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
     window_ms: u32,
     /// Cut the windows of a pair into so many turns, which the arms take one after the other, A B A B; 1 where a switch is felt for
-    /// more than a quarter of a turn [default: 4, of 250 ms at least; 1 for a tail, and for numbers that come seldom]
+    /// more than half a turn [default: 4, of 250 ms at least; 1 for a tail, and for numbers that come seldom]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     turns: Option<u32>,
     #[command(flatten)]

@@ -72,9 +72,9 @@ fn what_is_felt_for_long_is_measured_at_once() {
         run.record.settle.turns
     };
     let fixed = |seconds| Settle::Fixed { time: Duration::from_secs(seconds) };
-    // A quarter of a turn of 10 s is allowed.
-    assert_eq!(turns(&|_, design| design.settle = fixed(1)), Some(4));
-    assert_eq!(turns(&|_, design| design.settle = fixed(3)), None);
+    // Half a turn of 10 s is allowed.
+    assert_eq!(turns(&|_, design| design.settle = fixed(2)), Some(4));
+    assert_eq!(turns(&|_, design| design.settle = fixed(6)), None);
     assert_eq!(turns(&|_, design| design.turns = 1), None);
 }
 
