@@ -7,7 +7,7 @@ use crate::apply::{Job, write_and_read_back};
 use crate::effects::{Effects, Intended};
 use crate::log::Owed;
 use crate::outcome::{Kind, Miss, StepFailure};
-use crate::place::{Target, same};
+use crate::place::{Target, look, same};
 use crate::record::Event;
 use crate::state::{State, StateError};
 use crate::undo::{FileUndo, PutBack, Undo, put_back, restore};
@@ -102,6 +102,12 @@ impl<'a> Session<'a> {
                 None => Ok(()),
             },
         }
+    }
+
+    /// What the file of the target at `index` tells now, whoever wrote it; nothing if it can't be read.
+    pub fn reads(&self, index: usize) -> Option<String> {
+        let target = Target::of(self.steps.get(index)?)?;
+        look(self.effects.root, target.path, target.reading).ok()
     }
 
     /// Puts everything back.

@@ -63,6 +63,9 @@ pub struct Conditions {
     /// Other trials that ran at its beginning or its end, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
+    /// Settings of the trial that read otherwise at its end than after the switch to its arm, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
 }
 
 /// The machine's counters at one moment.
@@ -122,6 +125,7 @@ impl Conditions {
             own_cpu_us: start.own_cpu_ns.zip(end.own_cpu_ns).map(|(start, end)| end.saturating_sub(start) as f64 / 1e3),
             longest_gap_us: None,
             beside: start.beside.iter().chain(&end.beside).cloned().collect::<BTreeSet<_>>().into_iter().collect(),
+            changed: Vec::new(),
         }
     }
 }
@@ -133,6 +137,9 @@ impl Conditions {
         let of = |number: fn(&Conditions) -> Option<f64>| turns.iter().filter_map(number);
         let sum = |number: fn(&Conditions) -> Option<f64>| of(number).reduce(|one, other| one + other);
         let mean = |number: fn(&Conditions) -> Option<f64>| Some(sum(number)? / of(number).count() as f64);
+        let all = |words: fn(&Conditions) -> &Vec<String>| {
+            turns.iter().flat_map(words).cloned().collect::<BTreeSet<_>>().into_iter().collect()
+        };
         let mut counters: BTreeMap<String, f64> = BTreeMap::new();
         for (name, value) in turns.iter().flat_map(|turn| &turn.counters) {
             *counters.entry(name.clone()).or_default() += value / turns.len() as f64;
@@ -151,12 +158,8 @@ impl Conditions {
             power_w: mean(|turn| turn.power_w),
             counters,
             longest_gap_us: of(|turn| turn.longest_gap_us).reduce(f64::max),
-            beside: turns
-                .iter()
-                .flat_map(|turn| turn.beside.iter().cloned())
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect(),
+            beside: all(|turn| &turn.beside),
+            changed: all(|turn| &turn.changed),
         }
     }
 }

@@ -27,7 +27,7 @@ impl Default for Rules {
 }
 
 /// Why a window was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
     /// The watching thread missed so long, in microseconds.
@@ -45,6 +45,11 @@ pub enum DropReason {
         /// How long it took.
         span_us: f64,
     },
+    /// Somebody else wrote a setting of the trial while it was measured.
+    Changed {
+        /// What it reads, and what it read after the switch.
+        what: String,
+    },
 }
 
 impl fmt::Display for DropReason {
@@ -53,6 +58,7 @@ impl fmt::Display for DropReason {
             DropReason::Gap { gap_us } => write!(f, "the machine paused for {:.0} ms", gap_us / 1000.0),
             DropReason::Steal { share } => write!(f, "{:.0} % of CPU time was stolen", share * 100.0),
             DropReason::Overrun { span_us } => write!(f, "the window took {:.0} ms", span_us / 1000.0),
+            DropReason::Changed { what } => write!(f, "somebody else changed {what}"),
         }
     }
 }
@@ -60,6 +66,10 @@ impl fmt::Display for DropReason {
 impl Rules {
     /// Whether a window under these conditions is dropped, and why. What is not known drops nothing.
     pub fn judge(&self, window: Duration, conditions: &Conditions) -> Option<DropReason> {
+        // First, for it does not pass by itself as the others do.
+        if let Some(what) = conditions.changed.first() {
+            return Some(DropReason::Changed { what: what.clone() });
+        }
         let planned_us = window.as_secs_f64() * 1e6;
         if let Some(gap_us) = conditions.longest_gap_us.filter(|gap_us| *gap_us > self.gap_us_max) {
             return Some(DropReason::Gap { gap_us });
@@ -86,6 +96,10 @@ mod tests {
             (Conditions { longest_gap_us: Some(86_000.0), ..quiet.clone() }, Some("the machine paused for 86 ms")),
             (Conditions { steal_share: Some(0.1), ..quiet.clone() }, None),
             (Conditions { steal_share: Some(0.25), ..quiet.clone() }, Some("25 % of CPU time was stolen")),
+            (
+                Conditions { changed: vec!["k from 5 to 6".into()], steal_share: Some(0.25), ..quiet.clone() },
+                Some("somebody else changed k from 5 to 6"),
+            ),
             (Conditions { span_us: 1_600_000.0, ..quiet }, Some("the window took 1600 ms")),
         ];
         for (conditions, expected) in table {

@@ -31,6 +31,8 @@ pub struct Switch<'a> {
     compared: Option<BTreeSet<usize>>,
     /// The arm that was brought about last; none where one was left half-way.
     last: Option<Arm>,
+    /// What each file read after the last switch.
+    files_read: Vec<Option<String>>,
     /// What the server's own properties read after the last switch, by knob, where they are numbers.
     read_back: Vec<(String, f64)>,
 }
@@ -84,6 +86,7 @@ impl<'a> Switch<'a> {
             compared: None,
             last: None,
             read_back: Vec::new(),
+            files_read: Vec::new(),
         };
         for (setting, plan) in plans.iter().enumerate() {
             for step in &plan.steps {
@@ -177,6 +180,9 @@ impl<'a> Switch<'a> {
                 })?;
             }
         }
+        // After all of them: one may change what another reads.
+        let session = self.session.as_ref();
+        self.files_read = (0..self.files.len()).map(|index| session?.reads(index)).collect();
         self.hold(arm)?;
         match widest {
             Reach::AtOnce => {}
@@ -216,6 +222,16 @@ impl<'a> Switch<'a> {
         let numbers = self.of_workload.iter().zip(&in_force);
         self.read_back.extend(numbers.filter_map(|((_, step), found)| Some((step.knob.clone(), found.parse().ok()?))));
         Ok(())
+    }
+
+    /// The files that read otherwise than after the last switch, in words: somebody else wrote them.
+    pub fn changed(&self) -> Vec<String> {
+        let Some(session) = &self.session else { return Vec::new() };
+        let of = |(index, (_, step)): (usize, &(usize, Step))| {
+            let (set, now) = (self.files_read.get(index)?.as_ref()?, session.reads(index)?);
+            (now != *set).then(|| format!("{} from {set} to {now}", step.knob))
+        };
+        self.files.iter().enumerate().filter_map(of).collect()
     }
 
     /// What the server's own properties read after the last switch, by knob, where they are numbers.

@@ -232,6 +232,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         })?;
         let mut conditions = trial.watch.end_window(&start);
         conditions.counters.extend(trial.switch.read_back());
+        conditions.changed = trial.switch.changed();
         let number = |name: &str| {
             sample.get(name).copied().ok_or_else(|| TrialError::NoSuchMetric {
                 metric: name.to_owned(),

@@ -92,6 +92,27 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
 }
 
 #[test]
+fn a_pair_in_which_somebody_else_wrote_the_setting_does_not_count() {
+    let run = trial(3, ab(), |mock, design| {
+        design.control_pairs = 0;
+        // In an arm of each kind, and twice in one pair.
+        mock.others_write_at = vec![1, 4, 9, 10];
+    });
+    let report = run.report();
+    let told = report.dropped.iter().map(|dropped| format!("{} {:?}: {}", dropped.pair, dropped.arm, dropped.reason));
+    let changed = "somebody else changed haltpoll.guest_halt_poll_ns from";
+    // A pair is told once, by the first of its windows.
+    let expected = [
+        format!("0 B: {changed} 200000 to 77"),
+        format!("1 B: {changed} 200000 to 77"),
+        format!("4 A: {changed} 0 to 77"),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!((report.pairs, &report.ended), (PAIRS, &Ended::Whole));
+    assert!(report.windows.iter().all(|window| window.conditions.changed.is_empty()));
+}
+
+#[test]
 fn another_trial_is_a_doubt_by_the_windows_that_it_ran_beside() {
     let mut run = trial(3, ab(), |_, _| ());
     let who = vec!["evenkeel tune (pid 7)".to_owned()];

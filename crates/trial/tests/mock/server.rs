@@ -43,6 +43,8 @@ pub(crate) struct Mock {
     pub(crate) dies_at: Option<usize>,
     /// From this window on its round trip takes no time at all, as one that hangs may say.
     pub(crate) is_nothing_at: Option<usize>,
+    /// In these windows somebody else writes what is on trial.
+    pub(crate) others_write_at: Vec<usize>,
     /// For so long after a switch it serves as before.
     pub(crate) carries: Duration,
     /// Whether the guest polled in each window, and how long that was.
@@ -63,6 +65,7 @@ impl Mock {
             tail_effect: 1.0,
             dies_at: None,
             is_nothing_at: None,
+            others_write_at: Vec::new(),
             carries: Duration::ZERO,
             log: Rc::default(),
             windows: 0,
@@ -110,6 +113,9 @@ impl Workload for Mock {
         self.windows += 1;
         if self.dies_at == Some(self.windows) {
             return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
+        }
+        if self.others_write_at.contains(&self.windows) {
+            self.root.hand().unwrap().write(POLL, "77").unwrap();
         }
         let before = self.share_as_before(settle, window);
         self.log.borrow_mut().push((self.polled, window));
