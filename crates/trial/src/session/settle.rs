@@ -20,7 +20,7 @@ const LOOKS: usize = 2;
 const STEPS: usize = 8;
 const TESTED: usize = 5;
 /// How far a median of [`SWITCHES`] may lie from its level by noise alone, in standard deviations of one short window less its level. Ten such
-/// medians are looked at, of a machine with heavy tails: on recorded ones it is passed by noise in 4 of 100 settings at the most, both looks taken.
+/// medians are looked at, of a machine with heavy tails: on recorded ones it is passed by noise in 5 of 100 settings at the most, both looks taken.
 const NOISE_FACTOR: f64 = 2.0;
 const STEP_MIN: Duration = Duration::from_millis(50);
 const STEP_MAX: Duration = Duration::from_millis(500);
