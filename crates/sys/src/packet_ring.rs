@@ -13,13 +13,16 @@ use rustix::thread::LinkNameSpaceType;
 use crate::errno::Errno;
 use crate::packet_filter::{Instruction, sent_from};
 
-/// Sixteen blocks of 64 KiB hold some 5,000 packets of which only the heads are kept.
+/// A block of 64 KiB holds some 300 packets of which only the heads are kept; it is handed over with one packet too, if it is old enough.
 const BLOCK_BYTES: usize = 1 << 16;
-const BLOCKS: usize = 16;
+const BLOCKS: usize = 32;
 /// A multiple of 16; blocks of this version are filled without regard to it.
 const FRAME_BYTES: u32 = 2048;
 /// A block that is not full is handed over after this long.
 pub const HANDED_OVER_WITHIN_MS: u32 = 40;
+/// A ring that is drained no later than this after the time before loses nothing to its number of blocks, however few packets each of them has:
+/// half of what all blocks last.
+pub const DRAIN_WITHIN_MS: u32 = HANDED_OVER_WITHIN_MS * BLOCKS as u32 / 2;
 
 const VERSION_3: i32 = 2;
 const STATUS_USER: u32 = 1;

@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use evenkeel_measure::meters::ticks::account::ticks;
 use evenkeel_measure::meters::ticks::tempo::Tempo;
 use evenkeel_measure::meters::ticks::track::{Beat, Found};
 use evenkeel_stats::{Direction, quantile};
 use evenkeel_sys::packet_filter::PORTS_MAX;
-use evenkeel_sys::packet_ring::{HANDED_OVER_WITHIN_MS, Network, SentPacket, SentPackets};
+use evenkeel_sys::packet_ring::{DRAIN_WITHIN_MS, HANDED_OVER_WITHIN_MS, Network, SentPacket, SentPackets};
 use evenkeel_sys::{Errno, clock};
 
 use crate::error::TrialError;
@@ -21,6 +24,8 @@ use crate::workload::command::{Protocol, parse_sockets};
 
 /// Packets that are no farther apart than this are of one burst: what a server sends in one go leaves every few microseconds.
 const TOGETHER_NS: u64 = 1_000_000;
+/// How often the ring is read while a window lasts: several times as often as it must be, for whoever reads may come late.
+const READ_EVERY_NS: u64 = DRAIN_WITHIN_MS as u64 * 1_000_000 / 6;
 /// Packets of one window that are kept, at the most.
 const PACKETS_MAX: usize = 1 << 20;
 /// Peers that are told apart, at the most.
@@ -44,7 +49,7 @@ pub const METRICS: &[Metric] = &[
 
 /// The packets of the server's UDP ports.
 pub struct OutsidePackets {
-    packets: SentPackets,
+    reader: Reader,
     ports: Vec<u16>,
     is_elsewhere: bool,
     tempo: Option<Tempo>,
@@ -65,8 +70,10 @@ impl OutsidePackets {
         let place = |who: &str| fs::read_link(format!("/proc/{who}/ns/net")).ok();
         let is_elsewhere = place(&first.to_string()) != place("self");
         let network = if is_elsewhere { Network::OfProcess(*first) } else { Network::Own };
-        let packets = SentPackets::of_ports(&ports, network).map_err(|errno| failed(refused(errno, is_elsewhere)))?;
-        Ok(OutsidePackets { packets, ports, is_elsewhere, tempo: None, from_ns: clock::realtime_ns() })
+        let ring = SentPackets::of_ports(&ports, network).map_err(|errno| failed(refused(errno, is_elsewhere)))?;
+        let reader =
+            Reader::start(ring).map_err(|error| failed(format!("start the thread that reads them: {error}")))?;
+        Ok(OutsidePackets { reader, ports, is_elsewhere, tempo: None, from_ns: clock::realtime_ns() })
     }
 }
 
@@ -110,8 +117,9 @@ impl Source for OutsidePackets {
     }
 
     fn begin(&mut self) -> Result<(), TrialError> {
-        self.packets.drain(|_| {});
-        let _ = self.packets.counts();
+        let mut heard = self.reader.heard();
+        heard.drain();
+        heard.forget();
         self.from_ns = clock::realtime_ns();
         Ok(())
     }
@@ -121,15 +129,14 @@ impl Source for OutsidePackets {
         let to_ns = clock::realtime_ns();
         // What was sent at the end lies in a block that is handed over a little later.
         clock::sleep_until_ns(clock::monotonic_ns() + u64::from(HANDED_OVER_WITHIN_MS) * 3 / 2 * 1_000_000);
-        let mut seen = Vec::new();
+        let mut heard = self.reader.heard();
+        heard.drain();
+        let counts = heard.ring.counts().map_err(|errno| failed(format!("count them: {errno}")))?;
+        let (beyond, unread) = (heard.beyond, heard.unread);
+        let mut seen = heard.forget();
+        drop(heard);
         let within = self.from_ns..=to_ns;
-        let mut beyond = 0_u64;
-        let unread = self.packets.drain(|packet| match within.contains(&packet.at_ns) {
-            true if seen.len() < PACKETS_MAX => seen.push(packet),
-            true => beyond += 1,
-            false => {}
-        });
-        let counts = self.packets.counts().map_err(|errno| failed(format!("count them: {errno}")))?;
+        seen.retain(|packet| within.contains(&packet.at_ns));
         let cadence = Cadence::of(&seen);
         if cadence.bursts.is_empty() {
             return Err(failed("it sent none in this window; has it any players?".into()));
@@ -139,6 +146,72 @@ impl Source for OutsidePackets {
         sample.insert("packets_lost".to_owned(), (counts.lost + beyond) as f64);
         sample.insert("packets_unread".to_owned(), f64::from(unread));
         Ok(sample)
+    }
+}
+
+/// What was read of the ring since a window began.
+struct Heard {
+    ring: SentPackets,
+    packets: Vec<SentPacket>,
+    beyond: u64,
+    unread: u32,
+}
+
+impl Heard {
+    fn drain(&mut self) {
+        let Heard { ring, packets, beyond, unread } = self;
+        *unread += ring.drain(|packet| match packets.len() < PACKETS_MAX {
+            true => packets.push(packet),
+            false => *beyond += 1,
+        });
+    }
+
+    /// Gives what was heard, and begins anew.
+    fn forget(&mut self) -> Vec<SentPacket> {
+        let _ = self.ring.counts();
+        (self.beyond, self.unread) = (0, 0);
+        std::mem::take(&mut self.packets)
+    }
+}
+
+/// A thread that reads the ring while a window lasts: of a server that sends a little often, each tick takes a block.
+struct Reader {
+    heard: Arc<Mutex<Heard>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn start(ring: SentPackets) -> std::io::Result<Reader> {
+        let heard = Arc::new(Mutex::new(Heard { ring, packets: Vec::new(), beyond: 0, unread: 0 }));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (of_thread, end) = (Arc::clone(&heard), Arc::clone(&stop));
+        let thread = std::thread::Builder::new().name("packets".to_owned()).spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                clock::sleep_until_ns(clock::monotonic_ns() + READ_EVERY_NS);
+                lock(&of_thread).drain();
+            }
+        })?;
+        Ok(Reader { heard, stop, thread: Some(thread) })
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        lock(&self.heard)
+    }
+}
+
+/// What was heard is whole after each packet, whoever fell meanwhile.
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It wakes within one period, and has nothing to say.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -241,6 +314,8 @@ impl Cadence {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use evenkeel_sys::packet_ring::Heads;
 
     use super::*;
@@ -285,9 +360,37 @@ mod tests {
         assert_eq!(Cadence::of(&[]).sample(None).0["sent_packets"], 0.0);
     }
 
+    /// Forty blocks a second are handed over with a tick each: more in this window than the ring has.
+    #[test]
+    fn a_window_that_is_longer_than_the_ring_lasts_loses_nothing() {
+        let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let ports = udp_ports(&[std::process::id()]);
+        assert!(ports.contains(&from.local_addr().unwrap().port()));
+        let mut source = match OutsidePackets::of(&[std::process::id()]) {
+            Ok(source) => source,
+            Err(error) => {
+                assert!(error.to_string().contains("takes root"), "{error}");
+                println!("skipped: this user may not see packets ({error})");
+                return;
+            }
+        };
+        source.begin().unwrap();
+        let ticks = 2 * u64::from(DRAIN_WITHIN_MS) * 3 / 2 / 25;
+        for tick in 0..ticks {
+            for _ in 0..3 {
+                from.send_to(&[7; 20], to.local_addr().unwrap()).unwrap();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(if tick + 1 < ticks { 25 } else { 0 }));
+        }
+        let sample = source.end().unwrap();
+        // Other sockets of this process may send as well: its tests run at the same time.
+        assert!(sample["sent_packets"] >= (ticks * 3) as f64, "{sample:?}");
+        assert_eq!((sample["packets_lost"], sample["packets_unread"]), (0.0, 0.0), "{sample:?}");
+    }
+
     #[test]
     fn our_own_ports_are_found() {
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         assert!(udp_ports(&[std::process::id()]).contains(&port));
         assert!(udp_ports(&[]).is_empty());
