@@ -50,6 +50,9 @@ impl Arms {
     }
 
     fn of(mut asked: Vec<Vec<Setting>>) -> Result<Arms, String> {
+        if asked.iter().all(Vec::is_empty) {
+            return Err("no setting is named, so there is nothing to compare with the machine as it is".to_owned());
+        }
         if asked.len() == 1 {
             return Ok(Arms::one(asked.swap_remove(0)));
         }
@@ -228,6 +231,7 @@ mod tests {
         for (given, expected) in [
             (&many[..], "8 arms beside the machine as it is, and 7 are the most"),
             (&["vm.swappiness=1", ""], "arm C has no setting"),
+            (&[""], "no setting is named"),
             (&["vm.swappiness=1", "vm.swappiness=1"], "arm C (vm.swappiness=1) is there already"),
             (&["vm.swappiness=1", "vm.swappiness=1 vm.swappiness=2"], "arm C sets vm.swappiness twice"),
             (&["net.rps_cpus=0", "net.rps_cpus@eth0/rx-0=1"], "are one knob at all its places and at one"),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,16 +13,17 @@ use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{
-    Arm, ArmName, Beside, Choice, Design, Guard, Identity, Keep, Metric, NetworkPath, Outcome, Record, Report, Switch,
-    Titles, Trial, Watch, Workload, resume,
+    Arm, ArmName, ArmReport, Beside, Choice, Design, Guard, Identity, Keep, Metric, NetworkPath, Outcome, Record,
+    Report, Switch, Titles, Trial, TrialError, Watch, Workload, resume,
 };
 use serde::Serialize;
 
+use crate::args::StateArgs;
 use crate::arms::{self, Arms};
 use crate::exit;
 use crate::failure::Failure;
 use crate::progress::{Progress, Telling};
-use crate::report::{Claim, Told, ToldChoice, Tolds, choice};
+use crate::report::{Claim, Told, ToldChoice, Tolds, choice, words};
 use crate::show::Out;
 
 /// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
@@ -46,24 +47,33 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// Says on the first signal that the end comes, since a window may last for minutes, and what a second one does.
-pub(crate) fn tell_of_signals(out: &Out) {
+pub(crate) fn tell_of_signals(out: &Out, state: &StateArgs) {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let Ok((mut heard, told)) = UnixStream::pair() else { return };
     let told = [SIGINT, SIGTERM].map(|signal| Ok((signal, told.try_clone()?)));
     let registered = told.into_iter().all(|told: io::Result<_>| {
         told.and_then(|(signal, told)| signal_hook::low_level::pipe::register(signal, told)).is_ok()
     });
-    let out = *out;
+    let (out, revert) = (*out, state.revert());
     if registered {
         // Waits for as long as the program runs.
         std::thread::spawn(move || {
             if heard.read_exact(&mut [0]).is_ok() {
-                out.aside(
-                    "it ends after this window, and puts everything back; to be ended again ends it at once, and then \
-                     `evenkeel revert` puts everything back\n",
-                );
+                out.aside(&format!(
+                    "it ends after this window, or at once before the first one, and puts everything back; to be ended again \
+                     ends it at once, and then {revert} puts everything back\n"
+                ));
             }
         });
+    }
+}
+
+/// What a failure before the first window comes to where the user asked to stop: to what a stop after it comes to, for whatever was
+/// waited for was waited for no longer. A host that is not as it was is told all the same.
+pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool, exit: exit::Exit) -> Failure {
+    match stop.load(Ordering::Relaxed) && failure.exit != exit::NOT_UNDONE {
+        true => Failure::new(exit, TrialError::Stopped),
+        false => failure,
     }
 }
 
@@ -95,9 +105,13 @@ pub(crate) struct Experiment<'a> {
     pub(crate) root: &'a Root,
     pub(crate) facts: &'a Facts,
     pub(crate) state: Option<&'a mut State>,
+    /// Where that is, as it was asked for.
+    pub(crate) state_args: &'a StateArgs,
     pub(crate) arms: &'a Arms,
     /// Compare arm A with itself.
     pub(crate) control: bool,
+    /// The settings of the only other arm that are in force already, in words.
+    pub(crate) same_already: Vec<String>,
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
     /// The other trials on this machine.
@@ -114,7 +128,7 @@ impl Experiment<'_> {
     /// Runs it. The host is as before when this returns, or the error says what is not.
     pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<Tolds, Failure> {
         if let Some(state) = &self.state {
-            refuse_if_interrupted(self.root, state)?;
+            refuse_if_interrupted(self.root, state, self.state_args)?;
         }
         let plans = plans(self.facts, &self.arms.settings)?;
         let arms = self.arms.levels(self.control);
@@ -128,7 +142,7 @@ impl Experiment<'_> {
         let before = self.before.unwrap_or_else(fresh);
         let asked = self.arms.settings.iter().map(ToString::to_string).collect();
         let hand = self.root.hand().map_err(not_possible)?;
-        let mut switch = Switch::begin(self.root, &hand, self.state, &titles.title, &plans).map_err(not_possible)?;
+        let mut switch = Switch::begin(self.root, &hand, self.state, &titles.title, &plans).map_err(no_switch)?;
         // From here on the switch puts the host back by its drop, too.
         let mut head = Head::new(asked, titles.clone(), self.design.clone(), &before);
         head.settings_by_arm = self.arms.texts();
@@ -144,10 +158,13 @@ impl Experiment<'_> {
         });
         progress.end();
         let restored = switch.end();
-        restored.map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
+        restored.map_err(|error| {
+            Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", self.state_args.revert()))
+        })?;
         let mut record = record.map_err(not_possible)?;
         record.mishaps.extend(workload.doubts());
-        told(self.arms, self.control, design, titles, record)
+        let kept_in = keep.whole().map(Path::to_owned);
+        Ok(Tolds { kept_in, ..told(self.arms, self.control, design, titles, record)? })
     }
 
     fn titles(&self, workload: &dyn Workload) -> Titles {
@@ -159,6 +176,7 @@ impl Experiment<'_> {
             title: format!("{what} {}", asked.join(" | ")),
             values: [as_it_was.clone()].into_iter().chain(self.arms.asked.iter().map(of_arm)).collect(),
             away: self.arms.away(self.root, self.facts),
+            same_already: self.same_already.clone(),
             workload: workload.describe(),
             identity: identity(self.facts),
         }
@@ -181,15 +199,15 @@ pub(crate) fn is_control(arms: &[Arm]) -> bool {
 }
 
 fn told(arms: &Arms, control: bool, design: &Design, titles: Titles, record: Record) -> Result<Tolds, Failure> {
+    let same_already = titles.same_already.clone();
+    let opening = |report: &Report, same: &[String]| {
+        words::opening(same, &report.ended, report.pairs, report.design.stop.pairs_max())
+    };
     let answers = record.answers(design, titles).map_err(not_possible)?;
-    let told = |(report, own): (Report, &Vec<Setting>)| Told {
-        knob: arms::told(own),
-        control,
-        sentence: report
-            .arms
-            .get(1)
-            .map_or_else(String::new, |arm| Claim::of(&report, &arm.values, control).sentence()),
-        report,
+    let told = |(report, own): (Report, &Vec<Setting>)| {
+        let of_arm = |arm: &ArmReport| Claim::of(&report, &arm.values, control).sentence();
+        let sentence = report.arms.get(1).map_or_else(String::new, of_arm);
+        Told { knob: arms::told(own), control, sentence: opening(&report, &same_already) + &sentence, report }
     };
     let trials: Vec<Told> = answers.reports.into_iter().zip(&arms.asked).map(told).collect();
     let said = |which: Choice| {
@@ -200,10 +218,12 @@ fn told(arms: &Arms, control: bool, design: &Design, titles: Titles, record: Rec
             true => choice::of_control(trials.iter().any(is_claimed)),
             false => choice::of_choice(&which, &names, &design.metric.title),
         };
-        ToldChoice { sentence, choice: which }
+        let longest = trials.iter().max_by_key(|told| told.report.pairs);
+        let opening = longest.map_or_else(String::new, |told| opening(&told.report, &[]));
+        ToldChoice { sentence: opening + &sentence, choice: which }
     };
     let choice = answers.choice.map(said);
-    Ok(Tolds { trials, choice })
+    Ok(Tolds { trials, choice, kept_in: None })
 }
 
 /// What this program and this machine are.
@@ -262,12 +282,32 @@ pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
 }
 
 /// What an interrupted run left on the host would pass for the host as it was.
-pub(crate) fn refuse_if_interrupted(root: &Root, state: &State) -> Result<(), Failure> {
+pub(crate) fn refuse_if_interrupted(root: &Root, state: &State, args: &StateArgs) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
     let error =
         anyhow::anyhow!("start from the host as it was: transaction {first} was interrupted and has not been put back");
-    Err(Failure::new(exit::NOT_POSSIBLE, error).hint("run `evenkeel revert` first"))
+    Err(Failure::new(exit::NOT_POSSIBLE, error).hint(format!("run {} first", args.revert())))
+}
+
+/// The same before a server is started for nothing. To look takes no lock and makes no journal; where something is found, the lock
+/// tells whether another evenkeel is still at it.
+pub(crate) fn refuse_early_if_interrupted(root: &Root, args: &StateArgs) -> Result<(), Failure> {
+    match evenkeel_change::interrupted(root, &args.read()?).is_empty() {
+        true => Ok(()),
+        false => refuse_if_interrupted(root, &args.open()?, args),
+    }
+}
+
+/// Why nothing can be switched, with what helps where the journal can't be added to.
+fn no_switch(error: TrialError) -> Failure {
+    let text = error.to_string();
+    let is_of_journal = text.contains("add to ") && text.contains("/journal: ");
+    let failure = not_possible(error);
+    match is_of_journal {
+        true => failure.hint("make room there, or name a directory on another disk by --state DIR"),
+        false => failure,
+    }
 }
 
 /// The metric of this name.

@@ -84,7 +84,15 @@ pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Res
         forget_old(&folder);
         let stamp = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
         let path = folder.join(format!("{stamp}-{}.jsonl", std::process::id()));
-        Keep::begin(&path, head).map_err(|error| error.to_string())
+        let keep = Keep::begin(&path, head).map_err(|error| error.to_string())?;
+        match keep.trouble().map(str::to_owned) {
+            None => Ok(keep),
+            // A file without its first line tells nobody anything, and would pass for the last session.
+            Some(why) => {
+                let _ = std::fs::remove_file(&path);
+                Err(why)
+            }
+        }
     };
     Ok(unasked().unwrap_or_else(|why| Keep::failed(format!("nothing of this run is kept on disk: {why}"))))
 }
@@ -98,7 +106,9 @@ pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, Kept), F
 
 fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
     let folder = state.path()?.join(FOLDER);
-    sessions(&folder).pop().ok_or_else(|| {
+    // What was killed before its first line was written is no session.
+    let is_begun = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
+    sessions(&folder).into_iter().rfind(is_begun).ok_or_else(|| {
         let cause = format!("none is kept in {}", folder.display());
         Failure::text(exit::WRONG_USE, "find the last session", cause).hint("name a file")
     })
@@ -123,7 +133,8 @@ fn sessions(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn forget_old(folder: &Path) {
+/// Makes room for one more of the files that are kept in a folder.
+pub(crate) fn forget_old(folder: &Path) {
     let found = sessions(folder);
     let old = found.len().saturating_sub(KEPT_MAX - 1);
     for path in &found[..old] {

@@ -16,6 +16,11 @@ impl SmallestEffect {
         SmallestEffect { percent: self.percent.or(Some(ratio * 100.0)) }
     }
 
+    /// What the user said.
+    pub(crate) fn percent(self) -> Option<f64> {
+        self.percent
+    }
+
     /// As a share of `metric`.
     pub(crate) fn ratio(self, metric: &Metric) -> f64 {
         self.percent.map_or_else(|| metric.smallest_effect_ratio(), |percent| percent / 100.0)

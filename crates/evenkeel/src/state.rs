@@ -44,6 +44,11 @@ impl StateArgs {
         self.state.as_ref().map(|dir| format!(" --state {}", dir.display())).unwrap_or_default()
     }
 
+    /// The command that puts back what this journal tells of, as it stands in a sentence.
+    pub(crate) fn revert(&self) -> String {
+        format!("`evenkeel revert{}`", self.again())
+    }
+
     /// Root's journal, where there is one and another was asked because nobody named one.
     pub(crate) fn of_root(&self) -> Option<&'static Path> {
         let system = Path::new(SYSTEM_DIR);

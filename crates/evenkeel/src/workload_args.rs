@@ -1,6 +1,8 @@
 //! The command line of a workload: which server with which load, for every command that measures one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
 use evenkeel_trial::Workload;
@@ -63,10 +65,10 @@ impl From<Where> for Placement {
 }
 
 impl WorkloadArgs {
-    /// Starts it, and waits until it serves.
-    pub(crate) fn start(&self, seed: u64) -> Result<Box<dyn Workload>, Failure> {
+    /// Starts it, and waits until it serves or `stop` is set.
+    pub(crate) fn start(&self, seed: u64, stop: &Arc<AtomicBool>) -> Result<Box<dyn Workload>, Failure> {
         let entry = self.entry()?;
-        let options = self.options(seed)?;
+        let options = Options { stop: Arc::clone(stop), ..self.options(seed)? };
         let started = match entry.name {
             COMMAND => {
                 let settings = self.of_command.settings()?;
@@ -74,6 +76,12 @@ impl WorkloadArgs {
                 let mut guard = Guard::start()?;
                 guard.hold(&Undo::EndServersOf(std::process::id()))?;
                 Command::start(&options, settings).map(|command| Box::new(command.keeping(Box::new(guard))) as _)
+            }
+            name if !self.command.is_empty() => {
+                let tried = format!("start{}", self.command_again());
+                let cause =
+                    format!("--workload {name} names a server of evenkeel's own, which would be measured in its place");
+                return Err(Failure::text(exit::WRONG_USE, tried, cause).hint("leave out one of them"));
             }
             name if !self.of_command.is_empty() => {
                 let cause = format!("they are for a server of yours behind --, and the workload is {name}");
@@ -113,6 +121,7 @@ impl WorkloadArgs {
             placement: self.place()?.into(),
             command: self.command.clone(),
             set,
+            stop: Arc::default(),
         })
     }
 

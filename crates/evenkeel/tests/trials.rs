@@ -123,7 +123,9 @@ fn several_arms_are_measured_in_one_session() {
     assert!(text.contains("against A") && text.contains("\nB: ") && text.contains("\nC: "), "{text}");
     let page = std::fs::read_to_string(scene.path("out/report.html")).unwrap();
     assert!(page.contains("Which of them") && page.contains("Arm C: "));
-    let compared = json(&scene.run("prove --compare out/report.json out/report.json --json"));
+    let report = std::fs::read_to_string(scene.path("out/report.json")).unwrap();
+    std::fs::write(scene.path("other.json"), report.replace("\"start_us\": ", "\"start_us\": 1")).unwrap();
+    let compared = json(&scene.run("prove --compare out/report.json other.json --json"));
     let cells: Vec<usize> =
         compared["asked"].as_array().unwrap().iter().map(|asked| asked["cells"].as_array().unwrap().len()).collect();
     assert_eq!(cells, [2, 2], "each arm is a setting");
@@ -205,28 +207,31 @@ fn the_first_signal_says_what_a_second_one_does() {
     let mut said = String::new();
     trial.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(trial.0.wait().unwrap().code(), Some(0), "{said}");
-    assert!(said.contains("it ends after this window") && said.contains("`evenkeel revert`"), "{said}");
+    assert!(said.contains("it ends after this window") && said.contains("`evenkeel revert --state "), "{said}");
     scene.assert_all_as_before();
 }
 
 #[test]
-fn a_report_that_can_not_be_written_takes_no_result_with_it() {
+fn a_trial_that_waits_for_its_server_ends_at_once_and_says_why() {
     let scene = Scene::new();
-    // The folder takes a file, and yet not this one.
-    std::fs::create_dir_all(scene.path("out/report.html")).unwrap();
-    let state = scene.path("state");
-    let line = format!(
-        "prove process.timer_slack_ns=1 --window-ms 100 --pairs 6 --control-pairs 0 --settle 20ms --report out --state {}",
-        state.display()
-    );
-    let output = scene.run(&line);
-    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(told.contains("A  median ") && told.contains("seed "), "{told}");
-    let again = format!("`evenkeel prove --from last --state {} --report DIR`", state.display());
-    assert!(said.contains("report.html: is a directory") && said.contains(&again), "{said}");
-    let output = scene.run(&format!("prove --from last --state {} --report other", state.display()));
-    assert!(output.status.success() && scene.path("other/report.html").is_file());
+    let line =
+        "prove process.timer_slack_ns=1 --metric cpu_share --ready-line never --ready-limit 600s --json -- sleep 600";
+    let output = scene.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut trial = Running(output);
+    let begun = Instant::now();
+    // Its guard and its server.
+    while children(trial.0.id()).len() < 2 {
+        assert!(begun.elapsed() < PATIENCE, "the server does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    process::ask_to_end(trial.0.id());
+    let (mut told, mut said) = (String::new(), String::new());
+    trial.0.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+    trial.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(trial.0.wait().unwrap().code(), Some(0), "stopped, which is no failure: {said}");
+    assert!(begun.elapsed() < PATIENCE * 2, "far less than it would have waited");
+    assert!(said.contains("it was stopped before the first one; everything is as it was"), "{said}");
+    assert!(told.contains("\"exit_code\": 0") || told.contains("\"exit_code\":0"), "{told}");
     scene.assert_all_as_before();
 }
 
@@ -282,6 +287,21 @@ fn what_can_not_be_proved_is_refused_with_its_reason() {
         ("prove process.timer_slack_ns=1 --set colour=red", 2, "set colour: the workload arena takes"),
         ("prove process.timer_slack_ns=1 --workload arean", 2, "there is no such workload; there are arena"),
         ("prove --arm vm.swapiness=1 --arm vm.swappiness=1", 2, "did you mean \"vm.swappiness\""),
+        (
+            "prove process.timer_slack_ns=1 --workload tick -- true",
+            2,
+            "--workload tick names a server of evenkeel's own",
+        ),
+        (
+            "prove process.timer_slack_ns=1 --workload tick --budget 0s",
+            2,
+            "within a budget of 0 s: 10 pairs of the machine against itself and the 5",
+        ),
+        (
+            "prove process.timer_slack_ns=1 --workload tick --budget 10s --control-pairs 0",
+            2,
+            "the 5 pairs that may decide take",
+        ),
         (
             "prove process.timer_slack_ns=1 --arm process.timer_slack_ns=1",
             2,
@@ -374,7 +394,9 @@ fn a_killed_trial_is_put_back_by_revert_and_leaves_no_server() {
     let state = scene.path("state");
     let refused = scene.run(&format!("prove vm.swappiness=31 --state {}", state.display()));
     assert_eq!(refused.status.code(), Some(4), "{}", String::from_utf8_lossy(&refused.stderr));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("evenkeel revert"));
+    let revert = format!("run `evenkeel revert --state {}` first", state.display());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains(&revert));
+    assert!(!String::from_utf8_lossy(&refused.stdout).contains("game server"), "no server is started for it");
     let reverted = scene.run(&format!("revert --state {}", state.display()));
     assert!(reverted.status.success(), "{}", String::from_utf8_lossy(&reverted.stderr));
     scene.assert_all_as_before();

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
 
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -53,6 +54,65 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A server that is faster with two settings: one of the machine, one of its own process. It costs what its numbers say, whatever else the
+/// machine does.
+const TUNABLE: &str = r#"$| = 1; sub is { open my $file, "<", $_[0]; <$file> == $_[1] }
+while (1) {
+    select undef, undef, undef, 0.005;
+    my ($far, $near) = (is("/proc/sys/vm/swappiness", 31) ? 0.7 : 1, is("/proc/self/timerslack_ns", 1) ? 0.7 : 1);
+    printf qq({"lat_us":%f}\n), (100 + rand) * $far * $near;
+}"#;
+
+#[test]
+fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
+    if !process::is_root() {
+        eprintln!("skipped: to switch settings of the host needs root");
+        return;
+    }
+    let scene = Scene::new();
+    let asked = "--knobs vm.swappiness=31 process.timer_slack_ns=1 --budget 60s --window-ms 100 --settle-ms 20 --seed 3 \
+                 --json-metric lat_us --better lower";
+    let run = |line: &str| scene.command(line).args(["--", "perl", "-e", TUNABLE]).output().unwrap();
+    let output = run(&format!("tune {asked} --out /dev/full"));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{told}{}", said(&output));
+    assert!(told.contains("better: with 2 knobs, ") && told.contains("vm.swappiness=31"), "{told}");
+    let again = format!("`evenkeel tune --resume --state {} --out FILE`", scene.path("state").display());
+    for expected in ["write the goal /dev/full: no space left on device", &again] {
+        assert!(said(&output).contains(expected), "{}", said(&output));
+    }
+    let log = || std::fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap();
+    let measured = log();
+    // With --json there is one document all the same, which tells what is missing.
+    let output = scene.run("tune --resume --json --out /dev/full");
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &answer["verdict"]), (Some(4), &"better".into()), "{answer}");
+    assert!(answer["notes"][0].as_str().unwrap().contains("write the goal /dev/full: "), "{answer}");
+    // What it was begun with may be said again, and nothing else.
+    for (other, expected) in [
+        ("--budget 5s", "it was begun with --budget 60s, and this says --budget 5s"),
+        ("--metric cpu_share", "it was begun with --metric lat_us, and this says --metric cpu_share"),
+        ("--knobs vm.swappiness=31", "it was begun with --knobs process.timer_slack_ns=1 vm.swappiness=31, and this"),
+        ("--smallest-effect 7", "it was begun without --smallest-effect, and this says --smallest-effect 7"),
+        ("-- /no/such/server", "and this says -- /no/such/server: it decides by what it was begun with"),
+    ] {
+        let output = scene.command("tune --resume").args(other.split(' ')).output().unwrap();
+        assert!(said(&output).contains(expected), "{other}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{other}");
+    }
+    let output = run(&format!("tune {asked} --resume --json --out goal.json"));
+    let answer: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+    assert_eq!((output.status.code(), &answer["goal_file"]), (Some(0), &"goal.json".into()), "{answer}");
+    assert_eq!(log(), measured, "nothing is measured anew");
+    // One word on whether the set lasts, and the one that apply holds to.
+    let [note] = &answer["notes"].as_array().unwrap()[..] else { panic!("{}", answer["notes"]) };
+    assert!(note.as_str().unwrap().starts_with("process.timer_slack_ns=1 can't be made to last: "), "{note}");
+    assert!(note.as_str().unwrap().ends_with("`evenkeel apply` refuses the plan as it is"), "{note}");
+    let output = scene.run("apply goal.json");
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
 }
 
 fn readings() -> Vec<Option<String>> {
@@ -113,6 +173,51 @@ fn an_ordinary_goal_is_no_goal() {
     assert!(said(&output).contains("it is a plan without evidence"), "{}", said(&output));
 }
 
+/// Prints a line of JSON every $ARGV[0] seconds; when it is started for the first time it ends after $ARGV[1].
+const SERVER: &str = r#"$| = 1; my $first = !-e "starts"; open F, ">>starts"; print F "x"; close F; my $begun = time;
+while (1) { select undef, undef, undef, $ARGV[0]; print qq({"lat_us":50}\n); exit 3 if $first && time > $begun + $ARGV[1] }"#;
+
+#[test]
+fn a_server_that_is_started_anew_lives_and_why_the_first_one_ended_is_told() {
+    if !process::is_root() {
+        eprintln!("skipped: to switch settings of the host needs root");
+        return;
+    }
+    // How often it reports, how long the first one lives, how it is searched on, after which line of the log the second one is
+    // measured, and what is said of the first one's end.
+    let table = [
+        // It dies in the middle.
+        ("0.01", "2", "--window-ms 100 --settle-ms 10", "{\"died\":", "perl: it ended (exit status: 3)"),
+        // It reports more seldom than the windows by which it is found how long a switch is felt.
+        ("0.45", "9999", "--window-ms 600", "{\"format\":", "it printed no line during the window"),
+    ];
+    for (every, lives, how, line_of_end, ended) in table {
+        let scene = Scene::new();
+        let line = format!(
+            "tune --knobs vm.swappiness=31 vm.stat_interval=7 --budget 150s --seed 3 --json-metric lat_us --better lower {how} --json"
+        );
+        let mut command = scene.command(&line);
+        command.args(["--", "perl", "-e", SERVER, every, lives]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut search = Running(command.spawn().unwrap());
+        let log = || std::fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap_or_default();
+        let starts = || std::fs::read_to_string(scene.path("starts")).map_or(0, |text| text.len());
+        let measured = || log().split_once(line_of_end).map_or(0, |(_, then)| then.matches("{\"measured\":").count());
+        let begun = Instant::now();
+        while starts() < 2 || measured() < 4 {
+            assert!(begun.elapsed() < 3 * PATIENCE, "{every}: {} starts, {}", starts(), log());
+            assert_eq!(search.0.try_wait().unwrap(), None, "{every}: {} starts, {}", starts(), log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Command::new("kill").args(["-INT", &search.0.id().to_string()]).status().unwrap();
+        let mut text = String::new();
+        search.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let answer: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert_eq!((&answer["ended"], starts()), (&"stopped".into(), 2), "{answer}");
+        let told = format!("{} {}", answer["doubts"], answer["design"]["settles"]);
+        assert!(told.contains(ended), "{told}");
+    }
+}
+
 /// Waits until so many windows are in the log, and one of the settings is switched.
 fn wait_for_windows(log: &Path, count: usize, before: &[Option<String>]) {
     let begun = Instant::now();
@@ -143,11 +248,24 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     let refused = scene.run("tune --resume");
     assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
     assert!(said(&refused).contains("was interrupted and has not been put back"), "{}", said(&refused));
+    let state = scene.path("state");
+    let hint = format!("`evenkeel tune --resume --state {}` then goes on with the search", state.display());
+    assert!(said(&refused).contains(&hint), "{}", said(&refused));
     let reverted = scene.run("revert");
     assert!(reverted.status.success(), "{}", said(&reverted));
     assert_eq!(readings(), before);
     let kept = std::fs::read_to_string(&log).unwrap().lines().count();
-    let output = scene.run("tune --resume --json");
+    // Another search takes nothing from the first, and says where it is now.
+    let mut another = scene.command(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map(Running).unwrap();
+    wait_for_windows(&log, 1, &before);
+    Command::new("kill").args(["-INT", &another.0.id().to_string()]).status().unwrap();
+    let mut told = String::new();
+    another.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    another.0.wait().unwrap();
+    let first = std::fs::read_dir(state.join("searches")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(std::fs::read_to_string(&first).unwrap().lines().count(), kept);
+    assert!(told.contains(&format!("tune --resume {} --state", first.display())), "{told}");
+    let output = scene.run(&format!("tune --resume {} --json", first.display()));
     let answer: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
     assert_eq!(readings(), before);

@@ -39,6 +39,7 @@ fn options(placement: Placement, set: &[(&str, &str)]) -> Options {
         placement,
         command: Vec::new(),
         set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>(),
+        stop: Default::default(),
     }
 }
 

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::beside::Beside;
 use crate::engaged::{self, IDLE_STATES, IdleEntries, Value, Wanted};
+use crate::error::TrialError;
+use crate::workload::Sample;
 
 /// How often the watching thread wakes. Rarely enough to leave an idle CPU idle, often enough to see a pause of 17 ms.
 const WATCH_PERIOD_NS: u64 = 5_000_000;
@@ -63,6 +65,9 @@ pub struct Conditions {
     /// Other trials that ran at its beginning or its end, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
+    /// Which thread of the server was ready to run for most of the window and was given no CPU, in words: nothing else is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_cpu: Option<String>,
     /// Settings of the trial that read otherwise at its end than after the switch to its arm, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
@@ -125,12 +130,28 @@ impl Conditions {
             own_cpu_us: start.own_cpu_ns.zip(end.own_cpu_ns).map(|(start, end)| end.saturating_sub(start) as f64 / 1e3),
             longest_gap_us: None,
             beside: start.beside.iter().chain(&end.beside).cloned().collect::<BTreeSet<_>>().into_iter().collect(),
+            no_cpu: None,
             changed: Vec::new(),
         }
     }
 }
 
 impl Conditions {
+    /// What a window measured. Nothing where the server was given no CPU: that is noted, and the window is dropped for it, whichever arm
+    /// was on.
+    ///
+    /// # Errors
+    /// Whatever else kept the window from being measured.
+    pub fn sample_of(&mut self, measured: Result<Sample, TrialError>) -> Result<Option<Sample>, TrialError> {
+        match measured {
+            Err(TrialError::NoCpu { program, waited_ms, span_ms }) => {
+                self.no_cpu = Some(format!("{program} was ready to run for {waited_ms} ms of {span_ms} ms"));
+                Ok(None)
+            }
+            measured => measured.map(Some),
+        }
+    }
+
     /// Of a window that was measured in turns of like length: what they took together, shares and counters of a turn on average, and the
     /// longest gap.
     pub(crate) fn of_turns(turns: &[Conditions]) -> Conditions {
@@ -159,6 +180,7 @@ impl Conditions {
             counters,
             longest_gap_us: of(|turn| turn.longest_gap_us).reduce(f64::max),
             beside: all(|turn| &turn.beside),
+            no_cpu: turns.iter().find_map(|turn| turn.no_cpu.clone()),
             changed: all(|turn| &turn.changed),
         }
     }

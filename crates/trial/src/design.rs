@@ -100,6 +100,14 @@ impl Stop {
         }
     }
 
+    /// The fewest pairs of which anything may be said, where it ends early.
+    pub fn pairs_min(self) -> usize {
+        match self {
+            Stop::After { pairs } => pairs.min(PAIRS_MIN),
+            Stop::Sequential { pairs_min, .. } => pairs_min,
+        }
+    }
+
     /// Whether it is looked at after every pair.
     pub fn is_sequential(self) -> bool {
         matches!(self, Stop::Sequential { .. })
@@ -182,13 +190,23 @@ impl Design {
 
     /// The longest time that the windows of so many arms take, switching not counted.
     pub fn planned_for(&self, arms: usize) -> Duration {
-        let windows = self.stop.pairs_max().saturating_mul(arms) + self.control_pairs * 2;
-        let windows = u32::try_from(windows).unwrap_or(u32::MAX);
-        let all = (self.window + self.settle.least() * self.turns).saturating_mul(windows);
+        let all = self.takes(self.stop.pairs_max(), arms);
         match self.stop {
             Stop::Sequential { budget: Some(budget), .. } => all.min(budget),
             _ => all,
         }
+    }
+
+    /// The shortest time in which anything can be said of so many arms, switching not counted.
+    pub fn least_for(&self, arms: usize) -> Duration {
+        self.takes(self.stop.pairs_min(), arms)
+    }
+
+    /// How long the control stretch and so many blocks of so many arms take.
+    fn takes(&self, blocks: usize, arms: usize) -> Duration {
+        let windows = blocks.saturating_mul(arms).saturating_add(self.control_pairs * 2);
+        let windows = u32::try_from(windows).unwrap_or(u32::MAX);
+        (self.window + self.settle.least() * self.turns).saturating_mul(windows)
     }
 
     /// # Errors

@@ -1,5 +1,6 @@
 //! What can end a trial early. What was measured until then is kept: see [`Ended`](crate::Ended).
 
+use evenkeel_stats::VALUE_RANGE;
 use evenkeel_sys::{Errno, WriteError};
 
 /// Why a trial could not be begun or did not go on.
@@ -20,6 +21,18 @@ pub enum TrialError {
         program: String,
         /// What it did.
         why: String,
+    },
+    /// A thread of the server was ready to run for most of a window and was given no CPU, so that the window has no number.
+    #[error(
+        "hear from {program}: it was ready to run for {waited_ms} ms of a window of {span_ms} ms and was given no CPU"
+    )]
+    NoCpu {
+        /// The thread.
+        program: String,
+        /// How long it waited.
+        waited_ms: u64,
+        /// How long the window was.
+        span_ms: u64,
     },
     /// A knob could not be switched, or what was written did not take.
     #[error("switch {knob} to {wanted}: {why}")]
@@ -44,7 +57,9 @@ pub enum TrialError {
     },
     /// What decides came to a number that has no ratio to another.
     #[error(
-        "compare {metric}: in one window it is {value}; windows are compared by their ratio, which takes numbers above 0"
+        "compare {metric}: in one window it is {}; windows are compared by their ratio, which takes numbers {}",
+        shown(*value),
+        taken(*value)
     )]
     NoRatio {
         /// The metric.
@@ -52,9 +67,25 @@ pub enum TrialError {
         /// Its number.
         value: f64,
     },
+    /// The user asked to stop while something was waited for.
+    #[error("measure a window: it was stopped before the first one; everything is as it was")]
+    Stopped,
     /// A design that can't be run.
     #[error("design a trial: {0}")]
     Design(String),
+}
+
+/// A number in few letters, however large or small it is.
+fn shown(value: f64) -> String {
+    if value == 0.0 || (1e-6..1e15).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
+}
+
+/// Which numbers would have done.
+fn taken(value: f64) -> String {
+    match value > 0.0 {
+        true => format!("from {:e} to {:e}", VALUE_RANGE.start(), VALUE_RANGE.end()),
+        false => "above 0".to_owned(),
+    }
 }
 
 impl From<WriteError> for TrialError {
@@ -66,5 +97,24 @@ impl From<WriteError> for TrialError {
 impl From<(&str, Errno)> for TrialError {
     fn from((path, errno): (&str, Errno)) -> TrialError {
         TrialError::Change(format!("read {path}: {errno}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_without_a_ratio_is_told_in_few_letters_with_those_that_have_one() {
+        for (value, expected) in [
+            (0.0, "it is 0; windows are compared by their ratio, which takes numbers above 0"),
+            (-2.5, "it is -2.5; windows are compared by their ratio, which takes numbers above 0"),
+            (5e307, "it is 5e307; windows are compared by their ratio, which takes numbers from 1e-150 to 1e150"),
+            (1e-200, "it is 1e-200; windows are compared by their ratio, which takes numbers from 1e-150 to 1e150"),
+            (f64::INFINITY, "it is inf; windows are compared by their ratio, which takes numbers from 1e-150 to 1e150"),
+        ] {
+            let told = TrialError::NoRatio { metric: "x".into(), value }.to_string();
+            assert_eq!(told, format!("compare x: in one window {expected}"));
+        }
     }
 }

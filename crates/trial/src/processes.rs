@@ -101,13 +101,21 @@ pub(crate) struct Family {
     seen: BTreeMap<u32, u64>,
     /// The programs that they run.
     files: BTreeSet<PathBuf>,
+    takes_strays: bool,
 }
 
 impl Family {
     /// Of the process of this number, which leads its group and has the mark in its environment.
     pub(crate) fn of(root: u32, mark: String) -> Family {
         let seen = Stat::of(root).map(|stat| (root, stat.started)).into_iter().collect();
-        Family { root, mark, seen, files: file_of(root).into_iter().collect() }
+        Family { root, mark, seen, files: file_of(root).into_iter().collect(), takes_strays: false }
+    }
+
+    /// Counts from now on every orphan that came to us since the first process began and says nothing of where it came from: one that left
+    /// parent, group and session, and has neither the mark nor a program of ours. It can be of nobody else if all that we started at
+    /// that time is at its end.
+    pub(crate) fn take_strays(&mut self) {
+        self.takes_strays = true;
     }
 
     /// Who of them lives, the first process first. What was seen once is remembered.
@@ -160,7 +168,10 @@ impl Family {
     fn is_marked(&self, pid: u32) -> bool {
         match mark_of(pid) {
             Ok(Some(mark)) => mark == self.mark.as_bytes(),
-            Ok(None) => file_of(pid).is_some_and(|file| self.files.contains(&file)),
+            Ok(None) => file_of(pid).is_some_and(|file| {
+                // Our own program in a session of its own is the guard, which outlives what it guards.
+                self.files.contains(&file) || (self.takes_strays && file_of(std::process::id()) != Some(file))
+            }),
             Err(_) => false,
         }
     }
@@ -397,6 +408,7 @@ mod tests {
         });
         assert_eq!(alive[0].pid, root.id());
         let other = Command::new("sleep").arg("65").spawn().unwrap();
+        family.take_strays();
         assert!(family.alive(&all()).iter().all(|stat| stat.pid != other.id()), "not every child of ours is of it");
         for stat in &alive {
             others::signal_if(stat.pid, others::Signal::KILL, || true).unwrap();

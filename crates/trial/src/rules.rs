@@ -45,11 +45,31 @@ pub enum DropReason {
         /// How long it took.
         span_us: f64,
     },
+    /// The server was ready to run for most of the window and was given no CPU, so that there is nothing to compare.
+    NoCpu {
+        /// Which thread of it, and for how long.
+        what: String,
+    },
     /// Somebody else wrote a setting of the trial while it was measured.
     Changed {
         /// What it reads, and what it read after the switch.
         what: String,
     },
+}
+
+impl DropReason {
+    /// What befell the window, without its number: so many are counted together.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            DropReason::Gap { .. } => "the machine paused",
+            DropReason::Steal { .. } => "CPU time was stolen",
+            DropReason::Overrun { .. } => {
+                "a window took much longer than planned (the load, what gives the numbers, or the machine was slow)"
+            }
+            DropReason::NoCpu { .. } => "the server was given no CPU",
+            DropReason::Changed { .. } => "somebody else changed a setting of the trial",
+        }
+    }
 }
 
 impl fmt::Display for DropReason {
@@ -58,6 +78,7 @@ impl fmt::Display for DropReason {
             DropReason::Gap { gap_us } => write!(f, "the machine paused for {:.0} ms", gap_us / 1000.0),
             DropReason::Steal { share } => write!(f, "{:.0} % of CPU time was stolen", share * 100.0),
             DropReason::Overrun { span_us } => write!(f, "the window took {:.0} ms", span_us / 1000.0),
+            DropReason::NoCpu { what } => write!(f, "the server was given no CPU: {what}"),
             DropReason::Changed { what } => write!(f, "somebody else changed {what}"),
         }
     }
@@ -76,6 +97,9 @@ impl Rules {
         }
         if let Some(share) = conditions.steal_share.filter(|share| *share > self.steal_share_max) {
             return Some(DropReason::Steal { share });
+        }
+        if let Some(what) = &conditions.no_cpu {
+            return Some(DropReason::NoCpu { what: what.clone() });
         }
         let span_us = conditions.span_us;
         (span_us > planned_us * (1.0 + self.overrun_share_max)).then_some(DropReason::Overrun { span_us })
@@ -99,6 +123,10 @@ mod tests {
             (
                 Conditions { changed: vec!["k from 5 to 6".into()], steal_share: Some(0.25), ..quiet.clone() },
                 Some("somebody else changed k from 5 to 6"),
+            ),
+            (
+                Conditions { no_cpu: Some("main waited".into()), ..quiet.clone() },
+                Some("the server was given no CPU: main waited"),
             ),
             (Conditions { span_us: 1_600_000.0, ..quiet }, Some("the window took 1600 ms")),
         ];

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::others::Signal;
@@ -13,6 +14,9 @@ use evenkeel_sys::{CpuSet, thread};
 use evenkeel_trial::workload::command::{Command, Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
 use evenkeel_trial::workload::{Options, Placement};
 use evenkeel_trial::{Sample, TrialError, Workload};
+
+#[path = "command/ends.rs"]
+mod ends;
 
 /// What a test names of a command, to find what is left of it.
 fn tag(name: &str) -> String {
@@ -27,6 +31,7 @@ fn options(command: &[&str]) -> Options {
         placement: Placement::Free,
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         set: BTreeMap::new(),
+        stop: Arc::default(),
     }
 }
 
@@ -186,11 +191,12 @@ fn one_that_hangs_and_does_not_listen_is_killed() {
     settings.ready = Ready::Line("rtt".into());
     settings.ending.limit = Duration::from_millis(200);
     let mut command = start("hangs", "trap '' TERM; echo '{\"rtt\":1}'; while :; do sleep 1; done", settings).unwrap();
+    let pid = command.pids()[0];
     let message = said(window(&mut command, 50));
-    assert!(
-        message.starts_with("hear from JSON lines: rtt (median): it printed no line during the window; "),
-        "{message}"
-    );
+    let alive =
+        format!("hear from sh: its process {pid} lives; it printed no line during the window, and its last one");
+    assert!(message.starts_with(&alive), "{message}");
+    assert!(message.ends_with(" (JSON lines: rtt (median)); its last lines: \"{\\\"rtt\\\":1}\""), "{message}");
     command.stop();
     assert!(!lives(&tag("hangs")));
 }
@@ -210,7 +216,7 @@ fn one_that_is_stopped_is_told_from_one_that_says_nothing_and_ends_at_once() {
     let message = said(window(&mut command, 50));
     assert!(message.starts_with("hear from sh: its process "), "{message}");
     assert!(
-        message.contains(" is stopped (SIGSTOP, or a debugger); it printed no line during the window;"),
+        message.contains(" is stopped (SIGSTOP, or a debugger); it printed no line during the window, and its last"),
         "{message}"
     );
     // Its limit is far longer: what is stopped takes no signal until it runs again.
@@ -448,7 +454,7 @@ fn a_load_of_each_window_gives_its_numbers() {
     settings.better = vec!["higher".into()];
     let mut command = start("load", "exec sleep 60", settings).unwrap();
     for _ in 0..2 {
-        let sample = window(&mut command, 5000).unwrap();
+        let sample = window(&mut command, 1500).unwrap();
         assert_eq!(sample["rps"], 144_927.5);
     }
     assert!(command.describe().contains("load once in each window: sh -c "), "{}", command.describe());

@@ -25,7 +25,15 @@ fn alone() -> File {
 
 fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
     let set: BTreeMap<_, _> = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Options { programs: PathBuf::new(), seed: 1, players, placement: Placement::Free, command: Vec::new(), set }
+    Options {
+        programs: PathBuf::new(),
+        seed: 1,
+        players,
+        placement: Placement::Free,
+        command: Vec::new(),
+        set,
+        stop: Default::default(),
+    }
 }
 
 /// The running preset; none, said aloud, where its program is not installed.

@@ -49,6 +49,10 @@ struct Nature {
     starts: usize,
     /// What a swappiness of 10 does: ends the server, or nothing.
     dies_of_swappiness: bool,
+    /// The windows, counted from 1, in which it ends whatever is set.
+    dies_in: Vec<usize>,
+    /// Whether another one can't be started.
+    is_gone: bool,
     /// Whether new sockets were opened since the last window.
     reopened: bool,
     /// Of each window, how long was waited before it, and whether on new sockets.
@@ -87,7 +91,8 @@ impl Workload for Mock {
         let mut nature = self.nature.borrow_mut();
         let reopened = std::mem::take(&mut nature.reopened);
         nature.waits.push((settle, reopened));
-        if nature.dies_of_swappiness && self.root.text(SWAPPINESS).unwrap() == "10\n" {
+        let by_itself = nature.dies_in.contains(&nature.waits.len());
+        if by_itself || nature.dies_of_swappiness && self.root.text(SWAPPINESS).unwrap() == "10\n" {
             return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
         }
         let poll_ns: f64 = self.root.text(POLL).unwrap().trim().parse().unwrap();
@@ -112,6 +117,8 @@ impl Scene {
             noise: ChaCha8Rng::seed_from_u64(5),
             starts: 0,
             dies_of_swappiness: false,
+            dies_in: Vec::new(),
+            is_gone: false,
             reopened: false,
             waits: Vec::new(),
         };
@@ -144,7 +151,11 @@ impl Scene {
         let hand = self.root.hand().unwrap();
         let mut switch = Switch::begin(&self.root, &hand, Some(&mut state), "tune", plans).unwrap();
         let watch = Watch::start(&self.root, plans);
-        let revive = || Ok(self.server());
+        let revive = || match self.nature.borrow().is_gone {
+            true => Err(TrialError::Start { program: "mock".into(), why: "it is not there".into() }),
+            false => Ok(()),
+        };
+        let revive = || revive().map(|()| self.server());
         // No time passes in the mock: a window's span is that of a few function calls.
         let rules = Rules { overrun_share_max: f64::INFINITY, ..Rules::default() };
         let workload = self.server();
@@ -242,7 +253,33 @@ fn a_server_that_dies_of_a_knob_is_started_anew_and_the_knob_taken_out() {
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
     let starts = scene.nature.borrow().starts;
     assert!((2..=6).contains(&starts), "{starts} starts");
+    assert!(answer.doubts.iter().any(|doubt| doubt.contains("it ended (exit status: 9)")), "{:?}", answer.doubts);
     assert_eq!(scene.readings(), before);
+}
+
+#[test]
+fn a_server_that_ends_by_itself_is_started_anew_and_one_that_can_not_live_ends_the_search_with_its_words() {
+    let why = "mock: it ended (exit status: 9)";
+    let table: [(&[usize], bool, Option<&str>); 3] = [
+        (&[3], false, None),
+        (&[3, 4], false, Some("with every knob as it was, twice in a row: mock: it ended (exit status: 9)")),
+        (&[3], true, Some("it ended (exit status: 9); and it could not be started anew: start mock: it is not there")),
+    ];
+    for (dies_in, is_gone, fails) in table {
+        let scene = Scene::new(HOST);
+        let (candidates, plans) = scene.candidates(&Wanted::All);
+        scene.nature.borrow_mut().dies_in = dies_in.to_vec();
+        scene.nature.borrow_mut().is_gone = is_gone;
+        let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
+        match (fails, &answer.ended) {
+            (None, SearchEnded::Whole) => {
+                assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
+                assert_eq!(answer.doubts, [format!("the server ended or hung once, and was started anew: {why}")]);
+            }
+            (Some(expected), SearchEnded::Failed { why }) => assert!(why.contains(expected), "{dies_in:?}: {why}"),
+            (_, ended) => panic!("{dies_in:?}, {is_gone}: {ended:?}"),
+        }
+    }
 }
 
 #[test]
@@ -468,4 +505,22 @@ fn all_arms_that_are_compared_go_one_path() {
         }
     }
     switch.end().unwrap();
+}
+
+#[test]
+fn a_server_that_ends_once_wherever_that_is_takes_nothing_from_the_answer() {
+    let named = ["haltpoll.guest_halt_poll_ns=200000", "vm.swappiness=10"];
+    let named = named.map(|text| Setting::parse(text).unwrap()).map(|setting| (setting.knob, Some(setting)));
+    let mut stages = 0;
+    for at in (1..=85).step_by(2) {
+        let scene = Scene::new(HOST);
+        let (candidates, plans) = scene.candidates(&Wanted::Named(named.to_vec()));
+        scene.nature.borrow_mut().dies_in = vec![at];
+        let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
+        assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"], "it ended in window {at}: {answer:?}");
+        assert_eq!(answer.knobs[1].fate, Fate::NoEffect, "it ended in window {at}");
+        assert_eq!(answer.doubts.len(), 1, "it ended in window {at}: {:?}", answer.doubts);
+        stages = answer.windows.len();
+    }
+    assert!(stages >= 4, "every stage was met");
 }

@@ -58,6 +58,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let stop = experiment::stop_flag()?;
     let _alone = TrialLock::take(&args.state)?;
     let beside = experiment::beside(out, "demo");
+    if process::is_root() {
+        experiment::refuse_early_if_interrupted(&root, &args.state)?;
+    }
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
     let mut story = Story::new(format!("evenkeel demo --seed {seed}"), facts, advice);
     tell_machine(out, &story);
@@ -72,8 +75,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     story.settings = kept(before, settings(&root));
     story.all_as_before = story.settings.iter().all(|kept| kept.before == kept.after);
     told?;
-    let [page, json] = story.write(&args.out)?;
-    tell_end(out, &story, &page, &json)?;
+    let files = story.write(&args.out)?;
+    tell_end(out, &story, &files, &args.state.revert())?;
     Ok(exit_of(&story, stop.load(Ordering::Relaxed)))
 }
 
@@ -121,8 +124,10 @@ fn prove(ground: &Ground<'_>, story: &mut Story, arena: &mut Arena) -> Result<()
             root,
             facts: &story.facts,
             state: state.as_mut(),
+            state_args: &args.state,
             arms: &arms,
             control,
+            same_already: Vec::new(),
             design: &design,
             stop,
             beside,
@@ -200,14 +205,14 @@ fn tell_machine(out: &Out, story: &Story) {
     }
 }
 
-fn tell_end(out: &Out, story: &Story, page: &std::path::Path, json: &std::path::Path) -> Result<(), Failure> {
+fn tell_end(out: &Out, story: &Story, [page, json]: &[PathBuf; 2], revert: &str) -> Result<(), Failure> {
     let back = match story.all_as_before {
         true => format!("6. Put back: all {} settings that were looked at read as before", story.settings.len()),
         false => "6. NOT put back:".to_owned(),
     };
     out.say(&back);
     for kept in story.settings.iter().filter(|kept| kept.before != kept.after) {
-        out.say(&format!("   {}: {:?} before, {:?} now; run `evenkeel revert`", kept.path, kept.before, kept.after));
+        out.say(&format!("   {}: {:?} before, {:?} now; run {revert}", kept.path, kept.before, kept.after));
     }
     out.answer(story, || format!("Report: {} and {}\n", page.display(), json.display()))
 }

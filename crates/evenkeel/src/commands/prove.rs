@@ -1,14 +1,14 @@
 //! `evenkeel prove`: an honest A/B of settings on a real server under load.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Root, process};
-use evenkeel_trial::kept::Kept;
-use evenkeel_trial::{Beside, Design, Guard, Metric, Settle, Stop, Workload};
+use evenkeel_trial::kept::{Head, Kept};
+use evenkeel_trial::{Beside, Design, Guard, Keep, Metric, Settle, Stop, Workload};
 
 use crate::args::StateArgs;
 use crate::arms::{self, Arms};
@@ -25,16 +25,44 @@ use crate::workload_settings;
 
 mod boots;
 mod goal;
+mod resume;
 mod told;
 
 /// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
 const PAIRS_MAX: u16 = 100;
+/// Length of a window, where nothing else was asked.
+const WINDOW_MS: u32 = 1000;
 /// Turns of a window, where nothing else was asked; and the shortest.
 const TURNS: u32 = 4;
 const TURN_MIN: Duration = Duration::from_millis(250);
 /// Of another process the kernel lets only root change the timer slack; two of our own servers change theirs by themselves.
 const WITHOUT_ROOT: &str = "run it as root; of process.* knobs only a real-time class takes it, and the timer slack of every workload but \
                             arena and tick";
+
+/// What a comparison of reports has no use for: to take it and pass it over would be a lie. Its workload is looked at apart.
+const OF_A_TRIAL: [&str; 21] = [
+    "settings",
+    "goal",
+    "from",
+    "resume",
+    "keep",
+    "list_workloads",
+    "boots",
+    "boots_status",
+    "boots_cancel",
+    "metric",
+    "guard",
+    "pairs",
+    "budget",
+    "fixed",
+    "settle",
+    "window_ms",
+    "turns",
+    "percent",
+    "control_pairs",
+    "seed",
+    "control",
+];
 
 /// Prove settings on a server under load by an honest A/B, and put everything back
 ///
@@ -67,7 +95,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["settings", "from"])]
     goal: Option<PathBuf>,
     /// Measure nothing, and put reports (report.json) of several machines side by side; with --report also as compare.html
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["settings", "from", "resume", "list_workloads"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = OF_A_TRIAL)]
     compare: Vec<PathBuf>,
     /// Write report.html and report.json into DIR
     #[arg(long, value_name = "DIR")]
@@ -93,9 +121,9 @@ struct DesignArgs {
     /// given several times [default: the tail of what decides, at 25 %]
     #[arg(long, value_name = "NAME[=PERCENT]")]
     guard: Vec<String>,
-    /// The most pairs of windows, one of each arm
-    #[arg(long, value_name = "N", default_value_t = PAIRS_MAX, value_parser = clap::value_parser!(u16).range(6..=5000))]
-    pairs: u16,
+    /// The most pairs of windows, one of each arm [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(6..=5000))]
+    pairs: Option<u16>,
     /// Begin no pair after this time, such as 90s or 10m; counted from the start of the first window
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
@@ -105,9 +133,9 @@ struct DesignArgs {
     /// How long the machine is left alone after a switch, such as 500ms [default: found by itself]
     #[arg(long, value_name = "TIME", value_parser = time)]
     settle: Option<Duration>,
-    /// Length of a window in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
-    window_ms: u32,
+    /// Length of a window in milliseconds [default: 1000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
+    window_ms: Option<u32>,
     /// Cut the windows of a pair into so many turns, which the arms take one after the other, A B A B; 1 where a switch is felt for
     /// more than half a turn [default: 4, of 250 ms at least; 1 for a tail, and for numbers that come seldom]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -132,6 +160,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         return Ok(exit::WELL);
     }
     if !args.compare.is_empty() {
+        let unused = args.workload.again() + &args.workload.command_again();
+        if !unused.is_empty() {
+            let cause = format!("nothing is measured for that, so{unused} can't be used with it");
+            return Err(Failure::text(exit::WRONG_USE, "compare reports", cause));
+        }
         return side_by_side::run(&args.compare, args.report.as_deref(), out);
     }
     if let Some(exit) = boots::instead(args, out)? {
@@ -163,7 +196,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         report::make_folder(folder)?;
     }
     let stop = experiment::stop_flag()?;
-    experiment::tell_of_signals(out);
+    experiment::tell_of_signals(out, &args.state);
     let told = measure(
         args,
         out,
@@ -179,7 +212,7 @@ struct Ground<'a> {
     facts: &'a Facts,
     arms: &'a Arms,
     needs: Needs,
-    stop: &'a AtomicBool,
+    stop: &'a Arc<AtomicBool>,
     beside: &'a Arc<Beside>,
 }
 
@@ -212,12 +245,22 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         Some((_, kept)) => kept.head.design.seed,
         None => args.plan.seed.unwrap_or_else(experiment::fresh_seed),
     };
-    let mut workload = args.workload.start(seed)?;
+    let or_stopped = |failure| experiment::stopped_or(failure, stop, exit::WELL);
+    if let Some((file, kept)) = &before {
+        resume::refuse_others(&args.plan, arms, kept, file)?;
+    }
+    if needs.journal {
+        experiment::refuse_early_if_interrupted(root, &args.state)?;
+    }
+    let mut workload = args.workload.start(seed, stop).map_err(or_stopped)?;
     for own in &arms.asked {
-        workload_settings::rehearse(workload.as_mut(), own)?;
+        workload_settings::rehearse(workload.as_mut(), own).map_err(or_stopped)?;
     }
     let design = match &before {
-        Some((_, kept)) => goes_on(arms, kept, workload.as_ref())?,
+        Some((_, kept)) => {
+            resume::refuse_another(workload.as_ref(), kept)?;
+            kept.head.design.clone()
+        }
         None => args.plan.design(workload.as_ref(), arms, seed)?,
     };
     let control = before.as_ref().map_or(args.plan.control, |(_, kept)| experiment::is_control(&kept.head.arms));
@@ -232,61 +275,46 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         root,
         facts,
         state: state.as_mut(),
+        state_args: &args.state,
         arms,
         control,
+        same_already: same,
         design: &design,
         stop,
         beside,
         progress: out.telling(),
-        keep: &|head| {
-            let keep = match &before {
-                Some((path, kept)) => {
-                    evenkeel_trial::Keep::go_on(path, kept).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?
-                }
-                None => session_files::begin(&args.state, args.keep.as_deref(), head)?,
-            };
-            if let Some(path) = keep.path() {
-                out.say(&format!("kept in {}", path.display()));
-            }
-            Ok(keep)
-        },
+        keep: &|head| keep_in(args, out, before.as_ref(), head),
         before: before.as_ref().map(|(_, kept)| kept.record.clone()),
     };
     let told = experiment.measure(workload.as_mut());
     workload.stop();
-    told.map(|mut told| {
-        told.trials.iter_mut().for_each(|told| told.report.doubts.extend(same.iter().cloned()));
-        told
-    })
+    told
 }
 
-/// The design of a session that is gone on with: what was decided before its first pair stands.
-fn goes_on(arms: &Arms, kept: &Kept, workload: &dyn Workload) -> Result<Design, Failure> {
-    let differs = |what: &str, then: &str, now: &str| {
-        let cause = format!("its {what} was {then:?}, and this is {now:?}: pairs of both can't be put together");
-        Err(Failure::text(exit::WRONG_USE, "go on with the session", cause))
+/// The file that it is kept in: the one that is gone on with, or a new one.
+fn keep_in(args: &Args, out: &Out, before: Option<&(PathBuf, Kept)>, head: &Head) -> Result<Keep, Failure> {
+    let keep = match before {
+        Some((path, kept)) => Keep::go_on(path, kept).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?,
+        None => session_files::begin(&args.state, args.keep.as_deref(), head)?,
     };
-    let before = Arms::of_head(&kept.head)?;
-    let [then, now] =
-        [&before, arms].map(|arms| arms.asked.iter().map(|own| arms::told(own)).collect::<Vec<_>>().join(" | "));
-    let described = workload.describe();
-    if then != now || kept.head.arms.len() != arms.count() {
-        return differs("settings", &then, &now);
+    if let Some(path) = keep.path() {
+        out.say(&format!("kept in {}", path.display()));
     }
-    if kept.head.titles.workload != described {
-        return differs("workload", &kept.head.titles.workload, &described);
-    }
-    Ok(kept.head.design.clone())
+    Ok(keep)
 }
 
 impl DesignArgs {
+    fn window_ms(&self) -> u32 {
+        self.window_ms.unwrap_or(WINDOW_MS)
+    }
+
     fn design(&self, workload: &dyn Workload, arms: &Arms, seed: u64) -> Result<Design, Failure> {
         let metric = match &self.metric {
             Some(name) => experiment::metric(workload, name)?,
             None => experiment::usual_metric(workload, &arms.knobs())?,
         };
-        let window = Duration::from_millis(self.window_ms.into());
-        let pairs = usize::from(self.pairs);
+        let window = Duration::from_millis(self.window_ms().into());
+        let pairs = usize::from(self.pairs.unwrap_or(PAIRS_MAX));
         let mut design = match self.fixed {
             true => Design { stop: Stop::After { pairs }, ..Design::sequential(metric, pairs, window, seed) },
             false => Design::sequential(metric, pairs, window, seed),
@@ -304,6 +332,7 @@ impl DesignArgs {
         }
         design.smallest_effect_ratio = self.smallest_effect.ratio(&design.metric);
         design.check_for(arms.count()).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+        refuse_short(&design, arms.count())?;
         Ok(design)
     }
 
@@ -315,6 +344,23 @@ impl DesignArgs {
             named => named.iter().map(|text| guard(workload, text)).collect(),
         }
     }
+}
+
+/// Refuses a budget that would be over before anything can be said.
+fn refuse_short(design: &Design, arms: usize) -> Result<(), Failure> {
+    let Stop::Sequential { budget: Some(budget), pairs_min, .. } = design.stop else { return Ok(()) };
+    let least = design.least_for(arms);
+    if budget >= least {
+        return Ok(());
+    }
+    let control = match design.control_pairs {
+        0 => String::new(),
+        pairs => format!("{pairs} pairs of the machine against itself and "),
+    };
+    let cause =
+        format!("{control}the {pairs_min} pairs that may decide take {:.0} s at least", least.as_secs_f64().ceil());
+    Err(Failure::text(exit::WRONG_USE, format!("prove anything within a budget of {} s", budget.as_secs_f64()), cause)
+        .hint("give more time by --budget, shorter windows by --window-ms, or fewer --control-pairs"))
 }
 
 /// In how many turns arms share their windows where nobody said: a neighbour that comes and goes within seconds is then in both.
@@ -364,29 +410,36 @@ fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tol
     let mut story = Story::new(again(args, &told), facts, Vec::new());
     story.capture = capture;
     (story.trials, story.choice) = (told.trials, told.choice);
+    let kept_in = told.kept_in.as_deref();
     if let Some(folder) = &args.report {
         match story.write(folder) {
             Ok([page, json]) => text += &format!("report: {} and {}\n", page.display(), json.display()),
-            Err(failure) => return Err(unreported(args, out, failure, &text)),
+            Err(failure) => {
+                out.say(text.trim_end());
+                return Err(untold(args, kept_in, " --report DIR", failure));
+            }
         }
     }
-    match (&story.choice, &story.trials[..]) {
-        (None, [one]) => out.answer(one, || text)?,
-        _ => out.answer_of_several(&Several { choice: &story.choice, trials: &story.trials }, || text)?,
-    }
+    let answered = match (&story.choice, &story.trials[..]) {
+        (None, [one]) => out.answer(one, || text),
+        _ => out.answer_of_several(&Several { choice: &story.choice, trials: &story.trials }, || text),
+    };
+    answered.map_err(|failure| untold(args, kept_in, "", failure))?;
     Ok(code)
 }
 
-/// The failure of a report that can't be written; what was found is told all the same.
-fn unreported(args: &Args, out: &Out, failure: Failure, text: &str) -> Failure {
-    out.say(text.trim_end());
-    match &args.from {
-        Some(_) => failure,
-        None => {
-            let file = args.keep.as_deref().map_or_else(|| "last".to_owned(), |file| file.display().to_string());
-            let again = format!("`evenkeel prove --from {file}{} --report DIR` writes it again", args.state.again());
-            failure.hint(format!("what was measured is kept: {again}"))
+/// The failure to tell what was found, or to write its report, with how to have it all the same.
+fn untold(args: &Args, kept_in: Option<&Path>, report: &str, failure: Failure) -> Failure {
+    match (&args.from, kept_in) {
+        // The file that it came from is still there.
+        (Some(_), _) => failure,
+        (None, Some(file)) => {
+            let again = format!("`evenkeel prove --from {}{report}`", file.display());
+            failure.hint(format!("what was measured is kept: {again} tells it again"))
         }
+        (None, None) => failure.hint(
+            "what was measured is not all kept on disk either: make room, or name other places by --keep and --report, and measure anew",
+        ),
     }
 }
 

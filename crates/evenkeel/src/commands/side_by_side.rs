@@ -22,6 +22,7 @@ pub(crate) fn run(files: &[PathBuf], folder: Option<&Path>, out: &Out) -> Outcom
     }
     let named = |file: &PathBuf| Ok((file.display().to_string(), read(file)?));
     let reports = files.iter().map(named).collect::<Result<Vec<_>, Failure>>()?;
+    refuse_twice(&reports)?;
     let answer = across(&reports);
     let mut text = show::across::page(&answer);
     if let Some(folder) = folder {
@@ -30,6 +31,21 @@ pub(crate) fn run(files: &[PathBuf], folder: Option<&Path>, out: &Out) -> Outcom
     }
     out.answer(&answer, || text)?;
     Ok(exit::WELL)
+}
+
+/// Refuses one run in two files: it would be called two machines that agree.
+fn refuse_twice(reports: &[(String, Saved)]) -> Result<(), Failure> {
+    for (at, (name, saved)) in reports.iter().enumerate() {
+        let windows: Vec<_> = saved.trials.iter().map(|trial| &trial.windows).filter(|them| !them.is_empty()).collect();
+        let has = |other: &Saved| windows.iter().all(|own| other.trials.iter().any(|trial| trial.windows == **own));
+        let twice = reports[..at].iter().find(|(_, other)| !windows.is_empty() && has(other));
+        if let Some((before, _)) = twice {
+            let cause =
+                format!("{before} and {name} are of one run, to the last window; it would count as two machines");
+            return Err(Failure::text(exit::WRONG_USE, "compare reports", cause).hint("name each run once"));
+        }
+    }
+    Ok(())
 }
 
 fn read(file: &Path) -> Result<Saved, Failure> {

@@ -10,11 +10,12 @@ use evenkeel_change::State;
 use evenkeel_host::{Action, Facts, Plan};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::search::{
-    Answer, HostWords, LeftOut, Live, Offer, SearchDesign, Tools, Verdict, Wanted, WorkloadSpec, offer, search,
+    Answer, Header, HostWords, LeftOut, Live, Log, Offer, SearchDesign, Tools, Verdict, Wanted, WorkloadSpec, offer,
+    search,
 };
-use evenkeel_trial::search::{Header, Log};
 use evenkeel_trial::{Beside, Rules, Switch, TrialError, Watch, Workload};
-use serde::{Deserialize, Serialize};
+use resume::Context;
+use serde::Serialize;
 
 use crate::args::{GoalArgs, StateArgs};
 use crate::exit;
@@ -28,9 +29,12 @@ use crate::workload_settings;
 
 mod design;
 mod goal;
+mod resume;
 
-/// The search's log, beside the journal.
-const LOG: &str = "tune.jsonl";
+/// How long a search may take, how long a window is, and how many times worse one may be, where nobody says.
+const BUDGET: Duration = Duration::from_secs(20 * 60);
+const WINDOW_MS: u32 = 1000;
+const STOP_AT: f64 = 3.0;
 /// The most windows that a budget of time may be.
 const WINDOWS_MAX: usize = 100_000;
 
@@ -42,19 +46,19 @@ const WINDOWS_MAX: usize = 100_000;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Search among these alone; without a value the one that is advised [default: all that can be tried here]
-    #[arg(long, value_name = "KNOB[=VALUE]", num_args = 1.., conflicts_with = "resume")]
+    #[arg(long, value_name = "KNOB[=VALUE]", num_args = 1..)]
     knobs: Vec<String>,
-    /// How long it may take, such as 90s, 20min or 1h; from the first window to the last
-    #[arg(long, value_name = "TIME", default_value = "20min", value_parser = time)]
-    budget: Duration,
+    /// How long it may take, such as 90s, 20min or 1h; from the first window to the last [default: 20min]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    budget: Option<Duration>,
     /// The number of a window that decides [default: by knobs and workload]
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
     #[command(flatten)]
     smallest_effect: SmallestEffect,
-    /// Length of a window in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=600_000))]
-    window_ms: u32,
+    /// Length of a window in milliseconds [default: 1000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
+    window_ms: Option<u32>,
     /// How long the machine is left alone after a switch, in milliseconds [default: found by itself]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000))]
     settle_ms: Option<u32>,
@@ -62,9 +66,9 @@ pub(crate) struct Args {
     /// given several times [default: the tail of what decides, at 25 %]
     #[arg(long, value_name = "NAME[=PERCENT]")]
     guard: Vec<String>,
-    /// Never run again what makes the metric, or a guard twice, so many times worse than it was
-    #[arg(long, value_name = "TIMES", default_value_t = 3.0)]
-    stop_at: f64,
+    /// Never run again what makes the metric, or a guard twice, so many times worse than it was [default: 3]
+    #[arg(long, value_name = "TIMES")]
+    stop_at: Option<f64>,
     /// Also try the knobs of network devices and their interrupts: a change of them may cut the line that you work by
     #[arg(long)]
     network_devices: bool,
@@ -80,28 +84,16 @@ pub(crate) struct Args {
     /// The systemd unit of the server, for settings of its process that are to outlive a boot
     #[arg(long, value_name = "UNIT", requires = "out")]
     unit: Option<String>,
-    /// Go on with the search that was cut off or stopped, as it was begun
-    #[arg(long)]
-    resume: bool,
+    /// Go on with the search that was cut off or stopped, as it was begun; FILE is one that was kept when another began [default FILE:
+    /// last, the newest]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = resume::LAST)]
+    resume: Option<PathBuf>,
     #[command(flatten)]
     goal: GoalArgs,
     #[command(flatten)]
     workload: WorkloadArgs,
     #[command(flatten)]
     state: StateArgs,
-}
-
-/// What the log has to tell beside the design, for whoever goes on with it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Context {
-    workload: WorkloadSpec,
-    left_out: Vec<LeftOutWords>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct LeftOutWords {
-    knob: String,
-    why: String,
 }
 
 /// The answer of `--json`.
@@ -124,6 +116,12 @@ pub(crate) struct Told {
     /// What a user should know of the goal file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
+    /// The command that goes on with it, for people.
+    #[serde(skip)]
+    pub(crate) resume: String,
+    /// The one that puts back what was not.
+    #[serde(skip)]
+    pub(crate) revert: String,
 }
 
 /// What a search stands on.
@@ -151,15 +149,20 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let facts = Facts::probe(&root);
     check(args)?;
     let stop = experiment::stop_flag()?;
-    experiment::tell_of_signals(out);
+    experiment::tell_of_signals(out, &args.state);
     // Before the server starts: what needs rights or another trial's end shall not take its time.
     let mut state = args.state.open()?;
-    experiment::refuse_if_interrupted(&root, &state)?;
+    let path = resume::log_of(args)?;
+    experiment::refuse_if_interrupted(&root, &state, &args.state)
+        .map_err(|failure| resume::after_a_kill(failure, args, &path))?;
     let _alone = TrialLock::take(&args.state)?;
     let beside = experiment::beside(out, "tune");
     let ground = Ground { args, out, root: &root, facts: &facts, stop, beside };
-    let path = args.state.path()?.join(LOG);
-    let ready = if args.resume { go_on(&ground, &path)? } else { begin(&ground, &mut state, &path)? };
+    let ready = match &args.resume {
+        Some(_) => resume::go_on(&ground, &path),
+        None => begin(&ground, &mut state, &path),
+    };
+    let ready = ready.map_err(|failure| experiment::stopped_or(failure, &ground.stop, exit::NO))?;
     let before = readings(&root, &ready.plans);
     let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
     let mut told = measure(&ground, &mut state, ready)?;
@@ -167,12 +170,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     drop(state);
     if let (Some(file), Verdict::Better) = (&args.out, told.answer.verdict) {
         let evidence = (&design, spec, HostWords::of(&facts));
-        if goal::has_a_plan(&told.answer) {
-            told.notes = goal::write(args, &root, &facts, file, evidence, &told)?;
-            told.goal_file = Some(file.display().to_string());
-        } else {
-            told.notes
-                .push("no goal was written: the set has settings of the workload alone, which no plan sets".to_owned());
+        match goal::write(args, &root, &facts, file, evidence, &told) {
+            Ok((goal_file, notes)) => (told.goal_file, told.notes) = (goal_file, notes),
+            Err(failure) => return unwritten(out, told, failure.hint(goal::again(args, file))),
         }
     }
     out.answer(&told, || page::page(&told))?;
@@ -181,6 +181,19 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         (evenkeel_trial::search::SearchEnded::Failed { .. }, _) => exit::UNDONE,
         _ => exit::NO,
     })
+}
+
+/// The outcome where the goal can't be written; what was found is told all the same.
+fn unwritten(out: &Out, mut told: Told, failure: Failure) -> Outcome {
+    if !out.is_json() {
+        out.answer(&told, || page::page(&told))?;
+        return Err(failure);
+    }
+    // The answer is the one document on standard output, and tells itself what is missing.
+    told.notes.push(format!("{}; {}", failure.message(), failure.hint.as_deref().unwrap_or_default()));
+    out.answer(&told, String::new)?;
+    out.aside(&format!("evenkeel: {}\n", told.notes.concat()));
+    Ok(failure.exit)
 }
 
 fn check(args: &Args) -> Result<(), Failure> {
@@ -217,7 +230,7 @@ fn begin(ground: &Ground<'_>, state: &mut State, path: &Path) -> Result<Ready, F
     let mut offer = offer(root, facts, &args.goal.wish(), &wanted);
     keep_what_is_allowed(&mut offer);
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
-    let mut workload = args.workload.start(seed)?;
+    let mut workload = args.workload.start(seed, &ground.stop)?;
     offer.keep_what_reaches(&mut *workload);
     let Offer { candidates, plans, left_out } = offer;
     if candidates.is_empty() {
@@ -227,41 +240,21 @@ fn begin(ground: &Ground<'_>, state: &mut State, path: &Path) -> Result<Ready, F
     let mut design = design::asked(args, &*workload, candidates, seed)?;
     if args.settle_ms.is_none() && design::settle(ground, state, &mut design, &plans, &mut *workload)? {
         workload.stop();
-        workload = args.workload.start(seed)?;
+        workload = args.workload.start(seed, &ground.stop)?;
     }
     let arguments = format!("{}{}", args.workload.again(), args.workload.command_again()).trim().to_owned();
     let spec = WorkloadSpec::of(args.workload.entry()?.name, &args.workload.options(seed)?);
     let spec = WorkloadSpec { arguments, ..spec };
-    let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.clone() };
-    let context = Context { workload: spec.clone(), left_out: left_out.iter().map(words).collect() };
+    let context = Context::new(args, &design, spec.clone(), &left_out);
     let context = serde_json::to_value(context).map_err(not_possible)?;
-    let log = Log::create(path, &Header::new(design.clone(), context)).map_err(not_possible)?;
+    let log = resume::begin(ground, path, &Header::new(design.clone(), context))?;
     Ok(Ready { design, plans, left_out, spec, workload, log })
 }
 
-fn go_on(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
-    let Ground { out, facts, .. } = ground;
-    let (header, log) = Log::open(path)
-        .map_err(|error| Failure::new(exit::WRONG_USE, error).hint("without --resume a new search begins"))?;
-    let bad = |error: serde_json::Error| Failure::text(exit::WRONG_USE, "read the search's log", error);
-    let context: Context = serde_json::from_value(header.context).map_err(bad)?;
-    let mut plans = Vec::new();
-    for candidate in &header.design.candidates {
-        let parsed = candidate.settings.iter().map(|text| workload_settings::parse(text));
-        let settings = parsed.collect::<Result<Vec<_>, _>>();
-        let settings = settings.map_err(|error| Failure::text(exit::WRONG_USE, "read the search's log", error))?;
-        plans.push(Plan::of(facts, &settings).map_err(not_possible)?);
-    }
-    let workload = start(&context.workload, header.design.seed).map_err(not_possible)?;
-    out.say(&format!("going on after {} windows", log.entries().len()));
-    let left_out = context.left_out.into_iter().map(|LeftOutWords { knob, why }| LeftOut { knob, why }).collect();
-    Ok(Ready { design: header.design, plans, left_out, spec: context.workload, workload, log })
-}
-
 /// Starts the workload that our own log tells of, or another one like it in the place of one that died.
-fn start(spec: &WorkloadSpec, seed: u64) -> Result<Box<dyn Workload>, TrialError> {
+fn start(spec: &WorkloadSpec, seed: u64, stop: &Arc<AtomicBool>) -> Result<Box<dyn Workload>, TrialError> {
     let why = |failure: Failure| TrialError::Start { program: spec.name.clone(), why: failure.message() };
-    workload_of(&spec.arguments).and_then(|workload| workload.start(seed)).map_err(why)
+    workload_of(&spec.arguments).and_then(|workload| workload.start(seed, stop)).map_err(why)
 }
 
 /// The workload that these arguments name, as a shell reads them.
@@ -315,7 +308,7 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
     let mut switch = Switch::begin(ground.root, &hand, Some(state), &title, &plans).map_err(not_possible)?;
     let watch = Watch::start(ground.root, &plans).beside(&ground.beside);
     let bar = page::bar(ground.out.shows_progress());
-    let revive = || start(&spec, design.seed);
+    let revive = || start(&spec, design.seed, &ground.stop);
     let mut live = Live {
         design: &design,
         plans: &plans,
@@ -341,7 +334,9 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
     bar.finish_and_clear();
     live.workload.stop();
     drop(live);
-    switch.end().map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
+    switch.end().map_err(|error| {
+        Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", ground.args.state.revert()))
+    })?;
     let answer = answer.map_err(not_possible)?;
     Ok(Told {
         answer,
@@ -351,6 +346,8 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
         all_as_before: false,
         goal_file: None,
         notes: Vec::new(),
+        resume: resume::again(ground.args),
+        revert: ground.args.state.revert(),
     })
 }
 

@@ -72,6 +72,9 @@ pub(crate) struct Tolds {
     pub(crate) trials: Vec<Told>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) choice: Option<ToldChoice>,
+    /// The file that has all of it, where one has: it can be told again from there.
+    #[serde(skip)]
+    pub(crate) kept_in: Option<PathBuf>,
 }
 
 /// Which of several arms.

@@ -249,6 +249,15 @@ fn rule(reason: &Value) -> (String, String) {
         _ => ("unknown", &Value::Null),
     };
     let number = |field: &str| inside.get(field).and_then(Value::as_f64);
+    match (name, inside.get("what").and_then(Value::as_str)) {
+        ("no-cpu", Some(what)) => {
+            return ("the server was given no CPU".into(), format!("the server was given no CPU: {what}"));
+        }
+        ("changed", Some(what)) => {
+            return ("somebody else changed a setting".into(), format!("somebody else changed {what}"));
+        }
+        _ => {}
+    }
     match (name, number("gap_us"), number("share"), number("span_us")) {
         ("gap", Some(us), ..) => ("the machine paused".into(), format!("the machine paused for {} ms", trim(us / 1e3))),
         ("steal", _, Some(stolen), _) => {
@@ -321,6 +330,8 @@ mod tests {
             (serde_json::json!({ "gap": { "gap_us": 86_000.0 } }), "the machine paused for 86 ms"),
             (serde_json::json!({ "steal": { "share": 0.25 } }), "25 % of CPU time was stolen"),
             (serde_json::json!({ "overrun": { "span_us": 1_600_000.0 } }), "the window took 1600 ms"),
+            (serde_json::json!({ "no-cpu": { "what": "main waited" } }), "the server was given no CPU: main waited"),
+            (serde_json::json!({ "changed": { "what": "k from 5 to 6" } }), "somebody else changed k from 5 to 6"),
             (serde_json::json!({ "thermal": { "degrees": 98.0 } }), "thermal degrees 98"),
             (serde_json::json!("guard"), "guard"),
             (Value::Null, "unknown"),

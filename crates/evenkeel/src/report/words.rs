@@ -4,7 +4,7 @@
 
 pub(crate) use evenkeel_trial::words::as_change;
 use evenkeel_trial::words::change;
-use evenkeel_trial::{ArmName, Outcome, Report};
+use evenkeel_trial::{ArmName, Ended, Outcome, Report};
 
 /// What a sentence is made of.
 #[derive(Clone, Debug)]
@@ -35,6 +35,19 @@ pub(crate) struct Claim<'a> {
     pub(crate) idle: Option<&'a str>,
     /// The guard that vetoed, and how much it changed.
     pub(crate) vetoed_by: Option<(&'a str, Option<f64>)>,
+}
+
+/// What has to be known before a verdict is read: that both arms were alike from the start, or that the run broke off after so many
+/// of so many pairs.
+pub(crate) fn opening(same_already: &[String], ended: &Ended, pairs: usize, of: usize) -> String {
+    let mut opening: String = same_already.iter().map(|words| format!("{words}; ")).collect();
+    if let Ended::Failed { why } = ended {
+        opening += &match pairs {
+            0 => format!("it failed before its first pair: {why}; "),
+            _ => format!("it failed after {pairs} of {of} pairs: {why}; "),
+        };
+    }
+    opening
 }
 
 impl<'a> Claim<'a> {
@@ -211,6 +224,20 @@ mod tests {
     fn numbers_are_short() {
         let told = [0.0, 12.0, 12.34, 0.5, 1234.5, 0.012_34, 1e300, -3.0].map(trim);
         assert_eq!(told, ["0", "12", "12.3", "0.5", "1234", "0.0123", "1.00e300", "-3"]);
+    }
+
+    #[test]
+    fn what_spoils_a_verdict_comes_before_it() {
+        let same = ["k is 1 here already: arm A has it as arm B has".to_owned()];
+        let failed = Ended::Failed { why: "hear from x: it ended".to_owned() };
+        for (same, ended, pairs, expected) in [
+            (&same[..0], &Ended::Whole, 8, ""),
+            (&same[..], &Ended::Whole, 8, "k is 1 here already: arm A has it as arm B has; "),
+            (&same[..0], &failed, 0, "it failed before its first pair: hear from x: it ended; "),
+            (&same[..0], &failed, 1, "it failed after 1 of 8 pairs: hear from x: it ended; "),
+        ] {
+            assert_eq!(opening(same, ended, pairs, 8), expected);
+        }
     }
 
     #[test]

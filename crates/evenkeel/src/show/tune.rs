@@ -50,9 +50,9 @@ pub(crate) fn page(told: &Tuned) -> String {
     if let Some(noise) = answer.noise_ratio {
         text += &format!("two windows of one thing differ by {:.1} % here\n", noise * 100.0);
     }
-    text += match told.all_as_before {
-        true => "every setting reads as before\n",
-        false => "a setting does not read as before: `evenkeel revert` tries again\n",
+    text += &match told.all_as_before {
+        true => "every setting reads as before\n".to_owned(),
+        false => format!("a setting does not read as before: {} tries again\n", told.revert),
     };
     if let Some(file) = &told.goal_file {
         text += &format!("goal: {file}\n  evenkeel apply {file}\n");
@@ -69,8 +69,8 @@ fn headline(told: &Tuned) -> String {
     let ended = match &answer.ended {
         SearchEnded::Whole => String::new(),
         SearchEnded::OutOfBudget => "the budget was used up. ".to_owned(),
-        SearchEnded::Stopped => "it was stopped; --resume goes on with it. ".to_owned(),
-        SearchEnded::Failed { why } => format!("it failed: {why}; --resume goes on with it. "),
+        SearchEnded::Stopped => format!("it was stopped; `{}` goes on with it. ", told.resume),
+        SearchEnded::Failed { why } => format!("it failed: {why}; `{}` goes on with it. ", told.resume),
     };
     match (answer.verdict, &answer.effect) {
         (Verdict::Better, Some(effect)) => {

@@ -45,7 +45,8 @@ fn reports_of_two_machines() {
           One machine's answer is a guess on the next: nothing here is averaged.
     "#]]
     .assert_eq(&scene.run("prove --compare frankfurt.json ohio.json").to_string());
-    let (code, answer) = scene.json("prove --compare frankfurt.json ohio.json frankfurt.json");
+    scene.write("oregon.json", OLD.replace("\"value\":1", "\"value\":8"));
+    let (code, answer) = scene.json("prove --compare frankfurt.json ohio.json oregon.json");
     assert_eq!(code, 0);
     assert_eq!(answer["machines"].as_array().unwrap().len(), 3);
     for asked in answer["asked"].as_array().unwrap() {
@@ -83,6 +84,31 @@ fn files_that_are_no_reports() {
     assert!(one.code == 2 && one.stderr.contains("1 given, and 2 to 64 can be compared"), "{one}");
     let both = scene.run("prove vm.swappiness=1 --compare frankfurt.json ohio.json");
     assert_eq!(both.code, 2, "{both}");
+    // One run is no second machine, whatever its file is called.
+    scene.write("copy.json", scene.read("frankfurt.json") + "\n");
+    for again in ["frankfurt.json", "copy.json"] {
+        let twice = scene.run(&format!("prove --compare frankfurt.json ohio.json {again}"));
+        let expected = format!("frankfurt.json and {again} are of one run");
+        assert!(twice.code == 2 && twice.stderr.contains(&expected), "{twice}");
+    }
+    // What would be passed over in silence is refused.
+    for ignored in [
+        "--pairs 9",
+        "--workload tick",
+        "--json-metric x",
+        "--seed 3",
+        "--keep k",
+        "--boots 4",
+        "--smallest-effect 2",
+        "-- server",
+    ] {
+        let seen = scene.run(&format!("prove --compare frankfurt.json ohio.json {ignored}"));
+        assert!(
+            seen.code == 2
+                && ["cannot be used with '--", "can't be used with it"].iter().any(|why| seen.stderr.contains(why)),
+            "{ignored}: {seen}"
+        );
+    }
     let nothing = scene.run("prove --compare none.json none.json");
     assert!(nothing.code == 0 && nothing.stdout.contains("None of these reports has a trial."), "{nothing}");
 }

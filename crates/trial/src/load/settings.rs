@@ -151,6 +151,7 @@ impl Settings {
             many => format!("{many} connections"),
         };
         match self.rate_per_s {
+            0 if self.connections == 1 => format!("{connections} that asks again as soon as it is answered"),
             0 => format!("{connections} that ask again as soon as they are answered"),
             rate => {
                 let arrivals = if self.arrivals == Arrivals::Even { "in equal gaps" } else { "at random (Poisson)" };
@@ -175,6 +176,7 @@ mod tests {
             players,
             placement: Placement::Free,
             command: Vec::new(),
+            stop: Default::default(),
             set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>(),
         }
     }
@@ -197,7 +199,7 @@ mod tests {
     fn settings_are_said_in_words() {
         assert_eq!(
             read(Some(1), &[]).unwrap().pace_in_words(),
-            "1 connection that ask again as soon as they are answered"
+            "1 connection that asks again as soon as it is answered"
         );
         let open = read(Some(8), &[("rate", "5000")]).unwrap();
         assert_eq!(

@@ -107,8 +107,10 @@ impl Record {
         let seen = runner.judge.look();
         let guards = guards(design, runner);
         let mechanism = engaged::mechanisms(&self);
-        let (verdict, vetoed_by) =
-            verdict(seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()), &guards, &mechanism);
+        let (verdict, vetoed_by) = match is_too_short(&self.ended, design, runner.judge.pairs()) {
+            true => (Outcome::Undecided, None),
+            false => verdict(seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()), &guards, &mechanism),
+        };
         let title = match race.further().len() {
             1 => titles.title.clone(),
             _ => format!("{}: {}", runner.name, titles.values_of(runner.name)),
@@ -140,7 +142,7 @@ impl Record {
             windows: self.windows,
         };
         let found = doubts(&report);
-        report.doubts.splice(0..0, found);
+        report.doubts.splice(0..0, titles.same_already.iter().cloned().chain(found));
         report.name(runner.name);
         Ok(report)
     }
@@ -171,6 +173,12 @@ impl Report {
         let of_trial = self.dropped.iter_mut().filter(|dropped| dropped.stretch == Stretch::Trial);
         of_trial.for_each(|dropped| own(&mut dropped.arm));
     }
+}
+
+/// Whether it broke off before it had the fewest pairs that may decide. Not even that a counter stood still may be said then: in so
+/// few windows chance can have it so.
+fn is_too_short(ended: &Ended, design: &Design, pairs: usize) -> bool {
+    !matches!(ended, Ended::Whole | Ended::Decided) && pairs < design.stop.pairs_min()
 }
 
 /// The verdict of the number that decides, after guards and mechanism had their say.

@@ -1,12 +1,14 @@
 //! What a sceptic should know of a session, the gravest first.
 
+use std::collections::BTreeMap;
+
 use evenkeel_stats::median;
 
 use super::{Outcome, Report};
 use crate::beside;
 use crate::conditions::Conditions;
 use crate::engaged;
-use crate::session::{Ended, Left, LeftWhy, Stretch};
+use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch};
 
 /// Above this share of dropped pairs the machine was too unsteady to trust what is left without saying so.
 const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
@@ -15,6 +17,10 @@ const STEAL_SHARE_DOUBTFUL: f64 = 0.02;
 
 pub(super) fn doubts(report: &Report) -> Vec<String> {
     let mut doubts = Vec::new();
+    // Whatever else is said of a run that failed, it is said of a part of it.
+    if let Ended::Failed { why } = &report.ended {
+        doubts.push(format!("it failed after {} of {} pairs: {why}", report.pairs, report.design.stop.pairs_max()));
+    }
     if let Some(control) = report.control_stretch.as_ref().filter(|control| control.is_claimed) {
         doubts.push(format!(
             "the machine compared with itself was called {}: something carries over from one window to the next, or the machine \
@@ -57,22 +63,27 @@ fn of_guards(report: &Report, doubts: &mut Vec<String>) {
 fn of_end(report: &Report, doubts: &mut Vec<String>) {
     let (counted, wanted) = (report.pairs, report.design.stop.pairs_max());
     match &report.ended {
-        Ended::Whole | Ended::Decided => {}
+        Ended::Whole | Ended::Decided | Ended::Failed { .. } => {}
         Ended::OutOfTime => doubts.push(format!("the time was over after {counted} of at most {wanted} pairs")),
         Ended::OutOfSpares => {
             doubts.push(format!("only {counted} of {wanted} pairs count: the spare ones were used up"));
         }
         Ended::Stopped => doubts.push(format!("it was stopped after {counted} of {wanted} pairs")),
-        Ended::Failed { why } => doubts.push(format!("it failed after {counted} of {wanted} pairs: {why}")),
         Ended::CutOff => doubts.push(format!("it was cut off after {counted} of {wanted} pairs")),
     }
 }
 
 fn of_drops(report: &Report, doubts: &mut Vec<String>) {
-    let dropped = report.dropped.iter().filter(|dropped| dropped.stretch == Stretch::Trial).count();
+    let in_trial: Vec<&Dropped> = report.dropped.iter().filter(|dropped| dropped.stretch == Stretch::Trial).collect();
+    let dropped = in_trial.len();
     let tried = report.pairs + dropped;
     if tried > 0 && dropped as f64 / tried as f64 > DROPPED_SHARE_DOUBTFUL {
-        doubts.push(format!("{dropped} of {tried} pairs were dropped: the machine was unsteady"));
+        let mut by_kind: BTreeMap<&str, usize> = BTreeMap::new();
+        for dropped in in_trial {
+            *by_kind.entry(dropped.reason.kind()).or_default() += 1;
+        }
+        let whys: Vec<String> = by_kind.into_iter().map(|(kind, count)| format!("{kind} in {count}")).collect();
+        doubts.push(format!("{dropped} of {tried} pairs were dropped: {}", whys.join("; ")));
     }
 }
 

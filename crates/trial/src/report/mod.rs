@@ -274,6 +274,9 @@ pub struct Titles {
     /// How far each arm is from the machine as it was, A first; only of several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub away: Vec<Away>,
+    /// The settings of the only other arm that were in force before anything was switched, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same_already: Vec<String>,
     /// The workload, in words.
     pub workload: String,
     /// The program and the machine.

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::design::SearchDesign;
 use super::desk::{Desk, Halt};
 use super::guard::Guarded;
+use super::log::Entry;
 use super::screen::Set;
-use super::{Stage, along, at_work};
+use super::{Seen, Stage, along, at_work};
 use crate::beside;
 use crate::design::Guard;
-use crate::engaged::Mechanism;
+use crate::engaged::{Engaged, Mechanism};
 
 /// Standard errors on either side of a screening's estimate that make an interval of about 95 %, with the degrees of freedom
 /// that a screening has at least.
@@ -369,6 +370,7 @@ impl Answer {
         }
         self.windows = desk.by_stage().clone();
         self.doubts = beside::doubts(desk.entries().iter().map(|entry| entry.seen.beside()));
+        self.doubts.extend(deaths(desk.entries()));
         self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);
         self.ended = match ended {
             Ok(()) => Ended::Whole,
@@ -385,5 +387,34 @@ impl Answer {
             }
             self.set.clear();
         }
+        self.doubt_idle();
     }
+
+    /// What is said of a knob whose counter stood still although it moved the metric in the screening: where the difference came again it
+    /// stands, with a doubt; where it did not, its absence has another explanation than that the knob does nothing.
+    fn doubt_idle(&mut self) {
+        for knob in &mut self.knobs {
+            let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.at_work else { continue };
+            match knob.fate {
+                Fate::InTheSet | Fate::Hurts => self.doubts.push(format!(
+                    "{} was not at work by its counter: {why}; the difference that was seen stands all the same",
+                    knob.name()
+                )),
+                Fate::LeftOut { .. } if self.veto.is_none() => knob.fate = Fate::NotEngaged { why: why.clone() },
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What a sceptic should know of a server that did not live through the search: whatever is seen of it, its own words say why.
+fn deaths(entries: &[Entry]) -> Option<String> {
+    let whys = entries.iter().filter_map(|entry| match &entry.seen {
+        Seen::Died { why } => Some(why),
+        _ => None,
+    });
+    let whys: Vec<&String> = whys.collect();
+    let last = whys.last()?;
+    let times = if whys.len() == 1 { "once".to_owned() } else { format!("{} times, the last time so", whys.len()) };
+    Some(format!("the server ended or hung {times}, and was started anew: {last}"))
 }

@@ -1,5 +1,5 @@
 //! Which knobs were at work at all while they were searched among: their counters, recorded in every window, as a trial of two arms
-//! judges them. A knob that never engaged is neither useless nor part of a set: what it would do is not known.
+//! judges them. A knob that never engaged and moved nothing is neither useless nor part of a set: what it would do is not known.
 
 use evenkeel_host::Counter;
 
@@ -16,9 +16,13 @@ use crate::workload::Sample;
 /// Windows with a knob and without it at the least, before its counter is believed to have stood still.
 const WINDOWS_MIN: usize = 3;
 
-/// Takes out the knobs that were never at work.
-pub(super) fn take_out_idle(desk: &mut Desk<'_>, knobs: usize) {
+/// Takes out the knobs that were never at work. A difference that was seen stands: only its absence has another explanation, so of
+/// those that moved the metric the proof decides.
+pub(super) fn take_out_idle(desk: &mut Desk<'_>, knobs: usize, has_moved: impl Fn(&Desk<'_>, usize) -> bool) {
     for knob in (0..knobs).filter(|knob| desk.is_in(*knob)).collect::<Vec<_>>() {
+        if has_moved(desk, knob) {
+            continue;
+        }
         if let Some(Mechanism { engaged: Engaged::No { why }, .. }) = of(desk, knob) {
             desk.take_out(knob, Fate::NotEngaged { why });
         }

@@ -259,6 +259,7 @@ impl WorkloadSpec {
             placement,
             command: self.command.clone(),
             set: self.set.clone(),
+            stop: Default::default(),
         })
     }
 }

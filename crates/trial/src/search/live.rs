@@ -49,11 +49,14 @@ impl Subject for Live<'_, '_> {
             Err(TrialError::Workload { program, why }) if self.revivals < REVIVALS_MAX => {
                 self.revivals += 1;
                 self.workload.stop();
-                // A new server starts on the machine as it was, whatever the last one died of.
-                let baseline = Arm::as_it_was(self.plans.len());
-                self.workload = (self.revive)()?;
-                self.switch.to(&baseline, &mut *self.workload)?;
-                Ok(Seen::Died { why: format!("{program}: {why}") })
+                match self.start_anew() {
+                    Ok(()) => Ok(Seen::Died { why: format!("{program}: {why}") }),
+                    // Why it ended says more than that another one does not start either.
+                    Err(error) => {
+                        let why = format!("{why}; and it could not be started anew: {error}");
+                        Err(TrialError::Workload { program, why })
+                    }
+                }
             }
             seen => seen,
         }
@@ -65,15 +68,23 @@ impl Subject for Live<'_, '_> {
 }
 
 impl Live<'_, '_> {
+    /// A new server starts on the machine as it was, whatever the last one died of.
+    fn start_anew(&mut self) -> Result<(), TrialError> {
+        self.workload = (self.revive)()?;
+        self.switch.to(&Arm::as_it_was(self.plans.len()), &mut *self.workload)
+    }
+
     fn measure(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
         let settle = self.design.settle_after(&self.switch.ways(arm));
         self.switch.to(arm, &mut *self.workload)?;
         let watch = self.watch;
         let mut start = watch.begin_window();
         let window = self.design.window();
-        let sample = self.workload.window(settle, window, &mut || start = watch.begin_window())?;
+        let measured = self.workload.window(settle, window, &mut || start = watch.begin_window());
         let mut conditions = watch.end_window(&start);
+        let sample = conditions.sample_of(measured)?.unwrap_or_default();
         conditions.counters.extend(self.switch.read_back());
+        conditions.changed = self.switch.changed();
         if let Some(reason) = self.rules.judge(window, &conditions) {
             return Ok(Seen::Dropped { why: reason.to_string(), beside: conditions.beside });
         }

@@ -1,7 +1,8 @@
 //! `Log`: the windows of a search on disk, a line of JSON each, from which it goes on after a kill.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -85,13 +86,18 @@ impl Log {
         Log { entries, file: None }
     }
 
-    /// A new one on disk, in the place of whatever is there.
+    /// A new one on disk, in the place of whatever is there, for nobody else to read.
     ///
     /// # Errors
     /// If it can't be written.
     pub fn create(path: &Path, header: &Header) -> Result<Log, LogError> {
         let failed = |why| LogError::File { tried: "write", path: path.to_owned(), why };
-        let mut file = File::create(path).map_err(failed)?;
+        // One that is there may be open to others: its mode would stay.
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
         let line = serde_json::to_string(header).map_err(|error| failed(error.into()))? + "\n";
         file.write_all(line.as_bytes()).map_err(failed)?;
         Ok(Log { entries: Vec::new(), file: Some((path.to_owned(), file)) })
@@ -163,6 +169,8 @@ fn parse_log(text: &str) -> Result<(Header, Vec<Entry>), (usize, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -202,6 +210,17 @@ mod tests {
             let (_, again) = Log::open(&path).unwrap();
             assert_eq!(again.entries().last(), Some(&entry(2.0)));
         }
+    }
+
+    #[test]
+    fn a_new_one_is_nobody_elses_to_read_whatever_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        Log::create(&path, &header()).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(Log::open(&path).unwrap().0, header());
     }
 
     #[test]

@@ -175,6 +175,18 @@ pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, 
     Ok(answer)
 }
 
+/// Whether the search of this log has come to its end: it asks for no further window.
+pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
+    struct Nobody;
+    impl Subject for Nobody {
+        fn window(&mut self, _: &Arm) -> Result<Seen, TrialError> {
+            Err(TrialError::Change("nothing is measured".to_owned()))
+        }
+    }
+    let tools = Tools { subject: &mut Nobody, log, stop: &|| false, on_progress: &mut |_| {} };
+    search(design, tools).is_ok_and(|answer| matches!(answer.ended, SearchEnded::Whole | SearchEnded::OutOfBudget))
+}
+
 fn stages(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
     screen::baseline(desk, answer)?;
     let mut set = screen::screen(desk, answer)?;

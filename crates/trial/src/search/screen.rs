@@ -177,7 +177,10 @@ fn has_moved(desk: &Desk<'_>, measure: &Measure) -> bool {
 
 fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, knobs: usize) -> Set {
     take_out_harmful(desk, seen, knobs);
-    at_work::take_out_idle(desk, knobs);
+    let moved = |desk: &Desk<'_>, knob: usize| {
+        answer.knobs[knob].screening.as_ref().is_some_and(|measure| has_moved(desk, measure))
+    };
+    at_work::take_out_idle(desk, knobs, moved);
     let mut helping: Vec<(usize, f64)> = Vec::new();
     for knob in (0..knobs).filter(|knob| desk.is_in(*knob)) {
         let Some(measure) = answer.knobs[knob].screening.clone() else { continue };

@@ -161,6 +161,11 @@ impl Keep {
         self.file.as_ref().map(|(path, _)| path.as_path())
     }
 
+    /// The file, if all that was measured so far is in it: what can be reported from it later is then what is reported now.
+    pub fn whole(&self) -> Option<&Path> {
+        self.path().filter(|_| self.trouble.is_none())
+    }
+
     pub(crate) fn note(&mut self, line: &Line) {
         self.write(line);
     }
@@ -178,7 +183,7 @@ impl Keep {
     }
 
     /// What went wrong, if something did. The file is then whole up to that moment.
-    pub(crate) fn trouble(&self) -> Option<&str> {
+    pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 

@@ -13,6 +13,7 @@ use crate::session::kept::Line;
 use crate::session::{
     ArmSoFar, Dropped, Ended, NetworkPath, Progress, Race, Record, Runner, Stretch, Trial, Window, settle,
 };
+use crate::workload::Sample;
 
 /// The coins of the control stretch lie here in the stream of the seed: far beyond those of any trial, so that a longer control
 /// stretch does not change the trial's order.
@@ -226,13 +227,17 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         trial.switch.to(does, trial.workload)?;
         let mut start = trial.watch.begin_window();
         let mut start_us = 0.0;
-        let sample = trial.workload.window(record.settle.time(), length, &mut || {
+        let measured = trial.workload.window(record.settle.time(), length, &mut || {
             start = trial.watch.begin_window();
             start_us = *before_us + begun.elapsed().as_secs_f64() * 1e6;
-        })?;
+        });
         let mut conditions = trial.watch.end_window(&start);
         conditions.counters.extend(trial.switch.read_back());
         conditions.changed = trial.switch.changed();
+        let Some(sample) = conditions.sample_of(measured)? else {
+            // It has no number, and needs none: its rule drops it.
+            return Ok(Window { pair, arm, start_us, value: f64::NAN, sample: Sample::new(), conditions });
+        };
         let number = |name: &str| {
             sample.get(name).copied().ok_or_else(|| TrialError::NoSuchMetric {
                 metric: name.to_owned(),

@@ -156,6 +156,8 @@ fn switches(trial: &mut Trial<'_, '_>, step: Duration, series: &mut Series) -> R
             trial.switch.to(&trial.arms[arm as usize], trial.workload)?;
             match follow(trial, step) {
                 Ok(values) => series.push((arm, values)),
+                // What it waited for was waited for no longer.
+                Err(_) if (trial.stop)() => return Ok(Followed::Stopped),
                 Err(error) => return Ok(Followed::Failed(error)),
             }
         }
@@ -195,8 +197,9 @@ fn follow(trial: &mut Trial<'_, '_>, step: Duration) -> Result<Vec<Option<f64>>,
     let mut values = Vec::with_capacity(STEPS);
     for _ in 0..STEPS {
         let mut start = trial.watch.begin_window();
-        let sample = trial.workload.window(Duration::ZERO, step, &mut || start = trial.watch.begin_window())?;
-        let conditions = trial.watch.end_window(&start);
+        let measured = trial.workload.window(Duration::ZERO, step, &mut || start = trial.watch.begin_window());
+        let mut conditions = trial.watch.end_window(&start);
+        let sample = conditions.sample_of(measured)?.unwrap_or_default();
         let value = sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite() && *value > 0.0);
         values.push(value.filter(|_| rules.judge(step, &conditions).is_none()));
     }

@@ -119,14 +119,23 @@ fn cut(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..at], &bytes[at + 4..]))
 }
 
-/// A server may keep the connection open although it was asked not to: the length says then that nothing more comes.
+/// A server may keep the connection open although it was asked not to: the length, or the last chunk, says then that nothing more comes.
 fn is_whole(bytes: &[u8]) -> bool {
-    let length = || {
+    let whole = || {
         let (head, body) = cut(bytes)?;
-        let length: usize = header(std::str::from_utf8(head).ok()?, "content-length")?.parse().ok()?;
+        let head = std::str::from_utf8(head).ok()?;
+        if is_chunked(head) {
+            // Whatever ends otherwise is not worth going through.
+            return Some(body.ends_with(b"\r\n") && join_chunks(body).is_some());
+        }
+        let length: usize = header(head, "content-length")?.parse().ok()?;
         Some(body.len() >= length)
     };
-    length().unwrap_or(false)
+    whole().unwrap_or(false)
+}
+
+fn is_chunked(head: &str) -> bool {
+    header(head, "transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
 }
 
 /// The value of a header; names are the same in any case.
@@ -151,9 +160,8 @@ pub fn parse_answer(bytes: &[u8]) -> Result<String, String> {
     if let Some(coding) = header(head, "content-encoding").filter(|coding| !coding.eq_ignore_ascii_case("identity")) {
         return Err(format!("its page is packed ({coding}), which it was asked not to do"));
     }
-    let chunked = header(head, "transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"));
     let page = match header(head, "content-length").map(str::parse::<usize>) {
-        _ if chunked => join_chunks(body).ok_or("its page came in chunks that are none")?,
+        _ if is_chunked(head) => join_chunks(body).ok_or("its page came in chunks that are none")?,
         Some(Ok(length)) => body.get(..length).ok_or("its page broke off")?.to_vec(),
         Some(Err(_)) => return Err("it does not say how long its page is".into()),
         None => body.to_vec(),
@@ -272,6 +280,8 @@ mod tests {
     fn a_page_is_fetched() {
         assert_eq!(asked(b"HTTP/1.0 200 OK\r\n\r\na 1\n", false), Ok("a 1\n".into()));
         assert_eq!(asked(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\na 1\n", true), Ok("a 1\n".into()));
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na \r\n3\r\n1\r\n\r\n0\r\n\r\n";
+        assert_eq!(asked(chunked, true), Ok("a 1\r\n".into()));
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let message = Address::parse(&format!("http://{closed}")).unwrap().get().unwrap_err();
         assert!(message.starts_with("no connection: Connection refused"), "{message}");

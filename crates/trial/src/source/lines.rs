@@ -39,6 +39,8 @@ struct Heard {
     values: Vec<Values>,
     lines: u64,
     last_line: String,
+    /// When the last line came, in this window or before.
+    last_at: Option<Instant>,
 }
 
 impl Inbox {
@@ -47,6 +49,7 @@ impl Inbox {
         let at_ns = clock::monotonic_ns();
         let mut heard = lock(&self.heard.0);
         heard.lines += 1;
+        heard.last_at = Some(Instant::now());
         let mut found = false;
         self.reader.read(line, &mut |metric, value| {
             if let Some(values) = heard.values.get_mut(metric) {
@@ -80,7 +83,7 @@ impl FromLines {
     pub fn new(reader: Arc<dyn ReadLine>, first: First) -> FromLines {
         let metrics = reader.metrics();
         let values = vec![Values::new(first); metrics.len()];
-        let heard = Heard { values, lines: 0, last_line: String::new() };
+        let heard = Heard { values, lines: 0, last_line: String::new(), last_at: None };
         let inbox = Inbox { reader, heard: Arc::new((Mutex::new(heard), Condvar::new())) };
         FromLines { inbox, metrics, first, begun: Instant::now() }
     }
@@ -90,13 +93,22 @@ impl FromLines {
         self.inbox.clone()
     }
 
-    fn nothing(&self, name: &str, heard: &Heard) -> TrialError {
-        let why = match (heard.lines, heard.last_line.is_empty()) {
-            (0, _) => "it printed no line during the window; a program may hold its output back when it is no terminal (`stdbuf -oL` before \
+    fn nothing(&self, name: &str, lacks: Option<String>, heard: &Heard) -> TrialError {
+        let lines = if heard.lines == 1 { "1 line".to_owned() } else { format!("{} lines", heard.lines) };
+        let why = match (heard.lines, heard.last_at, lacks) {
+            (0, Some(at), _) => format!(
+                "it printed no line during the window, and its last one came {:.1} s before the end of it: it hangs, or reports less often than a \
+                 window lasts (--window-ms)",
+                at.elapsed().as_secs_f64()
+            ),
+            (0, None, _) => "it printed no line during the window; a program may hold its output back when it is no terminal (`stdbuf -oL` before \
                        its name helps many), end no line, or report less often than a window lasts (--window-ms)"
                 .to_owned(),
-            (lines, true) => format!("{lines} lines came, too few with {name} for its rule; longer windows have more"),
-            (lines, false) => format!("{lines} lines came, none with {name}; the last without any was {:?}", heard.last_line),
+            (_, _, Some(lacks)) => format!("{lines} came, and {name} {lacks}"),
+            _ if heard.last_line.is_empty() => {
+                format!("{lines} came, too few with {name} for its rule; longer windows have more")
+            }
+            _ => format!("{lines} came, none with {name}; the last without any was {:?}", heard.last_line),
         };
         TrialError::Workload { program: self.describe(), why }
     }
@@ -113,8 +125,8 @@ impl Source for FromLines {
 
     fn begin(&mut self) -> Result<(), TrialError> {
         let mut heard = lock(&self.inbox.heard.0);
-        *heard =
-            Heard { values: vec![Values::new(self.first); self.metrics.len()], lines: 0, last_line: String::new() };
+        let values = vec![Values::new(self.first); self.metrics.len()];
+        *heard = Heard { values, lines: 0, last_line: String::new(), last_at: heard.last_at };
         self.begun = Instant::now();
         Ok(())
     }
@@ -131,7 +143,8 @@ impl Source for FromLines {
         }
         let mut sample = Sample::new();
         for ((metric, rule), values) in self.metrics.iter().zip(&heard.values) {
-            let number = values.number(*rule).ok_or_else(|| self.nothing(&metric.name, &heard))?;
+            let number = values.number(*rule);
+            let number = number.ok_or_else(|| self.nothing(&metric.name, values.lacks(*rule), &heard))?;
             sample.insert(metric.name.clone().into_owned(), number);
         }
         Ok(sample)
@@ -169,16 +182,22 @@ mod tests {
         source.inbox().line("1 2");
         source.inbox().line("6 x");
         assert_eq!(source.end().unwrap(), Sample::from([("number".to_owned(), 3.0)]));
-        source.begin().unwrap();
-        let message = source.end().unwrap_err().to_string();
-        assert!(
-            message.starts_with("hear from numbers: it printed no line during the window; a program may"),
-            "{message}"
-        );
-        source.begin().unwrap();
-        source.inbox().line("hello");
-        let message = source.end().unwrap_err().to_string();
-        assert_eq!(message, "hear from numbers: 1 lines came, none with number; the last without any was \"hello\"");
+    }
+
+    #[test]
+    fn what_a_window_did_not_hear_is_said_as_it_was() {
+        let mut source = FromLines::new(Arc::new(Numbers), First::Counts);
+        for (lines, expected) in [
+            (&[][..], "it printed no line during the window; a program may hold its output back"),
+            (&["hello"], "1 line came, none with number; the last without any was \"hello\""),
+            (&["inf", "NaN"], "2 lines came, and number was NaN, which is no number to compare"),
+            (&[], "it printed no line during the window, and its last one came "),
+        ] {
+            source.begin().unwrap();
+            lines.iter().for_each(|line| source.inbox().line(line));
+            let message = source.end().unwrap_err().to_string();
+            assert!(message.starts_with(&format!("hear from numbers: {expected}")), "{message}");
+        }
     }
 
     #[test]

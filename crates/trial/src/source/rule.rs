@@ -101,18 +101,22 @@ pub struct Values {
     kept: Vec<f64>,
     /// One of so many is kept.
     step: u64,
+    /// What was passed over last, since it is not finite.
+    passed_over: Option<f64>,
 }
 
 impl Values {
     /// None yet.
     pub fn new(first_rule: First) -> Values {
         let (min, max) = (f64::INFINITY, f64::NEG_INFINITY);
-        Values { first_rule, first: None, last: None, count: 0, sum: 0.0, min, max, kept: Vec::new(), step: 1 }
+        let (first, last, kept) = (None, None, Vec::new());
+        Values { first_rule, first, last, count: 0, sum: 0.0, min, max, kept, step: 1, passed_over: None }
     }
 
     /// Takes a value heard at this time. What is not finite is passed over.
     pub fn push(&mut self, value: f64, at_ns: u64) {
         if !value.is_finite() {
+            self.passed_over = Some(value);
             return;
         }
         self.last = Some((value, at_ns));
@@ -144,6 +148,17 @@ impl Values {
     /// Whether nothing was heard.
     pub fn is_empty(&self) -> bool {
         self.last.is_none()
+    }
+
+    /// Why there is no number although some were heard, in words that read well after the metric's name; none if more of them would help.
+    pub fn lacks(&self, rule: Rule) -> Option<String> {
+        match (self.first, self.last) {
+            (Some((first, _)), Some((last, _))) if rule == Rule::Rate && last < first => {
+                Some(format!("went from {first} to {last}: @rate is of a number that only grows"))
+            }
+            (None, _) => self.passed_over.map(|value| format!("was {value}, which is no number to compare")),
+            _ => None,
+        }
     }
 
     /// The window's number; none if nothing was heard, or too little for the rule.
@@ -204,6 +219,19 @@ mod tests {
         for (rule, values, expected) in table {
             assert_eq!(number(First::Counts, values, rule), expected, "{rule} of {values:?}");
         }
+    }
+
+    #[test]
+    fn why_there_is_no_number_is_told_where_more_of_them_would_not_help() {
+        let lacks = |values: &[f64], rule: &str| {
+            let mut heard = Values::new(First::Counts);
+            values.iter().for_each(|value| heard.push(*value, 0));
+            heard.lacks(Rule::parse(rule).unwrap())
+        };
+        assert_eq!(lacks(&[f64::INFINITY], "median").unwrap(), "was inf, which is no number to compare");
+        let falls = "went from 10 to 4: @rate is of a number that only grows";
+        assert_eq!(lacks(&[10.0, 4.0], "rate").unwrap(), falls);
+        assert_eq!((lacks(&[], "median"), lacks(&[10.0], "rate")), (None, None));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! DDNet's server, of the family of Teeworlds, which ticks 50 times a second, with players who walk about in it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::TrialError;
@@ -58,6 +59,7 @@ pub(super) const ENTRY: Entry = Entry {
             },
             players: (count > 0).then_some(Players { count, seed: options.seed }),
             placement: options.placement,
+            stop: Arc::clone(&options.stop),
         })?))
     },
 };

@@ -3,7 +3,9 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use evenkeel_stats::{Direction, median};
 use evenkeel_sys::{CpuSet, clock, thread};
@@ -32,6 +34,8 @@ const PLAYED: [Metric; 7] = [
 ];
 /// More of the inputs sent late than this, and the load was not what was asked for.
 const BEHIND_SHARE_MAX: f64 = 0.01;
+/// How often it is looked whether the user asked to stop.
+const LOOK: Duration = Duration::from_millis(50);
 /// Windows kept for that doubt.
 const WINDOWS_MAX: usize = 20_000;
 
@@ -55,6 +59,8 @@ pub(super) struct Preset {
     pub(super) players: Option<Players>,
     /// Where the server runs, and its players; without any, it still has the first half of the CPUs only.
     pub(super) placement: Placement,
+    /// Set when the user asks to stop.
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 /// Players of a game.
@@ -92,10 +98,11 @@ enum Ticks {
 }
 
 impl Ticks {
-    fn of(server: &Server) -> Ticks {
-        match OutsideTicks::of(&[server.pid()], None) {
-            Ok(ticks) => Ticks::Seen(Box::new(ticks)),
-            Err(error) => Ticks::Unseen { why: error.to_string() },
+    fn of(server: &Server, stop: &AtomicBool) -> Result<Ticks, TrialError> {
+        match OutsideTicks::of(&[server.pid()], None, stop) {
+            Ok(ticks) => Ok(Ticks::Seen(Box::new(ticks))),
+            Err(TrialError::Stopped) => Err(TrialError::Stopped),
+            Err(error) => Ok(Ticks::Unseen { why: error.to_string() }),
         }
     }
 
@@ -120,7 +127,7 @@ impl Game {
         let (cpus, load_cpus) = preset.placement.cpus();
         let mut server = run(&preset, &cpus)?;
         let crowd = join(&preset, &mut server, &load_cpus)?;
-        let ticks = Ticks::of(&server);
+        let ticks = Ticks::of(&server, &preset.stop)?;
         server.must_run()?;
         let mut metrics = Vec::new();
         if crowd.is_some() {
@@ -197,8 +204,9 @@ impl Game {
 
 fn join(preset: &Preset, server: &mut Server, cpus: &CpuSet) -> Result<Option<Crowd>, TrialError> {
     let Some(players) = preset.players else { return Ok(None) };
-    match Crowd::join(server.address(), players.count, players.seed, cpus) {
+    match Crowd::join(server.address(), players.count, players.seed, cpus, &preset.stop) {
         Ok(crowd) => Ok(Some(crowd)),
+        Err(_) if preset.stop.load(Ordering::Relaxed) => Err(TrialError::Stopped),
         Err(fault) => Err(server.error(&fault.to_string())),
     }
 }
@@ -210,9 +218,16 @@ fn run(preset: &Preset, cpus: &CpuSet) -> Result<Server, TrialError> {
         install: preset.install,
         cpus,
         ready: Ready::Says(preset.ready),
+        stop: &preset.stop,
         arguments: &*preset.arguments,
     })?;
-    std::thread::sleep(preset.settle);
+    let begun = Instant::now();
+    while begun.elapsed() < preset.settle {
+        if preset.stop.load(Ordering::Relaxed) {
+            return Err(TrialError::Stopped);
+        }
+        std::thread::sleep(LOOK.min(preset.settle.saturating_sub(begun.elapsed())));
+    }
     server.must_run()?;
     Ok(server)
 }
@@ -259,7 +274,7 @@ impl Workload for Game {
         self.crowd = join(&self.preset, &mut self.server, &self.preset.placement.cpus().1)?;
         self.mover = Mover::default();
         let saw = matches!(self.ticks, Ticks::Seen(_));
-        self.ticks = Ticks::of(&self.server);
+        self.ticks = Ticks::of(&self.server, &self.preset.stop)?;
         match &self.ticks {
             Ticks::Unseen { why } if saw => {
                 Err(self.server.error(&format!("its tick was seen before, and is not now: {why}")))

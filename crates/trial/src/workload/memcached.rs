@@ -62,6 +62,7 @@ pub(super) const ENTRY: Entry = Entry {
             load,
             content,
             placement: options.placement,
+            stop: Arc::clone(&options.stop),
         })?))
     },
 };

@@ -5,6 +5,8 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use evenkeel_sys::{CpuSet, thread};
@@ -196,6 +198,8 @@ pub struct Options {
     pub command: Vec<String>,
     /// What the user set of the workload itself by `--set NAME=VALUE`; a name that it does not know is an error.
     pub set: BTreeMap<String, String>,
+    /// Set when the user asks to stop: whatever is waited for is then waited for no longer.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// A workload that can be asked for by name.
@@ -275,6 +279,7 @@ mod tests {
             placement: Placement::Free,
             command: Vec::new(),
             set: BTreeMap::from([("colour".to_owned(), "red".to_owned())]),
+            stop: Arc::default(),
         };
         for entry in ALL {
             let message = (entry.start)(&options).err().map(|error| error.to_string()).unwrap();

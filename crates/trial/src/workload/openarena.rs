@@ -1,5 +1,6 @@
 //! OpenArena's server (the engine of Quake III) with bots that play inside it, so that it has real work in each tick and needs no client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::TrialError;
@@ -68,6 +69,7 @@ pub(super) const ENTRY: Entry = Entry {
             content: format!("{bots} bots that play inside it, {fps} ticks a second"),
             players: None,
             placement: options.placement,
+            stop: Arc::clone(&options.stop),
         })?))
     },
 };

@@ -87,7 +87,7 @@ impl Outside {
         }
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         if see != See::Packets {
-            sources.push(Box::new(OutsideTicks::of(&pids, thread)?));
+            sources.push(Box::new(OutsideTicks::of(&pids, thread, &options.stop)?));
         }
         if see != See::Ticks {
             sources.push(Box::new(OutsidePackets::of(&pids)?));
@@ -189,6 +189,7 @@ mod tests {
             placement: Placement::Free,
             command: Vec::new(),
             set,
+            stop: Arc::default(),
         }
     }
 

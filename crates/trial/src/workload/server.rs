@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ pub(super) struct Plan<'a> {
     pub(super) cpus: &'a CpuSet,
     /// How it is known that it serves.
     pub(super) ready: Ready,
+    /// Set when the user asks to stop.
+    pub(super) stop: &'a AtomicBool,
     /// Writes what it needs into its folder and gives its arguments.
     pub(super) arguments: &'a dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>,
 }
@@ -87,6 +90,7 @@ impl Server {
             tries += 1;
             match Server::try_start(plan, &program) {
                 Err(Failed { why, again: Again::WithAnotherPort }) if tries < TRIES => drop(why),
+                Err(_) if plan.stop.load(Ordering::Relaxed) => return Err(TrialError::Stopped),
                 Err(Failed { why, .. }) => {
                     return Err(TrialError::Start { program: program.display().to_string(), why });
                 }
@@ -130,11 +134,11 @@ impl Server {
             _lock: lock,
             _folder: folder,
         };
-        server.wait_until_ready(plan.ready)?;
+        server.wait_until_ready(plan.ready, plan.stop)?;
         Ok(server)
     }
 
-    fn wait_until_ready(&mut self, ready: Ready) -> Result<(), Failed> {
+    fn wait_until_ready(&mut self, ready: Ready, stop: &AtomicBool) -> Result<(), Failed> {
         let begun = Instant::now();
         loop {
             let is_ready = match ready {
@@ -151,6 +155,9 @@ impl Server {
             }
             if is_ready {
                 return Ok(());
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(Failed::for_good("it was stopped".to_owned()));
             }
             if begun.elapsed() > START_TIME {
                 let words = self.last_words();
@@ -362,6 +369,7 @@ mod tests {
             program: "sh",
             install: "none",
             cpus: &CpuSet::default(),
+            stop: &AtomicBool::new(false),
             ready,
             arguments: &|_, _| Ok(vec!["-c".to_owned(), script.to_owned()]),
         })
@@ -378,12 +386,29 @@ mod tests {
             program: "evenkeel-no-such-server",
             install: "apt-get install nothing",
             cpus: &CpuSet::default(),
+            stop: &AtomicBool::new(false),
             ready: Ready::Tcp,
             arguments: &|_, _| Ok(Vec::new()),
         };
         let message = Server::start(&plan).err().map(|error| error.to_string());
         let expected = "start evenkeel-no-such-server: it is not installed; this installs it: apt-get install nothing";
         assert_eq!(message.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn one_that_does_not_serve_is_waited_for_no_longer_once_the_user_asks_to_stop() {
+        for ready in [Ready::Tcp, Ready::Says("up")] {
+            let stopped = Server::start(&Plan {
+                name: "shell",
+                program: "sh",
+                install: "none",
+                cpus: &CpuSet::default(),
+                ready,
+                stop: &AtomicBool::new(true),
+                arguments: &|_, _| Ok(vec!["-c".to_owned(), "exec sleep 60".to_owned()]),
+            });
+            assert!(matches!(stopped, Err(TrialError::Stopped)), "{ready:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use evenkeel_stats::Direction;
@@ -58,6 +59,8 @@ pub(super) struct Preset {
     pub(super) content: String,
     /// Where server and load run.
     pub(super) placement: Placement,
+    /// Set when the user asks to stop.
+    pub(super) stop: Arc<AtomicBool>,
 }
 
 /// What makes a server's command line, from its folder and address.
@@ -152,6 +155,7 @@ fn run(preset: &Preset, server_cpus: &CpuSet, load_cpus: &CpuSet) -> Result<(Ser
         install: preset.install,
         cpus: server_cpus,
         ready: Ready::Tcp,
+        stop: &preset.stop,
         arguments: &*preset.arguments,
     })?;
     let loader = connect(&mut server, preset, load_cpus)?;

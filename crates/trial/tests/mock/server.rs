@@ -45,6 +45,8 @@ pub(crate) struct Mock {
     pub(crate) is_nothing_at: Option<usize>,
     /// In these windows somebody else writes what is on trial.
     pub(crate) others_write_at: Vec<usize>,
+    /// In these windows it is given no CPU.
+    pub(crate) no_cpu_at: Vec<usize>,
     /// For so long after a switch it serves as before.
     pub(crate) carries: Duration,
     /// Whether the guest polled in each window, and how long that was.
@@ -66,6 +68,7 @@ impl Mock {
             dies_at: None,
             is_nothing_at: None,
             others_write_at: Vec::new(),
+            no_cpu_at: Vec::new(),
             carries: Duration::ZERO,
             log: Rc::default(),
             windows: 0,
@@ -113,6 +116,9 @@ impl Workload for Mock {
         self.windows += 1;
         if self.dies_at == Some(self.windows) {
             return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
+        }
+        if self.no_cpu_at.contains(&self.windows) {
+            return Err(TrialError::NoCpu { program: "mock".into(), waited_ms: 390, span_ms: 400 });
         }
         if self.others_write_at.contains(&self.windows) {
             self.root.hand().unwrap().write(POLL, "77").unwrap();

@@ -1,6 +1,7 @@
 //! `prove --boots N`: settings that take a reboot, A-B-B-A over boots, by a unit that goes on after each.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_change::Log;
@@ -124,7 +125,7 @@ fn minutes(design: &BootsDesign) -> u64 {
 fn design(args: &Args, boots: usize, metric: Metric, guards: Vec<Guard>) -> BootsDesign {
     let asked = &args.boots;
     let settle = asked.boots_settle.unwrap_or(SETTLE);
-    let (windows, window_ms) = (asked.boots_windows.unwrap_or(WINDOWS).into(), u64::from(args.plan.window_ms));
+    let (windows, window_ms) = (asked.boots_windows.unwrap_or(WINDOWS).into(), u64::from(args.plan.window_ms()));
     // Dropped windows are measured again, twice as many in all.
     let a_boot_s = settle.as_secs() + 2 * windows as u64 * window_ms / 1000 + BOOT_LIMIT_S;
     let limit_s = (boots + EXTRA_BOOTS) as u64 * a_boot_s;
@@ -160,7 +161,7 @@ fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
     let ground = Ground::of(args)?;
     ground.refuse_gone()?;
     let _alone = TrialLock::take(&args.state)?;
-    experiment::refuse_if_interrupted(&ground.root, &args.state.open()?)?;
+    experiment::refuse_if_interrupted(&ground.root, &args.state.open()?, &args.state)?;
     ground.refuse_second()?;
     let (line, folder) = (workload_line(args)?, current_folder()?);
     let (metric, guards, workload_words) = try_workload(args)?;
@@ -192,6 +193,8 @@ struct Ground {
     dir: PathBuf,
     file: PathBuf,
     program: String,
+    /// What puts everything back, as it stands in a sentence.
+    revert: String,
 }
 
 impl Ground {
@@ -200,7 +203,7 @@ impl Ground {
         let program = std::env::current_exe()
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
         let program = program.to_string_lossy().into_owned();
-        Ok(Ground { root: Root::live(), file: dir.join(FILE), dir, program })
+        Ok(Ground { root: Root::live(), file: dir.join(FILE), dir, program, revert: args.state.revert() })
     }
 
     fn hands(&self, state: &BootsState) -> Result<Hands<'_>, Failure> {
@@ -256,14 +259,15 @@ fn workload_line(args: &Args) -> Result<String, Failure> {
 
 /// One window of the workload, before anything is changed: what does not run now does not run after a boot.
 fn try_workload(args: &Args) -> Result<(Metric, Vec<Guard>, String), Failure> {
-    let mut workload = args.workload.start(args.plan.seed.unwrap_or(1))?;
+    // Nothing listens for signals yet: one ends all of it at once.
+    let mut workload = args.workload.start(args.plan.seed.unwrap_or(1), &Arc::default())?;
     let tried = (|| {
         let metric = match &args.plan.metric {
             Some(name) => experiment::metric(workload.as_ref(), name)?,
             None => experiment::usual_metric(workload.as_ref(), &[])?,
         };
         let guards = args.plan.guards(workload.as_ref(), &metric)?;
-        let window = Duration::from_millis(args.plan.window_ms.into());
+        let window = Duration::from_millis(args.plan.window_ms().into());
         let sample = workload
             .window(Duration::from_millis(200), window, &mut || {})
             .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
@@ -289,8 +293,9 @@ fn on(state: &mut BootsState, ground: &Ground, hands: Hands<'_>, out: &Out) -> O
         let mut machine = live::Live::new(&ground.root, hands, &ground.file, state, stop, out);
         go_on(state, &mut machine)
     };
-    let undone =
-        |why| Failure::text(exit::NOT_UNDONE, "go on with the trial over boots", why).hint("run `evenkeel revert`");
+    let undone = |why| {
+        Failure::text(exit::NOT_UNDONE, "go on with the trial over boots", why).hint(format!("run {}", ground.revert))
+    };
     match ending.map_err(undone)? {
         Ending::Reboot => {
             let counted = state.measured().count();
@@ -343,7 +348,7 @@ fn put_away(ground: &Ground, why: &dyn std::fmt::Display, out: &Out) -> Outcome 
     out.aside(&format!("failed to {why}; it is given up, and everything is put back\n"));
     let all = Hands::new(&ground.root, &ground.dir, "", Vec::new()).map_err(not_possible)?;
     all.put_back(&mut live::waiting(out, live::sleep)).map_err(|why| {
-        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint("run `evenkeel revert`")
+        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint(format!("run {}", ground.revert))
     })?;
     let aside = ground.file.with_extension("damaged");
     std::fs::rename(&ground.file, &aside)
@@ -369,7 +374,7 @@ fn cancel(args: &Args, out: &Out) -> Outcome {
         write(&ground.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     }
     hands.put_back(&mut live::waiting(out, live::sleep)).map_err(|why| {
-        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint("run `evenkeel revert`")
+        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint(format!("run {}", ground.revert))
     })?;
     told::report(&state, None, out)?;
     if hands.reads_back(ArmName::A).is_err() {

@@ -1,13 +1,14 @@
 //! `prove --goal FILE`: the set of a goal file once more, by the metric, the windows and the workload that it was found with, on this
 //! machine as it is now.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use evenkeel_change::MAX_PLAN_BYTES;
 use evenkeel_host::Facts;
-use evenkeel_trial::search::{GoalFile, HostWords, WorkloadSpec};
+use evenkeel_trial::search::{Evidence, GoalFile, HostWords, WorkloadSpec};
 use evenkeel_trial::workload::SETTING_PREFIX;
 
 use super::Args;
@@ -21,22 +22,24 @@ use crate::workload_args::WorkloadArgs;
 /// The arguments with what the file says filled in; what was given besides stands.
 pub(super) fn asked_by(args: &Args, file: &Path, facts: &Facts, out: &Out) -> Result<Args, Failure> {
     let goal = read(file)?;
-    let wrong = |error| {
-        Failure::new(exit::WRONG_USE, anyhow::Error::from(error)).hint("`evenkeel tune --out FILE` writes goals")
-    };
     let mut asked = args.clone();
-    asked.settings = goal.settings().map_err(wrong)?.iter().map(ToString::to_string).collect();
+    asked.settings = goal.settings().map_err(|error| wrong(file, error))?.iter().map(ToString::to_string).collect();
     let evidence = &goal.evidence;
     // What no plan sets, and was part of the set all the same.
     let chosen = evidence.answer.set.iter().flat_map(|chosen| &chosen.settings);
     asked.settings.extend(chosen.filter(|text| text.starts_with(SETTING_PREFIX)).cloned());
+    if asked.settings.is_empty() {
+        return Err(wrong(file, "it has no settings"));
+    }
     asked.plan.metric = asked.plan.metric.or_else(|| Some(evidence.metric.name.to_string()));
-    asked.plan.window_ms =
-        u32::try_from(evidence.window_ms).ok().filter(|ms| (100..=600_000).contains(ms)).ok_or_else(|| {
-            Failure::text(exit::WRONG_USE, file.display(), format!("a window of {} ms", evidence.window_ms))
-        })?;
+    if asked.plan.window_ms.is_none() {
+        asked.plan.window_ms = Some(window_ms(evidence, file)?);
+    }
     if asked.plan.metric.as_deref() == Some(evidence.metric.name.as_ref()) {
         asked.plan.smallest_effect = asked.plan.smallest_effect.or_ratio(evidence.smallest_effect_ratio);
+        if asked.plan.guard.is_empty() {
+            asked.plan.guard = guards(evidence);
+        }
     }
     // Who names another workload wants to know whether the set helps that one.
     if args.workload.workload.is_none() && args.workload.command.is_empty() {
@@ -54,6 +57,32 @@ pub(super) fn asked_by(args: &Args, file: &Path, facts: &Facts, out: &Out) -> Re
     Ok(asked)
 }
 
+fn window_ms(evidence: &Evidence, file: &Path) -> Result<u32, Failure> {
+    let in_range = u32::try_from(evidence.window_ms).ok().filter(|ms| (100..=600_000).contains(ms));
+    in_range.ok_or_else(|| {
+        let cause = format!("its windows have {} ms, and 100 to 600000 can be measured", evidence.window_ms);
+        wrong(file, cause).hint("name their length by --window-ms")
+    })
+}
+
+/// The guards as arguments. Who found the set without one wants none now either.
+fn guards(evidence: &Evidence) -> Vec<String> {
+    // As people write them: a share of 0.07 is not 7.000000000000001 per cent.
+    let percent = |ratio: f64| (ratio * 1e8).round() / 1e6;
+    let guards = evidence.guards.iter();
+    let named: Vec<String> =
+        guards.map(|guard| format!("{}={}", guard.metric.name, percent(guard.harm_ratio))).collect();
+    if named.is_empty() { vec!["none".to_owned()] } else { named }
+}
+
+/// A file that is no goal, with its name; what reads a plan or a goal from a text knows of no file.
+fn wrong(file: &Path, why: impl Display) -> Failure {
+    let why = why.to_string();
+    let why = ["read the goal: ", "read the plan: "].iter().find_map(|tried| why.strip_prefix(tried)).unwrap_or(&why);
+    Failure::text(exit::WRONG_USE, format!("read the goal {}", file.display()), why)
+        .hint("`evenkeel tune --out FILE` writes goals")
+}
+
 fn read(file: &Path) -> Result<GoalFile, Failure> {
     let tried = || format!("read the goal {}", file.display());
     let mut text = String::new();
@@ -62,19 +91,87 @@ fn read(file: &Path) -> Result<GoalFile, Failure> {
     File::open(file)
         .and_then(|file| file.take(limit).read_to_string(&mut text))
         .map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
-    GoalFile::parse(&text).map_err(|error| {
-        Failure::text(exit::WRONG_USE, file.display(), error).hint("`evenkeel tune --out FILE` writes goals")
-    })
+    GoalFile::parse(&text).map_err(|error| wrong(file, error))
 }
 
 /// The workload that the file tells of. A command is not run since a file says so: a file can come from anywhere.
 fn workload(spec: &WorkloadSpec, file: &Path) -> Result<WorkloadArgs, Failure> {
-    let workload = workload_of(&spec.arguments)?;
+    let workload = workload_of(&spec.arguments).map_err(|failure| wrong(file, failure.error))?;
     if workload.command.is_empty() && workload.of_command.is_empty() {
         return Ok(workload);
     }
     let cause = "its workload is a command, which is not run because a file says so";
     let again = format!("evenkeel prove --goal {} {}", file.display(), spec.arguments);
-    Err(Failure::text(exit::WRONG_USE, file.display(), cause)
+    Err(Failure::text(exit::WRONG_USE, format!("prove the goal {}", file.display()), cause)
         .hint(format!("look at it, and name it yourself: {again}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use evenkeel_sys::{Capture, Root};
+
+    use super::*;
+    use crate::args::Looks;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    const GOAL: &str = r#"{"format": 1, "evenkeel": "0.1.0", "title": "t", "settings": ["vm.swappiness=10"], "steps": [], "evidence": {
+        "format": 1, "written": "2026-11-23", "smallest_effect_ratio": 0.02, "confidence": 0.95, "window_ms": 250, "settle_ms": 50,
+        "metric": {"name": "lat_us", "title": "lat_us", "unit": "us", "better": "lower"},
+        "guards": [{"metric": {"name": "cpu_share", "title": "", "unit": "share", "better": "lower"}, "harm_ratio": 0.07}],
+        "seed": 1, "workload": {"name": "tick", "placement": "apart", "arguments": "--workload tick"}, "workload_words": "w", "host": {},
+        "answer": {"verdict": "better", "ended": "whole", "set": [], "along": {}, "knobs": [], "windows": {}, "took_ms": 1}}}"#;
+
+    fn asked(goal: &str, line: &str) -> Result<Args, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("goal.json");
+        std::fs::write(&file, goal).unwrap();
+        let line = format!("x --goal {} {line}", file.display());
+        let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
+        let root = Root::captured(Capture::parse(include_str!("../../../tests/cli/host.txt")).unwrap());
+        let out = Out::new(Looks { json: true, ..Looks::default() });
+        let asked = asked_by(&args, &file, &Facts::probe(&root), &out);
+        asked.map_err(|failure| failure.message().replace(&file.display().to_string(), "FILE"))
+    }
+
+    #[test]
+    fn the_design_of_a_goal_is_taken_but_for_what_was_given() {
+        for (line, metric, window_ms, guards) in [
+            ("", "lat_us", 250, &["cpu_share=7"][..]),
+            ("--window-ms 300", "lat_us", 300, &["cpu_share=7"]),
+            ("--guard none", "lat_us", 250, &["none"]),
+            ("--guard other=3", "lat_us", 250, &["other=3"]),
+            // Guards of one number are not those of another.
+            ("--metric other_us", "other_us", 250, &[]),
+        ] {
+            let plan = asked(GOAL, line).unwrap().plan;
+            assert_eq!((plan.metric.as_deref(), plan.window_ms()), (Some(metric), window_ms), "{line}");
+            assert_eq!(plan.guard, guards, "{line}");
+        }
+        let unguarded = GOAL.replace("\"guards\": [{", "\"before\": [{");
+        assert_eq!(asked(&unguarded, "").unwrap().plan.guard, ["none"]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_goal_is_named_with_what_is_wrong() {
+        for (from, to, expected) in [
+            (GOAL, "", "read the goal FILE: EOF while parsing a value"),
+            (GOAL, "{\"format\": 1}", "read the goal FILE: missing field `"),
+            ("\"evidence\"", "\"other\"", "read the goal FILE: it is a plan without evidence"),
+            ("\"window_ms\": 250", "\"window_ms\": 1", "read the goal FILE: its windows have 1 ms, and 100 to 600000"),
+            ("swappiness=10", "swappiness=abc", "read the goal FILE: vm.swappiness does not take \"abc\""),
+            ("vm.swappiness", "vm.colour", "read the goal FILE: unknown knob \"vm.colour\""),
+            ("\"vm.swappiness=10\"", "", "read the goal FILE: it has no settings"),
+            ("--workload tick", "--colour", "read the goal FILE: read the workload --colour"),
+            ("--workload tick", "-- server", "prove the goal FILE: its workload is a command, which is not run"),
+        ] {
+            let told = asked(&GOAL.replace(from, to), "").err().unwrap_or_default();
+            assert!(told.starts_with(&format!("failed to {expected}")), "{to}: {told}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use evenkeel_host::Plan;
 use evenkeel_trial::search::{Budget, Candidate, SearchDesign, Settling, longest_settle};
 use evenkeel_trial::{Guard, NetworkPath, SettleHow, Switch, Watch, Workload};
 
-use super::{Args, Ground, WINDOWS_MAX, not_possible};
+use super::{Args, BUDGET, Ground, STOP_AT, WINDOW_MS, WINDOWS_MAX, not_possible};
 use crate::commands::prove;
 use crate::exit;
 use crate::experiment;
@@ -25,13 +25,13 @@ pub(super) fn asked(
         Some(name) => experiment::metric(workload, name)?,
         None => experiment::usual_metric(workload, &knobs(&candidates))?,
     };
-    let time_ms = u64::try_from(args.budget.as_millis()).ok();
+    let time_ms = u64::try_from(args.budget.unwrap_or(BUDGET).as_millis()).ok();
     let mut design = SearchDesign::new(candidates, metric, Budget { windows: WINDOWS_MAX, time_ms }, seed);
     design.smallest_effect_ratio = args.smallest_effect.ratio(&design.metric);
     let (guards, stop_at) = guards(args, workload, &design)?;
     design.guards = guards;
     design.guard_ratio = stop_at;
-    design.window_ms = args.window_ms.into();
+    design.window_ms = args.window_ms.unwrap_or(WINDOW_MS).into();
     design.network = match workload.passes_network_devices() {
         true => NetworkPath::Devices,
         false => NetworkPath::Loopback,
@@ -62,7 +62,7 @@ pub(super) fn check(design: &SearchDesign) -> Result<(), Failure> {
 /// The guards, and how many times worse a window may be. A bare number behind `--guard` is the latter: so it was called once.
 fn guards(args: &Args, workload: &dyn Workload, design: &SearchDesign) -> Result<(Vec<Guard>, f64), Failure> {
     let number = |text: &String| text.parse::<f64>().ok();
-    let stop_at = args.guard.iter().filter_map(number).next_back().unwrap_or(args.stop_at);
+    let stop_at = args.guard.iter().filter_map(number).next_back().or(args.stop_at).unwrap_or(STOP_AT);
     let named: Vec<&String> = args.guard.iter().filter(|text| number(text).is_none()).collect();
     let guards = match named.as_slice() {
         [] => experiment::usual_guards(workload, &design.metric),
@@ -99,7 +99,9 @@ pub(super) fn settle(
         stop: &|| ground.stop.load(Ordering::Relaxed),
     };
     let found = settling.find();
-    switch.end().map_err(|error| Failure::new(exit::NOT_UNDONE, error).hint("`evenkeel revert` tries again"))?;
+    switch.end().map_err(|error| {
+        Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", ground.args.state.revert()))
+    })?;
     design.settles = found.map_err(not_possible)?;
     if let Some(longest) = longest_settle(&design.settles) {
         design.settle_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);

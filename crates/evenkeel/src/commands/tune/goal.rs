@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
+use evenkeel_change::Cannot;
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::Root;
 use evenkeel_trial::search::{Answer, Evidence, GoalFile, HostWords, SearchDesign, WorkloadSpec};
 use evenkeel_trial::workload::SETTING_PREFIX;
 
-use super::{Args, Told};
+use super::{Args, Told, resume};
 use crate::exit;
 use crate::failure::Failure;
 use crate::selection::{Selection, Term};
 
-/// Writes it, and returns what a user should know of it.
+/// Writes it, and returns where it is and what a user should know of it; there is none of a set that no plan sets.
 pub(super) fn write(
     args: &Args,
     root: &Root,
@@ -20,7 +21,11 @@ pub(super) fn write(
     file: &Path,
     evidence: (&SearchDesign, WorkloadSpec, HostWords),
     told: &Told,
-) -> Result<Vec<String>, Failure> {
+) -> Result<(Option<String>, Vec<String>), Failure> {
+    if !has_a_plan(&told.answer) {
+        let why = "no goal was written: the set has settings of the workload alone, which no plan sets";
+        return Ok((None, vec![why.to_owned()]));
+    }
     let settings = told.answer.set.iter().flat_map(|chosen| chosen.settings.clone());
     // What the workload is like is not the host's: whoever runs the server sets it there.
     let (of_workload, settings): (Vec<String>, Vec<String>) =
@@ -31,42 +36,84 @@ pub(super) fn write(
             format!("{text} is part of the set, and a setting of the workload: no plan sets it, give it to your server")
         })
         .collect();
-    let term = term(args, facts, &settings, &mut notes)?;
+    let kept = if args.persist { Vec::new() } else { in_no_file(facts, &settings)? };
+    let term = if args.persist || !kept.is_empty() { Term::Lasting } else { Term::Runtime };
     let (design, spec, host) = evidence;
     let selection = Selection::of_settings(settings, args.unit.clone());
     let mut plan = selection.plan(root, facts, &args.state.read()?, term)?.plan;
     plan.title = format!("tuned: {} of {}", design.metric.name, spec.name);
-    for cannot in plan.keep.iter().flat_map(|lasting| &lasting.keep.cannot) {
-        notes.push(format!("{} can't be made to last: {}; {}", cannot.setting, cannot.why, cannot.todo));
-    }
+    let cannot: &[Cannot] = plan.keep.as_ref().map_or(&[], |lasting| &lasting.keep.cannot);
+    notes.extend(words(&kept, cannot, &plan.settings));
     let written = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
     let workload = (spec, told.workload.clone());
     let goal = GoalFile { plan, evidence: Evidence::new(design, workload, host, told.answer.clone(), written) };
     let text = goal.text().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     std::fs::write(file, text)
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("write the goal {}", file.display()), &error))?;
-    Ok(notes)
+    Ok((Some(file.display().to_string()), notes))
+}
+
+/// How to have a goal file that could not be written.
+pub(super) fn again(args: &Args, file: &Path) -> String {
+    let persist = if args.persist { " --persist" } else { "" };
+    let unit = args.unit.as_ref().map_or_else(String::new, |unit| format!(" --unit {unit}"));
+    let again = format!("`{} --out FILE{persist}{unit}`", resume::again(args));
+    format!("what was found is kept: {again} writes it elsewhere than to {}, and measures nothing anew", file.display())
 }
 
 /// Whether the set has settings of the host.
-pub(super) fn has_a_plan(answer: &Answer) -> bool {
+fn has_a_plan(answer: &Answer) -> bool {
     answer.set.iter().flat_map(|chosen| &chosen.settings).any(|text| !text.starts_with(SETTING_PREFIX))
 }
 
-/// Until the next boot, unless it was asked otherwise, or a setting lasts only as long as something keeps it.
-fn term(args: &Args, facts: &Facts, settings: &[String], notes: &mut Vec<String>) -> Result<Term, Failure> {
-    if args.persist {
-        return Ok(Term::Lasting);
-    }
+/// Those of these settings that last only as long as something keeps them: only a plan that outlives a boot brings them about.
+fn in_no_file(facts: &Facts, settings: &[String]) -> Result<Vec<String>, Failure> {
     let bad = |error| Failure::text(exit::NOT_POSSIBLE, "plan the set", error);
     let parsed = settings.iter().map(|text| Setting::parse(text)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
     let plan = Plan::of(facts, &parsed).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    let kept = plan.steps.iter().find(|step| !matches!(step.action, Action::Write { .. }));
-    Ok(match kept {
-        None => Term::Runtime,
-        Some(step) => {
-            notes.push(format!("{} is in no file that stays: the plan makes the set outlive a boot", step.knob));
-            Term::Lasting
+    let kept = plan.steps.iter().filter(|step| !matches!(step.action, Action::Write { .. }));
+    let names = |knob: &str| parsed.iter().find(|setting| setting.knob.id == knob).map(ToString::to_string);
+    Ok(kept.filter_map(|step| names(&step.knob)).collect())
+}
+
+/// What a user should know of a plan that was made to last since these settings would not.
+fn words(kept: &[String], cannot: &[Cannot], own: &[String]) -> Vec<String> {
+    let is_refused = |setting: &String| cannot.iter().any(|cannot| cannot.setting == *setting);
+    let mut notes = Vec::new();
+    // What is refused as well would be said to last by one line and not to by the next.
+    if let Some(setting) = kept.iter().find(|setting| !is_refused(setting)) {
+        let rest = if own.iter().any(is_refused) { ", but for what follows" } else { "" };
+        notes.push(format!("{setting} is in no file that stays: the plan makes the set outlive a boot{rest}"));
+    }
+    for Cannot { setting, why, todo } in cannot {
+        let refused = if own.contains(setting) { "; `evenkeel apply` refuses the plan as it is" } else { "" };
+        notes.push(format!("{setting} can't be made to last: {why}; {todo}{refused}"));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_notes_on_one_set_agree() {
+        let (dma, slack) = ("cpuidle.dma_latency_us=0".to_owned(), "process.timer_slack_ns=1".to_owned());
+        let cannot = || Cannot { setting: slack.clone(), why: "nobody said which unit".into(), todo: "--unit".into() };
+        let is_refused = "process.timer_slack_ns=1 can't be made to last: nobody said which unit; --unit; `evenkeel apply` \
+                          refuses the plan as it is";
+        let lasts = "cpuidle.dma_latency_us=0 is in no file that stays: the plan makes the set outlive a boot";
+        let lasts_but = format!("{lasts}, but for what follows");
+        let table: [(&[&String], bool, &[&str]); 4] = [
+            (&[&dma], false, &[lasts]),
+            (&[&slack], true, &[is_refused]),
+            (&[&dma, &slack], true, &[&lasts_but, is_refused]),
+            (&[], false, &[]),
+        ];
+        for (kept, is_cannot, expected) in table {
+            let kept: Vec<String> = kept.iter().copied().cloned().collect();
+            let cannot: Vec<Cannot> = is_cannot.then(cannot).into_iter().collect();
+            assert_eq!(words(&kept, &cannot, &kept), expected, "{kept:?}");
         }
-    })
+    }
 }

@@ -3,9 +3,10 @@
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_sys::readiness::{Interest, Readiness};
 use evenkeel_sys::{CpuSet, clock, thread};
@@ -19,6 +20,8 @@ use crate::workload::Sample;
 
 /// How long it may take until all play, in nanoseconds.
 const JOIN_NS: u64 = 15_000_000_000;
+/// How often it is looked whether the user asked to stop.
+const STOP_LOOK: Duration = Duration::from_millis(50);
 /// A server that has said nothing to a player for so long hangs, in nanoseconds: a paused machine is no hung server.
 const SILENCE_NS: u64 = 5_000_000_000;
 /// How often what is not due at a set time is looked at, in nanoseconds.
@@ -54,12 +57,18 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// Joins with so many players, on these CPUs, and returns when all play.
+    /// Joins with so many players, on these CPUs, and returns when all play, or when `stop` is set.
     ///
     /// # Errors
-    /// What the server did instead.
-    pub fn join(address: SocketAddr, players: u32, seed: u64, cpus: &CpuSet) -> Result<Crowd, Fault> {
-        Crowd::join_within(JOIN_NS, address, players, seed, cpus)
+    /// What the server did instead; or that it was stopped.
+    pub fn join(
+        address: SocketAddr,
+        players: u32,
+        seed: u64,
+        cpus: &CpuSet,
+        stop: &AtomicBool,
+    ) -> Result<Crowd, Fault> {
+        Crowd::join_within(JOIN_NS, address, players, seed, cpus, stop)
     }
 
     pub(super) fn join_within(
@@ -68,6 +77,7 @@ impl Crowd {
         players: u32,
         seed: u64,
         cpus: &CpuSet,
+        stop: &AtomicBool,
     ) -> Result<Crowd, Fault> {
         let seats = (0..players).map(|number| Seat::open(address, number, seed));
         let seats = seats.collect::<Result<Vec<_>, Fault>>()?;
@@ -89,7 +99,7 @@ impl Crowd {
             table.leave();
         })?;
         let mut crowd = Crowd { orders: Some(orders), samples, thread: Some(thread), cpus: cpus.clone() };
-        crowd.hear(Duration::from_nanos(limit_ns) + GRACE)?;
+        crowd.hear(Duration::from_nanos(limit_ns) + GRACE, stop)?;
         Ok(crowd)
     }
 
@@ -123,7 +133,7 @@ impl Crowd {
         begin();
         clock::sleep_until_ns(end_ns);
         end();
-        self.hear(GRACE)
+        self.hear(GRACE, &AtomicBool::new(false))
     }
 
     fn tell(&self, order: Order) -> Result<(), Fault> {
@@ -134,11 +144,17 @@ impl Crowd {
         }
     }
 
-    fn hear(&mut self, limit: Duration) -> Result<Sample, Fault> {
-        match self.samples.recv_timeout(limit) {
-            Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => Err(Fault::Io { why: "the players' thread does not answer".to_owned() }),
-            Err(RecvTimeoutError::Disconnected) => Err(fell()),
+    fn hear(&mut self, limit: Duration, stop: &AtomicBool) -> Result<Sample, Fault> {
+        let begun = Instant::now();
+        loop {
+            let why = match self.samples.recv_timeout(STOP_LOOK.min(limit.saturating_sub(begun.elapsed()))) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Disconnected) => return Err(fell()),
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => "it was stopped",
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() < limit => continue,
+                Err(RecvTimeoutError::Timeout) => "the players' thread does not answer",
+            };
+            return Err(Fault::Io { why: why.to_owned() });
         }
     }
 }

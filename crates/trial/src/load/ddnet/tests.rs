@@ -350,7 +350,7 @@ fn window(crowd: &mut Crowd, ms: u64) -> Result<crate::workload::Sample, Fault> 
 fn a_crowd_plays_window_by_window_and_leaves() {
     for mood in [Mood::Good, Mood::Raves] {
         let served = Served::start(mood);
-        let mut crowd = Crowd::join(served.address, 6, 1, &CpuSet::default()).unwrap();
+        let mut crowd = Crowd::join(served.address, 6, 1, &CpuSet::default(), &AtomicBool::new(false)).unwrap();
         for _ in 0..2 {
             let (mut begun_ns, mut ended_ns) = (0, 0);
             let (settle, length) = (Duration::from_millis(20), Duration::from_millis(400));
@@ -376,14 +376,14 @@ fn a_crowd_plays_window_by_window_and_leaves() {
 #[test]
 fn a_server_that_is_full_kicks_or_hangs_is_told_of() {
     let served = Served::start(Mood::Full);
-    let error = Crowd::join(served.address, 2, 1, &CpuSet::default()).unwrap_err();
+    let error = Crowd::join(served.address, 2, 1, &CpuSet::default(), &AtomicBool::new(false)).unwrap_err();
     assert_eq!(error.to_string(), "it sent a player away: This server is full");
     for (mood, expected) in [
         (Mood::Kicks, "it sent a player away: Kicked for (nothing)"),
         (Mood::Hangs, "it has not answered a request for 5 s"),
     ] {
         let served = Served::start(mood);
-        let mut crowd = Crowd::join(served.address, 2, 1, &CpuSet::default()).unwrap();
+        let mut crowd = Crowd::join(served.address, 2, 1, &CpuSet::default(), &AtomicBool::new(false)).unwrap();
         let begun = Instant::now();
         let error = loop {
             match window(&mut crowd, 200) {
@@ -399,6 +399,7 @@ fn a_server_that_is_full_kicks_or_hangs_is_told_of() {
 fn a_server_that_is_not_there_is_told_of() {
     // Its port is nobody's.
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = Crowd::join_within(1_000_000_000, address, 3, 1, &CpuSet::default()).unwrap_err();
+    let error =
+        Crowd::join_within(1_000_000_000, address, 3, 1, &CpuSet::default(), &AtomicBool::new(false)).unwrap_err();
     assert_eq!(error.to_string(), "no connection: 0 of 3 players came in within 1 s");
 }

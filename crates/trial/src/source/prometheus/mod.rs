@@ -52,9 +52,13 @@ impl Prometheus {
         TrialError::Workload { program: self.url.clone(), why: why.into() }
     }
 
-    fn look(&self) -> Result<Vec<Found>, TrialError> {
+    /// What its page says, and when: a page that takes long was made some time between question and answer, so the middle of the two is
+    /// the nearest guess, and the same one at both ends of a window.
+    fn look(&self) -> Result<(Instant, Vec<Found>), TrialError> {
+        let asked = Instant::now();
         let page = self.address.get().map_err(|why| self.error(why))?;
-        page::read(&page, &self.selectors).map_err(|why| self.error(why))
+        let at = asked + asked.elapsed() / 2;
+        page::read(&page, &self.selectors).map(|found| (at, found)).map_err(|why| self.error(why))
     }
 }
 
@@ -81,20 +85,20 @@ impl Source for Prometheus {
     }
 
     fn begin(&mut self) -> Result<(), TrialError> {
-        let found = self.look()?;
+        let (at, found) = self.look()?;
         for ((metric, _), found) in self.metrics.iter().zip(&found) {
             if found.is_empty() {
                 return Err(self.error(format!("its page has nothing that is called {}", metric.name)));
             }
         }
-        self.begun = Some((Instant::now(), found));
+        self.begun = Some((at, found));
         Ok(())
     }
 
     fn end(&mut self) -> Result<Sample, TrialError> {
         let Some((begun, begin)) = self.begun.take() else { return Err(self.error("a window ends that never began")) };
-        let span_s = begun.elapsed().as_secs_f64();
-        let end = self.look()?;
+        let (ended, end) = self.look()?;
+        let span_s = ended.saturating_duration_since(begun).as_secs_f64();
         let mut sample = Sample::new();
         for (((metric, rule), begin), end) in self.metrics.iter().zip(&begin).zip(&end) {
             let number = page::number(*rule, begin, end, span_s);
@@ -111,6 +115,7 @@ impl Source for Prometheus {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::time::Duration;
 
     use super::*;
 
@@ -142,6 +147,34 @@ mod tests {
         let end = "load 2\nx_bucket{le=\"1\"} 9\nx_bucket{le=\"+Inf\"} 9\n";
         let sample = window(&["load", "x@p50"], [begin, end]).unwrap();
         assert_eq!(sample, Sample::from([("load".to_owned(), 2.0), ("x_p50".to_owned(), 0.5)]));
+    }
+
+    #[test]
+    fn a_page_that_takes_long_makes_no_counter_faster() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+        let half = Duration::from_millis(150);
+        std::thread::spawn(move || {
+            let begun = Instant::now();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 1024]);
+                std::thread::sleep(half);
+                let count = begun.elapsed().as_secs_f64() * 1000.0;
+                std::thread::sleep(half);
+                let _ = write!(stream, "HTTP/1.0 200 OK\r\n\r\nx_total {count}\n");
+            }
+        });
+        let mut source = Prometheus::new(&url, &["x_total".to_owned()], &Directions::default()).unwrap();
+        // Twice what it is, if the growth were of one request more than the span.
+        let mut rates = Vec::new();
+        for _ in 0..3 {
+            source.begin().unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            rates.push(source.end().unwrap()["x_total"]);
+        }
+        rates.sort_by(f64::total_cmp);
+        assert!((700.0..1400.0).contains(&rates[1]), "1000 a second, and not {rates:?}");
     }
 
     #[test]

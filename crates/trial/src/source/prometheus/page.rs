@@ -73,6 +73,8 @@ impl Found {
         if !matches!(part, "" | "_total" | "_bucket" | "_sum" | "_count") || !selector.takes(series) {
             return;
         }
+        // A counter is known by its name where the page tells no kinds, also where all of the name was asked for.
+        let part = if part.is_empty() && selector.name.ends_with("_total") { "_total" } else { part };
         let bound = |label| series.label(label).and_then(|text| text.parse().ok()).map(Key);
         match (part, bound("le"), bound("quantile")) {
             ("_bucket", Some(bound), _) if self.buckets.len() < SERIES_MAX => {
@@ -142,10 +144,11 @@ pub fn number(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Re
 }
 
 fn grown(what: &str, begin: f64, end: f64) -> Result<f64, String> {
-    let grown = end - begin;
-    // Not a number is no growth either.
-    if grown >= 0.0 {
-        Ok(grown)
+    if let Some(odd) = [begin, end].into_iter().find(|count| !count.is_finite()) {
+        return Err(format!("its {what} is {odd}, of which no growth can be told"));
+    }
+    if end >= begin {
+        Ok(end - begin)
     } else {
         Err(format!("its {what} went from {begin} to {end}: the server started anew"))
     }
@@ -324,6 +327,7 @@ odd NaN
             ("packets", 1050.0),
             ("packets@rate", 1050.0),
             ("packets_total{dir=\"out\"}@last", 600.0),
+            ("ticks_total", 50.0),
             ("ticks_total@rate", 50.0),
             ("load", 0.5),
             ("due_us@p99", 90.0),
@@ -356,6 +360,12 @@ odd NaN
         for text in ["rtt_seconds@p99", "rtt_seconds@mean", "packets_total", "due_us@rate"] {
             let why = of(text, &end(), BEGIN).unwrap_err();
             assert!(why.ends_with("the server started anew"), "{text}: {why}");
+        }
+        for (begin, end) in [("+Inf", "+Inf"), ("7", "NaN"), ("NaN", "7")] {
+            let [begin, end] =
+                [begin, end].map(|count| BEGIN.replace("ticks_total 7", &format!("ticks_total {count}")));
+            let why = of("ticks_total", &begin, &end).unwrap_err();
+            assert!(why.ends_with(", of which no growth can be told"), "{why}");
         }
         for text in ["rtt_seconds@p99", "rtt_seconds@mean"] {
             assert_eq!(of(text, BEGIN, BEGIN).unwrap_err(), "nothing was counted during the window", "{text}");

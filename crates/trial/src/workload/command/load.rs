@@ -2,14 +2,17 @@
 //! is at its limit, so that it and not the server would be measured.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, clock, thread};
 
 use crate::error::TrialError;
 use crate::processes::{self, Stat};
 use crate::workload::command::output::Listener;
-use crate::workload::command::started::{Ending, Program, Started};
+use crate::workload::command::started::{Ending, Program, Started, name_of};
 use crate::workload::full::{Full, Fullness, Ran};
 
 /// A reading of what threads ran that takes longer was held up, and nobody can tell when it was so: it is made again, a few times at most.
@@ -20,6 +23,10 @@ const READINGS_MAX: usize = 3;
 const LOOK: Duration = Duration::from_millis(50);
 /// A load of a window may take so many times the window, and this long at least.
 const WINDOWS_MAX: u32 = 4;
+/// A load that takes less of its window than this is not what was meant.
+const TOOK_SHARE_MIN: f64 = 0.1;
+/// Windows kept for that doubt.
+const WINDOWS_KEPT: usize = 20_000;
 const LOAD_LIMIT_MIN: Duration = Duration::from_secs(30);
 
 /// When the load runs.
@@ -63,6 +70,9 @@ pub(super) struct Load {
     output: Vec<Listener>,
     throughout: Option<Started>,
     fullness: Fullness,
+    /// How much of its window the load of each took, as a share.
+    took_shares: Vec<f64>,
+    stop: Arc<AtomicBool>,
 }
 
 /// Time that threads have run, and where they may.
@@ -158,8 +168,23 @@ fn read_at(mut read: impl FnMut() -> BTreeMap<u32, u64>) -> (u64, BTreeMap<u32, 
 }
 
 impl Load {
-    pub(super) fn new(settings: Settings, cpus: CpuSet, ending: Ending, output: Vec<Listener>) -> Load {
-        Load { settings, cpus, ending, output, throughout: None, fullness: Fullness::default() }
+    pub(super) fn new(
+        settings: Settings,
+        cpus: CpuSet,
+        ending: Ending,
+        output: Vec<Listener>,
+        stop: Arc<AtomicBool>,
+    ) -> Load {
+        Load {
+            settings,
+            cpus,
+            ending,
+            output,
+            throughout: None,
+            fullness: Fullness::default(),
+            took_shares: Vec::new(),
+            stop,
+        }
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -216,6 +241,18 @@ impl Load {
         Ok(Looked::now(load, server))
     }
 
+    /// Why the numbers that it prints are missing.
+    pub(super) fn explained(&mut self, error: TrialError) -> TrialError {
+        match (&mut self.throughout, error) {
+            (Some(load), error) => load.explained(error),
+            // One of a window has come to its end.
+            (None, TrialError::Workload { program: source, why }) => {
+                TrialError::Workload { program: name_of(&self.settings.command), why: format!("{why} ({source})") }
+            }
+            (None, error) => error,
+        }
+    }
+
     /// Notes what is seen of it since `before`, and gives that.
     pub(super) fn note_since(&mut self, before: &Looked, now: &Looked) -> Option<Shown> {
         let shown = now.since(before)?;
@@ -227,14 +264,16 @@ impl Load {
         self.fullness.note(Some(shown.busiest), shown.full);
     }
 
-    /// Runs it once, to its end; gives how long that took and what was seen of it.
+    /// Runs it once, to its end; gives how long that took and what was seen of it. A user who asks to stop waits no longer for it than it
+    /// may take.
     ///
     /// # Errors
-    /// If it fails or takes far longer than `window`, or if the server ends meanwhile.
+    /// If it fails or takes far longer than `window`, or if the server ends meanwhile; or if the user asked to stop.
     pub(super) fn run_once(
         &mut self,
         window: Duration,
         server: &mut Started,
+        may_take: Duration,
     ) -> Result<(Duration, Option<Shown>), TrialError> {
         let limit = (window * WINDOWS_MAX).max(LOAD_LIMIT_MIN);
         let begun = Instant::now();
@@ -251,6 +290,9 @@ impl Load {
                 Some(first) => shown = now.since(first).or(shown),
                 None => first = Some(now),
             }
+            if self.stop.load(Ordering::Relaxed) && begun.elapsed() > may_take {
+                return Err(TrialError::Stopped);
+            }
             if begun.elapsed() > limit {
                 return Err(load.error(format!("the load of a window has not ended within {} s", limit.as_secs())));
             }
@@ -263,12 +305,23 @@ impl Load {
         if let Some(shown) = shown {
             self.note(shown);
         }
+        if self.took_shares.len() < WINDOWS_KEPT {
+            self.took_shares.push(took.as_secs_f64() / window.as_secs_f64());
+        }
         Ok((took, shown))
     }
 
     /// Why the load itself may be what was measured.
     pub(super) fn doubt(&self) -> Option<String> {
-        self.fullness.doubt()
+        let share = median(&self.took_shares).filter(|share| *share < TOOK_SHARE_MIN);
+        let short = share.map(|share| {
+            format!(
+                "the load took {:.1} % of its window in the median window: a window lasts as long as its load, so its start is much of what \
+                 was measured; make the load longer",
+                share * 100.0
+            )
+        });
+        self.fullness.doubt().or(short)
     }
 }
 
@@ -298,7 +351,7 @@ mod tests {
         assert_eq!(busy(2000, &[(4, 5000)]).busiest_since(&before), None);
         assert_eq!(busy(1000, &[(3, 0)]).busiest_since(&before), None);
         let settings = Settings { command: vec!["x".into()], runs: Runs::PerWindow };
-        let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new());
+        let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new(), Arc::default());
         assert_eq!(load.doubt(), None);
         for busiest in [0.2, 0.96, 0.99] {
             load.note(Shown { busiest, full: None });
@@ -338,7 +391,7 @@ mod tests {
         };
         let doubt = |on: &str, threads: &[(u32, u64)], server_ns: u64| {
             let settings = Settings { command: vec!["x".into()], runs: Runs::Throughout };
-            let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new());
+            let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new(), Arc::default());
             let before = looked(1000, &[(1, 10), (2, 500), (3, 0)], (on, 100));
             let shown = load.note_since(&before, &looked(2000, threads, (on, 100 + server_ns))).unwrap();
             assert!(shown.busiest < 0.95, "{shown:?}");

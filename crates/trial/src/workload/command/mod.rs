@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use evenkeel_stats::Direction;
@@ -218,6 +219,8 @@ pub struct Command {
     knobs: ProcessKnobs,
     /// Where they were put while they ran.
     mover: Mover,
+    /// Set when the user asks to stop.
+    stop: Arc<AtomicBool>,
     /// What is kept for as long as the server may live, such as what would end it after us.
     kept: Option<Box<dyn Any>>,
 }
@@ -226,7 +229,7 @@ impl Command {
     /// Starts it with its load, and waits until it is ready.
     ///
     /// # Errors
-    /// If the settings contradict each other, or if server or load do not start or do not get ready.
+    /// If the settings contradict each other, or if server or load do not start or do not get ready; or if the user asked to stop.
     pub fn start(options: &Options, settings: Settings) -> Result<Command, TrialError> {
         if let Some(name) = options.set.keys().next() {
             return Err(unknown("command", name));
@@ -241,10 +244,10 @@ impl Command {
         let (server_cpus, load_cpus) = options.placement.cpus();
         let sights = Sights::new(&settings.see, settings.see_thread.as_deref()).map_err(TrialError::Design)?;
         let metrics = metrics(&sources, &sights).map_err(TrialError::Design)?;
-        let load = settings
-            .load
-            .clone()
-            .map(|load| Load::new(load, load_cpus.clone(), settings.ending, sources.listeners(LinesFrom::Load)));
+        let load = settings.load.clone().map(|load| {
+            let (cpus, output) = (load_cpus.clone(), sources.listeners(LinesFrom::Load));
+            Load::new(load, cpus, settings.ending, output, Arc::clone(&options.stop))
+        });
         let mut command = Command {
             command: options.command.clone(),
             settings,
@@ -260,6 +263,7 @@ impl Command {
             load_takes: None,
             knobs: ProcessKnobs::default(),
             mover: Mover::default(),
+            stop: Arc::clone(&options.stop),
             kept: None,
         };
         command.start_server()?;
@@ -284,13 +288,24 @@ impl Command {
         program.output.extend(waiting.listener());
         program.errors.extend(waiting.listener());
         let mut server = Started::start(&program)?;
-        self.seen = waiting.wait(&mut server)?;
+        self.seen = waiting.wait(&mut server, &self.stop).inspect_err(|_| server.take_strays())?;
         if let Some(load) = &mut self.load {
             load.start()?;
         }
         let pids: Vec<u32> = server.stats().iter().map(|stat| stat.pid).collect();
         self.server = Some(server);
-        self.sights.open(&pids)
+        self.sights.open(&pids, &self.stop)
+    }
+
+    fn end_server(&mut self) {
+        if let Some(load) = &mut self.load {
+            load.stop();
+        }
+        self.sights.close();
+        if let Some(server) = &mut self.server {
+            server.take_strays();
+        }
+        self.server = None;
     }
 
     /// The server, which lives from start to stop.
@@ -325,7 +340,7 @@ impl Command {
         }
         let took = match self.load_takes {
             Some(took) => took,
-            None => load.run_once(window, server)?.0,
+            None => load.run_once(window, server, Duration::ZERO)?.0,
         };
         self.load_takes = Some(took);
         if took <= window.mul_f64(LOAD_OVERRUN_MAX) {
@@ -354,7 +369,7 @@ impl Command {
         if let (Some(load), Some(server)) = (&mut self.load, &mut self.server)
             && load.settings().runs == Runs::PerWindow
         {
-            return Ok(load.run_once(window, server)?.1);
+            return Ok(load.run_once(window, server, window.mul_f64(LOAD_OVERRUN_MAX))?.1);
         }
         self.watch_for(window)?;
         let now = self.look()?;
@@ -400,7 +415,7 @@ impl Workload for Command {
     }
 
     fn restart(&mut self) -> Result<(), TrialError> {
-        self.stop();
+        self.end_server();
         // Other threads have the numbers of those that are gone.
         (self.knobs, self.mover) = (ProcessKnobs::default(), Mover::default());
         // It starts as at first: what moves it is done to it anew.
@@ -427,13 +442,16 @@ impl Workload for Command {
             sample.insert("load_busiest_share".into(), shown.busiest);
             sample.extend(shown.cpus_used().map(|share| ("load_cpus_used_share".into(), share)));
         }
-        for source in &mut self.sources.sources {
+        // Those of lines were made first.
+        let (lines, lines_from) = (self.sources.inboxes.len(), self.sources.lines_from);
+        for (index, source) in self.sources.sources.iter_mut().enumerate() {
             let ended = source.end();
             // A server that has died says more than that its numbers are missing.
             self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
-            sample.extend(ended.map_err(|error| match &mut self.server {
-                Some(server) => server.explained(error),
-                None => error,
+            sample.extend(ended.map_err(|error| match (&mut self.load, &mut self.server) {
+                (Some(load), _) if index < lines && lines_from == LinesFrom::Load => load.explained(error),
+                (_, Some(server)) => server.explained(error),
+                (_, None) => error,
             })?);
         }
         let seen_outside = self.sights.end();
@@ -450,18 +468,15 @@ impl Workload for Command {
     }
 
     fn stop(&mut self) {
-        if let Some(load) = &mut self.load {
-            load.stop();
-        }
-        self.sights.close();
-        self.server = None;
+        self.end_server();
+        // What ends a server after us knows it by our process alone: let go later, it would end the next one that we start too.
+        drop(self.kept.take());
     }
 }
 
 impl Drop for Command {
     fn drop(&mut self) {
         self.stop();
-        drop(self.kept.take());
     }
 }
 

@@ -23,17 +23,24 @@ pub(super) struct Output {
     last: Arc<Mutex<VecDeque<String>>>,
     sender: Option<Sender<()>>,
     open: Receiver<()>,
+    /// The streams that have come to their end.
+    closed: Arc<Mutex<Vec<&'static str>>>,
 }
 
 impl Output {
     pub(super) fn new() -> Output {
         let (sender, open) = channel();
-        Output { last: Arc::default(), sender: Some(sender), open }
+        Output { last: Arc::default(), sender: Some(sender), open, closed: Arc::default() }
     }
 
-    /// Drains one more stream of it, on a thread that ends with the stream. Nothing that comes makes it end before.
-    pub(super) fn drain(&mut self, mut stream: impl Read + Send + 'static, listeners: Vec<Listener>) {
-        let last = Arc::clone(&self.last);
+    /// Drains one more stream of it, which is called `name`, on a thread that ends with the stream. Nothing that comes makes it end before.
+    pub(super) fn drain(
+        &mut self,
+        name: &'static str,
+        mut stream: impl Read + Send + 'static,
+        listeners: Vec<Listener>,
+    ) {
+        let (last, closed) = (Arc::clone(&self.last), Arc::clone(&self.closed));
         let sender = self.sender.clone();
         std::thread::spawn(move || {
             // Dropped when the stream has ended: that is what is waited for.
@@ -53,6 +60,7 @@ impl Output {
                 }
             }
             split.end(&mut take);
+            closed.lock().unwrap_or_else(PoisonError::into_inner).push(name);
         });
     }
 
@@ -62,6 +70,11 @@ impl Output {
         drop(self.sender.take());
         // Nobody ever sends: it is the last sender's end that is heard.
         let _ = self.open.recv_timeout(limit);
+    }
+
+    /// Whether this stream has come to its end.
+    pub(super) fn is_closed(&self, name: &str) -> bool {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner).contains(&name)
     }
 
     /// The last lines, for an error; empty if there were none.
@@ -99,8 +112,9 @@ mod tests {
             Arc::new(move |_| *heard.lock().unwrap() += 1)
         };
         let text: String = (0..2000).map(|line| format!("line {line}\n")).collect();
-        output.drain(Cursor::new(text + "the \u{1b}[1mend"), vec![listener]);
+        output.drain("out", Cursor::new(text + "the \u{1b}[1mend"), vec![listener]);
         output.await_end(Duration::from_secs(30));
+        assert!(output.is_closed("out") && !output.is_closed("errors"));
         assert_eq!(*heard.lock().unwrap(), 2001);
         let expected =
             "; its last lines: \"line 1996\" \"line 1997\" \"line 1998\" \"line 1999\" \"the \\u{1b}[1mend\"";
@@ -110,7 +124,7 @@ mod tests {
     #[test]
     fn megabytes_without_a_line_end_take_little_room() {
         let mut output = Output::new();
-        output.drain(std::io::repeat(0xff).take(64 << 20), Vec::new());
+        output.drain("out", std::io::repeat(0xff).take(64 << 20), Vec::new());
         output.await_end(Duration::from_secs(60));
         assert_eq!(output.last().chars().filter(|letter| *letter == '\u{fffd}').count(), LETTERS_KEPT);
         assert_eq!(Output::new().last(), "");

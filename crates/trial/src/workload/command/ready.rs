@@ -92,27 +92,27 @@ impl Waiting {
     /// Waits; gives how its port is to be seen from then on.
     ///
     /// # Errors
-    /// If the server ends before, or is not ready within the limit.
-    pub(super) fn wait(&self, server: &mut Started) -> Result<Option<Seen>, TrialError> {
-        if let Ready::After(time) = self.ready {
-            let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            server.watch_until(clock::monotonic_ns().saturating_add(ns))?;
-            return Ok(None);
-        }
-        let until = Instant::now() + self.limit;
+    /// If the server ends before, or is not ready within the limit; or if the user asked to stop.
+    pub(super) fn wait(&self, server: &mut Started, stop: &AtomicBool) -> Result<Option<Seen>, TrialError> {
+        let begun = Instant::now();
         let mut looks = 0;
         loop {
             server.watch_until(clock::monotonic_ns() + LOOK_NS)?;
+            if stop.load(Ordering::Relaxed) {
+                return Err(TrialError::Stopped);
+            }
             match &self.ready {
+                Ready::After(time) if begun.elapsed() < *time => continue,
+                Ready::After(_) => return Ok(None),
                 Ready::Line(_) if self.line_came.load(Ordering::Relaxed) => return Ok(None),
                 Ready::Port(port) => {
                     if let Some(seen) = self.look(*port, server, looks) {
                         return Ok(Some(seen));
                     }
                 }
-                _ => {}
+                Ready::Line(_) => {}
             }
-            if Instant::now() >= until {
+            if begun.elapsed() >= self.limit {
                 return Err(server.error(self.too_late(server)));
             }
             looks += 1;
@@ -138,7 +138,7 @@ impl Waiting {
                 _ => format!("it runs, and has not opened {port} within {limit} s; {longer}"),
             },
             Ready::Line(line) => format!("it runs, and has printed nothing like {line} within {limit} s; {longer}"),
-            Ready::After(_) => format!("it was not ready within {limit} s"),
+            Ready::After(time) => format!("it is ready {time:?} after its start"),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What is seen of a command from outside, for servers that tell nothing: their tick and the cadence of their packets. It is found anew
 //! with each start, since other threads and sockets then have the numbers of those that are gone.
 
+use std::sync::atomic::AtomicBool;
+
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::source::Source;
@@ -52,11 +54,11 @@ impl Sights {
     }
 
     /// Looks at these processes until they are ended. To find a tick takes some three seconds.
-    pub(super) fn open(&mut self, pids: &[u32]) -> Result<(), TrialError> {
+    pub(super) fn open(&mut self, pids: &[u32], stop: &AtomicBool) -> Result<(), TrialError> {
         self.close();
         for sight in &self.wished {
             self.open.push(match sight {
-                Sight::Ticks => Box::new(OutsideTicks::of(pids, self.thread.as_deref())?),
+                Sight::Ticks => Box::new(OutsideTicks::of(pids, self.thread.as_deref(), stop)?),
                 Sight::Packets => Box::new(OutsidePackets::of(pids)?),
             });
         }

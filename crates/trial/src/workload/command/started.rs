@@ -13,6 +13,9 @@ use crate::error::TrialError;
 use crate::processes::{self, Family, MARK, Stat};
 use crate::workload::command::output::{Listener, Output};
 
+/// The streams of a program, as they are told of.
+const STDOUT: &str = "standard output";
+const STDERR: &str = "standard error";
 /// How often it is looked whether all have ended.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long processes may take to be gone after SIGKILL: the kernel frees the memory of large ones.
@@ -87,10 +90,10 @@ impl Started {
         let family = Family::of(child.id(), mark);
         let mut output = Output::new();
         if let Some(stdout) = child.stdout.take() {
-            output.drain(stdout, program.output.clone());
+            output.drain(STDOUT, stdout, program.output.clone());
         }
         if let Some(stderr) = child.stderr.take() {
-            output.drain(stderr, program.errors.clone());
+            output.drain(STDERR, stderr, program.errors.clone());
         }
         Ok(Started { name: name_of(&program.command), child, family, output, ending: program.ending, ended: None })
     }
@@ -98,6 +101,11 @@ impl Started {
     /// Its number, which is its group's too.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// It is at its end, and so is all else that was started since it was: what nobody else can have left behind is of it.
+    pub(super) fn take_strays(&mut self) {
+        self.family.take_strays();
     }
 
     /// Its processes that live, itself first.
@@ -175,14 +183,23 @@ impl Started {
         TrialError::Workload { program: self.name.clone(), why: why.into() + &self.output.last() }
     }
 
-    /// Why its numbers are missing: one of its processes that is stopped says more than that they are.
+    /// Why its numbers are missing: what became of it and what it said last say more than that they are.
     pub(super) fn explained(&mut self, error: TrialError) -> TrialError {
-        match (error, self.stopped()) {
-            (TrialError::Workload { why, .. }, Some(pid)) => {
-                self.error(format!("its process {pid} is stopped (SIGSTOP, or a debugger); {why}"))
+        let TrialError::Workload { program: source, why } = error else { return error };
+        let state = match self.stopped() {
+            Some(pid) => format!("its process {pid} is stopped (SIGSTOP, or a debugger)"),
+            None => {
+                let closed: Vec<&str> =
+                    [STDOUT, STDERR].into_iter().filter(|name| self.output.is_closed(name)).collect();
+                let closed = if closed.is_empty() {
+                    String::new()
+                } else {
+                    format!(" and has closed its {}", closed.join(" and "))
+                };
+                format!("its process {} lives{closed}", self.pid())
             }
-            (other, _) => other,
-        }
+        };
+        self.error(format!("{state}; {why} ({source})"))
     }
 
     /// A process of it that is stopped.

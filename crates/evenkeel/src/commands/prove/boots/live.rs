@@ -89,11 +89,11 @@ impl<'a> Live<'a> {
                 return Ok(None);
             }
             let mut start = watch.begin_window();
-            let sample = workload
-                .window(settle, window, &mut || start = watch.begin_window())
-                .map_err(|error| format!("failed to {error}"))?;
+            let measured = workload.window(settle, window, &mut || start = watch.begin_window());
             settle = Duration::ZERO;
-            let conditions = watch.end_window(&start);
+            let mut conditions = watch.end_window(&start);
+            let sample =
+                conditions.sample_of(measured).map_err(|error| format!("failed to {error}"))?.unwrap_or_default();
             beside.news().iter().for_each(|words| self.out.say(words));
             let has_number = sample.get(design.metric.name.as_ref()).is_some_and(|value| value.is_finite());
             if has_number && rules.judge(window, &conditions).is_none() {
@@ -151,7 +151,7 @@ impl Machine for Live<'_> {
         std::env::set_current_dir(&self.folder)
             .map_err(|error| format!("enter the folder {}: {error}", self.folder))?;
         let mut workload = workload_of(&self.workload)
-            .and_then(|workload| workload.start(design.seed))
+            .and_then(|workload| workload.start(design.seed, &self.stop))
             .map_err(|failure| failure.message())?;
         self.out.say(&format!("measuring {} windows of {}", design.windows, workload.describe()));
         let measured = self.windows(workload.as_mut(), design);

@@ -1,0 +1,169 @@
+//! What a trial keeps on disk and says of it: where nothing or not all could be kept, where a report or an answer finds no room, and
+//! what a kept one is gone on with. They need the reference server's programs beside this one.
+
+#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
+
+#[path = "common/bare.rs"]
+mod bare;
+#[path = "common/scene.rs"]
+mod scene;
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use scene::{Scene, is_skipped_without_root, json};
+
+#[test]
+fn a_report_that_can_not_be_written_takes_no_result_with_it() {
+    let scene = Scene::new();
+    // The folder takes a file, and yet not this one.
+    std::fs::create_dir_all(scene.path("out/report.html")).unwrap();
+    let state = scene.path("state");
+    let line = format!(
+        "prove process.timer_slack_ns=1 --window-ms 100 --pairs 6 --control-pairs 0 --settle 20ms --report out --state {}",
+        state.display()
+    );
+    let output = scene.run(&line);
+    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(told.contains("A  median ") && told.contains("seed "), "{told}");
+    assert!(said.contains("report.html: is a directory"), "{said}");
+    let file = kept_file(&said).unwrap_or_else(|| panic!("{said}"));
+    assert!(file.starts_with(&state) && said.contains(" --report DIR` tells it again"), "{said}");
+    // What was killed before its first line was written is no session.
+    std::fs::write(state.join("sessions/99991231-235959-1.jsonl"), "").unwrap();
+    for from in ["last", file.to_str().unwrap()] {
+        let output = scene.run(&format!("prove --from {from} --state {} --report {from}.report", state.display()));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let mut untold = scene.command(&line.replace(" --report out", ""));
+    let untold = untold.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap()).output().unwrap();
+    let said = String::from_utf8_lossy(&untold.stderr);
+    assert_eq!(untold.status.code(), Some(4), "{said}");
+    let output = scene.run(&format!("prove --from {}", kept_file(&said).unwrap_or_else(|| panic!("{said}")).display()));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    scene.assert_all_as_before();
+}
+
+/// The file that a hint names.
+fn kept_file(said: &str) -> Option<PathBuf> {
+    let (_, rest) = said.split_once("what was measured is kept: `evenkeel prove --from ")?;
+    rest.split([' ', '`']).next().map(PathBuf::from)
+}
+
+/// No file may grow beyond so many blocks of 512 bytes: what a full disk is to a process, without a disk to fill.
+fn run_on_a_full_disk(scene: &Scene, blocks: u32, line: &str) -> Output {
+    let inner = scene.command(line);
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""));
+    command.arg(inner.get_program()).args(inner.get_args()).current_dir(scene.path("")).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+#[test]
+fn what_a_full_disk_did_not_keep_is_not_said_to_be_kept() {
+    let scene = Scene::new();
+    let state = scene.path("state");
+    let line = format!(
+        "prove process.timer_slack_ns=1 --window-ms 100 --pairs 8 --fixed --control-pairs 0 --settle 20ms --report out --state {}",
+        state.display()
+    );
+    // Nothing at all; the first pairs.
+    for (blocks, sessions) in [(0, 0), (10, 1)] {
+        let output = run_on_a_full_disk(&scene, blocks, &line);
+        let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(4), "{said}{told}");
+        assert!(told.contains("could not all be kept in "), "{said}{told}");
+        assert!(said.contains("what was measured is not all kept on disk either: make room"), "{said}");
+        assert!(kept_file(&said).is_none() && !said.contains("--from"), "{said}");
+        let kept = std::fs::read_dir(state.join("sessions")).into_iter().flatten().count();
+        assert_eq!(kept, sessions, "a file that tells nothing does not stay");
+    }
+}
+
+#[test]
+fn where_the_journal_has_no_room_it_is_said_how_to_have_it_elsewhere() {
+    if is_skipped_without_root("a trial of a sysctl") {
+        return;
+    }
+    let scene = Scene::new();
+    let output = run_on_a_full_disk(&scene, 0, "prove vm.swappiness=30 --workload tick --window-ms 100 --settle 20ms");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("add to ") && said.contains("name a directory on another disk by --state DIR"), "{said}");
+    scene.assert_all_as_before();
+}
+
+#[test]
+fn a_session_is_gone_on_with_as_it_was_begun() {
+    let scene = Scene::new();
+    let begun = "prove process.timer_slack_ns=1 --workload tick --window-ms 100 --pairs 6 --fixed --control-pairs 0 --settle 20ms \
+                 --guard none";
+    let output = scene.run(&format!("{begun} --keep kept.jsonl"));
+    assert!([Some(0), Some(1)].contains(&output.status.code()), "{}", String::from_utf8_lossy(&output.stderr));
+    let resume = "prove process.timer_slack_ns=1 --workload tick --resume kept.jsonl";
+    for (other, told) in [
+        ("--metric cpu_share", "--metric cpu_share is asked for, and it was begun with --metric tick_lateness_us_p50"),
+        ("--window-ms 2000", "--window-ms 2000 is asked for, and it was begun with --window-ms 100"),
+        ("--pairs 500", "--pairs 500 is asked for, and it was begun with --pairs 6"),
+        ("--guard cpu_share=1", "--guard cpu_share=1 is asked for, and it was begun with --guard none"),
+        ("--budget 90s", "--budget 90000ms is asked for, and it was begun with --budget none"),
+        ("--settle 30ms", "--settle 30ms is asked for, and it was begun with --settle 20ms"),
+        ("--turns 3", "--turns 3 is asked for, and it was begun with --turns 1"),
+        ("--smallest-effect 2", "--smallest-effect 2 % is asked for, and it was begun with --smallest-effect 10 %"),
+        ("--control-pairs 4", "--control-pairs 4 is asked for, and it was begun with --control-pairs 0"),
+    ] {
+        let output = scene.run(&format!("{resume} {other}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(told), "{other}: {said}");
+        assert!(output.stdout.is_empty(), "no server is started for it");
+    }
+    // The command line that began it goes on with it, and so does one that leaves the design out.
+    for same in [format!("{begun} --resume kept.jsonl"), resume.to_owned()] {
+        let answer = json(&scene.run(&format!("{same} --json")));
+        assert_eq!(
+            (&answer["design"]["window_ms"], &answer["design"]["stop"]["after"]["pairs"]),
+            (&100.into(), &6.into())
+        );
+    }
+    scene.assert_all_as_before();
+}
+
+#[test]
+fn a_setting_that_is_in_force_already_is_told_before_any_verdict() {
+    if is_skipped_without_root("a trial of a sysctl") {
+        return;
+    }
+    let scene = Scene::new();
+    let now = std::fs::read_to_string("/proc/sys/vm/swappiness").unwrap();
+    let now = now.trim();
+    let line = format!(
+        "prove vm.swappiness={now} --workload tick --window-ms 100 --pairs 6 --fixed --control-pairs 0 --settle 20ms --keep kept.jsonl --json"
+    );
+    let same = format!("vm.swappiness is {now} here already: arm A has it as arm B has");
+    for line in [line.as_str(), "prove --from kept.jsonl --json"] {
+        let answer = json(&scene.run(line));
+        assert!(
+            answer["sentence"].as_str().unwrap().starts_with(&format!("{same}; ")),
+            "{line}: {}",
+            answer["sentence"]
+        );
+        assert_eq!(answer["doubts"][0], same.as_str(), "{line}");
+    }
+    scene.assert_all_as_before();
+}
+
+#[test]
+fn a_run_that_failed_says_so_before_anything_else() {
+    let scene = Scene::new();
+    let line = "prove process.timer_slack_ns=1 --json-metric lat_us --better lower --window-ms 300 --control-pairs 0 --settle 20ms \
+                --turns 1 --json -- sh server.sh";
+    let server = "i=0; while [ $i -lt 60 ]; do echo '{\"lat_us\": 5}'; i=$((i+1)); sleep 0.05; done; exit 3";
+    std::fs::write(scene.path("server.sh"), server).unwrap();
+    let output = scene.run(line);
+    let answer = json(&output);
+    assert_eq!((output.status.code(), &answer["verdict"]), (Some(5), &"undecided".into()), "{answer}");
+    let (sentence, doubt) = (answer["sentence"].as_str().unwrap(), answer["doubts"][0].as_str().unwrap());
+    assert!(sentence.starts_with("it failed ") && sentence.contains("exit status: 3"), "{sentence}");
+    assert!(doubt.starts_with("it failed after ") && doubt.contains("exit status: 3"), "{doubt}");
+}
