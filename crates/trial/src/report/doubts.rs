@@ -8,6 +8,7 @@ use super::{Outcome, Report};
 use crate::beside;
 use crate::conditions::Conditions;
 use crate::engaged;
+use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch};
 
 /// Above this share of dropped pairs the machine was too unsteady to trust what is left without saying so.
@@ -84,6 +85,18 @@ fn of_drops(report: &Report, doubts: &mut Vec<String>) {
         }
         let whys: Vec<String> = by_kind.into_iter().map(|(kind, count)| format!("{kind} in {count}")).collect();
         doubts.push(format!("{dropped} of {tried} pairs were dropped: {}", whys.join("; ")));
+    }
+    // However few: it goes on after the trial, where nobody looks.
+    let changed = report.dropped.iter().filter_map(|dropped| match &dropped.reason {
+        DropReason::Changed { what } => Some(what),
+        _ => None,
+    });
+    let changed: Vec<&String> = changed.collect();
+    if let Some(what) = changed.first() {
+        doubts.push(format!(
+            "somebody else wrote a setting of the trial in {} of its windows, first {what}: an agent that keeps settings would undo it for good too",
+            changed.len()
+        ));
     }
 }
 

@@ -110,6 +110,9 @@ fn a_pair_in_which_somebody_else_wrote_the_setting_does_not_count() {
         format!("4 A: {changed} 0 to 77"),
     ];
     assert_eq!(told.collect::<Vec<_>>(), expected);
+    let doubt = "somebody else wrote a setting of the trial in 3 of its windows, first haltpoll.guest_halt_poll_ns from 200000 to 77: an \
+                 agent that keeps settings would undo it for good too";
+    assert!(report.doubts.iter().any(|told| told == doubt), "{:?}", report.doubts);
     assert_eq!((report.pairs, &report.ended), (PAIRS, &Ended::Whole));
     assert!(report.windows.iter().all(|window| window.conditions.changed.is_empty()));
 }
