@@ -111,6 +111,10 @@ fn a_session_is_gone_on_with_as_it_was_begun() {
         ("--settle 30ms", "--settle 30ms is asked for, and it was begun with --settle 20ms"),
         ("--turns 3", "--turns 3 is asked for, and it was begun with --turns 1"),
         ("--smallest-effect 2", "--smallest-effect 2 % is asked for, and it was begun with --smallest-effect 10 %"),
+        (
+            "--smallest-effect 10.004",
+            "--smallest-effect 10.004 % is asked for, and it was begun with --smallest-effect 10 %",
+        ),
         ("--control-pairs 4", "--control-pairs 4 is asked for, and it was begun with --control-pairs 0"),
     ] {
         let output = scene.run(&format!("{resume} {other}"));
@@ -127,6 +131,31 @@ fn a_session_is_gone_on_with_as_it_was_begun() {
         );
     }
     scene.assert_all_as_before();
+}
+
+const GOAL: &str = r#"{"format": 1, "evenkeel": "0.1.0", "title": "t", "settings": ["process.timer_slack_ns=1"], "steps": [], "evidence": {
+    "format": 1, "written": "2026-11-23", "smallest_effect_ratio": 0.02, "confidence": 0.95, "window_ms": 250, "settle_ms": 50,
+    "metric": {"name": "tick_lateness_us_p50", "title": "t", "unit": "us", "better": "lower"},
+    "guards": [{"metric": {"name": "cpu_share", "title": "", "unit": "share", "better": "lower"}, "harm_ratio": 0.07}],
+    "seed": 1, "workload": {"name": "tick", "placement": "apart", "arguments": "--workload tick"}, "workload_words": "w", "host": {},
+    "answer": {"verdict": "better", "ended": "whole", "set": [], "along": {}, "knobs": [], "windows": {}, "took_ms": 1}}}"#;
+
+#[test]
+fn what_a_goal_says_is_not_held_against_a_session_that_is_gone_on_with() {
+    let scene = Scene::new();
+    std::fs::write(scene.path("goal.json"), GOAL).unwrap();
+    // Begun by a version that took no guard from the goal, and other windows.
+    let begun = "prove process.timer_slack_ns=1 --workload tick --window-ms 100 --pairs 6 --fixed --control-pairs 0 --settle 20ms \
+                 --guard none --keep kept.jsonl";
+    let output = scene.run(begun);
+    assert!([Some(0), Some(1)].contains(&output.status.code()), "{}", String::from_utf8_lossy(&output.stderr));
+    let resume = "prove --goal goal.json --resume kept.jsonl --json";
+    let answer = json(&scene.run(resume));
+    assert_eq!((&answer["design"]["window_ms"], &answer["design"]["guards"]), (&100.into(), &serde_json::json!([])));
+    let output = scene.run(&format!("{resume} --guard cpu_share=7"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--guard cpu_share=7 is asked for, and it was begun with --guard none"), "{said}");
 }
 
 #[test]
@@ -156,9 +185,10 @@ fn a_setting_that_is_in_force_already_is_told_before_any_verdict() {
 #[test]
 fn a_run_that_failed_says_so_before_anything_else() {
     let scene = Scene::new();
-    let line = "prove process.timer_slack_ns=1 --json-metric lat_us --better lower --window-ms 300 --control-pairs 0 --settle 20ms \
+    let line = "prove process.timer_slack_ns=1 --json-metric lat_us --better lower --control-pairs 0 --settle 20ms \
                 --turns 1 --json -- sh server.sh";
-    let server = "i=0; while [ $i -lt 60 ]; do echo '{\"lat_us\": 5}'; i=$((i+1)); sleep 0.05; done; exit 3";
+    // It lives for three seconds and twelve forks, and the five pairs that may decide take ten.
+    let server = "i=0; while [ $i -lt 12 ]; do echo '{\"lat_us\": 5}'; i=$((i+1)); sleep 0.25; done; exit 3";
     std::fs::write(scene.path("server.sh"), server).unwrap();
     let output = scene.run(line);
     let answer = json(&output);

@@ -269,58 +269,62 @@ fn halt_polling_is_found_where_the_machine_has_it() {
     assert_eq!(missed, 0, "of three tries that the machine let be, so many did not find it, and none did");
 }
 
+/// What can't be proved, with the exit code and what is said.
+const REFUSED: &[(&str, i32, &str)] = &[
+    ("prove vm.swapiness=1", 2, "did you mean \"vm.swappiness\""),
+    ("prove vm.swappiness=1000", 2, "vm.swappiness does not take \"1000\""),
+    ("prove vm.swappiness", 2, "expected KNOB=VALUE"),
+    ("prove process.timer_slack_ns=1 process.timer_slack_ns=2", 2, "process.timer_slack_ns is set twice at server"),
+    ("prove process.timer_slack_ns=1 --report /dev/null/x", 4, "write into /dev/null/x: not a directory"),
+    ("prove process.timer_slack_ns=1 --smallest-effect 0", 2, "0 is not between"),
+    ("prove process.timer_slack_ns=1 --metric no_such_us", 2, "the workload gives round_trip_us_p50"),
+    ("prove process.timer_slack_ns=1 --pairs 2", 2, "2 is not in 6..=5000"),
+    ("prove process.timer_slack_ns=1 --guard no_such_us", 2, "the workload gives round_trip_us_p50"),
+    ("prove process.timer_slack_ns=1 --guard round_trip_us_p99=-3", 2, "no per cent above 0"),
+    ("prove process.timer_slack_ns=1 --settle 5d", 2, "\"d\" is no unit of time"),
+    ("prove process.timer_slack_ns=1 --set colour=red", 2, "set colour: the workload arena takes"),
+    ("prove process.timer_slack_ns=1 --workload arean", 2, "there is no such workload; there are arena"),
+    ("prove --arm vm.swapiness=1 --arm vm.swappiness=1", 2, "did you mean \"vm.swappiness\""),
+    ("prove process.timer_slack_ns=1 --workload tick -- true", 2, "--workload tick names a server of evenkeel's own"),
+    (
+        "prove process.timer_slack_ns=1 --workload tick --budget 0s",
+        2,
+        "within a budget of 0 s: finding how long a switch is felt, 10 pairs of the machine against itself and the 5",
+    ),
+    (
+        "prove process.timer_slack_ns=1 --workload tick --budget 10s --control-pairs 0",
+        2,
+        "finding how long a switch is felt and the 5 pairs that may decide take",
+    ),
+    ("prove process.timer_slack_ns=1 --workload tick --budget 40s", 2, "within a budget of 40 s: finding how long"),
+    (
+        "prove process.timer_slack_ns=1 --workload tick --budget 10s --settle 50ms",
+        2,
+        "within a budget of 10 s: 10 pairs of the machine",
+    ),
+    (
+        "prove process.timer_slack_ns=1 --arm process.timer_slack_ns=1",
+        2,
+        "arm C (process.timer_slack_ns=1) is there already",
+    ),
+    ("prove --goal goal.json --arm process.timer_slack_ns=1", 2, "cannot be used with"),
+    (
+        "prove --arm process.timer_slack_ns=1 --arm process.timer_slack_ns=2 --arm process.timer_slack_ns=3 --pairs 5000",
+        2,
+        "26664 windows of 4 arms: at most 20000",
+    ),
+    ("prove --from nowhere.jsonl", 2, "read the session nowhere.jsonl"),
+    ("prove --from last --state empty", 2, "none is kept in"),
+    ("prove", 2, "required"),
+];
+
 #[test]
 fn what_can_not_be_proved_is_refused_with_its_reason() {
     let scene = Scene::new();
-    let table = [
-        ("prove vm.swapiness=1", 2, "did you mean \"vm.swappiness\""),
-        ("prove vm.swappiness=1000", 2, "vm.swappiness does not take \"1000\""),
-        ("prove vm.swappiness", 2, "expected KNOB=VALUE"),
-        ("prove process.timer_slack_ns=1 process.timer_slack_ns=2", 2, "process.timer_slack_ns is set twice at server"),
-        ("prove process.timer_slack_ns=1 --report /dev/null/x", 4, "write into /dev/null/x: not a directory"),
-        ("prove process.timer_slack_ns=1 --smallest-effect 0", 2, "0 is not between"),
-        ("prove process.timer_slack_ns=1 --metric no_such_us", 2, "the workload gives round_trip_us_p50"),
-        ("prove process.timer_slack_ns=1 --pairs 2", 2, "2 is not in 6..=5000"),
-        ("prove process.timer_slack_ns=1 --guard no_such_us", 2, "the workload gives round_trip_us_p50"),
-        ("prove process.timer_slack_ns=1 --guard round_trip_us_p99=-3", 2, "no per cent above 0"),
-        ("prove process.timer_slack_ns=1 --settle 5d", 2, "\"d\" is no unit of time"),
-        ("prove process.timer_slack_ns=1 --set colour=red", 2, "set colour: the workload arena takes"),
-        ("prove process.timer_slack_ns=1 --workload arean", 2, "there is no such workload; there are arena"),
-        ("prove --arm vm.swapiness=1 --arm vm.swappiness=1", 2, "did you mean \"vm.swappiness\""),
-        (
-            "prove process.timer_slack_ns=1 --workload tick -- true",
-            2,
-            "--workload tick names a server of evenkeel's own",
-        ),
-        (
-            "prove process.timer_slack_ns=1 --workload tick --budget 0s",
-            2,
-            "within a budget of 0 s: 10 pairs of the machine against itself and the 5",
-        ),
-        (
-            "prove process.timer_slack_ns=1 --workload tick --budget 10s --control-pairs 0",
-            2,
-            "the 5 pairs that may decide take",
-        ),
-        (
-            "prove process.timer_slack_ns=1 --arm process.timer_slack_ns=1",
-            2,
-            "arm C (process.timer_slack_ns=1) is there already",
-        ),
-        ("prove --goal goal.json --arm process.timer_slack_ns=1", 2, "cannot be used with"),
-        (
-            "prove --arm process.timer_slack_ns=1 --arm process.timer_slack_ns=2 --arm process.timer_slack_ns=3 --pairs 5000",
-            2,
-            "26664 windows of 4 arms: at most 20000",
-        ),
-        ("prove --from nowhere.jsonl", 2, "read the session nowhere.jsonl"),
-        ("prove --from last --state empty", 2, "none is kept in"),
-        ("prove", 2, "required"),
-    ];
-    for (line, code, expected) in table {
+    for (line, code, expected) in REFUSED {
         let output = scene.run(line);
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{line}: {said}");
+        assert_eq!(output.status.code(), Some(*code), "{line}: {said}");
         assert!(said.contains(expected), "{line}: {said}");
         let left = ["state", "empty"].map(|name| scene.path(name).exists());
         assert_eq!(left, [false; 2], "{line}: what is refused leaves no directory behind");

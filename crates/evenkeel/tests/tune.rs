@@ -10,6 +10,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::process;
+use evenkeel_trial::Metric;
+use evenkeel_trial::search::{Budget, Candidate, Header, Log, SearchDesign};
 use serde_json::Value;
 
 /// How long something may take that takes a moment: this machine pauses at times.
@@ -95,6 +97,7 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
         ("--budget 5s", "it was begun with --budget 60s, and this says --budget 5s"),
         ("--metric cpu_share", "it was begun with --metric lat_us, and this says --metric cpu_share"),
         ("--knobs vm.swappiness=31", "it was begun with --knobs process.timer_slack_ns=1 vm.swappiness=31, and this"),
+        ("--guard lat_us", "it was begun without --guard, and this says --guard lat_us"),
         ("--smallest-effect 7", "it was begun without --smallest-effect, and this says --smallest-effect 7"),
         ("-- /no/such/server", "and this says -- /no/such/server: it decides by what it was begun with"),
     ] {
@@ -102,7 +105,8 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
         assert!(said(&output).contains(expected), "{other}: {}", said(&output));
         assert_eq!(output.status.code(), Some(2), "{other}");
     }
-    let output = run(&format!("tune {asked} --resume --json --out goal.json"));
+    // What nobody asked for may be named as it is.
+    let output = run(&format!("tune {asked} --smallest-effect 5 --guard none --resume --json --out goal.json"));
     let answer: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
     assert_eq!((output.status.code(), &answer["goal_file"]), (Some(0), &"goal.json".into()), "{answer}");
@@ -173,6 +177,53 @@ fn an_ordinary_goal_is_no_goal() {
     assert!(said(&output).contains("it is a plan without evidence"), "{}", said(&output));
 }
 
+#[test]
+fn a_command_is_not_run_because_a_log_says_so() {
+    let scene = Scene::new();
+    let begun_with = |name: &str, command: &str, asked: &str| {
+        let metric = Metric::us("lat_us", "");
+        let budget = Budget { windows: 100, time_ms: None };
+        let design = SearchDesign::new(vec![Candidate::plain("vm.swappiness=31")], metric, budget, 3);
+        let workload = serde_json::json!({"name": "command", "placement": "free", "arguments": command});
+        let asked = serde_json::json!({"a workload": asked});
+        let context = serde_json::json!({"workload": workload, "left_out": [], "asked": asked});
+        std::fs::create_dir_all(scene.path(name).parent().unwrap()).unwrap();
+        Log::create(&scene.path(name), &Header::new(design, context)).unwrap();
+    };
+    let runs = "-- touch started";
+    begun_with("last", runs, runs);
+    begun_with("foreign", runs, runs);
+    begun_with("lies", runs, "-- sleep 9");
+    begun_with("state/searches/kept.jsonl", runs, runs);
+    std::os::unix::fs::symlink(scene.path("foreign"), scene.path("state/searches/linked.jsonl")).unwrap();
+    let refused = "its workload is a command, which is not run because a file says so";
+    let named = format!(
+        "look at it, and name it yourself: evenkeel tune --resume foreign --state {} -- touch started",
+        scene.path("state").display()
+    );
+    let other = "it was begun with -- touch started, and this says -- sleep 9";
+    // What is asked, whether the command is started, and what is said where it is not.
+    let table = [
+        ("tune --resume", "", false, "state/tune.jsonl"),
+        ("tune --resume last", "", false, "state/tune.jsonl"),
+        ("tune --resume ./last", "", false, refused),
+        ("tune --resume foreign", "", false, refused),
+        ("tune --resume foreign", "", false, &named),
+        ("tune --resume state/searches/linked.jsonl", "", false, refused),
+        ("tune --resume lies", "-- sleep 9", false, other),
+        ("tune --resume state/searches/kept.jsonl", "-- sleep 9", false, other),
+        ("tune --resume state/searches/kept.jsonl", "", true, ""),
+        ("tune --resume foreign", runs, true, ""),
+    ];
+    for (line, command, is_started, expected) in table {
+        let output = scene.command(line).args(command.split_whitespace()).output().unwrap();
+        assert!(said(&output).contains(expected), "{line} {command}: {}", said(&output));
+        assert_eq!(scene.path("started").exists(), is_started, "{line} {command}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(if is_started { 4 } else { 2 }), "{line} {command}: {}", said(&output));
+        let _ = std::fs::remove_file(scene.path("started"));
+    }
+}
+
 /// Prints a line of JSON every $ARGV[0] seconds; when it is started for the first time it ends after $ARGV[1].
 const SERVER: &str = r#"$| = 1; my $first = !-e "starts"; open F, ">>starts"; print F "x"; close F; my $begun = time;
 while (1) { select undef, undef, undef, $ARGV[0]; print qq({"lat_us":50}\n); exit 3 if $first && time > $begun + $ARGV[1] }"#;
@@ -189,7 +240,7 @@ fn a_server_that_is_started_anew_lives_and_why_the_first_one_ended_is_told() {
         // It dies in the middle.
         ("0.01", "2", "--window-ms 100 --settle-ms 10", "{\"died\":", "perl: it ended (exit status: 3)"),
         // It reports more seldom than the windows by which it is found how long a switch is felt.
-        ("0.45", "9999", "--window-ms 600", "{\"format\":", "it printed no line during the window"),
+        ("0.35", "9999", "--window-ms 600", "{\"format\":", "it printed no line during the window"),
     ];
     for (every, lives, how, line_of_end, ended) in table {
         let scene = Scene::new();

@@ -8,6 +8,7 @@ use crate::arm::ARMS_MAX;
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::rules::Rules;
+use crate::session::settle_cost;
 
 /// The most pairs of windows in one trial: with windows of a second that is more than five hours.
 const PAIRS_MAX: usize = 10_000;
@@ -199,7 +200,12 @@ impl Design {
 
     /// The shortest time in which anything can be said of so many arms, switching not counted.
     pub fn least_for(&self, arms: usize) -> Duration {
-        self.takes(self.stop.pairs_min(), arms)
+        let finding = match self.settle {
+            Settle::Fixed { .. } => Duration::ZERO,
+            // Each arm is followed alike, and the cost is that of two.
+            Settle::Found { .. } => settle_cost(self).saturating_mul(u32::try_from(arms).unwrap_or(u32::MAX)) / 2,
+        };
+        finding.saturating_add(self.takes(self.stop.pairs_min(), arms))
     }
 
     /// How long the control stretch and so many blocks of so many arms take.
@@ -309,5 +315,22 @@ mod optional_ms {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_time_has_the_finding_of_the_settle_time_in_it() {
+        for (window_ms, arms, finding_ms) in [(1000, 2, 12_000), (1000, 3, 18_000), (100, 2, 2400), (10_000, 2, 24_000)]
+        {
+            let metric = Metric::us("lat_us", "latency");
+            let found = Design::sequential(metric, 100, Duration::from_millis(window_ms), 1);
+            let fixed = Design { settle: Settle::Fixed { time: found.settle.least() }, ..found.clone() };
+            let finding = found.least_for(arms) - fixed.least_for(arms);
+            assert_eq!(finding, Duration::from_millis(finding_ms), "{arms} arms, {window_ms} ms");
+        }
     }
 }

@@ -101,6 +101,8 @@ pub(crate) struct Family {
     seen: BTreeMap<u32, u64>,
     /// The programs that they run.
     files: BTreeSet<PathBuf>,
+    /// Whether an orphan that says nothing of itself can be of nobody else.
+    knows_strays: bool,
     takes_strays: bool,
 }
 
@@ -108,14 +110,16 @@ impl Family {
     /// Of the process of this number, which leads its group and has the mark in its environment.
     pub(crate) fn of(root: u32, mark: String) -> Family {
         let seen = Stat::of(root).map(|stat| (root, stat.started)).into_iter().collect();
-        Family { root, mark, seen, files: file_of(root).into_iter().collect(), takes_strays: false }
+        let files = file_of(root).into_iter().collect();
+        let knows_strays = !has_others_children(root, &all());
+        Family { root, mark, seen, files, knows_strays, takes_strays: false }
     }
 
     /// Counts from now on every orphan that came to us since the first process began and says nothing of where it came from: one that left
     /// parent, group and session, and has neither the mark nor a program of ours. It can be of nobody else if all that we started at
-    /// that time is at its end.
+    /// that time is at its end; where somebody else's orphans come to us too, none is counted.
     pub(crate) fn take_strays(&mut self) {
-        self.takes_strays = true;
+        self.takes_strays = self.knows_strays;
     }
 
     /// Who of them lives, the first process first. What was seen once is remembered.
@@ -175,6 +179,20 @@ impl Family {
             Err(_) => false,
         }
     }
+}
+
+/// Whether orphans may come to us that nothing of ours left behind: those of a whole container, whose first process we are, or those of a child
+/// that we had from a shell when it became us.
+fn has_others_children(root: u32, all: &[Stat]) -> bool {
+    let us = std::process::id();
+    let prefix = format!("{us}-");
+    let program = file_of(us);
+    let is_ours = |pid: u32| {
+        let is_marked = mark_of(pid).ok().flatten().is_some_and(|mark| mark.starts_with(prefix.as_bytes()));
+        // The guard has our own program.
+        is_marked || file_of(pid) == program
+    };
+    us == 1 || all.iter().any(|stat| stat.parent == us && stat.pid != root && stat.lives() && !is_ours(stat.pid))
 }
 
 /// The mark in a process's environment.
@@ -408,8 +426,11 @@ mod tests {
         });
         assert_eq!(alive[0].pid, root.id());
         let other = Command::new("sleep").arg("65").spawn().unwrap();
-        family.take_strays();
+        family.takes_strays = true;
         assert!(family.alive(&all()).iter().all(|stat| stat.pid != other.id()), "not every child of ours is of it");
+        // A child of ours that no mark tells from others' may leave orphans too.
+        let fresh = Family::of(root.id(), "none".into());
+        assert!(!fresh.knows_strays && has_others_children(root.id(), &all()));
         for stat in &alive {
             others::signal_if(stat.pid, others::Signal::KILL, || true).unwrap();
         }

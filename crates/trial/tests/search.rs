@@ -210,6 +210,7 @@ fn the_log_of_another_search_is_no_log_of_this_one() {
         answer.ended
     );
     assert_eq!(answer.verdict, Verdict::NotProved);
+    assert!(!is_over(&design_of(&truth, 4), &mut log), "what can't be told may be missed");
 }
 
 #[test]

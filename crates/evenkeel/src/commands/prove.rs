@@ -178,6 +178,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         return tell(args, out, facts, None, experiment::told_again(kept)?);
     }
     let by_goal = args.goal.as_ref().map(|file| goal::asked_by(args, file, &facts, out)).transpose()?;
+    let typed = &args.plan;
     let args = by_goal.as_ref().unwrap_or(args);
     let capture = capture::text_of(&root);
     let arms = Arms::parse(&args.settings, &args.plan.arm)?;
@@ -188,10 +189,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
     let _alone = TrialLock::take(&args.state)?;
     let beside = experiment::beside(out, &format!("prove {}", arms::told(&arms.settings)));
-    let before = match &args.resume {
-        Some(file) => Some(session_files::read(&args.state, file)?),
-        None => None,
-    };
+    let before = args.resume.as_ref().map(|file| session_files::read(&args.state, file)).transpose()?;
+    if let Some((file, kept)) = &before {
+        resume::refuse_others(typed, &arms, kept, file)?;
+    }
     if let Some(folder) = &args.report {
         report::make_folder(folder)?;
     }
@@ -246,9 +247,6 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         None => args.plan.seed.unwrap_or_else(experiment::fresh_seed),
     };
     let or_stopped = |failure| experiment::stopped_or(failure, stop, exit::WELL);
-    if let Some((file, kept)) = &before {
-        resume::refuse_others(&args.plan, arms, kept, file)?;
-    }
     if needs.journal {
         experiment::refuse_early_if_interrupted(root, &args.state)?;
     }
@@ -353,14 +351,21 @@ fn refuse_short(design: &Design, arms: usize) -> Result<(), Failure> {
     if budget >= least {
         return Ok(());
     }
-    let control = match design.control_pairs {
-        0 => String::new(),
-        pairs => format!("{pairs} pairs of the machine against itself and "),
-    };
-    let cause =
-        format!("{control}the {pairs_min} pairs that may decide take {:.0} s at least", least.as_secs_f64().ceil());
+    let mut takes = Vec::new();
+    let mut instead = "";
+    if matches!(design.settle, Settle::Found { .. }) {
+        takes.push("finding how long a switch is felt".to_owned());
+        instead = "a known time of quiet by --settle, ";
+    }
+    if design.control_pairs > 0 {
+        takes.push(format!("{} pairs of the machine against itself", design.control_pairs));
+    }
+    let first = if takes.is_empty() { String::new() } else { takes.join(", ") + " and " };
+    let seconds = least.as_secs_f64().ceil();
+    let cause = format!("{first}the {pairs_min} pairs that may decide take {seconds:.0} s at least");
+    let hint = format!("give more time by --budget, {instead}shorter windows by --window-ms, or fewer --control-pairs");
     Err(Failure::text(exit::WRONG_USE, format!("prove anything within a budget of {} s", budget.as_secs_f64()), cause)
-        .hint("give more time by --budget, shorter windows by --window-ms, or fewer --control-pairs"))
+        .hint(hint))
 }
 
 /// In how many turns arms share their windows where nobody said: a neighbour that comes and goes within seconds is then in both.
@@ -386,6 +391,11 @@ fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
         Failure::text(exit::WRONG_USE, format!("read --guard {text}"), format!("{percent:?} is no per cent above 0"))
     })?;
     Ok((name, harm / 100.0))
+}
+
+/// A share in per cent, as people write it: 0.07 is not 7.000000000000001 per cent.
+fn percent_of(ratio: f64) -> f64 {
+    (ratio * 1e14).round() / 1e12
 }
 
 /// A time as people write it: `500ms`, `90s`, `10m`, `1h`; seconds without a unit.

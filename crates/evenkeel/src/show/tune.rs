@@ -181,7 +181,9 @@ fn fate(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
         }
         Fate::NoEffect => format!("not told from the noise{screened}"),
         Fate::Hurts => format!("makes it worse{screened}"),
-        Fate::Stopped => "stopped: it made the metric or a guard far worse at once".to_owned(),
+        Fate::Stopped => {
+            "stopped: it made the metric or a guard far worse at once, or the server ended or had no CPU".to_owned()
+        }
         Fate::Vetoed { why } => format!("vetoed: {why}{screened}"),
         Fate::NotEngaged { why } => format!("not engaged: {why}; what it would do is not known"),
         Fate::Refused { why } => format!("refused: {why}"),

@@ -11,6 +11,7 @@ use crate::arm::ArmName;
 use crate::design::Design;
 use crate::engaged;
 use crate::error::TrialError;
+use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Race, Record, Runner, Stretch, Window, blocks};
 
 /// What is told as a cost: its name, what it is, and where a window has it.
@@ -49,7 +50,7 @@ impl Record {
         let control = ControlReport::of(design, &self.control, race.further().len())?;
         let of = |runner: &Runner| {
             let view = self.beside_a(&race, runner, &titles);
-            view.judged(&race, runner, design, &titles, control.clone())
+            view.judged(&race, runner, design, &titles, control.clone(), self.no_cpu(runner))
         };
         let reports = race.further().iter().map(of).collect::<Result<Vec<Report>, _>>()?;
         let choice = (reports.len() > 1).then(|| Choice::of(design, &race, &reports, &titles));
@@ -96,6 +97,19 @@ impl Record {
         view
     }
 
+    /// In how many windows of A and of one arm the server was given no CPU, both windows of a pair counted.
+    fn no_cpu(&self, runner: &Runner) -> ByArm {
+        let last = runner.left.as_ref().map_or(usize::MAX, |left| left.block);
+        let of = |arm: ArmName| {
+            let is_one = |dropped: &&Dropped| {
+                let is_of_trial = dropped.stretch == Stretch::Trial && dropped.pair <= last;
+                is_of_trial && dropped.arm == arm && matches!(dropped.reason, DropReason::NoCpu { .. })
+            };
+            self.dropped.iter().filter(is_one).count()
+        };
+        ByArm { a: of(ArmName::A), b: of(runner.name) }
+    }
+
     fn judged(
         self,
         race: &Race,
@@ -103,6 +117,7 @@ impl Record {
         design: &Design,
         titles: &Titles,
         control_stretch: Option<ControlReport>,
+        no_cpu_by_arm: ByArm,
     ) -> Result<Report, TrialError> {
         let seen = runner.judge.look();
         let guards = guards(design, runner);
@@ -110,6 +125,10 @@ impl Record {
         let (verdict, vetoed_by) = match is_too_short(&self.ended, design, runner.judge.pairs()) {
             true => (Outcome::Undecided, None),
             false => verdict(seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()), &guards, &mechanism),
+        };
+        let (verdict, vetoed_by) = match flatters(no_cpu_by_arm, verdict) {
+            true => (Outcome::Undecided, None),
+            false => (verdict, vetoed_by),
         };
         let title = match race.further().len() {
             1 => titles.title.clone(),
@@ -130,6 +149,7 @@ impl Record {
             mechanism,
             control_stretch,
             dropped_by_arm: ByArm { a: of_arm(ArmName::A), b: of_arm(ArmName::B) },
+            no_cpu_by_arm,
             left: runner.left.clone(),
             dropped: self.dropped,
             doubts: self.mishaps,
@@ -179,6 +199,16 @@ impl Report {
 /// few windows chance can have it so.
 fn is_too_short(ended: &Ended, design: &Design, pairs: usize) -> bool {
     !matches!(ended, Ended::Whole | Ended::Decided) && pairs < design.stop.pairs_min()
+}
+
+/// Whether a verdict is kinder to an arm than what was seen of it: where the server was given no CPU in that arm alone, its worst windows
+/// have no number, and those that are left can show neither that it is better nor that it is the same.
+fn flatters(no_cpu: ByArm, verdict: Outcome) -> bool {
+    match no_cpu.only() {
+        Some(ArmName::A) => matches!(verdict, Outcome::Worse | Outcome::Same),
+        Some(_) => matches!(verdict, Outcome::Better | Outcome::Same),
+        None => false,
+    }
 }
 
 /// The verdict of the number that decides, after guards and mechanism had their say.

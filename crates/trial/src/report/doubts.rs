@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use evenkeel_stats::median;
 
-use super::{Outcome, Report};
+use super::{ByArm, Outcome, Report};
+use crate::arm::ArmName;
 use crate::beside;
 use crate::conditions::Conditions;
 use crate::engaged;
@@ -29,6 +30,7 @@ pub(super) fn doubts(report: &Report) -> Vec<String> {
             control.verdict
         ));
     }
+    doubts.extend(of_no_cpu(report.no_cpu_by_arm));
     doubts.extend(engaged::doubts(&report.mechanism));
     of_guards(report, &mut doubts);
     if let Some(Left { why: LeftWhy::Harm { guard }, .. }) = &report.left
@@ -45,6 +47,27 @@ pub(super) fn doubts(report: &Report) -> Vec<String> {
     doubts.extend(beside::doubts(others(report)));
     of_conditions(report, &mut doubts);
     doubts
+}
+
+/// However few: these windows were the worst of their arm, and are in no number.
+fn of_no_cpu(no_cpu: ByArm) -> Option<String> {
+    let windows =
+        |count: usize, what: &str| format!("{count} {} {what}", if count == 1 { "window" } else { "windows" });
+    let (with, without) = (windows(no_cpu.b, "with the settings"), windows(no_cpu.a, "without them"));
+    let told =
+        |first: &str, rest: &str| format!("the server was given no CPU in {first} and {rest}, which have no number: ");
+    match (no_cpu.a, no_cpu.b, no_cpu.only()) {
+        (0, 0, _) => None,
+        (_, _, Some(ArmName::A)) => Some(
+            told(&windows(no_cpu.a, "without the settings"), "in none with them")
+                + "they may be what gave it one, and the windows that are left can't show that they do nothing or harm",
+        ),
+        (_, _, Some(_)) => Some(
+            told(&with, "in none without them")
+                + "they may be what took its CPU, and the windows that are left can't show that they help or do nothing",
+        ),
+        _ => Some(told(&with, &without) + "somebody else has its CPU at times (`evenkeel measure gaps` tells who)"),
+    }
 }
 
 fn of_guards(report: &Report, doubts: &mut Vec<String>) {

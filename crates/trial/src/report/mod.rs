@@ -106,6 +106,9 @@ pub struct Report {
     /// How many of them by the arm whose window broke a rule.
     #[serde(default)]
     pub dropped_by_arm: ByArm,
+    /// In how many windows the server was given no CPU, by arm: those count too in whose pair the other arm's was dropped first.
+    #[serde(default, skip_serializing_if = "ByArm::is_none")]
+    pub no_cpu_by_arm: ByArm,
     /// Why the arm had no further windows, of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
@@ -234,6 +237,21 @@ pub struct Cost {
 pub struct ByArm {
     pub a: usize,
     pub b: usize,
+}
+
+impl ByArm {
+    fn is_none(&self) -> bool {
+        *self == ByArm::default()
+    }
+
+    /// The arm that has it alone, more than once: a single time is chance.
+    fn only(self) -> Option<ArmName> {
+        match (self.a, self.b) {
+            (2.., 0) => Some(ArmName::A),
+            (0, 2..) => Some(ArmName::B),
+            _ => None,
+        }
+    }
 }
 
 /// The program that measured and the machine that it ran on. What is not known is absent.

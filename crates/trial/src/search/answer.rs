@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::design::SearchDesign;
 use super::desk::{Desk, Halt};
 use super::guard::Guarded;
-use super::log::Entry;
-use super::screen::Set;
-use super::{Seen, Stage, along, at_work};
+use super::screen::{Set, others_do_more};
+use super::{Stage, along, at_work, doubts};
 use crate::beside;
 use crate::design::Guard;
 use crate::engaged::{Engaged, Mechanism};
@@ -154,7 +153,7 @@ pub enum Fate {
     NoEffect,
     /// It makes the metric worse.
     Hurts,
-    /// It made the metric, or a guard, so much worse that it was stopped.
+    /// It made the metric, or a guard, so much worse that it was stopped; or the server ended, or was given no CPU.
     Stopped,
     /// It makes a guard's number worse, by as much as vetoes.
     Vetoed {
@@ -370,7 +369,8 @@ impl Answer {
         }
         self.windows = desk.by_stage().clone();
         self.doubts = beside::doubts(desk.entries().iter().map(|entry| entry.seen.beside()));
-        self.doubts.extend(deaths(desk.entries()));
+        self.doubts.extend(doubts::deaths(desk.entries()));
+        self.doubts.extend(doubts::drops(desk.entries()));
         self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);
         self.ended = match ended {
             Ok(()) => Ended::Whole,
@@ -395,7 +395,9 @@ impl Answer {
     fn doubt_idle(&mut self) {
         for knob in &mut self.knobs {
             let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.at_work else { continue };
-            match knob.fate {
+            match &knob.fate {
+                // It was never asked of again.
+                fate if *fate == others_do_more() => {}
                 Fate::InTheSet | Fate::Hurts => self.doubts.push(format!(
                     "{} was not at work by its counter: {why}; the difference that was seen stands all the same",
                     knob.name()
@@ -405,16 +407,4 @@ impl Answer {
             }
         }
     }
-}
-
-/// What a sceptic should know of a server that did not live through the search: whatever is seen of it, its own words say why.
-fn deaths(entries: &[Entry]) -> Option<String> {
-    let whys = entries.iter().filter_map(|entry| match &entry.seen {
-        Seen::Died { why } => Some(why),
-        _ => None,
-    });
-    let whys: Vec<&String> = whys.collect();
-    let last = whys.last()?;
-    let times = if whys.len() == 1 { "once".to_owned() } else { format!("{} times, the last time so", whys.len()) };
-    Some(format!("the server ended or hung {times}, and was started anew: {last}"))
 }

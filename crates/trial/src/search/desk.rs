@@ -13,6 +13,7 @@ use super::design::SearchDesign;
 use super::log::{Entry, Log};
 use super::{SearchProgress, Seen, Stage, Subject, Tools, guard, has_a_ratio};
 use crate::arm::{Arm, Level};
+use crate::rules::DropReason;
 use crate::workload::Sample;
 
 /// Windows of the machine as it was by which the guard goes: recent ones, since the machine drifts.
@@ -40,6 +41,11 @@ pub(super) enum Got {
     Nothing,
     /// The guard stopped it: the arm is never run again.
     Hurt,
+}
+
+/// Whether the server was given no CPU in a window, of which the arm may be the cause.
+fn is_starved(seen: &Seen) -> bool {
+    matches!(seen, Seen::Dropped { reason: Some(DropReason::NoCpu { .. }), .. })
 }
 
 pub(super) struct Desk<'a> {
@@ -185,10 +191,16 @@ impl<'a> Desk<'a> {
             return Ok(Got::Hurt);
         }
         let mut seen = self.next(&arm)?;
-        let is_enough = self.believes_one_death && !arm.is_as_it_was();
-        if matches!(seen, Seen::Died { .. }) && !is_enough {
+        if self.may_be_accident(&arm, &seen) {
             // A server may end once by itself: what is no accident shows in the next window, as below.
             seen = self.next(&arm)?;
+            if let Seen::Dropped { why, .. } = &seen
+                && is_starved(&seen)
+                && !arm.is_as_it_was()
+            {
+                self.banned.insert(arm, why.clone());
+                return Ok(Got::Hurt);
+            }
         }
         if self.wrecked(&arm, &seen).is_some() {
             // Tails are noisy: what is no accident of one window shows in the next.
@@ -199,6 +211,16 @@ impl<'a> Desk<'a> {
             }
         }
         self.judge(arm, seen)
+    }
+
+    /// Whether a window in which the server ended or was given no CPU is asked for once more before its arm is blamed. A log from before
+    /// that was so goes on with another arm, and is told as it was decided.
+    fn may_be_accident(&self, arm: &Arm, seen: &Seen) -> bool {
+        let may_be = match seen {
+            Seen::Died { .. } => !self.believes_one_death || arm.is_as_it_was(),
+            seen => is_starved(seen) && !arm.is_as_it_was(),
+        };
+        may_be && self.log.entries().get(self.used).is_none_or(|next| next.arm == *arm)
     }
 
     /// Which guard's number is so much worse than usual that the arm behind it is a danger.

@@ -86,7 +86,7 @@ impl Live<'_, '_> {
         conditions.counters.extend(self.switch.read_back());
         conditions.changed = self.switch.changed();
         if let Some(reason) = self.rules.judge(window, &conditions) {
-            return Ok(Seen::Dropped { why: reason.to_string(), beside: conditions.beside });
+            return Ok(Seen::Dropped { why: reason.to_string(), beside: conditions.beside, reason: Some(reason) });
         }
         let name = self.design.metric.name.as_ref();
         let value = sample.get(name).copied().ok_or_else(|| TrialError::NoSuchMetric {

@@ -23,6 +23,7 @@ mod candidates;
 mod confirm;
 mod design;
 mod desk;
+mod doubts;
 mod goal;
 mod guard;
 mod ladder;
@@ -48,6 +49,7 @@ pub use settling::{ClassSettle, Settling, longest as longest_settle};
 use crate::arm::Arm;
 use crate::conditions::Conditions;
 use crate::error::TrialError;
+use crate::rules::DropReason;
 use crate::workload::Sample;
 use desk::{Desk, Halt};
 
@@ -79,13 +81,16 @@ pub enum Seen {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         conditions: Option<Box<Conditions>>,
     },
-    /// A rule that knows nothing of the arm dropped it.
+    /// A rule that looks at the machine alone dropped it.
     Dropped {
-        /// Which.
+        /// Which, in words.
         why: String,
         /// Other trials that ran beside it, in words.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         beside: Vec<String>,
+        /// Which; missing in a log from before it was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<DropReason>,
     },
     /// The server ended or hung, and was started anew.
     Died {
@@ -175,16 +180,25 @@ pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, 
     Ok(answer)
 }
 
-/// Whether the search of this log has come to its end: it asks for no further window.
+/// Whether the search of this log has come to its end, a failure for good too: it asks for no further window.
 pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
-    struct Nobody;
+    struct Nobody {
+        was_asked: bool,
+    }
     impl Subject for Nobody {
         fn window(&mut self, _: &Arm) -> Result<Seen, TrialError> {
+            self.was_asked = true;
             Err(TrialError::Change("nothing is measured".to_owned()))
         }
     }
-    let tools = Tools { subject: &mut Nobody, log, stop: &|| false, on_progress: &mut |_| {} };
-    search(design, tools).is_ok_and(|answer| matches!(answer.ended, SearchEnded::Whole | SearchEnded::OutOfBudget))
+    let (mut nobody, windows) = (Nobody { was_asked: false }, log.entries().len());
+    let tools = Tools { subject: &mut nobody, log, stop: &|| false, on_progress: &mut |_| {} };
+    let is_told = search(design, tools).is_ok_and(|answer| match answer.ended {
+        // Of a log that can't be told to its end somebody may still make something.
+        SearchEnded::Failed { .. } => answer.windows.values().sum::<usize>() == windows,
+        _ => true,
+    });
+    is_told && !nobody.was_asked
 }
 
 fn stages(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {

@@ -201,7 +201,7 @@ fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, k
     }
     helping.sort_by(|a, b| a.1.total_cmp(&b.1));
     for (knob, _) in helping.drain(SURVIVORS_MAX.min(helping.len())..) {
-        answer.knobs[knob].fate = Fate::LeftOut { why: format!("{SURVIVORS_MAX} others do more") };
+        answer.knobs[knob].fate = others_do_more();
     }
     let mut arm = desk.design.baseline();
     for (knob, _) in &helping {
@@ -211,6 +211,11 @@ fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, k
     answer.take_fates(desk);
     desk.known = known(answer);
     Set { members: helping.into_iter().map(|(knob, _)| knob).collect(), arm }
+}
+
+/// What becomes of a knob that moved the metric, where so many others moved it more.
+pub(super) fn others_do_more() -> Fate {
+    Fate::LeftOut { why: format!("{SURVIVORS_MAX} others do more") }
 }
 
 /// Knobs that do nothing on average since they work against each other: each alone may help. Two neighbouring pairs of windows

@@ -120,6 +120,8 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, Tria
             Followed::Whole => {}
             Followed::Stopped => return Ok(None),
             // A server that is gone says so again when the first window is asked for.
+            // What was seen before it was gone is known.
+            Followed::Failed(_) if !drift.is_empty() => break,
             Followed::Failed(why) => {
                 let time = (trial.design.window / 2).clamp(least, most);
                 let how = SettleHow::Guessed { why: format!("windows of {step:?} could not be had: {why}") };

@@ -1,4 +1,4 @@
-//! How a command ends: at once where the user asks to stop while something of it is waited for, and whole, whatever it left behind.
+//! How a command ends: at once where the user asks to stop while something of it is waited for; and what is told where it does not.
 
 use std::sync::atomic::Ordering;
 
@@ -38,25 +38,6 @@ fn a_load_that_hangs_is_waited_for_no_longer() {
     let load = format!("sh -c 'exec sleep 120' {}", tag("stop-load-itself"));
     stopped_soon("stop-load", with_load(&load, Runs::PerWindow), |mut command| window(&mut command, 200));
     assert!(!lives(&tag("stop-load-itself")));
-}
-
-#[test]
-fn what_left_everything_by_which_it_could_be_known_is_ended_too() {
-    // A session of its own, no parent, no environment, another program, and no ear for SIGTERM.
-    // So that what a failing test leaves is gone in a minute.
-    let argument = format!("60.{:09}", std::process::id());
-    let script = format!(
-        "(setsid sh -c 'trap \"\" TERM; exec env -i sleep {argument}' >/dev/null 2>&1 &) ; exec tail -f /dev/null"
-    );
-    let ending = Ending { signal: Signal::TERM, limit: Duration::from_millis(200) };
-    let mut command = start("stray", &script, Settings { ending, ..settings() }).unwrap();
-    let begun = Instant::now();
-    while !lives(&argument) {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    command.stop();
-    assert!(!lives(&argument), "it was left behind");
 }
 
 #[test]

@@ -132,6 +132,36 @@ fn a_window_without_a_cpu_is_dropped_whichever_arm_was_on() {
 }
 
 #[test]
+fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
+    let (took, gave) = ("they may be what took its CPU", "they may be what gave it one");
+    for (what, effect, starved, expected, counted, why) in [
+        ("B alone, and is better in the rest", 0.8, (true, 3), Outcome::Undecided, (0, 3), took),
+        ("B alone, and is the same in the rest", 1.0, (true, 2), Outcome::Undecided, (0, 2), took),
+        ("B alone, and is worse in the rest", 1.3, (true, 3), Outcome::Worse, (0, 3), took),
+        ("A alone, and B is worse in the rest", 1.3, (false, 3), Outcome::Undecided, (3, 0), gave),
+        ("A alone, and B is better in the rest", 0.8, (false, 3), Outcome::Better, (3, 0), gave),
+        ("once is chance", 0.8, (true, 1), Outcome::Better, (0, 1), "somebody else has its CPU"),
+    ] {
+        let report = trial(3, ab(), |mock, design| {
+            design.control_pairs = 0;
+            (mock.effect, mock.no_cpu_while) = (effect, starved);
+        })
+        .report();
+        assert_eq!((report.verdict, report.pairs), (expected, PAIRS), "{what}: {:?}", report.doubts);
+        assert_eq!((report.no_cpu_by_arm.a, report.no_cpu_by_arm.b), counted, "{what}");
+        assert!(report.doubts[0].starts_with("the server was given no CPU in "), "{what}: {:?}", report.doubts);
+        assert!(report.doubts[0].contains(why), "{what}: {:?}", report.doubts);
+    }
+    // Both windows of the first pair, of which one alone is told among the dropped.
+    let both = trial(3, ab(), |mock, design| (design.control_pairs, mock.no_cpu_at) = (0, vec![1, 2])).report();
+    assert_eq!((both.dropped.len(), both.no_cpu_by_arm.a, both.no_cpu_by_arm.b), (1, 1, 1));
+    assert_eq!(both.verdict, Outcome::Same);
+    let doubt = "the server was given no CPU in 1 window with the settings and 1 window without them, which have no number: somebody \
+                 else has its CPU at times (`evenkeel measure gaps` tells who)";
+    assert_eq!(both.doubts[0], doubt);
+}
+
+#[test]
 fn another_trial_is_a_doubt_by_the_windows_that_it_ran_beside() {
     let mut run = trial(3, ab(), |_, _| ());
     let who = vec!["evenkeel tune (pid 7)".to_owned()];

@@ -47,6 +47,8 @@ pub(crate) struct Mock {
     pub(crate) others_write_at: Vec<usize>,
     /// In these windows it is given no CPU.
     pub(crate) no_cpu_at: Vec<usize>,
+    /// How many further windows while the guest polls, or does not, are given none.
+    pub(crate) no_cpu_while: (bool, usize),
     /// For so long after a switch it serves as before.
     pub(crate) carries: Duration,
     /// Whether the guest polled in each window, and how long that was.
@@ -69,6 +71,7 @@ impl Mock {
             is_nothing_at: None,
             others_write_at: Vec::new(),
             no_cpu_at: Vec::new(),
+            no_cpu_while: (false, 0),
             carries: Duration::ZERO,
             log: Rc::default(),
             windows: 0,
@@ -117,7 +120,10 @@ impl Workload for Mock {
         if self.dies_at == Some(self.windows) {
             return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
         }
-        if self.no_cpu_at.contains(&self.windows) {
+        let (while_polled, left) = &mut self.no_cpu_while;
+        let starves = *left > 0 && *while_polled == (self.root.text(POLL).unwrap() == "200000\n");
+        *left -= usize::from(starves);
+        if starves || self.no_cpu_at.contains(&self.windows) {
             return Err(TrialError::NoCpu { program: "mock".into(), waited_ms: 390, span_ms: 400 });
         }
         if self.others_write_at.contains(&self.windows) {

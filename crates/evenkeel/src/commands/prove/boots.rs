@@ -11,7 +11,7 @@ use evenkeel_sys::{Root, clock, process};
 use evenkeel_trial::boots::{
     BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, Hands, WINDOWS_MAX, go_on, read, write,
 };
-use evenkeel_trial::{ArmName, Guard, Metric};
+use evenkeel_trial::{ArmName, Guard, Metric, Sample, TrialError, Workload};
 
 use super::{Args, time};
 use crate::args::HostArgs;
@@ -268,9 +268,7 @@ fn try_workload(args: &Args) -> Result<(Metric, Vec<Guard>, String), Failure> {
         };
         let guards = args.plan.guards(workload.as_ref(), &metric)?;
         let window = Duration::from_millis(args.plan.window_ms().into());
-        let sample = workload
-            .window(Duration::from_millis(200), window, &mut || {})
-            .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        let sample = try_window(workload.as_mut(), window).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         let number = |metric: &Metric| sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite());
         // The usual guard may have too little to go by in one window; one that was asked for is to be there.
         let unread = guards.iter().find(|guard| number(&guard.metric).is_none() && !args.plan.guard.is_empty());
@@ -284,6 +282,15 @@ fn try_workload(args: &Args) -> Result<(Metric, Vec<Guard>, String), Failure> {
     })();
     workload.stop();
     tried
+}
+
+/// One window, and another one if the server was given no CPU in the first: that may be chance, and a trial drops such windows.
+fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, TrialError> {
+    let mut once = || workload.window(Duration::from_millis(200), window, &mut || {});
+    match once() {
+        Err(TrialError::NoCpu { .. }) => once(),
+        tried => tried,
+    }
 }
 
 /// Goes on as far as it goes in this boot.
@@ -382,4 +389,37 @@ fn cancel(args: &Args, out: &Out) -> Outcome {
         return Ok(exit::PENDING);
     }
     Ok(exit::WELL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that is given no CPU in its first windows, so many.
+    struct Starved(u32);
+
+    impl Workload for Starved {
+        fn describe(&self) -> String {
+            "starved".to_owned()
+        }
+
+        fn metrics(&self) -> &[Metric] {
+            &[]
+        }
+
+        fn window(&mut self, _: Duration, _: Duration, _: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+            let Some(left) = self.0.checked_sub(1) else { return Ok(Sample::new()) };
+            self.0 = left;
+            Err(TrialError::NoCpu { program: "starved".to_owned(), waited_ms: 390, span_ms: 400 })
+        }
+
+        fn stop(&mut self) {}
+    }
+
+    #[test]
+    fn one_window_without_a_cpu_refuses_no_trial() {
+        for (starved, is_fit) in [(0, true), (1, true), (2, false)] {
+            assert_eq!(try_window(&mut Starved(starved), Duration::from_secs(1)).is_ok(), is_fit, "{starved}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use evenkeel_host::Facts;
 use evenkeel_trial::search::{Evidence, GoalFile, HostWords, WorkloadSpec};
 use evenkeel_trial::workload::SETTING_PREFIX;
 
-use super::Args;
+use super::{Args, percent_of};
 use crate::commands::workload_of;
 use crate::exit;
 use crate::failure::Failure;
@@ -67,11 +67,9 @@ fn window_ms(evidence: &Evidence, file: &Path) -> Result<u32, Failure> {
 
 /// The guards as arguments. Who found the set without one wants none now either.
 fn guards(evidence: &Evidence) -> Vec<String> {
-    // As people write them: a share of 0.07 is not 7.000000000000001 per cent.
-    let percent = |ratio: f64| (ratio * 1e8).round() / 1e6;
     let guards = evidence.guards.iter();
     let named: Vec<String> =
-        guards.map(|guard| format!("{}={}", guard.metric.name, percent(guard.harm_ratio))).collect();
+        guards.map(|guard| format!("{}={}", guard.metric.name, percent_of(guard.harm_ratio))).collect();
     if named.is_empty() { vec!["none".to_owned()] } else { named }
 }
 

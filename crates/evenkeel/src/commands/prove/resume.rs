@@ -7,21 +7,21 @@ use std::time::Duration;
 use evenkeel_trial::kept::Kept;
 use evenkeel_trial::{Design, Guard, Settle, Stop, Workload};
 
-use super::{DesignArgs, named_guard};
+use super::{DesignArgs, named_guard, percent_of};
 use crate::arms::{self, Arms};
 use crate::exit;
 use crate::failure::Failure;
-use crate::report::words::trim;
 
-/// Refuses other settings, and another design. Nothing of this needs a server, so none has to be started for it.
-pub(super) fn refuse_others(asked: &DesignArgs, arms: &Arms, kept: &Kept, file: &Path) -> Result<(), Failure> {
+/// Refuses other settings, and another design than `typed`, which is what the user wrote: what a goal file says besides is not asked for, and
+/// to be told to leave it out would be of no use. Nothing of this needs a server, so none has to be started for it.
+pub(super) fn refuse_others(typed: &DesignArgs, arms: &Arms, kept: &Kept, file: &Path) -> Result<(), Failure> {
     let before = Arms::of_head(&kept.head)?;
     let [then, now] =
         [&before, arms].map(|arms| arms.asked.iter().map(|own| arms::told(own)).collect::<Vec<_>>().join(" | "));
     if then != now || kept.head.arms.len() != arms.count() {
         return Err(differs("settings", &then, &now));
     }
-    for (option, then, now) in options(asked, &kept.head.design)? {
+    for (option, then, now) in options(typed, &kept.head.design)? {
         if let Some(now) = now.filter(|now| *now != then) {
             let tried = format!("go on with the session {}", file.display());
             let cause = format!("{option} {now} is asked for, and it was begun with {option} {then}, which stands");
@@ -49,7 +49,7 @@ type Twice = (&'static str, String, Option<String>);
 /// Each option of the design.
 fn options(asked: &DesignArgs, kept: &Design) -> Result<Vec<Twice>, Failure> {
     let ms = |time: Duration| format!("{}ms", time.as_millis());
-    let percent = |percent: f64| format!("{} %", trim(percent));
+    let percent = |ratio: f64| format!("{} %", percent_of(ratio));
     let (is_fixed, budget) = match kept.stop {
         Stop::After { .. } => (true, None),
         Stop::Sequential { budget, .. } => (false, budget),
@@ -69,8 +69,8 @@ fn options(asked: &DesignArgs, kept: &Design) -> Result<Vec<Twice>, Failure> {
         ("--turns", kept.turns.to_string(), asked.turns.map(|turns| turns.to_string())),
         (
             "--smallest-effect",
-            percent(kept.smallest_effect_ratio * 100.0),
-            asked.smallest_effect.percent().map(percent),
+            percent(kept.smallest_effect_ratio),
+            asked.smallest_effect.percent().map(|asked| percent(asked / 100.0)),
         ),
         ("--control-pairs", kept.control_pairs.to_string(), asked.control_pairs.map(|pairs| pairs.to_string())),
     ])
@@ -96,6 +96,21 @@ fn named(texts: &[String]) -> Result<Option<String>, Failure> {
 /// In one order, since nobody means another one by it.
 fn of_guards(mut guards: Vec<(String, f64)>) -> String {
     guards.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let told: Vec<String> = guards.iter().map(|(name, ratio)| format!("{name}={}", trim(ratio * 100.0))).collect();
+    let told: Vec<String> = guards.iter().map(|(name, ratio)| format!("{name}={}", percent_of(*ratio))).collect();
     if told.is_empty() { "none".to_owned() } else { told.join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn harms_are_compared_as_numbers() {
+        let told = |text: &str| named(&[text.to_owned()]).unwrap().unwrap();
+        for (text, expected) in [("lat_us=7", "lat_us=7"), ("lat_us=5.004", "lat_us=5.004"), ("lat_us", "lat_us=25")] {
+            assert_eq!(told(text), expected);
+        }
+        assert_eq!(told("lat_us=7.0%"), told("lat_us=7"));
+        assert_ne!(told("lat_us=5.004"), told("lat_us=5"));
+    }
 }

@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evenkeel_host::{Goal, Plan, Wish};
+use evenkeel_trial::Guard;
 use evenkeel_trial::search::{Header, LeftOut, Log, SearchDesign, WorkloadSpec, is_over};
 use serde::{Deserialize, Serialize};
 
-use super::{Args, BUDGET, Ground, Ready, STOP_AT, WINDOW_MS, not_possible, start};
+use super::{Args, BUDGET, Ground, Ready, STOP_AT, WINDOW_MS, not_possible, start, workload_of};
 use crate::exit;
 use crate::failure::Failure;
 use crate::session_files;
+use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
 
 /// The search's log, beside the journal.
@@ -95,14 +97,42 @@ fn asked(args: &Args) -> BTreeMap<String, String> {
     asked
 }
 
+/// What a search decides by of all that can be asked, as it would be typed: whoever says that, says nothing else than it was begun with.
+fn decided(design: &SearchDesign) -> [(&'static str, String); 4] {
+    // As people write them: a share of 0.07 is not 7.000000000000001 per cent.
+    let percent = |ratio: f64| (ratio * 1e8).round() / 1e6;
+    let guard = |guard: &Guard| format!("{}={}", guard.metric.name, percent(guard.harm_ratio));
+    let mut guards: Vec<String> = design.guards.iter().map(guard).collect();
+    guards.sort();
+    if guards.is_empty() {
+        guards.push("none".to_owned());
+    }
+    let mut knobs: Vec<&str> =
+        design.candidates.iter().flat_map(|candidate| &candidate.settings).map(String::as_str).collect();
+    knobs.sort_unstable();
+    [
+        ("--knobs", format!("--knobs {}", knobs.join(" "))),
+        ("--smallest-effect", format!("--smallest-effect {}", percent(design.smallest_effect_ratio))),
+        ("--settle-ms", format!("--settle-ms {}", design.settle_ms)),
+        ("--guard", format!("--guard {}", guards.join(" "))),
+    ]
+}
+
 /// Refuses what the search was not begun with: its windows were measured by what it was.
-fn refuse_other(args: &Args, context: &Context) -> Result<(), Failure> {
+fn refuse_other(args: &Args, design: &SearchDesign, context: &Context) -> Result<(), Failure> {
+    let decided = decided(design);
     for (name, now) in asked(args) {
-        let then = match (context.asked.get(&name), name == WORKLOAD) {
-            (Some(then), _) if *then == now => continue,
-            (Some(then), _) => format!("with {then}"),
-            (None, true) if context.workload.arguments == now => continue,
-            (None, _) => format!("without {name}"),
+        let then = match context.asked.get(&name) {
+            // What is compared is what is started, whatever else the file tells.
+            _ if name == WORKLOAD => match context.workload.arguments.as_str() {
+                "" => "with the usual workload".to_owned(),
+                then if *then == now => continue,
+                then => format!("with {then}"),
+            },
+            Some(then) if *then == now => continue,
+            Some(then) => format!("with {then}"),
+            None if decided.iter().any(|(of, then)| *of == name && *then == now) => continue,
+            None => format!("without {name}"),
         };
         let cause = format!("it was begun {then}, and this says {now}: it decides by what it was begun with");
         return Err(Failure::text(exit::WRONG_USE, "go on with the search", cause)
@@ -111,10 +141,32 @@ fn refuse_other(args: &Args, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses to run the command of a log that nobody but its writer vouches for: a file can come from anywhere. Who names the same command
+/// has seen it.
+fn refuse_command_of_a_file(args: &Args, workload: &WorkloadSpec, path: &Path) -> Result<(), Failure> {
+    let WorkloadArgs { command, of_command, .. } = workload_of(&workload.arguments)?;
+    let runs_command = !command.is_empty() || !of_command.is_empty();
+    if !runs_command || asked(args).contains_key(WORKLOAD) || is_ours(path, &args.state.path()?) {
+        return Ok(());
+    }
+    let cause = "its workload is a command, which is not run because a file says so";
+    Err(Failure::text(exit::WRONG_USE, format!("go on with the search {}", path.display()), cause).hint(format!(
+        "look at it, and name it yourself: {} {}",
+        again(args),
+        workload.arguments
+    )))
+}
+
+/// Whether a log is one that evenkeel keeps in the folder of its state.
+fn is_ours(path: &Path, folder: &Path) -> bool {
+    let (Ok(path), Ok(folder)) = (path.canonicalize(), folder.canonicalize()) else { return false };
+    path == folder.join(LOG) || path.parent() == Some(&folder.join(FOLDER))
+}
+
 /// The log of a new search, or of the one that is gone on with.
 pub(super) fn log_of(args: &Args) -> Result<PathBuf, Failure> {
     match &args.resume {
-        Some(file) if file != Path::new(LAST) || file.exists() => Ok(file.clone()),
+        Some(file) if file != Path::new(LAST) => Ok(file.clone()),
         _ => Ok(args.state.path()?.join(LOG)),
     }
 }
@@ -133,7 +185,8 @@ pub(super) fn go_on(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> 
         .map_err(|error| Failure::new(exit::WRONG_USE, error).hint("without --resume a new search begins"))?;
     let bad = |error: serde_json::Error| Failure::text(exit::WRONG_USE, "read the search's log", error);
     let context: Context = serde_json::from_value(header.context).map_err(bad)?;
-    refuse_other(args, &context)?;
+    refuse_other(args, &header.design, &context)?;
+    refuse_command_of_a_file(args, &context.workload, path)?;
     let mut plans = Vec::new();
     for candidate in &header.design.candidates {
         let parsed = candidate.settings.iter().map(|text| workload_settings::parse(text));

@@ -290,7 +290,7 @@ impl Command {
         let mut server = Started::start(&program)?;
         self.seen = waiting.wait(&mut server, &self.stop).inspect_err(|_| server.take_strays())?;
         if let Some(load) = &mut self.load {
-            load.start()?;
+            load.start().inspect_err(|_| server.take_strays())?;
         }
         let pids: Vec<u32> = server.stats().iter().map(|stat| stat.pid).collect();
         self.server = Some(server);
