@@ -107,11 +107,11 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// Of the process of this number, which leads its group and has the mark in its environment.
-    pub(crate) fn of(root: u32, mark: String) -> Family {
+    /// Of the process of this number, which leads its group and has the mark in its environment; `knows_strays` if there were no
+    /// [others' children](has_others_children) just before it was started.
+    pub(crate) fn of(root: u32, mark: String, knows_strays: bool) -> Family {
         let seen = Stat::of(root).map(|stat| (root, stat.started)).into_iter().collect();
         let files = file_of(root).into_iter().collect();
-        let knows_strays = !has_others_children(root, &all());
         Family { root, mark, seen, files, knows_strays, takes_strays: false }
     }
 
@@ -182,8 +182,8 @@ impl Family {
 }
 
 /// Whether orphans may come to us that nothing of ours left behind: those of a whole container, whose first process we are, or those of a child
-/// that we had from a shell when it became us.
-fn has_others_children(root: u32, all: &[Stat]) -> bool {
+/// that we had from a shell when it became us. Asked before a program is started: the first thing that it does may be to leave us an orphan.
+pub(crate) fn has_others_children(all: &[Stat]) -> bool {
     let us = std::process::id();
     let prefix = format!("{us}-");
     let program = file_of(us);
@@ -192,7 +192,7 @@ fn has_others_children(root: u32, all: &[Stat]) -> bool {
         // The guard has our own program.
         is_marked || file_of(pid) == program
     };
-    us == 1 || all.iter().any(|stat| stat.parent == us && stat.pid != root && stat.lives() && !is_ours(stat.pid))
+    us == 1 || all.iter().any(|stat| stat.parent == us && stat.lives() && !is_ours(stat.pid))
 }
 
 /// The mark in a process's environment.
@@ -414,7 +414,7 @@ mod tests {
         let mark = fresh_mark();
         let script = "sleep 60 & setsid sh -c 'sleep 61 & exec sleep 62' & (setsid sleep 63 &); exec sleep 64";
         let mut root = Command::new("sh").args(["-c", script]).env(MARK, &mark).process_group(0).spawn().unwrap();
-        let mut family = Family::of(root.id(), mark);
+        let mut family = Family::of(root.id(), mark, true);
         // What is on its way there has five processes too at times, and not these.
         let command = |stat: &Stat| fs::read_to_string(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
         let mut alive = Vec::new();
@@ -429,8 +429,7 @@ mod tests {
         family.takes_strays = true;
         assert!(family.alive(&all()).iter().all(|stat| stat.pid != other.id()), "not every child of ours is of it");
         // A child of ours that no mark tells from others' may leave orphans too.
-        let fresh = Family::of(root.id(), "none".into());
-        assert!(!fresh.knows_strays && has_others_children(root.id(), &all()));
+        assert!(has_others_children(&all()));
         for stat in &alive {
             others::signal_if(stat.pid, others::Signal::KILL, || true).unwrap();
         }

@@ -24,7 +24,8 @@ fn lives(argument: &str) -> bool {
 
 #[test]
 fn what_left_everything_by_which_it_could_be_known_is_ended_too() {
-    // A session of its own, no parent, no environment, another program, and no ear for SIGTERM.
+    // A session of its own, no parent, no environment, another program, and no ear for SIGTERM; on a busy machine it is there before
+    // the one who started it goes on.
     // So that what a failing test leaves is gone in a minute.
     let argument = format!("60.{:09}", std::process::id());
     let script = format!(

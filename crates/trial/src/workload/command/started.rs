@@ -86,8 +86,9 @@ impl Started {
         if !program.cpus.is_empty() {
             process::run_on(&mut command, &program.cpus).map_err(|errno| failed(errno.to_string()))?;
         }
+        let knows_strays = !processes::has_others_children(&processes::all());
         let mut child = command.spawn().map_err(|error| failed(why_not_started(path, &error)))?;
-        let family = Family::of(child.id(), mark);
+        let family = Family::of(child.id(), mark, knows_strays);
         let mut output = Output::new();
         if let Some(stdout) = child.stdout.take() {
             output.drain(STDOUT, stdout, program.output.clone());
