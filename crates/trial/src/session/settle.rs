@@ -7,7 +7,7 @@ use evenkeel_stats::median;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
-use crate::design::{Design, Settle};
+use crate::design::{Design, Settle, Stop};
 use crate::error::TrialError;
 use crate::session::Trial;
 use crate::switch::Reach;
@@ -16,6 +16,8 @@ use crate::switch::Reach;
 /// did meanwhile does not come again after each switch, and what the switch did does.
 const SWITCHES: usize = 3;
 const LOOKS: usize = 2;
+/// Of a budget that was given, all looks together may take this share: the pairs need the rest.
+const BUDGET_SHARE: f64 = 1.0 / 3.0;
 /// Short windows after each switch. The last few are what those before are compared with.
 const STEPS: usize = 8;
 const TESTED: usize = 5;
@@ -115,7 +117,8 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, Tria
     let step = step_of(trial.design);
     let mut series = Vec::with_capacity(trial.arms.len() * SWITCHES * LOOKS);
     let (mut position, mut drift) = (None, Vec::new());
-    for _ in 0..LOOKS {
+    let begun = Instant::now();
+    for look in 1..=LOOKS as u32 {
         match switches(trial, step, &mut series)? {
             Followed::Whole => {}
             Followed::Stopped => return Ok(None),
@@ -129,7 +132,9 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, Tria
             }
         }
         (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
-        if position == Some(0) {
+        let took = (begun.elapsed() / look).max(cost(trial.design) / 2 * trial.arms.len() as u32);
+        // What one look found may be too long, and never too short.
+        if position == Some(0) || !allows(trial.design, took * (look + 1)) {
             break;
         }
     }
@@ -138,6 +143,14 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, Tria
     let drift_ratios = drift.into_iter().map(f64::exp_m1).collect();
     let step_ms = Some(as_ms(step));
     Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms, turns: None }))
+}
+
+/// Whether the budget, if there is one, leaves so much for this.
+fn allows(design: &Design, takes: Duration) -> bool {
+    match design.stop {
+        Stop::Sequential { budget: Some(budget), .. } => takes <= budget.mul_f64(BUDGET_SHARE),
+        _ => true,
+    }
 }
 
 /// How following some switches ended.

@@ -1,6 +1,7 @@
 //! Sessions that are looked at after every pair: how few pairs they need, what guards and the control stretch do to the answer,
 //! and that a switch is waited for.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use evenkeel_trial::{
@@ -172,6 +173,28 @@ fn how_long_a_switch_is_felt_is_found() {
     let report = carrying(80, Settle::Fixed { time: Duration::from_millis(7) });
     assert_eq!((report.settle.settle_ms, report.settle.how), (7, SettleHow::Asked));
     assert!(report.effect.unwrap().ratio > 0.55, "too short a time lets the other arm in");
+}
+
+#[test]
+fn a_second_look_at_what_a_switch_does_is_not_paid_by_the_pairs() {
+    let looked = |budget| {
+        let mut log = Rc::default();
+        let session = run(3, ab(), |mock, design| {
+            mock.effect = 0.5;
+            mock.carries = Duration::from_millis(80);
+            design.window = Duration::from_millis(200);
+            design.settle = Settle::Found { least: Duration::from_millis(10), most: Duration::from_secs(2) };
+            design.stop = Stop::Sequential { pairs_min: 5, pairs_max: 8, budget };
+            log = Rc::clone(&mock.log);
+        });
+        assert!((100..=150).contains(&session.record.settle.settle_ms), "{:?}", session.record.settle);
+        log.borrow().iter().filter(|(_, window)| *window == Duration::from_millis(50)).count()
+    };
+    // A look is six switches with eight windows of 50 ms, 2.4 s.
+    let table = [(None, 96), (Some(Duration::from_secs(14)), 48), (Some(Duration::from_secs(15)), 96)];
+    for (budget, expected) in table {
+        assert_eq!(looked(budget), expected, "{budget:?}");
+    }
 }
 
 #[test]
