@@ -115,6 +115,10 @@ fn what_would_be_done_is_said_beforehand() {
         assert!(text.contains(words), "{text}");
     }
     assert!(both(&prove(&format!("{line} --reboot"))).contains("reboots by itself, now and after"));
+    let text = both(&prove(&format!("{line} --state elsewhere")));
+    for command in ["evenkeel prove --boots-status", "evenkeel prove --boots-cancel", "evenkeel revert"] {
+        assert!(text.contains(&format!("{command} --state elsewhere")), "{text}");
+    }
 }
 
 /// What decides, what of it matters and what may veto: as far as it is known before the workload runs, and never a guess.

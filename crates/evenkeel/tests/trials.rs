@@ -118,7 +118,17 @@ fn several_arms_are_measured_in_one_session() {
         again["trials"] == answer["trials"] && again["choice"] == answer["choice"],
         "the file tells what the run told"
     );
-    let text = scene.run("prove --from session.jsonl");
+    for (option, expected) in [
+        ("--pairs 9", "--pairs 9 is asked for, and it was begun with --pairs 6"),
+        ("--window-ms 100", "--window-ms 100 is asked for"),
+        ("--metric cpu_us", "--metric cpu_us is asked for"),
+        ("--seed 3", "cannot be used with"),
+    ] {
+        let output = scene.run(&format!("prove --from session.jsonl {option}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(expected), "{option}: {said}");
+    }
+    let text = scene.run("prove --from session.jsonl --pairs 6");
     let text = String::from_utf8_lossy(&text.stdout);
     assert!(text.contains("against A") && text.contains("\nB: ") && text.contains("\nC: "), "{text}");
     let page = std::fs::read_to_string(scene.path("out/report.html")).unwrap();

@@ -134,7 +134,7 @@ fn a_search_that_failed_for_good_is_over_and_one_that_failed_once_is_not() {
     type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<Seen>;
     let table: [(Rule<'_>, Option<usize>, &str, bool); 3] = [
         (&|_, _| died(), None, "with every knob as it was, twice in a row", true),
-        (&|_, _| gap(), None, "windows in a row had to be dropped", true),
+        (&|_, _| gap(), None, "windows in a row were dropped, the last since the machine paused", true),
         (&|_, _| None, Some(20), "it can't be started any more", false),
     ];
     for (rule, fails_from, why, over) in table {

@@ -89,7 +89,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["keep", "from", "seed", "control"])]
     resume: Option<PathBuf>,
     /// Measure nothing, and report the session in FILE; `last` is the newest
-    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["settings", "keep", "seed", "control"])]
     from: Option<PathBuf>,
     /// Prove the set of a goal file once more, as `evenkeel tune` found it, on this machine as it is now
     #[arg(long, value_name = "FILE", conflicts_with_all = ["settings", "from"])]
@@ -174,6 +174,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let facts = Facts::probe(&root);
     if let Some(file) = &args.from {
         let (_, kept) = session_files::read(&args.state, file)?;
+        resume::refuse_to_tell_otherwise(&args.plan, &kept, file)?;
         // The session may have been kept on another machine: what this one is has no place in its report.
         return tell(args, out, facts, None, experiment::told_again(kept)?);
     }

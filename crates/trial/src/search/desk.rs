@@ -18,7 +18,7 @@ use crate::workload::Sample;
 
 /// Windows of the machine as it was by which the guard goes: recent ones, since the machine drifts.
 const RECENT: usize = 9;
-/// Windows one after the other that may be dropped or lost before the machine is too unsteady to go on.
+/// Windows one after the other that may be dropped or lost before the search is given up.
 const LOST_MAX: usize = 40;
 
 /// Why a search ends before its last stage.
@@ -308,6 +308,10 @@ impl<'a> Desk<'a> {
 
     fn judge(&mut self, arm: Arm, seen: Seen) -> Result<Got, Halt> {
         let is_baseline = arm.is_as_it_was();
+        let lost_why = match &seen {
+            Seen::Dropped { why, .. } => format!("dropped, the last since {why}"),
+            _ => "lost".to_owned(),
+        };
         if let Seen::Measured { sample, .. } = &seen {
             self.last_guards = guard::numbers(&self.design.guards, sample);
         }
@@ -362,10 +366,7 @@ impl<'a> Desk<'a> {
         };
         self.lost = if got == Got::Nothing { self.lost + 1 } else { 0 };
         if self.lost > LOST_MAX {
-            return Err(Halt::Failed(format!(
-                "{} windows in a row had to be dropped: the machine is too unsteady",
-                self.lost
-            )));
+            return Err(Halt::Failed(format!("{} windows in a row were {lost_why}", self.lost)));
         }
         Ok(got)
     }

@@ -151,7 +151,7 @@ fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
         let decides = Decides::asked(&args.plan)?;
         let design = design(args, count, BootsDesign::default_metric(), Vec::new());
         let planned = plan(args, &root, &log, design, decides)?;
-        out.answer(&planned, || words(&planned) + &show::plan::page(&planned.plan))?;
+        out.answer(&planned, || words(&planned, &args.state.again()) + &show::plan::page(&planned.plan))?;
         return Ok(exit::WELL);
     }
     if !process::is_root() {
@@ -174,7 +174,7 @@ fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
     state.workload = line;
     state.workload_words = workload_words;
     state.folder = folder;
-    out.say(&words(&planned));
+    out.say(&words(&planned, &args.state.again()));
     write(&ground.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let hands = ground.hands(&state)?;
     let mut wait = live::waiting(out, live::sleep);

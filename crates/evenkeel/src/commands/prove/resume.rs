@@ -21,12 +21,23 @@ pub(super) fn refuse_others(typed: &DesignArgs, arms: &Arms, kept: &Kept, file: 
     if then != now || kept.head.arms.len() != arms.count() {
         return Err(differs("settings", &then, &now));
     }
-    for (option, then, now) in options(typed, &kept.head.design)? {
+    let tried = format!("go on with the session {}", file.display());
+    refuse_design(typed, &kept.head.design, &tried, "to go on with it, or measure anew without --resume")
+}
+
+/// Refuses another design than the one of a session that is told once more.
+pub(super) fn refuse_to_tell_otherwise(typed: &DesignArgs, kept: &Kept, file: &Path) -> Result<(), Failure> {
+    let tried = format!("tell of the session {}", file.display());
+    refuse_design(typed, &kept.head.design, &tried, "to be told of it, or measure anew without --from")
+}
+
+fn refuse_design(typed: &DesignArgs, kept: &Design, tried: &str, leave_out: &str) -> Result<(), Failure> {
+    for (option, then, now) in options(typed, kept)? {
         if let Some(now) = now.filter(|now| *now != then) {
-            let tried = format!("go on with the session {}", file.display());
             let cause = format!("{option} {now} is asked for, and it was begun with {option} {then}, which stands");
-            return Err(Failure::text(exit::WRONG_USE, tried, cause)
-                .hint(format!("leave {option} out to go on with it, or measure anew without --resume")));
+            return Err(
+                Failure::text(exit::WRONG_USE, tried.to_owned(), cause).hint(format!("leave {option} out {leave_out}"))
+            );
         }
     }
     Ok(())

@@ -151,8 +151,8 @@ pub(super) fn plan(
     Ok(Planned { error: BOOTS_ERROR, order, decides, design, plan })
 }
 
-/// What is going to happen.
-pub(super) fn words(planned: &Planned) -> String {
+/// What is going to happen; `again` is what the command line needs to find the same state.
+pub(super) fn words(planned: &Planned, again: &str) -> String {
     let design = &planned.design;
     let boots = design.boots;
     let who = if design.reboots {
@@ -168,7 +168,7 @@ pub(super) fn words(planned: &Planned) -> String {
         "{boots} boots, {} (seed {}); each is left alone for {} s and then measured in {} windows of {} ms: {} min, and the boots themselves.\n\
          {}{who}\n\
          A claim over {boots} boots is wrong up to {:.0} times in 100{assumed}. At most {} boots in all; then everything is put back.\n\
-         How far it is: evenkeel prove --boots-status. End it: evenkeel prove --boots-cancel, or evenkeel revert.\n",
+         How far it is: evenkeel prove --boots-status{again}. End it: evenkeel prove --boots-cancel{again}, or evenkeel revert{again}.\n",
         planned.order,
         design.seed,
         design.settle_ms / 1000,
