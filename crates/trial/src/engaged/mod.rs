@@ -18,6 +18,7 @@ pub(crate) use idle::{IDLE_STATES, IdleEntries, Idled};
 const ENTRIES_A_SECOND_MIN: f64 = 100.0;
 /// A machine busier than this is idle only by accident.
 const BUSY_SHARE_MAX: f64 = 0.9;
+const BUSY_SHARE: &str = "busy_share";
 /// The mean exit latency of the states that were entered must differ between the arms by this share at least.
 const EXIT_LATENCY_RATIO_MIN: f64 = 0.05;
 /// Where threads wait for a CPU for less than this share of the time, a scheduler has nothing to choose between.
@@ -92,12 +93,22 @@ pub(crate) fn none_was_at_work(mechanism: &[Mechanism]) -> bool {
     !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
 }
 
-/// What a sceptic should know of knobs that were not at work.
+/// What a sceptic should know of knobs that were not at work, or hardly.
 pub(crate) fn doubts(mechanism: &[Mechanism]) -> Vec<String> {
     let doubt = |knob: &Mechanism| {
-        let Engaged::No { why } = &knob.engaged else { return None };
         let which = if mechanism.len() > 1 { knob.knob.as_str() } else { "the knob" };
-        Some(format!("{which} was not at work: {why}"))
+        match &knob.engaged {
+            Engaged::No { why } => Some(format!("{which} was not at work: {why}")),
+            Engaged::Yes if counter_of(&knob.knob) == Some(Counter::IdleStates) => {
+                let busy = knob.readings.iter().find(|reading| reading.name == BUSY_SHARE)?;
+                let busy = busy.a.zip(busy.b).map(|(a, b)| a.min(b)).filter(|busy| *busy > BUSY_SHARE_MAX)?;
+                Some(format!(
+                    "{which} acts where CPUs idle, and they were {:.0} % busy: with less to do it may do more",
+                    busy * 100.0
+                ))
+            }
+            _ => None,
+        }
     };
     mechanism.iter().filter_map(doubt).collect()
 }
@@ -112,7 +123,7 @@ fn readings(windows: &[Window], knob: &str, counter: Counter) -> Vec<Reading> {
             reading("idle_entries_per_s", &|window| window.conditions.idle_entries_per_s),
             reading("idle_exit_latency_us", &|window| window.conditions.idle_exit_latency_us),
             reading("idle_polling_share", &|window| window.conditions.idle_polling_share),
-            reading("busy_share", &|window| window.conditions.busy_share),
+            reading(BUSY_SHARE, &|window| window.conditions.busy_share),
         ]
         .into_iter()
         .flatten()
@@ -272,18 +283,23 @@ fn idleness(windows: &[Window]) -> Engaged {
     if without > 0 {
         return no("there is no idle driver here: the kernel has no idle state to choose".to_owned());
     }
-    if let Some(busy) = both(|window| window.conditions.busy_share).filter(|busy| *busy > BUSY_SHARE_MAX) {
-        return no(format!("the CPUs were {:.0} % busy in the median window, so hardly ever idle", busy * 100.0));
-    }
-    let Some(entries) = entries else { return Engaged::Unknown };
-    if entries < ENTRIES_A_SECOND_MIN {
+    if let Some(entries) = entries.filter(|entries| *entries < ENTRIES_A_SECOND_MIN) {
         return no(format!("CPUs went idle only {entries:.0} times a second"));
     }
     let exit_us = |arm| median_of(windows, arm, |window| window.conditions.idle_exit_latency_us);
-    let (Some(a), Some(b)) = (exit_us(ArmName::A), exit_us(ArmName::B)) else { return Engaged::Unknown };
-    match (a - b).abs() > EXIT_LATENCY_RATIO_MIN * a.max(b) {
-        true => Engaged::Yes,
-        false => no(format!("both arms used the same idle states: mean exit latency {a:.2} us and {b:.2} us")),
+    let exits = exit_us(ArmName::A).zip(exit_us(ArmName::B));
+    // However busy they were: it was at work whenever they idled, and where that was too rare to matter, that is what comes out.
+    if entries.is_some() && exits.is_some_and(|(a, b)| (a - b).abs() > EXIT_LATENCY_RATIO_MIN * a.max(b)) {
+        return Engaged::Yes;
+    }
+    if let Some(busy) = both(|window| window.conditions.busy_share).filter(|busy| *busy > BUSY_SHARE_MAX) {
+        return no(format!("the CPUs were {:.0} % busy in the median window, so hardly ever idle", busy * 100.0));
+    }
+    match (entries, exits) {
+        (Some(_), Some((a, b))) => {
+            no(format!("both arms used the same idle states: mean exit latency {a:.2} us and {b:.2} us"))
+        }
+        _ => Engaged::Unknown,
     }
 }
 

@@ -44,9 +44,11 @@ fn why(record: &Record) -> Option<String> {
 fn an_idle_knob_that_was_not_at_work_is_told_from_one_that_was() {
     let table = [
         (idle(0.1, 9000.0, 1.0), idle(0.1, 12000.0, 0.2), "yes"),
+        // Sixteen connections of memcached on two CPUs: little idleness, and all of it polled.
+        (idle(0.965, 1376.0, 1.0), idle(0.975, 3136.0, 0.018), "yes"),
         (
             idle(0.99, 900.0, 1.0),
-            idle(0.99, 900.0, 0.2),
+            idle(0.99, 900.0, 0.97),
             "the CPUs were 99 % busy in the median window, so hardly ever idle",
         ),
         (idle(0.5, 20.0, 1.0), idle(0.5, 30.0, 0.2), "CPUs went idle only 25 times a second"),
@@ -65,6 +67,10 @@ fn an_idle_knob_that_was_not_at_work_is_told_from_one_that_was() {
         let record = record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, a, b);
         assert_eq!(why(&record).as_deref(), Some(expected));
     }
+    let doubts_of = |a, b| doubts(&mechanisms(&record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, a, b)));
+    let busy = "the knob acts where CPUs idle, and they were 96 % busy: with less to do it may do more";
+    assert_eq!(doubts_of(idle(0.96, 1376.0, 1.0), idle(0.975, 3136.0, 0.018)), [busy]);
+    assert_eq!(doubts_of(idle(0.1, 9000.0, 1.0), idle(0.95, 12000.0, 0.2)), [""; 0]);
     let mut nothing =
         record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, idle(0.1, 1.0, 1.0), idle(0.1, 1.0, 1.0));
     nothing.windows.clear();

@@ -40,7 +40,7 @@ fn seen(settings: &[&str], values: [f64; 2], counted: [Option<BootCounters>; 2])
 fn what_was_never_at_work_says_so_and_why() {
     let both = |a, b| [Some(a), Some(b)];
     let busy = "the CPUs were 97 % busy in the median window, so hardly ever idle";
-    let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.97, 9.0), idled(0.97, 1.0))).report();
+    let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.97, 9.0), idled(0.97, 9.0))).report();
     assert_eq!(report.verdict, format!("not engaged (over 4 boots only: weaker than a trial), because {busy}"));
     assert_eq!(report.outcome, Some(Outcome::NotEngaged));
     assert_eq!(report.doubts, [format!("the knob was not at work: {busy}")]);
