@@ -18,6 +18,7 @@ pub(crate) use idle::{IDLE_STATES, IdleEntries, Idled};
 const ENTRIES_A_SECOND_MIN: f64 = 100.0;
 /// A machine busier than this is idle only by accident.
 const BUSY_SHARE_MAX: f64 = 0.9;
+/// The reading that tells how busy it was.
 const BUSY_SHARE: &str = "busy_share";
 /// The mean exit latency of the states that were entered must differ between the arms by this share at least.
 const EXIT_LATENCY_RATIO_MIN: f64 = 0.05;

@@ -133,7 +133,7 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, Tria
         }
         (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
         let took = (begun.elapsed() / look).max(cost(trial.design) / 2 * trial.arms.len() as u32);
-        // What one look found may be too long, and never too short.
+        // What one look found in noise is rather too long than too short: windows are lost by it, and no truth.
         if position == Some(0) || !allows(trial.design, took * (look + 1)) {
             break;
         }
