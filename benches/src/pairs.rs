@@ -12,8 +12,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::row::{Measured, Measurements, Row};
 
-#[path = "../../crates/stats/tests/noise/mod.rs"]
-mod noise;
+use evenkeel_testkit::noise;
 
 use noise::Noise;
 

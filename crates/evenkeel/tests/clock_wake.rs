@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use evenkeel_sys::{clock, process, thread};
 
-#[path = "common/offline.rs"]
-mod offline;
+use evenkeel_testkit::offline;
 
 use offline::Offline;
 

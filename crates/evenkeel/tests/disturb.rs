@@ -3,8 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 
-#[path = "../../measure/tests/machine/mod.rs"]
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Write};

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_sys::{process, thread};
 
-#[path = "common/offline.rs"]
-mod offline;
+use evenkeel_testkit::offline;
 
 use offline::Offline;
 

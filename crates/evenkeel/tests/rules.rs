@@ -11,9 +11,10 @@ use std::process::Command;
 const LINES_MAX: usize = 560;
 
 /// Which of our crates each of our crates may use.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("sys", &[]),
     ("stats", &[]),
+    ("testkit", &["stats", "sys"]),
     ("host", &["sys"]),
     ("change", &["host", "sys"]),
     ("measure", &["stats", "sys"]),
@@ -63,7 +64,11 @@ fn arrows_between_crates_are_the_drawn_ones() {
         let manifest = read(&folder.join(&name).join("Cargo.toml"));
         let arrows =
             allowed.get(name.as_str()).unwrap_or_else(|| panic!("crate {name} has no row in the table of arrows"));
-        for line in manifest.lines().filter(|line| line.starts_with("evenkeel-")) {
+        let (product, tests) = manifest.split_once("[dev-dependencies]").unwrap_or((&manifest, ""));
+        assert!(!product.contains("\nevenkeel-testkit"), "{name}: the testkit is a dev-dependency only");
+        // What tests share may be used by the tests of each crate.
+        let tests = tests.lines().filter(|line| !line.starts_with("evenkeel-testkit"));
+        for line in product.lines().chain(tests).filter(|line| line.starts_with("evenkeel-")) {
             let used = line.trim_start_matches("evenkeel-").split(['.', ' ', '=']).next().unwrap();
             assert!(arrows.contains(&used), "{name} uses {used}, which no arrow allows");
         }

@@ -4,8 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
 
-#[path = "../../measure/tests/machine/mod.rs"]
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::collections::BTreeMap;
 use std::fs::File;

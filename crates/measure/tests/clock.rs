@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test says that it can't go on")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
@@ -46,7 +46,7 @@ fn p50_ps(report: &Report, call: &str) -> f64 {
 #[test]
 fn what_enters_the_kernel_costs_what_entering_the_kernel_costs() {
     let _alone = alone();
-    machine::one_of(3, &Needs::of_last_cpu().but_timers(), costs_are_told);
+    machine::one_of(3, &Needs::on_last_cpu().without_timers(), costs_are_told);
 }
 
 fn costs_are_told() -> Result<(), String> {
@@ -72,7 +72,7 @@ fn costs_are_told() -> Result<(), String> {
 fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
     let _alone = alone();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
-    machine::one_of(3, &Needs::of(cpu).but_timers(), || {
+    machine::one_of(3, &Needs::on_cpu(cpu).without_timers(), || {
         let quiet = measure_on(cpu);
         let start_ns = time::monotonic_ns() + 1_000_000;
         let schedule = Schedule {

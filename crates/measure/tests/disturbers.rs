@@ -6,7 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::{self, File};
 use std::net::UdpSocket;
@@ -36,7 +36,7 @@ fn alone() -> File {
 
 /// Runs it until it says that all is well; else with what it said last.
 fn in_one_of_some_runs(run: impl FnMut() -> Result<(), String>) {
-    machine::one_of(RUNS, &Needs::of_last_cpu(), run);
+    machine::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
 
 fn ensure(well: bool, why: impl FnOnce() -> String) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
@@ -38,7 +38,7 @@ fn is_emulated() -> bool {
 fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
     let _alone = alone();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
-    machine::one_of(3, &Needs::of(cpu).but_timers(), || {
+    machine::one_of(3, &Needs::on_cpu(cpu).without_timers(), || {
         let quiet = measured();
         let schedule = Schedule {
             start_ns: clock::monotonic_ns(),
@@ -72,7 +72,7 @@ fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
 fn a_multiplication_takes_three_additions() {
     let _alone = alone();
     // A clock that changes in the middle, or who else works on the same core, moves it.
-    machine::one_of(3, &Needs::of_last_cpu().but_timers(), || is_as_expected(&measured()));
+    machine::one_of(3, &Needs::on_last_cpu().without_timers(), || is_as_expected(&measured()));
 }
 
 fn is_as_expected(report: &Report) -> Result<(), String> {

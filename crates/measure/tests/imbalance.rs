@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::File;
 use std::net::UdpSocket;
@@ -55,7 +55,7 @@ fn beside<T>(cpu: usize, work: impl Fn() + Send, body: impl FnOnce() -> T) -> (T
 fn a_spinner_is_told_by_name() {
     let _alone = alone();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
-    machine::one_of(3, &Needs::of(cpu), || {
+    machine::one_of(3, &Needs::on_cpu(cpu), || {
         let (report, had) = beside(cpu, std::hint::spin_loop, || measured(1_500_000_000));
         let seen = report.whole.cpus.iter().find(|seen| seen.cpu == cpu).unwrap();
         let ours = seen.threads.iter().find(|thread| thread.name == NAME);
@@ -72,7 +72,7 @@ fn a_spinner_is_told_by_name() {
 fn packets_are_told_as_softirqs_of_the_cpu_that_takes_them() {
     let _alone = alone();
     let cpu = thread::affinity().unwrap().first().unwrap();
-    machine::one_of(3, &Needs::of(cpu), || {
+    machine::one_of(3, &Needs::on_cpu(cpu), || {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         one.connect(other.local_addr().unwrap()).unwrap();
         let sent = AtomicU64::new(0);

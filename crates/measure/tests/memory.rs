@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::File;
 use std::hint::black_box;
@@ -40,7 +40,7 @@ fn little(largest_bytes: usize) -> Settings {
 
 /// A test of chance may be repeated: a pause of the machine, or somebody else's work, spoils one run and not three.
 fn in_one_of_three(holds: impl FnMut() -> Result<(), String>) {
-    machine::one_of(3, &Needs::of_last_cpu().but_timers(), holds);
+    machine::one_of(3, &Needs::on_last_cpu().without_timers(), holds);
 }
 
 fn p50(samples: &Samples) -> f64 {
@@ -193,7 +193,7 @@ fn a_thief_and_a_thrasher_are_read_back() {
         let worst = apart(0).max(apart(1));
         (worst > 1.15).then(|| format!("quiet rounds were {worst:.2} times apart"))
     };
-    let needs = Needs::of_last_cpu().but_timers();
+    let needs = Needs::on_last_cpu().without_timers();
     machine::one_of_by(3, run, || uneven().or_else(|| needs.unmet()));
 }
 

@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't set its stage fails")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::File;
 use std::path::Path;
@@ -127,7 +127,7 @@ fn settings(class: Class, count: Count, method: Method) -> Settings {
 /// What a meter of that class needs of the CPU that it measures. To a real-time one ordinary threads on it are no excuse, be they ours; and it
 /// is the thief's own record that tells what a turn of it took, so that dear ones are none either.
 fn needs(class: Class, missing: f64) -> Needs {
-    Needs { missing, turn_ns: u64::MAX, is_real_time: class == Class::Fifo, ..Needs::of(cpu()) }
+    Needs { missing, turn_ns: u64::MAX, is_real_time: class == Class::Fifo, ..Needs::on_cpu(cpu()) }
 }
 
 /// The thief at `place`, and what each of `settings` says of it; none where this user may not have one.
@@ -327,7 +327,7 @@ fn made_up(beside: Beside, kinds: &[(Class, Count)]) {
             let why = || format!("{class:?} {count:?}: {made_up} of {runs} periods are made up");
             if made_up <= made_up_max { Ok(()) } else { Err(why()) }
         };
-        machine::one_of(tries, &needs(*class, 0.005).but_timers(), one);
+        machine::one_of(tries, &needs(*class, 0.005).without_timers(), one);
     }
 }
 
@@ -411,5 +411,5 @@ fn a_cpu_limit_is_a_bucket() {
         println!("{said}");
         if child.status.success() { Ok(()) } else { Err(said) }
     };
-    machine::one_of(3, &Needs::of(cpu()), in_the_group);
+    machine::one_of(3, &Needs::on_cpu(cpu()), in_the_group);
 }

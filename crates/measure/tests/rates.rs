@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,12 +49,12 @@ fn within(found: f64, expected: f64, share: f64) -> Result<(), String> {
 
 /// One of a few runs must be right.
 fn one_of(run: impl Fn() -> Result<(), String>) {
-    machine::one_of(RUNS, &Needs::of_last_cpu(), run);
+    machine::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
 
 /// The same beside a process of ours that may have a fifth of a CPU, which is no fault of the machine.
 fn one_beside_a_fifth(run: impl Fn() -> Result<(), String>) {
-    let needs = Needs { missing: 0.3, late_ns: 5_000_000, uneven: 1.0, ..Needs::of_last_cpu() };
+    let needs = Needs { missing: 0.3, late_ns: 5_000_000, uneven: 1.0, ..Needs::on_last_cpu() };
     machine::one_of(RUNS, &needs, run);
 }
 

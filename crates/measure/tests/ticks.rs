@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,7 +134,7 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
 
 /// A busy neighbour may spoil a try; a fault of the meter spoils all three.
 fn one_of_three(one: impl FnMut() -> Result<(), String>) {
-    machine::one_of(3, &Needs::of_last_cpu(), one);
+    machine::one_of(3, &Needs::on_last_cpu(), one);
 }
 
 #[test]

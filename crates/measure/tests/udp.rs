@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 mod relay;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -26,7 +26,7 @@ const GIVEN_BITS_PER_S: u64 = 20_000_000;
 /// Whether one of some tries tells; or the machine can't, which is said.
 fn one_tells(what: &str, mut one: impl FnMut() -> bool) {
     let tell = || if one() { Ok(()) } else { Err(what.to_owned()) };
-    machine::one_of(TRIES, &Needs::of_last_cpu(), tell);
+    machine::one_of(TRIES, &Needs::on_last_cpu(), tell);
 }
 
 /// One at a time on this host: who measures must not be measured by another test.

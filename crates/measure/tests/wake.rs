@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test says that it can't go on")]
 
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -68,7 +68,7 @@ fn is_quiet() -> bool {
 /// Runs until it is as it should be, in one of three tries that others did not keep the machine busy beside.
 fn one_of_three(what: &str, run: impl Fn() -> Result<(), String>) {
     let busy = || (!is_quiet()).then(|| "other work keeps this machine busy".to_owned());
-    let unmet = || Needs::of_last_cpu().unmet().or_else(busy);
+    let unmet = || Needs::on_last_cpu().unmet().or_else(busy);
     machine::one_of_by(TRIES, || run().map_err(|why| format!("{what}: {why}")), unmet);
 }
 

@@ -3,8 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
 
-#[path = "../../measure/tests/machine/mod.rs"]
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs;
 use std::io::{Cursor, Seek, SeekFrom, Write};
@@ -53,7 +52,7 @@ fn for_ms(ms: u64) -> impl FnMut(&Status) -> bool {
 
 /// One of a few runs must be right.
 fn one_of(run: impl Fn() -> Result<(), String>) {
-    machine::one_of(RUNS, &Needs::of_last_cpu(), run);
+    machine::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
 
 /// Works under this name until told to stop. How much CPU time it had by then.

@@ -3,8 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
 
-#[path = "../../measure/tests/machine/mod.rs"]
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -183,7 +182,7 @@ fn each_run(run: impl Fn() -> Result<(), String>) {
     let runs = if std::env::var_os("EVENKEEL_CALIBRATE").is_some() { 10 } else { 1 };
     for number in 0..runs {
         let mut tries = 0;
-        machine::one_of(TRIES, &Needs::of_last_cpu(), || {
+        machine::one_of(TRIES, &Needs::on_last_cpu(), || {
             tries += 1;
             run()
         });

@@ -5,8 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't set its stage fails")]
 
-#[path = "../../measure/tests/machine/mod.rs"]
-mod machine;
+use evenkeel_testkit::fitness as machine;
 #[path = "stage/mod.rs"]
 mod stage;
 
@@ -116,7 +115,7 @@ fn holds(what: &str, mut try_it: impl FnMut() -> (bool, bool)) {
         if is_right {
             return Some(Ok(()));
         }
-        let unmet = if is_staged { Needs::of(cpu()).unmet() } else { Some("the stage was another one".to_owned()) };
+        let unmet = if is_staged { Needs::on_cpu(cpu()).unmet() } else { Some("the stage was another one".to_owned()) };
         unmet.iter().for_each(|why| println!("a try was wrong, where {why}"));
         unmet.is_none().then(|| Err(what.to_owned()))
     });

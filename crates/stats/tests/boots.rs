@@ -4,8 +4,7 @@ use evenkeel_stats::{BOOTS_ERROR, Boot, Direction, Options, Verdict, boot_order,
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-#[expect(dead_code, reason = "its pairs are for the tests of pairs")]
-mod noise;
+use evenkeel_testkit::noise;
 
 /// A rate of 5 % that is counted over so many has a standard deviation of 0.3 %.
 const RUNS: u64 = 5000;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use evenkeel_stats::{Direction, Options, Sequential, StatsError, Verdict, calibrate, compare};
 use rand::SeedableRng as _;
 
-mod noise;
+use evenkeel_testkit::noise;
 
 use noise::Noise;
 

@@ -81,5 +81,5 @@ impl Drop for Group {
 
 /// A busy neighbour or a pause of the whole machine may spoil a try; a fault of the meter spoils all three.
 pub(crate) fn one_of_three(one: impl FnMut() -> Result<(), String>) {
-    machine::one_of(3, &Needs::of_last_cpu(), one);
+    machine::one_of(3, &Needs::on_last_cpu(), one);
 }

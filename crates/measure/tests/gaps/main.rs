@@ -4,8 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
 mod host;
-#[path = "../machine/mod.rs"]
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

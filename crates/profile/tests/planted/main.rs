@@ -3,8 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
 
-#[path = "../../../measure/tests/machine/mod.rs"]
-mod machine;
+use evenkeel_testkit::fitness as machine;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -287,7 +286,7 @@ fn stall(kind: &str, by: By) {
         return;
     }
     // Besides the server's own record, what a thread sees that nothing was planted into.
-    if let Some(why) = Needs::of_last_cpu().unmet().filter(|_| !is_long() && !failed.is_empty()) {
+    if let Some(why) = Needs::on_last_cpu().unmet().filter(|_| !is_long() && !failed.is_empty()) {
         println!("skipped: this machine can't show it: {why}; it was {failed:#?}");
         return;
     }

@@ -11,9 +11,7 @@ use crate::conditions::Conditions;
 use crate::metric::Metric;
 use crate::workload::Sample;
 
-#[expect(dead_code, reason = "the noise of two arms in pairs is for the tests of the test itself")]
-#[path = "../../../../stats/tests/noise/mod.rs"]
-mod noise;
+use evenkeel_testkit::noise;
 
 use noise::Noise;
 

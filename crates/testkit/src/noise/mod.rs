@@ -1,5 +1,5 @@
-//! Noise to hold the promises on: what machines do to the same work, window after window. Some of it is made up, each kind the worst
-//! of its sort, and some was recorded (`traces/`, whose heads say how).
+//! Noise models for tests of statistics: how the same work varies from window to window. Some are synthetic, each the worst of its kind;
+//! some were recorded (`traces/`, whose headers say how).
 
 use std::f64::consts::TAU;
 
@@ -8,8 +8,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A kind of noise by its name.
-pub(crate) struct Noise {
-    pub(crate) name: &'static str,
+pub struct Noise {
+    /// Its name.
+    pub name: &'static str,
     made: Made,
 }
 
@@ -30,15 +31,15 @@ enum Made {
 
 /// Every trace: its name, its text and the column.
 const TRACES: &[(&str, &str, usize)] = &[
-    ("recorded: UDP p50", include_str!("../traces/udp-busy.txt"), 0),
-    ("recorded: UDP p99", include_str!("../traces/udp-busy.txt"), 1),
-    ("recorded, quiet: UDP p50", include_str!("../traces/udp-quiet.txt"), 0),
-    ("recorded, quiet: UDP p99", include_str!("../traces/udp-quiet.txt"), 1),
-    ("recorded: work, wall time", include_str!("../traces/cpu-busy.txt"), 0),
+    ("recorded: UDP p50", include_str!("traces/udp-busy.txt"), 0),
+    ("recorded: UDP p99", include_str!("traces/udp-busy.txt"), 1),
+    ("recorded, quiet: UDP p50", include_str!("traces/udp-quiet.txt"), 0),
+    ("recorded, quiet: UDP p99", include_str!("traces/udp-quiet.txt"), 1),
+    ("recorded: work, wall time", include_str!("traces/cpu-busy.txt"), 0),
 ];
 
 /// All kinds.
-pub(crate) fn all() -> Vec<Noise> {
+pub fn all() -> Vec<Noise> {
     let made_up = [
         ("independent, 5 %", Made::Independent(0.05)),
         ("autocorrelated", Made::Autocorrelated),
@@ -57,7 +58,7 @@ fn numbers(text: &str, column: usize) -> Vec<f64> {
 
 impl Noise {
     /// What so many windows in a row would be, B's and A's alike.
-    pub(crate) fn windows(&self, count: usize, random: &mut ChaCha8Rng) -> Vec<f64> {
+    pub fn windows(&self, count: usize, random: &mut ChaCha8Rng) -> Vec<f64> {
         if let Made::Recorded(trace) = &self.made {
             let start = random.random_range(0..trace.len());
             return (start..start + count).map(|at| trace[at % trace.len()]).collect();
@@ -88,7 +89,7 @@ impl Noise {
     }
 
     /// Pairs in the order of the coin, as evenkeel measures, B's windows multiplied by `ratio`.
-    pub(crate) fn pairs(&self, count: usize, ratio: f64, seed: u64) -> Vec<Pair> {
+    pub fn pairs(&self, count: usize, ratio: f64, seed: u64) -> Vec<Pair> {
         // Another stream than the coin's: the machine does not know how the coin will fall.
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(1);

@@ -1,14 +1,14 @@
-//! What this machine does to a thread that no meter has a part in: it spins, it works, it sleeps. A test that finds a number off in each of
-//! its tries asks here whether the machine could have shown it, so that a hypervisor with other guests is not taken for a fault of a meter.
+//! What this machine does to a thread while nothing of evenkeel runs: it spins, it works, it sleeps. A live check that fails asks here
+//! whether the machine could have shown what the check is about, so that a hypervisor with other guests is not taken for a fault.
 //!
-//! It is asked after each try that failed, and only such a try counts beside which the machine was as the test needs it: as many of them as a
-//! test has tries are a fault, and the test says so, whatever else the machine did in between.
-
-#![allow(dead_code, reason = "each test file uses its part")]
+//! Ask after each failed try. A try counts only if the machine was fit beside it; as many counted failures as a check has tries fail the
+//! check. With too few of them the check is not judged.
 
 use std::num::NonZeroU64;
 
 use evenkeel_sys::{clock, sched, thread};
+
+use crate::live;
 
 const SPIN_NS: u64 = 300_000_000;
 /// What an interrupt takes no longer than.
@@ -21,38 +21,39 @@ const FIFO_PRIORITY: u8 = 50;
 
 /// What a test needs of its machine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Needs {
-    pub(crate) cpu: usize,
+pub struct Needs {
+    /// The CPU to look at.
+    pub cpu: usize,
     /// The most that may be missing of the time of a thread that spins.
-    pub(crate) missing: f64,
+    pub missing: f64,
     /// How late nine of ten timers may wake.
-    pub(crate) late_ns: u64,
+    pub late_ns: u64,
     /// The most CPU time that a sleep may cost.
-    pub(crate) turn_ns: u64,
+    pub turn_ns: u64,
     /// How much longer the same work may take at one time than at another.
-    pub(crate) uneven: f64,
+    pub uneven: f64,
     /// Whether it is a real-time thread that needs it, to which ordinary ones on its CPU do nothing.
-    pub(crate) is_real_time: bool,
+    pub is_real_time: bool,
 }
 
 impl Needs {
-    /// What an ordinary virtual machine of ones own has to give.
-    pub(crate) fn of(cpu: usize) -> Needs {
+    /// What an ordinary virtual machine offers on this CPU.
+    pub fn on_cpu(cpu: usize) -> Needs {
         Needs { cpu, missing: 0.02, late_ns: 120_000, turn_ns: 20_000, uneven: 0.25, is_real_time: false }
     }
 
-    /// The same for a test in which nothing sleeps: late and dear timers are no excuse for it.
-    pub(crate) fn but_timers(self) -> Needs {
+    /// The same without the timers, for a check in which nothing sleeps.
+    pub fn without_timers(self) -> Needs {
         Needs { late_ns: u64::MAX, turn_ns: u64::MAX, ..self }
     }
 
-    /// Of the CPU on which the fewest other things run.
-    pub(crate) fn of_last_cpu() -> Needs {
-        Needs::of(thread::affinity().unwrap().iter().last().unwrap())
+    /// The same for the last CPU, on which the fewest other things run.
+    pub fn on_last_cpu() -> Needs {
+        Needs::on_cpu(thread::affinity().unwrap().iter().last().unwrap())
     }
 
-    /// What is not so at this moment.
-    pub(crate) fn unmet(&self) -> Option<String> {
+    /// What the machine fails to offer at this moment; `None` if it is fit.
+    pub fn unmet(&self) -> Option<String> {
         let Machine { missing, late_ns, turn_ns, uneven, .. } = Machine::seen_by(self.cpu, self.is_real_time);
         let all = [
             (missing > self.missing, format!("{:.1} % of a spinning thread's time are missing", missing * 100.0)),
@@ -67,21 +68,22 @@ impl Needs {
 
 /// What a bare thread saw on one CPU.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// The share of its time that a spinning thread did not see, in stretches that are too long for an interrupt.
-    pub(crate) missing: f64,
-    /// How late its timers woke it: the median, and what a tenth is over.
-    pub(crate) late_p50_ns: u64,
-    pub(crate) late_ns: u64,
+    pub missing: f64,
+    /// How late its timers woke it, at the median.
+    pub late_p50_ns: u64,
+    /// How late its timers woke it, at the 90th percentile.
+    pub late_ns: u64,
     /// CPU time for a sleep and the way back.
-    pub(crate) turn_ns: u64,
+    pub turn_ns: u64,
     /// By how much the slowest tenth of equal works is slower than the fastest.
-    pub(crate) uneven: f64,
+    pub uneven: f64,
 }
 
 impl Machine {
     /// As an ordinary thread sees it. Takes two thirds of a second.
-    pub(crate) fn seen_on(cpu: usize) -> Machine {
+    pub fn seen_on(cpu: usize) -> Machine {
         Machine::seen_by(cpu, false)
     }
 
@@ -142,14 +144,14 @@ fn uneven() -> f64 {
     took_ns[WORKS * 9 / 10] as f64 / took_ns[WORKS / 10].max(1) as f64 - 1.0
 }
 
-/// Runs until it is as it should be, and asks after each try that failed whether the machine was as the test needs it. Gives whether it was
-/// shown; see [`holds`].
-pub(crate) fn one_of(tries: usize, needs: &Needs, run: impl FnMut() -> Result<(), String>) -> bool {
+/// Runs a check up to `tries` times until it holds. After each failure it asks whether the machine meets `needs`. Returns whether it held;
+/// see [`holds`].
+pub fn one_of(tries: usize, needs: &Needs, run: impl FnMut() -> Result<(), String>) -> bool {
     one_of_by(tries, run, || needs.unmet())
 }
 
-/// The same by whatever the machine has to be: `unmet` tells what is not so at this moment.
-pub(crate) fn one_of_by(
+/// The same with a machine check of your own: `unmet` says what the machine fails to offer at this moment.
+pub fn one_of_by(
     tries: usize,
     mut run: impl FnMut() -> Result<(), String>,
     mut unmet: impl FnMut() -> Option<String>,
@@ -157,14 +159,14 @@ pub(crate) fn one_of_by(
     holds(tries, || {
         let Err(why) = run() else { return Some(Ok(())) };
         let Some(excuse) = unmet() else { return Some(Err(why)) };
-        println!("a try failed: {why}, where {excuse}");
+        println!("a try failed: {why}; the machine was unfit: {excuse}");
         None
     })
 }
 
-/// Fails after so many tries that did not hold. One that tells nothing, since the machine did not let it have what it is about, is made once
-/// more, as often as there are tries; where that was not enough, the test is skipped, aloud. Gives whether it held.
-pub(crate) fn holds(tries: usize, mut try_it: impl FnMut() -> Option<Result<(), String>>) -> bool {
+/// Panics after `tries` failures on a fit machine. A try on an unfit machine (`None`) does not count and is repeated, at most `tries` times;
+/// after that the check is reported as not judged. Returns whether it held.
+pub fn holds(tries: usize, mut try_it: impl FnMut() -> Option<Result<(), String>>) -> bool {
     let (mut failed, mut unfit) = (Vec::new(), 0);
     while failed.len() < tries && unfit <= tries {
         match try_it() {
@@ -173,13 +175,13 @@ pub(crate) fn holds(tries: usize, mut try_it: impl FnMut() -> Option<Result<(), 
             None => unfit += 1,
         }
     }
-    assert!(failed.len() < tries, "{tries} tries failed on a machine that can show it: {failed:#?}");
-    println!("skipped: this machine can't show it in {unfit} tries; in others it was {failed:#?}");
+    assert!(failed.len() < tries, "{tries} tries failed on a fit machine: {failed:#?}");
+    live::not_judged(format_args!("the machine was unfit in {unfit} tries; the other failures: {failed:?}"));
     false
 }
 
 /// The share that a thread has of its CPU while it does nothing but look at the clock.
-pub(crate) fn spinning_share() -> f64 {
+pub fn spinning_share() -> f64 {
     let spin = || {
         let (start_ns, cpu_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());
         while clock::monotonic_ns() < start_ns + SPIN_NS {

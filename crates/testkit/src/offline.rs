@@ -2,11 +2,13 @@
 
 use std::fs;
 
-pub(crate) struct Offline(String);
+/// A CPU that comes back online when this is dropped.
+#[derive(Debug)]
+pub struct Offline(String);
 
 impl Offline {
-    /// None where it may not be taken: without root, or where the kernel keeps it.
-    pub(crate) fn take(cpu: usize) -> Option<Offline> {
+    /// Takes the CPU offline. `None` if that is not possible: without root, or where the kernel keeps it.
+    pub fn take(cpu: usize) -> Option<Offline> {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
         fs::write(&path, "0").ok()?;
         Some(Offline(path))
