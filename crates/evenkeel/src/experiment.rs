@@ -133,7 +133,7 @@ impl Experiment<'_> {
         let plans = plans(self.facts, &self.arms.settings)?;
         let arms = self.arms.levels(self.control);
         let titles = self.titles(workload);
-        let watch = Watch::start(self.root, &plans).beside(self.beside);
+        let watch = Watch::start(self.root, &plans).beside(self.beside).of_workload(workload);
         let network = match workload.passes_network_devices() {
             true => NetworkPath::Devices,
             false => NetworkPath::Loopback,

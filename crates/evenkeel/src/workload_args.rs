@@ -1,13 +1,13 @@
 //! The command line of a workload: which server with which load, for every command that measures one.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use clap::ValueEnum;
-use evenkeel_trial::Workload;
 use evenkeel_trial::workload::command::Command;
 use evenkeel_trial::workload::{self, Entry, Options, Placement, Settable};
+use evenkeel_trial::{SimulatedMachine, Workload};
 use serde::Serialize;
 
 use crate::command_args::{CommandArgs, quoted};
@@ -19,6 +19,9 @@ use crate::failure::Failure;
 const USUAL: &str = "arena";
 /// The workload of a command of the user's own.
 const COMMAND: &str = "command";
+
+/// The machine of the simulated workload. A run of the program simulates one, however often the workload starts anew.
+static SIMULATED: OnceLock<SimulatedMachine> = OnceLock::new();
 
 /// Which server, under which load.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -122,6 +125,7 @@ impl WorkloadArgs {
             command: self.command.clone(),
             set,
             stop: Arc::default(),
+            simulated: SIMULATED.get_or_init(SimulatedMachine::default).clone(),
         })
     }
 

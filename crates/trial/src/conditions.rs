@@ -11,9 +11,10 @@ use evenkeel_sys::{Root, RootKind, clock};
 use serde::{Deserialize, Serialize};
 
 use crate::beside::Beside;
+use crate::clock::Clock;
 use crate::engaged::{self, IDLE_STATES, IdleEntries, Value, Wanted};
 use crate::error::TrialError;
-use crate::workload::Sample;
+use crate::workload::{Sample, Workload};
 
 /// How often the watching thread wakes. Rarely enough to leave an idle CPU idle, often enough to see a pause of 17 ms.
 const WATCH_PERIOD_NS: u64 = 5_000_000;
@@ -194,6 +195,7 @@ pub struct Watch {
     wanted: Wanted,
     gaps: Option<GapThread>,
     beside: Option<Arc<Beside>>,
+    clock: Clock,
 }
 
 impl Watch {
@@ -206,13 +208,28 @@ impl Watch {
                 knobs.push(step.knob.clone());
             }
         }
-        Watch { root: root.clone(), knobs, wanted: Wanted::of(plans, engaged::counter_of), gaps, beside: None }
+        let wanted = Wanted::of(plans, engaged::counter_of);
+        Watch { root: root.clone(), knobs, wanted, gaps, beside: None, clock: Clock::Machine }
     }
 
     /// Notes with each window which other trials ran beside it. A captured machine has none.
     pub fn beside(self, beside: &Arc<Beside>) -> Watch {
         let beside = (self.root.kind() == RootKind::Live).then(|| Arc::clone(beside));
         Watch { beside, ..self }
+    }
+
+    /// Takes time and conditions from the machine that a workload simulates, if it does: what the real machine does meanwhile says nothing
+    /// of that.
+    pub fn of_workload(self, workload: &dyn Workload) -> Watch {
+        match workload.simulated() {
+            Some(machine) => Watch { gaps: None, beside: None, clock: Clock::Simulated(machine), ..self },
+            None => self,
+        }
+    }
+
+    /// The clock that the trial runs by.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The knobs that are watched.
@@ -222,17 +239,18 @@ impl Watch {
 
     /// The counters now.
     pub fn snapshot(&self) -> Snapshot {
-        let live = self.root.kind() == RootKind::Live;
-        let text = |path| self.root.text(path).ok();
+        let is_simulated = matches!(self.clock, Clock::Simulated(_));
+        let live = self.root.kind() == RootKind::Live && !is_simulated;
+        let text = |path| if is_simulated { None } else { self.root.text(path).ok() };
         Snapshot {
-            at_ns: clock::monotonic_ns(),
+            at_ns: u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX),
             own_cpu_ns: live.then(clock::process_cpu_ns),
             ticks: text("/proc/stat").as_deref().and_then(parse_ticks),
             pressure_us: text("/proc/pressure/cpu").as_deref().and_then(parse_pressure_us),
             load_1min: text("/proc/loadavg").as_deref().and_then(parse_load),
             idle: self.wanted.has(Counter::IdleStates).then(|| IdleEntries::read(&self.root)).flatten(),
             memory_used_bytes: text("/proc/meminfo").as_deref().and_then(parse_used_bytes),
-            energy_uj: self.root.text(ENERGY).ok().and_then(|text| text.trim().parse().ok()),
+            energy_uj: text(ENERGY).and_then(|text| text.trim().parse().ok()),
             counters: self.wanted.read(&self.root),
             beside: Vec::new(),
         }
@@ -253,7 +271,11 @@ impl Watch {
         let end = self.snapshot();
         let longest_gap_us = self.gaps.as_ref().map(|gaps| gaps.longest_ns.load(Ordering::Relaxed) as f64 / 1e3);
         let end = Snapshot { beside: self.others(), ..end };
-        Conditions { longest_gap_us, ..Conditions::between(start, &end) }
+        let conditions = Conditions { longest_gap_us, ..Conditions::between(start, &end) };
+        match &self.clock {
+            Clock::Machine => conditions,
+            Clock::Simulated(machine) => machine.conditions_of(conditions),
+        }
     }
 
     fn others(&self) -> Vec<String> {

@@ -9,6 +9,7 @@
 mod arm;
 mod beside;
 pub mod boots;
+mod clock;
 mod conditions;
 mod design;
 mod engaged;
@@ -30,6 +31,7 @@ pub mod workload;
 
 pub use arm::{ARMS_MAX, Arm, ArmName, Level};
 pub use beside::Beside;
+pub use clock::{Clock, SimulatedMachine};
 pub use conditions::{Conditions, Snapshot, Watch};
 pub use design::{Design, Guard, Settle, Stop};
 pub use engaged::{Engaged, Mechanism, Reading};

@@ -32,6 +32,7 @@ fn options(command: &[&str]) -> Options {
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         set: BTreeMap::new(),
         stop: Arc::default(),
+        simulated: Default::default(),
     }
 }
 

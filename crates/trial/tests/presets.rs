@@ -33,6 +33,7 @@ fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
         command: Vec::new(),
         set,
         stop: Default::default(),
+        simulated: Default::default(),
     }
 }
 

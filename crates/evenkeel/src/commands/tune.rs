@@ -306,7 +306,7 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
     let hand = ground.root.hand().map_err(not_possible)?;
     let title = format!("tune {} by {}", spec.name, design.metric.name);
     let mut switch = Switch::begin(ground.root, &hand, Some(state), &title, &plans).map_err(not_possible)?;
-    let watch = Watch::start(ground.root, &plans).beside(&ground.beside);
+    let watch = Watch::start(ground.root, &plans).beside(&ground.beside).of_workload(workload.as_ref());
     let bar = page::bar(ground.out.shows_progress());
     let revive = || start(&spec, design.seed, &ground.stop);
     let mut live = Live {

@@ -2,7 +2,7 @@
 //! what must not be run again.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use evenkeel_stats::{Direction, median};
 use rand::SeedableRng;
@@ -296,13 +296,13 @@ impl<'a> Desk<'a> {
         let of = self.used + self.left();
         let progress = SearchProgress { stage: self.stage, windows: self.used, of, known: self.known.clone() };
         (self.on_progress)(&progress);
-        let begun = Instant::now();
+        let begun = self.subject.clock().now();
         let seen = self.subject.window(arm).map_err(|error| match (self.stop)() {
             // What it waited for was waited for no longer.
             true => Halt::Stopped,
             false => Halt::Failed(error.to_string()),
         })?;
-        let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took_ms = u64::try_from(self.subject.clock().since(begun).as_millis()).unwrap_or(u64::MAX);
         Ok(Entry { arm: arm.clone(), seen, took_ms })
     }
 

@@ -4,6 +4,7 @@ use evenkeel_host::Plan;
 
 use super::{SearchDesign, Seen, Subject, has_a_ratio};
 use crate::arm::Arm;
+use crate::clock::Clock;
 use crate::conditions::Watch;
 use crate::error::TrialError;
 use crate::rules::Rules;
@@ -60,6 +61,10 @@ impl Subject for Live<'_, '_> {
             }
             seen => seen,
         }
+    }
+
+    fn clock(&self) -> Clock {
+        self.watch.clock().clone()
     }
 
     fn compares(&mut self, knobs: &[usize]) {

@@ -47,6 +47,7 @@ pub use log::{Entry, Header, Log, LogError};
 pub use settling::{ClassSettle, Settling, longest as longest_settle};
 
 use crate::arm::Arm;
+use crate::clock::Clock;
 use crate::conditions::Conditions;
 use crate::error::TrialError;
 use crate::rules::DropReason;
@@ -60,6 +61,11 @@ pub trait Subject {
     /// # Errors
     /// What ends the search: the server can't be had back, or the machine can't be kept safe.
     fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError>;
+
+    /// The clock that its windows take time on.
+    fn clock(&self) -> Clock {
+        Clock::Machine
+    }
 
     /// The arms of the windows to come differ in these knobs alone.
     fn compares(&mut self, knobs: &[usize]) {

@@ -1,7 +1,7 @@
 //! The loop of a session: how long a switch is felt, then the machine against itself, then A against the other arms, block by block
 //! in the order of the seed, looked at after every block where the design says so. A block of two arms is a pair.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use evenkeel_stats::{BlockDesign, Order, PairDesign, VALUE_RANGE};
 
@@ -63,7 +63,8 @@ struct Session<'t, 'a, 'b> {
     trial: &'t mut Trial<'a, 'b>,
     record: Record,
     race: Race,
-    begun: Instant,
+    /// On the trial's clock.
+    begun: Duration,
     /// What was measured before this session was gone on with took so long, in microseconds.
     before_us: f64,
 }
@@ -81,7 +82,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let race = Race::of(trial.design, &record)?;
         let windows = record.control.iter().chain(&record.windows);
         let before_us = windows.map(|window| window.start_us + window.conditions.span_us).fold(0.0, f64::max);
-        Ok(Session { trial, record, race, begun: Instant::now(), before_us })
+        let begun = trial.watch.clock().now();
+        Ok(Session { trial, record, race, begun, before_us })
     }
 
     fn stretches(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Result<Ended, TrialError> {
@@ -161,7 +163,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let Stop::Sequential { budget: Some(budget), .. } = self.trial.design.stop else { return false };
         let a_block =
             (self.trial.design.window + self.record.settle.time() * self.turns()).saturating_mul(count(windows));
-        self.begun.elapsed() + a_block > budget
+        self.elapsed() + a_block > budget
     }
 
     /// The arms of a block in the order of the seed. Two have the coin of pairs, as they had before there were more; of several, those
@@ -229,7 +231,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let mut start_us = 0.0;
         let measured = trial.workload.window(record.settle.time(), length, &mut || {
             start = trial.watch.begin_window();
-            start_us = *before_us + begun.elapsed().as_secs_f64() * 1e6;
+            start_us = *before_us + trial.watch.clock().since(*begun).as_secs_f64() * 1e6;
         });
         let mut conditions = trial.watch.end_window(&start);
         conditions.counters.extend(trial.switch.read_back());
@@ -261,7 +263,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             Stretch::Control => (self.record.control.len() / 2, design.control_pairs),
             Stretch::Trial => (self.race.pairs(), design.stop.pairs_max()),
         };
-        let elapsed = self.begun.elapsed();
+        let elapsed = self.elapsed();
         let so_far = |runner: &Runner| {
             let seen = runner.judge.look();
             ArmSoFar {
@@ -281,6 +283,10 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             left: self.left(elapsed),
             arms: self.race.further().iter().map(so_far).collect(),
         }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.trial.watch.clock().since(self.begun)
     }
 
     /// The time that all missing windows would take at the pace so far.

@@ -1,7 +1,7 @@
 //! How long a switch is felt: found before the first pair, by short windows one after another that follow each of some switches.
 //! What is compared is a switch with itself, a moment later, so that no effect of the knob can pass for a drift, nor a drift for one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use evenkeel_stats::median;
 use serde::{Deserialize, Serialize};
@@ -117,7 +117,7 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, Tria
     let step = step_of(trial.design);
     let mut series = Vec::with_capacity(trial.arms.len() * SWITCHES * LOOKS);
     let (mut position, mut drift) = (None, Vec::new());
-    let begun = Instant::now();
+    let begun = trial.watch.clock().now();
     for look in 1..=LOOKS as u32 {
         match switches(trial, step, &mut series)? {
             Followed::Whole => {}
@@ -132,7 +132,7 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, Tria
             }
         }
         (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
-        let took = (begun.elapsed() / look).max(cost(trial.design) / 2 * trial.arms.len() as u32);
+        let took = (trial.watch.clock().since(begun) / look).max(cost(trial.design) / 2 * trial.arms.len() as u32);
         // What one look found in noise is rather too long than too short: windows are lost by it, and no truth.
         if position == Some(0) || !allows(trial.design, took * (look + 1)) {
             break;
@@ -196,9 +196,9 @@ pub(crate) fn turns(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Result<u3
     let mut took = vec![Duration::MAX; trial.arms.len()];
     for _ in 0..2 {
         for arm in ArmName::further(trial.arms.len()).chain([ArmName::A]) {
-            let begun = Instant::now();
+            let begun = trial.watch.clock().now();
             trial.switch.to(&trial.arms[arm as usize], trial.workload)?;
-            took[arm as usize] = took[arm as usize].min(begun.elapsed());
+            took[arm as usize] = took[arm as usize].min(trial.watch.clock().since(begun));
         }
     }
     let longest = took.into_iter().max().unwrap_or_default();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use evenkeel_sys::{CpuSet, thread};
 
+use crate::clock::SimulatedMachine;
 use crate::error::TrialError;
 use crate::metric::Metric;
 
@@ -32,6 +33,7 @@ mod redis;
 mod server;
 mod serving;
 mod settable;
+mod simulated;
 mod telemetry;
 mod tick;
 mod udp_echo;
@@ -67,6 +69,11 @@ pub trait Workload {
     /// The server's processes, for what is seen from outside: CPU time, switches, properties. Empty where nothing can be told.
     fn pids(&self) -> Vec<u32> {
         Vec::new()
+    }
+
+    /// The machine that it simulates, where it simulates one: the trial then runs by that machine's clock and conditions.
+    fn simulated(&self) -> Option<SimulatedMachine> {
+        None
     }
 
     /// Sets a property of the server's own process (`process.timer_slack_ns`); `None` gives it the default again.
@@ -200,6 +207,8 @@ pub struct Options {
     pub set: BTreeMap<String, String>,
     /// Set when the user asks to stop: whatever is waited for is then waited for no longer.
     pub stop: Arc<AtomicBool>,
+    /// The machine of a workload that simulates one.
+    pub simulated: SimulatedMachine,
 }
 
 /// A workload that can be asked for by name.
@@ -231,6 +240,7 @@ pub const ALL: &[Entry] = &[
     mosquitto::ENTRY,
     ddnet::ENTRY,
     openarena::ENTRY,
+    simulated::ENTRY,
 ];
 
 /// A whole number from `--set`, within bounds.
@@ -280,6 +290,7 @@ mod tests {
             command: Vec::new(),
             set: BTreeMap::from([("colour".to_owned(), "red".to_owned())]),
             stop: Arc::default(),
+            simulated: SimulatedMachine::default(),
         };
         for entry in ALL {
             let message = (entry.start)(&options).err().map(|error| error.to_string()).unwrap();

@@ -190,6 +190,7 @@ mod tests {
             command: Vec::new(),
             set,
             stop: Arc::default(),
+            simulated: Default::default(),
         }
     }
 

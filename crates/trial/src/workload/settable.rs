@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Entry, Options, SETTING_PREFIX, Sample, Workload};
+use crate::clock::SimulatedMachine;
 use crate::error::TrialError;
 use crate::metric::Metric;
 
@@ -101,6 +102,10 @@ impl Workload for Settable {
 
     fn pids(&self) -> Vec<u32> {
         self.inner.pids()
+    }
+
+    fn simulated(&self) -> Option<SimulatedMachine> {
+        self.inner.simulated()
     }
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {

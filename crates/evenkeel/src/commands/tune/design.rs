@@ -1,7 +1,7 @@
 //! What is decided before a search: what decides, what guards, and how long the machine is left alone after a switch.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use evenkeel_change::State;
 use evenkeel_host::Plan;
@@ -82,11 +82,11 @@ pub(super) fn settle(
     workload: &mut dyn Workload,
 ) -> Result<bool, Failure> {
     ground.out.say("finding how long a switch is felt");
-    let begun = Instant::now();
     let hand = ground.root.hand().map_err(not_possible)?;
     let title = "tune: how long a switch is felt";
     let mut switch = Switch::begin(ground.root, &hand, Some(state), title, plans).map_err(not_possible)?;
-    let watch = Watch::start(ground.root, plans).beside(&ground.beside);
+    let watch = Watch::start(ground.root, plans).beside(&ground.beside).of_workload(workload);
+    let begun = watch.clock().now();
     let settling = Settling {
         metric: &design.metric,
         window: design.window(),
@@ -106,7 +106,7 @@ pub(super) fn settle(
     if let Some(longest) = longest_settle(&design.settles) {
         design.settle_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
     }
-    let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let took_ms = u64::try_from(watch.clock().since(begun).as_millis()).unwrap_or(u64::MAX);
     design.budget.time_ms = design.budget.time_ms.map(|time_ms| time_ms.saturating_sub(took_ms));
     check(design)?;
     Ok(design.settles.iter().any(|found| matches!(found.settle.how, SettleHow::Guessed { .. })))

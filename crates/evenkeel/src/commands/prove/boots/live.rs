@@ -80,7 +80,7 @@ impl<'a> Live<'a> {
             .map_err(|failure| failure.message())?;
         // Others see these windows; who runs beside them is told at once.
         let beside = experiment::beside(self.out, "prove --boots");
-        let watch = Watch::start(self.root, &plans).beside(&beside);
+        let watch = Watch::start(self.root, &plans).beside(&beside).of_workload(workload);
         let mut seen = Vec::new();
         let (window, rules) = (Duration::from_millis(design.window_ms), Rules::default());
         let (mut samples, mut dropped, mut settle) = (Vec::new(), 0, WARM_UP);

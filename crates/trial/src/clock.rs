@@ -1,0 +1,89 @@
+//! `Clock`: the time that a trial runs by. On a real machine it is the machine's; with the `simulated` workload it passes only while a
+//! window is simulated, so a trial of an hour takes milliseconds and gives the same result at any load.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use evenkeel_sys::clock;
+
+use crate::conditions::Conditions;
+
+/// Where a trial reads the time.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// The machine's monotonic clock.
+    #[default]
+    Machine,
+    /// The clock of a simulated machine.
+    Simulated(SimulatedMachine),
+}
+
+impl Clock {
+    /// The time since some fixed moment.
+    pub fn now(&self) -> Duration {
+        match self {
+            Clock::Machine => Duration::from_nanos(clock::monotonic_ns()),
+            Clock::Simulated(machine) => machine.now(),
+        }
+    }
+
+    /// The time since an earlier [`now`](Clock::now).
+    pub fn since(&self, earlier: Duration) -> Duration {
+        self.now().saturating_sub(earlier)
+    }
+}
+
+/// A machine that exists only in numbers: its clock, how many windows it has simulated, and the conditions of the last one. Clones share
+/// these, so a workload that is started again continues where the last one ended.
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedMachine(Arc<Inner>);
+
+/// What disturbed a simulated window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Disturbance {
+    longest_gap_us: Option<f64>,
+    steal_share: Option<f64>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    now_ns: AtomicU64,
+    windows: AtomicU64,
+    window: Mutex<Disturbance>,
+}
+
+impl SimulatedMachine {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.now_ns.load(Ordering::Relaxed))
+    }
+
+    /// Lets time pass.
+    pub(crate) fn advance(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.now_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// The number of the window that begins, counted from 1. It is undisturbed so far.
+    pub(crate) fn begin_window(&self) -> u64 {
+        *self.disturbance() = Disturbance::default();
+        self.0.windows.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Disturbs the window that is simulated. What an earlier call said of it stays where this one says nothing.
+    pub(crate) fn disturb(&self, longest_gap_us: Option<f64>, steal_share: Option<f64>) {
+        let mut window = self.disturbance();
+        window.longest_gap_us = longest_gap_us.or(window.longest_gap_us);
+        window.steal_share = steal_share.or(window.steal_share);
+    }
+
+    /// The conditions of the last window, disturbed as it was.
+    pub(crate) fn conditions_of(&self, undisturbed: Conditions) -> Conditions {
+        let Disturbance { longest_gap_us, steal_share } = *self.disturbance();
+        Conditions { longest_gap_us, steal_share, ..undisturbed }
+    }
+
+    fn disturbance(&self) -> MutexGuard<'_, Disturbance> {
+        self.0.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
