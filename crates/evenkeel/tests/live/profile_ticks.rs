@@ -1,8 +1,6 @@
 //! Ticks of a server on `evenkeel-rt`, told by the marks that the library leaves: this process is the server, and knows which of its ticks
 //! were planted.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

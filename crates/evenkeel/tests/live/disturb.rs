@@ -1,8 +1,6 @@
 //! `evenkeel disturb` as its callers see it: exit codes, what goes to which stream, the time bound; and that nothing of it is left however
 //! it ends, SIGKILL in the middle among the ways.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use evenkeel_testkit::fitness as machine;
 
 use std::fs::{self, File};

@@ -1,17 +1,13 @@
 //! `measure clock` and `measure wake` as their callers see them, with what goes wrong on a real machine: the meter is killed while another
 //! clock source is in force, somebody else changes the source, a CPU goes away.
 
-#![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
-
 use std::fs::{self, File};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use evenkeel_sys::{clock, process, thread};
 
-use evenkeel_testkit::offline;
-
-use offline::Offline;
+use evenkeel_testkit::offline::Offline;
 
 const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";

@@ -1,7 +1,5 @@
 //! `evenkeel measure gaps` as a user runs it: what its answer holds, what it says when it can't, and that being killed leaves nothing behind.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 

@@ -1,17 +1,10 @@
 //! What a trial keeps on disk and says of it: where nothing or not all could be kept, where a report or an answer finds no room, and
 //! what a kept one is gone on with. They need the reference server's programs beside this one.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
-
-#[path = "common/bare.rs"]
-mod bare;
-#[path = "common/scene.rs"]
-mod scene;
-
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use scene::{Scene, is_skipped_without_root, json};
+use crate::scene::{Scene, is_skipped_without_root, json};
 
 #[test]
 fn a_report_that_can_not_be_written_takes_no_result_with_it() {

@@ -2,8 +2,6 @@
 //! new starts and knobs of its process, and ends with us. Then what knobs do to them that is known beforehand, by ratios within a
 //! few pairs of short windows; the long runs are in docs/findings.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
-
 use evenkeel_testkit::fitness as machine;
 
 use std::collections::BTreeMap;
@@ -39,6 +37,7 @@ fn options(placement: Placement, set: &[(&str, &str)]) -> Options {
         command: Vec::new(),
         set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>(),
         stop: Default::default(),
+        simulated: Default::default(),
     }
 }
 

@@ -1,8 +1,6 @@
 //! Plans, tries and images with the real program: on the machine that runs the tests where it is root's, which is put back, and in
 //! images of their own.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
-
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;

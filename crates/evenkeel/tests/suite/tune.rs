@@ -1,8 +1,6 @@
 //! `tune` on the machine that runs the tests: what it refuses, and a search that is killed, put back and gone on with. What it finds
 //! is the machine's business; that it reports whole and puts everything back is asserted.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
-
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};

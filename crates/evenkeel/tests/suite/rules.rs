@@ -1,8 +1,6 @@
 //! The rules that the documents state, held by tests: arrows between crates, the address of `unsafe`, the length of files, and
 //! that what README and CONTRIBUTING say to type or to open is there.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't read the sources fails")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! Scopes of a thread that works, sleeps and waits, beside a recording of its switches: what is told must be what the thread's own CPU
 //! time says.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
 use std::path::Path;
 use std::process::Command;
 

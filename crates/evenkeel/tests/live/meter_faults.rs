@@ -4,8 +4,6 @@
 //! A CPU is taken from the process alone, by a cpuset, which moves threads as the kernel does when the CPU goes offline;
 //! `EVENKEEL_CALIBRATE=1` takes it offline, from everybody on the machine.
 
-#![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
-
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -13,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_sys::{process, thread};
 
-use evenkeel_testkit::offline;
-
-use offline::Offline;
+use evenkeel_testkit::offline::Offline;
 
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";

@@ -1,8 +1,6 @@
 //! `prove --boots` as far as it goes without a reboot: what is said beforehand, what is told of a trial that a state on disk tells of, and
 //! what becomes of a state that is damaged. `lab/boots.sh` goes the rest of the way.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

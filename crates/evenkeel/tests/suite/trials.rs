@@ -2,21 +2,14 @@
 //! they find is the machine's business; that they report whole and put everything back is asserted. They need the reference
 //! server's programs beside this one, which `cargo build --workspace` puts there.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
-
-#[path = "common/bare.rs"]
-mod bare;
-#[path = "common/scene.rs"]
-mod scene;
-
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use bare::Bare;
+use crate::bare::Bare;
+use crate::scene::{PATIENCE, Running, Scene, is_skipped_without_root, json, kept_trial, kept_trial_of};
 use evenkeel_host::Facts;
 use evenkeel_sys::{Root, process};
-use scene::{PATIENCE, Running, Scene, is_skipped_without_root, json, kept_trial, kept_trial_of};
 use serde_json::Value;
 
 #[test]

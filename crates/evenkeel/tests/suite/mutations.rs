@@ -1,12 +1,10 @@
 //! Mutated captures through the program itself, in every form that inspect and audit answer in: an answer or an error, never a
 //! panic, within a second of CPU time and a bounded address space, which the shell holds it to.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
 use std::fs;
 use std::process::Command;
 
-#[path = "../../host/tests/mutate/mod.rs"]
+#[path = "../../../host/tests/mutate/mod.rs"]
 mod mutate;
 
 use mutate::{Chance, asked, hosts, mutated};

@@ -1,8 +1,6 @@
 //! `evenkeel script` on the machine that runs the tests: its script changes the kernel as `apply` does, changes nothing a second
 //! time, and its undo puts everything back. It needs root, and says so where it is not.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;

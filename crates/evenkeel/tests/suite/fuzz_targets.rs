@@ -1,12 +1,6 @@
 //! The fuzz targets with what stands in their corpus, on the stable compiler: a target that no longer fits, a corpus that none
 //! reads, and a parser that no target reaches are found here, without a fuzzer.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests: a panic is how a test says that it can't go on"
-)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +9,7 @@ use std::process::Command;
 use evenkeel_host::Facts;
 use evenkeel_sys::{Root, Why};
 
-#[path = "../../../fuzz/src/targets/mod.rs"]
+#[path = "../../../../fuzz/src/targets/mod.rs"]
 mod targets;
 
 use targets::machines::{machine, on_paths};

@@ -1,8 +1,6 @@
 //! `measure udp` and `measure bandwidth` between two hosts that are none: two network namespaces with a veth pair, whose speed is set on
 //! purpose and read back. Needs root; the namespaces are removed however the test ends.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;

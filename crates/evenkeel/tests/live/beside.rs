@@ -1,19 +1,12 @@
 //! Two trials at once on the machine that runs the tests, with journals in different places: each runs to its end, and both say that the
 //! other was noise to it, also where another user's it was.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't run its program fails")]
-
-#[path = "common/bare.rs"]
-mod bare;
-#[path = "common/scene.rs"]
-mod scene;
-
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+use crate::scene::{Scene, json, kept_trial_of};
 use evenkeel_sys::process;
-use scene::{Scene, json, kept_trial_of};
 use serde_json::Value;
 
 /// In how many of how many windows another trial ran, by the doubt of it that begins so; none where there is no such doubt.

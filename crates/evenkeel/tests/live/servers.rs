@@ -1,8 +1,6 @@
 //! `prove` on servers that know nothing of it: the verdict on one that works, the words on one that does not, and what is left of one
 //! when evenkeel is killed.
 
-#![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
-
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,7 +1,5 @@
 //! `profile record` from outside: what it leaves behind when it is killed, and what is still known of a program that is gone.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;

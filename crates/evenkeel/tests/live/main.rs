@@ -1,0 +1,19 @@
+//! Live checks of the program: meters, disturbers, recordings and trials on the machine that runs them. `make live` runs them one at a time.
+
+#![expect(clippy::unwrap_used, reason = "a check that cannot run its program fails")]
+
+#[path = "../common/bare.rs"]
+mod bare;
+mod beside;
+mod clock_wake;
+mod disturb;
+mod gaps;
+mod meter_faults;
+mod namespaces;
+mod profile_record;
+mod profile_scopes;
+mod profile_ticks;
+#[path = "../common/scene.rs"]
+mod scene;
+mod servers;
+mod workloads;
