@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a check that cannot run its program fails")]
 
-#[path = "../common/bare.rs"]
 mod bare;
 mod beside;
 mod clock_wake;
@@ -16,4 +15,5 @@ mod profile_ticks;
 #[path = "../common/scene.rs"]
 mod scene;
 mod servers;
+mod trials;
 mod workloads;

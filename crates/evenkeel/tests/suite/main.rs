@@ -5,8 +5,6 @@
 
 mod audit;
 mod bad_input;
-#[path = "../common/bare.rs"]
-mod bare;
 mod boots;
 mod cards;
 mod change;
@@ -14,7 +12,6 @@ mod changes;
 mod formats;
 mod fuzz_targets;
 mod kept;
-mod live;
 mod mutations;
 mod output;
 mod pages;
@@ -26,6 +23,7 @@ mod script;
 mod scripts;
 mod side_by_side;
 mod support;
+mod this_machine;
 mod topology;
 mod trials;
 mod tune;

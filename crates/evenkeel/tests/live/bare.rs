@@ -2,14 +2,13 @@
 //! dropped is excused only where these threads, which no trial has a part in, saw as much: else the dropping is at fault, or the
 //! trial disturbed itself.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::{CpuSet, thread};
+use evenkeel_testkit::live::not_judged;
 use serde_json::Value;
 
 /// As often as a trial looks.
@@ -53,7 +52,9 @@ impl Bare {
         self.stop.store(true, Ordering::Relaxed);
         let pauses = std::mem::take(&mut self.threads).into_iter().map(|thread| thread.join().unwrap()).sum();
         is_enough(dropped, pauses, stolen_share).unwrap();
-        println!("not judged: bare threads paused {pauses} times, {stolen_share:.3} of all time was stolen: {dropped}");
+        not_judged(format_args!(
+            "bare threads paused {pauses} times, {stolen_share:.3} of all time was stolen: {dropped}"
+        ));
     }
 }
 
