@@ -8,6 +8,8 @@
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
+MUTANTS_VERSION := 27.1.0
+MUTANTS := target/tools/bin/cargo-mutants
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # What tests could not run on this machine, one line each: the harness itself counts a test that returns early as passed.
 SKIPPED := $(TARGET)/skipped.txt
@@ -39,6 +41,9 @@ check: setup $(DENY) ## formatting, lints, documentation, licences and duplicate
 model: setup ## every order of steps that the locks, the job system's parts and the page of telemetry can take, by the model checker
 	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib -- lock:: job:: sequence::
 
+mutants: setup $(MUTANTS) ## change the code of stats, change, host and trial, and list the changes that no test notices; hours, or SHARD=0/100 for a hundredth
+	$(MUTANTS) mutants -p evenkeel-stats -p evenkeel-change -p evenkeel-host -p evenkeel-trial --output $(TARGET) $(if $(SHARD),--shard $(SHARD))
+
 lab: setup ## capture guests under QEMU anew (hosts/qemu-*), compare facts with other tools, try 100,000 mutated captures and edited files, fuzz; says what it skipped
 	lab/run.sh
 
@@ -57,7 +62,10 @@ setup:
 	@deploy/setup.sh
 
 $(DENY):
-	$(CARGO) install cargo-deny --version $(DENY_VERSION) --locked --root target/tools
+	$(CARGO) install cargo-deny --version $(DENY_VERSION) --locked --debug --root target/tools
+
+$(MUTANTS):
+	$(CARGO) install cargo-mutants --version $(MUTANTS_VERSION) --locked --debug --root target/tools
 
 fmt: ## format the sources
 	$(CARGO) fmt --all

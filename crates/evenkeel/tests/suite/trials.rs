@@ -189,6 +189,33 @@ fn a_budget_ends_a_trial_that_is_not_decided() {
     assert_eq!(answer["pairs"], 12);
 }
 
+/// A log gets a line every 15 s of the trial, which says what is known so far and how long it may take.
+#[test]
+fn a_log_shows_how_far_a_trial_is() {
+    let scene = Scene::new();
+    scene.script(&slower(1.0));
+    let line =
+        format!("{SLACK} --set script=script.json --pairs 20 --fixed --control-pairs 4 --settle 1s --turns 1 --seed 2");
+    let output = scene.run(&line);
+    let lines: Vec<String> =
+        said(&output).lines().filter(|line| line.starts_with("prove ")).map(str::to_owned).collect();
+    let so_far: Vec<&str> = lines.iter().filter_map(|line| line.split(';').next()).collect();
+    // 48 windows of 2 s are 96 s. A line comes at the start, and then every 16 s, when a pair ends.
+    assert_eq!(
+        so_far,
+        [
+            "prove process.timer_slack_ns=1: the machine against itself, 0 of 4 pairs, 96 s left",
+            "prove process.timer_slack_ns=1: 0 of 20 pairs, 80 s left",
+            "prove process.timer_slack_ns=1: 4 of 20 pairs, 64 s left",
+            "prove process.timer_slack_ns=1: 8 of 20 pairs, 48 s left",
+            "prove process.timer_slack_ns=1: 12 of 20 pairs, 32 s left",
+            "prove process.timer_slack_ns=1: 16 of 20 pairs, 16 s left",
+            "prove process.timer_slack_ns=1: 20 of 20 pairs, 0 s left",
+        ]
+    );
+    assert!(lines[3..].iter().all(|line| line.contains("; B is ")), "the effect so far: {lines:#?}");
+}
+
 /// A trial whose window 30 waits for the file `go`, with what it was asked for.
 fn held_trial(scene: &Scene, setting: &str) -> (Running, String) {
     scene.script(&json!({"events": [{"window": 30, "waits_for": "go"}]}));
