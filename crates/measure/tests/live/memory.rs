@@ -1,11 +1,6 @@
 //! The memory meter with its disturbers under it: a thread that takes a known share of the CPU, the same with the caches swept too, and
 //! page faults whose number is known beforehand.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
-use evenkeel_testkit::fitness as machine;
-
-use std::fs::File;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -14,14 +9,8 @@ use evenkeel_measure::meters::memory::{self, CHUNK_BYTES, Kind, Report, Settings
 use evenkeel_measure::{Samples, Watch};
 use evenkeel_sys::mapping::{Mapping, Pages};
 use evenkeel_sys::{CpuSet, Errno, clock, sched, thread};
-use machine::Needs;
-
-/// What measures takes its turn with the other tests of this host.
-fn alone() -> File {
-    let lock = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-    lock.lock().unwrap();
-    lock
-}
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
 
 fn last_cpu() -> usize {
     thread::affinity().unwrap().iter().last().unwrap()
@@ -40,7 +29,7 @@ fn little(largest_bytes: usize) -> Settings {
 
 /// A test of chance may be repeated: a pause of the machine, or somebody else's work, spoils one run and not three.
 fn in_one_of_three(holds: impl FnMut() -> Result<(), String>) {
-    machine::one_of(3, &Needs::on_last_cpu().without_timers(), holds);
+    fitness::one_of(3, &Needs::on_last_cpu().without_timers(), holds);
 }
 
 fn p50(samples: &Samples) -> f64 {
@@ -49,7 +38,7 @@ fn p50(samples: &Samples) -> f64 {
 
 #[test]
 fn latency_grows_from_the_caches_to_memory() {
-    let _alone = alone();
+    let _host = HostLock::take();
     in_one_of_three(|| {
         let report = measured(Settings { each_ns: 40_000_000, ..little(32 << 20) });
         let seen: Vec<(usize, f64)> =
@@ -65,7 +54,7 @@ fn latency_grows_from_the_caches_to_memory() {
 
 #[test]
 fn huge_pages_are_had_where_they_are_told() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let has_some = || {
         let report = measured(little(16 << 20));
         let setting = report.huge_pages_setting.as_deref().unwrap_or("none");
@@ -83,7 +72,7 @@ fn huge_pages_are_had_where_they_are_told() {
         let share = bare_huge_share(16 << 20);
         (share <= 0.6).then(|| format!("the kernel gives huge pages to {share} of what asks for them"))
     };
-    machine::one_of_by(3, has_some, unmet);
+    fitness::one_of_by(3, has_some, unmet);
 }
 
 /// How much of some memory that asks for huge pages has them, by what this whole process has more of than before.
@@ -148,7 +137,7 @@ fn robbed<T>(cpu: usize, takes: Takes, body: impl FnOnce() -> T) -> Result<T, Er
 
 #[test]
 fn a_thief_and_a_thrasher_are_read_back() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let settings = Settings { each_ns: 120_000_000, ..little(SWEPT_BYTES) };
     // Of a set that stays in the second-level cache wherever its pages lie, and of one that fills it.
     let means_ps = || {
@@ -168,7 +157,7 @@ fn a_thief_and_a_thrasher_are_read_back() {
             match (robbed(cpu, Takes::Time, means_ps), robbed(cpu, Takes::TimeAndCache, means_ps)) {
                 (Ok(time), Ok(cache)) => rounds.push([quiet, time, cache]),
                 (Err(errno), _) | (_, Err(errno)) => {
-                    println!("skipped: real-time threads: {errno}");
+                    not_judged(format_args!("real-time threads: {errno}"));
                     return Ok(());
                 }
             }
@@ -194,12 +183,12 @@ fn a_thief_and_a_thrasher_are_read_back() {
         (worst > 1.15).then(|| format!("quiet rounds were {worst:.2} times apart"))
     };
     let needs = Needs::on_last_cpu().without_timers();
-    machine::one_of_by(3, run, || uneven().or_else(|| needs.unmet()));
+    fitness::one_of_by(3, run, || uneven().or_else(|| needs.unmet()));
 }
 
 #[test]
 fn bandwidth_loses_what_a_thief_takes() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let settings = Settings { bandwidth_ns: 200_000_000, ..little(64 << 10) };
     // The bandwidth of one thread is taken on the first CPU.
     let cpu = thread::affinity().unwrap().first().unwrap();
@@ -216,7 +205,7 @@ fn bandwidth_loses_what_a_thief_takes() {
             match self::robbed(cpu, Takes::Time, read) {
                 Ok(bytes_per_s) => robbed += bytes_per_s,
                 Err(errno) => {
-                    println!("skipped: real-time threads: {errno}");
+                    not_judged(format_args!("real-time threads: {errno}"));
                     return Ok(());
                 }
             }
@@ -242,28 +231,18 @@ fn gives_groups() -> bool {
 
 #[test]
 fn each_page_that_is_asked_anew_is_a_fault() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let report = measured(Settings { churn_ns: 600_000_000, ..little(1 << 20) });
     let way = |way| report.churn.iter().find(|churn| churn.way == way).unwrap();
     let (fresh, kept) = (way(Way::Fresh), way(Way::Kept));
     println!("fresh {:.2} faults a record, kept {:.4}", fresh.faults_per_record, kept.faults_per_record);
     let pages = (CHUNK_BYTES / 4096) as f64;
     if gives_groups() || !cfg!(target_arch = "x86_64") {
-        println!("skipped: pages may come in groups here");
+        not_judged("pages may come in groups here");
     } else {
         assert!((0.98..1.05).contains(&(fresh.faults_per_record / pages)), "{}", fresh.faults_per_record);
     }
     assert!(kept.faults_per_record < 1.0, "{}", kept.faults_per_record);
     assert!(fresh.records_per_s.histogram.mean() < kept.records_per_s.histogram.mean());
     assert!(fresh.system_share > kept.system_share);
-}
-
-#[test]
-fn a_stop_ends_it_with_what_there_is() {
-    let stop = AtomicBool::new(true);
-    let report = memory::run(&little(1 << 20), &Watch::new(&stop, &|_, _| {})).unwrap();
-    assert!(report.latency.is_empty() && report.lost.count == 7, "{:?}", report.lost);
-    let nowhere = Settings { cpu: Some(1000), ..little(1 << 20) };
-    let refused = memory::run(&nowhere, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap_err();
-    assert!(refused.to_string().starts_with("run on CPU 1000: "), "{refused}");
 }

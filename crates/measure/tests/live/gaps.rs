@@ -1,11 +1,7 @@
 //! The gaps meter with a disturber of known shape under it: a real-time thief, an ordinary spinner, a control group's limit, timers that
 //! fire together. What the disturber itself recorded is the truth that the meter is held to.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
-mod host;
-use evenkeel_testkit::fitness as machine;
-
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_measure::disturb::{Planted, Planting, Stretch};
@@ -13,8 +9,10 @@ use evenkeel_measure::meters::gaps::{self, Cause, Class, Gap, Keep, Mode, Order,
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::timer_fd::Interrupts;
 use evenkeel_sys::{clock, thread};
-use host::{Group, ThisHost, one_of_three};
-use machine::Machine;
+use evenkeel_testkit::HostLock;
+use evenkeel_testkit::cgroup::Group;
+use evenkeel_testkit::fitness::{self, Machine, Needs};
+use evenkeel_testkit::live::not_judged;
 
 const MS: u64 = 1_000_000;
 
@@ -27,6 +25,37 @@ fn settings(cpus: &[usize], length_ns: u64) -> Settings {
         order: Order::AllAtOnce,
         class: Class::Ordinary,
         keep: Keep::Longest(100_000),
+    }
+}
+
+/// A busy neighbour may spoil a try; a fault of the meter spoils all three.
+fn one_of_three(one: impl FnMut() -> Result<(), String>) {
+    fitness::one_of(3, &Needs::on_last_cpu(), one);
+}
+
+/// This process in a control group of its own, until this is dropped.
+struct OwnGroup {
+    before: PathBuf,
+    group: Group,
+}
+
+impl OwnGroup {
+    /// None, recorded as not judged, where that is not possible.
+    fn with(controller: &str, files: &[(&str, String)]) -> Option<OwnGroup> {
+        let group = Group::with(controller, files).map_err(not_judged).ok()?;
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = groups.lines().find_map(|line| line.split_once(&format!(":{controller}:")));
+        let below = own.map_or("", |(_, path)| path).trim_start_matches('/');
+        let before = PathBuf::from("/sys/fs/cgroup").join(controller).join(below);
+        group.enter(std::process::id());
+        Some(OwnGroup { before, group })
+    }
+}
+
+impl Drop for OwnGroup {
+    fn drop(&mut self) {
+        // The group itself goes after this, and must be empty by then.
+        let _ = std::fs::write(self.before.join("cgroup.procs"), std::process::id().to_string());
     }
 }
 
@@ -73,7 +102,7 @@ fn thief_or_skip(cpu: usize, planned: Vec<Stretch>) -> Option<Planted> {
     match Planted::start(cpu, 50, planned) {
         Ok(thief) => Some(thief),
         Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
-            println!("skipped: this user may not have real-time threads");
+            not_judged("this user may not have real-time threads");
             None
         }
         Err(other) => panic!("{other}"),
@@ -145,7 +174,7 @@ fn calibrates() -> bool {
 
 #[test]
 fn planted_gaps_are_found_where_they_are() {
-    let Some(_host) = ThisHost::taken() else { return };
+    let _host = HostLock::take();
     let length_ns = if calibrates() { 15_000 * MS } else { 2000 * MS };
     let mut seed = 0;
     one_of_three(|| {
@@ -160,7 +189,7 @@ fn planted_gaps_are_found_where_they_are() {
         let near = if calibrates() { share(score.near, score.planted) } else { share(score.exact_near, score.exact) };
         let is_judged = is_seen && (calibrates() || score.exact > 20);
         if !is_judged {
-            println!("skipped: how near, without switch records or with {} exact records only", score.exact);
+            not_judged(format_args!("how near, without switch records or with {} exact records only", score.exact));
         }
         let all = if calibrates() { 0.99 } else { 0.97 };
         let is_good = score.planted > 20
@@ -201,7 +230,7 @@ fn beside_a_spinner<T>(cpu: usize, measure: impl FnOnce() -> T) -> T {
 
 #[test]
 fn an_ordinary_spinner_is_named() {
-    let Some(_host) = ThisHost::taken() else { return };
+    let _host = HostLock::take();
     let cpu = last_cpu();
     one_of_three(|| {
         let report = beside_a_spinner(cpu, || measured(&settings(&[cpu], 1000 * MS)));
@@ -220,7 +249,7 @@ fn an_ordinary_spinner_is_named() {
 
 #[test]
 fn timers_that_fire_together_are_interrupts() {
-    let Some(_host) = ThisHost::taken() else { return };
+    let _host = HostLock::take();
     let cpu = last_cpu();
     one_of_three(|| {
         // A kernel under two hypervisors takes a tenth of a millisecond for each timer.
@@ -234,7 +263,7 @@ fn timers_that_fire_together_are_interrupts() {
         let timers = match std::thread::spawn(arm).join().unwrap() {
             Ok(timers) => timers,
             Err(errno) => {
-                println!("skipped: so many timers were refused: {errno}");
+                not_judged(format_args!("so many timers were refused: {errno}"));
                 return Ok(());
             }
         };
@@ -277,11 +306,11 @@ fn timers_that_fire_together_are_interrupts() {
 
 #[test]
 fn a_limit_on_cpu_time_is_told_from_a_neighbour() {
-    let Some(_host) = ThisHost::taken() else { return };
+    let _host = HostLock::take();
     let cpu = last_cpu();
     one_of_three(|| {
         let files = [("cpu.cfs_period_us", "50000".to_owned()), ("cpu.cfs_quota_us", "20000".to_owned())];
-        let Some(group) = Group::with("cpu", &files) else { return Ok(()) };
+        let Some(group) = OwnGroup::with("cpu", &files) else { return Ok(()) };
         let report = measured(&settings(&[cpu], 1500 * MS));
         drop(group);
         let seen = &report.cpus[0];
@@ -298,11 +327,11 @@ fn a_limit_on_cpu_time_is_told_from_a_neighbour() {
 
 #[test]
 fn its_own_real_time_limit_is_no_fault_of_the_machine() {
-    let Some(_host) = ThisHost::taken() else { return };
+    let _host = HostLock::take();
     let cpu = last_cpu();
     let limit = std::fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
     if limit.trim().is_empty() || limit.trim() == "-1" {
-        println!("skipped: this kernel has no limit on real-time threads: {limit:?}");
+        not_judged(format_args!("this kernel has no limit on real-time threads: {limit:?}"));
         return;
     }
     one_of_three(|| {
@@ -310,7 +339,7 @@ fn its_own_real_time_limit_is_no_fault_of_the_machine() {
         let report = match beside_a_spinner(cpu, || watch(|watch| gaps::run(&fifo, watch))) {
             Ok(report) => report,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
-                println!("skipped: this user may not have real-time threads");
+                not_judged("this user may not have real-time threads");
                 return Ok(());
             }
             Err(other) => panic!("{other}"),
@@ -323,7 +352,7 @@ fn its_own_real_time_limit_is_no_fault_of_the_machine() {
 
 #[test]
 fn a_sample_costs_less_than_a_hundredth_of_one_cpu() {
-    let Some(_host) = ThisHost::taken() else { return };
+    let _host = HostLock::take();
     let sample = Settings { mode: Mode::Sample, cpus: None, ..settings(&[], 3000 * MS) };
     one_of_three(|| {
         let report = measured(&sample);
@@ -340,21 +369,21 @@ fn a_sample_costs_less_than_a_hundredth_of_one_cpu() {
 
 #[test]
 fn a_cpu_that_goes_away_ends_its_probe_alone() {
-    let Some(_host) = ThisHost::taken() else { return };
+    let _host = HostLock::take();
     let allowed = thread::affinity().unwrap();
     let (Some(first), last) = (allowed.first(), last_cpu()) else { return };
     if first == last {
-        println!("skipped: one CPU");
+        not_judged("one CPU");
         return;
     }
     // A group that loses a CPU moves its threads as the kernel does when the CPU goes offline, and harms nobody else.
     let files = [("cpuset.cpus", allowed.to_string()), ("cpuset.mems", "0".to_owned())];
-    let Some(group) = Group::with("cpuset", &files) else { return };
+    let Some(group) = OwnGroup::with("cpuset", &files) else { return };
     let report = std::thread::scope(|scope| {
         let measure = scope.spawn(|| measured(&settings(&[first, last], 3000 * MS)));
         // Where the kernel is slow it takes a while until both probes are where they are to be.
         clock::sleep_until_ns(clock::monotonic_ns() + 1200 * MS);
-        group.write("cpuset.cpus", &first.to_string());
+        group.group.write("cpuset.cpus", &first.to_string());
         measure.join().unwrap()
     });
     drop(group);
@@ -364,25 +393,4 @@ fn a_cpu_that_goes_away_ends_its_probe_alone() {
     assert!(report.doubts.contains(&ended.to_owned()));
     assert_eq!(report.cpus[0].ended, None);
     assert!(report.cpus[1].watched_ns < report.cpus[0].watched_ns);
-}
-
-#[test]
-fn a_cpu_that_can_not_be_used_is_named() {
-    let beyond = thread::affinity().unwrap().iter().last().unwrap() + 1;
-    let refused = watch(|watch| gaps::run(&settings(&[beyond], MS), watch)).unwrap_err().to_string();
-    assert!(refused.starts_with(&format!("measure CPUs {beyond}: this process may use CPUs ")), "{refused}");
-    let short = Settings { threshold_ns: 3, ..settings(&[last_cpu()], MS) };
-    assert!(watch(|watch| gaps::run(&short, watch)).is_err());
-}
-
-#[test]
-fn a_stop_ends_it_with_what_it_has() {
-    let Some(_host) = ThisHost::taken() else { return };
-    let stop = AtomicBool::new(false);
-    let tell = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
-    let long = Settings { keep: Keep::Longest(3), ..settings(&[last_cpu()], 3_600_000 * MS) };
-    let report = gaps::run(&long, &Watch::new(&stop, &tell)).unwrap();
-    assert!(report.length_ns < 60_000 * MS);
-    assert_eq!(report.cpus[0].gaps.len() as u64 + report.lost.count, report.all.count);
-    assert_eq!(report.cpus[0].lengths.histogram.count(), report.all.count);
 }

@@ -1,8 +1,6 @@
 //! What real servers did, wake by wake, played again: their tick has to be found, with the same numbers each time. Recorded with
 //! `cargo run -p evenkeel-measure --example ticks_trace TID SECONDS` on a virtual machine with two CPUs that others loaded.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
 use evenkeel_measure::meters::ticks::account::{Asked, account};
 use evenkeel_measure::meters::ticks::wakes::Wake;
 use evenkeel_sys::asleep::Wait;

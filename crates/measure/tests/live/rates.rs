@@ -1,11 +1,5 @@
 //! What the rates' meter says of trouble that is made on purpose and counted by who makes it.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
-
-use evenkeel_testkit::fitness as machine;
-
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::AtomicBool;
 
@@ -13,17 +7,12 @@ use evenkeel_measure::disturb::{PingPong, Toucher};
 use evenkeel_measure::meters::rates::{self, Pages, Report, Settings, Target};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::{clock, process, thread};
-use machine::Needs;
+use evenkeel_testkit::cgroup::Group;
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
 
 /// On a busy machine one run may fall into a pause: so many are tried.
 const RUNS: usize = 3;
-
-/// Tests that load or change the machine take turns.
-fn host_lock() -> fs::File {
-    let file = fs::File::create("/tmp/evenkeel-tests-of-this-host.lock").unwrap();
-    file.lock().unwrap();
-    file
-}
 
 fn measure(target: Target, for_ms: u64) -> Result<Report, MeterError> {
     let stop = AtomicBool::new(false);
@@ -49,18 +38,18 @@ fn within(found: f64, expected: f64, share: f64) -> Result<(), String> {
 
 /// One of a few runs must be right.
 fn one_of(run: impl Fn() -> Result<(), String>) {
-    machine::one_of(RUNS, &Needs::on_last_cpu(), run);
+    fitness::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
 
 /// The same beside a process of ours that may have a fifth of a CPU, which is no fault of the machine.
 fn one_beside_a_fifth(run: impl Fn() -> Result<(), String>) {
     let needs = Needs { missing: 0.3, late_ns: 5_000_000, uneven: 1.0, ..Needs::on_last_cpu() };
-    machine::one_of(RUNS, &needs, run);
+    fitness::one_of(RUNS, &needs, run);
 }
 
 #[test]
 fn page_faults_of_a_process_are_those_that_it_makes() {
-    let _lock = host_lock();
+    let _host = HostLock::take();
     one_of(|| {
         let us = Target::Process(std::process::id());
         let (report, touched) = beside(us, 600, |until_ns| Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap());
@@ -75,7 +64,7 @@ fn page_faults_of_a_process_are_those_that_it_makes() {
 /// A rate that changes in the middle is seen to do so, each interval is counted, and none of nothing is taken for little.
 #[test]
 fn a_timeline_shows_when_it_began() {
-    let _lock = host_lock();
+    let _host = HostLock::take();
     one_of(|| {
         let us = Target::Process(std::process::id());
         let (report, touched) = beside(us, 1200, |until_ns| {
@@ -103,7 +92,7 @@ fn a_timeline_shows_when_it_began() {
 
 #[test]
 fn switches_are_those_of_two_threads_that_wake_each_other() {
-    let _lock = host_lock();
+    let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     one_of(|| {
         let us = Target::Process(std::process::id());
@@ -128,59 +117,17 @@ fn switches_are_those_of_two_threads_that_wake_each_other() {
     });
 }
 
-/// A control group with a limit. It is gone when this is dropped, and a leftover of a killed run with the next.
-struct Limited {
-    directory: PathBuf,
-    is_v2: bool,
-}
+/// A child that spins.
+struct Spinner(Child);
 
-impl Limited {
-    /// `None` with the reason said aloud, where groups can't be made here.
-    fn new(quota_us: u64, period_us: u64) -> Option<Limited> {
-        let v1 =
-            Path::new("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists() || Path::new("/sys/fs/cgroup/cpu/tasks").exists();
-        let top = if v1 { "/sys/fs/cgroup/cpu" } else { "/sys/fs/cgroup" };
-        let directory = Path::new(top).join("evenkeel-test-rates");
-        let _ = fs::remove_dir(&directory);
-        let limit = |group: &Limited| {
-            if group.is_v2 {
-                return fs::write(group.directory.join("cpu.max"), format!("{quota_us} {period_us}"));
-            }
-            fs::write(group.directory.join("cpu.cfs_period_us"), period_us.to_string())?;
-            fs::write(group.directory.join("cpu.cfs_quota_us"), quota_us.to_string())
-        };
-        let made = fs::create_dir(&directory).map(|()| Limited { directory, is_v2: !v1 });
-        match made.and_then(|group| limit(&group).map(|()| group)) {
-            Ok(group) => Some(group),
-            Err(error) => {
-                println!("skipped: no control group with a limit can be made here: {error}");
-                None
-            }
-        }
-    }
-
-    fn spinner(&self) -> Spinner {
+impl Spinner {
+    fn inside(group: &Group) -> Spinner {
         let mut command = Command::new("sh");
         let child = process::die_with_parent(command.args(["-c", "while :; do :; done"])).spawn().unwrap();
-        fs::write(self.directory.join("cgroup.procs"), child.id().to_string()).unwrap();
+        group.enter(child.id());
         Spinner(child)
     }
 }
-
-impl Drop for Limited {
-    fn drop(&mut self) {
-        // The kernel takes a moment to see that the last process of a group is gone.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.directory).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-    }
-}
-
-/// A child that spins.
-struct Spinner(Child);
 
 impl Drop for Spinner {
     fn drop(&mut self) {
@@ -191,13 +138,15 @@ impl Drop for Spinner {
 
 #[test]
 fn a_limit_stops_who_spins_for_what_it_leaves() {
-    let _lock = host_lock();
-    let Some(group) = Limited::new(20_000, 100_000) else { return };
-    let spinner = group.spinner();
+    let _host = HostLock::take();
+    let group = match Group::with_cpu_limit(20_000, 100_000) {
+        Ok(group) => group,
+        Err(why) => return not_judged(why),
+    };
+    let spinner = Spinner::inside(&group);
     one_beside_a_fifth(|| {
         let report = measure(Target::Process(spinner.0.id()), 1500).map_err(|error| error.to_string())?;
         let level = &report.rates.group.levels.known().unwrap()[0];
-        assert!(level.directory.ends_with("evenkeel-test-rates"), "{level:?}");
         let quota = level.quota.known().unwrap().unwrap();
         assert_eq!((quota.quota_us, quota.period_us), (20_000, 100_000));
         let elapsed_s = report.elapsed_ns as f64 / 1e9;
@@ -213,37 +162,4 @@ fn a_limit_stops_who_spins_for_what_it_leaves() {
         within(ran + still + waited, 1.0, 0.15).or_else(|_| within(ran + waited, 1.0, 0.15))?;
         within(*ran, 0.2, 0.3)
     });
-    // By its directory it is the same group.
-    let named = Target::Group(group.directory.display().to_string());
-    let report = measure(named, 200).unwrap();
-    assert_eq!(report.rates.group.levels.known().unwrap()[0].quota.known().unwrap().unwrap().quota_us, 20_000);
-    drop(spinner);
-    let directory = group.directory.clone();
-    drop(group);
-    assert!(!directory.exists(), "{} is left", directory.display());
-}
-
-#[test]
-fn a_process_that_ends_meanwhile_is_measured_until_then() {
-    let mut child = Command::new("sleep").arg("1.2").spawn().unwrap();
-    let report = measure(Target::Process(child.id()), 5_000).unwrap();
-    let process = report.rates.process.as_ref().unwrap().known().unwrap();
-    assert!(
-        process.ended.as_ref().is_some_and(|why| why.starts_with("it ended during the measurement")),
-        "{process:?}"
-    );
-    assert!(report.elapsed_ns < 5_000_000_000, "it ends with its process");
-    child.wait().unwrap();
-    let none = measure(Target::Process(child.id()), 100).unwrap_err();
-    assert!(none.to_string().ends_with("there is none of this number"), "{none}");
-    let none = measure(Target::Group("/evenkeel-has-none".to_owned()), 100).unwrap_err();
-    assert!(matches!(none, MeterError::WrongUse { .. }), "{none}");
-}
-
-#[test]
-fn it_ends_when_it_is_told_to() {
-    let stop = AtomicBool::new(true);
-    let settings = Settings { target: Target::Machine, for_ms: 3_600_000, every_ms: 1000, pages: Pages::AsTheyAre };
-    let report = rates::run(&settings, &Watch::new(&stop, &|_, _| ())).unwrap();
-    assert_eq!(report.readings, 2, "what there is is told");
 }

@@ -1,23 +1,13 @@
 //! The clock of a CPU with somebody else on it: the clock must stay what it is, and what is delivered of it must fall by what is taken.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
-use evenkeel_testkit::fitness as machine;
-
-use std::fs::File;
 use std::sync::atomic::AtomicBool;
 
 use evenkeel_measure::disturb::{Schedule, Thief};
 use evenkeel_measure::meters::frequency::{self, Counter, CpuClock, Report, Settings};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::{clock, thread};
-use machine::Needs;
-
-fn alone() -> File {
-    let lock = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-    lock.lock().unwrap();
-    lock
-}
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
 
 fn measured() -> Report {
     let stop = AtomicBool::new(false);
@@ -36,9 +26,9 @@ fn is_emulated() -> bool {
 
 #[test]
 fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
-    machine::one_of(3, &Needs::on_cpu(cpu).without_timers(), || {
+    fitness::one_of(3, &Needs::on_cpu(cpu).without_timers(), || {
         let quiet = measured();
         let schedule = Schedule {
             start_ns: clock::monotonic_ns(),
@@ -51,7 +41,7 @@ fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
         let thief = match Thief::start(cpu, 20, schedule, clock::monotonic_ns() + 10_000_000_000) {
             Ok(thief) => thief,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
-                println!("skipped: no right to real-time threads");
+                not_judged("no right to real-time threads");
                 return Ok(());
             }
             Err(error) => panic!("{error}"),
@@ -70,17 +60,17 @@ fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
 
 #[test]
 fn a_multiplication_takes_three_additions() {
-    let _alone = alone();
+    let _host = HostLock::take();
     // A clock that changes in the middle, or who else works on the same core, moves it.
-    machine::one_of(3, &Needs::on_last_cpu().without_timers(), || is_as_expected(&measured()));
+    fitness::one_of(3, &Needs::on_last_cpu().without_timers(), || is_as_expected(&measured()));
 }
 
 fn is_as_expected(report: &Report) -> Result<(), String> {
     match report.assumption.multiply_to_add {
-        Some(ratio) if is_emulated() => println!("skipped: an emulated CPU has no cycles ({ratio:.2})"),
+        Some(ratio) if is_emulated() => not_judged(format_args!("an emulated CPU has no cycles ({ratio:.2})")),
         Some(ratio) if !report.assumption.holds.unwrap() => return Err(format!("multiply to add: {ratio}")),
         Some(_) => {}
-        None => println!("skipped: nothing is known of this processor's multiplications"),
+        None => not_judged("nothing is known of this processor's multiplications"),
     }
     assert!(report.counter_khz > 1000);
     for clock in &report.cpus {
@@ -99,11 +89,4 @@ fn is_as_expected(report: &Report) -> Result<(), String> {
         assert!(vector.after_to_before.is_some_and(|ratio| ratio > 0.2), "{vector:?}");
     }
     Ok(())
-}
-
-#[test]
-fn a_stop_ends_it() {
-    let stop = AtomicBool::new(true);
-    let report = frequency::run(&Settings::default(), &Watch::new(&stop, &|_, _| {})).unwrap();
-    assert!(report.cpus.is_empty() && report.lost.count > 0, "{report:?}");
 }

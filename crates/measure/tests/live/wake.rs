@@ -1,10 +1,5 @@
 //! The meter of wakes, read back: trouble of a known size is put under it, and must come out as that size.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test says that it can't go on")]
-
-use evenkeel_testkit::fitness as machine;
-
-use std::fs::File;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,16 +7,11 @@ use evenkeel_measure::disturb::{Schedule, Taken, Thief};
 use evenkeel_measure::meters::wake::{self, Cell, Kind, Report, Settings, Variant};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::{clock, thread};
-use machine::Needs;
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
 
 /// Machines pause: what one run in three can't be held to is a fault.
 const TRIES: usize = 3;
-
-fn alone() -> File {
-    let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-    host.lock().unwrap();
-    host
-}
 
 fn settings(kind: Kind, variants: &[Variant], gap_ns: u64) -> Settings {
     Settings {
@@ -69,7 +59,7 @@ fn is_quiet() -> bool {
 fn one_of_three(what: &str, run: impl Fn() -> Result<(), String>) {
     let busy = || (!is_quiet()).then(|| "other work keeps this machine busy".to_owned());
     let unmet = || Needs::on_last_cpu().unmet().or_else(busy);
-    machine::one_of_by(TRIES, || run().map_err(|why| format!("{what}: {why}")), unmet);
+    fitness::one_of_by(TRIES, || run().map_err(|why| format!("{what}: {why}")), unmet);
 }
 
 fn near(seen: f64, wanted: f64, share: f64) -> Result<(), String> {
@@ -78,7 +68,7 @@ fn near(seen: f64, wanted: f64, share: f64) -> Result<(), String> {
 
 #[test]
 fn slack_reads_back_as_slack() {
-    let _alone = alone();
+    let _host = HostLock::take();
     for slack_ns in [200_000, 1_000_000] {
         one_of_three("slack", || {
             let mut settings = settings(Kind::Timer, &[Variant::Plain, Variant::Slack1], 2_000_000);
@@ -96,9 +86,9 @@ fn slack_reads_back_as_slack() {
 
 #[test]
 fn a_waker_that_dawdles_is_late_by_so_much() {
-    let _alone = alone();
+    let _host = HostLock::take();
     if thread::affinity().unwrap().iter().count() < 2 {
-        println!("skipped: it takes two CPUs");
+        not_judged("it takes two CPUs");
         return;
     }
     for (kind, delay_ns) in [(Kind::Futex, 300_000), (Kind::Udp, 300_000), (Kind::Futex, 1_000_000)] {
@@ -137,7 +127,7 @@ fn foreseen_ns(taken: &[Taken], gap_ns: u64) -> Vec<u64> {
 
 #[test]
 fn a_thief_delays_those_under_it_as_foreseen_and_not_those_over_it() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     let gap_ns = 1_300_000;
     one_of_three("a thief", || {
@@ -154,7 +144,7 @@ fn a_thief_delays_those_under_it_as_foreseen_and_not_those_over_it() {
         let thief = match Thief::start(cpu, 20, schedule, start_ns + 10_000_000_000) {
             Ok(thief) => thief,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
-                println!("skipped: this user may not have real-time threads");
+                not_judged("this user may not have real-time threads");
                 return Ok(());
             }
             Err(other) => panic!("{other}"),
@@ -174,7 +164,7 @@ fn a_thief_delays_those_under_it_as_foreseen_and_not_those_over_it() {
 
 #[test]
 fn a_busy_cpu_is_seen_to_be_no_idle_one() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     let settings = settings(Kind::Timerfd, &[Variant::Plain], 1_000_000);
     let is_over = AtomicBool::new(false);
@@ -199,32 +189,11 @@ fn a_busy_cpu_is_seen_to_be_no_idle_one() {
 
 #[test]
 fn a_wake_is_later_after_sleep_than_where_nobody_slept() {
-    let _alone = alone();
+    let _host = HostLock::take();
     one_of_three("the floor", || {
         let report = measure(&settings(Kind::Timer, &[Variant::Plain, Variant::Slack1, Variant::Spinning], 500_000));
         let [plain, slack1, spinning] =
             [Variant::Plain, Variant::Slack1, Variant::Spinning].map(|variant| quantile_ns(&report, variant, 0.5));
         if plain > slack1 && slack1 > spinning { Ok(()) } else { Err(format!("{plain} {slack1} {spinning}")) }
     });
-}
-
-#[test]
-fn what_cannot_be_meant_is_refused_and_a_stop_ends_it_at_once() {
-    let stop = AtomicBool::new(false);
-    let watch = Watch::new(&stop, &|_, _| {});
-    let refusal = |settings: &Settings| wake::run(settings, &watch).unwrap_err();
-    let plain = settings(Kind::Timer, &[Variant::Plain], 1_000_000);
-    for wrong in [
-        Settings { gaps_ns: vec![0], ..plain.clone() },
-        Settings { gaps_ns: vec![200_000_000], ..plain.clone() },
-        Settings { cpus: Some(vec![4000]), ..plain.clone() },
-        Settings { gaps_ns: vec![1_000_000; 600], ..plain.clone() },
-    ] {
-        assert!(matches!(refusal(&wrong), MeterError::WrongUse { .. }), "{wrong:?}");
-    }
-    stop.store(true, Ordering::Relaxed);
-    let start_ns = clock::monotonic_ns();
-    let report = wake::run(&Settings { duration_ns: 3_600_000_000_000, ..plain }, &watch).unwrap();
-    assert!(report.cells.is_empty());
-    assert!(clock::monotonic_ns() - start_ns < 60_000_000_000);
 }

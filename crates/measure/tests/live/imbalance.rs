@@ -1,25 +1,15 @@
 //! A CPU that one of our own threads fills, and one that packets are taken in on: both must be told by name, with what they took.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
-use evenkeel_testkit::fitness as machine;
-
-use std::fs::File;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use evenkeel_measure::Watch;
 use evenkeel_measure::meters::imbalance::{self, Report, Settings, Shape};
 use evenkeel_sys::{CpuSet, clock, thread};
-use machine::Needs;
+use evenkeel_testkit::HostLock;
+use evenkeel_testkit::fitness::{self, Needs};
 
 const NAME: &str = "ek-fills-a-cpu";
-
-fn alone() -> File {
-    let lock = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-    lock.lock().unwrap();
-    lock
-}
 
 fn measured(for_ns: u64) -> Report {
     let stop = AtomicBool::new(false);
@@ -53,9 +43,9 @@ fn beside<T>(cpu: usize, work: impl Fn() + Send, body: impl FnOnce() -> T) -> (T
 
 #[test]
 fn a_spinner_is_told_by_name() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
-    machine::one_of(3, &Needs::on_cpu(cpu), || {
+    fitness::one_of(3, &Needs::on_cpu(cpu), || {
         let (report, had) = beside(cpu, std::hint::spin_loop, || measured(1_500_000_000));
         let seen = report.whole.cpus.iter().find(|seen| seen.cpu == cpu).unwrap();
         let ours = seen.threads.iter().find(|thread| thread.name == NAME);
@@ -70,9 +60,9 @@ fn a_spinner_is_told_by_name() {
 
 #[test]
 fn packets_are_told_as_softirqs_of_the_cpu_that_takes_them() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().first().unwrap();
-    machine::one_of(3, &Needs::on_cpu(cpu), || {
+    fitness::one_of(3, &Needs::on_cpu(cpu), || {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         one.connect(other.local_addr().unwrap()).unwrap();
         let sent = AtomicU64::new(0);
@@ -91,39 +81,4 @@ fn packets_are_told_as_softirqs_of_the_cpu_that_takes_them() {
         println!("{per_s:.0} packets in a second were told as {told:.0} softirqs");
         if (0.8..1.25).contains(&(told / per_s)) { Ok(()) } else { Err(format!("{told} of {per_s}")) }
     });
-}
-
-#[test]
-fn a_stop_ends_it() {
-    let stop = AtomicBool::new(true);
-    let settings = Settings { for_ns: 3_600_000_000_000, part_ns: 1_000_000_000 };
-    let report = imbalance::run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap();
-    assert_eq!(report.parts, 1);
-}
-
-/// A try counts where the machine was as the test needs it, however often it was not: a test that never holds must fail there.
-#[test]
-fn only_a_machine_that_was_unfit_each_time_is_an_excuse() {
-    // Of each try whether it holds, and else whether the machine was fit.
-    let told = |tries: &[(bool, bool)]| {
-        let (mut at, mut runs) = (0, 0);
-        let at = std::cell::Cell::from_mut(&mut at);
-        let run = || {
-            let holds = tries[at.get()].0;
-            runs += 1;
-            if holds { Ok(()) } else { Err("it does not hold".to_owned()) }
-        };
-        let unmet = || {
-            let is_fit = tries[at.replace(at.get() + 1)].1;
-            (!is_fit).then(|| "busy".to_owned())
-        };
-        let shown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| machine::one_of_by(3, run, unmet)));
-        (shown.ok(), runs)
-    };
-    let (held, fit, unfit) = ((true, true), (false, true), (false, false));
-    assert_eq!(told(&[fit, fit, held]), (Some(true), 3));
-    assert_eq!(told(&[fit, fit, fit]), (None, 3));
-    assert_eq!(told(&[unfit, fit, unfit, fit, unfit, fit]), (None, 6), "three failed on a fit machine");
-    assert_eq!(told(&[unfit, unfit, unfit, held]), (Some(true), 4));
-    assert_eq!(told(&[unfit, fit, unfit, unfit, fit, unfit]), (Some(false), 6), "that is said");
 }

@@ -1,30 +1,19 @@
 //! A thread that ticks and keeps its own account, under the meter that sees it only from outside: both must tell the same.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
-use evenkeel_testkit::fitness as machine;
-
-use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 use evenkeel_measure::meters::ticks::account::Due;
 use evenkeel_measure::meters::ticks::tempo::{NoTick, Pacing};
-use evenkeel_measure::meters::ticks::watcher::Watcher;
 use evenkeel_measure::meters::ticks::{Report, Settings, run};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::{clock, thread};
-use machine::{Machine, Needs};
+use evenkeel_testkit::fitness::{self, Machine, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
 
 const PERIOD_NS: u64 = 10_000_000;
 const WORK_NS: u64 = 1_500_000;
-
-fn alone() -> File {
-    let lock = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-    lock.lock().unwrap();
-    lock
-}
 
 /// What a tick says of itself: due, begun, done.
 type Own = Vec<(u64, u64, u64)>;
@@ -32,18 +21,18 @@ type Own = Vec<(u64, u64, u64)>;
 /// A thread that ticks until it is told to stop.
 struct Ticker {
     thread: JoinHandle<Own>,
-    tid: u32,
     stop: std::sync::Arc<AtomicBool>,
 }
 
 impl Ticker {
     /// Between the ticks it wakes `others` times more, for nearly nothing.
     fn start(name: &str, others: u64) -> Ticker {
-        let (say, hear): (_, Receiver<u32>) = channel();
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         let ended = std::sync::Arc::clone(&stop);
+        // It has its name when it runs for the first time.
+        let (say, hear) = channel();
         let inside = move || {
-            say.send(thread::id()).unwrap();
+            say.send(()).unwrap();
             let mut own = Own::new();
             let mut due_ns = clock::monotonic_ns() + PERIOD_NS;
             while !ended.load(Ordering::Relaxed) {
@@ -66,7 +55,8 @@ impl Ticker {
             own
         };
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(inside).unwrap();
-        Ticker { thread, tid: hear.recv().unwrap(), stop }
+        hear.recv().unwrap();
+        Ticker { thread, stop }
     }
 
     fn end(self) -> Own {
@@ -82,7 +72,7 @@ fn measured(thread: Option<&str>, seconds: u64) -> Option<Report> {
     match run(&settings, &Watch::new(&stop, &|_, _| {})) {
         Ok(report) => Some(report),
         Err(MeterError::Refused { what, errno }) => {
-            println!("skipped: {what}: {errno}");
+            not_judged(format_args!("{what}: {errno}"));
             None
         }
         Err(error) => panic!("{error}"),
@@ -118,7 +108,7 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
         println!("{name}: seen {seen:.0} ns, told {told:.0} ns, {:+.2} %", (seen / told - 1.0) * 100.0);
         // Without its own words the time that it was due is a guess.
         if name == "due to done" && ticks.due == Due::Earliest {
-            println!("skipped: what the thread asked for is not to be seen here");
+            not_judged("what the thread asked for is not to be seen here");
             continue;
         }
         if seen < told * (1.0 - within) || seen > told * (1.0 + within) + over_ns {
@@ -134,12 +124,12 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
 
 /// A busy neighbour may spoil a try; a fault of the meter spoils all three.
 fn one_of_three(one: impl FnMut() -> Result<(), String>) {
-    machine::one_of(3, &Needs::on_last_cpu(), one);
+    fitness::one_of(3, &Needs::on_last_cpu(), one);
 }
 
 #[test]
 fn what_is_seen_is_what_the_thread_says_itself() {
-    let _alone = alone();
+    let _host = HostLock::take();
     one_of_three(|| {
         let ticker = Ticker::start("ek-ticks", 3);
         let report = measured(None, 2);
@@ -158,7 +148,7 @@ fn what_is_seen_is_what_the_thread_says_itself() {
 
 #[test]
 fn the_tick_is_found_among_a_thousand_threads() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let stop = std::sync::Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
     let idle: Vec<_> = (0..1000)
         .filter_map(|_| {
@@ -189,40 +179,8 @@ fn the_tick_is_found_among_a_thousand_threads() {
 }
 
 #[test]
-fn a_thread_that_ends_in_the_middle_is_told_of() {
-    // Its tick would be found beside the others'.
-    let _alone = alone();
-    let ticker = Ticker::start("ek-ends", 0);
-    let mut watcher = match Watcher::of(ticker.tid) {
-        Ok(watcher) => watcher,
-        Err(errno) => {
-            println!("skipped: this user may not see a thread's switches ({errno})");
-            ticker.end();
-            return;
-        }
-    };
-    watcher.begin();
-    std::thread::sleep(std::time::Duration::from_millis(200));
-    let gone = ticker.tid;
-    ticker.end();
-    let is_over = (0..100).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        watcher.end().is_over
-    });
-    assert!(is_over, "its end was not seen");
-    assert!(Watcher::of(gone).is_err());
-    let stop = AtomicBool::new(false);
-    let settings = Settings { pids: vec![4_194_303], thread: None, for_ns: 1 };
-    let why = run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap_err().to_string();
-    assert_eq!(
-        why,
-        "watch the threads of process 4194303: there is no such process; was it started, and is this its number?"
-    );
-}
-
-#[test]
 fn ten_thousand_switches_a_second_are_no_tick_and_nothing_is_lost() {
-    let _alone = alone();
+    let _host = HostLock::take();
     // A reader that is kept from the CPU for longer than the ring has room for does lose some, and says so.
     one_of_three(|| match beside_many_switches() {
         Some(report) if !report.unseen.is_nothing() => Err(format!("{:?}", report.unseen)),

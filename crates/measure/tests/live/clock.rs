@@ -1,23 +1,13 @@
 //! The meter of clock reads, read back: what is known of a call's cost must come out of it, also when the CPU is taken away meanwhile.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test says that it can't go on")]
-
-use evenkeel_testkit::fitness as machine;
-
-use std::fs::File;
 use std::sync::atomic::AtomicBool;
 
 use evenkeel_measure::disturb::{Schedule, Thief};
 use evenkeel_measure::meters::clock::{self, Report, Sources, Way};
 use evenkeel_measure::{MeterError, Samples, Watch};
 use evenkeel_sys::{clock as time, thread};
-use machine::Needs;
-
-fn alone() -> File {
-    let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-    host.lock().unwrap();
-    host
-}
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
 
 fn measure(calls: u64, cpus_max: usize) -> Report {
     let stop = AtomicBool::new(false);
@@ -45,8 +35,8 @@ fn p50_ps(report: &Report, call: &str) -> f64 {
 
 #[test]
 fn what_enters_the_kernel_costs_what_entering_the_kernel_costs() {
-    let _alone = alone();
-    machine::one_of(3, &Needs::on_last_cpu().without_timers(), costs_are_told);
+    let _host = HostLock::take();
+    fitness::one_of(3, &Needs::on_last_cpu().without_timers(), costs_are_told);
 }
 
 fn costs_are_told() -> Result<(), String> {
@@ -60,7 +50,7 @@ fn costs_are_told() -> Result<(), String> {
         match way {
             Way::UserSpace => ensure(p50_ps(&report, call) < p50_ps(&report, "clock_gettime_by_system_call"), call)?,
             Way::SystemCall => ensure(p50_ps(&report, call) > entered * 0.8, call)?,
-            Way::Unknown(why) => println!("skipped: {call}: {why}"),
+            Way::Unknown(why) => not_judged(format_args!("{call}: {why}")),
         }
     }
     assert_eq!(report.disturbed, Vec::<String>::new());
@@ -70,9 +60,9 @@ fn costs_are_told() -> Result<(), String> {
 
 #[test]
 fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
-    let _alone = alone();
+    let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
-    machine::one_of(3, &Needs::on_cpu(cpu).without_timers(), || {
+    fitness::one_of(3, &Needs::on_cpu(cpu).without_timers(), || {
         let quiet = measure_on(cpu);
         let start_ns = time::monotonic_ns() + 1_000_000;
         let schedule = Schedule {
@@ -86,7 +76,7 @@ fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
         let thief = match Thief::start(cpu, 50, schedule, start_ns + 20_000_000_000) {
             Ok(thief) => thief,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
-                println!("skipped: this user may not have real-time threads");
+                not_judged("this user may not have real-time threads");
                 return Ok(());
             }
             Err(other) => panic!("{other}"),
@@ -102,23 +92,4 @@ fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
         let is_right = is_unmoved && longest > robbed_p50 * 5.0;
         if is_right { Ok(()) } else { Err(format!("{ratios:?} {}", longest / robbed_p50)) }
     });
-}
-
-#[test]
-fn the_clocks_of_this_machine_are_bounded_from_both_sides() {
-    let _alone = alone();
-    let across = measure(1000, 8).across;
-    let Some(first) = across.first_cpu else {
-        println!("skipped: {:?}", across.skipped);
-        return;
-    };
-    for apart in &across.apart {
-        assert_ne!(apart.cpu, first);
-        assert!(apart.throws > 0 && apart.round_trip_ns_min > 0.0, "{apart:?}");
-        if let Some(offset_ns) = apart.offset_ns {
-            assert!(apart.bound_ns <= apart.round_trip_ns_min / 2.0 + 1.0, "{apart:?}");
-            // A clock that never went back is one that may be in step.
-            assert!(apart.steps_back > 0 || offset_ns.abs() <= apart.bound_ns + 1.0, "{apart:?}");
-        }
-    }
 }
