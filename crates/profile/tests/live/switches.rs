@@ -1,9 +1,4 @@
 //! Threads that wait for what they say that they wait for, recorded on this machine: each of their spells has to be told with that reason.
-//! One run has ten of each kind; with `EVENKEEL_CALIBRATE=1` there are ten runs.
-
-#![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
-
-use evenkeel_testkit::fitness as machine;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -26,7 +21,8 @@ use evenkeel_profile::symbols::parse_kallsyms;
 use evenkeel_profile::unwind::NoUnwind;
 use evenkeel_sys::readiness::{Interest, Readiness};
 use evenkeel_sys::{Root, cgroup, clock, thread};
-use machine::Needs;
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
 
 /// Waits of each kind in one recording.
 const WAITS: usize = 10;
@@ -34,13 +30,6 @@ const WAIT_MS: u64 = 4;
 /// A pause of the whole machine, or a neighbour, may make one of the plants another one: so many recordings are tried.
 const TRIES: usize = 3;
 const RECORDING_BYTES_MAX: usize = 64 << 20;
-
-/// Tests that load or change the machine take turns.
-fn host_lock() -> fs::File {
-    let file = fs::File::create("/tmp/evenkeel-tests-of-this-host.lock").unwrap();
-    file.lock().unwrap();
-    file
-}
 
 /// A wait that was made on purpose.
 #[derive(Clone, Copy, Debug)]
@@ -142,12 +131,12 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
         Ok(told) => {
             println!("recorded {:?}", told.status);
             if let Some(why) = told.unseen.iter().find(|unseen| unseen.contains("the kernel")) {
-                println!("skipped: not all can be seen here: {why}");
+                not_judged(format_args!("not all can be seen here: {why}"));
                 return None;
             }
         }
         Err(error @ (LiveError::Denied { .. } | LiveError::Refused { .. })) => {
-            println!("skipped: {error}");
+            not_judged(format_args!("{error}"));
             return None;
         }
         Err(error) => panic!("{error}"),
@@ -165,7 +154,7 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
     let spells = offcpu::spells(&recording, &names);
     let is_kernel_named = names_the_kernel(&recording, &names);
     if !is_kernel_named {
-        println!("skipped: the kernel's functions have no names for this user (kernel.kptr_restrict)");
+        not_judged("the kernel's functions have no names for this user (kernel.kptr_restrict)");
         return None;
     }
     Some((Seen { recording, names, spells }, value))
@@ -176,20 +165,10 @@ fn names_the_kernel(recording: &Recording, names: &Names) -> bool {
     frames.filter(|named| named.is_kernel).any(|named| !named.functions.is_empty())
 }
 
-/// One of a few recordings must be right; of ten, each of ten with as many tries.
-fn each_run(run: impl Fn() -> Result<(), String>) {
-    let _lock = host_lock();
-    let runs = if std::env::var_os("EVENKEEL_CALIBRATE").is_some() { 10 } else { 1 };
-    for number in 0..runs {
-        let mut tries = 0;
-        machine::one_of(TRIES, &Needs::on_last_cpu(), || {
-            tries += 1;
-            run()
-        });
-        if runs > 1 {
-            println!("run {number}: over at try {tries}");
-        }
-    }
+/// One of a few recordings must be right.
+fn one_of_some(run: impl Fn() -> Result<(), String>) {
+    let _host = HostLock::take();
+    fitness::one_of(TRIES, &Needs::on_last_cpu(), run);
 }
 
 fn wait() -> Duration {
@@ -257,7 +236,7 @@ fn waits_for_one_socket() -> (Vec<Plant>, u32) {
 
 #[test]
 fn waits_are_told_with_their_reason() {
-    each_run(|| {
+    one_of_some(|| {
         let run = || {
             scope(|scope| {
                 let sockets = scope.spawn(waits_for_sockets);
@@ -296,7 +275,7 @@ fn waits_are_told_with_their_reason() {
 
 #[test]
 fn a_thief_is_named() {
-    each_run(|| {
+    one_of_some(|| {
         let cpu = thread::affinity().unwrap().first().unwrap();
         let run = || {
             thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
@@ -307,7 +286,7 @@ fn a_thief_is_named() {
             let planted = match Planted::start(cpu, 50, stretches.collect()) {
                 Ok(planted) => planted,
                 Err(error) => {
-                    println!("skipped: {error}");
+                    not_judged(format_args!("{error}"));
                     return None;
                 }
             };
@@ -373,9 +352,9 @@ impl Drop for Limited {
 
 #[test]
 fn a_limit_is_told_from_who_runs_meanwhile() {
-    each_run(|| {
+    one_of_some(|| {
         let run = || {
-            let limited = Limited::start().inspect_err(|why| println!("skipped: {why}")).ok()?;
+            let limited = Limited::start().map_err(not_judged).ok()?;
             sleep(Duration::from_millis(800));
             let members = cgroup::members(&limited.path);
             Some((members, limited.group.report()))
@@ -383,7 +362,7 @@ fn a_limit_is_told_from_who_runs_meanwhile() {
         let Some((seen, Some((members, told)))) = recorded(run) else { return Ok(()) };
         let pid = *members.first().ok_or("nothing ran in the group")? as u32;
         let (Some(periods), Some(throttled_ns)) = (told.throttled_periods, told.throttled_ns) else {
-            println!("skipped: this kernel does not count how often a group was stopped");
+            not_judged("this kernel does not count how often a group was stopped");
             return Ok(());
         };
         let own: Vec<&Spell> = seen.spells.iter().filter(|spell| spell.pid == pid).collect();
@@ -416,7 +395,7 @@ fn forget(file: &Path) {
 
 #[test]
 fn a_page_fault_is_told_with_its_file() {
-    each_run(|| {
+    one_of_some(|| {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let program = folder.path().join("forgotten");
         fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -434,7 +413,7 @@ fn a_page_fault_is_told_with_its_file() {
         let faults = offcpu::faults(&seen.recording, &seen.names, &seen.spells, |_| true);
         let is_of_file = |mapped: &Option<String>| mapped.as_deref().is_some_and(|path| Path::new(path) == program);
         if !faults.iter().any(|faults| ran.contains(&faults.pid)) {
-            println!("skipped: no fault waits here: the file system is in memory, or faster than that");
+            not_judged("no fault waits here: the file system is in memory, or faster than that");
             return Ok(());
         }
         for pid in ran {

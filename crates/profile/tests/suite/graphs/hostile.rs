@@ -84,7 +84,7 @@ fn no_name_becomes_a_part_of_a_form() {
     }
     let samples: Vec<&Sample> = recording.samples.iter().collect();
     let json = firefox::json(NAMES[0], &recording, &names, &samples, Vec::new()).unwrap();
-    assert_eq!(crate::schema::check(&serde_json::from_str(&json).unwrap()), Ok(()));
+    assert_eq!(super::schema::check(&serde_json::from_str(&json).unwrap()), Ok(()));
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Recordings that `perf` wrote (`data/README.md`), and what is read out of them; damaged in every way, none takes the reader down.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by a panic that something is wrong")]
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Cursor;

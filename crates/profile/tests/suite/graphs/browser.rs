@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 
 use evenkeel_profile::fold::{Base, Folded};
 use evenkeel_profile::graph::{self, Quantity, Style};
+use evenkeel_testkit::skipped;
 
-use crate::{hostile, small, timeline};
+use super::{hostile, small, timeline};
 
 fn browser() -> Option<PathBuf> {
     let found = std::env::var_os("PATH").and_then(|path| {
@@ -17,7 +18,7 @@ fn browser() -> Option<PathBuf> {
             .find(|program| program.exists())
     });
     if found.is_none() {
-        eprintln!("skipped: there is no Chromium here to open pages with");
+        skipped("there is no Chromium here to open pages with");
     }
     found
 }

@@ -1,7 +1,5 @@
 //! Names of real programs: compiled here, with and without what tells the names, replaced, damaged.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't make its programs fails")]
-
 mod split;
 
 use std::collections::BTreeMap;
@@ -13,6 +11,7 @@ use evenkeel_profile::names::{Function, Names};
 use evenkeel_profile::recording::{Mapping, Recording, Sample};
 use evenkeel_profile::stack::{Frame, Module};
 use evenkeel_profile::symbols::{Settings, Symbols, Why};
+use evenkeel_testkit::skipped;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use tempfile::TempDir;
@@ -135,7 +134,7 @@ fn separate_debug_information_is_found_by_build_id_and_by_link() {
         let compress = format!("--compress-debug-sections={packed}");
         let made = Command::new("objcopy").args(["--only-keep-debug", &compress, &path, &to]).output().unwrap();
         if !made.status.success() {
-            eprintln!("skipped: objcopy here does not know {packed}");
+            skipped(format_args!("objcopy here does not know {packed}"));
             continue;
         }
         run("strip", &[&path]);
@@ -329,7 +328,7 @@ fn the_running_kernel_names_its_own_addresses() {
         u64::from_str_radix(line.split(' ').next()?, 16).ok().filter(|address| *address != 0)
     };
     let (Some(text), Some(address)) = (at(" T _text"), at(" T ksys_read")) else {
-        eprintln!("skipped: /proc/kallsyms shows no addresses to this user");
+        skipped("/proc/kallsyms shows no addresses to this user");
         return;
     };
     let recorded = |mark: u64, release: Option<&str>| {
@@ -400,7 +399,7 @@ func (w *World) findPath(k uint64) uint64 {
 func main() { println((&World{}).findPath(10)) }
 "#;
     if Command::new("go").arg("version").output().is_err() {
-        eprintln!("skipped: there is no Go here");
+        skipped("there is no Go here");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

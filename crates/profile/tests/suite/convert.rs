@@ -1,8 +1,6 @@
 //! Processes that map, run programs, have children and leave their number to others: where their code is must be told by what they had mapped
 //! at that moment.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by a panic that something is wrong")]
-
 use std::collections::HashMap;
 
 use evenkeel_profile::convert::Converter;

@@ -9,8 +9,8 @@ use evenkeel_profile::ticks::Tick;
 use expect_test::{expect, expect_file};
 use serde_json::Value;
 
-use crate::schema;
-use crate::small::{self, Small};
+use super::schema;
+use super::small::{self, Small};
 
 fn folded(small: &Small, base: Base) -> Folded {
     Folded::of(&small.recording, &small.names, base, small.samples().into_iter())

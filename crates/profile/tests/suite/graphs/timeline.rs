@@ -9,7 +9,7 @@ use evenkeel_profile::ticks::Tick;
 use expect_test::expect_file;
 use serde_json::Value;
 
-use crate::{hostile, small};
+use super::{hostile, small};
 
 /// What the page's script gets.
 pub(crate) fn data(page: &str) -> Value {

@@ -1,7 +1,5 @@
 //! Programs whose files are damaged, or made to do harm: names are looked for in them, and stacks are followed by their tables.
 
-#![expect(clippy::unwrap_used, reason = "a test says by a panic that something is wrong")]
-
 use std::path::{Path, PathBuf};
 
 use evenkeel_profile::fold::{Base, Folded};

@@ -1,8 +1,6 @@
 //! Functions of this very program, found by their names and recorded each time that they are run; what can't be found or must not be probed
 //! is refused in words.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says by a panic that something is wrong")]
-
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +12,9 @@ use evenkeel_profile::recording::Recording;
 use evenkeel_profile::ticks::told::Marks;
 use evenkeel_profile::unwind::NoUnwind;
 use evenkeel_sys::clock;
+use evenkeel_testkit::skipped;
+
+use crate::recorder::one_at_a_time;
 
 const MS: u64 = 1_000_000;
 
@@ -70,10 +71,10 @@ fn recorded(wishes: &Wishes, body: fn()) -> Option<Result<(Told, Recording), Liv
     let mut sink = Memory::new(64 << 20);
     let mut worker = None;
     let mut goes_on = |_: &Status| !worker.get_or_insert_with(|| std::thread::spawn(body)).is_finished();
-    match record(wishes, &mut goes_on, &mut sink) {
+    match one_at_a_time(|| record(wishes, &mut goes_on, &mut sink)) {
         Ok(told) => Some(Ok((told, read(&sink.into_bytes(), &mut NoUnwind).unwrap()))),
         Err(LiveError::NoProbe { errno, why, .. } | LiveError::Denied { errno, why, .. }) => {
-            println!("skipped: {why} ({errno})");
+            skipped(format_args!("{why} ({errno})"));
             None
         }
         Err(error) => Some(Err(error)),
@@ -129,10 +130,10 @@ fn what_is_not_there_is_told_with_what_is_near() {
     let refused = place("planted_twice", "wait").unwrap_err();
     let NoPlace::Ambiguous { near, .. } = &refused else { panic!("{refused}") };
     assert_eq!(near.len(), 2);
-    assert!(near[0].contains("::planted_twice (probe"), "{near:?}");
+    assert!(near[0].contains("::planted_twice (suite"), "{near:?}");
     assert!(place("one::planted_twice", "wait").is_ok());
     let refused = place("libnothing:tick", "wait").unwrap_err();
-    assert!(matches!(&refused, NoPlace::NotMapped { runs, .. } if runs[0].starts_with("probe")), "{refused}");
+    assert!(matches!(&refused, NoPlace::NotMapped { runs, .. } if runs[0].starts_with("suite")), "{refused}");
     assert!(place("libc:malloc", "wait").is_ok(), "a function that a library offers");
     let nobody = beginning_and_end(&parse_place("tick").unwrap(), &Until::Wait, &[]).unwrap_err();
     assert!(matches!(nobody, NoPlace::NoProcess(_)), "{nobody}");
@@ -150,12 +151,12 @@ fn what_is_not_there_is_told_with_what_is_near() {
 #[test]
 fn of_a_stripped_program_an_offset_is_taken_where_a_function_begins() {
     let folder = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/planted/server.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/server.c");
     let path = |name: &str| folder.path().join(name);
     let built = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(path("whole")).arg(source).status();
     let stripped = Command::new("strip").arg("-o").arg(path("bare")).arg(path("whole")).status();
     if !built.is_ok_and(|status| status.success()) || !stripped.is_ok_and(|status| status.success()) {
-        println!("skipped: cc and strip build no program here");
+        skipped("cc and strip build no program here");
         return;
     }
     let find = |name: &str, place: &str| {
@@ -191,7 +192,7 @@ fn what_is_run_too_often_ends_the_recording() {
         Some(Ok((told, _))) => {
             let per_s = told.status.samples * 1_000_000_000 / told.status.elapsed_ns.max(1);
             assert!(per_s < 15_000, "{told:?}");
-            println!("skipped: this machine runs it {per_s} times a second");
+            skipped(format_args!("this machine runs it only {per_s} times a second"));
         }
         Some(Err(error)) => panic!("{error}"),
     }

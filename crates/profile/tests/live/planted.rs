@@ -1,13 +1,8 @@
-//! What is said of stalls that are planted into one tick of a hundred of a real server, from a live recording of it. A short sample;
-//! `EVENKEEL_CALIBRATE=1` takes ten recordings of each kind, longer ones, and prints what each said.
-
-#![expect(clippy::unwrap_used, reason = "a test that can't prepare its machine fails")]
-
-use evenkeel_testkit::fitness as machine;
+//! What is said of stalls that are planted into one tick of a hundred of a real server, from a live recording of it.
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -21,23 +16,13 @@ use evenkeel_profile::ticks::cut::Wanted;
 use evenkeel_profile::ticks::told::Marks;
 use evenkeel_profile::ticks::{Spent, Ticks};
 use evenkeel_profile::unwind::Unwinder;
-use machine::Needs;
+use evenkeel_testkit::cgroup::Group;
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
 
 /// More than one of its stalls reads.
 const MAP_BYTES: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
-
-/// Tests that load or change the machine take turns.
-fn host_lock() -> File {
-    let path = "/tmp/evenkeel-tests-of-this-host.lock";
-    let file = File::options().create(true).truncate(false).write(true).open(path).unwrap();
-    file.lock().unwrap();
-    file
-}
-
-fn is_long() -> bool {
-    std::env::var_os("EVENKEEL_CALIBRATE").is_some()
-}
 
 /// By what ticks are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,62 +39,32 @@ struct Stage {
     group: Group,
 }
 
-/// A control group of the first version, which lets a single thread in.
-struct Group {
-    path: PathBuf,
-    /// Takes the group away when this process is gone, however it went.
-    keeper: Child,
-}
-
-impl Group {
-    fn make() -> Result<Group, String> {
-        let path = PathBuf::from(format!("/sys/fs/cgroup/cpu/evenkeel-planted-{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let script = "cat >/dev/null; for n in 1 2 3 4 5; do rmdir \"$0\" 2>/dev/null && break; sleep 0.2; done";
-        let keeper = Command::new("sh").args(["-c", script]).arg(&path).stdin(Stdio::piped()).spawn().unwrap();
-        fs::write(path.join("cpu.cfs_period_us"), "1000000").unwrap();
-        Ok(Group { path, keeper })
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        drop(self.keeper.stdin.take());
-        let _ = self.keeper.wait();
-        assert!(!self.path.exists() || std::thread::panicking(), "{} is left", self.path.display());
-    }
-}
-
 impl Stage {
     /// None, said aloud, where there is no compiler or no such control group.
     fn set() -> Option<Stage> {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/planted/server.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/server.c");
         let built = Command::new("cc")
             .args(["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o"])
             .arg(folder.path().join("server"))
             .arg(source)
             .status();
         if !built.is_ok_and(|status| status.success()) {
-            println!("skipped: cc does not build the server here");
+            not_judged("cc does not build the server here");
             return None;
         }
         let mut file = File::create(folder.path().join("map")).unwrap();
         file.write_all(&vec![1; MAP_BYTES]).unwrap();
         file.sync_all().unwrap();
-        match Group::make() {
-            Ok(group) => Some(Stage { folder, group }),
-            Err(why) => {
-                println!("skipped: {why}");
-                None
-            }
-        }
+        // One of the first version lets a single thread in.
+        let group = Group::with("cpu", &[("cpu.cfs_period_us", "1000000".to_owned())]).map_err(not_judged).ok()?;
+        Some(Stage { folder, group })
     }
 
     fn server(&self, kind: &str, ticks: u64) -> Child {
         Command::new(self.folder.path().join("server"))
             .args([kind, &ticks.to_string()])
-            .args([&self.folder.path().join("map"), &self.group.path])
+            .args([&self.folder.path().join("map"), self.group.path()])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap()
@@ -143,7 +98,7 @@ impl Stage {
         let told_itself = server.wait_with_output_or_kill(told.is_err());
         match told {
             Err(LiveError::Denied { why, .. } | LiveError::NoProbe { why, .. }) => {
-                println!("skipped: {why}");
+                not_judged(format_args!("{why}"));
                 return None;
             }
             told => println!("  unseen: {:?}", told.unwrap().unseen),
@@ -248,49 +203,31 @@ fn is_first(kind: &str, said: &Comparison) -> Result<(), String> {
     if is_so && is_long { Ok(()) } else { Err(format!("{top:?} {:?}", said.growth)) }
 }
 
+/// Each recording must say it, in one of two tries. A try does not count if the server itself was kept from its time, or if a thread sees
+/// that nothing was planted into that this machine can't show it.
 fn stall(kind: &str, by: By) {
-    let _lock = host_lock();
+    const RECORDINGS: usize = 3;
+    const TICKS: u64 = 320;
+    let _host = HostLock::take();
     let Some(stage) = Stage::set() else { return };
-    let (runs, ticks) = if is_long() { (10, 700) } else { (3, 320) };
-    let (mut failed, mut right, mut spoiled) = (Vec::new(), 0, 0);
-    while failed.len() + right < runs && spoiled < 2 * runs {
-        let run = failed.len() + right + spoiled;
-        let Some(said) = stage.said(kind, ticks, by) else { return };
-        let said = match said {
-            Err(Spoiled::ByTheMachine) => {
-                spoiled += 1;
-                continue;
-            }
-            Err(Spoiled::ByUs(why)) => Err(why),
-            Ok(said) => Ok(said),
-        };
-        let answer = said.and_then(|said| {
-            let more_ms = (said.slow_mean_ns - said.rest_mean_ns) as f64 / 1e6;
-            println!("{kind} {run}: {more_ms} ms more, {:?}, {:?}", said.top, said.doubts);
-            is_first(kind, &said)
+    for _ in 0..RECORDINGS {
+        fitness::holds(2, || {
+            let answer = match stage.said(kind, TICKS, by) {
+                // Not judged, as it said.
+                None => return Some(Ok(())),
+                Some(Err(Spoiled::ByTheMachine)) => return None,
+                Some(Err(Spoiled::ByUs(why))) => Err(why),
+                Some(Ok(said)) => {
+                    let more_ms = (said.slow_mean_ns - said.rest_mean_ns) as f64 / 1e6;
+                    println!("{kind}: {more_ms} ms more, {:?}, {:?}", said.top, said.doubts);
+                    is_first(kind, &said)
+                }
+            };
+            println!("{kind}: {answer:?}");
+            let is_unfit = answer.is_err() && Needs::on_last_cpu().unmet().is_some();
+            (!is_unfit).then_some(answer)
         });
-        println!("{kind} {run}: {answer:?}");
-        match answer {
-            // A busy machine spoils a short run; a fault of ours spoils each.
-            Ok(()) if !is_long() => return,
-            Ok(()) => right += 1,
-            Err(why) => failed.push(why),
-        }
     }
-    println!(
-        "{kind}: {right} right, {} wrong, {spoiled} in which the machine kept the server from its time",
-        failed.len()
-    );
-    if !is_long() && failed.len() < runs {
-        println!("skipped: this machine is too busy for a server to keep its time");
-        return;
-    }
-    // Besides the server's own record, what a thread sees that nothing was planted into.
-    if let Some(why) = Needs::on_last_cpu().unmet().filter(|_| !is_long() && !failed.is_empty()) {
-        println!("skipped: this machine can't show it: {why}; it was {failed:#?}");
-        return;
-    }
-    assert!(failed.is_empty(), "{} of {runs} runs of {kind}: {failed:#?}", failed.len());
 }
 
 #[test]

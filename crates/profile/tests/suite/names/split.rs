@@ -10,14 +10,14 @@ const SPLIT: &[&str] = &["-g", "-gsplit-dwarf", "-O2", "-Wl,--build-id"];
 /// The program and the file of its unit; none, said aloud, where the compiler makes none.
 fn split(more: &[&str]) -> Option<(Program, PathBuf)> {
     if Command::new("gcc").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no compiler here");
+        skipped("there is no compiler here");
         return None;
     }
     let program = program("inlined.c", "gcc", &[SPLIT, more].concat());
     let is_unit = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "dwo");
     let mut files = std::fs::read_dir(program.folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let Some(unit) = files.find(is_unit) else {
-        eprintln!("skipped: the compiler here splits nothing off");
+        skipped("the compiler here splits nothing off");
         return None;
     };
     Some((program, unit))
@@ -71,7 +71,7 @@ fn a_unit_is_found_where_it_was_built_and_beside_the_program() {
 #[test]
 fn units_that_are_packed_are_found_beside_the_program() {
     if Command::new("dwp").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no dwp here");
+        skipped("there is no dwp here");
         return;
     }
     for version in ["-gdwarf-5", "-gdwarf-4"] {
@@ -80,7 +80,7 @@ fn units_that_are_packed_are_found_beside_the_program() {
         let (of, to) = (program.path.to_str().unwrap(), package.to_str().unwrap());
         let made = Command::new("dwp").args(["-e", of, "-o", to]).output().unwrap();
         if !made.status.success() {
-            eprintln!("skipped: dwp here does not pack {version}: {}", String::from_utf8_lossy(&made.stderr));
+            skipped(format_args!("dwp here does not pack {version}: {}", String::from_utf8_lossy(&made.stderr)));
             continue;
         }
         std::fs::remove_file(&unit).unwrap();
