@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 
 /// A captured host in lines, without the first and the last, which tell that it is one and that it is whole.
-pub(crate) type Lines = Vec<String>;
+pub type Lines = Vec<String>;
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a stream that a number alone reproduces.
-pub(crate) struct Chance(pub(crate) u64);
+#[derive(Debug)]
+pub struct Chance(pub u64);
 
 impl Chance {
     fn next(&mut self) -> u64 {
@@ -24,8 +25,7 @@ impl Chance {
 }
 
 /// Every captured host of this repository.
-pub(crate) fn hosts() -> Vec<Lines> {
-    // Two crates use this file; both are two folders down.
+pub fn hosts() -> Vec<Lines> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts");
     let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "txt"));
@@ -84,7 +84,7 @@ fn change_lines(lines: &mut Lines, other: &Lines, chance: &mut Chance) {
 }
 
 /// One of the hosts, changed in up to eight places.
-pub(crate) fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
+pub fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
     let mut lines = hosts[chance.below(hosts.len())].clone();
     let other = &hosts[chance.below(hosts.len())];
     for _ in 0..=chance.below(8) {
@@ -106,6 +106,6 @@ pub(crate) fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
 }
 
 /// How many mutations to try: `EVENKEEL_MUTATIONS`, or so many.
-pub(crate) fn asked(unless_told: u64) -> u64 {
+pub fn asked(unless_told: u64) -> u64 {
     std::env::var("EVENKEEL_MUTATIONS").map_or(unless_told, |count| count.parse().unwrap())
 }

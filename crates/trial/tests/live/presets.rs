@@ -1,27 +1,18 @@
-//! The real servers, where they are installed: each starts, is measured, and is gone afterwards; and what is said when one dies or hangs in
-//! the middle. One that is not installed is skipped aloud.
-
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-#![allow(clippy::print_stderr, reason = "what is skipped is said aloud")]
+//! The real servers, where they are installed: each starts, is measured, and is gone afterwards; and what is reported when one dies or hangs
+//! in the middle. A check of a server that is not installed is not judged.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::{CpuSet, thread};
-use evenkeel_trial::workload::{ALL, Options, Placement, find};
+use evenkeel_testkit::{HostLock, live};
+use evenkeel_trial::workload::{Options, Placement, find};
 use evenkeel_trial::{Sample, TrialError, Workload};
 
 const SETTLE: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(300);
-
-fn alone() -> File {
-    let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-    host.lock().unwrap();
-    host
-}
 
 fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
     let set: BTreeMap<_, _> = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -37,12 +28,12 @@ fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
     }
 }
 
-/// The running preset; none, said aloud, where its program is not installed.
+/// The running preset; `None`, and not judged, where its program is not installed.
 fn start(name: &str, options: &Options) -> Option<Box<dyn Workload>> {
     match (find(name).unwrap().start)(options) {
         Ok(workload) => Some(workload),
         Err(TrialError::Start { why, .. }) if why.starts_with("it is not installed") => {
-            eprintln!("skipped: {name}: {why}");
+            live::not_judged(format_args!("{name}: {why}"));
             None
         }
         Err(error) => panic!("{name}: {error}"),
@@ -59,7 +50,7 @@ fn tell(pid: u32, signal: &str) {
 
 #[test]
 fn each_starts_is_measured_and_is_gone() {
-    let _host = alone();
+    let _host = HostLock::take();
     for name in ["memcached", "redis", "nginx", "mosquitto"] {
         for set in [&[][..], &[("rate", "500")]] {
             let Some(mut workload) = start(name, &options(Some(2), set)) else { break };
@@ -101,7 +92,7 @@ fn cpus_of(pid: u32) -> Vec<CpuSet> {
 
 #[test]
 fn server_and_load_are_moved_while_they_run_and_put_back() {
-    let _host = alone();
+    let _host = HostLock::take();
     let ours = thread::affinity().unwrap();
     for name in ["memcached", "redis", "nginx", "mosquitto", "openarena", "ddnet"] {
         let Some(mut workload) = start(name, &options(None, &[])) else { continue };
@@ -123,7 +114,7 @@ fn server_and_load_are_moved_while_they_run_and_put_back() {
 
 #[test]
 fn games_start_play_and_are_gone() {
-    let _host = alone();
+    let _host = HostLock::take();
     for (name, players, set) in
         [("ddnet", Some(0), &[][..]), ("ddnet", Some(4), &[]), ("openarena", None, &[("fps", "40")])]
     {
@@ -169,7 +160,7 @@ fn games_start_play_and_are_gone() {
 
 #[test]
 fn sizes_and_keys_are_as_asked() {
-    let _host = alone();
+    let _host = HostLock::take();
     let sets: [(&str, &[(&str, &str)]); 4] = [
         (
             "memcached",
@@ -195,7 +186,7 @@ fn sizes_and_keys_are_as_asked() {
 
 #[test]
 fn one_that_dies_or_hangs_in_the_middle_is_told_apart_and_comes_back() {
-    let _host = alone();
+    let _host = HostLock::take();
     let Some(mut workload) = start("memcached", &options(Some(1), &[])) else { return };
     let fails = |workload: &mut Box<dyn Workload>, signal: &str| {
         let pid = workload.pids()[0];
@@ -217,12 +208,4 @@ fn one_that_dies_or_hangs_in_the_middle_is_told_apart_and_comes_back() {
     let pid = workload.pids()[0];
     workload.stop();
     assert!(!is_alive(pid), "one that is stopped is ended all the same");
-}
-
-#[test]
-fn what_is_missing_names_the_command_that_installs_it() {
-    for entry in ALL.iter().filter(|entry| entry.install.is_some()) {
-        let install = entry.install.unwrap();
-        assert!(install.starts_with("apt-get install --no-install-recommends "), "{}: {install}", entry.name);
-    }
 }

@@ -1,8 +1,6 @@
 //! Searches in which windows give no number: a knob that starves the server, somebody else who writes a setting, a server that ends, and
 //! logs from before one end was no proof; and which of them are over.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
 use evenkeel_trial::search::{
     Answer, Budget, Entry, Fate, Log, SearchDesign, SearchEnded, Seen, Subject, Tools, Verdict, is_over, search,

@@ -1,26 +1,16 @@
 //! What drivers tell, and what stands on what, against `ethtool` and `ip`. A tool that is not installed, a device that this kernel
 //! can't make and a right that is missing are skipped aloud.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use evenkeel_host::Facts;
 use evenkeel_host::facts::{Nic, NicKind};
 use evenkeel_sys::Root;
+use evenkeel_testkit::skipped;
 use serde_json::Value;
 
-/// What a tool printed; `None`, and a line that says so, where it is not there or fails.
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
-    let why = match Command::new(program).args(arguments).env("LC_ALL", "C").output() {
-        Ok(output) if output.status.success() => return Some(String::from_utf8(output.stdout).unwrap()),
-        Ok(output) => format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()),
-        Err(error) => error.to_string(),
-    };
-    println!("skipped {program} {}: {why}", arguments.join(" "));
-    None
-}
+use crate::tools::said;
 
 fn nics() -> Vec<Nic> {
     Facts::probe(&Root::live()).network.nics.known().cloned().unwrap_or_default()
@@ -49,7 +39,7 @@ fn compare_offloads(interface: &str) -> usize {
     let before = Root::live().text(&path).unwrap();
     let Some(text) = said("ethtool", &["-k", interface]) else { return 0 };
     if Root::live().text(&path).unwrap() != before {
-        println!("skipped the offloads of {interface}: they changed meanwhile");
+        skipped(format_args!("the offloads of {interface}: they changed meanwhile"));
         return 0;
     }
     let told = pairs(&text);
@@ -82,7 +72,7 @@ fn ethtool_hashes_the_same_way() {
         [('s', "IP SA"), ('d', "IP DA"), ('f', "L4 bytes 0 & 1"), ('n', "L4 bytes 2 & 3")];
     for nic in nics().iter().filter(|nic| nic.kind.is_hardware()) {
         let Some(rss) = nic.rss.known() else {
-            println!("skipped the hash of {}: {:?}", nic.name, nic.rss.unknown_why());
+            skipped(format_args!("the hash of {}: {:?}", nic.name, nic.rss.unknown_why()));
             continue;
         };
         if let (Some(text), Some(fields)) =
@@ -131,9 +121,9 @@ fn devices_stand_on_each_other_as_ip_says() {
     match alone("mount -t sysfs sysfs /sys && ip link show >/dev/null") {
         Ok(output) if output.status.success() => {}
         other => {
-            println!(
-                "skipped devices of our own: a network namespace with its /sys takes root, unshare and ip: {other:?}"
-            );
+            skipped(format_args!(
+                "devices of our own: a network namespace with its /sys takes root, unshare and ip: {other:?}"
+            ));
             return;
         }
     }
@@ -144,12 +134,15 @@ fn devices_stand_on_each_other_as_ip_says() {
          make bridge0 type bridge && ip link set veth1 master bridge0; \
          make link veth0 name veth0.100 type vlan id 100; make link veth0 name players type vlan id 7; \
          make bond0 type bond mode active-backup && ip link set veth2 master bond0 && ip link set veth3 master bond0; \
-         exec '{}' --ignored --exact within_a_network_of_our_own --nocapture",
+         exec '{}' --ignored --exact agree_network::within_a_network_of_our_own --nocapture",
         std::env::current_exe().unwrap().display()
     );
     let output = alone(&script).unwrap();
-    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success());
+    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    for line in told.lines().filter_map(|line| line.strip_prefix("skipped ip link add ")) {
+        skipped(format_args!("ip link add {line}"));
+    }
+    assert!(output.status.success(), "{told}");
 }
 
 #[test]

@@ -5,5 +5,5 @@ use expect_test::expect_file;
 
 #[test]
 fn the_page_is_fresh() {
-    expect_file!["../../../docs/instances.md"].assert_eq(&catalogue::document());
+    expect_file!["../../../../docs/instances.md"].assert_eq(&catalogue::document());
 }

@@ -7,7 +7,7 @@ use evenkeel_stats::BlockDesign;
 use evenkeel_trial::kept::{self, KeepError};
 use evenkeel_trial::{Answers, Arm, ArmName, Design, Ended, Guard, LeftWhy, Outcome, Settle, SettleHow, Stop, Stretch};
 
-use crate::server::{HOST, KNOB, Kept, METRIC, Mock, Run, TAIL, aa, arms, session, titles_of};
+use super::server::{HOST, KNOB, Kept, METRIC, Mock, Run, TAIL, aa, arms, session, titles_of};
 
 fn run_kept(kept: Kept<'_>, arms: Vec<Arm>, seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     let mut design = Design::sequential(METRIC, 60, Duration::from_millis(100), 77);

@@ -1,7 +1,5 @@
 //! Searches on a captured machine: real knobs, switched, journalled and put back, with a server whose truth is known.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;

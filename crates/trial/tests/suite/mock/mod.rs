@@ -1,8 +1,6 @@
 //! Whole trials on a captured machine with a workload whose noise is known: what the method says of nothing, of a planted
 //! effect, of a machine that pauses, and of a server that dies, without time passing.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 mod arms;
 mod kept;
 mod sequential;

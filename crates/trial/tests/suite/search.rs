@@ -1,8 +1,6 @@
 //! Searches on a simulated server whose truth is known: whether the right set comes out, how many windows that takes, and what
 //! becomes of a search that is killed, of a server that dies, and of a knob that is refused or does harm.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use std::cell::Cell;
 
 use evenkeel_trial::search::simulated::{METRIC, Simulated, TAIL, Truth, one_at_a_time};

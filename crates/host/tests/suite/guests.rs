@@ -1,8 +1,6 @@
 //! What was asked of each guest of the lab, against what its facts tell: its command line, its clock, its devices and its shape
 //! were chosen by hand in `lab/machines.sh`, so what must be seen is known.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use std::path::Path;
 
 use evenkeel_host::{Facts, Goal, State, advise};

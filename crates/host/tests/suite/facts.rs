@@ -1,8 +1,6 @@
 //! Facts of whole machines: every captured host under `hosts/` against what it is known to be, this machine against its own
 //! capture, and captures that mean harm.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

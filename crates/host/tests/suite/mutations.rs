@@ -1,17 +1,13 @@
 //! Captures come from strangers: captured hosts that are cut, flipped and spliced by chance, but the same way each time, must give
 //! facts and advice, or an error, and never a panic, nor work or memory without bound.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
-mod mutate;
-
 use std::fs;
 use std::process::Command;
 
 use evenkeel_host::{Facts, Goal, Plan, Server, Setting, State, Wish, advise};
 use evenkeel_sys::clock::thread_cpu_ns;
 use evenkeel_sys::{Capture, Root};
-use mutate::{Chance, asked, hosts, mutated};
+use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
 
 /// How many mutations are tried unless told. `make lab` tries 100,000 of them, in a release build.
 const MUTATIONS: u64 = 1_000;
@@ -25,7 +21,7 @@ const ADDRESS_KIB_MAX: u64 = 512 * 1024;
 /// The most that the highest resident memory of one may be over what the process held before it.
 const PEAK_KIB_MAX: u64 = 64 * 1024;
 
-const TEST: &str = "what_strangers_send_gives_answers_or_errors";
+const TEST: &str = "mutations::what_strangers_send_gives_answers_or_errors";
 const CONFINED: &str = "EVENKEEL_CONFINED";
 
 /// What is done with a capture: all that inspect, audit, and a plan of all the advice do before they print. `None` if it is none.

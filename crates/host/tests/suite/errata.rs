@@ -1,8 +1,6 @@
 //! What well-known guides on tuning say wrong or what no longer holds, a test each, through the public functions alone: a
 //! machine of `hosts/`, as it is or with a few looks answered otherwise, and what is then advised, refused or explained.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use std::path::Path;
 
 use evenkeel_host::{Advice, Facts, Goal, Knob, Plan, Setting, State, Wish, advise, knobs};
@@ -300,7 +298,7 @@ fn what_was_never_looked_at_is_unknown() {
 #[test]
 fn commands_are_spelled_as_their_programs_take_them() {
     // What `explain` says, which a test holds to the knobs.
-    let page = include_str!("../../../docs/knobs.md");
+    let page = include_str!("../../../../docs/knobs.md");
     for wrong in ["sysctrl", " -physcpubind", " -cpunodebind", "mempbind", " -membind"] {
         assert!(!page.contains(wrong), "{wrong:?}");
     }

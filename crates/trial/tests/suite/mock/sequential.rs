@@ -8,7 +8,7 @@ use evenkeel_trial::{
     Arm, ArmName, Design, Ended, Engaged, Guard, Outcome, Record, Report, Settle, SettleHow, Stop, Stretch,
 };
 
-use crate::server::{HOST, Kept, METRIC, Mock, Run, TAIL, aa, ab, session, titles};
+use super::server::{HOST, Kept, METRIC, Mock, Run, TAIL, aa, ab, session, titles};
 
 fn run(seed: u64, arms: Vec<Arm>, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     let mut design = Design::sequential(METRIC, 60, Duration::from_millis(100), seed);

@@ -2,10 +2,6 @@
 //! same (`EVENKEEL_AGREE`, a folder with `capture.txt` and `said.txt`; `lab/agree.sh` makes it). What either does not tell is skipped
 //! aloud and counted; one field on which they differ fails the test.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
-mod fields;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +9,11 @@ use std::process::Command;
 
 use evenkeel_host::Facts;
 use evenkeel_sys::{Capture, Root};
-use fields::counters::{ASKED, Counts, ours, told};
-use fields::{Row, TOOLS};
+use evenkeel_testkit::skipped;
 use serde_json::Value;
+
+use crate::fields::counters::{ASKED, Counts, ours, told};
+use crate::fields::{Row, TOOLS};
 
 /// What was asked, one shell line each, and what came back or why nothing did.
 type Said = BTreeMap<String, Result<String, String>>;
@@ -100,7 +98,9 @@ fn compare(guest: Option<&(Root, String)>) -> Count {
         let text = match said.get(tool.asked) {
             Some(Ok(text)) => text,
             Some(Err(why)) => {
-                count.skip(format!("{}: {}", tool.asked, why.lines().next().unwrap_or_default()), "all of it");
+                let why = format!("{}: {}", tool.asked, why.lines().next().unwrap_or_default());
+                skipped(&why);
+                count.skip(why, "all of it");
                 continue;
             }
             None => panic!("{} is not in lab/guest/tools.list, or the guest was not asked it", tool.asked),
@@ -158,7 +158,7 @@ fn counts_in(said: &Said, when: &str, facts: &Value) -> Counts {
     let of = |(name, asked): (&str, &str)| match said.get(&format!("{when}{asked}")) {
         Some(Ok(text)) => told(facts, name, text),
         Some(Err(why)) => {
-            println!("skipped: {asked}: {}", why.lines().next().unwrap_or_default());
+            skipped(format_args!("{asked}: {}", why.lines().next().unwrap_or_default()));
             Counts::new()
         }
         None => panic!("{when}{asked} is not in lab/guest/counters.list, or the guest was not asked it"),

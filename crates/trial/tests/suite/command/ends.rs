@@ -4,19 +4,28 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 
-/// What a command came to that was asked to stop a moment after it began; and nothing of it is left.
-fn stopped_soon(name: &str, settings: Settings, then: impl FnOnce(Command) -> Result<Sample, TrialError>) {
-    let asked = options(&["sh", "-c", "exec sleep 600", &tag(name)]);
+/// What a command came to that was asked to stop once the program that it waits for ran; and nothing of it is left.
+fn stopped_soon(
+    name: &str,
+    waits_in: &str,
+    settings: Settings,
+    then: impl FnOnce(Command) -> Result<Sample, TrialError>,
+) {
+    let asked = options(&["sh", "-c", "sleep 600; :", &tag(name)]);
     let stop = Arc::clone(&asked.stop);
     let begun = Instant::now();
+    let started = tag(waits_in);
     let user = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(300));
+        let begun = Instant::now();
+        while !lives(&started) && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         stop.store(true, Ordering::Relaxed);
     });
     let ended = Command::start(&asked, settings).and_then(then);
     user.join().unwrap();
     assert!(matches!(ended, Err(TrialError::Stopped)), "{name}: {ended:?}");
-    assert!(begun.elapsed() < Duration::from_secs(30), "{name}: it took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < PATIENCE, "{name}: it took {:?}", begun.elapsed());
     assert!(!lives(&tag(name)), "{name} lives");
 }
 
@@ -24,19 +33,20 @@ fn stopped_soon(name: &str, settings: Settings, then: impl FnOnce(Command) -> Re
 fn a_server_that_does_not_get_ready_is_waited_for_no_longer() {
     let port = Port { protocol: None, number: free_port() };
     for (name, ready) in [
-        ("stop-after", Ready::After(Duration::from_secs(120))),
+        ("stop-after", Ready::After(2 * PATIENCE)),
         ("stop-port", Ready::Port(port)),
         ("stop-line", Ready::Line("never".into())),
     ] {
-        let settings = Settings { ready, ready_limit: Duration::from_secs(120), ..settings() };
-        stopped_soon(name, settings, |mut command| window(&mut command, 20));
+        let settings = Settings { ready, ready_limit: 2 * PATIENCE, ..settings() };
+        stopped_soon(name, name, settings, |mut command| window(&mut command, 20));
     }
 }
 
 #[test]
 fn a_load_that_hangs_is_waited_for_no_longer() {
-    let load = format!("sh -c 'exec sleep 120' {}", tag("stop-load-itself"));
-    stopped_soon("stop-load", with_load(&load, Runs::PerWindow), |mut command| window(&mut command, 200));
+    let load = format!("sh -c 'sleep 120; :' {}", tag("stop-load-itself"));
+    let settings = with_load(&load, Runs::PerWindow);
+    stopped_soon("stop-load", "stop-load-itself", settings, |mut command| window(&mut command, 200));
     assert!(!lives(&tag("stop-load-itself")));
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use evenkeel_trial::kept::{self, KeepError};
 use evenkeel_trial::{Design, Ended, Keep, Outcome, Settle};
 
-use crate::server::{HOST, Kept, METRIC, Mock, Run, ab, session, titles};
+use super::server::{HOST, Kept, METRIC, Mock, Run, ab, session, titles};
 
 fn run(kept: Kept<'_>, seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     let mut design = Design::sequential(METRIC, 60, Duration::from_millis(100), 41);

@@ -1,8 +1,6 @@
 //! Advice for whole machines: every captured host under `hosts/` against what is advised for it, and what an engineer who knows
 //! the machine would say.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, Facts, Goal, State, advise, knobs};

@@ -1,26 +1,14 @@
 //! Facts of this machine against what independent tools say of it. A tool that is not installed is skipped aloud; so is what
 //! changed while it was asked, because other programs run here too.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use evenkeel_host::Facts;
 use evenkeel_sys::{CpuSet, Root};
+use evenkeel_testkit::skipped;
 use serde_json::Value;
 
-/// What a tool printed; `None`, and a line that says so, where it is not there or fails.
-fn said(program: &str, arguments: &[&str]) -> Option<String> {
-    let outcome = Command::new(program).args(arguments).env("LC_ALL", "C").output();
-    let why = match outcome {
-        Ok(output) if output.status.success() => return Some(String::from_utf8(output.stdout).unwrap()),
-        Ok(output) => format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()),
-        Err(error) => error.to_string(),
-    };
-    println!("skipped {program} {}: {why}", arguments.join(" "));
-    None
-}
+use crate::tools::said;
 
 fn said_json(program: &str, arguments: &[&str]) -> Option<Value> {
     said(program, arguments).map(|text| serde_json::from_str(&text).unwrap())
@@ -33,7 +21,7 @@ fn probe() -> Facts {
 /// Whether two machines are one for the purpose of a test; says what is skipped where they are not.
 fn same<T: PartialEq>(before: &T, after: &T, what: &str) -> bool {
     if before != after {
-        println!("skipped {what}: it changed meanwhile");
+        skipped(format_args!("{what}: it changed meanwhile"));
     }
     before == after
 }
@@ -64,7 +52,7 @@ fn lscpu_sees_the_same_cpus() {
         let siblings = alike(&rows, cpu.cpu, |row| format!("{} {}", row["core"], row["socket"]));
         assert_eq!(cpu.siblings.known(), Some(&siblings), "cpu{}", cpu.cpu);
         let (Some(last), Some(key)) = (cpu.caches.last(), cache_column(&rows)) else {
-            println!("skipped the caches of cpu{}: none are told of", cpu.cpu);
+            skipped(format_args!("the caches of cpu{}: lscpu names none", cpu.cpu));
             continue;
         };
         let shared_by = alike(&rows, cpu.cpu, |row| row[&key].as_str().unwrap().rsplit(':').next().unwrap().to_owned());
@@ -86,7 +74,7 @@ fn lscpu_and_getconf_count_and_name_alike() {
         match (named, facts.cpus.model.known()) {
             // lscpu leaves the maker out of an Arm core's name.
             (Some(named), Some(model)) => assert!(model.contains(named), "{model:?}, lscpu {named:?}"),
-            _ => println!("skipped the model's name: not both know it"),
+            _ => skipped("the model's name: not both know it"),
         }
     }
     if let Some(count) = said("getconf", &["_NPROCESSORS_ONLN"])
@@ -101,7 +89,7 @@ fn numactl_sees_the_same_nodes() {
     let Some(text) = said("numactl", &["-H"]) else { return };
     let numa = probe().numa;
     let Some(nodes) = numa.nodes.known() else {
-        println!("skipped numactl -H: {:?}", numa.nodes.unknown_why());
+        skipped(format_args!("numactl -H: {:?}", numa.nodes.unknown_why()));
         return;
     };
     assert!(text.starts_with(&format!("available: {} nodes", nodes.len())), "{text}");
@@ -168,7 +156,7 @@ fn ethtool_and_awk_see_the_same_cards() {
     let facts = probe();
     let cards: Vec<_> = facts.network.hardware().collect();
     if cards.is_empty() {
-        println!("skipped ethtool and awk: there is no card");
+        skipped("ethtool and awk: there is no card");
     }
     for nic in cards {
         if let Some(text) = said("ethtool", &["-i", &nic.name]) {
