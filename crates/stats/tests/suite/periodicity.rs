@@ -141,17 +141,17 @@ impl Seen {
     }
 }
 
-/// Runs of each place of the grid: more with EVENKEEL_CALIBRATE=1.
-fn runs_of_each() -> u64 {
-    if std::env::var_os("EVENKEEL_CALIBRATE").is_some() { 20 } else { 4 }
-}
+/// Runs of each place of the grid.
+const RUNS_OF_EACH: u64 = 4;
+/// The same for a change of the detector.
+const MANY_RUNS_OF_EACH: u64 = 20;
 
 /// Over the grid, how many are right, of how many, and which are not.
-fn grid(machine: impl Fn(Machine) -> Machine, known: &Known) -> (u64, u64, String) {
+fn grid(machine: impl Fn(Machine) -> Machine, known: &Known, runs_of_each: u64) -> (u64, u64, String) {
     let (mut right, mut runs, mut wrong) = (0, 0, String::new());
     for period_ms in [5.0, 7.3, 8.0, 10.0, 12.0, 15.6, 20.0, 30.0] {
         for share in [0.2, 0.4, 0.6, 0.8, 0.9] {
-            for seed in 0..runs_of_each() {
+            for seed in 0..runs_of_each {
                 let machine = machine(Machine { period_ms, share, seed, ..CLEAN });
                 let seen = machine.watch();
                 let said = seen.detect(known);
@@ -169,6 +169,16 @@ fn grid(machine: impl Fn(Machine) -> Machine, known: &Known) -> (u64, u64, Strin
 
 #[test]
 fn slots_are_found_over_the_whole_grid() {
+    slots_are_found(RUNS_OF_EACH);
+}
+
+#[test]
+#[ignore = "five times as many runs as the test above: for a change of the detector"]
+fn slots_are_found_in_many_runs() {
+    slots_are_found(MANY_RUNS_OF_EACH);
+}
+
+fn slots_are_found(runs_of_each: u64) {
     let unlabelled = Known::default();
     type Change = fn(Machine) -> Machine;
     let table: [(&str, Change, f64); 5] = [
@@ -183,7 +193,7 @@ fn slots_are_found_over_the_whole_grid() {
         ),
     ];
     for (name, change, at_least) in table {
-        let (right, runs, wrong) = grid(change, &unlabelled);
+        let (right, runs, wrong) = grid(change, &unlabelled, runs_of_each);
         println!("{name}: {right} of {runs} right");
         assert!(right as f64 >= at_least * runs as f64, "{name}: {right} of {runs}\n{wrong}");
     }
@@ -191,8 +201,18 @@ fn slots_are_found_over_the_whole_grid() {
 
 #[test]
 fn chance_has_no_period() {
+    no_period_is_made_up(RUNS_OF_EACH);
+}
+
+#[test]
+#[ignore = "five times as many runs as the test above: for a change of the detector"]
+fn chance_has_no_period_in_many_runs() {
+    no_period_is_made_up(MANY_RUNS_OF_EACH);
+}
+
+fn no_period_is_made_up(runs_of_each: u64) {
     let mut made_up = String::new();
-    for seed in 0..20 * runs_of_each() {
+    for seed in 0..20 * runs_of_each {
         for random_hz in [0.0, 5.0, 20.0, 60.0, 120.0] {
             let machine = Machine { share: 1.0, random_hz, seed, ..CLEAN };
             let said = machine.watch().detect(&Known { count: Count::All, ..Known::default() });
