@@ -12,6 +12,7 @@
 pub mod fitness;
 pub mod host_lock;
 pub mod live;
+pub mod lost;
 pub mod noise;
 pub mod offline;
 pub mod skip;
