@@ -1,7 +1,5 @@
 //! Locks and the heap are the whole process': each case is a process of its own, with the limit that it is about.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
-
 use std::process::{Command, Stdio};
 
 use evenkeel_rt::Got;
@@ -40,7 +38,7 @@ fn set_up(lock: MemoryLock) -> String {
 
 #[test]
 fn a_limit_is_told_and_allocations_go_on() {
-    const TEST: &str = "a_limit_is_told_and_allocations_go_on";
+    const TEST: &str = "memory::a_limit_is_told_and_allocations_go_on";
     if let Ok(case) = std::env::var(CASE) {
         let lock = if case == "all" { MemoryLock::All } else { MemoryLock::AllOnFault };
         return println!("{}", set_up(lock));
@@ -52,7 +50,7 @@ fn a_limit_is_told_and_allocations_go_on() {
     ] {
         match run(TEST, case, limit) {
             Some(said) => assert!(said.contains(expected), "{case} with {limit} KiB: {said}"),
-            None => println!("skipped: the limit can't be set here, or setpriv is not installed"),
+            None => evenkeel_testkit::skipped("the limit can't be set here, or setpriv is not installed"),
         }
     }
     let free = Command::new(std::env::current_exe().unwrap())
@@ -64,13 +62,13 @@ fn a_limit_is_told_and_allocations_go_on() {
     if said.contains("limit None") {
         assert!(said.contains("present InForce future InForce limit None 64"), "{said}");
     } else {
-        println!("skipped: this user may not lock all memory");
+        evenkeel_testkit::skipped("this user may not lock all memory");
     }
 }
 
 #[test]
 fn a_heap_that_was_brought_in_stays() {
-    const TEST: &str = "a_heap_that_was_brought_in_stays";
+    const TEST: &str = "memory::a_heap_that_was_brought_in_stays";
     if std::env::var(CASE).is_err() {
         let mut child = Command::new(std::env::current_exe().unwrap());
         let output = child.args(["--exact", TEST, "--nocapture"]).env(CASE, "heap").output().unwrap();

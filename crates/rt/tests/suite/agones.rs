@@ -1,7 +1,5 @@
 //! The Agones client against sidecars that are made up: good ones, late ones, and such as answer with anything.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't listen fails")]
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use evenkeel_rt::agones::{Agones, AgonesError, AgonesReport, AgonesSettings, Client, Progress};
 
-/// Longer than any pause of a virtual machine that was seen.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::PATIENCE;
+
+/// For requests that are to run out.
+const SHORT: Duration = Duration::from_millis(100);
 
 /// What a sidecar does with a request, given its first line.
 type Manner = fn(&mut TcpStream, &str);
@@ -39,7 +39,7 @@ impl Sidecar {
                     return;
                 }
                 let mut stream = stream.unwrap();
-                stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 let line = first_line(&mut stream);
                 lines.lock().unwrap().push(line.clone());
                 manner(&mut stream, &line);
@@ -49,7 +49,7 @@ impl Sidecar {
     }
 
     fn client(&self) -> Client {
-        Client::at(self.port).within(Duration::from_millis(500))
+        Client::at(self.port).within(PATIENCE)
     }
 
     fn heard(&self, line: &str) -> usize {
@@ -99,14 +99,12 @@ fn chunked(stream: &mut TcpStream, _: &str) {
     let _ = write!(stream, "0\r\n\r\n");
 }
 
-/// Keeps the connection open and sends a byte now and then: no single read of it is late.
+/// Keeps the connection open and sends a byte now and then, until the other side has had enough: no single read of it is late.
 fn dripping(stream: &mut TcpStream, _: &str) {
-    let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
-    for _ in 0..50 {
-        if stream.write_all(b"x").is_err() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(40));
+    let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end && stream.write_all(b"x").is_ok() {
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -156,16 +154,12 @@ fn whatever_is_answered_there_is_an_end() {
         let sidecar = Sidecar::new(manner);
         // Short only where it is to run out: an answer that comes is not to be late on a machine that stands still for a while.
         let runs_out = expected.starts_with("no answer");
-        let client = if runs_out { sidecar.client() } else { sidecar.client().within(PATIENCE) };
-        let start = Instant::now();
+        let client = sidecar.client().within(if runs_out { SHORT } else { PATIENCE });
         let said = client.game_server().map(|_| ()).map_err(|error| error.to_string());
-        let took = start.elapsed();
         match said {
             Ok(()) => assert_eq!(expected, ""),
             Err(said) => assert!(!expected.is_empty() && said.contains(expected) && said.len() < 400, "{said}"),
         }
-        // Some time-outs: a machine that others use may stand still for a while.
-        assert!(!runs_out || took < Duration::from_secs(3), "{expected}: {took:?}");
     }
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     assert!(matches!(Client::at(nobody).ready(), Err(AgonesError::Connection { .. })));
@@ -174,7 +168,7 @@ fn whatever_is_answered_there_is_an_end() {
 #[test]
 fn the_four_requests_are_as_documented() {
     let sidecar = Sidecar::new(good);
-    let client = sidecar.client().within(PATIENCE);
+    let client = sidecar.client();
     client.ready().unwrap();
     client.health().unwrap();
     client.shutdown().unwrap();
@@ -184,11 +178,11 @@ fn the_four_requests_are_as_documented() {
         ["POST /ready HTTP/1.1", "POST /health HTTP/1.1", "POST /shutdown HTTP/1.1", "GET /gameserver HTTP/1.1"];
     assert_eq!(*sidecar.heard.lock().unwrap(), lines);
     let sidecar = Sidecar::new(chunked);
-    assert_eq!(sidecar.client().within(PATIENCE).game_server().unwrap(), game_server);
+    assert_eq!(sidecar.client().game_server().unwrap(), game_server);
 }
 
 fn settings(client: Client) -> AgonesSettings {
-    AgonesSettings { client, health_period: Duration::from_millis(40), stall: Duration::from_millis(400) }
+    AgonesSettings { client, health_period: Duration::from_millis(10), stall: Duration::from_millis(100) }
 }
 
 /// Waits for something, long enough for any machine; gives whether it came.
@@ -209,7 +203,7 @@ fn comes(agones: &Agones, tick: bool, is_so: impl Fn(&AgonesReport) -> bool) -> 
 #[test]
 fn health_is_withheld_while_nothing_ticks() {
     let sidecar = Sidecar::new(good);
-    let agones = Agones::start(settings(sidecar.client().within(PATIENCE))).unwrap();
+    let agones = Agones::start(settings(sidecar.client())).unwrap();
     assert!(comes(&agones, false, |report| report.health_withheld >= 3));
     assert_eq!(sidecar.heard("POST /health"), 0, "nothing ticked yet");
     assert!(comes(&agones, true, |report| report.health_sent >= 5));
@@ -241,7 +235,7 @@ fn what_is_asked_for_is_asked_until_the_sidecar_is_there() {
     assert!(agones.report().last_failure.unwrap().contains("no answer of the sidecar"));
     // Somebody else may have taken the port meanwhile.
     let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) else {
-        println!("skipped: port {port} was taken");
+        evenkeel_testkit::skipped(format_args!("somebody else took port {port}"));
         return;
     };
     let sidecar = Sidecar::on(listener, good);
@@ -255,11 +249,14 @@ fn what_is_asked_for_is_asked_until_the_sidecar_is_there() {
 #[test]
 fn its_end_is_bounded() {
     let sidecar = Sidecar::new(silent);
-    let agones = Agones::start(settings(sidecar.client().within(Duration::from_millis(200)))).unwrap();
+    let agones = Agones::start(settings(sidecar.client().within(SHORT))).unwrap();
     agones.tick();
     agones.shutdown();
-    thread::sleep(Duration::from_millis(50));
-    let start = Instant::now();
-    drop(agones);
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert!(comes(&agones, true, |_| sidecar.heard("POST ") > 0), "a request is on its way");
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        drop(agones);
+        ended.send(()).unwrap();
+    });
+    assert_eq!(has_ended.recv_timeout(PATIENCE), Ok(()));
 }

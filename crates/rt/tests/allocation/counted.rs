@@ -3,12 +3,19 @@
 
 use std::alloc::System;
 use std::fs::read_to_string;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, Stats, StatsAlloc};
 
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// One test at a time: those that wait for their turn sleep, and allocate nothing.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What `body` allocates, in whichever thread. It is run again if the harness' thread ran meanwhile: then nobody knows whose it was.
 pub(crate) fn of(mut body: impl FnMut()) -> Stats {

@@ -1,7 +1,5 @@
 //! Jobs from the outside: each runs once, in order, whatever is full, panics, or waits for what.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,6 +10,8 @@ use evenkeel_rt::jobs::{
     Completion, Frame, Handle, Idling, JobSettings, Jobs, Progress, Queue, QueueSettings, Refused, WhenFull,
     WorkerSettings,
 };
+
+use crate::PATIENCE;
 
 const URGENT: Queue = Queue(0);
 const FRAME: Queue = Queue(1);
@@ -35,7 +35,7 @@ fn said(panic: Box<dyn std::any::Any + Send>) -> String {
 /// Waits for what another thread is to do soon; false if it has not done it in a long time.
 fn soon(is_so: impl Fn() -> bool) -> bool {
     let began = Instant::now();
-    while !is_so() && began.elapsed() < Duration::from_secs(20) {
+    while !is_so() && began.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(1));
     }
     is_so()

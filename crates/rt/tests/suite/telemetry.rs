@@ -1,7 +1,5 @@
 //! The page of telemetry, as other processes meet it: read while its server runs and after that was killed, and by Prometheus' own checker.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -19,7 +17,7 @@ fn a_killed_server_leaves_a_page_that_the_next_one_removes() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut server = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_killed_server_leaves_a_page_that_the_next_one_removes"])
+        .args(["--exact", "telemetry::a_killed_server_leaves_a_page_that_the_next_one_removes"])
         .env(SERVER, folder.path())
         .stdout(Stdio::null())
         .spawn()
@@ -79,7 +77,7 @@ fn the_checker_of_prometheus_agrees() {
     let checker =
         Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut checker) = checker else {
-        println!("skipped: promtool is not installed (Debian: prometheus)");
+        evenkeel_testkit::skipped("promtool is not installed (Debian: prometheus)");
         return;
     };
     checker.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();

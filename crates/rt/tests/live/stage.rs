@@ -1,30 +1,14 @@
-//! What the tests of ticks put on the stage: a thief that takes the CPU at set times, an ordinary neighbour, a limit on CPU time; one test at a
-//! time on this host.
+//! What disturbs the ticks of live checks: a real-time thread that takes the CPU at set times, an ordinary neighbour, a limit on CPU time.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
-use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use evenkeel_sys::{CpuSet, clock, sched, thread};
+use evenkeel_testkit::live;
 
 pub(crate) const MS: f64 = 1e6;
-
-/// One test at a time in this process, and one such process on this host.
-pub(crate) struct Alone(#[expect(dead_code, reason = "held")] (MutexGuard<'static, ()>, File));
-
-impl Alone {
-    pub(crate) fn on_this_host() -> Alone {
-        static HERE: Mutex<()> = Mutex::new(());
-        let here = HERE.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-        host.lock().unwrap();
-        Alone((here, host))
-    }
-}
 
 pub(crate) fn cpu() -> usize {
     thread::affinity().unwrap().iter().last().unwrap()
@@ -34,10 +18,31 @@ pub(crate) fn pin(cpu: usize) {
     thread::set_affinity(&CpuSet::from_iter([cpu])).unwrap();
 }
 
+/// Whether this user may have real-time threads. If not, the check is not judged.
+pub(crate) fn may_be_real_time() -> bool {
+    let may = std::thread::spawn(|| sched::set_fifo(60)).join().unwrap();
+    if let Err(errno) = may {
+        live::not_judged(format_args!("this user may have no real-time threads: {errno}"));
+    }
+    may.is_ok()
+}
+
+/// A control group with 4 ms of CPU time in 10, which lives on for the threads in it. If there can be none, the check is not judged.
+pub(crate) fn limited() -> Option<&'static Group> {
+    match Group::make() {
+        // The servers are threads: what they use has to outlive the check's frame.
+        Ok(group) => Some(Box::leak(Box::new(group))),
+        Err(error) => {
+            live::not_judged(format_args!("no control group of the first version can be made here: {error}"));
+            None
+        }
+    }
+}
+
 /// A thread that takes the CPU away.
 pub(crate) struct Taker {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<bool>>,
+    thread: Option<JoinHandle<()>>,
     own: Arc<Own>,
 }
 
@@ -69,7 +74,7 @@ pub(crate) struct Slots {
 }
 
 impl Taker {
-    fn start(body: impl FnOnce(&AtomicBool, &Own) -> bool + Send + 'static) -> Taker {
+    fn start(body: impl FnOnce(&AtomicBool, &Own) + Send + 'static) -> Taker {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let own = Arc::new(Own::default());
@@ -80,9 +85,7 @@ impl Taker {
     pub(crate) fn thief(cpu: usize, slots: Slots) -> Taker {
         Taker::start(move |stop, own| {
             pin(cpu);
-            if sched::set_fifo(60).is_err() {
-                return false;
-            }
+            sched::set_fifo(60).unwrap();
             let period_ns = slots.period_ms * MS * (1.0 + slots.drift_ppm / 1e6);
             let busy_ns = slots.period_ms * MS * (1.0 - slots.share);
             let mut chance = 88_172_645_463_325_252_u64;
@@ -105,7 +108,6 @@ impl Taker {
                 own.off.fetch_add(u64::from(is_off), Ordering::Relaxed);
                 turn += 1.0;
             }
-            true
         })
     }
 
@@ -115,7 +117,6 @@ impl Taker {
             while !stop.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
-            true
         })
     }
 
@@ -125,20 +126,17 @@ impl Taker {
     }
 
     /// A real-time thread that takes nothing: it wakes now and then, and counts when it was that late, whatever else runs there. An ordinary one
-    /// would be late beside a server too: where it may not be real-time it counts nothing.
+    /// would be late beside a server too.
     pub(crate) fn watcher(cpu: usize) -> Taker {
         Taker::start(move |stop, own| {
             pin(cpu);
-            if sched::set_fifo(60).is_err() {
-                return false;
-            }
+            sched::set_fifo(60).unwrap();
             while !stop.load(Ordering::Relaxed) {
                 let due_ns = clock::monotonic_ns() + WATCHED_EVERY_NS;
                 clock::sleep_until_ns(due_ns);
                 let late_ns = clock::monotonic_ns().saturating_sub(due_ns);
                 own.off.fetch_add(u64::from(late_ns > PAUSE_NS), Ordering::Relaxed);
             }
-            true
         })
     }
 
@@ -147,14 +145,9 @@ impl Taker {
         self.own.off.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether it did anything.
-    pub(crate) fn stop(mut self) -> bool {
-        self.end()
-    }
-
-    fn end(&mut self) -> bool {
+    fn end(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().is_some_and(|thread| thread.join().unwrap())
+        self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
     }
 }
 
@@ -169,7 +162,7 @@ impl Drop for Taker {
 pub(crate) struct Group(pub(crate) PathBuf);
 
 impl Group {
-    pub(crate) fn make() -> std::io::Result<Group> {
+    fn make() -> std::io::Result<Group> {
         let dir = PathBuf::from(format!("/sys/fs/cgroup/cpu/evenkeel-aligned-{}", std::process::id()));
         std::fs::create_dir(&dir)?;
         let group = Group(dir);

@@ -1,14 +1,12 @@
 //! What `Udp` promises, held for each way that packets can go: one table, run through all of them on loopback.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
-
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use evenkeel_rt::udp::{BufferNeed, Choice, Half, Stamps, Udp, UdpSettings, Undelivered, Way};
+use evenkeel_testkit::skipped;
 
-/// Longer than any pause of a virtual machine that was seen.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::PATIENCE;
 
 fn open(address: &str, way: Way, change: impl FnOnce(UdpSettings) -> UdpSettings) -> Option<Udp> {
     let settings = UdpSettings {
@@ -21,12 +19,12 @@ fn open(address: &str, way: Way, change: impl FnOnce(UdpSettings) -> UdpSettings
     let udp = match Udp::open(change(settings)) {
         Ok(udp) => udp,
         Err(error) => {
-            println!("skipped: {error}");
+            skipped(error);
             return None;
         }
     };
     if udp.report().receive_way != way {
-        println!("skipped: receiving {way} is not to be had here: {}", udp.report());
+        skipped(format_args!("receiving {way} is not to be had here: {}", udp.report()));
         return None;
     }
     Some(udp)
@@ -254,7 +252,7 @@ fn what_the_buffer_has_no_room_for_is_counted() {
         }
         assert_eq!(counters.packets, got);
         let Some(dropped) = counters.dropped else {
-            println!("skipped: the kernel does not tell drops");
+            skipped("the kernel does not tell drops");
             return;
         };
         assert!(dropped > 0, "{way}: {counters:?}");
@@ -277,7 +275,7 @@ fn the_buffer_holds_what_the_formula_says() {
         let report = server.report().buffer.unwrap();
         assert_eq!(need.packets(), 1200);
         if report.missing_bytes() != Some(0) {
-            println!("skipped: {}", server.report());
+            skipped(server.report());
             return;
         }
         let mut client = open(address, Way::Batched, |settings| settings).unwrap();
@@ -298,22 +296,27 @@ fn the_kernel_tells_how_long_packets_waited() {
     each_way(|way, address| {
         let mut server = open(address, way, |settings| UdpSettings { stamps: Stamps::EachPacket, ..settings }).unwrap();
         let mut client = open(address, way, |settings| settings).unwrap();
-        let pause = Duration::from_millis(20);
+        let pause = Duration::from_millis(5);
         // The kernel begins to stamp a moment after it was asked.
-        let told = (0..50).any(|number| {
+        let told = (0..1000).any(|number| {
+            let begun = Instant::now();
             (0..3).for_each(|_| client.send(server.local_address(), &numbered(number, 50)).unwrap());
             client.flush();
-            let sent = Instant::now();
             std::thread::sleep(pause);
             let mut waits = Vec::new();
-            server.receive(|packet| waits.push(packet.waited_ns));
-            let most = sent.elapsed() + Duration::from_millis(5);
-            waits.len() == 3
-                && waits.iter().all(|ns| ns.is_some_and(|ns| ns >= 19_000_000 && u128::from(ns) <= most.as_nanos()))
+            while waits.len() < 3 && begun.elapsed() < PATIENCE {
+                server.receive(|packet| waits.push(packet.waited_ns));
+            }
+            let Some(waits) = waits.into_iter().collect::<Option<Vec<u64>>>() else { return false };
+            assert_eq!(waits.len(), 3, "{way}");
+            // The stamps are of the clock that is set right little by little.
+            let range = pause.mul_f64(0.9).as_nanos()..=(begun.elapsed().mul_f64(1.1)).as_nanos();
+            assert!(waits.iter().all(|ns| range.contains(&u128::from(*ns))), "{way}: {waits:?} in {range:?}");
+            true
         });
         assert!(told, "{way}");
         let (incoming, _) = server.halves();
-        assert!(incoming.waited_ns().unwrap().max >= 19_000_000);
+        assert!(incoming.waited_ns().unwrap().max >= 4_500_000);
     });
 }
 
@@ -367,7 +370,7 @@ fn a_socket_of_version_6_serves_both() {
         client.send(to, b"four").unwrap();
         client.flush();
         if receive(&mut server, 1).is_empty() {
-            println!("skipped: sockets of version 6 have version 6 alone here");
+            skipped("sockets of version 6 have version 6 alone here");
             continue;
         }
         server.send(client.local_address(), b"back").unwrap();
@@ -377,7 +380,7 @@ fn a_socket_of_version_6_serves_both() {
 }
 
 #[test]
-fn ways_are_tried_within_their_time() {
+fn ways_are_tried_and_told() {
     let settings = UdpSettings {
         address: "127.0.0.1:0".parse().unwrap(),
         receive: Choice::Measured,
@@ -386,13 +389,11 @@ fn ways_are_tried_within_their_time() {
     };
     let udp = Udp::open(settings).unwrap();
     let trial = udp.report().trial.clone().unwrap();
-    println!("{}", udp.report());
     assert!(trial.rounds > 0);
+    // After fewer rounds nothing is chosen by them.
     if trial.rounds >= 3 {
         assert_eq!(Some(udp.report().receive_way), trial.receive_way());
         assert_eq!(Some(udp.report().send_way), trial.send_way());
-        let plain = trial.rows.iter().find(|row| row.way == Way::One).unwrap();
-        assert!(plain.receive_ns.is_some_and(|ns| ns > 1.0) && plain.send_ns.is_some_and(|ns| ns > 1.0));
     }
     assert!(udp.report().to_string().contains("tried in "));
 }
@@ -449,11 +450,11 @@ fn packets_longer_than_the_path_takes_arrive_all_the_same() {
     }
     // Loopback takes 64 KiB at once: in a namespace of its own it is made to take less than a message's packets are long.
     let this = std::env::current_exe().unwrap();
-    let script = "ip link set lo mtu 1280 up && exec \"$0\" --exact packets_longer_than_the_path_takes_arrive_all_the_same --nocapture";
+    let script = "ip link set lo mtu 1280 up && exec \"$0\" --exact udp::packets_longer_than_the_path_takes_arrive_all_the_same --nocapture";
     let run =
         std::process::Command::new("unshare").args(["-n", "sh", "-c", script]).arg(this).env(INSIDE, "1").output();
     let Ok(run) = run else {
-        println!("skipped: there is no unshare(1)");
+        skipped("there is no unshare(1)");
         return;
     };
     let said = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
@@ -461,7 +462,7 @@ fn packets_longer_than_the_path_takes_arrive_all_the_same() {
         assert!(run.status.success(), "{said}");
         print!("{said}");
     } else {
-        println!("skipped: no network namespace of its own: {said}");
+        skipped(format_args!("no network namespace of its own: {said}"));
     }
 }
 
