@@ -1,13 +1,9 @@
 //! The header and the C# binding are what the source says: `UPDATE_EXPECT=1 cargo test -p evenkeel-rt-c` writes them.
 
-#![expect(clippy::unwrap_used, reason = "a test that can't read the sources fails")]
-
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-fn own(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
+use crate::own;
 
 /// The source's files, by name.
 fn sources() -> Vec<PathBuf> {
