@@ -13,6 +13,7 @@ pub mod cgroup;
 pub mod fitness;
 pub mod host_lock;
 pub mod live;
+pub mod lost;
 pub mod mutate;
 pub mod noise;
 pub mod offline;
