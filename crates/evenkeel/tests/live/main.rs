@@ -5,15 +5,18 @@
 #[path = "../common/bare.rs"]
 mod bare;
 mod beside;
+mod clock_source;
 mod clock_wake;
 mod disturb;
-mod gaps;
+#[path = "../common/faults.rs"]
+mod faults;
 mod meter_faults;
 mod namespaces;
-mod profile_record;
 mod profile_scopes;
 mod profile_ticks;
 #[path = "../common/scene.rs"]
 mod scene;
 mod servers;
+#[path = "../common/wait.rs"]
+mod wait;
 mod workloads;

@@ -11,21 +11,31 @@ mod boots;
 mod cards;
 mod change;
 mod changes;
+mod clock_wake;
+mod disturb;
+#[path = "../common/faults.rs"]
+mod faults;
 mod formats;
 mod fuzz_targets;
+mod gaps;
 mod kept;
 mod live;
+mod meter_faults;
 mod mutations;
 mod output;
 mod pages;
 mod profile;
+mod profile_record;
 mod rules;
 #[path = "../common/scene.rs"]
 mod scene;
 mod script;
 mod scripts;
+mod servers;
 mod side_by_side;
 mod support;
 mod topology;
 mod trials;
 mod tune;
+#[path = "../common/wait.rs"]
+mod wait;
