@@ -20,3 +20,5 @@ mod servers;
 #[path = "../common/wait.rs"]
 mod wait;
 mod workloads;
+#[path = "../common/workloads.rs"]
+mod workloads_started;

@@ -39,3 +39,6 @@ mod trials;
 mod tune;
 #[path = "../common/wait.rs"]
 mod wait;
+mod workloads;
+#[path = "../common/workloads.rs"]
+mod workloads_started;
