@@ -4,16 +4,21 @@
 
 mod bare;
 mod beside;
+mod clock_source;
 mod clock_wake;
 mod disturb;
-mod gaps;
+#[path = "../common/faults.rs"]
+mod faults;
 mod meter_faults;
 mod namespaces;
-mod profile_record;
 mod profile_scopes;
 mod profile_ticks;
 #[path = "../common/scene.rs"]
 mod scene;
 mod servers;
 mod trials;
+#[path = "../common/wait.rs"]
+mod wait;
 mod workloads;
+#[path = "../common/workloads.rs"]
+mod workloads_started;

@@ -9,21 +9,34 @@ mod boots;
 mod cards;
 mod change;
 mod changes;
+mod clock_wake;
+mod disturb;
+#[path = "../common/faults.rs"]
+mod faults;
 mod formats;
 mod fuzz_targets;
+mod gaps;
 mod kept;
+mod meter_faults;
 mod mutations;
 mod output;
 mod pages;
 mod profile;
+mod profile_record;
 mod rules;
 #[path = "../common/scene.rs"]
 mod scene;
 mod script;
 mod scripts;
+mod servers;
 mod side_by_side;
 mod support;
 mod this_machine;
 mod topology;
 mod trials;
 mod tune;
+#[path = "../common/wait.rs"]
+mod wait;
+mod workloads;
+#[path = "../common/workloads.rs"]
+mod workloads_started;

@@ -1,0 +1,49 @@
+//! The built-in workloads as a trial starts them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use evenkeel_trial::workload::{self, Options, Placement, Settable};
+use evenkeel_trial::{Sample, Workload};
+
+/// The folder of evenkeel's programs.
+pub(crate) fn programs() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_evenkeel")).parent().unwrap().to_owned()
+}
+
+/// Why there is no arena, if so.
+pub(crate) fn missing_arena() -> Option<&'static str> {
+    let is_missing = !programs().join("evenkeel-arena").exists();
+    is_missing.then_some("evenkeel-arena is not built; `cargo build --workspace` builds it")
+}
+
+fn options(placement: Placement, set: &[(&str, &str)]) -> Options {
+    Options {
+        programs: programs(),
+        seed: 1,
+        players: None,
+        placement,
+        command: Vec::new(),
+        set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        stop: Default::default(),
+        simulated: Default::default(),
+    }
+}
+
+/// A workload whose server and load are on CPUs of their own.
+pub(crate) fn start(name: &str, set: &[(&str, &str)]) -> Box<dyn Workload> {
+    (workload::find(name).unwrap().start)(&options(Placement::Apart, set)).unwrap()
+}
+
+/// The same as `prove` starts it.
+pub(crate) fn settable(name: &str, set: &[(&str, &str)]) -> Settable {
+    Settable::start(workload::find(name).unwrap(), &options(Placement::Apart, set)).unwrap()
+}
+
+/// One window.
+pub(crate) fn window(workload: &mut dyn Workload, settle: Duration, length: Duration) -> Sample {
+    let mut began = 0;
+    let sample = workload.window(settle, length, &mut || began += 1).unwrap();
+    assert_eq!(began, 1, "the window begins once");
+    sample
+}

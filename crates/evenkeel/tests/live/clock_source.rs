@@ -1,0 +1,50 @@
+//! `Switchable`: the clock source of this host, and another one that checks may choose meanwhile.
+
+use std::fs;
+
+use evenkeel_testkit::live;
+
+use crate::faults::CLOCK_SOURCE;
+
+const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+
+/// The source in force and another one. The former is put back when this is dropped.
+pub(crate) struct Switchable {
+    pub(crate) before: String,
+    pub(crate) other: String,
+}
+
+impl Switchable {
+    /// None where this user may not change the source, or there is only one: then the check is not judged.
+    pub(crate) fn find() -> Option<Switchable> {
+        let before = source();
+        let offered = fs::read_to_string(OFFERED).unwrap_or_default();
+        let other = offered.split_ascii_whitespace().find(|name| *name != before);
+        let found = other.filter(|_| fs::write(CLOCK_SOURCE, &before).is_ok());
+        if found.is_none() {
+            live::not_judged(format_args!("this user can't change the clock source {before}; offered: {offered}"));
+        }
+        Some(Switchable { other: found?.to_owned(), before })
+    }
+
+    /// Chooses the other source.
+    pub(crate) fn switch(&self) {
+        fs::write(CLOCK_SOURCE, &self.other).unwrap();
+    }
+
+    /// Chooses the source that was in force before.
+    pub(crate) fn switch_back(&self) {
+        fs::write(CLOCK_SOURCE, &self.before).unwrap();
+    }
+}
+
+impl Drop for Switchable {
+    fn drop(&mut self) {
+        let _ = fs::write(CLOCK_SOURCE, &self.before);
+    }
+}
+
+/// The source in force.
+pub(crate) fn source() -> String {
+    fs::read_to_string(CLOCK_SOURCE).unwrap_or_default().trim().to_owned()
+}
