@@ -130,10 +130,12 @@ fn what_is_not_there_is_told_with_what_is_near() {
     let refused = place("planted_twice", "wait").unwrap_err();
     let NoPlace::Ambiguous { near, .. } = &refused else { panic!("{refused}") };
     assert_eq!(near.len(), 2);
-    assert!(near[0].contains("::planted_twice (suite"), "{near:?}");
+    let program = std::env::current_exe().unwrap();
+    let program = program.file_name().unwrap().to_str().unwrap();
+    assert!(near[0].contains(&format!("::planted_twice ({program}")), "{near:?}");
     assert!(place("one::planted_twice", "wait").is_ok());
     let refused = place("libnothing:tick", "wait").unwrap_err();
-    assert!(matches!(&refused, NoPlace::NotMapped { runs, .. } if runs[0].starts_with("suite")), "{refused}");
+    assert!(matches!(&refused, NoPlace::NotMapped { runs, .. } if runs[0].starts_with(program)), "{refused}");
     assert!(place("libc:malloc", "wait").is_ok(), "a function that a library offers");
     let nobody = beginning_and_end(&parse_place("tick").unwrap(), &Until::Wait, &[]).unwrap_err();
     assert!(matches!(nobody, NoPlace::NoProcess(_)), "{nobody}");
