@@ -6,6 +6,7 @@ mod convert;
 mod files;
 mod graphs;
 mod names;
+mod perf;
 mod probe;
 mod programs;
 mod recorder;

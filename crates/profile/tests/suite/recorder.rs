@@ -2,7 +2,7 @@
 //! reader of files. A clock of the CPU's time samples whoever had the CPU, so that these tests wait for CPU time, and never for a time.
 
 use std::fs;
-use std::io::{Cursor, Seek, SeekFrom, Write};
+use std::io::Cursor;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use evenkeel_profile::unwind::NoUnwind;
 use evenkeel_sys::{cgroup, clock, held::Held, thread};
 use evenkeel_testkit::skipped;
 
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 /// A minute bounds a hang.
 const LIMIT_NS: u64 = 60_000 * MS;
 
@@ -28,12 +28,12 @@ pub(crate) fn one_at_a_time<T>(run: impl FnOnce() -> T) -> T {
     run()
 }
 
-fn read(bytes: &[u8]) -> Recording {
+pub(crate) fn read(bytes: &[u8]) -> Recording {
     PerfFile::parse(bytes).unwrap().recording(&mut NoUnwind).unwrap()
 }
 
 /// Records into memory; nothing, recorded as skipped, where this user may not.
-fn recorded(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool) -> Option<(Told, Vec<u8>)> {
+pub(crate) fn recorded(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool) -> Option<(Told, Vec<u8>)> {
     let mut sink = Memory::new(256 << 20);
     let mut within_limit = |status: &Status| {
         assert!(status.elapsed_ns < LIMIT_NS, "waited in vain: {status:?}");
@@ -49,17 +49,17 @@ fn recorded(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool) -> Option<(
     }
 }
 
-fn ourselves() -> Targets {
+pub(crate) fn ourselves() -> Targets {
     Targets::Processes(vec![std::process::id()])
 }
 
 /// A thread that works under a name until it is told to stop.
-struct Busy {
+pub(crate) struct Busy {
     worked_ns: Arc<AtomicU64>,
 }
 
 impl Busy {
-    fn start<'scope>(scope: &'scope Scope<'scope, '_>, name: &str, stop: &'scope AtomicBool) -> Busy {
+    pub(crate) fn start<'scope>(scope: &'scope Scope<'scope, '_>, name: &str, stop: &'scope AtomicBool) -> Busy {
         let worked_ns = Arc::<AtomicU64>::default();
         let tells = Arc::clone(&worked_ns);
         let work = move || {
@@ -73,7 +73,7 @@ impl Busy {
     }
 
     /// The CPU time that it had until now.
-    fn worked_ns(&self) -> u64 {
+    pub(crate) fn worked_ns(&self) -> u64 {
         self.worked_ns.load(Ordering::Relaxed)
     }
 }
@@ -85,7 +85,7 @@ fn ran_ns(pid: u32) -> u64 {
 }
 
 /// Stops who works as soon as this is dropped, also by a panic.
-struct Stop<'a>(&'a AtomicBool);
+pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
@@ -428,57 +428,6 @@ fn what_is_not_there_is_said() {
         let Some((told, _)) = recorded(&wishes, &mut |_| false) else { return };
         assert!(told.unseen.contains(&"process 4194300: there is no such process".to_owned()), "{told:?}");
     });
-}
-
-/// `perf` opens what we write, and sees what we see.
-#[test]
-fn perf_reads_it() {
-    if Command::new("perf").arg("--version").output().is_err() {
-        return skipped("perf is not here");
-    }
-    let stop = AtomicBool::new(false);
-    let switches = Switches::WithStacks;
-    let wishes =
-        Wishes { targets: ourselves(), clock_hz: Some(499), switches, wakes: true, faults: true, ..Wishes::default() };
-    let recorded = one_at_a_time(|| {
-        std::thread::scope(|scope| {
-            let _stop = Stop(&stop);
-            let busy = Busy::start(scope, "rec-perf", &stop);
-            let mut from_ns = None;
-            recorded(&wishes, &mut |_| busy.worked_ns() < *from_ns.get_or_insert_with(|| busy.worked_ns()) + 60 * MS)
-        })
-    });
-    let Some((told, bytes)) = recorded else { return };
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&bytes).unwrap();
-    file.seek(SeekFrom::Start(0)).unwrap();
-    let perf = |arguments: &[&str]| {
-        let mut command = Command::new("perf");
-        let output = command.args(arguments).arg("-i").arg(file.path()).stdin(Stdio::null()).output().unwrap();
-        assert!(output.status.success(), "perf {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let lines = perf(&["script", "-F", "comm,tid,event"]);
-    assert_eq!(lines.lines().count() as u64, told.status.samples);
-    assert!(lines.contains("rec-perf"), "{lines}");
-    for (event, count) in &told.events {
-        let named = lines.lines().filter(|line| line.contains(&format!("{event}:"))).count();
-        assert_eq!(named as u64, *count, "{event}");
-    }
-    let report = perf(&["report", "--stdio", "--no-children", "-g", "none", "--sort", "comm"]);
-    assert!(report.contains("rec-perf"), "{report}");
-    // What was mapped before it began is told by its build, which `perf` finds in the program itself.
-    let program = std::env::current_exe().unwrap();
-    let recording = read(&bytes);
-    let own = recording.modules.iter().find(|(_, module)| program.to_str() == Some(&module.path));
-    let id = own.and_then(|(_, module)| module.build_id.clone()).unwrap();
-    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let listed = perf(&["buildid-list"]);
-    assert!(listed.contains(&format!("{id} {}", program.display())), "{id}: {listed}");
-    let symbols = perf(&["report", "--stdio", "--no-children", "-g", "none", "--sort", "dso,sym"]);
-    let name = program.file_name().and_then(|name| name.to_str()).unwrap();
-    let own: Vec<&str> = symbols.lines().filter(|line| line.contains(name)).collect();
-    assert!(!own.is_empty() && own.iter().all(|line| !line.contains("[.] 0x")), "{symbols}");
 }
 
 /// Ends what it started.

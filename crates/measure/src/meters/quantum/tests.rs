@@ -66,7 +66,7 @@ fn watched(period_ms: f64, share: f64, phase_ms: f64, has_neighbour: bool, rando
         let jitter_ms = random.random_range(0.0..0.02) * period_ms;
         let gone_ms = period_ms * (1.0 - share);
         turns.push((begin_ms - gone_ms + jitter_ms, begin_ms, Label::Foreign));
-        if has_neighbour && period_ms * share > 4.0 && random.next_u32() % 3 == 0 {
+        if has_neighbour && period_ms * share > 4.0 && random.next_u32().is_multiple_of(3) {
             turns.push((begin_ms + 0.5, begin_ms + 3.5, Label::Preempted));
         }
     }

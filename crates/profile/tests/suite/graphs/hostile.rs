@@ -96,7 +96,7 @@ fn stacks_without_an_end_and_names_of_a_megabyte_are_cut() {
     let frames = std::iter::repeat_n(named(recursion), 10_000).chain([named(name)]);
     let stack = recording.stacks.of(frames);
     let sample = |at_ns| Sample { event: 0, at_ns, cpu: 0, pid: 1, tid: 1, stack, weight: 1, address: 0, raw: (0, 0) };
-    recording.samples = (0..1000).map(sample).collect();
+    recording.samples = (0..100).map(sample).collect();
     let names = Names::of(&recording, |_| Vec::new());
     let folded = Folded::of(&recording, &names, Base::Nothing, recording.samples.iter());
     let line = folded.lines.keys().next().unwrap();
