@@ -165,7 +165,7 @@ mod tests {
             made += usize::from(held > 0);
         }
         if made == 0 {
-            println!("skipped: this user may not make control groups here");
+            evenkeel_testkit::skipped("this user may not make control groups here");
         }
     }
 }

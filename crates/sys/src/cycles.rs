@@ -94,7 +94,7 @@ mod tests {
                 let ns = count(&file).unwrap() - before;
                 assert!(ns > 100_000, "{ns}");
             }
-            Err(errno) => println!("skipped: perf_event_open: {errno}"),
+            Err(errno) => evenkeel_testkit::skipped(format_args!("perf_event_open: {errno}")),
         }
         match Cycles::of_this_thread() {
             Ok(cycles) => {
@@ -103,7 +103,7 @@ mod tests {
                 let counted = cycles.read().unwrap() - before;
                 assert!((6_300_000..9_000_000).contains(&counted), "{counted}");
             }
-            Err(errno) => println!("skipped: no counter of cycles: {errno}"),
+            Err(errno) => evenkeel_testkit::skipped(format_args!("no counter of cycles: {errno}")),
         }
     }
 }

@@ -167,7 +167,7 @@ mod tests {
         let mut mapping = Mapping::new(1 << 20, Pages::Unadvised).unwrap();
         match mapping.bind(0) {
             Ok(()) => mapping.words_mut().fill(1),
-            Err(errno) => println!("skipped: memory can't be bound to node 0 here: {errno}"),
+            Err(errno) => evenkeel_testkit::skipped(format_args!("memory can't be bound to node 0 here: {errno}")),
         }
         assert!(mapping.bind(MAX_NODES - 1).is_err());
         assert_eq!(mapping.bind(MAX_NODES), Err(Errno::INVAL));

@@ -134,7 +134,7 @@ mod tests {
                 (begins, returns) => {
                     let errno = begins.err().or(returns.err()).unwrap();
                     assert!(errno.is_denial() || errno == Errno::NOENT || errno == Errno::NOSYS, "{errno}");
-                    println!("skipped: this user may not probe a function ({errno})");
+                    evenkeel_testkit::skipped(format_args!("this user may not probe a function ({errno})"));
                     return;
                 }
             };
@@ -153,7 +153,7 @@ mod tests {
     fn what_is_no_file_is_an_error() {
         let cpu = crate::thread::affinity().unwrap().first().unwrap();
         let Ok(kind) = ProbeKind::of_kernel() else {
-            println!("skipped: this kernel has no probes");
+            evenkeel_testkit::skipped("this kernel has no probes");
             return;
         };
         for path in ["/nonexistent", "/proc", "/dev/null"] {

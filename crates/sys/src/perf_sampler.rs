@@ -304,7 +304,7 @@ mod tests {
                 Ok(event) => event,
                 Err(errno) => {
                     assert!(errno.is_denial() || errno == Errno::NOSYS || errno == Errno::NOENT, "{errno}");
-                    println!("skipped: this user may not sample a thread ({errno})");
+                    evenkeel_testkit::skipped(format_args!("this user may not sample a thread ({errno})"));
                     return;
                 }
             };

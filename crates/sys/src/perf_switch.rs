@@ -146,7 +146,7 @@ mod tests {
                 Ok(switches) => switches,
                 Err(errno) => {
                     assert!(errno.is_denial() || errno == Errno::NOSYS || errno == Errno::NOENT, "{errno}");
-                    println!("skipped: this user may not see who runs on a CPU ({errno})");
+                    evenkeel_testkit::skipped(format_args!("this user may not see who runs on a CPU ({errno})"));
                     return;
                 }
             };

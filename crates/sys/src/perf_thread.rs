@@ -192,7 +192,7 @@ mod tests {
             Ok(switches) => switches,
             Err(errno) => {
                 assert!(errno.is_denial() || errno == Errno::NOSYS || errno == Errno::NOENT, "{errno}");
-                println!("skipped: this user may not see a thread's switches ({errno})");
+                evenkeel_testkit::skipped(format_args!("this user may not see a thread's switches ({errno})"));
                 go.send(()).unwrap();
                 sleeper.join().unwrap();
                 return;

@@ -224,7 +224,7 @@ mod tests {
     fn pages_that_were_brought_in_are_no_faults() {
         let mut room: Vec<u64> = Vec::with_capacity(1 << 20);
         if populate_capacity(&mut room) == Err(Errno::INVAL) {
-            println!("skipped: MADV_POPULATE_WRITE takes Linux 5.14");
+            evenkeel_testkit::skipped("MADV_POPULATE_WRITE takes Linux 5.14");
             return;
         }
         let before = Usage::of_this_thread().unwrap();
@@ -258,7 +258,7 @@ mod tests {
         assert!(limit.is_none() || limit == getrlimit(Resource::Memlock).current, "{limit:?}");
         match SwapIns::open() {
             Ok(counts) => assert!(counts.pages().unwrap() <= counts.pages().unwrap()),
-            Err(errno) => println!("skipped: this kernel counts no pages from swap: {errno}"),
+            Err(errno) => evenkeel_testkit::skipped(format_args!("this kernel counts no pages from swap: {errno}")),
         }
     }
 }

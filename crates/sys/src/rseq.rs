@@ -312,9 +312,9 @@ mod tests {
         match said {
             Ok(()) => {}
             Err(RseqError::NotAsNeeded(why)) if why.starts_with("no other thread got a turn") => {
-                println!("skipped: {why}")
+                evenkeel_testkit::skipped(format_args!("{why}"))
             }
-            Err(RseqError::Refused(errno)) => println!("skipped: the kernel has none: {errno}"),
+            Err(RseqError::Refused(errno)) => evenkeel_testkit::skipped(format_args!("the kernel has none: {errno}")),
             Err(other) => panic!("{other}"),
         }
     }

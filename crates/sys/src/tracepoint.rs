@@ -234,7 +234,7 @@ mod tests {
             let mut points = match made {
                 Ok(points) => points,
                 Err(errno) => {
-                    println!("skipped: this user may not see tracepoints ({errno})");
+                    evenkeel_testkit::skipped(format_args!("this user may not see tracepoints ({errno})"));
                     return;
                 }
             };

@@ -130,12 +130,19 @@ fn the_server_takes_commands_and_survives_rubbish() {
         panic!("no slack");
     };
     assert!(before > 0);
+    let slack = format!("/proc/{}/timerslack_ns", server.pid());
+    let may_read = std::fs::read_to_string(&slack).is_ok();
+    if !may_read {
+        assert!(!rustix::process::geteuid().is_root());
+        evenkeel_testkit::skipped("whether the kernel has the timer slack: to read another process's needs root");
+    }
     for value in [1, 123_456, before] {
         let answer: Answer = server.ask(&format!(r#"{{"cmd":"timer_slack_ns","value":{value}}}"#));
         assert_eq!(answer, Answer::TimerSlack { timer_slack_ns: value });
         // What the kernel says of the tick thread, which is the first.
-        let kernel = std::fs::read_to_string(format!("/proc/{}/timerslack_ns", server.pid())).unwrap();
-        assert_eq!(kernel.trim(), value.to_string());
+        if may_read {
+            assert_eq!(std::fs::read_to_string(&slack).unwrap().trim(), value.to_string());
+        }
     }
 
     // What is asked for is done in each tick: how much longer they take is measured in a live check.

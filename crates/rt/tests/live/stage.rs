@@ -27,11 +27,20 @@ pub(crate) fn may_be_real_time() -> bool {
     may.is_ok()
 }
 
-/// A control group with 4 ms of CPU time in 10, which lives on for the threads in it. If there can be none, the check is not judged.
-pub(crate) fn limited() -> Option<&'static Group> {
+/// A control group with 4 ms of CPU time in 10, until this is dropped.
+pub(crate) struct Limited(pub(crate) &'static Group);
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}
+
+/// Such a group. If there can be none, the check is not judged.
+pub(crate) fn limited() -> Option<Limited> {
     match Group::make() {
         // The servers are threads: what they use has to outlive the check's frame.
-        Ok(group) => Some(Box::leak(Box::new(group))),
+        Ok(group) => Some(Limited(Box::leak(Box::new(group)))),
         Err(error) => {
             live::not_judged(format_args!("no control group of the first version can be made here: {error}"));
             None

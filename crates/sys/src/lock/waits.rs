@@ -150,18 +150,27 @@ mod tests {
     use super::super::{Event, InheritMutex, Mutex as Plain, RwLock};
     use super::*;
 
-    /// Waits at least 20 ms for what `hold` gives, in another thread. A thread may begin late: the time counts from when it does, and goes on
-    /// until it sleeps.
+    /// A wait that took longer is logged.
+    const LONG_NS: u64 = 2_000_000;
+
+    /// Waits for longer than that for what `hold` gives, in another thread: the time counts from when the kernel has put it to sleep.
     fn while_held<G>(hold: impl FnOnce() -> G, wait: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let held = hold();
             let (tell, told) = std::sync::mpsc::channel();
             let waiter = scope.spawn(move || {
-                tell.send(()).unwrap();
+                tell.send(thread::id()).unwrap();
                 wait();
             });
-            told.recv().unwrap();
-            std::thread::sleep(Duration::from_millis(500));
+            let status = format!("/proc/self/task/{}/status", told.recv().unwrap());
+            // It may sleep for a moment before it waits, such as for a page: not at five looks in turn.
+            let mut looks_asleep = 0;
+            while looks_asleep < 5 {
+                std::thread::sleep(Duration::from_millis(1));
+                let is_asleep = std::fs::read_to_string(&status).unwrap().contains("\nState:\tS");
+                looks_asleep = if is_asleep { looks_asleep + 1 } else { 0 };
+            }
+            std::thread::sleep(Duration::from_nanos(2 * LONG_NS));
             drop(held);
             waiter.join().unwrap();
         });
@@ -186,7 +195,7 @@ mod tests {
         };
         assert_eq!(of_ours(take_log()), [], "nothing is logged unless somebody asks");
 
-        log_over_ns(20_000_000);
+        log_over_ns(LONG_NS);
         drop((plain.lock(), inherit.lock(), both.read(), both.try_write()));
         while_held(|| plain.lock(), || drop(plain.lock()));
         while_held(|| inherit.lock(), || drop(inherit.lock()));
@@ -204,7 +213,7 @@ mod tests {
         let kinds: Vec<Kind> = waits.iter().map(|wait| wait.kind).collect();
         assert_eq!(kinds, [Kind::Mutex, Kind::InheritMutex, Kind::Read, Kind::Write, Kind::Event], "{waits:?}");
         for wait in &waits {
-            assert!(wait.length_ns > 20_000_000 && wait.thread != thread::id(), "{wait:?}");
+            assert!(wait.length_ns > LONG_NS && wait.thread != thread::id(), "{wait:?}");
         }
         while_held(|| plain.lock(), || drop(plain.lock()));
         assert_eq!(of_ours(take_log()), []);
