@@ -182,7 +182,6 @@ fn prefill(address: SocketAddr, protocol: &dyn Protocol) -> Result<(), Fault> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
     use std::net::TcpListener;
 
     use super::*;
@@ -195,7 +194,7 @@ mod tests {
         // Ends with the test's process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                std::thread::spawn(move || stream.unwrap().bytes().for_each(drop));
+                std::thread::spawn(move || std::io::copy(&mut stream.unwrap(), &mut std::io::sink()));
             }
         });
         address

@@ -7,9 +7,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::{CpuSet, thread};
+use evenkeel_testkit::fitness::one_of_by;
 use evenkeel_testkit::{HostLock, live};
 use evenkeel_trial::workload::{Options, Placement, find};
 use evenkeel_trial::{Sample, TrialError, Workload};
+
+use crate::unfit;
 
 const SETTLE: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(300);
@@ -48,38 +51,54 @@ fn tell(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
-#[test]
-fn each_starts_is_measured_and_is_gone() {
-    let _host = HostLock::take();
-    for name in ["memcached", "redis", "nginx", "mosquitto"] {
-        for set in [&[][..], &[("rate", "500")]] {
-            let Some(mut workload) = start(name, &options(Some(2), set)) else { break };
-            let mut begun = 0;
-            let sample = workload.window(SETTLE, WINDOW, &mut || begun += 1).unwrap();
-            assert_eq!(begun, 1, "{name}");
-            for metric in workload.metrics() {
-                let value = sample.get(metric.name.as_ref());
-                assert!(value.is_some_and(|value| *value > 0.0), "{name}: {} is {value:?} of {sample:?}", metric.name);
+/// One check for each server, since each may not be installed.
+macro_rules! checks {
+    ($check:ident: $($name:ident = $of:expr),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                let _host = HostLock::take();
+                $check($of);
             }
-            assert!(sample.get("miss_share").is_none_or(|share| *share == 0.0), "{name}: {sample:?}");
-            if !set.is_empty() {
-                let due = sample["due_per_s"];
-                // A Poisson process of 150 has 12 more or fewer in two of three windows.
-                assert!((250.0..750.0).contains(&due), "{name}: {due}");
-            }
-            let described = workload.describe();
-            assert!(described.starts_with(&format!("{name} (")) && described.contains("2 connections"), "{described}");
-            // A new server at a new start, and the old one is gone; new connections to the same one.
-            let first = workload.pids();
-            workload.restart().unwrap();
-            let second = workload.pids();
-            assert!(first.iter().all(|pid| !is_alive(*pid)) && first != second, "{name}");
-            workload.reopen().unwrap();
-            assert_eq!(workload.pids(), second, "{name}");
-            workload.window(Duration::ZERO, WINDOW, &mut || {}).unwrap();
-            workload.stop();
-            assert!(second.iter().all(|pid| !is_alive(*pid)), "{name}");
+        )+
+    };
+}
+
+checks! { starts_is_measured_and_is_gone:
+    memcached_starts_is_measured_and_is_gone = "memcached",
+    redis_starts_is_measured_and_is_gone = "redis",
+    nginx_starts_is_measured_and_is_gone = "nginx",
+    mosquitto_starts_is_measured_and_is_gone = "mosquitto",
+}
+
+fn starts_is_measured_and_is_gone(name: &str) {
+    for set in [&[][..], &[("rate", "500")]] {
+        let Some(mut workload) = start(name, &options(Some(2), set)) else { return };
+        let mut begun = 0;
+        let sample = workload.window(SETTLE, WINDOW, &mut || begun += 1).unwrap();
+        assert_eq!(begun, 1, "{name}");
+        for metric in workload.metrics() {
+            let value = sample.get(metric.name.as_ref());
+            assert!(value.is_some_and(|value| *value > 0.0), "{name}: {} is {value:?} of {sample:?}", metric.name);
         }
+        assert!(sample.get("miss_share").is_none_or(|share| *share == 0.0), "{name}: {sample:?}");
+        if !set.is_empty() {
+            let due = sample["due_per_s"];
+            // A Poisson process of 150 has 12 more or fewer in two of three windows.
+            assert!((250.0..750.0).contains(&due), "{name}: {due}");
+        }
+        let described = workload.describe();
+        assert!(described.starts_with(&format!("{name} (")) && described.contains("2 connections"), "{described}");
+        // A new server at a new start, and the old one is gone; new connections to the same one.
+        let first = workload.pids();
+        workload.restart().unwrap();
+        let second = workload.pids();
+        assert!(first.iter().all(|pid| !is_alive(*pid)) && first != second, "{name}");
+        workload.reopen().unwrap();
+        assert_eq!(workload.pids(), second, "{name}");
+        workload.window(Duration::ZERO, WINDOW, &mut || {}).unwrap();
+        workload.stop();
+        assert!(second.iter().all(|pid| !is_alive(*pid)), "{name}");
     }
 }
 
@@ -90,98 +109,102 @@ fn cpus_of(pid: u32) -> Vec<CpuSet> {
     threads.map(|tid| thread::affinity_of(tid).unwrap()).collect()
 }
 
-#[test]
-fn server_and_load_are_moved_while_they_run_and_put_back() {
-    let _host = HostLock::take();
+checks! { is_moved_while_it_runs_and_put_back:
+    memcached_is_moved_while_it_runs_and_put_back = "memcached",
+    redis_is_moved_while_it_runs_and_put_back = "redis",
+    nginx_is_moved_while_it_runs_and_put_back = "nginx",
+    mosquitto_is_moved_while_it_runs_and_put_back = "mosquitto",
+    openarena_is_moved_while_it_runs_and_put_back = "openarena",
+    ddnet_is_moved_while_it_runs_and_put_back = "ddnet",
+}
+
+/// The server and its load.
+fn is_moved_while_it_runs_and_put_back(name: &str) {
     let ours = thread::affinity().unwrap();
-    for name in ["memcached", "redis", "nginx", "mosquitto", "openarena", "ddnet"] {
-        let Some(mut workload) = start(name, &options(None, &[])) else { continue };
-        let pid = workload.pids()[0];
-        let before = cpus_of(pid);
-        assert!(before.iter().all(|cpus| *cpus == ours), "{name}: {before:?}");
-        for (value, expected) in [("together", Placement::Together.cpus().0), ("apart", Placement::Apart.cpus().0)] {
-            assert_eq!(workload.set_process("workload.placement", Some(value)).unwrap(), value, "{name}");
-            let expected = if expected.is_empty() { &ours } else { &expected };
-            assert!(cpus_of(pid).iter().all(|cpus| cpus == expected), "{name} {value}: {:?}", cpus_of(pid));
-            workload.window(Duration::ZERO, WINDOW, &mut || {}).unwrap();
-        }
-        assert!(workload.set_process("workload.placement", Some("elsewhere")).is_err(), "{name}");
-        assert_eq!(workload.set_process("workload.placement", None).unwrap(), "free", "{name}");
-        assert_eq!(cpus_of(pid), before, "{name}");
-        workload.stop();
+    let Some(mut workload) = start(name, &options(None, &[])) else { return };
+    let pid = workload.pids()[0];
+    let before = cpus_of(pid);
+    assert!(before.iter().all(|cpus| *cpus == ours), "{name}: {before:?}");
+    for (value, expected) in [("together", Placement::Together.cpus().0), ("apart", Placement::Apart.cpus().0)] {
+        assert_eq!(workload.set_process("workload.placement", Some(value)).unwrap(), value, "{name}");
+        let expected = if expected.is_empty() { &ours } else { &expected };
+        assert!(cpus_of(pid).iter().all(|cpus| cpus == expected), "{name} {value}: {:?}", cpus_of(pid));
+        workload.window(Duration::ZERO, WINDOW, &mut || {}).unwrap();
     }
+    assert!(workload.set_process("workload.placement", Some("elsewhere")).is_err(), "{name}");
+    assert_eq!(workload.set_process("workload.placement", None).unwrap(), "free", "{name}");
+    assert_eq!(cpus_of(pid), before, "{name}");
+    workload.stop();
 }
 
-#[test]
-fn games_start_play_and_are_gone() {
-    let _host = HostLock::take();
-    for (name, players, set) in
-        [("ddnet", Some(0), &[][..]), ("ddnet", Some(4), &[]), ("openarena", None, &[("fps", "40")])]
-    {
-        let Some(mut workload) = start(name, &options(players, set)) else { continue };
-        let pids = workload.pids();
-        // Bots play in it: 25 ms, whatever the machine does to single ticks. In a window that it takes away for long they are others.
-        let is_near = |sample: &Sample| {
-            sample.get("tick_interval_us_p50").is_none_or(|us| name != "openarena" || (24_000.0..26_000.0).contains(us))
-        };
-        let mut sample = workload.window(SETTLE, 3 * WINDOW, &mut || {}).unwrap();
-        for _ in 0..3 {
-            if is_near(&sample) {
-                break;
-            }
+type Game = (&'static str, Option<u32>, &'static [(&'static str, &'static str)]);
+
+checks! { plays_and_is_gone:
+    ddnet_alone_plays_and_is_gone = ("ddnet", Some(0), &[]),
+    ddnet_with_players_plays_and_is_gone = ("ddnet", Some(4), &[]),
+    openarena_plays_and_is_gone = ("openarena", None, &[("fps", "40")]),
+}
+
+fn plays_and_is_gone((name, players, set): Game) {
+    let Some(mut workload) = start(name, &options(players, set)) else { return };
+    let pids = workload.pids();
+    let mut sample = Sample::new();
+    // Bots play in openarena, with a tick of 25 ms.
+    one_of_by(
+        4,
+        || {
             sample = workload.window(SETTLE, 3 * WINDOW, &mut || {}).unwrap();
+            let interval_us = sample.get("tick_interval_us_p50");
+            let is_near = interval_us.is_none_or(|us| name != "openarena" || (24_000.0..26_000.0).contains(us));
+            // 45 ticks; each is counted once.
+            let came = sample.get("snapshots_share").is_none_or(|share| (0.4..=1.0).contains(share));
+            if is_near && came { Ok(()) } else { Err(format!("{sample:?}")) }
+        },
+        unfit,
+    );
+    assert!(sample["cpu_share"] >= 0.0 && sample["cpu_share"] < 2.0, "{name}: {sample:?}");
+    if players == Some(4) {
+        for metric in ["round_trip_us_p50", "round_trip_us_p99", "snapshot_lateness_us_p99", "load_cpu_share"] {
+            assert!(sample[metric] > 0.0, "{metric}: {sample:?}");
         }
-        assert!(sample["cpu_share"] >= 0.0 && sample["cpu_share"] < 2.0, "{name}: {sample:?}");
-        assert!(is_near(&sample), "{sample:?}");
-        if players == Some(4) {
-            for metric in ["round_trip_us_p50", "round_trip_us_p99", "snapshot_lateness_us_p99", "load_cpu_share"] {
-                assert!(sample[metric] > 0.0, "{metric}: {sample:?}");
-            }
-            // 45 ticks: whatever the machine does, most come; each is counted once.
-            assert!((0.4..=1.0).contains(&sample["snapshots_share"]), "{sample:?}");
-            assert!(
-                workload.describe().contains("4 players with an input and a ping in each"),
-                "{}",
-                workload.describe()
-            );
-        }
-        if !sample.contains_key("tick_interval_us_p50") {
-            eprintln!("{name}: {}", workload.doubts().join("; "));
-        }
-        let error = workload.window(SETTLE, WINDOW, &mut || tell(pids[0], "-KILL")).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("hear from {name}: it ended (signal: 9 (SIGKILL))")), "{error}");
-        workload.restart().unwrap();
-        let pids = workload.pids();
-        workload.window(SETTLE, WINDOW, &mut || {}).unwrap();
-        workload.stop();
-        assert!(pids.iter().all(|pid| !is_alive(*pid)), "{name}");
+        let described = workload.describe();
+        assert!(described.contains("4 players with an input and a ping in each"), "{described}");
     }
+    let error = workload.window(SETTLE, WINDOW, &mut || tell(pids[0], "-KILL")).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("hear from {name}: it ended (signal: 9 (SIGKILL))")), "{error}");
+    workload.restart().unwrap();
+    let pids = workload.pids();
+    workload.window(SETTLE, WINDOW, &mut || {}).unwrap();
+    workload.stop();
+    assert!(pids.iter().all(|pid| !is_alive(*pid)), "{name}");
 }
 
-#[test]
-fn sizes_and_keys_are_as_asked() {
-    let _host = HostLock::take();
-    let sets: [(&str, &[(&str, &str)]); 4] = [
-        (
-            "memcached",
-            &[("value-bytes", "etc"), ("key-bytes", "etc"), ("popularity", "zipf:0.99"), ("get-percent", "50")],
-        ),
-        ("memcached", &[("value-bytes", "100000-400000"), ("keys", "50"), ("threads", "2"), ("get-percent", "60")]),
-        ("redis", &[("value-bytes", "0-60000"), ("keys", "100")]),
-        ("nginx", &[("file-bytes", "0-200000"), ("files", "20")]),
-    ];
-    for (name, set) in sets {
-        let Some(mut workload) = start(name, &options(Some(3), set)) else { continue };
-        let sample = workload.window(SETTLE, WINDOW, &mut || {}).unwrap();
-        assert!(
-            sample["requests"] > 10.0 && sample.get("miss_share").is_none_or(|share| *share == 0.0),
-            "{name}: {sample:?}"
-        );
-        workload.stop();
-    }
-    let Some(mut big) = start("mosquitto", &options(Some(2), &[("message-bytes", "1-30000")])) else { return };
-    assert!(big.window(SETTLE, WINDOW, &mut || {}).unwrap()["requests"] > 10.0);
-    big.stop();
+type Asked = (&'static str, u32, &'static [(&'static str, &'static str)]);
+
+checks! { sizes_and_keys_are_as_asked:
+    memcached_takes_sizes_and_keys_of_etc = (
+        "memcached",
+        3,
+        &[("value-bytes", "etc"), ("key-bytes", "etc"), ("popularity", "zipf:0.99"), ("get-percent", "50")],
+    ),
+    memcached_takes_great_values = (
+        "memcached",
+        3,
+        &[("value-bytes", "100000-400000"), ("keys", "50"), ("threads", "2"), ("get-percent", "60")],
+    ),
+    redis_takes_values_of_all_sizes = ("redis", 3, &[("value-bytes", "0-60000"), ("keys", "100")]),
+    nginx_takes_files_of_all_sizes = ("nginx", 3, &[("file-bytes", "0-200000"), ("files", "20")]),
+    mosquitto_takes_messages_of_all_sizes = ("mosquitto", 2, &[("message-bytes", "1-30000")]),
+}
+
+fn sizes_and_keys_are_as_asked((name, connections, set): Asked) {
+    let Some(mut workload) = start(name, &options(Some(connections), set)) else { return };
+    let sample = workload.window(SETTLE, WINDOW, &mut || {}).unwrap();
+    assert!(
+        sample["requests"] > 10.0 && sample.get("miss_share").is_none_or(|share| *share == 0.0),
+        "{name}: {sample:?}"
+    );
+    workload.stop();
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! The same on the machine that runs the tests, where it may be written to: its own kernel, a real disk, a real SIGKILL.
 
-#![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
-
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +9,7 @@ use std::time::{Duration, Instant};
 use evenkeel_change::{Session, State, Status, Which, apply, history, revert, verify};
 use evenkeel_host::{Action, Plan, Reading, Step};
 use evenkeel_sys::{Hand, Root};
+use evenkeel_testkit::{HostLock, skipped};
 
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -25,24 +24,22 @@ struct Machine {
     root: Root,
     hand: Hand,
     before: Vec<String>,
-    _alone: File,
+    _host: Option<HostLock>,
 }
 
 impl Machine {
-    /// `None` where the machine can't be written to; says so.
+    /// `None` where the machine can't be written to.
     fn take() -> Option<Machine> {
         for path in FILES {
             if let Err(error) = File::options().write(true).open(path) {
-                eprintln!("skipped: this test writes to {path}, which it may not: {error}");
+                skipped(format_args!("this test writes to {path}, which it may not: {error}"));
                 return None;
             }
         }
-        // Two tests that change the same files can't run at once, be they of one run or of two.
-        let alone = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-        alone.lock().unwrap();
+        let host = HostLock::take();
         let root = Root::live();
         let hand = root.hand().unwrap();
-        Some(Machine { before: now(), root, hand, _alone: alone })
+        Some(Machine { before: now(), root, hand, _host: Some(host) })
     }
 
     fn plan(&self) -> Plan {
@@ -115,7 +112,7 @@ fn apply_verify_revert_on_this_machine() {
 
 #[test]
 fn a_process_killed_at_any_time_is_put_back() {
-    const KILLS: u64 = 40;
+    const KILLS: u32 = 24;
     let Some(machine) = Machine::take() else { return };
     let dir = tempfile::tempdir().unwrap();
     // The kills are spread over what a round of the child takes here: on a slow disk it waits for that for most of its time.
@@ -126,20 +123,25 @@ fn a_process_killed_at_any_time_is_put_back() {
         revert(&machine.root, &machine.hand, &mut state, Which::All).unwrap();
         began.elapsed()
     };
-    let step = Duration::from_micros(310).max(round * 2 / KILLS as u32);
+    let step = Duration::from_micros(310).max(round * 2 / KILLS);
     let mut were_changed = 0;
     let mut were_owed = 0;
     for kill in 0..KILLS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_changes_until_it_is_killed", "--ignored", "--nocapture"])
+            .args(["--exact", "this_machine::child_that_changes_until_it_is_killed", "--ignored", "--nocapture"])
             .env(CHILD_STATE, dir.path())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("at work")), "the child came to work");
-        // Each a little later in the child's round of some tens of system calls and syncs.
-        std::thread::sleep(step * kill as u32);
+        assert!(lines.map_while(Result::ok).any(|line| line.contains("changed")), "the child came to work");
+        // The first dies with the host changed. The others go on, and die each a little later in the child's round of some tens of
+        // system calls and syncs.
+        if kill > 0 {
+            child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+            std::thread::sleep(step * kill);
+        }
         child.kill().unwrap();
         child.wait().unwrap();
 
@@ -153,7 +155,7 @@ fn a_process_killed_at_any_time_is_put_back() {
     println!(
         "killed {KILLS} times: the host was changed {were_changed} times, a transaction was open {were_owed} times"
     );
-    assert!(were_changed > 0, "no kill came while the host was changed: the test shows nothing");
+    assert!(were_changed > 0 && were_owed > 0, "no kill came while the host was changed: the test shows nothing");
 }
 
 #[test]
@@ -164,17 +166,16 @@ fn child_that_changes_until_it_is_killed() {
     let hand = root.hand().unwrap();
     let mut state = State::open(Path::new(&dir)).unwrap();
     // The parent holds the lock of the live tests for this process, and its machine is as before.
-    let machine = std::mem::ManuallyDrop::new(Machine {
-        before: now(),
-        root: root.clone(),
-        hand: hand.clone(),
-        _alone: File::open("/dev/null").unwrap(),
-    });
+    let machine =
+        std::mem::ManuallyDrop::new(Machine { before: now(), root: root.clone(), hand: hand.clone(), _host: None });
     let plan = machine.plan();
-    println!("at work");
     // Bounded, in case the parent is gone: some seconds.
-    for _ in 0..500 {
+    for round in 0..500 {
         apply(&root, &hand, &mut state, &plan, "to be killed").unwrap();
+        if round == 0 {
+            println!("changed");
+            std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+        }
         revert(&root, &hand, &mut state, Which::All).unwrap();
         let mut session = Session::begin(&root, &hand, &mut state, "to be killed", &plan.steps).unwrap();
         for (index, step) in plan.steps.iter().enumerate() {
