@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$TOP"
 
 compare() {
-    cargo test --quiet --locked -p evenkeel-host --test agree_fields -- --nocapture >"$WORK/agree.log" 2>&1 || {
+    cargo test --quiet --locked -p evenkeel-host --test suite agree_fields -- --nocapture >"$WORK/agree.log" 2>&1 || {
         cat "$WORK/agree.log" >&2
         return 1
     }

@@ -24,7 +24,7 @@ part() {
 }
 
 mutations() {
-    EVENKEEL_MUTATIONS=100000 cargo test --release --locked -p evenkeel-host -p evenkeel --test mutations -- --nocapture
+    EVENKEEL_MUTATIONS=100000 cargo test --release --locked -p evenkeel-host -p evenkeel --test suite mutations -- --nocapture
 }
 
 crashes() {

@@ -2,7 +2,7 @@
 //! line now and then, which a log can hold.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use evenkeel_trial::{ArmSoFar, Design, Stretch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,7 +11,7 @@ use crate::report::choice;
 use crate::show::live::{Live, LiveArm};
 use crate::show::page::WIDTH;
 
-/// In a log, this is often enough to see that it goes on.
+/// In a log, this is often enough to see that it goes on. By the trial's own clock.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 /// Pictures a second at the most: a slow line to a far machine shall not be filled by them.
 const PICTURES_HZ: u8 = 4;
@@ -34,8 +34,8 @@ pub(crate) struct Progress {
     matters_ratio: f64,
     may_end_sooner: bool,
     drawn: ProgressBar,
-    /// When the last line was told.
-    told: Option<Instant>,
+    /// When in the trial the last line was printed.
+    last_line: Option<Duration>,
 }
 
 impl Progress {
@@ -51,7 +51,7 @@ impl Progress {
             matters_ratio: design.smallest_effect_ratio,
             may_end_sooner: design.stop.is_sequential(),
             drawn,
-            told: None,
+            last_line: None,
         }
     }
 
@@ -87,8 +87,8 @@ impl Progress {
         };
         match self.telling {
             Telling::Drawn => self.drawn.set_message(live.lines(WIDTH).join("\n")),
-            Telling::Lines if self.told.is_none_or(|told| told.elapsed() >= LINE_EVERY) => {
-                self.told = Some(Instant::now());
+            Telling::Lines if self.last_line.is_none_or(|last| now.elapsed.saturating_sub(last) >= LINE_EVERY) => {
+                self.last_line = Some(now.elapsed);
                 // Whoever read it may be gone; the trial goes on.
                 let _ = writeln!(std::io::stderr(), "{}", live.line());
             }

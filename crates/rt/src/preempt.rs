@@ -63,7 +63,7 @@ mod tests {
     fn a_sleep_is_seen_by_all_who_count() {
         let body = || {
             let (Some(one), Some(other)) = (Turns::of_this_thread(), Turns::of_this_thread()) else {
-                println!("skipped: the kernel can't tell a thread's turns here");
+                evenkeel_testkit::skipped("the kernel does not report a thread's preemptions here");
                 return;
             };
             let (before, seen) = (one.count(), other.count());

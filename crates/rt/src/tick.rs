@@ -206,7 +206,11 @@ impl TickClock {
 
     /// The tick's work is done. None where no tick has begun.
     pub fn done(&mut self) -> Option<Done> {
-        let done = Done { tick: self.current.take()?, done_ns: clock::monotonic_ns() };
+        self.done_at(clock::monotonic_ns())
+    }
+
+    fn done_at(&mut self, done_ns: u64) -> Option<Done> {
+        let done = Done { tick: self.current.take()?, done_ns };
         mark::tick_done(done.tick.number, done.tick.due_ns);
         self.due_to_done.record(done.due_to_done_ns());
         self.work.record(done.work_ns());
@@ -340,29 +344,32 @@ mod tests {
         }
     }
 
+    /// The times of the ticks are made up: seconds pass in a moment.
     #[test]
     fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
+        const TICK_NS: u64 = 10_000_000;
         let body = || {
             let thread = TickThread::set_up(&ThreadWishes { fifo: Some(1), ..ThreadWishes::default() });
             if !thread.is_real_time() {
-                println!("skipped: this user may not have real-time threads");
+                evenkeel_testkit::skipped("this user may have no real-time threads");
                 return;
             }
-            let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
-            let mut clock = TickClock::start(settings).on(thread);
-            // Some windows of a second to each side, which begin anew whenever the machine keeps the thread from being busy.
-            let give_up_ns = clock::monotonic_ns() + 60_000_000_000;
-            while clock.thread().unwrap().fifo == Got::InForce && clock::monotonic_ns() < give_up_ns {
-                let tick = clock.wait();
-                // From its begin: where timers are late by a tenth of the period, the rest of it is not nine tenths.
-                while clock::monotonic_ns() < tick.began_ns + 9_900_000 {}
-            }
-            assert_eq!(clock.thread().unwrap().fifo, Got::Relieved);
-            assert_eq!(evenkeel_sys::sched::policy(), Ok(evenkeel_sys::sched::Policy::Other));
-            while clock.thread().unwrap().fifo == Got::Relieved && clock::monotonic_ns() < give_up_ns {
-                clock.wait();
-            }
-            assert_eq!(evenkeel_sys::sched::policy(), Ok(evenkeel_sys::sched::Policy::Fifo));
+            let mut clock = TickClock::start(TickSettings::default()).on(thread);
+            let mut due_ns = clock::monotonic_ns();
+            let mut seconds = |clock: &mut TickClock, seconds: u64, work_ns: u64| {
+                for _ in 0..seconds * 100 {
+                    clock.current = Some(Tick { number: 0, due_ns, began_ns: due_ns, missed: 0 });
+                    clock.done_at(due_ns + work_ns).unwrap();
+                    due_ns += TICK_NS;
+                }
+                (clock.thread().unwrap().fifo, evenkeel_sys::sched::policy())
+            };
+            let ordinary = (Got::Relieved, Ok(evenkeel_sys::sched::Policy::Other));
+            let real_time = (Got::InForce, Ok(evenkeel_sys::sched::Policy::Fifo));
+            assert_eq!(seconds(&mut clock, 3, 5_000_000), real_time);
+            assert_eq!(seconds(&mut clock, 3, 9_900_000), ordinary);
+            assert_eq!(seconds(&mut clock, 3, 1_000_000), ordinary, "not yet calm for long enough");
+            assert_eq!(seconds(&mut clock, 4, 1_000_000), real_time);
         };
         std::thread::spawn(body).join().unwrap();
     }

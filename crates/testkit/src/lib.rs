@@ -9,12 +9,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "fixtures of tests: a panic is how a test fails")]
 
+pub mod cgroup;
 pub mod fitness;
 pub mod host_lock;
 pub mod live;
+pub mod lost;
+pub mod mutate;
 pub mod noise;
 pub mod offline;
+pub mod relay;
 pub mod skip;
+pub mod wait;
 
 pub use host_lock::HostLock;
 pub use skip::{needs_root, skipped};
+pub use wait::{wait_for, wait_until};

@@ -1,10 +1,9 @@
-//! What tests of trials on the machine that runs them share: its settings, which must read as before, and the program as root and as an
-//! ordinary user.
+//! `Scene`: the program in a folder of its own, as root and as an ordinary user, and the settings of the host, which must read as before at
+//! the end. Shared by the suite and the live checks.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, reason = "each of the two programs uses its part")]
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,32 +11,40 @@ use std::time::{Duration, Instant};
 
 use evenkeel_host::{Facts, files_of, knobs};
 use evenkeel_sys::{Root, process};
+use evenkeel_testkit::HostLock;
 use serde_json::Value;
-
-use crate::bare::Bare;
 
 /// `nobody` on every distribution that we know.
 pub(crate) const ORDINARY_USER: u32 = 65534;
-/// How long something may take that takes a moment: this machine pauses at times.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Bounds a hang. Nothing is judged by it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Scene {
-    /// There is one host: a test that switches its settings must not run beside one that looks whether they stay, be it of
-    /// another checkout.
-    _host: File,
     folder: tempfile::TempDir,
+    host: Option<Host>,
+}
+
+/// The host, held by one test, with what every setting read before.
+struct Host {
+    _lock: HostLock,
     before: BTreeMap<String, Option<String>>,
 }
 
 impl Scene {
-    /// A folder that any user may write to, and what every setting reads before.
+    /// A folder that any user may write to, for a test that leaves the host alone.
     pub(crate) fn new() -> Scene {
         use std::os::unix::fs::PermissionsExt;
-        let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-        host.lock().unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        Scene { _host: host, folder, before: settings() }
+        Scene { folder, host: None }
+    }
+
+    /// The same for a test that switches settings of the host or measures it.
+    pub(crate) fn of_host() -> Scene {
+        let lock = HostLock::take();
+        let mut scene = Scene::new();
+        scene.host = Some(Host { _lock: lock, before: settings() });
+        scene
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -47,7 +54,7 @@ impl Scene {
     /// The program with a state directory of its own: root's is not a test's to leave anything in.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        let mut words = line.split(' ');
+        let mut words = line.split_whitespace();
         command.args(words.next());
         if !line.contains(" --state ") {
             command.arg("--state").arg(self.path("state"));
@@ -68,7 +75,7 @@ impl Scene {
             std::fs::copy(programs.join(name), self.path(name)).unwrap();
         }
         let mut command = Command::new(self.path("evenkeel"));
-        command.args(line.split(' ')).current_dir(self.folder.path()).env("HOME", self.folder.path());
+        command.args(line.split_whitespace()).current_dir(self.folder.path()).env("HOME", self.folder.path());
         command.env_remove("XDG_STATE_HOME").stdin(Stdio::null());
         if process::is_root() {
             command.uid(ORDINARY_USER).gid(ORDINARY_USER);
@@ -76,16 +83,34 @@ impl Scene {
         command.output().unwrap()
     }
 
+    /// Starts a trial or a search.
+    pub(crate) fn start(&self, line: &str) -> Running {
+        Running(self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Writes the script of a simulated workload, which `--set script=script.json` names.
+    pub(crate) fn script(&self, script: &Value) {
+        std::fs::write(self.path("script.json"), script.to_string()).unwrap();
+    }
+
+    /// Waits until a simulated window waits for this file.
+    pub(crate) fn await_window(&self, file: &str, running: &mut Running) {
+        let waiting = self.path(&format!("{file}.waiting"));
+        running.wait_until(|| waiting.exists());
+    }
+
     pub(crate) fn assert_all_as_before(&self) {
-        assert_eq!(settings(), self.before, "every setting reads as before");
+        let host = self.host.as_ref().expect("a scene of the host");
+        assert_eq!(settings(), host.before, "every setting reads as before");
     }
 }
 
 impl Drop for Scene {
     /// A test that fails half-way leaves the host as it was all the same.
     fn drop(&mut self) {
+        let Some(host) = &self.host else { return };
         let now = settings();
-        for (path, before) in self.before.iter().filter(|(path, before)| now.get(*path) != Some(before)) {
+        for (path, before) in host.before.iter().filter(|(path, before)| now.get(*path) != Some(before)) {
             let value = before.as_deref().unwrap_or_default().trim();
             let written = Root::live().hand().unwrap().write(path, value);
             eprintln!("{path} was not put back; it is now: {written:?}");
@@ -93,8 +118,59 @@ impl Drop for Scene {
     }
 }
 
-/// A trial that ends with the test.
+/// A program that ends with the test.
 pub(crate) struct Running(pub(crate) Child);
+
+/// How a program ended.
+pub(crate) struct Finished {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Running {
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits until it is so; fails if the program ends before.
+    pub(crate) fn wait_until(&mut self, mut is_so: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < PATIENCE, "what the test waits for does not come");
+            if let Some(status) = self.0.try_wait().unwrap() {
+                let Finished { stdout, stderr, .. } = self.read();
+                panic!("it ended ({status}): {stdout}{stderr}");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Ends it by SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits until it ends.
+    pub(crate) fn finish(mut self) -> Finished {
+        self.read()
+    }
+
+    fn read(&mut self) -> Finished {
+        use std::io::Read;
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        // Answers are smaller than a pipe holds, so one stream after the other blocks nobody.
+        let _ = self.0.stderr.take().unwrap().read_to_string(&mut stderr);
+        let _ = self.0.stdout.take().unwrap().read_to_string(&mut stdout);
+        Finished { code: self.0.wait().unwrap().code(), stdout, stderr }
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -112,45 +188,19 @@ pub(crate) fn settings() -> BTreeMap<String, Option<String>> {
     paths.map(|path| (path.clone(), root.text(&path).ok())).collect()
 }
 
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 pub(crate) fn json(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text)
-        .unwrap_or_else(|error| panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr)))
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{}", said(output)))
 }
 
-/// Says aloud that a test is skipped, and why.
-pub(crate) fn is_skipped_without_root(what: &str) -> bool {
-    let skipped = !process::is_root();
-    if skipped {
-        eprintln!("skipped: {what} needs root");
-    }
-    skipped
-}
-
-/// A trial that is long enough to be disturbed, kept in a file; waits until some pairs are in it. None, said aloud, on a machine that
-/// disturbs every window.
-pub(crate) fn kept_trial(scene: &Scene) -> Option<(Running, PathBuf, String)> {
-    kept_trial_of(scene, "process.timer_slack_ns=1", 30)
-}
-
-pub(crate) fn kept_trial_of(scene: &Scene, setting: &str, pairs: u32) -> Option<(Running, PathBuf, String)> {
-    let file = scene.path("session.jsonl");
-    let (asked, state) = (format!("prove {setting} --window-ms 100"), scene.path("state").display().to_string());
-    let kept = file.display();
-    let line = format!("{asked} --pairs {pairs} --fixed --control-pairs 1 --settle 20ms --keep {kept} --state {state}");
-    let bare = Bare::start();
-    let mut trial = Running(scene.command(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
-    let begun = Instant::now();
-    let pairs = || std::fs::read_to_string(&file).map_or(0, |text| text.matches("{\"pair\":[").count());
-    while pairs() < 3 {
-        assert!(begun.elapsed() < PATIENCE, "no pairs are kept");
-        if trial.0.try_wait().unwrap().is_some() {
-            let answer = json(&scene.run(&format!("prove --from {} --json", file.display())));
-            assert_eq!(answer["ended"], "out-of-spares", "{answer}");
-            bare.excuses(&answer["dropped"]);
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Some((trial, file, format!("{asked} --state {state}")))
+/// The processes that a process has started.
+pub(crate) fn children(pid: u32) -> Vec<String> {
+    let root = Root::live();
+    let threads = root.entries(&format!("/proc/{pid}/task")).unwrap_or_default();
+    let of = |thread: &String| root.text(&format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
+    threads.iter().flat_map(|thread| of(thread).split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }

@@ -1,12 +1,10 @@
 //! Two trials at once on the machine that runs the tests, with journals in different places: each runs to its end, and both say that the
 //! other was noise to it, also where another user's it was.
 
-use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use crate::scene::{Scene, json, kept_trial_of};
-use evenkeel_sys::process;
+use crate::scene::{Finished, Scene, json};
 use serde_json::Value;
 
 /// In how many of how many windows another trial ran, by the doubt of it that begins so; none where there is no such doubt.
@@ -22,9 +20,14 @@ fn beside(answer: &Value, who: &str) -> Option<(u64, u64)> {
 
 #[test]
 fn two_trials_at_once_say_so_of_each_other() {
-    let scene = Scene::new();
-    let Some((mut first, file, _)) = kept_trial_of(&scene, "process.timer_slack_ns=1", 1000) else { return };
-    let who = format!("another trial, evenkeel prove process.timer_slack_ns=1 (pid {}),", first.0.id());
+    let scene = Scene::of_host();
+    let mut first = scene.start(
+        "prove process.timer_slack_ns=1 --window-ms 100 --pairs 1000 --fixed --control-pairs 1 --settle 20ms --keep session.jsonl",
+    );
+    let pairs =
+        || std::fs::read_to_string(scene.path("session.jsonl")).map_or(0, |text| text.matches("{\"pair\":[").count());
+    first.wait_until(|| pairs() >= 3);
+    let who = format!("another trial, evenkeel prove process.timer_slack_ns=1 (pid {}),", first.id());
     let line =
         "prove process.timer_slack_ns=2 --pairs 6 --fixed --control-pairs 1 --window-ms 100 --settle 20ms --json";
     let second = scene.run_as_ordinary_user(line);
@@ -44,11 +47,10 @@ fn two_trials_at_once_say_so_of_each_other() {
     let windows: u64 = search["windows"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
     assert_eq!((count, all), (windows, windows), "{search}");
 
-    process::ask_to_end(first.0.id());
-    let mut told = String::new();
-    first.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    assert!(first.0.wait().unwrap().code().is_some_and(|code| code < 2), "better, or worse by chance: {told}");
-    let first = json(&scene.run(&format!("prove --from {} --json", file.display())));
+    first.signal("TERM");
+    let Finished { code, stderr: told, .. } = first.finish();
+    assert!(code.is_some_and(|code| code < 2), "better, or worse by chance: {told}");
+    let first = json(&scene.run("prove --from session.jsonl --json"));
     for other in ["another trial, evenkeel prove process.timer_slack_ns=2 (pid ", "another trial, evenkeel tune (pid "]
     {
         assert_eq!(told.matches(other).count(), 1, "once, when it is seen: {told}");
@@ -61,7 +63,7 @@ fn two_trials_at_once_say_so_of_each_other() {
 /// Any user may bind such names, with whatever is in them.
 #[test]
 fn what_only_looks_like_a_trial_does_no_harm() {
-    let scene = Scene::new();
+    let scene = Scene::of_host();
     let bind = |name: &[u8]| UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
     let mut sockets = vec![
         bind(b"evenkeel-trial/0/1/\x1b[2J\n<script>\xff"),

@@ -1,8 +1,7 @@
 //! Live checks of the program: meters, disturbers, recordings and trials on the machine that runs them. `make live` runs them one at a time.
 
-#![expect(clippy::unwrap_used, reason = "a check that cannot run its program fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a check fails")]
 
-#[path = "../common/bare.rs"]
 mod bare;
 mod beside;
 mod clock_source;
@@ -17,6 +16,7 @@ mod profile_ticks;
 #[path = "../common/scene.rs"]
 mod scene;
 mod servers;
+mod trials;
 #[path = "../common/wait.rs"]
 mod wait;
 mod workloads;

@@ -136,7 +136,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
 const OWN_KERNEL: &str = "reads the kernel that it runs on: its own property test has it";
 
 /// Files of programs are no text.
-const A_PROGRAM: &str = "a program's file, not text: crates/profile/tests/programs.rs damages one";
+const A_PROGRAM: &str = "a program's file, not text: crates/profile/tests/suite/programs.rs damages one";
 
 /// What a user sets of a load is an argument of a command.
 const A_SETTING: &str = "a command's argument: its cases are beside it";

@@ -1,10 +1,12 @@
 //! What a trial keeps on disk and says of it: where nothing or not all could be kept, where a report or an answer finds no room, and
-//! what a kept one is gone on with. They need the reference server's programs beside this one.
+//! what a kept one is gone on with.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use crate::scene::{Scene, is_skipped_without_root, json};
+use evenkeel_testkit::needs_root;
+
+use crate::scene::{Scene, json};
 
 #[test]
 fn a_report_that_can_not_be_written_takes_no_result_with_it() {
@@ -12,11 +14,8 @@ fn a_report_that_can_not_be_written_takes_no_result_with_it() {
     // The folder takes a file, and yet not this one.
     std::fs::create_dir_all(scene.path("out/report.html")).unwrap();
     let state = scene.path("state");
-    let line = format!(
-        "prove process.timer_slack_ns=1 --window-ms 100 --pairs 6 --control-pairs 0 --settle 20ms --report out --state {}",
-        state.display()
-    );
-    let output = scene.run(&line);
+    let line = "prove process.timer_slack_ns=1 --workload simulated --pairs 6 --report out";
+    let output = scene.run(line);
     let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(told.contains("A  median ") && told.contains("seed "), "{told}");
@@ -35,7 +34,6 @@ fn a_report_that_can_not_be_written_takes_no_result_with_it() {
     assert_eq!(untold.status.code(), Some(4), "{said}");
     let output = scene.run(&format!("prove --from {}", kept_file(&said).unwrap_or_else(|| panic!("{said}")).display()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    scene.assert_all_as_before();
 }
 
 /// The file that a hint names.
@@ -57,13 +55,10 @@ fn run_on_a_full_disk(scene: &Scene, blocks: u32, line: &str) -> Output {
 fn what_a_full_disk_did_not_keep_is_not_said_to_be_kept() {
     let scene = Scene::new();
     let state = scene.path("state");
-    let line = format!(
-        "prove process.timer_slack_ns=1 --window-ms 100 --pairs 8 --fixed --control-pairs 0 --settle 20ms --report out --state {}",
-        state.display()
-    );
+    let line = "prove process.timer_slack_ns=1 --workload simulated --pairs 24 --fixed --control-pairs 0 --settle 20ms --report out";
     // Nothing at all; the first pairs.
     for (blocks, sessions) in [(0, 0), (10, 1)] {
-        let output = run_on_a_full_disk(&scene, blocks, &line);
+        let output = run_on_a_full_disk(&scene, blocks, line);
         let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(4), "{said}{told}");
         assert!(told.contains("could not all be kept in "), "{said}{told}");
@@ -76,11 +71,11 @@ fn what_a_full_disk_did_not_keep_is_not_said_to_be_kept() {
 
 #[test]
 fn where_the_journal_has_no_room_it_is_said_how_to_have_it_elsewhere() {
-    if is_skipped_without_root("a trial of a sysctl") {
+    if needs_root("a trial of a sysctl") {
         return;
     }
-    let scene = Scene::new();
-    let output = run_on_a_full_disk(&scene, 0, "prove vm.swappiness=30 --workload tick --window-ms 100 --settle 20ms");
+    let scene = Scene::of_host();
+    let output = run_on_a_full_disk(&scene, 0, "prove vm.swappiness=30 --workload simulated");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("add to ") && said.contains("name a directory on another disk by --state DIR"), "{said}");
@@ -90,23 +85,23 @@ fn where_the_journal_has_no_room_it_is_said_how_to_have_it_elsewhere() {
 #[test]
 fn a_session_is_gone_on_with_as_it_was_begun() {
     let scene = Scene::new();
-    let begun = "prove process.timer_slack_ns=1 --workload tick --window-ms 100 --pairs 6 --fixed --control-pairs 0 --settle 20ms \
+    let begun = "prove process.timer_slack_ns=1 --workload simulated --window-ms 100 --pairs 6 --fixed --control-pairs 0 --settle 20ms \
                  --guard none";
     let output = scene.run(&format!("{begun} --keep kept.jsonl"));
     assert!([Some(0), Some(1)].contains(&output.status.code()), "{}", String::from_utf8_lossy(&output.stderr));
-    let resume = "prove process.timer_slack_ns=1 --workload tick --resume kept.jsonl";
+    let resume = "prove process.timer_slack_ns=1 --workload simulated --resume kept.jsonl";
     for (other, told) in [
-        ("--metric cpu_share", "--metric cpu_share is asked for, and it was begun with --metric tick_lateness_us_p50"),
+        ("--metric cpu_share", "--metric cpu_share is asked for, and it was begun with --metric latency_us_p50"),
         ("--window-ms 2000", "--window-ms 2000 is asked for, and it was begun with --window-ms 100"),
         ("--pairs 500", "--pairs 500 is asked for, and it was begun with --pairs 6"),
         ("--guard cpu_share=1", "--guard cpu_share=1 is asked for, and it was begun with --guard none"),
         ("--budget 90s", "--budget 90000ms is asked for, and it was begun with --budget none"),
         ("--settle 30ms", "--settle 30ms is asked for, and it was begun with --settle 20ms"),
         ("--turns 3", "--turns 3 is asked for, and it was begun with --turns 1"),
-        ("--smallest-effect 2", "--smallest-effect 2 % is asked for, and it was begun with --smallest-effect 10 %"),
+        ("--smallest-effect 2", "--smallest-effect 2 % is asked for, and it was begun with --smallest-effect 5 %"),
         (
-            "--smallest-effect 10.004",
-            "--smallest-effect 10.004 % is asked for, and it was begun with --smallest-effect 10 %",
+            "--smallest-effect 5.004",
+            "--smallest-effect 5.004 % is asked for, and it was begun with --smallest-effect 5 %",
         ),
         ("--control-pairs 4", "--control-pairs 4 is asked for, and it was begun with --control-pairs 0"),
     ] {
@@ -123,14 +118,13 @@ fn a_session_is_gone_on_with_as_it_was_begun() {
             (&100.into(), &6.into())
         );
     }
-    scene.assert_all_as_before();
 }
 
 const GOAL: &str = r#"{"format": 1, "evenkeel": "0.1.0", "title": "t", "settings": ["process.timer_slack_ns=1"], "steps": [], "evidence": {
     "format": 1, "written": "2026-11-23", "smallest_effect_ratio": 0.02, "confidence": 0.95, "window_ms": 250, "settle_ms": 50,
-    "metric": {"name": "tick_lateness_us_p50", "title": "t", "unit": "us", "better": "lower"},
+    "metric": {"name": "latency_us_p50", "title": "t", "unit": "us", "better": "lower"},
     "guards": [{"metric": {"name": "cpu_share", "title": "", "unit": "share", "better": "lower"}, "harm_ratio": 0.07}],
-    "seed": 1, "workload": {"name": "tick", "placement": "apart", "arguments": "--workload tick"}, "workload_words": "w", "host": {},
+    "seed": 1, "workload": {"name": "simulated", "placement": "apart", "arguments": "--workload simulated"}, "workload_words": "w", "host": {},
     "answer": {"verdict": "better", "ended": "whole", "set": [], "along": {}, "knobs": [], "windows": {}, "took_ms": 1}}}"#;
 
 #[test]
@@ -138,7 +132,7 @@ fn what_a_goal_says_is_not_held_against_a_session_that_is_gone_on_with() {
     let scene = Scene::new();
     std::fs::write(scene.path("goal.json"), GOAL).unwrap();
     // Begun by a version that took no guard from the goal, and other windows.
-    let begun = "prove process.timer_slack_ns=1 --workload tick --window-ms 100 --pairs 6 --fixed --control-pairs 0 --settle 20ms \
+    let begun = "prove process.timer_slack_ns=1 --workload simulated --window-ms 100 --pairs 6 --fixed --control-pairs 0 --settle 20ms \
                  --guard none --keep kept.jsonl";
     let output = scene.run(begun);
     assert!([Some(0), Some(1)].contains(&output.status.code()), "{}", String::from_utf8_lossy(&output.stderr));
@@ -153,14 +147,14 @@ fn what_a_goal_says_is_not_held_against_a_session_that_is_gone_on_with() {
 
 #[test]
 fn a_setting_that_is_in_force_already_is_told_before_any_verdict() {
-    if is_skipped_without_root("a trial of a sysctl") {
+    if needs_root("a trial of a sysctl") {
         return;
     }
-    let scene = Scene::new();
+    let scene = Scene::of_host();
     let now = std::fs::read_to_string("/proc/sys/vm/swappiness").unwrap();
     let now = now.trim();
     let line = format!(
-        "prove vm.swappiness={now} --workload tick --window-ms 100 --pairs 6 --fixed --control-pairs 0 --settle 20ms --keep kept.jsonl --json"
+        "prove vm.swappiness={now} --workload simulated --pairs 6 --fixed --control-pairs 0 --settle 20ms --keep kept.jsonl --json"
     );
     let same = format!("vm.swappiness is {now} here already: arm A has it as arm B has");
     for line in [line.as_str(), "prove --from kept.jsonl --json"] {
@@ -178,11 +172,10 @@ fn a_setting_that_is_in_force_already_is_told_before_any_verdict() {
 #[test]
 fn a_run_that_failed_says_so_before_anything_else() {
     let scene = Scene::new();
-    let line = "prove process.timer_slack_ns=1 --json-metric lat_us --better lower --control-pairs 0 --settle 20ms \
-                --turns 1 --json -- sh server.sh";
-    // It lives for three seconds and twelve forks, and the five pairs that may decide take ten.
-    let server = "i=0; while [ $i -lt 12 ]; do echo '{\"lat_us\": 5}'; i=$((i+1)); sleep 0.25; done; exit 3";
-    std::fs::write(scene.path("server.sh"), server).unwrap();
+    let line = "prove process.timer_slack_ns=1 --workload simulated --set script=script.json --control-pairs 0 --settle 20ms \
+                --turns 1 --json";
+    // The five pairs that may decide take ten windows.
+    scene.script(&serde_json::json!({"events": [{"window": 8, "dies": "it ended (exit status: 3)"}]}));
     let output = scene.run(line);
     let answer = json(&output);
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(5), &"undecided".into()), "{answer}");

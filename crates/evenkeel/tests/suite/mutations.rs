@@ -4,10 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-#[path = "../../../host/tests/mutate/mod.rs"]
-mod mutate;
-
-use mutate::{Chance, asked, hosts, mutated};
+use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
 
 /// How many captures are tried unless told; of so many as are asked for, one in fifty, since each takes twelve programs.
 const MUTATIONS: u64 = 600;

@@ -224,14 +224,14 @@ const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert"
 
 /// Commands of tests that stand without a state directory, each with the reason.
 const WITHOUT_STATE: [(&str, &str, &str); 8] = [
-    ("boots.rs", "prove", "each line beneath names a captured host or a state directory"),
-    ("cli/audit.rs", "apply net.core.busy_poll=50", "a page's text"),
-    ("cli/audit.rs", "apply thp.enabled", "a page's text"),
-    ("cli/change.rs", "apply vm.swappiness=10", "the line is completed beneath"),
-    ("cli/change.rs", "revert", "the line is completed beneath"),
-    ("cli/formats.rs", "apply", "names of answers, no command lines"),
-    ("cli/formats.rs", "revert", "names of answers, no command lines"),
-    ("cli/live.rs", "revert", "refused before it looks for one: the program has borrowed rights"),
+    ("suite/boots.rs", "prove", "each line beneath names a captured host or a state directory"),
+    ("suite/audit.rs", "apply net.core.busy_poll=50", "a page's text"),
+    ("suite/audit.rs", "apply thp.enabled", "a page's text"),
+    ("suite/change.rs", "apply vm.swappiness=10", "the line is completed beneath"),
+    ("suite/change.rs", "revert", "the line is completed beneath"),
+    ("suite/formats.rs", "apply", "names of answers, no command lines"),
+    ("suite/formats.rs", "revert", "names of answers, no command lines"),
+    ("suite/this_machine.rs", "revert", "refused before it looks for one: the program has borrowed rights"),
 ];
 
 /// What a test leaves in root's own state directory is there for every later command of the machine.
@@ -242,7 +242,7 @@ fn tests_that_open_a_journal_name_its_directory() {
     for file in files(&folder, "rs").into_iter().filter(|file| !file.ends_with("rules.rs")) {
         let (name, text) = (file.strip_prefix(&folder).unwrap().display().to_string(), read(&file));
         // Such a file's runner adds it to each line.
-        let ways = [".arg(\"--state\")", "[\"--state\".into()", "\"--state\"]", "\"common/scene.rs\""];
+        let ways = [".arg(\"--state\")", "[\"--state\".into()", "\"--state\"]", "use crate::scene::"];
         let adds = ways.iter().any(|way| text.contains(way));
         for literal in text.split('"').skip(1).step_by(2) {
             let word = literal.split_whitespace().next().unwrap_or_default();

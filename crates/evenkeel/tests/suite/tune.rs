@@ -1,81 +1,35 @@
-//! `tune` on the machine that runs the tests: what it refuses, and a search that is killed, put back and gone on with. What it finds
-//! is the machine's business; that it reports whole and puts everything back is asserted.
+//! `tune` through the program, on a simulated server: what it refuses, and searches that are killed, put back and gone on with. No time
+//! passes, so a search takes a fraction of a second. The settings of the host are the real ones.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::fs;
 
-use evenkeel_sys::process;
+use evenkeel_testkit::needs_root;
 use evenkeel_trial::Metric;
 use evenkeel_trial::search::{Budget, Candidate, Header, Log, SearchDesign};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// How long something may take that takes a moment: this machine pauses at times.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::scene::{Finished, Running, Scene, json as answer_of, said};
+
 const FILES: [&str; 2] = ["/proc/sys/vm/swappiness", "/proc/sys/vm/stat_interval"];
 
-struct Scene {
-    /// There is one host, and one test at a time that switches its settings.
-    _host: File,
-    folder: tempfile::TempDir,
+/// A server that is faster with two settings: one of the host, one of its own process.
+fn tunable() -> Value {
+    json!({"effects": [
+        {"of": "/proc/sys/vm/swappiness", "value": "31", "ratio": 0.7},
+        {"of": "process.timer_slack_ns", "value": "1", "ratio": 0.7},
+    ]})
 }
-
-impl Scene {
-    fn new() -> Scene {
-        let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock")).unwrap();
-        host.lock().unwrap();
-        Scene { _host: host, folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        command.args(line.split(' ')).args(["--state".into(), self.path("state")]).current_dir(self.folder.path());
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, line: &str) -> Output {
-        self.command(line).output().unwrap()
-    }
-}
-
-/// A search that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail where it has ended already, which is what is wanted.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A server that is faster with two settings: one of the machine, one of its own process. It costs what its numbers say, whatever else the
-/// machine does.
-const TUNABLE: &str = r#"$| = 1; sub is { open my $file, "<", $_[0]; <$file> == $_[1] }
-while (1) {
-    select undef, undef, undef, 0.005;
-    my ($far, $near) = (is("/proc/sys/vm/swappiness", 31) ? 0.7 : 1, is("/proc/self/timerslack_ns", 1) ? 0.7 : 1);
-    printf qq({"lat_us":%f}\n), (100 + rand) * $far * $near;
-}"#;
 
 #[test]
 fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
-    if !process::is_root() {
-        eprintln!("skipped: to switch settings of the host needs root");
+    if needs_root("switching settings of the host") {
         return;
     }
-    let scene = Scene::new();
+    let scene = Scene::of_host();
+    scene.script(&tunable());
     let asked = "--knobs vm.swappiness=31 process.timer_slack_ns=1 --budget 60s --window-ms 100 --settle-ms 20 --seed 3 \
-                 --json-metric lat_us --better lower";
-    let run = |line: &str| scene.command(line).args(["--", "perl", "-e", TUNABLE]).output().unwrap();
-    let output = run(&format!("tune {asked} --out /dev/full"));
+                 --workload simulated --set script=script.json --set noise-percent=1";
+    let output = scene.run(&format!("tune {asked} --out /dev/full"));
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(4), "{told}{}", said(&output));
     assert!(told.contains("better: with 2 knobs, ") && told.contains("vm.swappiness=31"), "{told}");
@@ -83,7 +37,7 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
     for expected in ["write the goal /dev/full: no space left on device", &again] {
         assert!(said(&output).contains(expected), "{}", said(&output));
     }
-    let log = || std::fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap();
+    let log = || fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap();
     let measured = log();
     // With --json there is one document all the same, which tells what is missing.
     let output = scene.run("tune --resume --json --out /dev/full");
@@ -93,18 +47,18 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
     // What it was begun with may be said again, and nothing else.
     for (other, expected) in [
         ("--budget 5s", "it was begun with --budget 60s, and this says --budget 5s"),
-        ("--metric cpu_share", "it was begun with --metric lat_us, and this says --metric cpu_share"),
+        ("--metric cpu_share", "it was begun with --metric latency_us_p50, and this says --metric cpu_share"),
         ("--knobs vm.swappiness=31", "it was begun with --knobs process.timer_slack_ns=1 vm.swappiness=31, and this"),
-        ("--guard lat_us", "it was begun without --guard, and this says --guard lat_us"),
+        ("--guard cpu_share", "it was begun without --guard, and this says --guard cpu_share"),
         ("--smallest-effect 7", "it was begun without --smallest-effect, and this says --smallest-effect 7"),
-        ("-- /no/such/server", "and this says -- /no/such/server: it decides by what it was begun with"),
+        ("--workload tick", "and this says --workload tick"),
     ] {
         let output = scene.command("tune --resume").args(other.split(' ')).output().unwrap();
         assert!(said(&output).contains(expected), "{other}: {}", said(&output));
         assert_eq!(output.status.code(), Some(2), "{other}");
     }
     // What nobody asked for may be named as it is.
-    let output = run(&format!("tune {asked} --smallest-effect 5 --guard none --resume --json --out goal.json"));
+    let output = scene.run(&format!("tune {asked} --smallest-effect 5 --resume --json --out goal.json"));
     let answer: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
     assert_eq!((output.status.code(), &answer["goal_file"]), (Some(0), &"goal.json".into()), "{answer}");
@@ -118,11 +72,7 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
 }
 
 fn readings() -> Vec<Option<String>> {
-    FILES.iter().map(|file| std::fs::read_to_string(file).ok()).collect()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    FILES.iter().map(|file| fs::read_to_string(file).ok()).collect()
 }
 
 #[test]
@@ -182,10 +132,10 @@ fn a_command_is_not_run_because_a_log_says_so() {
         let metric = Metric::us("lat_us", "");
         let budget = Budget { windows: 100, time_ms: None };
         let design = SearchDesign::new(vec![Candidate::plain("vm.swappiness=31")], metric, budget, 3);
-        let workload = serde_json::json!({"name": "command", "placement": "free", "arguments": command});
-        let asked = serde_json::json!({"a workload": asked});
-        let context = serde_json::json!({"workload": workload, "left_out": [], "asked": asked});
-        std::fs::create_dir_all(scene.path(name).parent().unwrap()).unwrap();
+        let workload = json!({"name": "command", "placement": "free", "arguments": command});
+        let asked = json!({"a workload": asked});
+        let context = json!({"workload": workload, "left_out": [], "asked": asked});
+        fs::create_dir_all(scene.path(name).parent().unwrap()).unwrap();
         Log::create(&scene.path(name), &Header::new(design, context)).unwrap();
     };
     let runs = "-- touch started";
@@ -218,82 +168,73 @@ fn a_command_is_not_run_because_a_log_says_so() {
         assert!(said(&output).contains(expected), "{line} {command}: {}", said(&output));
         assert_eq!(scene.path("started").exists(), is_started, "{line} {command}: {}", said(&output));
         assert_eq!(output.status.code(), Some(if is_started { 4 } else { 2 }), "{line} {command}: {}", said(&output));
-        let _ = std::fs::remove_file(scene.path("started"));
+        let _ = fs::remove_file(scene.path("started"));
     }
 }
-
-/// Prints a line of JSON every $ARGV[0] seconds; when it is started for the first time it ends after $ARGV[1].
-const SERVER: &str = r#"$| = 1; my $first = !-e "starts"; open F, ">>starts"; print F "x"; close F; my $begun = time;
-while (1) { select undef, undef, undef, $ARGV[0]; print qq({"lat_us":50}\n); exit 3 if $first && time > $begun + $ARGV[1] }"#;
 
 #[test]
 fn a_server_that_is_started_anew_lives_and_why_the_first_one_ended_is_told() {
-    if !process::is_root() {
-        eprintln!("skipped: to switch settings of the host needs root");
+    if needs_root("switching settings of the host") {
         return;
     }
-    // How often it reports, how long the first one lives, how it is searched on, after which line of the log the second one is
-    // measured, and what is said of the first one's end.
+    // In which window it ends, how it is searched on, and what is said of that.
     let table = [
-        // It dies in the middle.
-        ("0.01", "2", "--window-ms 100 --settle-ms 10", "{\"died\":", "perl: it ended (exit status: 3)"),
-        // It reports more seldom than the windows by which it is found how long a switch is felt.
-        ("0.35", "9999", "--window-ms 600", "{\"format\":", "it printed no line during the window"),
+        // In the middle of the search.
+        (30, "--settle-ms 10", "simulated: it ended (exit status: 3)"),
+        // In the short windows by which it is found how long a switch is felt.
+        (3, "", "it ended (exit status: 3)"),
     ];
-    for (every, lives, how, line_of_end, ended) in table {
-        let scene = Scene::new();
+    for (window, how, ended) in table {
+        let scene = Scene::of_host();
+        scene.script(&json!({"events": [
+            {"window": window, "dies": "it ended (exit status: 3)"},
+            {"window": 45, "waits_for": "go"},
+        ]}));
+        let knobs = "vm.swappiness=31 vm.stat_interval=7";
         let line = format!(
-            "tune --knobs vm.swappiness=31 vm.stat_interval=7 --budget 150s --seed 3 --json-metric lat_us --better lower {how} --json"
+            "tune --knobs {knobs} --budget 150s --seed 3 --workload simulated --set script=script.json {how} --json"
         );
-        let mut command = scene.command(&line);
-        command.args(["--", "perl", "-e", SERVER, every, lives]).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut search = Running(command.spawn().unwrap());
-        let log = || std::fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap_or_default();
-        let starts = || std::fs::read_to_string(scene.path("starts")).map_or(0, |text| text.len());
-        let measured = || log().split_once(line_of_end).map_or(0, |(_, then)| then.matches("{\"measured\":").count());
-        let begun = Instant::now();
-        while starts() < 2 || measured() < 4 {
-            assert!(begun.elapsed() < 3 * PATIENCE, "{every}: {} starts, {}", starts(), log());
-            assert_eq!(search.0.try_wait().unwrap(), None, "{every}: {} starts, {}", starts(), log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Command::new("kill").args(["-INT", &search.0.id().to_string()]).status().unwrap();
-        let mut text = String::new();
-        search.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-        let answer: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        assert_eq!((&answer["ended"], starts()), (&"stopped".into(), 2), "{answer}");
+        let mut search = scene.start(&line);
+        scene.await_window("go", &mut search);
+        search.signal("INT");
+        fs::write(scene.path("go"), "").unwrap();
+        let Finished { stdout, stderr, .. } = search.finish();
+        let answer: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
+        assert_eq!(answer["ended"], "stopped", "{answer}");
         let told = format!("{} {}", answer["doubts"], answer["design"]["settles"]);
         assert!(told.contains(ended), "{told}");
+        scene.assert_all_as_before();
     }
 }
 
-/// Waits until so many windows are in the log, and one of the settings is switched.
-fn wait_for_windows(log: &Path, count: usize, before: &[Option<String>]) {
-    let begun = Instant::now();
-    let windows = || std::fs::read_to_string(log).map_or(0, |text| text.lines().count().saturating_sub(1));
-    while windows() < count || readings() == before {
-        assert!(begun.elapsed() < PATIENCE, "the search does not begin");
-        std::thread::sleep(Duration::from_millis(1));
+/// A search that waits in a window in which a setting of the host is switched.
+fn held_search(scene: &Scene, line: &str, before: &[Option<String>]) -> Running {
+    let mut search = scene.start(line);
+    scene.await_window("go", &mut search);
+    while readings() == before {
+        // On to the next window.
+        let _ = fs::remove_file(scene.path("go.waiting"));
+        fs::write(scene.path("go"), "").unwrap();
+        search.wait_until(|| scene.path("go.waiting").exists() || readings() != before);
+        let _ = fs::remove_file(scene.path("go"));
     }
+    search
 }
 
 #[test]
 fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
-    if !process::is_root() {
-        eprintln!("skipped: to switch settings of the host needs root");
+    if needs_root("switching settings of the host") {
         return;
     }
-    let scene = Scene::new();
+    let scene = Scene::of_host();
     let before = readings();
+    scene.script(&json!({"events": [{"window": 20, "until": 100_000, "waits_for": "go"}]}));
     let knobs = "vm.swappiness=31 vm.stat_interval=7 process.timer_slack_ns=1";
-    let line = format!("tune --knobs {knobs} --budget 14s --window-ms 100 --settle-ms 10 --seed 3");
+    let simulated = "--workload simulated --set script=script.json";
+    let line = format!("tune --knobs {knobs} --budget 60s --window-ms 100 --settle-ms 10 --seed 3 {simulated}");
     let log = scene.path("state").join("tune.jsonl");
-    {
-        let mut search = Running(scene.command(&line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        wait_for_windows(&log, 12, &before);
-        search.0.kill().unwrap();
-        search.0.wait().unwrap();
-    }
+    held_search(&scene, &line, &before).kill();
+    let _ = fs::remove_file(scene.path("go.waiting"));
     let refused = scene.run("tune --resume");
     assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
     assert!(said(&refused).contains("was interrupted and has not been put back"), "{}", said(&refused));
@@ -303,20 +244,17 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     let reverted = scene.run("revert");
     assert!(reverted.status.success(), "{}", said(&reverted));
     assert_eq!(readings(), before);
-    let kept = std::fs::read_to_string(&log).unwrap().lines().count();
+    let kept = fs::read_to_string(&log).unwrap().lines().count();
     // Another search takes nothing from the first, and says where it is now.
-    let mut another = scene.command(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map(Running).unwrap();
-    wait_for_windows(&log, 1, &before);
-    Command::new("kill").args(["-INT", &another.0.id().to_string()]).status().unwrap();
-    let mut told = String::new();
-    another.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    another.0.wait().unwrap();
-    let first = std::fs::read_dir(state.join("searches")).unwrap().next().unwrap().unwrap().path();
-    assert_eq!(std::fs::read_to_string(&first).unwrap().lines().count(), kept);
-    assert!(told.contains(&format!("tune --resume {} --state", first.display())), "{told}");
-    let output = scene.run(&format!("tune --resume {} --json", first.display()));
-    let answer: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+    let mut another = scene.start(&line);
+    scene.await_window("go", &mut another);
+    another.signal("INT");
+    fs::write(scene.path("go"), "").unwrap();
+    let Finished { stderr, .. } = another.finish();
+    let first = fs::read_dir(state.join("searches")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(fs::read_to_string(&first).unwrap().lines().count(), kept);
+    assert!(stderr.contains(&format!("tune --resume {} --state", first.display())), "{stderr}");
+    let answer = answer_of(&scene.run(&format!("tune --resume {} --json", first.display())));
     assert_eq!(readings(), before);
     assert_eq!((&answer["format"], &answer["all_as_before"]), (&1.into(), &true.into()), "{answer}");
     let verdict = answer["verdict"].as_str().unwrap();
@@ -325,4 +263,24 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     assert_eq!(answer["knobs"].as_array().unwrap().len(), 3);
     let windows: u64 = answer["windows"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
     assert!(windows as usize + 1 >= kept, "{windows} windows, {kept} lines were kept");
+}
+
+/// What a search finds is the script's truth: the two that help, and neither of the others.
+#[test]
+fn the_set_is_the_scripts_truth() {
+    if needs_root("switching settings of the host") {
+        return;
+    }
+    let scene = Scene::of_host();
+    scene.script(&tunable());
+    let knobs = "vm.swappiness=31 vm.stat_interval=7 process.timer_slack_ns=1 kernel.timer_migration=0";
+    let line =
+        format!("tune --knobs {knobs} --budget 20min --seed 5 --workload simulated --set script=script.json --json");
+    let answer = answer_of(&scene.run(&line));
+    assert_eq!(answer["verdict"], "better", "{answer}");
+    let set: Vec<&Value> = answer["set"].as_array().unwrap().iter().map(|one| &one["settings"][0]).collect();
+    assert_eq!(set, ["process.timer_slack_ns=1", "vm.swappiness=31"], "{answer}");
+    let effect = &answer["effect"];
+    assert!(effect["low"].as_f64().unwrap() <= 0.49 && 0.49 <= effect["high"].as_f64().unwrap(), "{effect}");
+    scene.assert_all_as_before();
 }

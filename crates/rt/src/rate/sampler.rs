@@ -39,6 +39,13 @@ impl Sampler {
         sampler
     }
 
+    /// Of a kernel that tells nothing.
+    #[cfg(test)]
+    pub(super) fn of_nothing() -> Sampler {
+        let (own, pressure, group_pressure) = (None, None, None);
+        Sampler { own, pressure, group_pressure, throttled: Counters::of([]), last: Counts::default() }
+    }
+
     /// The CPUs that the calling thread may use, and the limit on its control group.
     pub(super) fn hardware(&self) -> Hardware {
         Hardware {

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{TickClock, TickSettings};
+use crate::{Done, Tick};
 
 const FOUR_CPUS: Hardware = Hardware { cpus: 4, cpu_limit: None };
 const ONE_CPU: Hardware = Hardware { cpus: 1, cpu_limit: None };
@@ -222,33 +222,36 @@ fn settings_out_of_range_are_told() {
     }
 }
 
-/// Work that no machine can do in time: however busy it is, the period has to become longer.
+/// Too much work for the period, in ticks whose times are made up. No tick has room for a look at the system, so looks are two seconds apart.
 #[test]
-fn a_real_clock_slows_down() {
+fn looks_at_the_system_change_the_period_and_are_told() {
+    const SECOND_NS: u64 = 1_000_000_000;
     let (told, changes) = mpsc::channel();
-    let body = move || {
-        let settings = RateSettings {
-            ladder: [2, 4, 8, 500].map(ms).to_vec(),
-            start: ms(2),
-            phase: RatePhase::between(ms(2), ms(500)),
-            ..RateSettings::default()
-        };
-        let mut rate = TickRate::start(settings).unwrap().on_change(move |change| told.send(change).unwrap());
-        let mut clock = TickClock::start(TickSettings { period: rate.period(), ..TickSettings::default() });
-        for _ in 0..100_000 {
-            let tick = clock.wait();
-            while evenkeel_sys::clock::monotonic_ns() < tick.began_ns + 1_900_000 {}
-            if let Some(period) = clock.done().and_then(|done| rate.after(&done)) {
-                clock.set_period(period);
-                return (clock.period(), rate.load());
-            }
-        }
-        panic!("200 seconds of too much work changed nothing");
+    let settings = RateSettings {
+        ladder: [2, 4, 8, 500].map(ms).to_vec(),
+        start: ms(2),
+        phase: RatePhase::between(ms(2), ms(500)),
+        ..RateSettings::default()
     };
-    let (period, load) = std::thread::spawn(body).join().unwrap();
-    let change = changes.recv().unwrap();
-    assert!(change.from == ms(2) && change.to == period && period > ms(2), "{change:?}");
-    assert!(load.unwrap() > 0.9, "{load:?}");
+    let mut rate = TickRate::on(settings, FOUR_CPUS, Sampler::of_nothing()).unwrap().on_change(move |change| {
+        told.send(change).unwrap();
+    });
+    let (begin_ns, mut due_ns) = (7 * SECOND_NS, 7 * SECOND_NS);
+    let period = loop {
+        assert!(due_ns < begin_ns + 60 * SECOND_NS, "a minute of too much work changed nothing");
+        let tick = Tick { number: 0, due_ns, began_ns: due_ns, missed: 0 };
+        if let Some(period) = rate.after(&Done { tick, done_ns: due_ns + 1_900_000 }) {
+            break period;
+        }
+        assert_eq!(rate.load().is_some(), due_ns + 1_900_000 >= begin_ns + 2 * SECOND_NS, "{}", due_ns - begin_ns);
+        due_ns += 2_000_000;
+    };
+    assert_eq!(due_ns - begin_ns, 4 * SECOND_NS, "two looks");
+    assert!((rate.load().unwrap() - 0.95).abs() < 1e-3, "{:?}", rate.load());
+    let change = changes.try_recv().unwrap();
+    assert_eq!((change.from, change.to, change.why), (ms(2), period, Why::Work));
+    assert_eq!((period, rate.period()), (ms(4), ms(4)));
+    assert!(changes.try_recv().is_err());
 }
 
 fn seconds() -> impl Strategy<Value = Second> {

@@ -338,7 +338,7 @@ mod tests {
         let is_told = std::thread::spawn(body).join().unwrap();
         let spans = of("switched").spans;
         if !is_told {
-            println!("skipped: the kernel does not tell here");
+            evenkeel_testkit::skipped("the kernel does not report a thread's preemptions here");
             assert!(spans.iter().all(|span| span.switched_out.is_none()));
             return;
         }

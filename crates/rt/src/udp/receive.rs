@@ -235,19 +235,11 @@ impl Incoming {
         socket: &Arc<UdpSocket>,
         settings: &UdpSettings,
         wish: Way,
-        mut refused: impl FnMut(Way, Errno),
+        refused: impl FnMut(Way, Errno),
     ) -> Incoming {
-        let mut way = wish;
-        let door = loop {
-            match door(socket, way, settings.bytes_max) {
-                Ok(door) => break door,
-                Err(errno) => refused(way, errno),
-            }
-            match way.plainer() {
-                Some(plainer) => way = plainer,
-                None => break Door::One(Inbox::with_room(1, settings.bytes_max)),
-            }
-        };
+        let open = |way| door(socket, way, settings.bytes_max);
+        let (way, door) = first_that_opens(wish, open, refused)
+            .unwrap_or_else(|| (Way::One, Door::One(Inbox::with_room(1, settings.bytes_max))));
         // What was dropped before is not known to have been ours.
         let dropped = udp::dropped(socket);
         let counters = ReceiveCounters { dropped: dropped.map(|_| 0), ..ReceiveCounters::default() };
@@ -407,6 +399,16 @@ pub(super) fn take_undelivered(socket: &UdpSocket, failures: &mut Failures) {
     }
 }
 
+/// The wished way, or the next plainer one that opens. Reports what refused the others.
+fn first_that_opens<D>(
+    wish: Way,
+    mut open: impl FnMut(Way) -> Result<D, Errno>,
+    mut refused: impl FnMut(Way, Errno),
+) -> Option<(Way, D)> {
+    let mut ways = std::iter::successors(Some(wish), |way| way.plainer());
+    ways.find_map(|way| open(way).map(|door| (way, door)).map_err(|errno| refused(way, errno)).ok())
+}
+
 fn door(socket: &UdpSocket, way: Way, bytes_max: usize) -> Result<Door, Errno> {
     match way {
         Way::One => Ok(Door::One(Inbox::with_room(1, bytes_max))),
@@ -423,5 +425,29 @@ fn door(socket: &UdpSocket, way: Way, bytes_max: usize) -> Result<Door, Errno> {
         }
         #[cfg(not(feature = "io-uring"))]
         Way::Uring => Err(Errno::NOSYS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kernels that are too old, and builds without the feature, refuse ways: with every set of them.
+    #[test]
+    fn a_refused_way_gives_place_to_the_next_plainer_one() {
+        for wish in Way::ALL {
+            for set in 0..1_u32 << Way::ALL.len() {
+                let is_refused = |way: Way| set >> Way::ALL.iter().position(|known| *known == way).unwrap() & 1 == 1;
+                let mut refused = Vec::new();
+                let open = |way| if is_refused(way) { Err(Errno::NOSYS) } else { Ok(way) };
+                let opened = first_that_opens(wish, open, |way, errno| refused.push((way, errno)));
+                let at = Way::ALL.iter().position(|known| *known == wish).unwrap();
+                let plainer: Vec<Way> = Way::ALL[..=at].iter().rev().copied().collect();
+                let first = plainer.iter().copied().find(|way| !is_refused(*way));
+                assert_eq!(opened, first.map(|way| (way, way)), "{wish} {set:b}");
+                let before = plainer.iter().copied().take_while(|way| is_refused(*way));
+                assert_eq!(refused, before.map(|way| (way, Errno::NOSYS)).collect::<Vec<_>>(), "{wish} {set:b}");
+            }
+        }
     }
 }

@@ -179,3 +179,43 @@ fn prefill(address: SocketAddr, protocol: &dyn Protocol) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::load::{Dataset, Http, Sizes};
+
+    /// A server that reads and answers nothing.
+    fn hangs() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // Ends with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                std::thread::spawn(move || stream.unwrap().bytes().for_each(drop));
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn one_that_hangs_is_given_up() {
+        let data = Arc::new(Dataset::new(10, Sizes::Fixed(20), Sizes::Fixed(20), 1).unwrap());
+        let protocol: Arc<dyn Protocol> = Arc::new(Http { data });
+        let open = Pace::Open { rate_per_s: 500.0, arrivals: Arrivals::Even };
+        for (connections, pace) in [(1, Pace::Closed), (3, open)] {
+            let shape = Shape { connections, pace, keys: 10, popularity: Popularity::Uniform, get_share: 1.0, seed: 1 };
+            let mut loader = Loader::connect(hangs(), &protocol, &shape, &CpuSet::default()).unwrap();
+            for worker in &mut loader.workers {
+                worker.silence_ns = 20_000_000;
+            }
+            // It does not wait for the window's end.
+            let day = Duration::from_secs(86_400);
+            let fault = loader.window(Duration::ZERO, day, &mut || {}, &mut || {}).unwrap_err();
+            assert_eq!(fault, Fault::Silent { seconds: 0 });
+        }
+    }
+}

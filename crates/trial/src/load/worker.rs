@@ -85,6 +85,8 @@ pub(super) struct Worker {
     /// Connections without a request, the one that waits longest first, each with when it became free.
     free: VecDeque<(u32, u64)>,
     ready: Vec<u32>,
+    /// [`SILENCE_NS`] but for tests.
+    pub(super) silence_ns: u64,
 }
 
 impl Worker {
@@ -104,7 +106,7 @@ impl Worker {
             readiness.add(&connection.stream, index as u32, Interest::Read)?;
         }
         let (free, ready) = (VecDeque::with_capacity(connections.len()), Vec::with_capacity(64));
-        Ok(Worker { protocol, connections, readiness, waits, turn, draw, free, ready })
+        Ok(Worker { protocol, connections, readiness, waits, turn, draw, free, ready, silence_ns: SILENCE_NS })
     }
 
     /// Settles the calling thread: where it runs, and that its sleeps end when they should.
@@ -249,7 +251,7 @@ impl Worker {
         let flights = self.connections.iter().filter_map(|connection| connection.flight);
         let oldest_ns = flights.map(|flight| flight.sent_ns).min().unwrap_or(now_ns);
         match now_ns.saturating_sub(oldest_ns) {
-            waited_ns if waited_ns >= SILENCE_NS => Err(Fault::Silent { seconds: waited_ns / 1_000_000_000 }),
+            waited_ns if waited_ns >= self.silence_ns => Err(Fault::Silent { seconds: waited_ns / 1_000_000_000 }),
             _ => Ok(()),
         }
     }

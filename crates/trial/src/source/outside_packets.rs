@@ -360,32 +360,31 @@ mod tests {
         assert_eq!(Cadence::of(&[]).sample(None).0["sent_packets"], 0.0);
     }
 
-    /// Forty blocks a second are handed over with a tick each: more in this window than the ring has.
     #[test]
-    fn a_window_that_is_longer_than_the_ring_lasts_loses_nothing() {
+    fn packets_that_are_sent_are_seen() {
         let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-        let ports = udp_ports(&[std::process::id()]);
-        assert!(ports.contains(&from.local_addr().unwrap().port()));
         let mut source = match OutsidePackets::of(&[std::process::id()]) {
             Ok(source) => source,
             Err(error) => {
                 assert!(error.to_string().contains("takes root"), "{error}");
-                println!("skipped: this user may not see packets ({error})");
+                evenkeel_testkit::skipped(format_args!("this user may not see packets ({error})"));
                 return;
             }
         };
-        source.begin().unwrap();
-        let ticks = 2 * u64::from(DRAIN_WITHIN_MS) * 3 / 2 / 25;
-        for tick in 0..ticks {
+        let begun = std::time::Instant::now();
+        loop {
+            source.begin().unwrap();
             for _ in 0..3 {
                 from.send_to(&[7; 20], to.local_addr().unwrap()).unwrap();
             }
-            std::thread::sleep(std::time::Duration::from_millis(if tick + 1 < ticks { 25 } else { 0 }));
+            let sample = source.end().unwrap();
+            assert_eq!((sample["packets_lost"], sample["packets_unread"]), (0.0, 0.0), "{sample:?}");
+            // Other sockets of this process may send as well: its tests run at the same time. A block may come late.
+            if sample["sent_packets"] >= 3.0 {
+                return;
+            }
+            assert!(begun.elapsed().as_secs() < 60, "{sample:?}");
         }
-        let sample = source.end().unwrap();
-        // Other sockets of this process may send as well: its tests run at the same time.
-        assert!(sample["sent_packets"] >= (ticks * 3) as f64, "{sample:?}");
-        assert_eq!((sample["packets_lost"], sample["packets_unread"]), (0.0, 0.0), "{sample:?}");
     }
 
     #[test]

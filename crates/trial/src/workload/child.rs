@@ -25,6 +25,8 @@ pub(crate) struct Conversation {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
+    /// How long it may take to end: after its input is closed, and after it was asked to.
+    end_time: Duration,
 }
 
 /// A program to start.
@@ -59,7 +61,7 @@ impl Conversation {
                 }
             }
         });
-        Ok(Conversation { name: program.name, child, stdin, lines })
+        Ok(Conversation { name: program.name, child, stdin, lines, end_time: END_TIME })
     }
 
     /// The next line, within `limit`.
@@ -104,9 +106,9 @@ impl Conversation {
     /// Closes its input, which ends it; then asks by SIGTERM, then kills.
     pub(crate) fn stop(&mut self) {
         drop(self.stdin.take());
-        if self.wait(END_TIME).is_none() {
+        if self.wait(self.end_time).is_none() {
             process::ask_to_end(self.child.id());
-            if self.wait(END_TIME).is_none() {
+            if self.wait(self.end_time).is_none() {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
             }
@@ -142,12 +144,15 @@ mod tests {
 
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(5);
+    /// Bounds a hang, and nothing else.
+    const LIMIT: Duration = Duration::from_secs(60);
 
     fn shell(script: &str) -> Conversation {
         let arguments = vec!["-c".to_owned(), script.to_owned()];
         let program = Program { name: "shell", path: Path::new("/bin/sh"), arguments, cpus: CpuSet::default() };
-        Conversation::start(&program).unwrap()
+        let mut conversation = Conversation::start(&program).unwrap();
+        conversation.end_time = Duration::from_millis(50);
+        conversation
     }
 
     #[test]

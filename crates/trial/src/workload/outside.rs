@@ -174,7 +174,6 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::PathBuf;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
     use crate::workload::Placement;
@@ -218,57 +217,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_ours_is_a_server_until_it_ends() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&stop);
-        let (begun, has_begun) = std::sync::mpsc::channel();
-        let ticks = move || {
-            // A thread has its name when it runs for the first time, and no sooner.
-            begun.send(()).unwrap();
-            let mut due_ns = clock::monotonic_ns();
-            while !ended.load(Ordering::Relaxed) {
-                due_ns += 10_000_000;
-                clock::sleep_until_ns(due_ns);
-                let until_ns = clock::monotonic_ns() + 500_000;
-                while clock::monotonic_ns() < until_ns {}
-            }
-        };
-        let server = std::thread::Builder::new().name("ek-outside".to_owned()).spawn(ticks).unwrap();
-        has_begun.recv().unwrap();
-        let pid = std::process::id().to_string();
-        let started = Outside::start(&options(&[("pid", &pid), ("thread", "ek-outside")]));
-        let mut outside = match started {
-            Ok(outside) => outside,
-            Err(error) => {
-                stop.store(true, Ordering::Relaxed);
-                server.join().unwrap();
-                let why = error.to_string();
-                assert!(why.contains("EACCES") || why.contains("EPERM") || why.contains("ENOSYS"), "{why}");
-                println!("skipped: {why}");
-                return;
-            }
-        };
-        assert!(outside.describe().contains(" Hz"), "{}", outside.describe());
-        let mut sample = Sample::new();
-        for _ in 0..3 {
-            let mut begun = 0;
-            sample = outside.window(Duration::from_millis(50), Duration::from_secs(1), &mut || begun += 1).unwrap();
-            assert_eq!(begun, 1);
-            // A second in which the machine stood still is no second of the server's.
-            if (sample["tick_interval_us_p50"] - 10_000.0).abs() < 500.0 {
-                break;
-            }
-        }
-        for metric in outside.metrics() {
-            assert!(sample.contains_key(metric.name.as_ref()), "{}: {sample:?}", metric.name);
-        }
-        // Beside the other tests a tick comes late now and then, or not at all; half of the intervals are those of the server.
-        assert!((sample["tick_interval_us_p50"] - 10_000.0).abs() < 500.0, "{sample:?}");
-        assert!(sample["tick_work_us_p50"] > 400.0, "{sample:?}");
-        stop.store(true, Ordering::Relaxed);
-        server.join().unwrap();
-        let gone = outside.window(Duration::from_millis(300), Duration::from_millis(300), &mut || {});
-        let why = gone.unwrap_err().to_string();
-        assert!(why.contains("ek-outside") && why.contains("it has ended"), "{why}");
+    fn a_server_whose_processes_are_gone_has_ended() {
+        assert!(alive(&[4_194_303, std::process::id()], "us").is_ok());
+        let gone = alive(&[4_194_303], "no-such-server").unwrap_err().to_string();
+        assert_eq!(gone, "hear from no-such-server: it has ended");
     }
 }

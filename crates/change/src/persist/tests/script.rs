@@ -3,6 +3,9 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
+
+use evenkeel_testkit::skipped;
 
 use super::*;
 
@@ -42,9 +45,14 @@ fn script_of(texts: &[&str]) -> String {
 
 /// The shells that are there; `dash` is Debian's `sh`, `bash` Red Hat's.
 fn shells() -> Vec<&'static str> {
+    static SHELLS: LazyLock<Vec<&str>> = LazyLock::new(installed_shells);
+    SHELLS.clone()
+}
+
+fn installed_shells() -> Vec<&'static str> {
     let is_there = |shell: &&str| Command::new(shell).args(["-c", ":"]).status().is_ok_and(|status| status.success());
     let all = ["dash", "bash"];
-    all.iter().filter(|shell| !is_there(shell)).for_each(|shell| eprintln!("SKIPPED: {shell} is not installed"));
+    all.iter().filter(|shell| !is_there(shell)).for_each(|shell| skipped(format_args!("{shell} is not installed")));
     all.into_iter().filter(is_there).collect()
 }
 
@@ -219,10 +227,10 @@ fn what_a_file_tells_is_compared_as_the_kernel_writes_it() {
     }
 }
 
-/// A folder whose `awk` is this one; none, told aloud, where it is not installed.
+/// A folder whose `awk` is this one; none, recorded as skipped, where it is not installed.
 fn one_awk(bins: &Path, awk: &str) -> Option<PathBuf> {
     if !Path::new(awk).exists() {
-        eprintln!("SKIPPED: {awk} is not installed");
+        skipped(format_args!("{awk} is not installed"));
         return None;
     }
     let bin = bins.join(Path::new(awk).file_name()?);

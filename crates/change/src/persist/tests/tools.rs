@@ -1,17 +1,19 @@
-//! The programs that read what the recipes write, where they are installed: systemd, udev, shellcheck, procps. Each test says aloud
-//! what it skips.
+//! The programs that read what the recipes write, where they are installed: systemd, udev, shellcheck, procps. Each test
+//! records what it skips.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
+use evenkeel_testkit::skipped;
+
 use super::*;
 
-/// What a program says and its exit code; none, told aloud, where it is not installed.
+/// What a program says and its exit code; none, recorded as skipped, where it is not installed.
 fn run(program: &str, arguments: &[&str], env: &[(&str, &Path)]) -> Option<Output> {
     match Command::new(program).args(arguments).envs(env.iter().copied()).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            eprintln!("SKIPPED: {program} did not start: {error}");
+            skipped(format_args!("{program} did not start: {error}"));
             None
         }
     }
@@ -163,7 +165,7 @@ fn udev_takes_the_link_files() {
     // The manual page of the systemd at hand names each.
     let Some(output) = run("man", &["--pager=cat", "5", "systemd.link"], &[]) else { return };
     if !output.status.success() {
-        eprintln!("SKIPPED: systemd.link(5) is not installed");
+        skipped("systemd.link(5) is not installed");
         return;
     }
     let page = said(&output);

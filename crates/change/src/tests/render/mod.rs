@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 use evenkeel_host::{Action, Facts, Knob, Reading, Setting, Step, Values, knobs};
 use evenkeel_sys::{Capture, Root};
@@ -22,19 +23,32 @@ use crate::persist::Ground;
 use crate::plan_file::{Lasting, PlanFile};
 use crate::{State, apply};
 
-/// Where hosts are captured.
-pub(super) fn hosts() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts");
-    let mut hosts: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
-        .collect();
-    hosts.sort();
-    hosts
+/// A captured host, and a plan of a setting of every knob that it has a place for.
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) capture: Capture,
+    pub(super) plan: PlanFile,
 }
 
-pub(super) fn name_of(path: &Path) -> String {
+/// All captured hosts. Planned once for all tests.
+pub(super) fn hosts() -> &'static [Host] {
+    static HOSTS: LazyLock<Vec<Host>> = LazyLock::new(|| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts");
+        let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let is_host = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "txt");
+        let host = |path: PathBuf| {
+            let capture = Capture::load(&path).unwrap();
+            let plan = planned(&Root::captured(capture.clone()), &every_setting(&capture));
+            Host { name: name_of(&path), capture, plan }
+        };
+        let mut hosts: Vec<Host> = paths.filter(is_host).map(host).collect();
+        hosts.sort_by(|one, other| one.name.cmp(&other.name));
+        hosts
+    });
+    &HOSTS
+}
+
+fn name_of(path: &Path) -> String {
     path.file_stem().unwrap().to_string_lossy().into_owned()
 }
 

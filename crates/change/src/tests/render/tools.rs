@@ -1,11 +1,13 @@
-//! The tools that read what is made of a plan: shellcheck, cloud-init and Ansible, each of which says aloud when it is not here.
+//! The tools that read what is made of a plan: shellcheck, cloud-init and Ansible, each of which is recorded as skipped where it is not installed.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-use evenkeel_sys::{Capture, Root};
+use evenkeel_sys::Root;
+use evenkeel_testkit::skipped;
 
-use super::{Place, every_content, every_setting, hosts, name_of, planned, well};
+use super::{Place, every_content, every_setting, hosts, planned, well};
+use crate::plan_file::PlanFile;
 use crate::render::{cloud_init, role, script, undo_script};
 
 /// The tool's answer; none where it is not installed.
@@ -13,7 +15,7 @@ fn tool(program: &str, package: &str, arguments: &[&str], folder: &Path) -> Opti
     match Command::new(program).args(arguments).current_dir(folder).env("HOME", folder).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            eprintln!("SKIPPED: {program}: {error}; apt-get install {package}");
+            skipped(format_args!("{program}: {error}; apt-get install {package}"));
             None
         }
     }
@@ -24,11 +26,9 @@ fn shellcheck_has_nothing_to_say() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     let mut names = Vec::new();
-    for path in hosts() {
-        let capture = Capture::load(&path).unwrap();
-        let plan = planned(&Root::captured(capture.clone()), &every_setting(&capture));
-        for (end, text) in [("", script(&plan).unwrap()), ("-undo", undo_script(&plan).unwrap())] {
-            let name = format!("{}{end}.sh", name_of(&path));
+    for host in hosts() {
+        for (end, text) in [("", script(&host.plan).unwrap()), ("-undo", undo_script(&host.plan).unwrap())] {
+            let name = format!("{}{end}.sh", host.name);
             write(&name, &text);
             names.push(name);
         }
@@ -46,9 +46,8 @@ fn shellcheck_has_nothing_to_say() {
     for shell in ["dash", "bash", "busybox"] {
         let sh = if shell == "busybox" { vec!["sh", "-n"] } else { vec!["-n"] };
         for name in &names {
-            if let Some(output) = tool(shell, shell, &[sh.clone(), vec![*name]].concat(), dir.path()) {
-                well(&output);
-            }
+            let Some(output) = tool(shell, shell, &[sh.clone(), vec![*name]].concat(), dir.path()) else { break };
+            well(&output);
         }
     }
     if let Some(output) = tool("shellcheck", "shellcheck", &names, dir.path()) {
@@ -59,44 +58,47 @@ fn shellcheck_has_nothing_to_say() {
 #[test]
 fn cloud_init_takes_the_user_data_and_the_script_in_it_is_the_script() {
     let place = Place::new();
-    let reader = "import json, sys, yaml\ndata = yaml.safe_load(open(sys.argv[1]))\njson.dump(data, sys.stdout)";
-    for path in hosts() {
-        let capture = Capture::load(&path).unwrap();
-        let plan = planned(&Root::captured(capture.clone()), &every_setting(&capture));
-        assert_is_read(&place, &cloud_init(&plan).unwrap(), &script(&plan).unwrap(), reader);
-    }
-    let user_data = cloud_init(&every_content()).unwrap();
-    assert_is_read(&place, &user_data, &script(&every_content()).unwrap(), reader);
+    let plans: Vec<PlanFile> = hosts().iter().map(|host| host.plan.clone()).chain([every_content()]).collect();
+    assert_yaml_reads(&place, &plans);
+    std::fs::write(place.path("user-data"), cloud_init(&every_content()).unwrap()).unwrap();
     if let Some(output) = tool("cloud-init", "cloud-init", &["schema", "--config-file", "user-data"], &place.path("")) {
         assert!(String::from_utf8_lossy(&output.stdout).contains("Valid"), "{output:?}");
         assert!(output.status.success());
     }
 }
 
-/// By Python's YAML, as cloud-init reads it.
-fn assert_is_read(place: &Place, user_data: &str, script: &str, reader: &str) {
-    std::fs::write(place.path("user-data"), user_data).unwrap();
+/// By Python's YAML, as cloud-init reads it. One process reads the user data of all plans: to start Python takes longer than to read.
+fn assert_yaml_reads(place: &Place, plans: &[PlanFile]) {
+    const READER: &str =
+        "import json, sys, yaml\nfor path in sys.argv[1:]: print(json.dumps(yaml.safe_load(open(path))))";
     let has_yaml = tool("/usr/bin/python3", "python3-yaml", &["-c", "import yaml"], &place.path(""));
     if !has_yaml.is_some_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: what YAML makes of user data; apt-get install python3-yaml");
+        skipped("what YAML makes of user data; apt-get install python3-yaml");
         return;
     }
-    let output = tool("/usr/bin/python3", "python3", &["-c", reader, "user-data"], &place.path("")).unwrap();
-    let data: serde_json::Value = serde_json::from_str(&well(&output)).unwrap();
-    let file = &data["write_files"][0];
-    assert_eq!(file["content"].as_str(), Some(script));
-    assert_eq!((&file["permissions"], &file["owner"]), (&"0700".into(), &"root:root".into()));
-    assert_eq!(data["runcmd"], serde_json::json!([["sh", file["path"]]]));
+    let names: Vec<String> = (0..plans.len()).map(|number| format!("user-data-{number}")).collect();
+    for (name, plan) in names.iter().zip(plans) {
+        std::fs::write(place.path(name), cloud_init(plan).unwrap()).unwrap();
+    }
+    let arguments = [vec!["-c", READER], names.iter().map(String::as_str).collect()].concat();
+    let text = well(&tool("/usr/bin/python3", "python3", &arguments, &place.path("")).unwrap());
+    assert_eq!(text.lines().count(), plans.len());
+    for (line, plan) in text.lines().zip(plans) {
+        let data: serde_json::Value = serde_json::from_str(line).unwrap();
+        let file = &data["write_files"][0];
+        assert_eq!(file["content"].as_str(), Some(script(plan).unwrap().as_str()));
+        assert_eq!((&file["permissions"], &file["owner"]), (&"0700".into(), &"root:root".into()));
+        assert_eq!(data["runcmd"], serde_json::json!([["sh", file["path"]]]));
+    }
 }
 
 #[test]
 fn ansible_runs_the_role_as_sh_runs_the_script() {
-    let capture =
-        Capture::load(&hosts().into_iter().find(|path| name_of(path) == "qemu-4-queues-6.1").unwrap()).unwrap();
-    let mut plan = planned(&Root::captured(capture.clone()), &every_setting(&capture)[..20]);
+    let capture = &hosts().iter().find(|host| host.name == "qemu-4-queues-6.1").unwrap().capture;
+    let mut plan = planned(&Root::captured(capture.clone()), &every_setting(capture)[..20]);
     let keep = plan.keep.as_mut().unwrap();
     keep.keep.files.extend(every_content().keep.unwrap().keep.files.into_iter().skip(1).take(3));
-    let (by_hand, by_ansible) = (Place::of(&capture), Place::of(&capture));
+    let (by_hand, by_ansible) = (Place::of(capture), Place::of(capture));
     well(&by_hand.run(&script(&plan).unwrap()));
     let before = by_ansible.tree();
     for file in role(&plan).unwrap() {

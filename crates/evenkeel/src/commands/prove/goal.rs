@@ -131,7 +131,7 @@ mod tests {
         std::fs::write(&file, goal).unwrap();
         let line = format!("x --goal {} {line}", file.display());
         let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
-        let root = Root::captured(Capture::parse(include_str!("../../../tests/cli/host.txt")).unwrap());
+        let root = Root::captured(Capture::parse(include_str!("../../../tests/suite/host.txt")).unwrap());
         let out = Out::new(Looks { json: true, ..Looks::default() });
         let asked = asked_by(&args, &file, &Facts::probe(&root), &out);
         asked.map_err(|failure| failure.message().replace(&file.display().to_string(), "FILE"))

@@ -343,48 +343,4 @@ impl Cpu {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicBool;
-
-    use super::*;
-
-    fn asked(settings: &Settings, stop: bool) -> Result<Report, MeterError> {
-        let stop = AtomicBool::new(stop);
-        run(settings, &Watch::new(&stop, &|_, _| ()))
-    }
-
-    #[test]
-    fn what_cannot_be_meant_is_refused() {
-        let far = Settings { cpus: Some(CpuSet::from_iter([1000])), ..Settings::default() };
-        assert!(asked(&far, false).unwrap_err().to_string().starts_with("CPU 1000: this process may run on "));
-        let long = Settings { duration_ns: u64::MAX, ..Settings::default() };
-        let refused = asked(&long, false).unwrap_err().to_string();
-        assert_eq!(refused, "the time for each CPU: it must be from 0.1 to 600 s");
-    }
-
-    #[test]
-    fn one_that_is_stopped_says_so() {
-        let settings = Settings { duration_ns: *DURATION_NS.end(), class: Class::Ordinary, ..Settings::default() };
-        let begin_ns = clock::monotonic_ns();
-        for order in [Order::InTurn, Order::Together] {
-            let report = asked(&Settings { order, ..settings.clone() }, true).unwrap();
-            for cpu in &report.cpus {
-                let stopped = cpu.lost.why.as_deref() == Some("stopped before its time");
-                assert!(cpu.why == "stopped before its turn" || stopped, "{cpu:?}");
-                assert!(cpu.phase_ms.is_none() && cpu.slots.is_none(), "{cpu:?}");
-            }
-        }
-        assert!(clock::monotonic_ns() - begin_ns < 60_000_000_000, "it did not run for its ten minutes");
-    }
-
-    #[test]
-    fn a_siege_without_a_second_gap_has_no_period() {
-        let said = |period_ns| siege::Said { period_ns, gap_ns: 6e6, start_ns: 5 };
-        let none = as_siege(0, true, None);
-        assert_eq!((none.model, none.period_ms, none.confidence), (Some(Model::None), None, None));
-        let one = as_siege(0, true, Some(said(None)));
-        assert_eq!((one.model, one.period_ms, one.share), (Some(Model::FixedSlot), None, None));
-        let two = as_siege(0, true, Some(said(Some(1e7))));
-        assert_eq!((two.period_ms, two.share), (Some(10.0), Some(0.4)));
-    }
-}
+mod tests;

@@ -1,2 +1,88 @@
-//! placeholder
-fn main() {}
+//! `evenkeel-live`: runs the live checks of all crates, one at a time, and says of each whether it passed, failed, or could not be judged on
+//! this machine. `make live` starts it.
+
+mod choose;
+mod programs;
+mod results;
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+
+use choose::Choice;
+use programs::Check;
+use results::{Outcome, Results};
+
+/// Every chosen check passed.
+const ALL_PASSED: u8 = 0;
+/// At least one check failed on a fit machine.
+const SOME_FAILED: u8 = 1;
+/// No check failed, and some could not be judged here.
+const NOT_ALL_JUDGED: u8 = 4;
+
+/// Run the live checks: what needs a quiet machine, one check at a time
+///
+/// Exit codes: 0 all passed, 1 some failed, 4 none failed but some could not be judged on this machine, 2 wrong use.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Only checks whose name contains one of these, such as measure::gaps
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// List the checks with their expected seconds, and run none
+    #[arg(long)]
+    list: bool,
+    /// Skip the checks that passed in the last run, which was interrupted or had failures
+    #[arg(long)]
+    resume: bool,
+    /// Run a sample that takes about this many seconds: first checks of the crates that commits of the last day touched, then others; which of
+    /// them changes from day to day, so that all of them get their turn
+    #[arg(long, value_name = "SECONDS")]
+    within: Option<u64>,
+    /// Write the seconds that each check took into the list of expected seconds
+    #[arg(long)]
+    record: bool,
+}
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let checks = programs::find(&top).context("find the live checks")?;
+    if args.list {
+        checks.iter().for_each(|check| println!("{:>4} s  {}", check.seconds, check.name));
+        return Ok(ExitCode::from(ALL_PASSED));
+    }
+    let mut results = Results::open(&top, args.resume)?;
+    let choice = Choice {
+        names: &args.names,
+        passed: &results.passed(),
+        within: args.within.map(Duration::from_secs),
+        touched: &if args.within.is_some() { programs::touched_crates(&top) } else { Vec::new() },
+        day: std::time::SystemTime::UNIX_EPOCH.elapsed()?.as_secs() / 86_400,
+    };
+    let chosen: Vec<&Check> = choice.of(&checks);
+    if chosen.is_empty() && !args.resume {
+        bail!("no live check has a name like {:?}; --list shows all", args.names);
+    }
+    let seconds: u64 = chosen.iter().map(|check| check.seconds + run::LOOK_SECONDS).sum();
+    println!("{} of {} live checks, about {}", chosen.len(), checks.len(), results::time(seconds));
+    println!("Interrupt at any time: `make live RESUME=1` continues after the last check that passed.\n");
+    for (at, check) in chosen.iter().enumerate() {
+        results.announce(at + 1, chosen.len(), check);
+        let result = run::run(check)?;
+        results.add(result)?;
+    }
+    if args.record {
+        programs::record(&top, &checks, &results)?;
+    }
+    results.summary();
+    let any = |outcome: fn(&Outcome) -> bool| results.this_run().iter().any(|result| outcome(&result.outcome));
+    Ok(ExitCode::from(match (any(Outcome::is_failed), any(Outcome::is_not_judged)) {
+        (true, _) => SOME_FAILED,
+        (false, true) => NOT_ALL_JUDGED,
+        (false, false) => ALL_PASSED,
+    }))
+}

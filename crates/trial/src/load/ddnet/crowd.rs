@@ -24,6 +24,15 @@ const JOIN_NS: u64 = 15_000_000_000;
 const STOP_LOOK: Duration = Duration::from_millis(50);
 /// A server that has said nothing to a player for so long hangs, in nanoseconds: a paused machine is no hung server.
 const SILENCE_NS: u64 = 5_000_000_000;
+
+/// How long the server may take.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// Until all play, in nanoseconds.
+    pub(super) join_ns: u64,
+    /// Until it says something to a player, in nanoseconds.
+    pub(super) silence_ns: u64,
+}
 /// How often what is not due at a set time is looked at, in nanoseconds.
 const LOOK_NS: u64 = 50_000_000;
 /// Packets that are read from one socket at once: the others' turn comes.
@@ -68,11 +77,12 @@ impl Crowd {
         cpus: &CpuSet,
         stop: &AtomicBool,
     ) -> Result<Crowd, Fault> {
-        Crowd::join_within(JOIN_NS, address, players, seed, cpus, stop)
+        let patience = Patience { join_ns: JOIN_NS, silence_ns: SILENCE_NS };
+        Crowd::join_within(patience, address, players, seed, cpus, stop)
     }
 
     pub(super) fn join_within(
-        limit_ns: u64,
+        patience: Patience,
         address: SocketAddr,
         players: u32,
         seed: u64,
@@ -91,15 +101,15 @@ impl Crowd {
         let thread = std::thread::Builder::new().name("players".to_owned()).spawn(move || {
             run_on(&own);
             let _ = thread::set_timer_slack_ns(std::num::NonZeroU64::new(1));
-            let mut table = Table { seats, readiness, told, answer, window: None };
-            if let Err(fault) = table.play(limit_ns) {
+            let mut table = Table { seats, readiness, told, answer, window: None, patience };
+            if let Err(fault) = table.play() {
                 // Nobody may listen any more.
                 let _ = table.answer.send(Err(fault));
             }
             table.leave();
         })?;
         let mut crowd = Crowd { orders: Some(orders), samples, thread: Some(thread), cpus: cpus.clone() };
-        crowd.hear(Duration::from_nanos(limit_ns) + GRACE, stop)?;
+        crowd.hear(Duration::from_nanos(patience.join_ns) + GRACE, stop)?;
         Ok(crowd)
     }
 
@@ -231,6 +241,7 @@ struct Table {
     told: Receiver<Order>,
     answer: Sender<Result<Sample, Fault>>,
     window: Option<Count>,
+    patience: Patience,
 }
 
 /// A window that is counted.
@@ -243,7 +254,8 @@ struct Count {
 }
 
 impl Table {
-    fn play(&mut self, join_ns: u64) -> Result<(), Fault> {
+    fn play(&mut self) -> Result<(), Fault> {
+        let join_ns = self.patience.join_ns;
         let limit_ns = clock::monotonic_ns() + join_ns;
         let (mut look_ns, mut is_joining) = (0, true);
         let mut ready = Vec::with_capacity(self.seats.len());
@@ -302,7 +314,7 @@ impl Table {
                 seat.send(&bytes);
             }
             let silent_ns = now_ns.saturating_sub(seat.heard_ns);
-            if seat.player.is_playing() && silent_ns >= SILENCE_NS {
+            if seat.player.is_playing() && silent_ns >= self.patience.silence_ns {
                 return Err(Fault::Silent { seconds: silent_ns / 1_000_000_000 });
             }
         }

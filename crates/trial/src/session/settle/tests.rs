@@ -37,7 +37,7 @@ fn it_is_found_where_the_drift_ends() {
 
 /// Windows of a machine that was left alone, one after another: a column of a recorded trace.
 fn recorded(file: &str, column: usize) -> Vec<f64> {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../stats/tests/traces").join(file);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/src/noise/traces").join(file);
     let text = std::fs::read_to_string(&path).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     lines.map(|line| line.split_whitespace().nth(column).unwrap().parse().unwrap()).collect()

@@ -1,0 +1,12 @@
+//! The arena from the outside: what it is built from, and its two programs on loopback. Nothing here is timed; `tests/live/` does that.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests: a panic is how a test says that it can't go on"
+)]
+
+mod headless;
+mod loopback;
+#[path = "../program/mod.rs"]
+mod program;

@@ -1,0 +1,104 @@
+//! Captures come from strangers: captured hosts that are cut, flipped and spliced by chance, but the same way each time, must give
+//! facts and advice, or an error, and never a panic, nor work or memory without bound.
+
+use std::fs;
+use std::process::Command;
+
+use evenkeel_host::{Facts, Goal, Plan, Server, Setting, State, Wish, advise};
+use evenkeel_sys::clock::thread_cpu_ns;
+use evenkeel_sys::{Capture, Root};
+use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
+
+/// How many mutations are tried unless told. `make lab` tries 100,000 of them, in a release build.
+const MUTATIONS: u64 = 1_000;
+
+/// The most CPU time that one may take. The greatest captured host takes a tenth of it in a debug build.
+const CPU_NS_MAX: u64 = 1_000_000_000;
+
+/// The most memory that all of the process may ever hold: its address space is not let grow over this.
+const ADDRESS_KIB_MAX: u64 = 512 * 1024;
+
+/// The most that the highest resident memory of one may be over what the process held before it.
+const PEAK_KIB_MAX: u64 = 64 * 1024;
+
+const TEST: &str = "mutations::what_strangers_send_gives_answers_or_errors";
+const CONFINED: &str = "EVENKEEL_CONFINED";
+
+/// What is done with a capture: all that inspect, audit, and a plan of all the advice do before they print. `None` if it is none.
+fn answered(text: &str, seed: u64) -> Option<usize> {
+    let facts = Facts::probe(&Root::captured(Capture::parse(text).ok()?));
+    let mut bytes = serde_json::to_string(&facts).unwrap().len();
+    let told = Server { pps: Some(3_840), cpus: Some(2), players: Some(64) };
+    for goal in Goal::ALL {
+        for server in [Server::default(), told] {
+            let advice = advise(&facts, &Wish { goal, server });
+            assert!(!advice.is_empty(), "seed {seed}");
+            bytes += serde_json::to_string(&advice).unwrap().len();
+            let wanted = advice.iter().filter(|advice| advice.state == State::Set);
+            let settings: Vec<Setting> = wanted
+                .filter_map(|advice| Setting::parse(&format!("{}={}", advice.knob, advice.wanted.as_ref()?)).ok())
+                .collect();
+            // A machine that makes no sense may well have no plan; it is told so in words.
+            bytes += Plan::of(&facts, &settings).map_or_else(|error| error.to_string().len(), |plan| plan.steps.len());
+        }
+    }
+    Some(bytes)
+}
+
+/// A field of this process's status in KiB, and 0 where the kernel does not tell.
+fn status_kib(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// The worst of all that were tried, each with its seed.
+#[derive(Default)]
+struct Worst {
+    cpu_ns: (u64, u64),
+    peak_kib: (u64, u64),
+    bytes: (usize, u64),
+}
+
+fn try_all(mutations: u64) {
+    let hosts = hosts();
+    let mut answers = 0;
+    let mut worst = Worst::default();
+    for seed in 0..mutations {
+        let text = mutated(&hosts, &mut Chance(seed));
+        // 5 starts the count of the highest resident memory anew (proc_pid_clear_refs(5)).
+        let counts = fs::write("/proc/self/clear_refs", "5").is_ok();
+        let held_kib = status_kib("VmRSS");
+        let before_ns = thread_cpu_ns();
+        let bytes = answered(&text, seed);
+        let cpu_ns = thread_cpu_ns() - before_ns;
+        let peak_kib = if counts { status_kib("VmHWM").saturating_sub(held_kib) } else { 0 };
+        assert!(cpu_ns < CPU_NS_MAX, "seed {seed} took {cpu_ns} ns of CPU time");
+        assert!(peak_kib < PEAK_KIB_MAX, "seed {seed} took {peak_kib} KiB of memory");
+        answers += u64::from(bytes.is_some());
+        worst.cpu_ns = worst.cpu_ns.max((cpu_ns, seed));
+        worst.peak_kib = worst.peak_kib.max((peak_kib, seed));
+        worst.bytes = worst.bytes.max((bytes.unwrap_or(0), seed));
+    }
+    println!("{answers} of {mutations} mutated captures were still captures; all gave facts and advice");
+    println!("longest: {} us of CPU time (seed {})", worst.cpu_ns.0 / 1_000, worst.cpu_ns.1);
+    println!("most memory over what was held before: {} KiB (seed {})", worst.peak_kib.0, worst.peak_kib.1);
+    println!("longest answer: {} bytes (seed {})", worst.bytes.0, worst.bytes.1);
+    println!("the whole process never held more than {} KiB of address space", status_kib("VmPeak"));
+    // Were they all refused at the door, this would test only the door.
+    assert!(answers * 3 > mutations, "{answers} of {mutations}");
+}
+
+/// Runs itself again with a bound on its address space, which no test of its own memory could pass by.
+#[test]
+fn what_strangers_send_gives_answers_or_errors() {
+    if std::env::var_os(CONFINED).is_some() {
+        return try_all(asked(MUTATIONS));
+    }
+    let script = format!("ulimit -v {ADDRESS_KIB_MAX} && exec \"$0\" --exact {TEST} --nocapture");
+    let run =
+        Command::new("sh").arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(CONFINED, "1").output();
+    let run = run.unwrap();
+    println!("{}", String::from_utf8_lossy(&run.stdout));
+    assert!(run.status.success(), "{}: {}", run.status, String::from_utf8_lossy(&run.stderr));
+}

@@ -1,0 +1,336 @@
+//! `quantum` under a thief of known shape: what it says of period, share and phase is compared with the thief's schedule, on a CPU that is
+//! otherwise idle and on one with an ordinary busy neighbour; and it must say nothing where there is nothing.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use evenkeel_measure::disturb::{Schedule, Taken, Thief};
+use evenkeel_measure::meters::quantum::{self, Class, Cpu, Method, Settings};
+use evenkeel_measure::{MeterError, Watch};
+use evenkeel_stats::periodicity::{Count, Model};
+use evenkeel_sys::{CpuSet, clock, thread};
+use evenkeel_testkit::cgroup::Group;
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
+
+const MS: f64 = 1e6;
+/// Above the probe's priority.
+const THIEF_PRIORITY: u8 = 60;
+
+/// The CPU that is measured: the last one, where the fewest other things run.
+fn cpu() -> usize {
+    thread::affinity().unwrap().iter().last().unwrap()
+}
+
+/// Who shares the CPU with what is measured.
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nobody,
+    Neighbour,
+}
+
+impl Beside {
+    /// For one try, and gone before it is asked what the machine takes by itself: on a machine of one CPU a neighbour of ours would be an
+    /// excuse for everything.
+    fn start(self) -> Option<Neighbour> {
+        (self == Beside::Neighbour).then(|| Neighbour::on(cpu()))
+    }
+}
+
+/// An ordinary thread that is always busy.
+struct Neighbour {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Neighbour {
+    fn on(cpu: usize) -> Neighbour {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            thread::set_affinity(&CpuSet::from_iter([cpu])).unwrap();
+            while !stopped.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        Neighbour { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// What is put under the meter.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    period_ms: f64,
+    share: f64,
+    jitter: f64,
+    drift_ppm: f64,
+    seed: u64,
+}
+
+/// How far the meter is off.
+#[derive(Clone, Copy, Debug)]
+struct Off {
+    /// As a share of the period.
+    period: f64,
+    share: f64,
+    phase_ms: f64,
+}
+
+impl Off {
+    fn is_within_the_bars(&self) -> bool {
+        self.period.abs() <= 0.01 && self.share.abs() <= 0.03 && self.phase_ms.abs() <= 0.3
+    }
+}
+
+fn measure(settings: &Settings) -> Result<Cpu, MeterError> {
+    let stop = AtomicBool::new(false);
+    let mut report = quantum::run(settings, &Watch::new(&stop, &|_, _| ()))?;
+    Ok(report.cpus.remove(0))
+}
+
+fn settings(class: Class, count: Count, method: Method) -> Settings {
+    Settings { cpus: Some(CpuSet::from_iter([cpu()])), class, count, method, ..Settings::default() }
+}
+
+/// What a meter of that class needs of the CPU that it measures. To a real-time one ordinary threads on it are no excuse, be they ours; and it
+/// is the thief's own record that tells what a turn of it took, so that dear ones are none either.
+fn needs(class: Class, missing: f64) -> Needs {
+    Needs { missing, turn_ns: u64::MAX, is_real_time: class == Class::Fifo, ..Needs::on_cpu(cpu()) }
+}
+
+/// The thief at `place`, and what each of `settings` says of it; none where this user may not have one.
+fn under_a_thief<const N: usize>(place: Place, settings: [&Settings; N]) -> Option<[(Cpu, Option<Off>); N]> {
+    let period_ns = (place.period_ms * MS) as u64;
+    let schedule = Schedule {
+        start_ns: clock::monotonic_ns() + 10_000_000,
+        period_ns,
+        busy_ns: (place.period_ms * MS * (1.0 - place.share)) as u64,
+        jitter_ns: (place.period_ms * MS * place.jitter) as u64,
+        drift_ppm: place.drift_ppm,
+        seed: place.seed,
+    };
+    let until_ns = clock::monotonic_ns() + 10_000_000_000;
+    let thief = match Thief::start(cpu(), THIEF_PRIORITY, schedule, until_ns) {
+        Ok(thief) => thief,
+        Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
+            not_judged("this user may not have real-time threads");
+            return None;
+        }
+        Err(other) => panic!("{other}"),
+    };
+    let said = settings.map(|settings| measure(settings).unwrap());
+    let taken = thief.stop();
+    Some(said.map(|cpu| {
+        let off = off(&schedule, &taken, &cpu);
+        (cpu, off)
+    }))
+}
+
+fn off(schedule: &Schedule, taken: &[Taken], cpu: &Cpu) -> Option<Off> {
+    let slots = cpu.slots?;
+    // What it took by its own record: where each timer wakes late, that is less than was asked for, by so much of each turn.
+    let mut busy_ns: Vec<u64> = taken.iter().map(|one| one.end_ns - one.start_ns).collect();
+    busy_ns.sort_unstable();
+    let busy_ns = busy_ns.get(busy_ns.len() / 2).map_or(schedule.busy_ns, |ns| (*ns).min(schedule.busy_ns));
+    let period_ns = schedule.period_ns as f64 * (1.0 + schedule.drift_ppm / 1e6);
+    // The beginning that it names is compared with the nearest true one.
+    let since = slots.share_start_ns.saturating_sub(schedule.start_ns + schedule.busy_ns) as f64;
+    let late_ns = since - (since / period_ns).round() * period_ns;
+    Some(Off {
+        period: slots.period_ns / period_ns - 1.0,
+        share: slots.share - (1.0 - busy_ns as f64 / period_ns),
+        phase_ms: late_ns / MS,
+    })
+}
+
+fn place((period_ms, share): (f64, f64), (jitter, drift_ppm): (f64, f64)) -> Place {
+    Place { period_ms, share, jitter, drift_ppm, seed: (period_ms * 10.0 + share * 100.0) as u64 }
+}
+
+/// The places of the grid with this period.
+fn row(period_ms: f64) -> Vec<Place> {
+    let shares = [0.2, 0.4, 0.6, 0.8, 0.9].into_iter();
+    shares.flat_map(|share| [(0.0, 0.0), (0.02, 100.0)].map(|noise| place((period_ms, share), noise))).collect()
+}
+
+fn word(off: Option<Off>) -> String {
+    off.map_or("nothing".to_owned(), |off| {
+        format!("period {:+.4} % share {:+.4} phase {:+.3} ms", off.period * 100.0, off.share, off.phase_ms)
+    })
+}
+
+/// Holds the meter to the bars at each place, in one of a few tries, and prints how the comparison method does there. A pause of the whole
+/// machine may fall into one try. Where other guests take the CPU too, that is reported, and the place is not judged.
+fn read_back(class: Class, beside: Beside, places: &[Place], tries: usize) {
+    let _host = HostLock::take();
+    if !may_have_a_thief() {
+        return;
+    }
+    let ours = settings(class, Count::All, Method::Fold);
+    let siege = settings(class, Count::All, Method::Siege);
+    for place in places {
+        fitness::one_of(tries, &needs(class, 0.01), || {
+            let _neighbour = beside.start();
+            let Some([(cpu, off), (_, theirs)]) = under_a_thief(*place, [&ours, &siege]) else { return Ok(()) };
+            let is_right = off.is_some_and(|off| off.is_within_the_bars());
+            let said = format!(
+                "{place:?}: {} confidence {:.2} | siege: {}",
+                word(off),
+                cpu.confidence.unwrap_or_default(),
+                word(theirs)
+            );
+            println!("{said}");
+            if is_right { Ok(()) } else { Err(format!("{said}: {}", cpu.why)) }
+        });
+    }
+}
+
+fn may_have_a_thief() -> bool {
+    let place = Place { period_ms: 20.0, share: 0.9, jitter: 0.0, drift_ppm: 0.0, seed: 1 };
+    let short = Settings { duration_ns: 100_000_000, ..settings(Class::Ordinary, Count::All, Method::Fold) };
+    under_a_thief(place, [&short]).is_some()
+}
+
+/// One place each of a short, a middle and a long period.
+fn few() -> [Place; 3] {
+    [place((10.0, 0.4), (0.02, 100.0)), place((5.0, 0.9), (0.0, 0.0)), place((30.0, 0.2), (0.02, 100.0))]
+}
+
+#[test]
+fn a_thief_alone_is_read_back() {
+    read_back(Class::Fifo, Beside::Nobody, &few(), 3);
+}
+
+#[test]
+fn a_thief_beside_an_ordinary_neighbour_is_read_back() {
+    read_back(Class::Fifo, Beside::Neighbour, &few(), 3);
+}
+
+/// The whole grid, a check for each period.
+macro_rules! grid {
+    ($($name:ident $period_ms:literal),*) => {
+        mod grid_alone {
+            $(#[test]
+            fn $name() {
+                super::read_back(super::Class::Fifo, super::Beside::Nobody, &super::row($period_ms), 2);
+            })*
+        }
+
+        mod grid_beside_a_neighbour {
+            $(#[test]
+            fn $name() {
+                super::read_back(super::Class::Fifo, super::Beside::Neighbour, &super::row($period_ms), 2);
+            })*
+        }
+    };
+}
+
+grid!(period_5_ms 5.0, period_8_ms 8.0, period_10_ms 10.0, period_15_6_ms 15.6, period_20_ms 20.0, period_30_ms 30.0);
+
+/// A thief in the guest is an ordinary thread's neighbour too, so that there is no bar without rights: this prints what is left, and how a
+/// neighbour spoils it where its turns are counted.
+#[test]
+#[ignore = "has no bar: prints what the meter sees without rights"]
+fn a_thief_seen_without_rights() {
+    let _host = HostLock::take();
+    let ours = settings(Class::Ordinary, Count::All, Method::Fold);
+    for (beside, place) in
+        [Beside::Nobody, Beside::Neighbour].into_iter().flat_map(|beside| few().map(|place| (beside, place)))
+    {
+        let _neighbour = beside.start();
+        let Some([(_, off)]) = under_a_thief(place, [&ours]) else { return };
+        println!("{place:?}: {}", word(off));
+    }
+}
+
+/// How often each class and count makes a period up.
+fn made_up(beside: Beside, kinds: &[(Class, Count)]) {
+    // A hypervisor that does take slots may fall into one try. One that always does is seen by a bare loop too.
+    const RUNS: usize = 3;
+    for (class, count) in kinds {
+        let one = || {
+            let _neighbour = beside.start();
+            let mut made_up = 0;
+            for _ in 0..RUNS {
+                let said = match measure(&settings(*class, *count, Method::Fold)) {
+                    Ok(said) => said,
+                    Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
+                        not_judged("this user may not have real-time threads");
+                        return Ok(());
+                    }
+                    Err(other) => panic!("{other}"),
+                };
+                println!("{class:?} {count:?}: {:?} {:?} {}", said.model, said.confidence, said.why);
+                if !matches!(said.model, Some(Model::None | Model::Irregular)) {
+                    made_up += 1;
+                    println!("    {:?}", said.seen);
+                }
+            }
+            let why = || format!("{class:?} {count:?}: {made_up} of {RUNS} periods are made up");
+            if made_up == 0 { Ok(()) } else { Err(why()) }
+        };
+        fitness::one_of(2, &needs(*class, 0.005).without_timers(), one);
+    }
+}
+
+#[test]
+fn an_idle_cpu_has_no_period() {
+    let _host = HostLock::take();
+    made_up(Beside::Nobody, &[(Class::Fifo, Count::All), (Class::Ordinary, Count::Foreign)]);
+}
+
+#[test]
+fn an_ordinary_neighbour_is_no_hypervisor() {
+    let _host = HostLock::take();
+    made_up(
+        Beside::Neighbour,
+        &[(Class::Fifo, Count::All), (Class::Ordinary, Count::Foreign), (Class::Ordinary, Count::All)],
+    );
+}
+
+const IN_A_GROUP: &str = "EVENKEEL_TEST_RUNS_IN_A_GROUP";
+
+#[test]
+fn a_cpu_limit_is_a_bucket() {
+    if std::env::var_os(IN_A_GROUP).is_some() {
+        for count in [Count::Foreign, Count::All] {
+            let said = measure(&settings(Class::Auto, count, Method::Fold)).unwrap();
+            println!("{count:?}: {:?} {:?} {:?}: {}", said.model, said.period_ms, said.share, said.why);
+            let found = (said.model, said.period_ms, said.share);
+            assert_eq!(found, (Some(Model::TokenBucket), Some(20.0), Some(0.4)), "{said:?}");
+        }
+        return;
+    }
+    let _host = HostLock::take();
+    let group = match Group::with_cpu_limit(8_000, 20_000) {
+        Ok(group) => group,
+        Err(why) => return not_judged(why),
+    };
+    let in_the_group = || {
+        let child = Command::new("sh")
+            .args([
+                "-c",
+                "echo $$ >\"$1\" && shift && exec \"$@\"",
+                "sh",
+                &format!("{}/cgroup.procs", group.path().display()),
+            ])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "quantum::a_cpu_limit_is_a_bucket", "--nocapture"])
+            .env(IN_A_GROUP, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
+        println!("{said}");
+        if child.status.success() { Ok(()) } else { Err(said) }
+    };
+    fitness::one_of(3, &Needs::on_cpu(cpu()), in_the_group);
+}

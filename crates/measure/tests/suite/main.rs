@@ -1,0 +1,19 @@
+//! Meters and disturbers on the real kernel, where no timing decides: what they count, what they refuse, and how they end. What they
+//! measure is checked in `tests/live`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test fails")]
+
+mod bandwidth;
+mod clock;
+mod disk;
+mod disturbers;
+mod frequency;
+mod gaps;
+mod imbalance;
+mod memory;
+mod rates;
+mod storms;
+mod ticks;
+mod ticks_replay;
+mod udp;
+mod wake;

@@ -1,0 +1,115 @@
+//! What real servers did, wake by wake, played again: their tick has to be found, with the same numbers each time. Recorded with
+//! `cargo run -p evenkeel-measure --example ticks_trace TID SECONDS` on a virtual machine with two CPUs that others loaded.
+
+use evenkeel_measure::meters::ticks::account::{Asked, account};
+use evenkeel_measure::meters::ticks::wakes::Wake;
+use evenkeel_sys::asleep::Wait;
+use expect_test::{Expect, expect};
+
+/// Where the clock stood when a recording began; any will do.
+const FROM_NS: u64 = 5_000_000_000;
+
+fn read(text: &str) -> (Vec<Wake>, Vec<Asked>) {
+    let (mut wakes, mut asked, mut start_ns) = (Vec::new(), Vec::new(), FROM_NS);
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u64>().unwrap();
+        if words[0] == "?" {
+            let wait = match words[2] {
+                "until" => Wait::Until(FROM_NS + number(3)),
+                "for" => Wait::For(number(3)),
+                "open" => Wait::Open,
+                _ => Wait::Unknown,
+            };
+            asked.push(Asked { at_ns: FROM_NS + number(1), wait });
+            continue;
+        }
+        start_ns += number(0);
+        let preempted = number(3) as u32;
+        wakes.push(Wake {
+            start_ns,
+            end_ns: start_ns + number(1),
+            on_cpu_ns: number(2),
+            preempted,
+            cpu: 0,
+            is_moved: false,
+        });
+    }
+    (wakes, asked)
+}
+
+fn check(text: &str, expect: Expect) {
+    let (wakes, asked) = read(text);
+    let us = |values: &[u64]| {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable();
+        let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize] / 1000;
+        format!("{} {}", at(0.5), at(0.99))
+    };
+    expect.assert_eq(&match account(&wakes, &asked, None, None) {
+        Err(why) => format!("no tick: {why}"),
+        Ok(told) => format!(
+            "{:.2} Hz {:?} {:?}; {} ticks, {} missed, {} hidden, {} preempted, {} others; p50 and p99 in us: interval {}, late {}, work {}, due to done {}",
+            told.tempo.hz(),
+            told.tempo.pacing,
+            told.due,
+            told.ticks,
+            told.missed,
+            told.hidden,
+            told.preempted_ticks,
+            told.other_wakes,
+            us(&told.interval_ns),
+            us(&told.lateness_ns),
+            us(&told.work_ns),
+            us(&told.due_to_done_ns),
+        ),
+    });
+}
+
+#[test]
+fn real_servers_have_their_ticks() {
+    // The reference server at 50 a second, as any thread.
+    check(
+        include_str!("arena50.txt"),
+        expect![
+            "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 9 preempted, 0 others; p50 and p99 in us: interval 19999 20016, late 54 75, work 363 902, due to done 419 970"
+        ],
+    );
+    // The same, as a tick thread of evenkeel-rt.
+    check(
+        include_str!("arena-steady.txt"),
+        expect![
+            "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 250 preempted, 0 others; p50 and p99 in us: interval 19999 20005, late 4 9, work 1192 1668, due to done 1206 1794"
+        ],
+    );
+    // ddnet-server with eight bots, whose packets wake it between its 50 ticks a second.
+    check(
+        include_str!("ddnet-8.txt"),
+        expect![
+            "50.00 Hz Kept AsAsked; 250 ticks, 0 missed, 0 hidden, 1 preempted, 356 others; p50 and p99 in us: interval 20000 20058, late 57 110, work 65 187, due to done 123 286"
+        ],
+    );
+    // The same with sixteen players, whose packets are half of its work and crowd at some parts of a tick: not 200 or 250 a second.
+    check(
+        include_str!("ddnet-16.txt"),
+        expect![
+            "50.00 Hz Kept Earliest; 124 ticks, 0 missed, 1 hidden, 10 preempted, 1537 others; p50 and p99 in us: interval 19999 20786, late 126 901, work 894 1188, due to done 1012 5260"
+        ],
+    );
+    // ddnet-server with nobody on it does not tick.
+    check(include_str!("ddnet-idle.txt"), expect!["no tick: it hardly woke"]);
+    // openarena with four bots of its own, sv_fps 20.
+    check(
+        include_str!("oa20.txt"),
+        expect![
+            "20.00 Hz Kept AsAsked; 100 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 50016 50266, late 17 218, work 954 1198, due to done 993 1198"
+        ],
+    );
+    // The same at 60, which its whole milliseconds make 62.5.
+    check(
+        include_str!("oa60.txt"),
+        expect![
+            "62.50 Hz Kept AsAsked; 312 ticks, 0 missed, 0 hidden, 0 preempted, 0 others; p50 and p99 in us: interval 16006 16193, late 63 222, work 947 1133, due to done 1003 1159"
+        ],
+    );
+}

@@ -1,0 +1,194 @@
+//! How much a recording has of what was done: as many samples as was worked, a stack for each sleep, and as much as a window is long.
+
+use std::io::Cursor;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use evenkeel_profile::live::{LiveError, Memory, Outlet, Status, Switches, Targets, Told, Window, Wishes, record};
+use evenkeel_profile::perf::file::PerfFile;
+use evenkeel_profile::recording::{Recording, Turn};
+use evenkeel_profile::unwind::NoUnwind;
+use evenkeel_sys::{clock, thread};
+use evenkeel_testkit::fitness::{self, Needs};
+use evenkeel_testkit::{HostLock, live::not_judged};
+
+/// On a busy machine one run may fall into a pause: so many are tried.
+const RUNS: usize = 3;
+
+fn read(bytes: &[u8]) -> Recording {
+    PerfFile::parse(bytes).unwrap().recording(&mut NoUnwind).unwrap()
+}
+
+/// Records into memory; nothing, aloud, where this user may not.
+fn recorded(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool) -> Option<(Told, Vec<u8>)> {
+    let mut sink = Memory::new(256 << 20);
+    match record(wishes, until, &mut sink) {
+        Ok(told) => Some((told, sink.into_bytes())),
+        Err(error @ LiveError::Denied { .. }) => {
+            not_judged(format_args!("this user may not ({error})"));
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn for_ms(ms: u64) -> impl FnMut(&Status) -> bool {
+    move |status| status.elapsed_ns < ms * 1_000_000
+}
+
+/// One of a few runs must be right.
+fn one_of(run: impl Fn() -> Result<(), String>) {
+    fitness::one_of(RUNS, &Needs::on_last_cpu(), run);
+}
+
+/// Works under this name until told to stop. How much CPU time it had by then.
+fn busy<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    name: &str,
+    stop: &'scope AtomicBool,
+) -> std::thread::ScopedJoinHandle<'scope, u64> {
+    let work = move || {
+        while !stop.load(Ordering::Relaxed) {
+            std::hint::black_box((0..1000_u64).sum::<u64>());
+        }
+        clock::thread_cpu_ns()
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work).unwrap()
+}
+
+/// Samples of the threads of this name.
+fn samples_of(recording: &Recording, name: &str) -> usize {
+    let is_of = |tid: &u32| recording.threads.get(tid).and_then(|thread| thread.name.as_deref()) == Some(name);
+    recording.samples.iter().filter(|sample| is_of(&sample.tid)).count()
+}
+
+#[test]
+fn as_much_is_sampled_as_was_worked() {
+    let _host = HostLock::take();
+    one_of(|| {
+        let stop = AtomicBool::new(false);
+        let wishes =
+            Wishes { targets: Targets::Processes(vec![std::process::id()]), clock_hz: Some(997), ..Wishes::default() };
+        let (recorded, worked_ns) = std::thread::scope(|scope| {
+            let before = busy(scope, "rec-before", &stop);
+            let mut late = None;
+            let recorded = recorded(&wishes, &mut |status| {
+                // One that is made while it runs is seen too.
+                late.get_or_insert_with(|| busy(scope, "rec-late", &stop));
+                status.elapsed_ns < 600_000_000
+            });
+            stop.store(true, Ordering::Relaxed);
+            (recorded, [before.join().unwrap(), late.map_or(0, |late| late.join().unwrap())])
+        });
+        let Some((told, bytes)) = recorded else { return Ok(()) };
+        let recording = read(&bytes);
+        for (name, worked_ns) in [("rec-before", worked_ns[0]), ("rec-late", worked_ns[1])] {
+            // It worked for some milliseconds before the recording began, or after it ended.
+            let (seen, worked) = (samples_of(&recording, name) as f64, worked_ns as f64 / 1e9 * 997.0);
+            if !(0.7..1.15).contains(&(seen / worked)) {
+                return Err(format!("{name}: {seen} samples for {worked} of work, {told:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn each_sleep_has_a_stack_of_the_same_moment() {
+    let _host = HostLock::take();
+    let targets = Targets::Processes(vec![std::process::id()]);
+    let wishes = Wishes { targets, switches: Switches::WithStacks, clock_hz: None, ..Wishes::default() };
+    let (said, tid) = std::sync::mpsc::channel();
+    let stop = AtomicBool::new(false);
+    let recorded = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            said.send(thread::id()).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                clock::sleep_until_ns(clock::monotonic_ns() + 2_000_000);
+            }
+        });
+        let recorded = recorded(&wishes, &mut for_ms(400));
+        stop.store(true, Ordering::Relaxed);
+        recorded
+    });
+    let Some((told, bytes)) = recorded else { return };
+    let (recording, tid) = (read(&bytes), tid.recv().unwrap());
+    if told.unseen.iter().any(|unseen| unseen.contains("kernel")) {
+        not_judged("this user may not see where threads sleep");
+        return;
+    }
+    // Each sleep has a sample of the same moment, which says where it was.
+    let slept = recording.switches.iter().filter(|switch| switch.tid == tid && switch.turn == Turn::Slept);
+    let is_at = |at_ns: u64| recording.samples.iter().any(|s| s.tid == tid && s.at_ns.abs_diff(at_ns) < 200_000);
+    let (all, with) = slept.fold((0, 0), |(all, with), switch| (all + 1, with + u32::from(is_at(switch.at_ns))));
+    assert!(with * 10 >= all * 9, "{with} of {all} have a stack");
+}
+
+/// A window in memory, asked for when the flag is set.
+struct Shelf {
+    ask: Arc<AtomicBool>,
+    kept: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Outlet for Shelf {
+    type File = Cursor<Vec<u8>>;
+
+    fn is_asked(&mut self) -> bool {
+        self.ask.swap(false, Ordering::Relaxed)
+    }
+
+    fn open(&mut self) -> std::io::Result<Cursor<Vec<u8>>> {
+        Ok(Cursor::new(Vec::new()))
+    }
+
+    fn close(&mut self, file: Cursor<Vec<u8>>) -> std::io::Result<()> {
+        self.kept.lock().unwrap().push(file.into_inner());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_window_has_the_last_of_it_and_knows_what_was_before() {
+    let _host = HostLock::take();
+    let (ask, kept) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let shelf = Shelf { ask: Arc::clone(&ask), kept: Arc::clone(&kept) };
+    let mut window = Window::new(500_000_000, 64 << 20, shelf);
+    let wishes =
+        Wishes { targets: Targets::Processes(vec![std::process::id()]), clock_hz: Some(997), ..Wishes::default() };
+    let stop = AtomicBool::new(false);
+    let told = std::thread::scope(|scope| {
+        let mut late = None;
+        let mut asked = false;
+        let told = record(
+            &wishes,
+            &mut |status| {
+                late.get_or_insert_with(|| busy(scope, "rec-late", &stop));
+                if status.elapsed_ns > 2_500_000_000 && !asked {
+                    asked = true;
+                    ask.store(true, Ordering::Relaxed);
+                }
+                status.elapsed_ns < 3_000_000_000
+            },
+            &mut window,
+        );
+        stop.store(true, Ordering::Relaxed);
+        told
+    });
+    if let Err(error @ LiveError::Denied { .. }) = told {
+        not_judged(format_args!("this user may not ({error})"));
+        return;
+    }
+    let told = told.unwrap();
+    let kept = kept.lock().unwrap();
+    assert_eq!(kept.len(), 2, "the one that was asked for, and the end");
+    let [first, last] = [&kept[0], &kept[1]].map(|bytes| read(bytes));
+    for recording in [&first, &last] {
+        // Few are enough: on a busy machine it gets little of the CPU.
+        assert!(samples_of(recording, "rec-late") > 2, "a name that was told before the window is known");
+        let samples = recording.samples.len() as u64;
+        assert!(samples < told.status.samples * 3 / 4, "{samples} of {} samples", told.status.samples);
+        let program = std::env::current_exe().unwrap().display().to_string();
+        assert!(recording.modules.iter().any(|(_, module)| module.path == program));
+    }
+    assert!(first.span.end_ns < last.span.end_ns);
+}

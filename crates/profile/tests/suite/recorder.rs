@@ -1,0 +1,526 @@
+//! What is recorded live is what was done: threads of ours that work, sleep, change their names and end, seen through the recorder and the
+//! reader of files. A clock of the CPU's time samples whoever had the CPU, so that these tests wait for CPU time, and never for a time.
+
+use std::fs;
+use std::io::{Cursor, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::Scope;
+use std::time::Duration;
+
+use evenkeel_profile::live::{LiveError, Memory, Outlet, Status, Switches, Targets, Told, Window, Wishes, record};
+use evenkeel_profile::perf::file::PerfFile;
+use evenkeel_profile::recording::{Recording, Turn};
+use evenkeel_profile::unwind::NoUnwind;
+use evenkeel_sys::{cgroup, clock, held::Held, thread};
+use evenkeel_testkit::skipped;
+
+const MS: u64 = 1_000_000;
+/// A minute bounds a hang.
+const LIMIT_NS: u64 = 60_000 * MS;
+
+/// One recording at a time: the kernel lets a user lock only so much memory for the rings of all.
+pub(crate) fn one_at_a_time<T>(run: impl FnOnce() -> T) -> T {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    run()
+}
+
+fn read(bytes: &[u8]) -> Recording {
+    PerfFile::parse(bytes).unwrap().recording(&mut NoUnwind).unwrap()
+}
+
+/// Records into memory; nothing, recorded as skipped, where this user may not.
+fn recorded(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool) -> Option<(Told, Vec<u8>)> {
+    let mut sink = Memory::new(256 << 20);
+    let mut within_limit = |status: &Status| {
+        assert!(status.elapsed_ns < LIMIT_NS, "waited in vain: {status:?}");
+        until(status)
+    };
+    match record(wishes, &mut within_limit, &mut sink) {
+        Ok(told) => Some((told, sink.into_bytes())),
+        Err(error @ LiveError::Denied { .. }) => {
+            skipped(format_args!("this user may not record ({error})"));
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn ourselves() -> Targets {
+    Targets::Processes(vec![std::process::id()])
+}
+
+/// A thread that works under a name until it is told to stop.
+struct Busy {
+    worked_ns: Arc<AtomicU64>,
+}
+
+impl Busy {
+    fn start<'scope>(scope: &'scope Scope<'scope, '_>, name: &str, stop: &'scope AtomicBool) -> Busy {
+        let worked_ns = Arc::<AtomicU64>::default();
+        let tells = Arc::clone(&worked_ns);
+        let work = move || {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::black_box((0..1000_u64).sum::<u64>());
+                tells.store(clock::thread_cpu_ns(), Ordering::Relaxed);
+            }
+        };
+        std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work).unwrap();
+        Busy { worked_ns }
+    }
+
+    /// The CPU time that it had until now.
+    fn worked_ns(&self) -> u64 {
+        self.worked_ns.load(Ordering::Relaxed)
+    }
+}
+
+/// The CPU time that a process of one thread had; 0 if it is not there.
+fn ran_ns(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+/// Stops who works as soon as this is dropped, also by a panic.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Samples of the threads of this name.
+fn samples_of(recording: &Recording, name: &str) -> usize {
+    let is_of = |tid: &u32| recording.threads.get(tid).and_then(|thread| thread.name.as_deref()) == Some(name);
+    recording.samples.iter().filter(|sample| is_of(&sample.tid)).count()
+}
+
+#[test]
+fn who_works_is_sampled_whether_it_was_there_before_or_came_later() {
+    one_at_a_time(|| {
+        let stop = AtomicBool::new(false);
+        let wishes = Wishes { targets: ourselves(), clock_hz: Some(997), ..Wishes::default() };
+        let recorded = std::thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            let before = Busy::start(scope, "rec-before", &stop);
+            let mut late = None;
+            let mut from_ns = None;
+            recorded(&wishes, &mut |_| {
+                let late = late.get_or_insert_with(|| Busy::start(scope, "rec-late", &stop));
+                let from_ns = *from_ns.get_or_insert_with(|| before.worked_ns());
+                before.worked_ns() < from_ns + 30 * MS || late.worked_ns() < 30 * MS
+            })
+        });
+        let Some((told, bytes)) = recorded else { return };
+        let recording = read(&bytes);
+        assert_eq!(told.status.samples, recording.samples.len() as u64, "all that was counted is in the file");
+        assert_eq!(recording.lost.records, told.status.lost);
+        assert!(recording.events.iter().any(|event| Some(&event.name) == told.clock.as_ref() && event.is_on_cpu()));
+        let program = std::env::current_exe().unwrap().display().to_string();
+        assert!(recording.modules.iter().any(|(_, module)| module.path == program), "what was mapped before is known");
+        assert!(recording.machine.kernel.is_some());
+        for name in ["rec-before", "rec-late"] {
+            // A sample each millisecond of CPU time, of which a kernel in need leaves some out.
+            assert!(samples_of(&recording, name) > 5, "{name}: {told:?}");
+        }
+    });
+}
+
+#[test]
+fn threads_of_a_name_are_seen_and_no_others() {
+    one_at_a_time(|| {
+        let stop = AtomicBool::new(false);
+        let targets = Targets::Threads { name: "rec-named".to_owned(), pids: vec![std::process::id()] };
+        let wishes = Wishes { targets, clock_hz: Some(997), ..Wishes::default() };
+        let recorded = std::thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            let named = Busy::start(scope, "rec-named", &stop);
+            let other = Busy::start(scope, "rec-other", &stop);
+            // It has its name when it runs for the first time.
+            while named.worked_ns() == 0 {
+                std::thread::yield_now();
+            }
+            let mut from_ns = None;
+            recorded(&wishes, &mut |_| {
+                let worked_ns = [named.worked_ns(), other.worked_ns()];
+                let from_ns = *from_ns.get_or_insert(worked_ns);
+                worked_ns[0] < from_ns[0] + 20 * MS || worked_ns[1] < from_ns[1] + 20 * MS
+            })
+        });
+        let Some((_, bytes)) = recorded else { return };
+        let recording = read(&bytes);
+        assert!(samples_of(&recording, "rec-named") > 2);
+        assert_eq!(samples_of(&recording, "rec-other"), 0);
+    });
+}
+
+#[test]
+fn switches_tell_who_slept() {
+    one_at_a_time(|| {
+        let wishes =
+            Wishes { targets: ourselves(), switches: Switches::WithStacks, clock_hz: None, ..Wishes::default() };
+        let (said, tid) = mpsc::channel();
+        let slept = AtomicU64::new(0);
+        let stop = AtomicBool::new(false);
+        let recorded = std::thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            scope.spawn(|| {
+                said.send(thread::id()).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    clock::sleep_until_ns(clock::monotonic_ns() + MS);
+                    slept.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let mut from = None;
+            recorded(&wishes, &mut |_| {
+                slept.load(Ordering::Relaxed) < *from.get_or_insert_with(|| slept.load(Ordering::Relaxed)) + 30
+            })
+        });
+        let Some((told, bytes)) = recorded else { return };
+        let (recording, tid) = (read(&bytes), tid.recv().unwrap());
+        let turns = |turn| recording.switches.iter().filter(|switch| switch.tid == tid && switch.turn == turn).count();
+        assert!(turns(Turn::Slept) >= 28 && turns(Turn::In) >= 28, "{told:?}");
+        if told.unseen.iter().any(|unseen| unseen.contains("kernel")) {
+            return skipped("this user may not see where threads sleep");
+        }
+        // Sleeps have samples, which say where it was. How near they are in time is a live check.
+        assert!(recording.samples.iter().filter(|sample| sample.tid == tid).count() >= 28, "{told:?}");
+    });
+}
+
+#[test]
+fn a_process_that_ends_meanwhile_is_recorded_up_to_its_end() {
+    one_at_a_time(|| {
+        let mut child = Ended(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
+        let pid = child.0.id();
+        let wishes = Wishes { targets: Targets::Processes(vec![pid]), clock_hz: Some(997), ..Wishes::default() };
+        let from_ns = ran_ns(pid);
+        let recorded = recorded(&wishes, &mut |_| {
+            if ran_ns(pid) > from_ns + 20 * MS {
+                let _ = child.0.kill();
+                child.0.wait().unwrap();
+            }
+            true
+        });
+        drop(child);
+        let Some((told, bytes)) = recorded else { return };
+        assert_eq!(told.ended_with, [pid]);
+        assert!(told.status.samples > 2, "{told:?}");
+        assert_eq!(samples_of(&read(&bytes), "sh") as u64, told.status.samples);
+        let gone = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
+        assert!(matches!(gone, LiveError::NotThere { .. }), "{gone}");
+    });
+}
+
+/// A shell that goes on when it is told to, with a file's name as `$0`.
+fn shell(script: &str, file: &Path) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("read line; {script}")]).arg(file).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// What comes after the last of the processes is nothing: nobody waits for the end of the time.
+#[test]
+fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
+    one_at_a_time(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let end = folder.path().join("end");
+        let rows = [
+            ("one", vec![":"], Switches::None),
+            ("the later of two", vec![":", "sleep 0.05; : > $0"], Switches::None),
+            ("a child that outlives it", vec!["(sleep 0.05; : > $0) &"], Switches::None),
+            ("one of whole CPUs", vec!["(sleep 0.05; : > $0) &"], Switches::WithStacks),
+        ];
+        for (what, scripts, switches) in rows {
+            let mut shells: Vec<Child> = scripts.iter().map(|script| shell(script, &end)).collect();
+            let pids: Vec<u32> = shells.iter().map(Child::id).collect();
+            let wishes = Wishes { targets: Targets::Processes(pids.clone()), switches, ..Wishes::default() };
+            let recorded = recorded(&wishes, &mut |_| {
+                // Without its input, a shell goes on. Nobody waits for it: it stays a zombie.
+                shells.iter_mut().for_each(|shell| drop(shell.stdin.take()));
+                true
+            });
+            for shell in &mut shells {
+                drop(shell.stdin.take());
+                shell.wait().unwrap();
+            }
+            let Some((told, _)) = recorded else { return };
+            assert_eq!(told.ended_with, pids, "{what}: {told:?}");
+            // Whatever was to be done before the last of them ended was done.
+            assert_eq!(end.exists(), scripts.iter().any(|script| script.contains("$0")), "{what}: {told:?}");
+            drop(fs::remove_file(&end));
+        }
+        // Of the whole machine, only those that it is about count.
+        let mut about = shell(":", &end);
+        let wishes = Wishes { about: vec![about.id()], ..Wishes::default() };
+        let recorded = recorded(&wishes, &mut |_| {
+            drop(about.stdin.take());
+            true
+        });
+        drop(about.stdin.take());
+        about.wait().unwrap();
+        let Some((told, _)) = recorded else { return };
+        assert_eq!(told.ended_with, [about.id()], "{told:?}");
+    });
+}
+
+#[test]
+fn a_command_is_seen_from_its_first_instruction() {
+    one_at_a_time(|| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"]);
+        let held = Held::new(command).unwrap();
+        let wishes = Wishes { targets: Targets::Processes(vec![held.pid()]), clock_hz: Some(997), ..Wishes::default() };
+        let (mut held, mut running) = (Some(held), None);
+        let recorded = recorded(&wishes, &mut |_| {
+            if let Some(held) = held.take() {
+                running = Some(held.start().unwrap().0);
+            }
+            running.as_ref().is_some_and(|running| running.ended().is_none())
+        });
+        let Some((told, bytes)) = recorded else { return };
+        let recording = read(&bytes);
+        assert!(recording.mappings.iter().any(|mapping| mapping.at_ns > 0), "what it mapped was told when it did");
+        assert!(samples_of(&recording, "sh") > 2, "{told:?}");
+    });
+}
+
+#[test]
+fn what_finds_no_room_is_counted() {
+    one_at_a_time(|| {
+        let stop = AtomicBool::new(false);
+        let wishes = Wishes {
+            targets: ourselves(),
+            clock_hz: Some(10_000),
+            user_stack_bytes: Some(8192),
+            ring_bytes: 1,
+            ..Wishes::default()
+        };
+        let recorded = std::thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            let busy = Busy::start(scope, "rec-busy", &stop);
+            recorded(&wishes, &mut |status| {
+                // Nobody reads meanwhile.
+                let from_ns = busy.worked_ns();
+                while busy.worked_ns() < from_ns + 50 * MS {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                status.lost <= 100
+            })
+        });
+        let Some((told, bytes)) = recorded else { return };
+        assert!(told.status.lost > 100, "{told:?}");
+        assert_eq!(read(&bytes).lost.records, told.status.lost, "the file says so too");
+    });
+}
+
+/// A window in memory, asked for when the flag is set.
+struct Shelf {
+    ask: Arc<AtomicBool>,
+    kept: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Outlet for Shelf {
+    type File = Cursor<Vec<u8>>;
+
+    fn is_asked(&mut self) -> bool {
+        self.ask.swap(false, Ordering::Relaxed)
+    }
+
+    fn open(&mut self) -> std::io::Result<Cursor<Vec<u8>>> {
+        Ok(Cursor::new(Vec::new()))
+    }
+
+    fn close(&mut self, file: Cursor<Vec<u8>>) -> std::io::Result<()> {
+        self.kept.lock().unwrap().push(file.into_inner());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_window_has_the_last_of_it_and_knows_what_was_before() {
+    const WINDOW_NS: u64 = 300 * MS;
+    one_at_a_time(|| {
+        let (ask, kept) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Vec<u8>>>>::default());
+        let shelf = Shelf { ask: Arc::clone(&ask), kept: Arc::clone(&kept) };
+        let mut window = Window::new(WINDOW_NS, 64 << 20, shelf);
+        // Large samples and a small ring: it is read often, and the window has many pieces.
+        let wishes = Wishes {
+            targets: ourselves(),
+            clock_hz: Some(997),
+            user_stack_bytes: Some(8192),
+            ring_bytes: 1,
+            ..Wishes::default()
+        };
+        let stop = AtomicBool::new(false);
+        let told = std::thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            let mut late = None;
+            // When it was looked, and what had been worked by then, for as long as half a window ago.
+            let mut lately: Vec<(u64, u64)> = Vec::new();
+            let (mut early_ns, mut is_asked) = (None, false);
+            let mut until = |status: &Status| {
+                let late = late.get_or_insert_with(|| Busy::start(scope, "rec-late", &stop));
+                let (now_ns, worked_ns) = (status.elapsed_ns, late.worked_ns());
+                assert!(now_ns < LIMIT_NS, "waited in vain: {status:?}");
+                lately.retain(|(at_ns, _)| at_ns + WINDOW_NS / 2 > now_ns);
+                lately.push((now_ns, worked_ns));
+                // Some samples are to be older than the windows, and some in them, however busy the machine is.
+                if worked_ns > 20 * MS {
+                    early_ns.get_or_insert(now_ns);
+                }
+                let is_late = early_ns.is_some_and(|early_ns| now_ns > early_ns + 2 * WINDOW_NS);
+                let is_ready = is_late && worked_ns > lately[0].1 + 20 * MS;
+                if is_ready && !is_asked {
+                    is_asked = true;
+                    ask.store(true, Ordering::Relaxed);
+                    return true;
+                }
+                !is_ready || kept.lock().unwrap().is_empty()
+            };
+            record(&wishes, &mut until, &mut window)
+        });
+        if let Err(error @ LiveError::Denied { .. }) = told {
+            return skipped(format_args!("this user may not record ({error})"));
+        }
+        let told = told.unwrap();
+        let kept = kept.lock().unwrap();
+        assert_eq!(kept.len(), 2, "the one that was asked for, and the end");
+        let [first, last] = [&kept[0], &kept[1]].map(|bytes| read(bytes));
+        for recording in [&first, &last] {
+            assert!(samples_of(recording, "rec-late") > 2, "a name that was told before the window is known");
+            let samples = recording.samples.len() as u64;
+            assert!(samples < told.status.samples, "{samples} of {} samples", told.status.samples);
+            let program = std::env::current_exe().unwrap().display().to_string();
+            assert!(recording.modules.iter().any(|(_, module)| module.path == program));
+        }
+        assert!(first.span.end_ns < last.span.end_ns);
+    });
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let table = [
+        (Targets::Processes(vec![4_194_300]), "record process 4194300: there is no such process"),
+        (
+            Targets::Threads { name: "game".to_owned(), pids: vec![4_194_300, 4_194_301] },
+            "record the threads named game of process 4194300, 4194301: there is no such process",
+        ),
+        (Targets::Group("/nowhere".into()), "record the group /nowhere: /nowhere: no such file or directory (ENOENT)"),
+        (Targets::Cpus([900].into_iter().collect()), "record CPUs 900: none of these CPUs is online"),
+    ];
+    for (targets, expected) in table {
+        let wishes = Wishes { targets, ..Wishes::default() };
+        let error = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+    // Whoever may record whole machines is told too that what it is about is not there.
+    let wishes = Wishes { about: vec![4_194_300], ..Wishes::default() };
+    let error = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
+    assert_eq!(error.to_string(), "record process 4194300: there is no such process");
+    // One of several is enough, and the others are told.
+    one_at_a_time(|| {
+        let targets = Targets::Processes(vec![4_194_300, std::process::id()]);
+        let wishes = Wishes { targets, ..Wishes::default() };
+        let Some((told, _)) = recorded(&wishes, &mut |_| false) else { return };
+        assert!(told.unseen.contains(&"process 4194300: there is no such process".to_owned()), "{told:?}");
+    });
+}
+
+/// `perf` opens what we write, and sees what we see.
+#[test]
+fn perf_reads_it() {
+    if Command::new("perf").arg("--version").output().is_err() {
+        return skipped("perf is not here");
+    }
+    let stop = AtomicBool::new(false);
+    let switches = Switches::WithStacks;
+    let wishes =
+        Wishes { targets: ourselves(), clock_hz: Some(499), switches, wakes: true, faults: true, ..Wishes::default() };
+    let recorded = one_at_a_time(|| {
+        std::thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            let busy = Busy::start(scope, "rec-perf", &stop);
+            let mut from_ns = None;
+            recorded(&wishes, &mut |_| busy.worked_ns() < *from_ns.get_or_insert_with(|| busy.worked_ns()) + 60 * MS)
+        })
+    });
+    let Some((told, bytes)) = recorded else { return };
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&bytes).unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    let perf = |arguments: &[&str]| {
+        let mut command = Command::new("perf");
+        let output = command.args(arguments).arg("-i").arg(file.path()).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "perf {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let lines = perf(&["script", "-F", "comm,tid,event"]);
+    assert_eq!(lines.lines().count() as u64, told.status.samples);
+    assert!(lines.contains("rec-perf"), "{lines}");
+    for (event, count) in &told.events {
+        let named = lines.lines().filter(|line| line.contains(&format!("{event}:"))).count();
+        assert_eq!(named as u64, *count, "{event}");
+    }
+    let report = perf(&["report", "--stdio", "--no-children", "-g", "none", "--sort", "comm"]);
+    assert!(report.contains("rec-perf"), "{report}");
+    // What was mapped before it began is told by its build, which `perf` finds in the program itself.
+    let program = std::env::current_exe().unwrap();
+    let recording = read(&bytes);
+    let own = recording.modules.iter().find(|(_, module)| program.to_str() == Some(&module.path));
+    let id = own.and_then(|(_, module)| module.build_id.clone()).unwrap();
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let listed = perf(&["buildid-list"]);
+    assert!(listed.contains(&format!("{id} {}", program.display())), "{id}: {listed}");
+    let symbols = perf(&["report", "--stdio", "--no-children", "-g", "none", "--sort", "dso,sym"]);
+    let name = program.file_name().and_then(|name| name.to_str()).unwrap();
+    let own: Vec<&str> = symbols.lines().filter(|line| line.contains(name)).collect();
+    assert!(!own.is_empty() && own.iter().all(|line| !line.contains("[.] 0x")), "{symbols}");
+}
+
+/// Ends what it started.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A group of the kernel's controller for this, and one of another: in both those who are in it are seen, and nobody else.
+#[test]
+fn a_group_is_recorded_whatever_its_controller() {
+    one_at_a_time(|| {
+        let mut tried = 0;
+        for hierarchy in ["", "unified", "perf_event", "cpu", "cpu,cpuacct"] {
+            let group =
+                Path::new("/sys/fs/cgroup").join(hierarchy).join(format!("evenkeel-rec-{}", std::process::id()));
+            let is_group = group.parent().is_some_and(|mount| mount.join("cgroup.procs").exists());
+            if !is_group || fs::create_dir(&group).is_err() {
+                continue;
+            }
+            let start = || Ended(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
+            let (inside, _outside) = (start(), start());
+            let entered = fs::write(group.join("cgroup.procs"), inside.0.id().to_string());
+            let wishes = Wishes { targets: Targets::Group(group.clone()), clock_hz: Some(499), ..Wishes::default() };
+            let pid = inside.0.id();
+            let from_ns = ran_ns(pid);
+            let recorded = entered.ok().and_then(|()| recorded(&wishes, &mut |_| ran_ns(pid) < from_ns + 30 * MS));
+            drop(inside);
+            cgroup::remove(&group, Duration::from_secs(60)).unwrap();
+            if let Some((told, bytes)) = recorded {
+                let recording = read(&bytes);
+                assert!(recording.samples.len() > 2, "{}: {told:?}", group.display());
+                assert!(recording.samples.iter().all(|sample| sample.pid == pid), "{}: others too", group.display());
+                tried += 1;
+            }
+        }
+        if tried == 0 {
+            skipped("this user may not make control groups here");
+        }
+    });
+}

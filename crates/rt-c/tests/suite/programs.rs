@@ -1,0 +1,398 @@
+//! Programs in C and C++ against the library as it is shipped, shared and static: the examples, and those that misuse it.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use evenkeel_rt::udp::{Choice, Udp, UdpSettings, Way};
+use tempfile::TempDir;
+
+use crate::own;
+
+/// What every program must be clean of.
+const WARNINGS: [&str; 6] = ["-Wall", "-Wextra", "-Werror", "-Wpedantic", "-Wpadded", "-Wconversion"];
+/// What the static library needs of the system.
+const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
+
+/// The library under the names that it is installed by.
+struct Library {
+    folder: TempDir,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Linked {
+    Shared,
+    Static,
+}
+
+impl Library {
+    fn new() -> Library {
+        let folder = tempfile::tempdir().unwrap();
+        // Cargo puts what it builds for this test beside it.
+        let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        let at = |name: &str| {
+            [built.join(name), built.join("..").join(name)]
+                .into_iter()
+                .find(|path| path.exists())
+                .unwrap()
+                .canonicalize()
+        };
+        let link = |from: PathBuf, name: &str| std::os::unix::fs::symlink(from, folder.path().join(name)).unwrap();
+        for name in ["libevenkeel_rt.so", "libevenkeel_rt.so.1"] {
+            link(at("libevenkeel_rt_c.so").unwrap(), name);
+        }
+        link(at("libevenkeel_rt_c.a").unwrap(), "libevenkeel_rt.a");
+        Library { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn compile(&self, compiler: &str, source: &Path, linked: Linked, extra: &[&str]) -> PathBuf {
+        let program = self.path(&format!("{}-{linked:?}", source.file_stem().unwrap().to_str().unwrap()));
+        let mut command = Command::new(compiler);
+        command.args(extra).args(WARNINGS).arg("-I").arg(own("include")).arg(source).arg("-o").arg(&program);
+        match linked {
+            Linked::Shared => command.arg("-L").arg(self.folder.path()).args(["-levenkeel_rt", "-lpthread"]),
+            // What debuggers want of the library is most of it, and would be written for each program.
+            Linked::Static => command.arg("-Wl,--strip-debug").arg(self.path("libevenkeel_rt.a")).args(SYSTEM),
+        };
+        success(&command.output().unwrap(), source);
+        program
+    }
+
+    fn run(&self, program: &Path) -> String {
+        let output = Command::new(program).env("LD_LIBRARY_PATH", self.folder.path()).output().unwrap();
+        success(&output, program);
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn success(output: &Output, of: &Path) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {}: {said}", of.display(), output.status);
+}
+
+/// Whether a program is there; else it is said what is skipped.
+fn is_there(program: &str) -> bool {
+    let there =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|path| path.join(program).exists());
+    if !there {
+        evenkeel_testkit::skipped(format_args!("{program} is missing (deploy/setup.sh lab)"));
+    }
+    there
+}
+
+#[test]
+fn the_examples_run() {
+    let library = Library::new();
+    // tick.c with the static library is built beside pkg-config.
+    let table = [
+        ("cc", "-std=c99", "tick.c", Linked::Shared, "100 ticks"),
+        ("c++", "-std=c++17", "own_loop.cpp", Linked::Shared, "50 ticks"),
+        ("c++", "-std=c++17", "own_loop.cpp", Linked::Static, "50 ticks"),
+    ];
+    for (compiler, language, example, linked, said) in table {
+        if !is_there(compiler) {
+            continue;
+        }
+        let program = library.compile(compiler, &own("examples").join(example), linked, &[language]);
+        let told = library.run(&program);
+        assert!(told.contains(said), "{example} {linked:?}: {told}");
+    }
+}
+
+#[test]
+fn the_csharp_example_runs() {
+    if !is_there("mcs") || !is_there("mono") {
+        return;
+    }
+    let library = Library::new();
+    let program = library.path("Server.exe");
+    let mut compiler = Command::new("mcs");
+    compiler.args(["-unsafe", "-warnaserror", "-warn:4"]).arg(format!("-out:{}", program.display()));
+    let sources = [own("csharp/EvenkeelRt.cs"), own("csharp/Server.cs")];
+    success(&compiler.args(&sources).output().unwrap(), &sources[1]);
+    let mut mono = Command::new("mono");
+    let output = mono.arg(&program).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
+    success(&output, &program);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("50 ticks"), "{told}");
+}
+
+/// A sidecar that says yes to everything until it is asked to end the server; gives what it was asked.
+fn sidecar(listener: TcpListener) -> Vec<String> {
+    let mut heard = Vec::new();
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut request = Vec::new();
+        let mut bytes = [0; 512];
+        // A request is over with its body: two braces, or nothing.
+        while !(request.ends_with(b"{}") || request.starts_with(b"GET") && request.ends_with(b"\r\n\r\n")) {
+            let Ok(count @ 1..) = stream.read(&mut bytes) else { break };
+            request.extend_from_slice(&bytes[..count]);
+        }
+        let line = String::from_utf8_lossy(&request).lines().next().unwrap_or_default().to_owned();
+        let body = match line.starts_with("GET /gameserver ") {
+            true => {
+                r#"{"object_meta":{"name":"seven"},"status":{"state":"Ready","address":"10.0.0.7","ports":[{"port":7777}]}}"#
+            }
+            false => "{}",
+        };
+        let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let is_last = line.starts_with("POST /shutdown ");
+        heard.push(line);
+        if is_last {
+            break;
+        }
+    }
+    heard
+}
+
+#[test]
+fn agones_is_told_from_c() {
+    let library = Library::new();
+    let program = library.compile("cc", &own("tests/c/agones.c"), Linked::Shared, &["-std=c99"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let heard = std::thread::spawn(|| sidecar(listener));
+    let mut command = Command::new(&program);
+    let output =
+        command.env("LD_LIBRARY_PATH", library.folder.path()).env("AGONES_SDK_HTTP_PORT", port).output().unwrap();
+    success(&output, &program);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.starts_with("ready 2, health sent"), "{told}");
+    assert!(told.contains("seven is Ready at 10.0.0.7:7777"), "{told}");
+    let heard = heard.join().unwrap();
+    assert_eq!(heard.iter().filter(|line| line.starts_with("POST /ready ")).count(), 1, "{heard:?}");
+}
+
+#[test]
+fn misuse_is_told_and_no_crash() {
+    let library = Library::new();
+    for linked in [Linked::Shared, Linked::Static] {
+        library.run(&library.compile("cc", &own("tests/c/misuse.c"), linked, &["-std=gnu11"]));
+    }
+}
+
+#[test]
+fn threads_share_what_they_may() {
+    let library = Library::new();
+    library.run(&library.compile("cc", &own("tests/c/threads.c"), Linked::Shared, &["-std=gnu11"]));
+}
+
+#[test]
+fn jobs_are_functions_with_a_context() {
+    let library = Library::new();
+    library.run(&library.compile("cc", &own("tests/c/jobs.c"), Linked::Shared, &["-std=c11"]));
+}
+
+#[test]
+fn memory_stays_and_long_waits_are_told() {
+    let library = Library::new();
+    library.run(&library.compile("cc", &own("tests/c/memory.c"), Linked::Shared, &["-std=gnu11"]));
+}
+
+#[test]
+fn packets_and_pages_come_and_go() {
+    let library = Library::new();
+    let program = library.compile("cc", &own("tests/c/network.c"), Linked::Shared, &["-std=c99"]);
+    let mut command = Command::new(&program);
+    let output = command.arg(library.folder.path()).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
+    success(&output, &program);
+}
+
+/// The way by which packets come to a socket of the Rust library that asks for io_uring, by its number in C. Where that is forbidden or too
+/// old, or the library was built without it, the next one: which of them is the features' of the whole build to say.
+fn way_for_uring() -> u32 {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let settings = UdpSettings { address, receive: Choice::Is(Way::Uring), ..UdpSettings::default() };
+    let way = Udp::open(settings).unwrap().report().receive_way;
+    assert!([Way::Uring, Way::Offloaded].contains(&way), "{way:?}");
+    2 + Way::ALL.iter().position(|known| *known == way).unwrap() as u32
+}
+
+#[test]
+fn sockets_for_each_cpu_and_by_each_way() {
+    let library = Library::new();
+    let way = way_for_uring();
+    let program = library.compile("cc", &own("tests/c/udp.c"), Linked::Shared, &["-std=gnu11"]);
+    let mut command = Command::new(&program);
+    let output = command.arg(way.to_string()).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
+    success(&output, &program);
+}
+
+/// Installs below a folder, and builds the example with nothing but what pkg-config says.
+#[test]
+fn pkg_config_finds_what_is_installed() {
+    if !is_there("pkg-config") {
+        return;
+    }
+    let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    for linked in [Linked::Shared, Linked::Static] {
+        let folder = tempfile::tempdir().unwrap();
+        let prefix = folder.path().join("usr");
+        let output = Command::new(own("install.sh")).arg(&prefix).arg(&built).output().unwrap();
+        success(&output, Path::new("install.sh"));
+        let lib = prefix.join("lib");
+        let flags: &[&str] = match linked {
+            Linked::Shared => &["--cflags", "--libs"],
+            Linked::Static => {
+                // Where both are there, a linker takes the shared one.
+                for entry in fs::read_dir(&lib).unwrap().map(|entry| entry.unwrap().path()) {
+                    if entry.to_string_lossy().contains(".so") {
+                        fs::remove_file(entry).unwrap();
+                    }
+                }
+                &["--cflags", "--libs", "--static"]
+            }
+        };
+        let mut ask = Command::new("pkg-config");
+        let output = ask.args(flags).arg("evenkeel-rt").env("PKG_CONFIG_PATH", lib.join("pkgconfig")).output().unwrap();
+        success(&output, Path::new("pkg-config"));
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(said.contains("-lpthread"), matches!(linked, Linked::Static), "{said}");
+        let program = folder.path().join("tick");
+        let mut compiler = Command::new("cc");
+        compiler.arg(own("examples/tick.c")).arg("-o").arg(&program).args(said.split_whitespace());
+        success(&compiler.output().unwrap(), &program);
+        // The name that the loader asks for is the ABI's.
+        let output = Command::new(&program).env("LD_LIBRARY_PATH", &lib).output().unwrap();
+        success(&output, &program);
+        assert!(matches!(linked, Linked::Static) || lib.join("libevenkeel_rt.so.1").exists());
+        let is_shared = !Command::new(&program).output().unwrap().status.success();
+        assert_eq!(is_shared, matches!(linked, Linked::Shared), "{linked:?}");
+    }
+}
+
+/// One function of the header: its name, and its parameters' types.
+struct Function {
+    name: String,
+    parameters: Vec<String>,
+}
+
+/// Every function that gives a status.
+fn functions() -> Vec<Function> {
+    let header = fs::read_to_string(own("include/evenkeel_rt.h")).unwrap();
+    let code: Vec<&str> = header.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join(" ");
+    let declared = code.split("EvenkeelStatus evenkeel_").skip(1).map(|rest| rest.split(");").next().unwrap());
+    let function = |text: &str| {
+        let (name, parameters) = text.split_once('(').unwrap();
+        let types = parameters.split(',').filter(|parameter| parameter.trim() != "void").map(|parameter| {
+            let end = parameter.rfind([' ', '*']).unwrap();
+            parameter[..=end].trim().to_owned()
+        });
+        Function {
+            name: format!("evenkeel_{name}"),
+            parameters: types.filter(|of| of != "void" && !of.is_empty()).collect(),
+        }
+    };
+    declared.map(function).collect()
+}
+
+/// Every function gets a null for each of its pointers in turn, and then nonsense for each, beside a memory that says it is any struct.
+#[test]
+fn no_null_and_no_nonsense_brings_it_down() {
+    let functions = functions();
+    assert!(functions.len() > 30, "{}", functions.len());
+    let mut calls = String::new();
+    for Function { name, parameters } in &functions {
+        let pointers: Vec<usize> = (0..parameters.len()).filter(|at| parameters[*at].contains('*')).collect();
+        let handles = |at: usize| parameters[at].contains("Evenkeel") && !parameters[at].contains("**");
+        for odd in &pointers {
+            // A struct's pointer can't be told from memory that is none of the program's: only handles may be anything.
+            let is_struct = structs(&parameters[*odd]);
+            let values: &[&str] = if handles(*odd) && !is_struct {
+                &["0", "1", "0xdeadbeef", "~(uintptr_t)0", "(uintptr_t)any"]
+            } else {
+                &["0"]
+            };
+            for value in values {
+                let arguments: Vec<String> = parameters
+                    .iter()
+                    .enumerate()
+                    .map(|(at, of)| match () {
+                        () if at == *odd => format!("({of})(uintptr_t)({value})"),
+                        () if of.contains('*') => format!("({of})(void *)any"),
+                        () => format!("({of})1"),
+                    })
+                    .collect();
+                writeln!(calls, "    prepare(); refused(\"{name} {odd} {value}\", {name}({}));", arguments.join(", "))
+                    .unwrap();
+            }
+        }
+    }
+    let source = format!(
+        r#"#include <evenkeel_rt.h>
+#include <stdio.h>
+static uint64_t any[1024];
+static int wrong;
+static void prepare(void) {{ evenkeel_init(any, 4096); }}
+static void refused(const char *call, EvenkeelStatus status)
+{{
+    if (status == EVENKEEL_STATUS_OK) {{ fprintf(stderr, "%s was taken\n", call); wrong = 1; }}
+}}
+int main(void)
+{{
+{calls}    return wrong;
+}}
+"#
+    );
+    let library = Library::new();
+    let file = library.path("nonsense.c");
+    fs::write(&file, source).unwrap();
+    library.run(&library.compile("cc", &file, Linked::Shared, &["-std=c99"]));
+}
+
+/// Whether a pointer is to a struct, not to a handle: structs are written out in the header.
+fn structs(of: &str) -> bool {
+    let header = fs::read_to_string(own("include/evenkeel_rt.h")).unwrap();
+    let name = of.trim_end_matches('*').split_whitespace().find(|word| word.starts_with("Evenkeel"));
+    name.is_some_and(|name| header.contains(&format!("typedef struct {} {{", name.trim_end_matches('*'))))
+}
+
+#[test]
+fn only_our_names_are_exported() {
+    if !is_there("nm") {
+        return;
+    }
+    let library = Library::new();
+    let output =
+        Command::new("nm").args(["-D", "--defined-only"]).arg(library.path("libevenkeel_rt.so")).output().unwrap();
+    success(&output, OsStr::new("nm").as_ref());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut exported: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    exported.sort_unstable();
+    let header = fs::read_to_string(own("include/evenkeel_rt.h")).unwrap();
+    for name in &exported {
+        assert!(name.starts_with("evenkeel_"), "{name} is exported");
+        assert!(header.contains(&format!("{name}(")), "{name} is not in the header");
+    }
+    for function in functions() {
+        assert!(exported.contains(&function.name.as_str()), "{} is not exported", function.name);
+    }
+}
+
+#[test]
+fn every_function_says_which_threads_may_call_it() {
+    let header = fs::read_to_string(own("include/evenkeel_rt.h")).unwrap();
+    let mut said = "";
+    let mut documented = 0;
+    for block in header.split("\n\n") {
+        let code = block.lines().find(|line| !line.starts_with("//")).unwrap_or_default();
+        if code.contains(" *evenkeel_") || code.contains(" evenkeel_") && code.contains('(') && !code.starts_with('#') {
+            assert!(block.contains("// Threads: "), "{code}: {said}");
+            documented += 1;
+        }
+        said = block;
+    }
+    assert!(documented > functions().len(), "{documented}");
+}

@@ -1,0 +1,38 @@
+//! Frames of jobs allocate nothing after the start.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use evenkeel_rt::jobs::{JobSettings, Jobs, Queue, WorkerSettings};
+
+use crate::counted;
+
+const FRAME: Queue = Queue(0);
+const LATER: Queue = Queue(1);
+
+#[test]
+fn frames_of_jobs_allocate_nothing() {
+    let _alone = counted::alone();
+    for workers in [0, 2] {
+        let workers = vec![WorkerSettings::of(&[FRAME, LATER]); workers];
+        let mut jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() }).unwrap();
+        let asynchronous = jobs.asynchronous();
+        let sum = AtomicU64::new(0);
+        let mut frame = || {
+            let add = || _ = sum.fetch_add(1, Ordering::Relaxed);
+            jobs.frame(|frame| {
+                (0..100).try_for_each(|_| frame.push(FRAME, add))?;
+                let first = frame.first(FRAME, add)?;
+                frame.after(&[first, first], FRAME, add)?;
+                // More than there is room for: what is refused takes no memory either.
+                let _ = asynchronous.push(LATER, || ());
+                frame
+                    .push_with(FRAME, move |frame| frame.within(|inner| inner.push(FRAME, add)).unwrap_or_default())?;
+                frame.for_each(FRAME, 0..100, 10, |_| add())
+            })
+        };
+        // What threads allocate when they begin is no part of a frame.
+        (0..50).for_each(|_| frame().unwrap());
+        let change = counted::of(|| (0..2_000).for_each(|_| frame().unwrap()));
+        assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Ticks, and what looks after them, allocate nothing after the start.
+
+use std::time::Duration;
+
+use evenkeel_rt::memory::{Memory, MemoryWishes};
+use evenkeel_rt::rate::{RateSettings, TickRate, TurnModel, Turns};
+use evenkeel_rt::telemetry::{Count, Telemetry, TelemetrySettings};
+use evenkeel_rt::{Overrun, Spinning, TickClock, TickSettings};
+
+use crate::counted;
+
+#[test]
+fn a_million_ticks_allocate_nothing() {
+    let _alone = counted::alone();
+    let period = Duration::from_nanos(1);
+    for overrun in [Overrun::Skip, Overrun::CatchUp { at_most: 3 }, Overrun::SlowDown] {
+        let mut clock =
+            TickClock::start(TickSettings { period, overrun, spinning: Spinning::Always, ..TickSettings::default() });
+        let mut ticks = 0;
+        let change = counted::of(|| {
+            for _ in 0..350_000 {
+                std::hint::black_box(clock.wait());
+                clock.done();
+            }
+            std::hint::black_box(clock.report());
+            ticks += 350_000;
+        });
+        assert_eq!((change.allocations, change.reallocations), (0, 0), "{overrun:?}: {change:?}");
+        assert_eq!(clock.report().ticks, ticks);
+    }
+}
+
+/// Telemetry, memory, rate, and the thread that judges gaps of the CPU.
+#[test]
+fn what_looks_after_ticks_allocates_nothing() {
+    let _alone = counted::alone();
+    let folder = tempfile::tempdir().unwrap();
+    let settings = TelemetrySettings { folder: Some(folder.path().into()), ..TelemetrySettings::named("a") };
+    let mut telemetry = Telemetry::create(&settings).unwrap();
+    let counters = telemetry.counters();
+    let mut memory = Memory::set_up(&MemoryWishes::default());
+    let mut rate = TickRate::start(RateSettings::default()).unwrap().on_change(|change| {
+        std::hint::black_box(change);
+    });
+    let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(4), ..TickSettings::default() });
+    let mut looks = 0;
+    let change = counted::of(|| {
+        looks = 0;
+        // Gaps are judged after one and a half seconds, and the system is looked at after one and after two: as long as that takes on a busy
+        // machine.
+        for at in 0..15_000_u64 {
+            clock.wait();
+            let Some(done) = clock.done() else { continue };
+            let tick = memory.after(&done);
+            telemetry.set_faults(tick.faults);
+            telemetry.set_swapped_in(tick.swapped_in);
+            telemetry.set_period(rate.period());
+            counters.add(Count::Jobs, 3);
+            telemetry.after(&done);
+            let before = rate.load();
+            std::hint::black_box(rate.after(&done));
+            looks += u32::from(rate.load() != before);
+            if at % 100 == 0 {
+                let turns = Turns { period: Duration::from_millis(7), share: 0.4, model: TurnModel::Slots };
+                rate.set_turns((at % 200 == 0).then_some(turns));
+            }
+            if looks >= 2 && clock.aligned().probes > 0 {
+                break;
+            }
+        }
+    });
+    assert_eq!((change.allocations, change.reallocations), (0, 0), "{change:?}");
+    assert!(looks >= 2 && clock.aligned().probes > 0, "{looks} {:?}", clock.aligned());
+}

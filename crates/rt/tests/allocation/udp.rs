@@ -1,0 +1,49 @@
+//! Sending and receiving allocate nothing after the start.
+
+use std::net::UdpSocket;
+
+use evenkeel_rt::udp::{Choice, Stamps, Udp, UdpSettings, Undelivered, Way};
+
+use crate::counted;
+
+#[test]
+fn sending_and_receiving_allocates_nothing() {
+    let _alone = counted::alone();
+    for way in Way::ALL {
+        let settings = UdpSettings {
+            address: "127.0.0.1:0".parse().unwrap(),
+            receive: Choice::Is(way),
+            send: Choice::Is(way),
+            stamps: Stamps::EachPacket,
+            undelivered: Undelivered::Told,
+            ..UdpSettings::default()
+        };
+        let (mut server, mut client) = (Udp::open(settings).unwrap(), Udp::open(settings).unwrap());
+        // Connected to itself it takes nothing from others, and keeps its port: they are told that nobody is there.
+        let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (to, nobody) = (server.local_address(), deaf.local_addr().unwrap());
+        deaf.connect(nobody).unwrap();
+        let (mut received, mut ticks) = (0, 0);
+        let mut tick = || {
+            ticks += 1;
+            for number in 0..64_u8 {
+                client.send(to, &[number; 100]).unwrap();
+                // One in sixteen goes nowhere, and one is longer than those before it.
+                if number % 16 == 3 {
+                    client.send(nobody, &[number; 200]).unwrap();
+                }
+            }
+            client.flush();
+            let (incoming, outgoing) = server.halves();
+            received += incoming.receive(|packet| outgoing.send(packet.from, packet.bytes).unwrap()).packets;
+            outgoing.flush();
+            client.receive(|_| {});
+            std::hint::black_box((server.received(), client.sent(), client.failures().count()));
+        };
+        // The first tick makes the ring ready.
+        tick();
+        let change = counted::of(|| (0..500).for_each(|_| tick()));
+        assert_eq!((change.allocations, change.reallocations), (0, 0), "{way}: {change:?}");
+        assert!(received > 60 * ticks, "{way}: {received}");
+    }
+}

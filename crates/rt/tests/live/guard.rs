@@ -1,0 +1,38 @@
+//! A real-time tick that takes nearly all of its CPU, until the guard makes its thread an ordinary one.
+
+use std::time::Duration;
+
+use evenkeel_rt::{Got, ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_sys::{clock, sched};
+use evenkeel_testkit::HostLock;
+
+use crate::stage::may_be_real_time;
+
+#[test]
+fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
+    let _host = HostLock::take();
+    if !may_be_real_time() {
+        return;
+    }
+    let body = || {
+        let thread = TickThread::set_up(&ThreadWishes { fifo: Some(1), ..ThreadWishes::default() });
+        let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
+        let mut clock = TickClock::start(settings).on(thread);
+        // Some windows of a second to each side, which begin anew whenever the machine keeps the thread from being busy.
+        let give_up_ns = clock::monotonic_ns() + 60_000_000_000;
+        while clock.thread().unwrap().fifo == Got::InForce && clock::monotonic_ns() < give_up_ns {
+            let tick = clock.wait();
+            // From its begin: where timers are late by a tenth of the period, the rest of it is not nine tenths.
+            while clock::monotonic_ns() < tick.began_ns + 9_900_000 {}
+            clock.done();
+        }
+        assert_eq!(clock.thread().unwrap().fifo, Got::Relieved);
+        assert_eq!(sched::policy(), Ok(sched::Policy::Other));
+        while clock.thread().unwrap().fifo == Got::Relieved && clock::monotonic_ns() < give_up_ns {
+            clock.wait();
+            clock.done();
+        }
+        assert_eq!(sched::policy(), Ok(sched::Policy::Fifo));
+    };
+    std::thread::spawn(body).join().unwrap();
+}

@@ -1,0 +1,15 @@
+//! What the library promises to a server, held on the real kernel where no timing decides.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
+
+mod agones;
+mod inherit;
+mod jobs;
+mod memory;
+mod telemetry;
+mod udp;
+
+use std::time::Duration;
+
+/// Only bounds a hang: a busy machine may keep a thread waiting for long.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,0 +1,230 @@
+//! Holds the sequential test to its promises by simulating whole trials on noise whose truth is known, with a look after every
+//! pair. The seeds are fixed; `docs/statistics.md` states the rates, and the last test here holds it to that.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+use evenkeel_stats::{Direction, Options, Sequential, StatsError, Verdict, calibrate, compare};
+use rand::SeedableRng as _;
+
+use evenkeel_testkit::noise;
+
+use noise::Noise;
+
+/// The most pairs of a trial, each looked at.
+const PAIRS: usize = 100;
+/// A/A trials of each kind of noise.
+const ALIKE: u64 = 2000;
+/// Trials with a planted effect.
+const PLANTED: u64 = 200;
+
+const EFFECTS: [f64; 4] = [0.02, 0.05, 0.10, 0.20];
+
+/// Nothing hides behind the line: every interval without 1 is a claim.
+const NO_LINE: Options = Options { confidence: 0.95, smallest_effect_ratio: 0.0, better: Direction::Lower };
+const LINE: Options = Options { smallest_effect_ratio: 0.05, ..NO_LINE };
+
+/// The first verdict of a trial that is stopped by it, and after how many pairs.
+fn stopped(noise: &Noise, ratio: f64, options: Options, seed: u64) -> Result<Option<(Verdict, usize)>, StatsError> {
+    let mut test = Sequential::new(options)?;
+    for (pair, count) in noise.pairs(PAIRS, ratio, seed).into_iter().zip(1..) {
+        test.add(pair)?;
+        let verdict = test.verdict();
+        if verdict != Verdict::Undecided {
+            return Ok(Some((verdict, count)));
+        }
+    }
+    Ok(None)
+}
+
+/// How trials of one truth ended.
+struct Ends {
+    trials: u64,
+    /// For each that ended with the verdict asked for, its pairs, rising.
+    found: Vec<usize>,
+    /// How many ended with another verdict.
+    otherwise: usize,
+}
+
+impl Ends {
+    fn of(noise: &Noise, ratio: f64, options: Options, expected: Verdict, trials: u64) -> Result<Ends, StatsError> {
+        let mut ends = Ends { trials, found: Vec::new(), otherwise: 0 };
+        for seed in 0..trials {
+            match stopped(noise, ratio, options, seed)? {
+                Some((verdict, pairs)) if verdict == expected => ends.found.push(pairs),
+                Some(_) => ends.otherwise += 1,
+                None => {}
+            }
+        }
+        ends.found.sort_unstable();
+        Ok(ends)
+    }
+
+    fn share(&self, count: usize) -> f64 {
+        count as f64 / self.trials as f64
+    }
+
+    /// The pairs that the median trial took; `None` if fewer than half found it.
+    fn median(&self) -> Option<usize> {
+        self.found.get(self.trials as usize / 2).copied()
+    }
+
+    fn cell(&self) -> String {
+        match self.median() {
+            Some(pairs) => format!("{pairs} ({:.0} %)", 100.0 * self.share(self.found.len())),
+            None => format!("({:.0} %)", 100.0 * self.share(self.found.len())),
+        }
+    }
+}
+
+/// A compared with itself, looked at after each of 100 pairs: the share in which any look claimed something.
+fn alike(noise: &Noise, trials: u64) -> Result<f64, StatsError> {
+    let ends = Ends::of(noise, 1.0, NO_LINE, Verdict::Better, trials)?;
+    Ok(ends.share(ends.found.len() + ends.otherwise))
+}
+
+/// Of every kind of noise; both tests that ask share the work.
+fn alike_rates() -> Result<&'static [f64], StatsError> {
+    static RATES: OnceLock<Result<Vec<f64>, StatsError>> = OnceLock::new();
+    let rates = RATES.get_or_init(|| noise::all().iter().map(|noise| alike(noise, ALIKE)).collect());
+    rates.as_deref().map_err(Clone::clone)
+}
+
+#[test]
+fn arms_that_are_alike_are_told_apart_in_at_most_one_run_of_twenty_however_often_one_looks() -> Result<(), StatsError> {
+    for (noise, rate) in noise::all().iter().zip(alike_rates()?) {
+        assert!(*rate <= 0.05, "{}: {rate}", noise.name);
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "five times as many trials as the test above: for a change of the method"]
+fn arms_that_are_alike_are_told_apart_in_at_most_one_run_of_twenty_in_10_000_trials() -> Result<(), StatsError> {
+    for noise in noise::all() {
+        let rate = alike(&noise, 5 * ALIKE)?;
+        println!("{}: {:.2} % claimed", noise.name, 100.0 * rate);
+        assert!(rate <= 0.05, "{}: {rate}", noise.name);
+    }
+    Ok(())
+}
+
+/// What the promise is worth: an ordinary test, asked as often, breaks it by far. So the simulation can see a breach.
+#[test]
+fn an_ordinary_test_that_is_looked_at_as_often_claims_far_more() -> Result<(), StatsError> {
+    let noise = &noise::all()[0];
+    let trials = 100;
+    let mut claimed = 0;
+    for seed in 0..trials {
+        let pairs = noise.pairs(PAIRS, 1.0, seed);
+        for count in 6..=PAIRS {
+            let verdict = compare(&pairs[..count], NO_LINE)?.verdict;
+            if matches!(verdict, Verdict::Better | Verdict::Worse) {
+                claimed += 1;
+                break;
+            }
+        }
+    }
+    assert!(claimed >= 20, "{claimed} of {trials}");
+    Ok(())
+}
+
+#[test]
+fn planted_effects_are_found_on_their_right_side() -> Result<(), StatsError> {
+    for noise in noise::all() {
+        for (ratio, expected) in [(1.0 / 1.2, Verdict::Better), (1.2, Verdict::Worse)] {
+            let ends = Ends::of(&noise, ratio, NO_LINE, expected, PLANTED)?;
+            // A wrong side is at most 2.5 %, for no effect at all; 3 standard deviations of 200 are 3.3 %.
+            assert!(ends.share(ends.otherwise) <= 0.05, "{}: {} wrong", noise.name, ends.otherwise);
+        }
+    }
+    Ok(())
+}
+
+/// The interval at the last look holds what no look excluded: it misses as often as any look would have.
+#[test]
+fn the_interval_covers_the_truth_at_every_look() -> Result<(), StatsError> {
+    for noise in noise::all() {
+        let (trials, ratio, mut covered) = (200, 0.8, 0);
+        for seed in 0..trials {
+            let mut test = Sequential::new(LINE)?;
+            for pair in noise.pairs(PAIRS, ratio, seed) {
+                test.add(pair)?;
+            }
+            let look = test.look();
+            covered += u32::from(look.low <= ratio && ratio <= look.high);
+        }
+        // 190 are promised; 3 standard deviations are 9.
+        assert!(covered >= 181, "{}: {covered} of {trials}", noise.name);
+    }
+    Ok(())
+}
+
+/// An effect of just the smallest size must not be waved through as the same.
+#[test]
+fn an_effect_that_matters_is_seldom_called_the_same() -> Result<(), StatsError> {
+    for noise in noise::all() {
+        let ends = Ends::of(&noise, 1.05, LINE, Verdict::Same, PLANTED)?;
+        assert!(ends.share(ends.found.len()) <= 0.05, "{}: {} of {PLANTED}", noise.name, ends.found.len());
+    }
+    Ok(())
+}
+
+/// What the summary of an A/A stretch calls visible is found in about four of five trials on the same noise.
+#[test]
+fn what_the_calibration_calls_visible_is_found() -> Result<(), StatsError> {
+    for noise in noise::all().into_iter().filter(|noise| noise.name.starts_with("independent")) {
+        let calibration = calibrate(&noise.pairs(60, 1.0, 1), 30, NO_LINE, 1)?;
+        let mut found = 0;
+        for seed in 100..300 {
+            let mut test = Sequential::new(NO_LINE)?;
+            let mut claimed = false;
+            for pair in noise.pairs(30, 1.0 + calibration.smallest_visible_ratio, seed) {
+                test.add(pair)?;
+                claimed |= test.verdict() == Verdict::Worse;
+            }
+            found += usize::from(claimed);
+        }
+        // Four in five, give or take what a stretch of 60 pairs knows of its noise.
+        assert!((120..=196).contains(&found), "{}: {found} of 200, {calibration:?}", noise.name);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_docs_state_these_rates() -> Result<(), Box<dyn std::error::Error>> {
+    let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/statistics.md"))?;
+    let table = table()?;
+    assert!(docs.contains(&table), "docs/statistics.md should have this table:\n{table}");
+    Ok(())
+}
+
+fn table() -> Result<String, StatsError> {
+    let mut table = String::from(
+        "| noise | claimed, alike | 2 % | 5 % | 10 % | 20 % | same, alike, 5 % matters |\n|---|---|---|---|---|---|---|\n",
+    );
+    for (noise, rate) in noise::all().iter().zip(alike_rates()?) {
+        let _infallible = write!(table, "| {} | {:.1} % |", noise.name, 100.0 * rate);
+        for effect in EFFECTS {
+            let ends = Ends::of(noise, 1.0 + effect, NO_LINE, Verdict::Worse, PLANTED)?;
+            let _infallible = write!(table, " {} |", ends.cell());
+        }
+        let _infallible = writeln!(table, " {} |", Ends::of(noise, 1.0, LINE, Verdict::Same, PLANTED)?.cell());
+    }
+    Ok(table)
+}
+
+/// Not a trial: that the traces are there, whole, and as noisy as traces are.
+#[test]
+fn the_noise_is_what_it_says() {
+    for noise in noise::all() {
+        let windows = noise.windows(200, &mut rand_chacha::ChaCha8Rng::seed_from_u64(1));
+        assert!(
+            windows.len() == 200 && windows.iter().all(|window| window.is_finite() && *window > 0.0),
+            "{}",
+            noise.name
+        );
+        let spread = evenkeel_stats::median_absolute_deviation(&windows).is_some_and(|spread| spread > 0.0);
+        assert!(spread, "{}", noise.name);
+    }
+}

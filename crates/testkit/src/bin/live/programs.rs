@@ -1,0 +1,98 @@
+//! Where the live checks are: the program `live` of each crate, which lists its checks itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::results::Results;
+
+/// How long each check took when that was last recorded, so that a run can say beforehand how long it takes.
+const SECONDS_FILE: &str = "crates/testkit/live-seconds.txt";
+/// What a check is expected to take that is not in the list.
+const SECONDS_UNKNOWN: u64 = 10;
+
+/// One live check.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Check {
+    /// `measure::gaps::a_thief_is_seen`.
+    pub(crate) name: String,
+    /// The folder of its crate: `measure`.
+    pub(crate) crate_name: String,
+    /// Its program, and its name there.
+    pub(crate) program: PathBuf,
+    pub(crate) name_in_program: String,
+    /// The folder it runs in.
+    pub(crate) folder: PathBuf,
+    /// How long it is expected to take.
+    pub(crate) seconds: u64,
+}
+
+/// Builds the programs, and asks each for its checks.
+pub(crate) fn find(top: &Path) -> Result<Vec<Check>> {
+    let seconds = recorded(top);
+    let mut checks = Vec::new();
+    // The programs that checks start, such as the arena's bots, lie beside the checks' own.
+    cargo(top, &["build", "--workspace", "--bins", "--all-features", "--locked"], Stdio::null())?;
+    let built = cargo(
+        top,
+        &["test", "--workspace", "--all-features", "--locked", "--test", "live", "--no-run", "--message-format=json"],
+        Stdio::piped(),
+    )?;
+    for message in built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let Some(program) = message["executable"].as_str() else { continue };
+        if message["target"]["name"] != "live" {
+            continue;
+        }
+        let manifest = Path::new(message["manifest_path"].as_str().context("a program without a manifest")?);
+        let folder = manifest.parent().context("a manifest without a folder")?.to_owned();
+        let crate_name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let listed = Command::new(program).args(["--list", "--format", "terse"]).output().context("list checks")?;
+        for line in String::from_utf8_lossy(&listed.stdout).lines() {
+            let Some(name_in_program) = line.strip_suffix(": test") else { continue };
+            let name = format!("{crate_name}::{name_in_program}");
+            let seconds = seconds.get(&name).copied().unwrap_or(SECONDS_UNKNOWN);
+            let (crate_name, folder) = (crate_name.clone(), folder.clone());
+            let name_in_program = name_in_program.to_owned();
+            checks.push(Check { name, crate_name, program: program.into(), name_in_program, folder, seconds });
+        }
+    }
+    checks.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(checks)
+}
+
+fn cargo(top: &Path, arguments: &[&str], stdout: Stdio) -> Result<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    let output = command.args(arguments).current_dir(top).stdout(stdout).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "cargo {} failed", arguments.join(" "));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn recorded(top: &Path) -> BTreeMap<String, u64> {
+    let text = std::fs::read_to_string(top.join(SECONDS_FILE)).unwrap_or_default();
+    let line =
+        |line: &str| line.split_once(' ').and_then(|(seconds, name)| Some((name.to_owned(), seconds.parse().ok()?)));
+    text.lines().filter_map(line).collect()
+}
+
+/// Writes what the checks of this run took; of the others, what was known. Checks that are gone are left out.
+pub(crate) fn record(top: &Path, checks: &[Check], results: &Results) -> Result<()> {
+    let mut seconds: BTreeMap<&str, u64> = checks.iter().map(|check| (check.name.as_str(), check.seconds)).collect();
+    for result in results.this_run() {
+        seconds.entry(&result.name).and_modify(|seconds| *seconds = result.seconds.ceil() as u64);
+    }
+    let lines: String = seconds.iter().map(|(name, seconds)| format!("{seconds} {name}\n")).collect();
+    std::fs::write(top.join(SECONDS_FILE), lines).context("write the expected seconds")
+}
+
+/// The crates that commits of the last day touched.
+pub(crate) fn touched_crates(top: &Path) -> Vec<String> {
+    let mut git = Command::new("git");
+    let output = git.args(["log", "--since=24 hours ago", "--name-only", "--format="]).current_dir(top).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let crates = text.lines().filter_map(|path| path.strip_prefix("crates/")?.split('/').next());
+    crates.map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
+}

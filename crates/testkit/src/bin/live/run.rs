@@ -1,0 +1,133 @@
+//! One check: a look at the machine, the check in a process of its own, and, if it fails, another look. A failure counts only on a machine
+//! that was fit before and after.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use evenkeel_sys::thread;
+use evenkeel_testkit::fitness::Needs;
+use evenkeel_testkit::live::NOT_JUDGED_VARIABLE;
+
+use crate::programs::Check;
+use crate::results::{CheckResult, Outcome};
+
+/// What a look at the machine takes.
+pub(crate) const LOOK_SECONDS: u64 = 1;
+/// A check that fails once on a fit machine is run again: the machine may have paused in its middle, which no look sees.
+const RUNS_MAX: usize = 2;
+/// The most of all CPU time that the hypervisor may take during a check.
+const STEAL_SHARE_MAX: f64 = 0.02;
+/// A check hangs if it takes so many times what is expected, and this much besides.
+const HANG_FACTOR: u32 = 10;
+const HANG_SECONDS: u64 = 120;
+/// What is kept of a failed check's output, in lines.
+const OUTPUT_LINES: usize = 40;
+
+/// How one run of a check ended.
+enum Ended {
+    Passed,
+    NotJudged(String),
+    Failed { output: String },
+}
+
+pub(crate) fn run(check: &Check) -> Result<CheckResult> {
+    let begun = Instant::now();
+    let mut failures = Vec::new();
+    let mut outcome = None;
+    while outcome.is_none() && failures.len() < RUNS_MAX {
+        let unfit_before = unfit();
+        let ticks = cpu_ticks();
+        match once(check)? {
+            Ended::Passed => outcome = Some(Outcome::Passed { failed_before: failures.len() }),
+            Ended::NotJudged(why) => outcome = Some(Outcome::NotJudged { why }),
+            Ended::Failed { output } => match unfit_before.or_else(|| stolen_since(ticks)).or_else(unfit) {
+                Some(why) => {
+                    outcome = Some(Outcome::NotJudged { why: format!("it failed on an unfit machine: {why}") })
+                }
+                None => failures.push(output),
+            },
+        }
+    }
+    let outcome = outcome.unwrap_or_else(|| Outcome::Failed { output: failures.pop().unwrap_or_default() });
+    Ok(CheckResult { name: check.name.clone(), outcome, seconds: begun.elapsed().as_secs_f64() })
+}
+
+fn once(check: &Check) -> Result<Ended> {
+    let folder = std::env::temp_dir().join(format!("evenkeel-live-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).context("make a folder for the check")?;
+    let (not_judged, output) = (folder.join("not-judged"), folder.join("output"));
+    let _ = std::fs::remove_file(&not_judged);
+    let file = std::fs::File::create(&output)?;
+    let mut command = Command::new(&check.program);
+    command.args(["--exact", &check.name_in_program, "--test-threads=1", "--nocapture", "--include-ignored"]);
+    // As cargo starts it: golden files are found by the folder of the crate.
+    command
+        .current_dir(&check.folder)
+        .env("CARGO_MANIFEST_DIR", &check.folder)
+        .env(NOT_JUDGED_VARIABLE, &not_judged)
+        .stdin(Stdio::null());
+    command.stdout(file.try_clone()?).stderr(file).process_group(0);
+    let mut child = command.spawn().with_context(|| format!("start {}", check.program.display()))?;
+    let limit = Duration::from_secs(check.seconds) * HANG_FACTOR + Duration::from_secs(HANG_SECONDS);
+    let succeeded = wait(&mut child, limit)?;
+    let mut text = Vec::new();
+    std::fs::File::open(&output)?.read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let why = std::fs::read_to_string(&not_judged).unwrap_or_default();
+    std::fs::remove_dir_all(&folder)?;
+    Ok(match succeeded {
+        Some(true) if why.is_empty() => Ended::Passed,
+        Some(true) => Ended::NotJudged(why.trim().replace('\n', "; ")),
+        Some(false) => Ended::Failed { output: last_lines(&text) },
+        None => {
+            Ended::Failed { output: format!("it took over {} s and was ended\n{}", limit.as_secs(), last_lines(&text)) }
+        }
+    })
+}
+
+/// Whether it succeeded; nothing if it was ended because it took too long.
+fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        if begun.elapsed() > limit {
+            // Its own group, so that what it started ends too.
+            let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
+            child.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n")
+}
+
+/// What some CPU fails to offer at this moment.
+fn unfit() -> Option<String> {
+    let cpus: Vec<usize> = thread::affinity().map(|cpus| cpus.iter().collect()).unwrap_or_default();
+    let look = |cpu: usize| std::thread::spawn(move || Some(format!("CPU {cpu}: {}", Needs::on_cpu(cpu).unmet()?)));
+    let looks: Vec<_> = cpus.into_iter().map(look).collect();
+    looks.into_iter().find_map(|look| look.join().unwrap_or_else(|_| Some("a look at a CPU failed".to_owned())))
+}
+
+/// CPU time that was stolen so far, and all of it, in ticks.
+fn cpu_ticks() -> [u64; 2] {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let words = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(8);
+    let ticks: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+    [ticks.get(7).copied().unwrap_or(0), ticks.iter().sum()]
+}
+
+fn stolen_since([stolen, all]: [u64; 2]) -> Option<String> {
+    let now = cpu_ticks();
+    let share = now[0].saturating_sub(stolen) as f64 / now[1].saturating_sub(all).max(1) as f64;
+    (share > STEAL_SHARE_MAX).then(|| format!("the hypervisor took {:.1} % of the CPU time", share * 100.0))
+}

@@ -1,0 +1,62 @@
+//! How much of a CPU's time is gone within one tick, as a watcher sees it: a real-time thread that sleeps for short steps and knows nothing of
+//! the server. It tells a tick that the server missed from one that the machine took away.
+
+use std::collections::VecDeque;
+
+/// The watcher's sleep. Less lateness than this is no gap, or the usual lateness of timers would add up.
+pub const STEP_NS: u64 = 1_000_000;
+
+/// What must be gone at most for a tick to miss its period together with its own work, in one gap or in several. It is less where the work
+/// leaves less, as on a slow machine.
+fn most_ns(period_ns: u64) -> u64 {
+    period_ns / 2
+}
+
+/// What must be gone beside ticks whose median work is this: a tick may well take twice as long without a fault of the server's.
+pub fn enough_ns(period_ns: u64, work_p50_ns: u64) -> u64 {
+    period_ns.saturating_sub(2 * work_p50_ns).clamp(STEP_NS, most_ns(period_ns))
+}
+
+/// What a watcher lost lately.
+#[derive(Debug)]
+pub struct Lost {
+    /// When each gap ended, and its length.
+    gaps: VecDeque<(u64, u64)>,
+    /// Two gaps that hurt one tick end within its period and the length of the second. That is less than what is enough alone.
+    one_tick_ns: u64,
+}
+
+impl Lost {
+    /// Beside ticks of this period.
+    pub fn beside(period_ns: u64) -> Lost {
+        Lost { gaps: VecDeque::new(), one_tick_ns: period_ns + most_ns(period_ns) }
+    }
+
+    /// The watcher woke at `end_ns`, so late. Returns all that it lost within one tick.
+    pub fn add(&mut self, end_ns: u64, late_ns: u64) -> u64 {
+        self.gaps.retain(|(before_ns, _)| before_ns + self.one_tick_ns >= end_ns);
+        if late_ns < STEP_NS {
+            return 0;
+        }
+        self.gaps.push_back((end_ns, late_ns));
+        self.gaps.iter().map(|(_, late_ns)| late_ns).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn gaps_add_up_within_one_tick_only() {
+        let mut lost = Lost::beside(20 * MS);
+        assert_eq!(lost.add(100 * MS, 9 * MS), 9 * MS);
+        assert_eq!(lost.add(101 * MS, MS / 2), 0);
+        assert_eq!(lost.add(120 * MS, 8 * MS), 17 * MS);
+        assert_eq!(lost.add(131 * MS, 7 * MS), 15 * MS, "the first one hurt another tick");
+        assert_eq!(lost.add(1000 * MS, 30 * MS), 30 * MS);
+        assert_eq!([MS / 2, 6 * MS, 15 * MS].map(|work_ns| enough_ns(20 * MS, work_ns)), [10 * MS, 8 * MS, MS]);
+    }
+}

@@ -1,0 +1,111 @@
+//! Captured hosts that are cut, flipped and spliced by chance, but the same way each time.
+
+use std::fs;
+use std::path::Path;
+
+/// A captured host in lines, without the first and the last, which tell that it is one and that it is whole.
+pub type Lines = Vec<String>;
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a stream that a number alone reproduces.
+#[derive(Debug)]
+pub struct Chance(pub u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Below `bound`; 0 where that is 0.
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % (bound.max(1) as u64)).unwrap()
+    }
+}
+
+/// Every captured host of this repository.
+pub fn hosts() -> Vec<Lines> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts");
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "txt"));
+    files.sort();
+    let lines = |file: &Path| {
+        let text = fs::read_to_string(file).unwrap();
+        let mut lines: Lines = text.lines().map(str::to_owned).collect();
+        lines.retain(|line| !line.starts_with('#') && line != "end" && !line.starts_with("evenkeel-capture"));
+        lines
+    };
+    files.iter().map(|file| lines(file)).collect()
+}
+
+/// Where the value of a line begins: behind `= `, `-> `, `: ` or `| `.
+fn value_of(line: &str) -> usize {
+    let marks = ["| ", " = ", " -> ", " : "];
+    marks.iter().filter_map(|mark| line.find(mark).map(|at| at + mark.len())).min().unwrap_or(line.len())
+}
+
+/// Changes one line's value: a bit of it, its length, or what another machine says there.
+fn change_value(lines: &mut Lines, other: &Lines, chance: &mut Chance) {
+    let at = chance.below(lines.len());
+    let Some(line) = lines.get(at) else { return };
+    let (head, value) = line.split_at(value_of(line));
+    let mut bytes = value.as_bytes().to_vec();
+    match chance.below(5) {
+        0 | 1 => {
+            let index = chance.below(bytes.len());
+            if let Some(byte) = bytes.get_mut(index) {
+                *byte ^= 1 << chance.below(7);
+            }
+        }
+        2 => bytes.truncate(chance.below(bytes.len())),
+        3 => bytes = bytes.repeat(2 + chance.below(8)),
+        _ => {
+            let from = &other[chance.below(other.len())];
+            bytes = from.as_bytes()[value_of(from)..].to_vec();
+        }
+    }
+    lines[at] = format!("{head}{}", String::from_utf8_lossy(&bytes).replace('\n', ""));
+}
+
+/// Takes lines out, doubles them, or puts some of another machine among them.
+fn change_lines(lines: &mut Lines, other: &Lines, chance: &mut Chance) {
+    let start = chance.below(lines.len());
+    let end = (start + 1 + chance.below(8)).min(lines.len());
+    match chance.below(3) {
+        0 => drop(lines.drain(start..end)),
+        1 => lines.splice(start..start, lines[start..end].to_vec()).for_each(drop),
+        _ => {
+            let from = chance.below(other.len());
+            let taken = &other[from..(from + 1 + chance.below(40)).min(other.len())];
+            lines.splice(start..end, taken.iter().cloned()).for_each(drop);
+        }
+    }
+}
+
+/// One of the hosts, changed in up to eight places.
+pub fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
+    let mut lines = hosts[chance.below(hosts.len())].clone();
+    let other = &hosts[chance.below(hosts.len())];
+    for _ in 0..=chance.below(8) {
+        match chance.below(8) {
+            0 => change_lines(&mut lines, other, chance),
+            _ => change_value(&mut lines, other, chance),
+        }
+    }
+    let mut text = format!("evenkeel-capture 1\n{}\nend\n", lines.join("\n"));
+    // A few lose their end, as files do that were cut on their way.
+    if chance.below(32) == 0 {
+        let mut cut = chance.below(text.len());
+        while !text.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        text.truncate(cut);
+    }
+    text
+}
+
+/// How many mutations to try: `EVENKEEL_MUTATIONS`, or so many.
+pub fn asked(unless_told: u64) -> u64 {
+    std::env::var("EVENKEEL_MUTATIONS").map_or(unless_told, |count| count.parse().unwrap())
+}

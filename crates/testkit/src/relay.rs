@@ -1,0 +1,143 @@
+//! A relay between the two ends of the UDP meter that drops, swaps, doubles or delays packets on purpose, and records what it did.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What it does to packets that are measured with; all others it lets pass.
+#[derive(Clone, Copy, Debug)]
+pub enum Play {
+    /// Nothing.
+    Pass,
+    /// Drops each so many-th.
+    Drop(u64),
+    /// Sends each so many-th after the one that follows it.
+    Swap(u64),
+    /// Sends each so many-th twice.
+    Double(u64),
+    /// Keeps each for so long.
+    Delay(Duration),
+    /// Keeps everything for so long, once, at this packet.
+    Stall(u64, Duration),
+}
+
+/// What it did in one direction.
+#[derive(Clone, Debug, Default)]
+pub struct Did {
+    /// Packets that came to it.
+    pub came: u64,
+    /// Packets that it spoiled.
+    pub spoiled: u64,
+    /// How long it kept each, in nanoseconds, if it is one that delays.
+    pub kept_ns: Vec<u64>,
+}
+
+/// A running relay.
+#[derive(Debug)]
+pub struct Relay {
+    at: SocketAddr,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    there: Arc<Mutex<Did>>,
+    back: Arc<Mutex<Did>>,
+}
+
+/// The kinds of packets that are played with: echoes, counted packets, answers to echoes, packets that a server was asked for.
+const PLAYED: [u8; 4] = [3, 4, 68, 70];
+
+impl Relay {
+    /// Stands before `server`.
+    ///
+    /// # Panics
+    /// If the loopback device has no free port.
+    pub fn start(server: SocketAddr, there: Play, back: Play) -> Relay {
+        let (front, rear) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        rear.connect(server).unwrap();
+        for socket in [&front, &rear] {
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let client: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
+        let (did_there, did_back): (Arc<Mutex<Did>>, Arc<Mutex<Did>>) = Default::default();
+        let at = front.local_addr().unwrap();
+        let mut threads = Vec::new();
+        for (from, to, play, did, is_front) in [
+            (front.try_clone().unwrap(), rear.try_clone().unwrap(), there, Arc::clone(&did_there), true),
+            (rear, front, back, Arc::clone(&did_back), false),
+        ] {
+            let (stop, client) = (Arc::clone(&stop), Arc::clone(&client));
+            threads.push(std::thread::spawn(move || {
+                let send = |bytes: &[u8]| {
+                    let sent = match is_front {
+                        true => to.send(bytes),
+                        false => client.lock().unwrap().map_or(Ok(0), |client| to.send_to(bytes, client)),
+                    };
+                    sent.unwrap();
+                };
+                let mut bytes = [0; 9000];
+                let mut held: Option<Vec<u8>> = None;
+                while !stop.load(Ordering::Relaxed) {
+                    let Ok((length, sender)) = from.recv_from(&mut bytes) else { continue };
+                    if is_front {
+                        *client.lock().unwrap() = Some(sender);
+                    }
+                    let packet = &bytes[..length];
+                    if !packet.get(4).is_some_and(|kind| PLAYED.contains(kind)) {
+                        send(packet);
+                        continue;
+                    }
+                    let came = Instant::now();
+                    let mut did = did.lock().unwrap();
+                    did.came += 1;
+                    match play {
+                        Play::Drop(nth) if did.came % nth == 0 => did.spoiled += 1,
+                        Play::Swap(nth) if did.came % nth == 0 => {
+                            did.spoiled += 1;
+                            held = Some(packet.to_vec());
+                        }
+                        Play::Double(nth) if did.came % nth == 0 => {
+                            did.spoiled += 1;
+                            send(packet);
+                            send(packet);
+                        }
+                        Play::Delay(length) => {
+                            while came.elapsed() < length {
+                                std::thread::sleep(length.saturating_sub(came.elapsed()));
+                            }
+                            send(packet);
+                            did.kept_ns.push(came.elapsed().as_nanos() as u64);
+                        }
+                        Play::Stall(at, length) if did.came == at => {
+                            std::thread::sleep(length);
+                            send(packet);
+                        }
+                        _ => {
+                            send(packet);
+                            if let Some(held) = held.take() {
+                                send(&held);
+                            }
+                        }
+                    }
+                }
+            }));
+        }
+        Relay { at, stop, threads, there: did_there, back: did_back }
+    }
+
+    /// Where it stands.
+    pub fn address(&self) -> SocketAddr {
+        self.at
+    }
+
+    /// Ends it, and gives what it did on the way there and back.
+    ///
+    /// # Panics
+    /// If one of its threads did.
+    pub fn end(mut self) -> (Did, Did) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+        (self.there.lock().unwrap().clone(), self.back.lock().unwrap().clone())
+    }
+}

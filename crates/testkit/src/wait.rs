@@ -1,0 +1,30 @@
+//! Waiting for a condition instead of a time.
+
+use std::time::{Duration, Instant};
+
+/// Bounds a hang. No test comes near it on a machine that is merely busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Looks again and again until `found` gives something.
+///
+/// # Panics
+/// If it gives nothing for a minute.
+pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(value) = found() {
+            return value;
+        }
+        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Looks again and again until `is_so`.
+///
+/// # Panics
+/// If it is not so for a minute.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    wait_for(what, || is_so().then_some(()));
+}

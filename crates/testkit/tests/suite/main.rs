@@ -1,0 +1,3 @@
+//! The fixtures themselves.
+
+mod fitness;

@@ -1,0 +1,211 @@
+//! The real servers, where they are installed: each starts, is measured, and is gone afterwards; and what is reported when one dies or hangs
+//! in the middle. A check of a server that is not installed is not judged.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use evenkeel_sys::{CpuSet, thread};
+use evenkeel_testkit::{HostLock, live};
+use evenkeel_trial::workload::{Options, Placement, find};
+use evenkeel_trial::{Sample, TrialError, Workload};
+
+const SETTLE: Duration = Duration::from_millis(50);
+const WINDOW: Duration = Duration::from_millis(300);
+
+fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
+    let set: BTreeMap<_, _> = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Options {
+        programs: PathBuf::new(),
+        seed: 1,
+        players,
+        placement: Placement::Free,
+        command: Vec::new(),
+        set,
+        stop: Default::default(),
+        simulated: Default::default(),
+    }
+}
+
+/// The running preset; `None`, and not judged, where its program is not installed.
+fn start(name: &str, options: &Options) -> Option<Box<dyn Workload>> {
+    match (find(name).unwrap().start)(options) {
+        Ok(workload) => Some(workload),
+        Err(TrialError::Start { why, .. }) if why.starts_with("it is not installed") => {
+            live::not_judged(format_args!("{name}: {why}"));
+            None
+        }
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+fn tell(pid: u32, signal: &str) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn each_starts_is_measured_and_is_gone() {
+    let _host = HostLock::take();
+    for name in ["memcached", "redis", "nginx", "mosquitto"] {
+        for set in [&[][..], &[("rate", "500")]] {
+            let Some(mut workload) = start(name, &options(Some(2), set)) else { break };
+            let mut begun = 0;
+            let sample = workload.window(SETTLE, WINDOW, &mut || begun += 1).unwrap();
+            assert_eq!(begun, 1, "{name}");
+            for metric in workload.metrics() {
+                let value = sample.get(metric.name.as_ref());
+                assert!(value.is_some_and(|value| *value > 0.0), "{name}: {} is {value:?} of {sample:?}", metric.name);
+            }
+            assert!(sample.get("miss_share").is_none_or(|share| *share == 0.0), "{name}: {sample:?}");
+            if !set.is_empty() {
+                let due = sample["due_per_s"];
+                // A Poisson process of 150 has 12 more or fewer in two of three windows.
+                assert!((250.0..750.0).contains(&due), "{name}: {due}");
+            }
+            let described = workload.describe();
+            assert!(described.starts_with(&format!("{name} (")) && described.contains("2 connections"), "{described}");
+            // A new server at a new start, and the old one is gone; new connections to the same one.
+            let first = workload.pids();
+            workload.restart().unwrap();
+            let second = workload.pids();
+            assert!(first.iter().all(|pid| !is_alive(*pid)) && first != second, "{name}");
+            workload.reopen().unwrap();
+            assert_eq!(workload.pids(), second, "{name}");
+            workload.window(Duration::ZERO, WINDOW, &mut || {}).unwrap();
+            workload.stop();
+            assert!(second.iter().all(|pid| !is_alive(*pid)), "{name}");
+        }
+    }
+}
+
+/// The CPUs of each thread of a process.
+fn cpus_of(pid: u32) -> Vec<CpuSet> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let threads = tasks.map(|task| task.unwrap().file_name().to_string_lossy().parse().unwrap());
+    threads.map(|tid| thread::affinity_of(tid).unwrap()).collect()
+}
+
+#[test]
+fn server_and_load_are_moved_while_they_run_and_put_back() {
+    let _host = HostLock::take();
+    let ours = thread::affinity().unwrap();
+    for name in ["memcached", "redis", "nginx", "mosquitto", "openarena", "ddnet"] {
+        let Some(mut workload) = start(name, &options(None, &[])) else { continue };
+        let pid = workload.pids()[0];
+        let before = cpus_of(pid);
+        assert!(before.iter().all(|cpus| *cpus == ours), "{name}: {before:?}");
+        for (value, expected) in [("together", Placement::Together.cpus().0), ("apart", Placement::Apart.cpus().0)] {
+            assert_eq!(workload.set_process("workload.placement", Some(value)).unwrap(), value, "{name}");
+            let expected = if expected.is_empty() { &ours } else { &expected };
+            assert!(cpus_of(pid).iter().all(|cpus| cpus == expected), "{name} {value}: {:?}", cpus_of(pid));
+            workload.window(Duration::ZERO, WINDOW, &mut || {}).unwrap();
+        }
+        assert!(workload.set_process("workload.placement", Some("elsewhere")).is_err(), "{name}");
+        assert_eq!(workload.set_process("workload.placement", None).unwrap(), "free", "{name}");
+        assert_eq!(cpus_of(pid), before, "{name}");
+        workload.stop();
+    }
+}
+
+#[test]
+fn games_start_play_and_are_gone() {
+    let _host = HostLock::take();
+    for (name, players, set) in
+        [("ddnet", Some(0), &[][..]), ("ddnet", Some(4), &[]), ("openarena", None, &[("fps", "40")])]
+    {
+        let Some(mut workload) = start(name, &options(players, set)) else { continue };
+        let pids = workload.pids();
+        // Bots play in it: 25 ms, whatever the machine does to single ticks. In a window that it takes away for long they are others.
+        let is_near = |sample: &Sample| {
+            sample.get("tick_interval_us_p50").is_none_or(|us| name != "openarena" || (24_000.0..26_000.0).contains(us))
+        };
+        let mut sample = workload.window(SETTLE, 3 * WINDOW, &mut || {}).unwrap();
+        for _ in 0..3 {
+            if is_near(&sample) {
+                break;
+            }
+            sample = workload.window(SETTLE, 3 * WINDOW, &mut || {}).unwrap();
+        }
+        assert!(sample["cpu_share"] >= 0.0 && sample["cpu_share"] < 2.0, "{name}: {sample:?}");
+        assert!(is_near(&sample), "{sample:?}");
+        if players == Some(4) {
+            for metric in ["round_trip_us_p50", "round_trip_us_p99", "snapshot_lateness_us_p99", "load_cpu_share"] {
+                assert!(sample[metric] > 0.0, "{metric}: {sample:?}");
+            }
+            // 45 ticks: whatever the machine does, most come; each is counted once.
+            assert!((0.4..=1.0).contains(&sample["snapshots_share"]), "{sample:?}");
+            assert!(
+                workload.describe().contains("4 players with an input and a ping in each"),
+                "{}",
+                workload.describe()
+            );
+        }
+        if !sample.contains_key("tick_interval_us_p50") {
+            eprintln!("{name}: {}", workload.doubts().join("; "));
+        }
+        let error = workload.window(SETTLE, WINDOW, &mut || tell(pids[0], "-KILL")).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("hear from {name}: it ended (signal: 9 (SIGKILL))")), "{error}");
+        workload.restart().unwrap();
+        let pids = workload.pids();
+        workload.window(SETTLE, WINDOW, &mut || {}).unwrap();
+        workload.stop();
+        assert!(pids.iter().all(|pid| !is_alive(*pid)), "{name}");
+    }
+}
+
+#[test]
+fn sizes_and_keys_are_as_asked() {
+    let _host = HostLock::take();
+    let sets: [(&str, &[(&str, &str)]); 4] = [
+        (
+            "memcached",
+            &[("value-bytes", "etc"), ("key-bytes", "etc"), ("popularity", "zipf:0.99"), ("get-percent", "50")],
+        ),
+        ("memcached", &[("value-bytes", "100000-400000"), ("keys", "50"), ("threads", "2"), ("get-percent", "60")]),
+        ("redis", &[("value-bytes", "0-60000"), ("keys", "100")]),
+        ("nginx", &[("file-bytes", "0-200000"), ("files", "20")]),
+    ];
+    for (name, set) in sets {
+        let Some(mut workload) = start(name, &options(Some(3), set)) else { continue };
+        let sample = workload.window(SETTLE, WINDOW, &mut || {}).unwrap();
+        assert!(
+            sample["requests"] > 10.0 && sample.get("miss_share").is_none_or(|share| *share == 0.0),
+            "{name}: {sample:?}"
+        );
+        workload.stop();
+    }
+    let Some(mut big) = start("mosquitto", &options(Some(2), &[("message-bytes", "1-30000")])) else { return };
+    assert!(big.window(SETTLE, WINDOW, &mut || {}).unwrap()["requests"] > 10.0);
+    big.stop();
+}
+
+#[test]
+fn one_that_dies_or_hangs_in_the_middle_is_told_apart_and_comes_back() {
+    let _host = HostLock::take();
+    let Some(mut workload) = start("memcached", &options(Some(1), &[])) else { return };
+    let fails = |workload: &mut Box<dyn Workload>, signal: &str| {
+        let pid = workload.pids()[0];
+        let begun = Instant::now();
+        let error = workload.window(SETTLE, Duration::from_secs(30), &mut || tell(pid, signal)).unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(15), "it does not wait for the end of the window");
+        error.to_string()
+    };
+    let died = fails(&mut workload, "-KILL");
+    assert!(
+        died.starts_with("hear from memcached: it ended (signal: 9 (SIGKILL)); its clients saw: it closed"),
+        "{died}"
+    );
+    workload.restart().unwrap();
+    workload.window(SETTLE, WINDOW, &mut || {}).unwrap();
+    let hung = fails(&mut workload, "-STOP");
+    let expected = "hear from memcached: it has not answered a request for 5 s; its process is stopped";
+    assert!(hung.starts_with(expected), "{hung}");
+    let pid = workload.pids()[0];
+    workload.stop();
+    assert!(!is_alive(pid), "one that is stopped is ended all the same");
+}

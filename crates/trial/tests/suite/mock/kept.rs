@@ -1,0 +1,141 @@
+//! What a session keeps on disk: whole after whatever ended it, read again as it was, and gone on with.
+
+use std::path::Path;
+use std::time::Duration;
+
+use evenkeel_trial::kept::{self, KeepError};
+use evenkeel_trial::{Design, Ended, Keep, Outcome, Settle};
+
+use super::server::{HOST, Kept, METRIC, Mock, Run, ab, session, titles};
+
+fn run(kept: Kept<'_>, seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
+    let mut design = Design::sequential(METRIC, 60, Duration::from_millis(100), 41);
+    design.rules.overrun_share_max = 1000.0;
+    design.settle = Settle::Fixed { time: Duration::ZERO };
+    design.control_pairs = 3;
+    session(HOST, seed, ab(), &mut design, kept, change)
+}
+
+#[test]
+fn a_file_tells_what_the_run_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    let run = run(Kept::In(&path), 41, |mock, _| mock.effect = 0.8);
+    let read = kept::read(&path).unwrap();
+    assert!(read.record == run.record, "to the last digit");
+    assert_eq!(read.head.design, run.design);
+    let (here, there) = (run.report(), read.record.report(&read.head.design, read.head.titles.clone()).unwrap());
+    assert_eq!((here.verdict, here.ended.clone()), (Outcome::Better, Ended::Decided));
+    assert!(here == there, "the same report");
+    // As JSON and back, too: reports are compared over machines.
+    let text = serde_json::to_string(&here).unwrap();
+    assert!(serde_json::from_str::<evenkeel_trial::Report>(&text).unwrap() == here);
+    let again = Keep::begin(&path, &read.head).unwrap_err().to_string();
+    assert!(again.contains("something is in it already"), "{again}");
+}
+
+#[test]
+fn a_number_without_a_ratio_ends_a_session_and_keeps_what_there_is() {
+    let words = "compare round_trip_us_p50: in one window it is 0; windows are compared by their ratio, which takes numbers above 0";
+    // The second window of the third pair of control; the first of the third pair of the trial.
+    for (at, control, windows) in [(6, 4, 0), (11, 6, 4)] {
+        let run = run(Kept::Nowhere, 41, |mock, _| mock.is_nothing_at = Some(at));
+        assert_eq!((run.record.control.len(), run.record.windows.len()), (control, windows), "{at}");
+        assert_eq!(run.record.ended, Ended::Failed { why: words.to_owned() });
+        assert_eq!(run.report().control_stretch.unwrap().pairs, control / 2);
+    }
+}
+
+#[test]
+fn a_number_without_a_ratio_that_was_kept_takes_no_report_with_it() {
+    let mut run = run(Kept::Nowhere, 41, |mock, _| mock.effect = 0.8);
+    run.record.control[0].value = 0.0;
+    let report = run.report();
+    assert_eq!((report.verdict, report.control_stretch.unwrap().pairs), (Outcome::Better, 2));
+}
+
+#[test]
+fn a_session_that_was_cut_off_is_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    // Three pairs of control, then four of the trial: the server dies in the fifth.
+    let died = run(Kept::In(&path), 41, |mock, _| {
+        mock.effect = 0.8;
+        mock.dies_at = Some(16);
+    });
+    assert_eq!(died.record.windows.len(), 8);
+    assert!(matches!(&died.record.ended, Ended::Failed { .. }));
+    // A torn line, as SIGKILL or a full disk leaves it.
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend(b"{\"pair\":[{\"pa");
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(kept::read(&path).unwrap().record == died.record);
+    let whole = run(Kept::GoesOn(&path), 42, |mock, _| mock.effect = 0.8);
+    assert!(whole.record.windows[..8] == died.record.windows[..], "what was measured counts");
+    let pairs: Vec<usize> = whole.record.windows.chunks(2).map(|pair| pair[0].pair).collect();
+    assert_eq!(pairs, (0..pairs.len()).collect::<Vec<_>>(), "the coins go on where they were");
+    assert!(kept::read(&path).unwrap().record == whole.record);
+    assert_eq!(whole.report().verdict, Outcome::Better);
+}
+
+#[test]
+fn a_full_disk_is_a_doubt_and_not_the_end() {
+    if !Path::new("/dev/full").exists() {
+        eprintln!("skipped: there is no /dev/full here");
+        return;
+    }
+    let report = run(Kept::In(Path::new("/dev/full")), 41, |mock, _| mock.effect = 0.8).report();
+    assert_eq!((report.verdict, report.ended), (Outcome::Better, Ended::Decided));
+    let last = report.doubts.last().unwrap();
+    assert!(last.starts_with("what was measured could not all be kept in /dev/full: No space left"), "{last}");
+}
+
+#[test]
+fn whatever_was_cut_off_or_written_over_is_read_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    run(Kept::In(&path), 41, |mock, _| mock.effect = 0.8);
+    let bytes = std::fs::read(&path).unwrap();
+    let cut = folder.path().join("cut.jsonl");
+    let mut windows = 0;
+    for length in (0..bytes.len()).step_by(97) {
+        std::fs::write(&cut, &bytes[..length]).unwrap();
+        match kept::read(&cut) {
+            Ok(kept) => {
+                assert!(kept.record.windows.len() >= windows, "more of the file is more of the session");
+                windows = kept.record.windows.len();
+                assert!(kept.record.windows.is_empty() || kept.record.ended == Ended::CutOff);
+            }
+            Err(error) => assert!(error.to_string().contains("no whole line"), "{error}"),
+        }
+    }
+    assert!(windows > 0);
+    let text = String::from_utf8(bytes).unwrap();
+    let head = text.lines().next().unwrap();
+    let pair = text.lines().find(|line| line.starts_with("{\"pair\"")).unwrap();
+    let one_window = serde_json::from_str::<serde_json::Value>(pair).unwrap()["pair"][0].clone();
+    for (what, text) in [
+        ("no JSON", "x\n".to_owned()),
+        ("another format", format!("{}\n", head.replacen("\"format\":1", "\"format\":3", 1))),
+        ("an unknown line", format!("{head}\n{{\"colour\":1}}\n")),
+        ("half a pair", format!("{head}\n{{\"pair\":[{one_window}]}}\n")),
+        ("twice the same arm", format!("{head}\n{{\"pair\":[{one_window},{one_window}]}}\n")),
+        ("a design that can't be", format!("{}\n", head.replacen("\"confidence\":0.95", "\"confidence\":7", 1))),
+        ("binary", "\u{0}\u{1}\n".to_owned()),
+    ] {
+        std::fs::write(&cut, text).unwrap();
+        assert!(matches!(kept::read(&cut), Err(KeepError::Unreadable { .. })), "{what}");
+    }
+    assert!(matches!(kept::read(&folder.path().join("none")), Err(KeepError::Io { .. })));
+}
+
+#[test]
+fn a_hostile_value_ends_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    run(Kept::In(&path), 41, |mock, _| mock.effect = 0.8);
+    let mut kept = kept::read(&path).unwrap();
+    kept.record.windows[0].value = -1.0;
+    let error = kept.record.report(&kept.head.design, titles()).unwrap_err().to_string();
+    assert!(error.starts_with("design a trial: compare round_trip_us_p50"), "{error}");
+}

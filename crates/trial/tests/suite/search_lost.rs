@@ -1,0 +1,162 @@
+//! Searches in which windows give no number: a knob that starves the server, somebody else who writes a setting, a server that ends, and
+//! logs from before one end was no proof; and which of them are over.
+
+use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
+use evenkeel_trial::search::{
+    Answer, Budget, Entry, Fate, Log, SearchDesign, SearchEnded, Seen, Subject, Tools, Verdict, is_over, search,
+};
+use evenkeel_trial::{Arm, DropReason, Level, TrialError};
+
+fn design_of(truth: &Truth, windows: usize) -> SearchDesign {
+    let budget = Budget { windows, time_ms: None };
+    SearchDesign { smallest_effect_ratio: 0.05, ..SearchDesign::new(truth.candidates(), METRIC, budget, 3) }
+}
+
+fn run_on(design: &SearchDesign, subject: &mut dyn Subject, log: &mut Log) -> Answer {
+    search(design, Tools { subject, log, stop: &|| false, on_progress: &mut |_| {} }).unwrap()
+}
+
+fn dropped(reason: DropReason) -> Seen {
+    Seen::Dropped { why: reason.to_string(), beside: Vec::new(), reason: Some(reason) }
+}
+
+/// A server of which some windows are seen otherwise, by their number from 1 and their arm.
+struct Otherwise<F>(Simulated, usize, F);
+
+impl<F: Fn(usize, &Arm) -> Option<Seen>> Subject for Otherwise<F> {
+    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+        self.1 += 1;
+        let seen = self.0.window(arm)?;
+        Ok((self.2)(self.1, arm).unwrap_or(seen))
+    }
+}
+
+fn truth(knobs: usize) -> Truth {
+    Truth { knobs, mains: vec![(4, -0.22)], noise: 0.03, ..Truth::default() }
+}
+
+fn is_on(arm: &Arm, knob: usize) -> bool {
+    *arm.level(knob) != Level::AsItWas
+}
+
+#[test]
+fn a_knob_that_leaves_the_server_no_cpu_is_taken_out_and_one_such_window_is_an_accident() {
+    let no_cpu = || Some(dropped(DropReason::NoCpu { what: "main (thread 7)".into() }));
+    type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<Seen>;
+    let died = || Some(Seen::Died { why: "it ended".into() });
+    let table: [(&str, Rule<'_>, Fate); 3] = [
+        ("always", &|_, arm| if is_on(arm, 2) { no_cpu() } else { None }, Fate::Stopped),
+        ("with and without it, now and then", &|at, _| if at % 29 == 0 { no_cpu() } else { None }, Fate::NoEffect),
+        (
+            "or it ends",
+            &|at, arm| match (is_on(arm, 2), at % 2) {
+                (false, _) => None,
+                (true, 0) => died(),
+                (true, _) => no_cpu(),
+            },
+            Fate::Stopped,
+        ),
+    ];
+    for (name, rule, fate) in table {
+        let truth = truth(12);
+        let mut subject = Otherwise(Simulated::new(truth.clone(), 3), 0, rule);
+        let answer = run_on(&design_of(&truth, 600), &mut subject, &mut Log::in_memory(Vec::new()));
+        assert_eq!((answer.verdict, &answer.ended), (Verdict::Better, &SearchEnded::Whole), "{name}: {answer:?}");
+        assert_eq!((answer.set.len(), &answer.knobs[2].fate), (1, &fate), "{name}: {answer:?}");
+        let told = |doubt: &String| doubt.contains("the server was given no CPU in ");
+        assert!(answer.doubts.iter().any(told), "{name}: {:?}", answer.doubts);
+    }
+}
+
+#[test]
+fn windows_that_were_dropped_are_told_by_their_reasons() {
+    let changed = || DropReason::Changed { what: "vm.swappiness: 60, not 10".into() };
+    let gap = || DropReason::Gap { gap_us: 9e5 };
+    type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<Seen>;
+    let table: [(Rule<'_>, Option<&[&str]>); 4] = [
+        (&|at, _| (at == 9).then(|| dropped(gap())), None),
+        (&|at, _| (at % 3 == 0).then(|| dropped(gap())), Some(&["windows were dropped: the machine paused in "])),
+        (
+            &|at, _| (at == 9).then(|| dropped(changed())),
+            Some(&["1 of ", "changed a setting of the trial in 1", "first is vm.swappiness: 60, not 10: an agent"]),
+        ),
+        (
+            &|_, arm| is_on(arm, 2).then(|| dropped(changed())),
+            Some(&["changed a setting of the trial in ", "first is vm.swappiness: 60, not 10: an agent"]),
+        ),
+    ];
+    for (at, (rule, expected)) in table.into_iter().enumerate() {
+        let truth = truth(8);
+        let mut subject = Otherwise(Simulated::new(truth.clone(), 3), 0, rule);
+        let answer = run_on(&design_of(&truth, 150), &mut subject, &mut Log::in_memory(Vec::new()));
+        match (expected, &answer.doubts[..]) {
+            (None, []) => {}
+            (Some(expected), [doubt]) => {
+                expected.iter().for_each(|words| assert!(doubt.contains(words), "row {at}: {doubt}"));
+            }
+            (_, doubts) => panic!("row {at}: {doubts:?}"),
+        }
+    }
+    // A log from before the reason was kept is read.
+    let seen: Seen = serde_json::from_str("{\"dropped\":{\"why\":\"the machine paused\"}}").unwrap();
+    assert_eq!(seen, Seen::Dropped { why: "the machine paused".into(), beside: Vec::new(), reason: None });
+}
+
+#[test]
+fn a_log_in_which_one_end_was_proof_is_told_as_it_was_decided_and_gone_on_with() {
+    let truth = Truth { deadly: vec![2], ..truth(12) };
+    let design = design_of(&truth, 600);
+    let mut log = Log::in_memory(Vec::new());
+    let whole = run_on(&design, &mut Simulated::new(truth.clone(), 3), &mut log);
+    assert_eq!((&whole.ended, &whole.knobs[2].fate), (&SearchEnded::Whole, &Fate::Stopped));
+    let mut old: Vec<Entry> = log.entries().to_vec();
+    let is_dead = |entry: &Entry| matches!(entry.seen, Seen::Died { .. });
+    old.dedup_by(|second, first| is_dead(first) && is_dead(second) && first.arm == second.arm);
+    assert!(old.len() < log.entries().len(), "the first end was asked about");
+    for kept in [old.len() / 2, old.len()] {
+        let mut log = Log::in_memory(old[..kept].to_vec());
+        assert_eq!(is_over(&design, &mut log), kept == old.len());
+        let again = run_on(&design, &mut Simulated::new(truth.clone(), 3), &mut log);
+        assert_eq!(
+            (&again.ended, again.verdict, &again.set[0].settings),
+            (&SearchEnded::Whole, Verdict::Better, &whole.set[0].settings)
+        );
+        assert_eq!(again.knobs[2].fate, Fate::Stopped);
+    }
+}
+
+#[test]
+fn a_search_that_failed_for_good_is_over_and_one_that_failed_once_is_not() {
+    let died = || Some(Seen::Died { why: "it ended".into() });
+    let gap = || Some(dropped(DropReason::Gap { gap_us: 9e5 }));
+    type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<Seen>;
+    let table: [(Rule<'_>, Option<usize>, &str, bool); 3] = [
+        (&|_, _| died(), None, "with every knob as it was, twice in a row", true),
+        (&|_, _| gap(), None, "windows in a row were dropped, the last since the machine paused", true),
+        (&|_, _| None, Some(20), "it can't be started any more", false),
+    ];
+    for (rule, fails_from, why, over) in table {
+        let truth = truth(12);
+        let (design, mut log) = (design_of(&truth, 600), Log::in_memory(Vec::new()));
+        let mut server = Simulated::new(truth.clone(), 3);
+        server.fails_from = fails_from;
+        let ended = run_on(&design, &mut Otherwise(server, 0, rule), &mut log).ended;
+        assert!(matches!(&ended, SearchEnded::Failed { why: told } if told.contains(why)), "{ended:?}");
+        assert_eq!(is_over(&design, &mut log), over, "{why}");
+    }
+}
+
+#[test]
+fn a_knob_beside_which_others_do_more_is_not_called_idle() {
+    let truth = Truth {
+        knobs: 12,
+        mains: (0..9).map(|knob| (knob, -0.3)).chain([(9, -0.15)]).collect(),
+        named: vec![(9, "net.core.netdev_budget=600")],
+        counters: vec![("softnet_time_squeeze", 9, [0.0, 0.0])],
+        noise: 0.02,
+        ..Truth::default()
+    };
+    let answer =
+        run_on(&design_of(&truth, 400), &mut Simulated::new(truth.clone(), 3), &mut Log::in_memory(Vec::new()));
+    assert_eq!(answer.knobs[9].fate, Fate::LeftOut { why: "8 others do more".into() }, "{:?}", answer.knobs[9]);
+}
