@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evenkeel_trial::workload::{self, Options, Placement, Settable};
-use evenkeel_trial::{Sample, Workload};
+use evenkeel_trial::{Sample, TrialError, Workload};
 
 /// The folder of evenkeel's programs.
 pub(crate) fn programs() -> PathBuf {
@@ -41,9 +41,13 @@ pub(crate) fn settable(name: &str, set: &[(&str, &str)]) -> Settable {
 }
 
 /// One window.
-pub(crate) fn window(workload: &mut dyn Workload, settle: Duration, length: Duration) -> Sample {
+pub(crate) fn try_window(
+    workload: &mut dyn Workload,
+    settle: Duration,
+    length: Duration,
+) -> Result<Sample, TrialError> {
     let mut began = 0;
-    let sample = workload.window(settle, length, &mut || began += 1).unwrap();
+    let sample = workload.window(settle, length, &mut || began += 1)?;
     assert_eq!(began, 1, "the window begins once");
-    sample
+    Ok(sample)
 }

@@ -11,7 +11,7 @@ use evenkeel_testkit::{HostLock, live};
 use serde_json::Value;
 
 use crate::clock_source::{Switchable, source};
-use crate::faults::evenkeel;
+use crate::faults::{evenkeel, state};
 use crate::wait::{cpu_ns, until};
 
 const TRIES: usize = 3;
@@ -43,6 +43,7 @@ fn each_source_is_measured_and_what_was_in_force_is_put_back() {
 fn a_meter_that_is_killed_leaves_the_source_as_it_was() {
     let _host = HostLock::take();
     let Some(switchable) = Switchable::find() else { return };
+    let before = state("");
     for is_killed in [true, false] {
         let mut meter = start_switching();
         until("the meter changes the source", || source() == switchable.other);
@@ -52,6 +53,7 @@ fn a_meter_that_is_killed_leaves_the_source_as_it_was() {
         }
         meter.wait().unwrap();
         until(format_args!("the source is put back (killed: {is_killed})"), || source() == switchable.before);
+        assert_eq!(state(""), before, "nothing else is changed (killed: {is_killed})");
     }
 }
 

@@ -13,14 +13,14 @@ use evenkeel_testkit::{HostLock, live};
 use evenkeel_trial::workload::{Placement, Settable};
 use evenkeel_trial::{Sample, Workload};
 
-use crate::workloads_started::{self, missing_arena, settable, start};
+use crate::workloads_started::{missing_arena, settable, start, try_window};
 
 const SETTLE: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(200);
 const TRIES: usize = 3;
 
 fn window(workload: &mut dyn Workload) -> Sample {
-    workloads_started::window(workload, SETTLE, WINDOW)
+    try_window(workload, SETTLE, WINDOW).unwrap()
 }
 
 /// The ratio of B's median to A's over a few pairs, in turns.
@@ -114,7 +114,7 @@ fn what_a_tick_of_the_arena_does_is_switched_while_it_runs() {
     fitness::one_of(TRIES, &Needs::on_last_cpu().without_timers(), || {
         let mut workload = settable("arena", &[("work-us", "200")]);
         // A window of a second is 50 ticks, of which one has the tail.
-        let long = |workload: &mut Settable| workloads_started::window(workload, SETTLE, 5 * WINDOW);
+        let long = |workload: &mut Settable| try_window(workload, SETTLE, 5 * WINDOW).unwrap();
         let before = long(&mut workload);
         workload.configure(&[("work-us", Some("4200"))]).unwrap();
         let worked = long(&mut workload);

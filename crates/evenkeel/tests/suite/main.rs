@@ -23,6 +23,7 @@ mod output;
 mod pages;
 mod profile;
 mod profile_record;
+mod profile_scopes;
 mod rules;
 #[path = "../common/scene.rs"]
 mod scene;

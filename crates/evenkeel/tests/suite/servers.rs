@@ -2,10 +2,11 @@
 //! evenkeel is killed. A whole trial on such a server is a live check.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use evenkeel_sys::process;
+use evenkeel_sys::{process, thread};
 use serde_json::Value;
 
 use crate::wait::until;
@@ -31,8 +32,11 @@ impl Scene {
     /// `prove` with these options on a server.
     fn prove(&self, options: &str, server: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        command.args(["prove", "process.timer_slack_ns=40000", "--state"]).arg(self.folder.path());
-        command.args(options.split_whitespace()).args(server);
+        // A setting that an ordinary user may change too.
+        let cpu = thread::affinity().unwrap().first().unwrap();
+        command.args(["prove", &format!("process.cpu_affinity={cpu}"), "--state"]).arg(self.folder.path());
+        // Folders that every user may look into: a program that is in none of them is not found, whoever asks.
+        command.args(options.split_whitespace()).args(server).env("PATH", "/usr/bin:/bin");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -43,7 +47,11 @@ impl Scene {
         let options = format!("{options} {ENDLESS} --keep {} --", kept.display());
         let mut trial = self.prove(&options, &["sh", "-c", SERVER, tag]).spawn().unwrap();
         until("a pair is measured", || {
-            assert!(trial.try_wait().unwrap().is_none(), "the trial ended before its first pair");
+            if trial.try_wait().unwrap().is_some() {
+                let mut said = String::new();
+                trial.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                panic!("the trial ended before its first pair: {said}");
+            }
             fs::read_to_string(&kept).is_ok_and(|text| text.contains("{\"pair\":["))
         });
         trial
