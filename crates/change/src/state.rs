@@ -367,7 +367,7 @@ mod tests {
         let dir = parent.path().join("state");
         drop(State::open(&dir).unwrap());
         if std::os::unix::fs::chown(&dir, Some(12345), None).is_err() {
-            eprintln!("skipped: only root can give a directory away");
+            evenkeel_testkit::skipped("only root can give a directory away");
             return;
         }
         assert!(why(&dir).contains("belongs to user 12345"), "{}", why(&dir));

@@ -81,7 +81,7 @@ fn a_session_that_was_cut_off_is_gone_on_with() {
 #[test]
 fn a_full_disk_is_a_doubt_and_not_the_end() {
     if !Path::new("/dev/full").exists() {
-        eprintln!("skipped: there is no /dev/full here");
+        evenkeel_testkit::skipped("there is no /dev/full here");
         return;
     }
     let report = run(Kept::In(Path::new("/dev/full")), 41, |mock, _| mock.effect = 0.8).report();
