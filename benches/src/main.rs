@@ -65,7 +65,7 @@ const TABLES: &str = "\
   pairs-table                 pairs and false claims by noise and effect
   screening-table             which knobs a screening finds, by its length
   ticks-table [GROUND]...     how late ticks begin, on each ground or those named
-  record-trace KIND FILE NOTE a trace of noise (udp, cpu) for crates/stats/tests/traces";
+  record-trace KIND FILE NOTE a trace of noise (udp, cpu) for crates/testkit/src/noise/traces";
 
 fn help() {
     let names: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();

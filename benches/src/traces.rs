@@ -1,5 +1,5 @@
 //! `record-trace`: what this machine does to the same work, window after window, as the text files in
-//! `crates/stats/tests/traces/`. The promises about false claims are held on such noise, beside that which is made up.
+//! `crates/testkit/src/noise/traces/`. The promises about false claims are held on such noise, beside that which is made up.
 
 use std::fmt::Write as _;
 use std::net::UdpSocket;

@@ -149,6 +149,44 @@ fn files_have_one_subject_each() {
     }
 }
 
+/// Tests and live checks are told apart by where they are. Each program is linked by itself, so a crate has one of each, and at most one more for
+/// tests that need a process of their own.
+#[test]
+fn a_crate_has_one_program_of_tests_and_one_of_live_checks() {
+    for entry in std::fs::read_dir(project().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(tests) = std::fs::read_dir(folder.join("tests")) else { continue };
+        let is_program =
+            |path: &PathBuf| path.join("main.rs").exists() || path.extension().is_some_and(|end| end == "rs");
+        let programs = tests.map(|entry| entry.unwrap().path()).filter(is_program);
+        let programs: Vec<String> =
+            programs.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+        let others = programs.iter().filter(|name| *name != "suite" && *name != "live").count();
+        assert!(others <= 1, "{}: {programs:?}", folder.display());
+        let manifest = read(&folder.join("Cargo.toml"));
+        let is_told =
+            manifest.split("[[test]]").any(|part| part.contains("name = \"live\"") && part.contains("test = false"));
+        let has_live = programs.contains(&"live".to_owned());
+        assert_eq!(has_live, is_told, "{}: `cargo test` must not run live checks", folder.display());
+    }
+}
+
+/// What several crates share is in the testkit.
+#[test]
+fn no_source_file_includes_one_of_another_crate() {
+    for path in files(&project().join("crates"), "rs") {
+        for line in read(&path).lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")) {
+            let included = path.parent().unwrap().join(line.split('"').next().unwrap());
+            let included = included.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let of =
+                |path: &Path| path.strip_prefix(project()).unwrap().components().nth(1).unwrap().as_os_str().to_owned();
+            // The fuzz targets are a workspace of their own, whose code the suite runs on its seeds.
+            let is_fuzz = included.starts_with(project().join("fuzz"));
+            assert!(is_fuzz || of(&included) == of(&path), "{} includes {}", path.display(), included.display());
+        }
+    }
+}
+
 #[test]
 fn the_readme_names_two_make_targets_that_exist() {
     let readme = read(&project().join("README.md"));

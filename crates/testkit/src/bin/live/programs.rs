@@ -35,12 +35,9 @@ pub(crate) fn find(top: &Path) -> Result<Vec<Check>> {
     let seconds = recorded(top);
     let mut checks = Vec::new();
     // The programs that checks start, such as the arena's bots, lie beside the checks' own.
-    cargo(top, &["build", "--workspace", "--bins", "--all-features", "--locked"], Stdio::null())?;
-    let built = cargo(
-        top,
-        &["test", "--workspace", "--all-features", "--locked", "--test", "live", "--no-run", "--message-format=json"],
-        Stdio::piped(),
-    )?;
+    cargo(top, &["build", "--bins", "--locked"], Stdio::null())?;
+    let built =
+        cargo(top, &["test", "--locked", "--test", "live", "--no-run", "--message-format=json"], Stdio::piped())?;
     for message in built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let Some(program) = message["executable"].as_str() else { continue };
         if message["target"]["name"] != "live" {
