@@ -34,10 +34,7 @@ pub(crate) struct Check {
 pub(crate) fn find(top: &Path) -> Result<Vec<Check>> {
     let seconds = recorded(top);
     let mut checks = Vec::new();
-    // The programs that checks start, such as the arena's bots, lie beside the checks' own.
-    cargo(top, &["build", "--bins", "--locked"], Stdio::null())?;
-    let built =
-        cargo(top, &["test", "--locked", "--test", "live", "--no-run", "--message-format=json"], Stdio::piped())?;
+    let built = cargo(top, &["test", "--locked", "--test", "live", "--no-run", "--message-format=json"])?;
     for message in built.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let Some(program) = message["executable"].as_str() else { continue };
         if message["target"]["name"] != "live" {
@@ -60,10 +57,10 @@ pub(crate) fn find(top: &Path) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-fn cargo(top: &Path, arguments: &[&str], stdout: Stdio) -> Result<String> {
+fn cargo(top: &Path, arguments: &[&str]) -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    let output = command.args(arguments).current_dir(top).stdout(stdout).stderr(Stdio::inherit()).output()?;
+    let output = command.args(arguments).current_dir(top).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "cargo {} failed", arguments.join(" "));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -75,10 +72,10 @@ fn recorded(top: &Path) -> BTreeMap<String, u64> {
     text.lines().filter_map(line).collect()
 }
 
-/// Writes what the checks of this run took; of the others, what was known. Checks that are gone are left out.
+/// Writes what the checks took in this run and the one that it continues; of the others, what was known. Checks that are gone are left out.
 pub(crate) fn record(top: &Path, checks: &[Check], results: &Results) -> Result<()> {
     let mut seconds: BTreeMap<&str, u64> = checks.iter().map(|check| (check.name.as_str(), check.seconds)).collect();
-    for result in results.this_run() {
+    for result in results.all() {
         seconds.entry(&result.name).and_modify(|seconds| *seconds = result.seconds.ceil() as u64);
     }
     let lines: String = seconds.iter().map(|(name, seconds)| format!("{seconds} {name}\n")).collect();

@@ -78,6 +78,11 @@ impl Results {
         &self.now
     }
 
+    /// The results of this run, after those of the run that it goes on with.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &CheckResult> {
+        self.before.iter().chain(&self.now)
+    }
+
     /// Says which check begins.
     pub(crate) fn announce(&self, number: usize, of: usize, check: &Check) {
         print!("[{number}/{of}] {} ({} s) ... ", check.name, check.seconds);
