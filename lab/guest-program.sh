@@ -15,5 +15,5 @@ cd "$TOP"
 # There is no C in evenkeel, so the linker and the libraries that come with the compiler do for a machine that is not this one.
 linker=()
 [ "$machine" = "$(uname -m)" ] || linker=(--config "target.$target.linker='rust-lld'")
-cargo build --quiet --release --locked --target "$target" "${linker[@]}" -p evenkeel >&2
-echo "${CARGO_TARGET_DIR:-$TOP/target}/$target/release/evenkeel"
+cargo build --quiet --profile guest --locked --target "$target" "${linker[@]}" -p evenkeel >&2
+echo "${CARGO_TARGET_DIR:-$TOP/target}/$target/guest/evenkeel"
