@@ -30,9 +30,9 @@ test: setup ## run every test; the same result on any machine at any load
 	$(CARGO) test --locked --no-fail-fast -p evenkeel-rt-c --all-features || code=1; \
 	lab/skipped.sh $(SKIPPED); exit $$code
 
-live: setup ## run the live checks, one at a time: what measures the machine; NAME=… for some, RESUME=1 to continue, WITHIN=SECONDS for a sample, LIST=1
+live: setup ## run the live checks, one at a time: what measures the machine; NAME=… for some, EXTRA=1 for the longest too, RESUME=1 to continue, WITHIN=SECONDS for a sample, LIST=1
 	$(CARGO) run --locked -q -p evenkeel-testkit --bin evenkeel-live -- $(NAME) $(if $(RESUME),--resume) $(if $(WITHIN),--within $(WITHIN)) \
-	    $(if $(LIST),--list) $(if $(RECORD),--record) || [ $$? -eq 4 ] # none failed, and some could not be judged here
+	    $(if $(EXTRA),--extra) $(if $(LIST),--list) $(if $(RECORD),--record) || [ $$? -eq 4 ] # none failed, and some could not be judged here
 
 check: setup $(DENY) ## formatting, lints, documentation, licences and duplicates of dependencies
 	$(CARGO) fmt --all --check

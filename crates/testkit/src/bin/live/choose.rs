@@ -10,6 +10,8 @@ use crate::run::LOOK_SECONDS;
 pub(crate) struct Choice<'a> {
     /// Parts of names; all checks if empty.
     pub(crate) names: &'a [String],
+    /// Whether those that run only when they are asked for are taken too.
+    pub(crate) extra: bool,
     /// The names of checks that need not run again.
     pub(crate) passed: &'a BTreeSet<String>,
     /// The time that a sample may take.
@@ -24,7 +26,9 @@ impl Choice<'_> {
     pub(crate) fn of<'c>(&self, checks: &'c [Check]) -> Vec<&'c Check> {
         let is_named =
             |check: &&Check| self.names.is_empty() || self.names.iter().any(|part| check.name.contains(part));
-        let chosen = checks.iter().filter(is_named).filter(|check| !self.passed.contains(&check.name));
+        let is_wanted = |check: &&Check| self.extra || !check.is_extra;
+        let chosen = checks.iter().filter(is_named).filter(is_wanted);
+        let chosen = chosen.filter(|check| !self.passed.contains(&check.name));
         let chosen: Vec<&Check> = chosen.collect();
         match self.within {
             None => chosen,
@@ -75,8 +79,11 @@ mod tests {
         let checks = checks(4);
         let passed = BTreeSet::from(["rt::check_1".to_owned()]);
         let rt = ["rt::".to_owned()];
-        let choice = Choice { names: &rt, passed: &passed, within: None, touched: &[], day: 0 };
+        let choice = Choice { names: &rt, extra: false, passed: &passed, within: None, touched: &[], day: 0 };
         assert_eq!(names(&choice.of(&checks)), ["rt::check_3"]);
+        let long: Vec<Check> = checks.iter().map(|check| Check { is_extra: true, ..check.clone() }).collect();
+        assert!(choice.of(&long).is_empty());
+        assert_eq!(names(&Choice { extra: true, ..choice }.of(&long)), ["rt::check_3"]);
     }
 
     #[test]
@@ -86,7 +93,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for day in 20_000..20_005 {
             let within = Some(Duration::from_secs(60));
-            let choice = Choice { names: &[], passed: &BTreeSet::new(), within, touched: &touched, day };
+            let choice = Choice { names: &[], extra: false, passed: &BTreeSet::new(), within, touched: &touched, day };
             let chosen = choice.of(&checks);
             assert!(chosen.iter().map(|check| check.seconds + LOOK_SECONDS).sum::<u64>() <= 60);
             assert!(!chosen.is_empty() && chosen.iter().all(|check| check.crate_name == "rt"), "{:?}", names(&chosen));
@@ -96,6 +103,7 @@ mod tests {
         // What the touched crates leave is for the others.
         let choice = Choice {
             names: &[],
+            extra: false,
             passed: &BTreeSet::new(),
             within: Some(Duration::from_secs(400)),
             touched: &touched,

@@ -38,6 +38,9 @@ struct Args {
     /// Skip the checks that passed in the last run, which was interrupted or had failures
     #[arg(long)]
     resume: bool,
+    /// Also run the checks that take very long, or are ignored for another reason
+    #[arg(long)]
+    extra: bool,
     /// Run a sample that takes about this many seconds: first checks of the crates that commits of the last day touched, then others; which of
     /// them changes from day to day, so that all of them get their turn
     #[arg(long, value_name = "SECONDS")]
@@ -52,12 +55,14 @@ fn main() -> Result<ExitCode> {
     let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let checks = programs::find(&top).context("find the live checks")?;
     if args.list {
-        checks.iter().for_each(|check| println!("{:>4} s  {}", check.seconds, check.name));
+        let extra = |check: &Check| if check.is_extra { " (only with --extra)" } else { "" };
+        checks.iter().for_each(|check| println!("{:>4} s  {}{}", check.seconds, check.name, extra(check)));
         return Ok(ExitCode::from(ALL_PASSED));
     }
     let mut results = Results::open(&top, args.resume)?;
     let choice = Choice {
         names: &args.names,
+        extra: args.extra,
         passed: &results.passed(),
         within: args.within.map(Duration::from_secs),
         touched: &if args.within.is_some() { programs::touched_crates(&top) } else { Vec::new() },

@@ -28,6 +28,8 @@ pub(crate) struct Check {
     pub(crate) folder: PathBuf,
     /// How long it is expected to take.
     pub(crate) seconds: u64,
+    /// Whether it runs only when it is asked for: its program ignores it, with the reason.
+    pub(crate) is_extra: bool,
 }
 
 /// Builds the programs, and asks each for its checks.
@@ -43,18 +45,33 @@ pub(crate) fn find(top: &Path) -> Result<Vec<Check>> {
         let manifest = Path::new(message["manifest_path"].as_str().context("a program without a manifest")?);
         let folder = manifest.parent().context("a manifest without a folder")?.to_owned();
         let crate_name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let listed = Command::new(program).args(["--list", "--format", "terse"]).output().context("list checks")?;
-        for line in String::from_utf8_lossy(&listed.stdout).lines() {
-            let Some(name_in_program) = line.strip_suffix(": test") else { continue };
+        let extra = listed(program, &["--ignored"])?;
+        for name_in_program in listed(program, &[])? {
+            let is_extra = extra.contains(&name_in_program);
             let name = format!("{crate_name}::{name_in_program}");
             let seconds = seconds.get(&name).copied().unwrap_or(SECONDS_UNKNOWN);
             let (crate_name, folder) = (crate_name.clone(), folder.clone());
-            let name_in_program = name_in_program.to_owned();
-            checks.push(Check { name, crate_name, program: program.into(), name_in_program, folder, seconds });
+            checks.push(Check {
+                name,
+                crate_name,
+                program: program.into(),
+                name_in_program,
+                folder,
+                seconds,
+                is_extra,
+            });
         }
     }
     checks.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(checks)
+}
+
+/// The names of a program's checks.
+fn listed(program: &str, which: &[&str]) -> Result<Vec<String>> {
+    let output =
+        Command::new(program).args(["--list", "--format", "terse"]).args(which).output().context("list checks")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
 fn cargo(top: &Path, arguments: &[&str]) -> Result<String> {
