@@ -43,14 +43,26 @@ fn a_step_that_fails_takes_all_with_it() {
     assert_eq!(place.tree(), before);
 }
 
+/// Whether this process ignores the signal, and so do those that it starts.
+fn is_ignored(signal: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+}
+
 #[test]
 fn a_signal_takes_all_with_it() {
-    for (signal, ends) in [("TERM", 5), ("INT", 5), ("HUP", 5)] {
+    for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+        // A shell cannot catch what was ignored when it started: nohup ignores one, a script's background jobs another.
+        if is_ignored(number) {
+            evenkeel_testkit::skipped(format_args!("whoever started the tests ignores SIG{signal}"));
+            continue;
+        }
         let (place, mut plan) = fails_at_its_end();
         plan.keep.as_mut().unwrap().keep.files.truncate(1);
         let text = script(&plan).unwrap().replace("\nplace 644", &format!("\nkill -{signal} $$\nplace 644"));
         let output = place.run(&text);
-        assert_eq!(output.status.code(), Some(ends), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!((place.text(SWAPPINESS), place.undo_script()), ("60\n".to_owned(), None));
     }
 }
