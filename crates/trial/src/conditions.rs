@@ -69,6 +69,9 @@ pub struct Conditions {
     /// Which thread of the server was ready to run for most of the window and was given no CPU, in words: nothing else is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_cpu: Option<String>,
+    /// Why the window has no number that can be compared, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_value: Option<String>,
     /// Settings of the trial that read otherwise at its end than after the switch to its arm, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
@@ -132,14 +135,15 @@ impl Conditions {
             longest_gap_us: None,
             beside: start.beside.iter().chain(&end.beside).cloned().collect::<BTreeSet<_>>().into_iter().collect(),
             no_cpu: None,
+            no_value: None,
             changed: Vec::new(),
         }
     }
 }
 
 impl Conditions {
-    /// What a window measured. Nothing where the server was given no CPU: that is noted, and the window is dropped for it, whichever arm
-    /// was on.
+    /// What a window measured. Nothing where the server got no CPU, or gave no number: that is noted, and the window is dropped for it, whichever
+    /// arm was on.
     ///
     /// # Errors
     /// Whatever else kept the window from being measured.
@@ -147,6 +151,10 @@ impl Conditions {
         match measured {
             Err(TrialError::NoCpu { program, waited_ms, span_ms }) => {
                 self.no_cpu = Some(format!("{program} was ready to run for {waited_ms} ms of {span_ms} ms"));
+                Ok(None)
+            }
+            Err(TrialError::NoValue { program, why }) => {
+                self.no_value = Some(format!("{program}: {why}"));
                 Ok(None)
             }
             measured => measured.map(Some),
@@ -182,6 +190,7 @@ impl Conditions {
             longest_gap_us: of(|turn| turn.longest_gap_us).reduce(f64::max),
             beside: all(|turn| &turn.beside),
             no_cpu: turns.iter().find_map(|turn| turn.no_cpu.clone()),
+            no_value: turns.iter().find_map(|turn| turn.no_value.clone()),
             changed: all(|turn| &turn.changed),
         }
     }

@@ -34,6 +34,14 @@ pub enum TrialError {
         /// How long the window was.
         span_ms: u64,
     },
+    /// A window came to its end without the number that was asked for. Such a window is dropped; many in a row end a trial.
+    #[error("hear from {program}: {why}")]
+    NoValue {
+        /// Who was to give it.
+        program: String,
+        /// Why there is none.
+        why: String,
+    },
     /// A knob could not be switched, or what was written did not take.
     #[error("switch {knob} to {wanted}: {why}")]
     Switch {

@@ -37,6 +37,17 @@ impl Metric {
         if is_deviation { 0.10 } else { 0.05 }
     }
 
+    /// A time of 0 is one below the resolution of the clock, a nanosecond: as that it has a ratio to others.
+    pub(crate) fn at_resolution(&self, value: f64) -> f64 {
+        let resolution = match self.unit.as_ref() {
+            "us" => 1e-3,
+            "ms" => 1e-6,
+            "ns" => 1.0,
+            _ => return value,
+        };
+        if value == 0.0 { resolution } else { value }
+    }
+
     /// Whether it tells of the few worst: of a short stretch such a number is another one than of a long one.
     pub fn is_tail(&self) -> bool {
         ["_p9", "_max"].iter().any(|part| self.name.contains(part))

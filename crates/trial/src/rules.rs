@@ -50,6 +50,11 @@ pub enum DropReason {
         /// Which thread of it, and for how long.
         what: String,
     },
+    /// The window has no number that can be compared.
+    NoValue {
+        /// Why.
+        what: String,
+    },
     /// Somebody else wrote a setting of the trial while it was measured.
     Changed {
         /// What it reads, and what it read after the switch.
@@ -67,6 +72,7 @@ impl DropReason {
                 "a window took much longer than planned (the load, what gives the numbers, or the machine was slow)"
             }
             DropReason::NoCpu { .. } => "the server was given no CPU",
+            DropReason::NoValue { .. } => "there was no value to compare",
             DropReason::Changed { .. } => "somebody else changed a setting of the trial",
         }
     }
@@ -79,6 +85,7 @@ impl fmt::Display for DropReason {
             DropReason::Steal { share } => write!(f, "{:.0} % of CPU time was stolen", share * 100.0),
             DropReason::Overrun { span_us } => write!(f, "the window took {:.0} ms", span_us / 1000.0),
             DropReason::NoCpu { what } => write!(f, "the server was given no CPU: {what}"),
+            DropReason::NoValue { what } => write!(f, "there was no value to compare: {what}"),
             DropReason::Changed { what } => write!(f, "somebody else changed {what}"),
         }
     }
@@ -100,6 +107,9 @@ impl Rules {
         }
         if let Some(what) = &conditions.no_cpu {
             return Some(DropReason::NoCpu { what: what.clone() });
+        }
+        if let Some(what) = &conditions.no_value {
+            return Some(DropReason::NoValue { what: what.clone() });
         }
         let span_us = conditions.span_us;
         (span_us > planned_us * (1.0 + self.overrun_share_max)).then_some(DropReason::Overrun { span_us })

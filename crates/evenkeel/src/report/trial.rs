@@ -253,6 +253,9 @@ fn rule(reason: &Value) -> (String, String) {
         ("no-cpu", Some(what)) => {
             return ("the server was given no CPU".into(), format!("the server was given no CPU: {what}"));
         }
+        ("no-value", Some(what)) => {
+            return ("there was no value to compare".into(), format!("there was no value to compare: {what}"));
+        }
         ("changed", Some(what)) => {
             return ("somebody else changed a setting".into(), format!("somebody else changed {what}"));
         }

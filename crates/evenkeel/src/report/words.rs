@@ -4,7 +4,7 @@
 
 pub(crate) use evenkeel_trial::words::as_change;
 use evenkeel_trial::words::change;
-use evenkeel_trial::{ArmName, Ended, Outcome, Report};
+use evenkeel_trial::{ArmName, Ended, Engaged, Outcome, Report};
 
 /// What a sentence is made of.
 #[derive(Clone, Debug)]
@@ -17,8 +17,8 @@ pub(crate) struct Claim<'a> {
     pub(crate) metric: &'a str,
     /// Its unit.
     pub(crate) unit: &'a str,
-    /// The medians of A and B.
-    pub(crate) medians: Option<(f64, f64)>,
+    /// The median of A. B's is not beside it: it and the paired estimate would be two effects in one sentence.
+    pub(crate) median_a: Option<f64>,
     /// The answer.
     pub(crate) verdict: Outcome,
     /// Of B to A.
@@ -31,7 +31,7 @@ pub(crate) struct Claim<'a> {
     pub(crate) matters_ratio: f64,
     /// The smallest effect that could have been seen, as a share.
     pub(crate) visible_ratio: Option<f64>,
-    /// Why the settings were not at work.
+    /// Why the settings had nothing to act on, as far as their counters show.
     pub(crate) idle: Option<&'a str>,
     /// The guard that vetoed, and how much it changed.
     pub(crate) vetoed_by: Option<(&'a str, Option<f64>)>,
@@ -53,21 +53,23 @@ pub(crate) fn opening(same_already: &[String], ended: &Ended, pairs: usize, of: 
 impl<'a> Claim<'a> {
     /// What a report claims.
     pub(crate) fn of(report: &'a Report, what: &'a str, control: bool) -> Claim<'a> {
-        let median = |arm| report.arms.iter().find(|entry| entry.arm == arm).and_then(|entry| entry.median);
         let effect = report.effect.as_ref();
         Claim {
             what,
             control,
             metric: &report.metric.title,
             unit: &report.metric.unit,
-            medians: median(ArmName::A).zip(report.arms.get(1).and_then(|arm| arm.median)),
+            median_a: report.arms.iter().find(|entry| entry.arm == ArmName::A).and_then(|entry| entry.median),
             verdict: report.verdict,
             ratio: effect.map(|effect| effect.ratio),
             interval: effect.and_then(|effect| effect.low.zip(effect.high)),
             confidence: effect.map_or(report.design.confidence, |effect| effect.confidence),
             matters_ratio: report.design.smallest_effect_ratio,
             visible_ratio: effect.and_then(|effect| effect.smallest_visible_ratio),
-            idle: report.doubts.iter().find_map(|doubt| Some(doubt.split_once("was not at work: ")?.1)),
+            idle: report.mechanism.iter().find_map(|knob| match &knob.engaged {
+                Engaged::No { why } => Some(why.as_str()),
+                Engaged::Yes | Engaged::Unknown => None,
+            }),
             vetoed_by: report.vetoed_by.as_deref().map(|name| {
                 let guard = report.guards.iter().find(|guard| guard.metric.name == name);
                 (name, guard.and_then(|guard| guard.effect).map(|effect| effect.ratio))
@@ -118,7 +120,10 @@ impl<'a> Claim<'a> {
             ),
             (false, Outcome::NotEngaged) => {
                 let why = self.idle.unwrap_or("its counter did not move");
-                format!("{what} was never at work here, because {why}; so nothing is known of what it does")
+                format!(
+                    "{what} had nothing to act on here ({why}): {metric} differs by less than {matters}{}",
+                    self.bracket()
+                )
             }
             (false, Outcome::Undecided) => self.undecided(&change),
         }
@@ -147,10 +152,10 @@ impl<'a> Claim<'a> {
         if self.control { "the same against itself" } else { self.what }
     }
 
-    /// The two medians.
+    /// The level that the change starts from.
     fn numbers(&self) -> String {
         let unit = if self.unit.is_empty() || self.unit == "share" { String::new() } else { format!(" {}", self.unit) };
-        self.medians.map_or_else(String::new, |(a, b)| format!(" ({}{unit} instead of {}{unit})", trim(b), trim(a)))
+        self.median_a.map_or_else(String::new, |a| format!(" (A: {}{unit})", trim(a)))
     }
 
     fn bracket(&self) -> String {
@@ -247,7 +252,7 @@ mod tests {
             control: false,
             metric: "the median round trip",
             unit: "us",
-            medians: Some((56.4, 27.1)),
+            median_a: Some(56.4),
             verdict: Outcome::Better,
             ratio: Some(0.481),
             interval: Some((0.46, 0.5)),
@@ -269,18 +274,18 @@ mod tests {
         let few = Claim { interval: None, visible_ratio: None, verdict: Outcome::Undecided, ..claim };
         told += &format!("{}\n", few.sentence());
         expect![[r#"
-            k=1 helps this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
-            k=1 hurts this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
+            k=1 helps this server here: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
+            k=1 hurts this server here: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
             k=1 makes no difference that matters here: whatever it does to the median round trip is less than 5 % (between 50 % and 54 % lower)
             this run can't tell what k=1 does: the median round trip looks 52 % lower, and anything between 50 % and 54 % lower would fit; an effect of about 4.3 % could have been seen
-            k=1 was never at work here, because CPUs went idle only 25 times a second; so nothing is known of what it does
-            the same against itself came out different, which is wrong: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
-            the same against itself came out different, which is wrong: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
+            k=1 had nothing to act on here (CPUs went idle only 25 times a second): the median round trip differs by less than 5 % (between 50 % and 54 % lower)
+            the same against itself came out different, which is wrong: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
+            the same against itself came out different, which is wrong: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
             the same against itself comes out the same, as it must: the median round trip differs by less than 5 % (between 50 % and 54 % lower)
             the same against itself: too noisy to come out the same; the median round trip looks 52 % lower (between 50 % and 54 % lower)
             the same against itself: too noisy to come out the same; the median round trip looks 52 % lower (between 50 % and 54 % lower)
             k=1: nothing could be measured, so nothing is known
-            k=1 is no gain for this server here: the median round trip is 52 % lower (27.1 us instead of 56.4 us); with 95 % confidence it is between 50 % and 54 % lower, but round_trip_us_p99 is 40 % higher, which is more harm than was allowed
+            k=1 is no gain for this server here: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower, but round_trip_us_p99 is 40 % higher, which is more harm than was allowed
             this run can't tell what k=1 does: the median round trip looks 52 % lower, from too few pairs for an interval
         "#]].assert_eq(&told);
     }

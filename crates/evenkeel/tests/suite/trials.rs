@@ -154,6 +154,7 @@ fn disturbed_windows_are_dropped_and_counted() {
     };
     let reasons = json!([
         {"window": 1, "gap_ms": 41.0}, {"window": 3, "steal_share": 0.11}, {"window": 5, "overrun_ms": 501}, {"window": 7, "no_cpu": true},
+        {"window": 9, "latency_us": -1.0}, {"window": 11, "latency_us": 0.0},
     ]);
     let answer = dropped(reasons, "--pairs 16 --fixed");
     let seen: Vec<&String> = answer["dropped"]
@@ -162,7 +163,7 @@ fn disturbed_windows_are_dropped_and_counted() {
         .iter()
         .map(|one| one["reason"].as_object().unwrap().keys().next().unwrap())
         .collect();
-    assert_eq!(seen, ["gap", "steal", "overrun", "no-cpu"], "{}", answer["dropped"]);
+    assert_eq!(seen, ["gap", "steal", "overrun", "no-cpu", "no-value"], "{}", answer["dropped"]);
     assert_eq!((&answer["pairs"], &answer["ended"]), (&16.into(), &"whole".into()), "spare pairs take their place");
     // Just under the limits nothing is dropped.
     let answer = dropped(

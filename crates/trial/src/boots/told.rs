@@ -70,10 +70,10 @@ pub struct BootsReport {
     pub is_put_back: Option<bool>,
 }
 
-/// A difference that was seen stands; only its absence has another explanation.
+/// As in a trial: only *same* can be not engaged, since a counter that stood still excludes no effect by another path.
 fn outcome(verdict: Verdict, mechanism: &[Mechanism]) -> Outcome {
     match verdict {
-        Verdict::Same | Verdict::Undecided if none_was_at_work(mechanism) => Outcome::NotEngaged,
+        Verdict::Same if none_was_at_work(mechanism) => Outcome::NotEngaged,
         seen => seen.into(),
     }
 }
@@ -130,7 +130,8 @@ impl BootsState {
         let comparison = compare_boots(&boots, options);
         let guards = guards(self);
         let mechanism = mechanisms(self);
-        let mut doubts = engaged::doubts(&mechanism);
+        let given = comparison.as_ref().map_or(Outcome::Undecided, |found| outcome(found.verdict, &mechanism));
+        let mut doubts = engaged::doubts(&mechanism, given);
         doubts.extend(self.doubts());
         if let (Err(error), true) = (&comparison, boots.len() >= 4) {
             doubts.push(format!("the boots could not be compared: {error}"));

@@ -8,7 +8,7 @@ use evenkeel_host::{Counter, knobs};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
-use crate::report::median_of;
+use crate::report::{Outcome, median_of};
 use crate::session::{NetworkPath, Record, Window};
 
 pub(crate) use counters::{Value, Wanted, between};
@@ -94,12 +94,16 @@ pub(crate) fn none_was_at_work(mechanism: &[Mechanism]) -> bool {
     !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
 }
 
-/// What a sceptic should know of knobs that were not at work, or hardly.
-pub(crate) fn doubts(mechanism: &[Mechanism]) -> Vec<String> {
+/// What a sceptic should know of knobs that were not at work, or hardly, beside this verdict.
+pub(crate) fn doubts(mechanism: &[Mechanism], verdict: Outcome) -> Vec<String> {
     let doubt = |knob: &Mechanism| {
         let which = if mechanism.len() > 1 { knob.knob.as_str() } else { "the knob" };
         match &knob.engaged {
-            Engaged::No { why } => Some(format!("{which} was not at work: {why}")),
+            Engaged::No { why } if verdict == Outcome::NotEngaged => Some(format!("{which} was not at work: {why}")),
+            // A counter knows one path of an effect. That it stood still neither denies a difference that was seen nor excludes one that was not.
+            Engaged::No { why } => Some(format!(
+                "the mechanism of {which} was not seen ({why}); an effect by another path is not excluded"
+            )),
             Engaged::Yes if counter_of(&knob.knob) == Some(Counter::IdleStates) => {
                 let busy = knob.readings.iter().find(|reading| reading.name == BUSY_SHARE)?;
                 let busy = busy.a.zip(busy.b).map(|(a, b)| a.min(b)).filter(|busy| *busy > BUSY_SHARE_MAX)?;

@@ -6,6 +6,7 @@ use evenkeel_stats::median;
 
 use super::choice::Choice;
 use super::doubts::doubts;
+use super::verdict::{Found, verdict};
 use super::{Answers, ArmReport, ByArm, ControlReport, Cost, Effect, GuardReport, Outcome, Report, Titles};
 use crate::arm::ArmName;
 use crate::design::Design;
@@ -27,6 +28,19 @@ const PRICES: [Price; 6] = [
     ("power_w", "power of the processor packages", |window| window.conditions.power_w),
     ("own_cpu_us", "CPU time of evenkeel itself in a window", |window| window.conditions.own_cpu_us),
 ];
+
+/// Windows that have no number, which may be the worst of their arm.
+#[derive(Clone, Copy)]
+struct Lost {
+    no_cpu: ByArm,
+    no_value: ByArm,
+}
+
+impl Lost {
+    fn both(self) -> ByArm {
+        ByArm { a: self.no_cpu.a + self.no_value.a, b: self.no_cpu.b + self.no_value.b }
+    }
+}
 
 impl Record {
     /// Judges what was seen of two arms; of several, what was seen of the first beside A.
@@ -50,7 +64,11 @@ impl Record {
         let control = ControlReport::of(design, &self.control, race.further().len())?;
         let of = |runner: &Runner| {
             let view = self.beside_a(&race, runner, &titles);
-            view.judged(&race, runner, design, &titles, control.clone(), self.no_cpu(runner))
+            let lost = Lost {
+                no_cpu: self.lost(runner, |reason| matches!(reason, DropReason::NoCpu { .. })),
+                no_value: self.lost(runner, |reason| matches!(reason, DropReason::NoValue { .. })),
+            };
+            view.judged(&race, runner, design, &titles, control.clone(), lost)
         };
         let reports = race.further().iter().map(of).collect::<Result<Vec<Report>, _>>()?;
         let choice = (reports.len() > 1).then(|| Choice::of(design, &race, &reports, &titles));
@@ -97,15 +115,15 @@ impl Record {
         view
     }
 
-    /// In how many windows of A and of one arm the server was given no CPU, both windows of a pair counted.
-    fn no_cpu(&self, runner: &Runner) -> ByArm {
+    /// How many windows of A and of one arm were dropped for such a reason, both windows of a pair counted.
+    fn lost(&self, runner: &Runner, is_one: fn(&DropReason) -> bool) -> ByArm {
         let last = runner.left.as_ref().map_or(usize::MAX, |left| left.block);
         let of = |arm: ArmName| {
-            let is_one = |dropped: &&Dropped| {
+            let is_counted = |dropped: &&Dropped| {
                 let is_of_trial = dropped.stretch == Stretch::Trial && dropped.pair <= last;
-                is_of_trial && dropped.arm == arm && matches!(dropped.reason, DropReason::NoCpu { .. })
+                is_of_trial && dropped.arm == arm && is_one(&dropped.reason)
             };
-            self.dropped.iter().filter(is_one).count()
+            self.dropped.iter().filter(is_counted).count()
         };
         ByArm { a: of(ArmName::A), b: of(runner.name) }
     }
@@ -117,19 +135,19 @@ impl Record {
         design: &Design,
         titles: &Titles,
         control_stretch: Option<ControlReport>,
-        no_cpu_by_arm: ByArm,
+        lost: Lost,
     ) -> Result<Report, TrialError> {
         let seen = runner.judge.look();
         let guards = guards(design, runner);
         let mechanism = engaged::mechanisms(&self);
-        let (verdict, vetoed_by) = match is_too_short(&self.ended, design, runner.judge.pairs()) {
-            true => (Outcome::Undecided, None),
-            false => verdict(seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()), &guards, &mechanism),
-        };
-        let (verdict, vetoed_by) = match flatters(no_cpu_by_arm, verdict) {
-            true => (Outcome::Undecided, None),
-            false => (verdict, vetoed_by),
-        };
+        let harmed = guards.iter().find(|guard| guard.verdict == Outcome::Worse);
+        let (verdict, vetoed_by) = verdict(Found {
+            seen: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
+            is_too_short: is_too_short(&self.ended, design, runner.judge.pairs()),
+            harmed_guard: harmed.map(|guard| guard.metric.name.as_ref()),
+            arm_without_numbers: lost.both().only(),
+            none_acted: engaged::none_was_at_work(&mechanism),
+        });
         let title = match race.further().len() {
             1 => titles.title.clone(),
             _ => format!("{}: {}", runner.name, titles.values_of(runner.name)),
@@ -149,7 +167,7 @@ impl Record {
             mechanism,
             control_stretch,
             dropped_by_arm: ByArm { a: of_arm(ArmName::A), b: of_arm(ArmName::B) },
-            no_cpu_by_arm,
+            no_cpu_by_arm: lost.no_cpu,
             left: runner.left.clone(),
             dropped: self.dropped,
             doubts: self.mishaps,
@@ -161,7 +179,7 @@ impl Record {
             identity: titles.identity.clone(),
             windows: self.windows,
         };
-        let found = doubts(&report);
+        let found = doubts(&report, lost.no_value);
         report.doubts.splice(0..0, titles.same_already.iter().cloned().chain(found));
         report.name(runner.name);
         Ok(report)
@@ -199,28 +217,6 @@ impl Report {
 /// few windows chance can have it so.
 fn is_too_short(ended: &Ended, design: &Design, pairs: usize) -> bool {
     !matches!(ended, Ended::Whole | Ended::Decided) && pairs < design.stop.pairs_min()
-}
-
-/// Whether a verdict is kinder to an arm than what was seen of it: where the server was given no CPU in that arm alone, its worst windows
-/// have no number, and those that are left can show neither that it is better nor that it is the same.
-fn flatters(no_cpu: ByArm, verdict: Outcome) -> bool {
-    match no_cpu.only() {
-        Some(ArmName::A) => matches!(verdict, Outcome::Worse | Outcome::Same),
-        Some(_) => matches!(verdict, Outcome::Better | Outcome::Same),
-        None => false,
-    }
-}
-
-/// The verdict of the number that decides, after guards and mechanism had their say.
-fn verdict(seen: Outcome, guards: &[GuardReport], mechanism: &[engaged::Mechanism]) -> (Outcome, Option<String>) {
-    let harmed = guards.iter().find(|guard| guard.verdict == Outcome::Worse);
-    match (seen, harmed) {
-        // Only a claim can be vetoed: two arms that are alike are then called worse no more often than they are called better.
-        (Outcome::Better, Some(guard)) => (Outcome::Worse, Some(guard.metric.name.to_string())),
-        // A difference that was seen stands; only its absence has another explanation.
-        (Outcome::Same | Outcome::Undecided, _) if engaged::none_was_at_work(mechanism) => (Outcome::NotEngaged, None),
-        _ => (seen, None),
-    }
 }
 
 fn guards(design: &Design, runner: &Runner) -> Vec<GuardReport> {

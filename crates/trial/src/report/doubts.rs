@@ -17,7 +17,7 @@ const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
 /// Above this share of stolen time in the median window the hypervisor's part in the numbers is worth a word.
 const STEAL_SHARE_DOUBTFUL: f64 = 0.02;
 
-pub(super) fn doubts(report: &Report) -> Vec<String> {
+pub(super) fn doubts(report: &Report, no_value: ByArm) -> Vec<String> {
     let mut doubts = Vec::new();
     // Whatever else is said of a run that failed, it is said of a part of it.
     if let Ended::Failed { why } = &report.ended {
@@ -31,7 +31,8 @@ pub(super) fn doubts(report: &Report) -> Vec<String> {
         ));
     }
     doubts.extend(of_no_cpu(report.no_cpu_by_arm));
-    doubts.extend(engaged::doubts(&report.mechanism));
+    doubts.extend(of_no_value(no_value));
+    doubts.extend(engaged::doubts(&report.mechanism, report.verdict));
     of_guards(report, &mut doubts);
     if let Some(Left { why: LeftWhy::Harm { guard }, .. }) = &report.left
         && report.verdict == Outcome::Undecided
@@ -68,6 +69,17 @@ fn of_no_cpu(no_cpu: ByArm) -> Option<String> {
         ),
         _ => Some(told(&with, &without) + "somebody else has its CPU at times (`evenkeel measure gaps` tells who)"),
     }
+}
+
+/// Of one arm alone: where both lose windows, how many were dropped says it.
+fn of_no_value(no_value: ByArm) -> Option<String> {
+    let (with, count) = match no_value.only()? {
+        ArmName::A => ("without the settings", no_value.a),
+        _ => ("with the settings", no_value.b),
+    };
+    Some(format!(
+        "{count} windows {with} had no value to compare, and none of the others: what the settings did there is in no number"
+    ))
 }
 
 fn of_guards(report: &Report, doubts: &mut Vec<String>) {

@@ -5,6 +5,7 @@ mod build;
 mod choice;
 mod control;
 mod doubts;
+mod verdict;
 
 use std::fmt;
 
@@ -33,7 +34,7 @@ pub enum Outcome {
     Same,
     /// This run could not tell.
     Undecided,
-    /// The knobs were not at work: whatever was measured says nothing of them.
+    /// No difference that matters, and the knobs' counters show that they had nothing to act on: under another load they may do more.
     NotEngaged,
 }
 

@@ -30,7 +30,7 @@ pub(super) fn drops(entries: &[Entry]) -> Option<String> {
     let (mut by_kind, mut changed, mut stays): (BTreeMap<&str, usize>, _, _) = (BTreeMap::new(), None, false);
     for reason in reasons {
         *by_kind.entry(reason.kind()).or_default() += 1;
-        stays |= matches!(reason, DropReason::NoCpu { .. } | DropReason::Changed { .. });
+        stays |= matches!(reason, DropReason::NoCpu { .. } | DropReason::NoValue { .. } | DropReason::Changed { .. });
         if let DropReason::Changed { what } = reason {
             changed = changed.or(Some(what));
         }

@@ -59,12 +59,17 @@ pub fn resume(
     Ok(record)
 }
 
+/// Windows in a row without a value to compare, after which no better one is to be hoped for.
+const WITHOUT_VALUE_MAX: usize = 8;
+
 struct Session<'t, 'a, 'b> {
     trial: &'t mut Trial<'a, 'b>,
     record: Record,
     race: Race,
     /// On the trial's clock.
     begun: Duration,
+    /// Windows in a row, up to now, that had no value to compare.
+    without_value: usize,
     /// What was measured before this session was gone on with took so long, in microseconds.
     before_us: f64,
 }
@@ -83,7 +88,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let windows = record.control.iter().chain(&record.windows);
         let before_us = windows.map(|window| window.start_us + window.conditions.span_us).fold(0.0, f64::max);
         let begun = trial.watch.clock().now();
-        Ok(Session { trial, record, race, begun, before_us })
+        Ok(Session { trial, record, race, begun, without_value: 0, before_us })
     }
 
     fn stretches(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Result<Ended, TrialError> {
@@ -237,8 +242,14 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         conditions.counters.extend(trial.switch.read_back());
         conditions.changed = trial.switch.changed();
         let Some(sample) = conditions.sample_of(measured)? else {
-            // It has no number, and needs none: its rule drops it.
-            return Ok(Window { pair, arm, start_us, value: f64::NAN, sample: Sample::new(), conditions });
+            return self.window_without_value(Window {
+                pair,
+                arm,
+                start_us,
+                value: f64::NAN,
+                sample: Sample::new(),
+                conditions,
+            });
         };
         let number = |name: &str| {
             sample.get(name).copied().ok_or_else(|| TrialError::NoSuchMetric {
@@ -249,11 +260,25 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         for guard in &trial.design.guards {
             number(guard.metric.name.as_ref())?;
         }
-        let value = number(trial.design.metric.name.as_ref())?;
+        let metric = &trial.design.metric;
+        let value = metric.at_resolution(number(metric.name.as_ref())?);
         if !VALUE_RANGE.contains(&value) {
-            return Err(TrialError::NoRatio { metric: trial.design.metric.name.to_string(), value });
+            conditions.no_value = Some(TrialError::NoRatio { metric: metric.name.to_string(), value }.to_string());
+            return self.window_without_value(Window { pair, arm, start_us, value: f64::NAN, sample, conditions });
         }
+        self.without_value = 0;
         Ok(Window { pair, arm, start_us, value, sample, conditions })
+    }
+
+    /// A window that has no number, and needs none: its rule drops it. Unless there were too many in a row.
+    fn window_without_value(&mut self, window: Window) -> Result<Window, TrialError> {
+        let Some(why) = &window.conditions.no_value else { return Ok(window) };
+        self.without_value += 1;
+        if self.without_value < WITHOUT_VALUE_MAX {
+            return Ok(window);
+        }
+        let program = format!("{WITHOUT_VALUE_MAX} windows in a row");
+        Err(TrialError::NoValue { program, why: format!("{why}; choose another metric, or longer windows") })
     }
 
     fn progress(&self, stretch: Stretch) -> Progress {

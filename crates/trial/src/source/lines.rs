@@ -110,7 +110,7 @@ impl FromLines {
             }
             _ => format!("{lines} came, none with {name}; the last without any was {:?}", heard.last_line),
         };
-        TrialError::Workload { program: self.describe(), why }
+        TrialError::NoValue { program: self.describe(), why }
     }
 }
 

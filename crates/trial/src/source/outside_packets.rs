@@ -139,7 +139,11 @@ impl Source for OutsidePackets {
         seen.retain(|packet| within.contains(&packet.at_ns));
         let cadence = Cadence::of(&seen);
         if cadence.bursts.is_empty() {
-            return Err(failed("it sent none in this window; has it any players?".into()));
+            let program = "the server's packets".to_owned();
+            return Err(TrialError::NoValue {
+                program,
+                why: "it sent none in this window; has it any players?".into(),
+            });
         }
         let (mut sample, tempo) = cadence.sample(self.tempo.as_ref());
         self.tempo = tempo;

@@ -168,7 +168,10 @@ impl Source for OutsideTicks {
         self.without_cpu = 0;
         let told = told.map_err(|why| {
             let seen = format!("{} wakes were seen, {} records lost", window.wakes.len(), window.unseen.records);
-            self.error(format!("no tick was to be seen in this window: {why} ({seen})"))
+            TrialError::NoValue {
+                program: self.who(),
+                why: format!("no tick was to be seen in this window: {why} ({seen})"),
+            }
         })?;
         (self.tempo, self.asked_ns) = (told.tempo, told.asked_ns.or(self.asked_ns));
         Ok(sample(&told, &window))

@@ -288,7 +288,7 @@ fn try_workload(args: &Args) -> Result<(Metric, Vec<Guard>, String), Failure> {
 fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, TrialError> {
     let mut once = || workload.window(Duration::from_millis(200), window, &mut || {});
     match once() {
-        Err(TrialError::NoCpu { .. }) => once(),
+        Err(TrialError::NoCpu { .. } | TrialError::NoValue { .. }) => once(),
         tried => tried,
     }
 }

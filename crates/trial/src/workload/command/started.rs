@@ -186,12 +186,21 @@ impl Started {
 
     /// Why its numbers are missing: what became of it and what it said last say more than that they are.
     pub(super) fn explained(&mut self, error: TrialError) -> TrialError {
-        let TrialError::Workload { program: source, why } = error else { return error };
+        let (source, why, has_no_value) = match error {
+            TrialError::Workload { program, why } => (program, why, false),
+            TrialError::NoValue { program, why } => (program, why, true),
+            other => return other,
+        };
+        let mut goes_on = has_no_value;
         let state = match self.stopped() {
-            Some(pid) => format!("its process {pid} is stopped (SIGSTOP, or a debugger)"),
+            Some(pid) => {
+                goes_on = false;
+                format!("its process {pid} is stopped (SIGSTOP, or a debugger)")
+            }
             None => {
                 let closed: Vec<&str> =
                     [STDOUT, STDERR].into_iter().filter(|name| self.output.is_closed(name)).collect();
+                goes_on &= closed.is_empty();
                 let closed = if closed.is_empty() {
                     String::new()
                 } else {
@@ -200,7 +209,12 @@ impl Started {
                 format!("its process {} lives{closed}", self.pid())
             }
         };
-        self.error(format!("{state}; {why} ({source})"))
+        let why = format!("{state}; {why} ({source})");
+        match goes_on {
+            // It may give numbers in the next window.
+            true => TrialError::NoValue { program: self.name.clone(), why: why + &self.output.last() },
+            false => self.error(why),
+        }
     }
 
     /// A process of it that is stopped.

@@ -35,8 +35,9 @@ fn a_file_tells_what_the_run_told() {
 }
 
 #[test]
-fn a_number_without_a_ratio_ends_a_session_and_keeps_what_there_is() {
-    let words = "compare round_trip_us_p50: in one window it is 0; windows are compared by their ratio, which takes numbers above 0";
+fn many_windows_without_a_value_end_a_session_and_keep_what_there_is() {
+    let words = "hear from 8 windows in a row: compare round_trip_us_p50: in one window it is -1; windows are compared by their ratio, \
+                 which takes numbers above 0; choose another metric, or longer windows";
     // The second window of the third pair of control; the first of the third pair of the trial.
     for (at, control, windows) in [(6, 4, 0), (11, 6, 4)] {
         let run = run(Kept::Nowhere, 41, |mock, _| mock.is_nothing_at = Some(at));

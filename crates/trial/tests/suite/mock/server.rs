@@ -41,7 +41,7 @@ pub(crate) struct Mock {
     /// What polling does to the tail, beside what it does to all.
     pub(crate) tail_effect: f64,
     pub(crate) dies_at: Option<usize>,
-    /// From this window on its round trip takes no time at all, as one that hangs may say.
+    /// From this window on its round trip is negative, as a counter that was set back may say.
     pub(crate) is_nothing_at: Option<usize>,
     /// In these windows somebody else writes what is on trial.
     pub(crate) others_write_at: Vec<usize>,
@@ -138,7 +138,7 @@ impl Workload for Mock {
         let set = self.root.text(POLL).unwrap();
         let other = self.others.iter().find(|(value, _)| *value == set.trim()).map_or(1.0, |(_, effect)| *effect);
         let is_nothing = self.is_nothing_at.is_some_and(|at| self.windows >= at);
-        let us = if is_nothing { 0.0 } else { 50.0 * log.exp() * effect * other };
+        let us = if is_nothing { -1.0 } else { 50.0 * log.exp() * effect * other };
         let tail = 3.0 * us * (0.08 * self.normal()).exp() * if self.polled { self.tail_effect } else { 1.0 };
         Ok(Sample::from([
             ("round_trip_us_p50".to_owned(), us),

@@ -1,0 +1,92 @@
+//! Which verdict a report gives: the comparison's own, unless something overrules it. The first row that fits decides:
+//!
+//! | the comparison says | and | the verdict is |
+//! |---|---|---|
+//! | anything | the trial broke off before the fewest pairs that may decide | undecided |
+//! | better | a guard got worse | worse, vetoed by the guard |
+//! | better or same | windows of B have no number (no CPU, no value), and none of A | undecided |
+//! | worse or same | windows of A have no number, and none of B | undecided |
+//! | same | the counters of all settings show that none could act | not engaged |
+//! | anything | | what the comparison says |
+//!
+//! A vetoed *better* counts as *worse* in the rows below it. *Not engaged* takes both: a counter that stood still says nothing of an effect by
+//! another path, so the interval must leave no room for one that matters, which is what *same* means.
+
+use super::Outcome;
+use crate::arm::ArmName;
+
+/// What is known when a verdict is given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'a> {
+    /// What the comparison says.
+    pub(crate) seen: Outcome,
+    /// Whether the trial broke off too early for any verdict.
+    pub(crate) is_too_short: bool,
+    /// The guard that got worse.
+    pub(crate) harmed_guard: Option<&'a str>,
+    /// The only arm of which some windows have no number.
+    pub(crate) arm_without_numbers: Option<ArmName>,
+    /// Whether the counters of all settings show that none could act.
+    pub(crate) none_acted: bool,
+}
+
+/// The verdict, and the guard that vetoed it.
+pub(crate) fn verdict(found: Found<'_>) -> (Outcome, Option<String>) {
+    if found.is_too_short {
+        return (Outcome::Undecided, None);
+    }
+    // Only a claim can be vetoed: two arms that are alike are then called worse no more often than they are called better.
+    let (seen, vetoed_by) = match (found.seen, found.harmed_guard) {
+        (Outcome::Better, Some(guard)) => (Outcome::Worse, Some(guard.to_owned())),
+        (seen, _) => (seen, None),
+    };
+    // The worst windows of such an arm have no number: those that are left can show neither that it is better nor that it is the same.
+    let is_flattered = match found.arm_without_numbers {
+        Some(ArmName::A) => matches!(seen, Outcome::Worse | Outcome::Same),
+        Some(_) => matches!(seen, Outcome::Better | Outcome::Same),
+        None => false,
+    };
+    match seen {
+        _ if is_flattered => (Outcome::Undecided, None),
+        Outcome::Same if found.none_acted => (Outcome::NotEngaged, None),
+        seen => (seen, vetoed_by),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Outcome::{Better, NotEngaged, Same, Undecided, Worse};
+    use super::*;
+
+    const NOTHING: Found<'_> =
+        Found { seen: Same, is_too_short: false, harmed_guard: None, arm_without_numbers: None, none_acted: false };
+
+    /// Each row of the table, for every verdict of the comparison.
+    #[test]
+    fn the_table_holds() {
+        let verdicts = [Better, Worse, Same, Undecided];
+        let table: [(Found<'_>, [Outcome; 4]); 8] = [
+            (NOTHING, verdicts),
+            (Found { is_too_short: true, none_acted: true, ..NOTHING }, [Undecided; 4]),
+            (Found { harmed_guard: Some("p99"), ..NOTHING }, [Worse, Worse, Same, Undecided]),
+            (Found { arm_without_numbers: Some(ArmName::B), ..NOTHING }, [Undecided, Worse, Undecided, Undecided]),
+            (Found { arm_without_numbers: Some(ArmName::A), ..NOTHING }, [Better, Undecided, Undecided, Undecided]),
+            (
+                Found { arm_without_numbers: Some(ArmName::A), harmed_guard: Some("p99"), ..NOTHING },
+                [Undecided, Undecided, Undecided, Undecided],
+            ),
+            (Found { none_acted: true, ..NOTHING }, [Better, Worse, NotEngaged, Undecided]),
+            (
+                Found { none_acted: true, arm_without_numbers: Some(ArmName::B), ..NOTHING },
+                [Undecided, Worse, Undecided, Undecided],
+            ),
+        ];
+        for (found, expected) in table {
+            let given = verdicts.map(|seen| verdict(Found { seen, ..found }).0);
+            assert_eq!(given, expected, "{found:?}");
+        }
+        let vetoed = verdict(Found { seen: Better, harmed_guard: Some("p99"), none_acted: true, ..NOTHING });
+        assert_eq!(vetoed, (Worse, Some("p99".to_owned())), "a difference that was seen stands");
+        assert_eq!(verdict(Found { seen: Worse, harmed_guard: Some("p99"), ..NOTHING }).1, None, "no claim to veto");
+    }
+}
