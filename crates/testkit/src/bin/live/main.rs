@@ -21,12 +21,15 @@ use results::{Outcome, Results};
 const ALL_PASSED: u8 = 0;
 /// At least one check failed on a fit machine.
 const SOME_FAILED: u8 = 1;
+/// No check has such a name, or the checks could not be built.
+const WRONG_USE: u8 = 2;
 /// No check failed, and some could not be judged here.
 const NOT_ALL_JUDGED: u8 = 4;
 
 /// Run the live checks: what needs a quiet machine, one check at a time
 ///
-/// Exit codes: 0 all passed, 1 some failed, 4 none failed but some could not be judged on this machine, 2 wrong use.
+/// Exit codes: 0 all passed, 1 some failed, 4 none failed but some could not be judged on this machine, 2 wrong use or checks that
+/// could not be built.
 #[derive(Debug, Parser)]
 struct Args {
     /// Only checks whose name contains one of these, such as measure::gaps
@@ -50,8 +53,14 @@ struct Args {
     record: bool,
 }
 
-fn main() -> Result<ExitCode> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    run_checks(&Args::parse()).unwrap_or_else(|error| {
+        eprintln!("evenkeel-live: {error:#}");
+        ExitCode::from(WRONG_USE)
+    })
+}
+
+fn run_checks(args: &Args) -> Result<ExitCode> {
     let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let checks = programs::find(&top).context("find the live checks")?;
     if args.list {
