@@ -274,20 +274,12 @@ fn each_signal_ends_a_trial_in_order_and_says_what_a_second_one_does() {
 fn a_second_signal_ends_a_trial_at_once() {
     let scene = Scene::new();
     let (mut trial, _) = held_trial(&scene, "process.timer_slack_ns=1");
-    trial.signal("TERM");
-    let caught = |pid: u32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.lines().any(|line| line.starts_with("SigPnd:\t0000000000000000"))
-    };
-    let pid = trial.id();
-    trial.wait_until(|| caught(pid));
-    // The first one was heard when it is said so; until then a second one may be the same to the kernel.
-    loop {
+    // Signals that come before the first one was taken are one to the kernel, so several are sent. The window itself never ends.
+    let begun = std::time::Instant::now();
+    while trial.0.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < crate::scene::PATIENCE, "a second signal does not end it");
         trial.signal("TERM");
         std::thread::sleep(std::time::Duration::from_millis(5));
-        if trial.0.try_wait().unwrap().is_some() {
-            break;
-        }
     }
     let Finished { code, .. } = trial.finish();
     assert_eq!(code, None, "ended by the signal");

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_stats::Direction;
 use evenkeel_sys::Root;
@@ -25,7 +25,9 @@ const TAIL: &str = "latency_us_p99";
 const TAIL_RATIO: f64 = 3.0;
 /// Longer scripts are refused.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
-/// How often a window that waits for a file looks for it.
+/// The longest that a window waits for a file.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+/// How often it looks for it.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 const METRICS: &[Metric] = &[
@@ -187,7 +189,12 @@ fn wait_for(path: &Path) -> Result<(), TrialError> {
         why: format!("write {}: {error}", waiting.display()),
     };
     std::fs::write(&waiting, "").map_err(failed)?;
+    let begun = Instant::now();
     while !path.exists() {
+        if begun.elapsed() > WAIT_MAX {
+            let why = format!("{} did not come within {} s", path.display(), WAIT_MAX.as_secs());
+            return Err(TrialError::Workload { program: NAME.to_owned(), why });
+        }
         std::thread::sleep(LOOK_EVERY);
     }
     let _ = std::fs::remove_file(&waiting);
