@@ -3,7 +3,8 @@
 # becomes the server. It listens on loopback only, on a free port, with its state in a folder of its own under /tmp; `src/keeper.py`, in
 # another session, removes that folder and ends the load once the server has ended. The caller bounds the time.
 #
-# usage: lab/zoo/run.sh NAME [idle|load]     ZOO_PORT=N takes that port; ZOO_WORK_PERCENT=110 plants more work (synthetic servers only)
+# usage: lab/zoo/run.sh NAME [idle|load]     ZOO_PORT=N takes that port; ZOO_WORK_PERCENT=110 plants more work (synthetic servers only);
+#                                           ZOO_LOG=FILE takes what the load prints (players say the server's own count of ticks)
 #        lab/zoo/run.sh --list               truth.tsv as a table
 #        lab/zoo/run.sh --names              NAME MODE, a line each
 #        lab/zoo/run.sh --build              builds the synthetic servers (any start does that, too)
@@ -51,13 +52,24 @@ while True:
     except OSError: pass'
 }
 
-# serve COMMAND…: leaves the keeper behind and becomes the server.
+# serve COMMAND…: leaves the keeper behind and becomes the server. `closed=yes`: in a network namespace with a loopback of its own, for those
+# that cannot be told an address. `user=nobody`: for those that refuse root.
 serve() {
+    local before=()
     command -v "$1" >/dev/null 2>&1 || { rm -rf "$dir"; die "$1 is not installed: lab/zoo/setup.sh"; }
-    python3 "$src/keeper.py" $$ "$dir" "${load[@]}" </dev/null >/dev/null 2>&1
     cd "$dir"
     export HOME=$dir
-    exec "$@" </dev/null
+    if [ "${closed:-no}" = yes ]; then
+        # shellcheck disable=SC2016 # the inner shell expands it
+        before=(unshare -n sh -c 'ip link set lo up; exec "$@"' sh)
+        [ "${#load[@]}" -eq 0 ] || load=(nsenter -t $$ -n "${load[@]}")
+    fi
+    if [ -n "${user:-}" ] && [ "$(id -u)" -eq 0 ]; then
+        chown -R "$user" "$dir"
+        before+=(setpriv --reuid="$user" --regid=nogroup --clear-groups)
+    fi
+    python3 "$src/keeper.py" $$ "$dir" "${load[@]}" </dev/null >/dev/null 2>&1
+    exec "${before[@]}" "$@" </dev/null
 }
 
 case ${1:-} in
@@ -81,6 +93,8 @@ dir=$(mktemp -d "/tmp/zoo-$name.XXXXXX")
 load=()
 # with KIND [ARGUMENT…]: src/load.py is the load, where there is to be one.
 with() { [ "$mode" = idle ] || load=(python3 "$src/load.py" "$1" "$port" "${@:2}"); }
+# players GAME: src/players.py is the load, four of them.
+players() { [ "$mode" = idle ] || load=(python3 "$src/players.py" "$1" "$port" 4); }
 # no_load: this server has no load but its own.
 no_load() { [ "$mode" = idle ] || { rm -rf "$dir"; die "$name has no load: run it idle" 2; }; }
 # shellcheck source=lab/zoo/servers.sh

@@ -14,12 +14,12 @@ minetest)
     ;;
 teeworlds)
     printf 'bindaddr 127.0.0.1\nsv_port %s\nsv_register 0\nsv_map dm1\n' "$port" >"$dir/server.cfg"
-    with teeworlds 4
+    players teeworlds
     serve teeworlds-server -f server.cfg
     ;;
 ddnet)
-    printf 'bindaddr 127.0.0.1\nsv_port %s\nsv_ipv4only 1\nsv_register 0\nsv_map dm1\n' "$port" >"$dir/server.cfg"
-    with ddnet 4
+    printf 'bindaddr 127.0.0.1\nsv_port %s\nsv_ipv4only 1\nsv_register 0\nsv_max_clients_per_ip 16\nsv_connlimit 1000\nsv_vanilla_antispoof 0\nsv_map dm1\n' "$port" >"$dir/server.cfg"
+    players ddnet
     serve DDNet-Server -f server.cfg
     ;;
 mosquitto)
@@ -57,5 +57,126 @@ tokio)
 pool)
     no_load
     serve "$out/pool"
+    ;;
+arena)
+    no_load
+    arena=${ZOO_ARENA:-}
+    for folder in debug release; do
+        [ -n "$arena" ] || [ ! -x "$top/target/$folder/evenkeel-arena" ] || arena=$top/target/$folder/evenkeel-arena
+    done
+    serve "${arena:-evenkeel-arena}"
+    ;;
+openarena)
+    # The engine itself: Debian's wrapper only adds options. `dedicated 1` announces it to nobody.
+    bots=0
+    [ "$mode" = idle ] || bots=4
+    serve /usr/lib/ioquake3/ioq3ded +set com_basegame baseoa +set fs_basepath /usr/lib/openarena-server +set fs_homepath "$dir" \
+        +set com_homepath .openarena +set com_legacyprotocol 71 +set com_protocol 71 +set cl_motd 0 +set ttycon 0 +set dedicated 1 \
+        +set net_enabled 1 +set net_ip 127.0.0.1 +set net_port "$port" +set sv_maxclients 12 +set bot_enable 1 +set bot_minplayers "$bots" \
+        +set g_gametype 0 +set timelimit 0 +set fraglimit 0 +map oa_dm1
+    ;;
+hedgewars)
+    with lines 4 20 'PING\n\n'
+    closed=yes
+    serve hedgewars-server --port="$port" --dedicated=False
+    ;;
+freeciv)
+    # Load: five players of the computer's, without a limit of time a turn.
+    if [ "$mode" = load ]; then
+        printf 'set aifill 5\nset minplayers 0\nset endturn 5000\nset timeout 1\nset victories ""\nstart\n' >"$dir/game.serv"
+    else
+        printf 'set aifill 0\n' >"$dir/game.serv"
+    fi
+    user=nobody
+    serve freeciv-server --bind 127.0.0.1 --port "$port" --read "$dir/game.serv" --saves "$dir" --Announce none
+    ;;
+mumble)
+    printf 'database=%s/mumble.sqlite\nhost=127.0.0.1\nport=%s\nlogfile=\nbonjour=false\n' "$dir" "$port" >"$dir/mumble.ini"
+    with udp 4 50
+    user=nobody
+    serve murmurd -fg -ini "$dir/mumble.ini"
+    ;;
+bzflag)
+    with udp 4 50
+    serve bzfs -i 127.0.0.1 -p "$port" -j -ms 3 +r
+    ;;
+openttd)
+    mkdir -p "$dir/data"
+    printf '[network]\nserver_advertise = false\nserver_game_type = local\nmin_active_clients = 0\n[difficulty]\nmax_no_competitors = 0\n[gui]\nautosave = off\n' >"$dir/openttd.cfg"
+    serve openttd -D "127.0.0.1:$port" -c "$dir/openttd.cfg" -g -G 7
+    ;;
+wesnoth)
+    with udp 1 1
+    closed=yes
+    serve wesnothd-1.16 --port "$port"
+    ;;
+armagetron)
+    printf 'SERVER_PORT %s\nSERVER_IP 127.0.0.1\nTALK_TO_MASTER 0\nDEDICATED_IDLE 0\n' "$port" >"$dir/server_info.cfg"
+    with udp 4 50
+    closed=yes
+    serve armagetronad-dedicated.real --datadir /usr/share/games/armagetronad --configdir /etc/games/armagetronad-dedicated \
+        --userdatadir "$dir" --vardir "$dir" --autoresourcedir "$dir"
+    ;;
+crossfire)
+    with lines 2 10 '\0\05beat '
+    closed=yes user=nobody
+    serve crossfire-server -p "$port" -logfile "$dir/log" -playerdir "$dir"
+    ;;
+pioneers)
+    closed=yes
+    serve pioneers-server-console -p "$port" -t 0
+    ;;
+tetrinetx)
+    closed=yes
+    serve tetrinetx
+    ;;
+blobby)
+    closed=yes
+    serve blobby-server
+    ;;
+liquidwar)
+    closed=yes
+    serve liquidwar-server -lan -n 2
+    ;;
+pokerth)
+    closed=yes
+    serve pokerth_server
+    ;;
+netpanzer)
+    export SDL_VIDEODRIVER=dummy SDL_AUDIODRIVER=dummy
+    closed=yes
+    serve netpanzer -d -p "$port"
+    ;;
+coturn)
+    with udp 4 50
+    serve turnserver -n --listening-ip 127.0.0.1 --listening-port "$port" --no-tls --no-dtls --no-cli --log-file stdout \
+        --db "$dir/turn.sqlite" --pidfile "$dir/pid" --no-auth --relay-ip 127.0.0.1
+    ;;
+nats)
+    with lines 4 500 'PUB zoo 5\r\nhello\r\n'
+    serve nats-server -a 127.0.0.1 -p "$port"
+    ;;
+beanstalkd)
+    with lines 2 500 'put 0 0 60 5\r\nhello\r\ndelete 1\r\n'
+    serve beanstalkd -l 127.0.0.1 -p "$port"
+    ;;
+ngircd)
+    printf '[Global]\nName = zoo.example.net\nInfo = zoo\nListen = 127.0.0.1\nPorts = %s\n[Options]\nIdent = no\nPAM = no\nDNS = no\n' "$port" >"$dir/ngircd.conf"
+    with lines 4 20 'NICK zoo\r\nUSER a b c :d\r\nPING a\r\n'
+    serve ngircd -n -f "$dir/ngircd.conf"
+    ;;
+memcached)
+    with lines 4 1000 'set a 0 0 5\r\nhello\r\nget a\r\n'
+    user=nobody
+    serve memcached -l 127.0.0.1 -p "$port" -U 0 -t 2
+    ;;
+redis)
+    with lines 4 1000 'SET a hello\r\nGET a\r\n'
+    serve redis-server --bind 127.0.0.1 --port "$port" --save '' --appendonly no --dir "$dir"
+    ;;
+nginx)
+    printf 'daemon off; master_process off; pid %s/pid; error_log stderr;\nevents { worker_connections 256; }\nhttp { access_log off; server { listen 127.0.0.1:%s; location / { return 200 zoo; } } }\n' "$dir" "$port" >"$dir/nginx.conf"
+    with lines 4 500 'GET / HTTP/1.1\r\nHost: zoo\r\n\r\n'
+    serve nginx -p "$dir" -c "$dir/nginx.conf"
     ;;
 esac

@@ -4,7 +4,8 @@
 usage: keeper.py PID FOLDER [COMMAND...]
 
 It waits on a pidfd, so it never wakes while the server runs. It leaves the session of the server: the server has no child that it did
-not start, and its process group is its own. The load starts a second after the server and ends after LIMIT_S at most.
+not start, and its process group is its own. The load starts a second after the server and ends after LIMIT_S at most;
+what it prints goes to the file ZOO_LOG.
 """
 import ctypes, os, select, shutil, signal, subprocess, sys, time
 
@@ -17,7 +18,7 @@ os.setsid()
 load = None
 ended = select.select([fd], [], [], 1.0 if command else None)[0]
 if command and not ended:
-    out = open(os.path.join(folder, "load.log"), "wb")
+    out = open(os.environ.get("ZOO_LOG") or os.devnull, "ab")
     load = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
         preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL))

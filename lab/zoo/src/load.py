@@ -5,11 +5,9 @@ usage: load.py KIND PORT [NUMBER [RATE]]
 
 mqtt CLIENTS RATE: publishers, and one subscriber that takes all
 udp CLIENTS RATE: 64 bytes that mean nothing
-teeworlds CLIENTS: asks for a token, then for the server's description, 50 times a second
-ddnet CLIENTS: players that join and send their input 50 times a second
 lines CLIENTS RATE: TCP connections that send TEXT (4th argument) a line at a time, and read what comes
 """
-import asyncio, os, random, socket, struct, sys, threading, time
+import os, random, socket, struct, sys, threading, time
 
 kind, port = sys.argv[1], int(sys.argv[2])
 count = int(sys.argv[3]) if len(sys.argv) > 3 else 1
@@ -79,19 +77,6 @@ def mqtt(number):
         sock.send(packet)
 
 
-def teeworlds(_number):
-    """0.7: a control packet that asks for a token, then 'gie3' with it."""
-    sock, mine, theirs = udp_socket(), os.urandom(4), None
-    for _ in every(1 / rate):
-        for packet in drain(sock):
-            if len(packet) >= 12 and packet[0] & 0x04 and packet[7] == 5:
-                theirs = packet[8:12]
-        if theirs is None:
-            send(sock, b"\x04\x00\x00" + b"\xff" * 4 + b"\x05" + mine + b"\x00" * 508)
-        else:
-            send(sock, b"\x21" + theirs + mine + b"\xff\xff\xff\xffgie3" + b"\x05")
-
-
 def lines(_number):
     text = sys.argv[5].encode().decode("unicode_escape").encode()
     sock = socket.create_connection(address)
@@ -111,4 +96,4 @@ def main(play):
         thread.join()
 
 
-main({"udp": udp, "mqtt": mqtt, "teeworlds": teeworlds, "ddnet": teeworlds, "lines": lines}[kind])
+main({"udp": udp, "mqtt": mqtt, "lines": lines}[kind])
