@@ -16,6 +16,10 @@ out=${CARGO_TARGET_DIR:-$top/target}/lab/zoo
 src=$here/src
 PATH=$PATH:/usr/sbin:/usr/games:/usr/lib/hedgewars/bin:/usr/local/go/bin
 
+# Debian's own: a version manager's `python3` is a script that takes a second to start.
+python=/usr/bin/python3
+[ -x $python ] || python=python3
+
 die() {
     echo "zoo: $1" >&2
     exit "${2:-4}"
@@ -44,7 +48,7 @@ build() {
 }
 
 free_port() {
-    python3 -c 'import socket
+    $python -c 'import socket
 while True:
     tcp = socket.socket(); tcp.bind(("127.0.0.1", 0)); port = tcp.getsockname()[1]
     try:
@@ -68,8 +72,10 @@ serve() {
         chown -R "$user" "$dir"
         before+=(setpriv --reuid="$user" --regid=nogroup --clear-groups)
     fi
-    python3 "$src/keeper.py" $$ "$dir" "${load[@]}" </dev/null >/dev/null 2>&1
-    exec "${before[@]}" "$@" </dev/null
+    "$python" "$src/keeper.py" $$ "$dir" "${load[@]}" </dev/null >/dev/null 2>&1
+    # As a terminal where nobody types: some servers spin on a standard input that has ended.
+    mkfifo "$dir/stdin"
+    exec "${before[@]}" "$@" 0<>"$dir/stdin"
 }
 
 case ${1:-} in
@@ -92,9 +98,9 @@ port=${ZOO_PORT:-$(free_port)}
 dir=$(mktemp -d "/tmp/zoo-$name.XXXXXX")
 load=()
 # with KIND [ARGUMENT…]: src/load.py is the load, where there is to be one.
-with() { [ "$mode" = idle ] || load=(python3 "$src/load.py" "$1" "$port" "${@:2}"); }
+with() { [ "$mode" = idle ] || load=("$python" "$src/load.py" "$1" "$port" "${@:2}"); }
 # players GAME: src/players.py is the load, four of them.
-players() { [ "$mode" = idle ] || load=(python3 "$src/players.py" "$1" "$port" 4); }
+players() { [ "$mode" = idle ] || load=("$python" "$src/players.py" "$1" "$port" 4); }
 # no_load: this server has no load but its own.
 no_load() { [ "$mode" = idle ] || { rm -rf "$dir"; die "$name has no load: run it idle" 2; }; }
 # shellcheck source=lab/zoo/servers.sh

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # name, mode, port, dir, src and out come from run.sh
+# shellcheck shell=bash disable=SC2154,SC2034 # name, mode, port, dir, src and out come from run.sh, which reads load, closed and user
 # How each server of the zoo is started. `serve` does not return.
 case $name in
 minetest)
@@ -34,8 +34,8 @@ node-20 | node-60)
 asyncio-call-at | asyncio-call-later | asyncio-sleep | python-sleep)
     no_load
     how=${name#asyncio-}
-    case $how in call-*) how=${how/-/_} ;; sleep) how=asleep ;; python-sleep) how=sleep ;; esac
-    serve python3 "$src/ticks.py" "$how" 20 2000
+    case $how in call-*) how=${how/-/_} ;; sleep) how="asleep" ;; python-sleep) how="sleep" ;; esac
+    serve "$python" "$src/ticks.py" "$how" 20 2000
     ;;
 java-rate | java-delay | java-rate-pool)
     no_load
@@ -59,21 +59,22 @@ pool)
     serve "$out/pool"
     ;;
 arena)
-    no_load
-    arena=${ZOO_ARENA:-}
+    # evenkeel's own game server, and its players: `make build`, or ZOO_BIN names the folder they are in.
+    bin=${ZOO_BIN:-}
     for folder in debug release; do
-        [ -n "$arena" ] || [ ! -x "$top/target/$folder/evenkeel-arena" ] || arena=$top/target/$folder/evenkeel-arena
+        [ -n "$bin" ] || [ ! -x "$top/target/$folder/evenkeel-arena" ] || bin=$top/target/$folder
     done
-    serve "${arena:-evenkeel-arena}"
+    [ "$mode" = idle ] || load=("$bin/evenkeel-bots" --no-control --connect "127.0.0.1:$port" --bots 16)
+    serve "${bin:+$bin/}evenkeel-arena" --listen "127.0.0.1:$port"
     ;;
 openarena)
     # The engine itself: Debian's wrapper only adds options. `dedicated 1` announces it to nobody.
-    bots=0
-    [ "$mode" = idle ] || bots=4
+    bots=()
+    [ "$mode" = idle ] || bots=(+addbot gargoyle 3 +addbot grism 3 +addbot kyonshi 3 +addbot major 3)
     serve /usr/lib/ioquake3/ioq3ded +set com_basegame baseoa +set fs_basepath /usr/lib/openarena-server +set fs_homepath "$dir" \
         +set com_homepath .openarena +set com_legacyprotocol 71 +set com_protocol 71 +set cl_motd 0 +set ttycon 0 +set dedicated 1 \
-        +set net_enabled 1 +set net_ip 127.0.0.1 +set net_port "$port" +set sv_maxclients 12 +set bot_enable 1 +set bot_minplayers "$bots" \
-        +set g_gametype 0 +set timelimit 0 +set fraglimit 0 +map oa_dm1
+        +set net_enabled 1 +set net_ip 127.0.0.1 +set net_port "$port" +set sv_maxclients 12 +set bot_enable 1 \
+        +set g_gametype 0 +set timelimit 0 +set fraglimit 0 +map oa_dm1 "${bots[@]}"
     ;;
 hedgewars)
     with lines 4 20 'PING\n\n'
@@ -111,36 +112,25 @@ wesnoth)
     serve wesnothd-1.16 --port "$port"
     ;;
 armagetron)
-    printf 'SERVER_PORT %s\nSERVER_IP 127.0.0.1\nTALK_TO_MASTER 0\nDEDICATED_IDLE 0\n' "$port" >"$dir/server_info.cfg"
-    with udp 4 50
+    no_load
+    printf 'SERVER_PORT %s\nSERVER_IP 127.0.0.1\nTALK_TO_MASTER 0\n' "$port" >"$dir/server_info.cfg"
     closed=yes
-    serve armagetronad-dedicated.real --datadir /usr/share/games/armagetronad --configdir /etc/games/armagetronad-dedicated \
+    serve armagetronad-dedicated.real --datadir /usr/share/games/armagetronad --configdir /etc/armagetronad-dedicated \
         --userdatadir "$dir" --vardir "$dir" --autoresourcedir "$dir"
     ;;
 crossfire)
     with lines 2 10 '\0\05beat '
+    cp -r /var/games/crossfire "$dir/local" 2>/dev/null || mkdir "$dir/local"
     closed=yes user=nobody
-    serve crossfire-server -p "$port" -logfile "$dir/log" -playerdir "$dir"
+    serve crossfire-server -p "$port" -log "$dir/log" -local "$dir/local"
     ;;
 pioneers)
     closed=yes
     serve pioneers-server-console -p "$port" -t 0
     ;;
-tetrinetx)
-    closed=yes
-    serve tetrinetx
-    ;;
-blobby)
-    closed=yes
-    serve blobby-server
-    ;;
 liquidwar)
     closed=yes
-    serve liquidwar-server -lan -n 2
-    ;;
-pokerth)
-    closed=yes
-    serve pokerth_server
+    serve liquidwar-server -2 -port "$port" -lan
     ;;
 netpanzer)
     export SDL_VIDEODRIVER=dummy SDL_AUDIODRIVER=dummy
@@ -175,7 +165,7 @@ redis)
     serve redis-server --bind 127.0.0.1 --port "$port" --save '' --appendonly no --dir "$dir"
     ;;
 nginx)
-    printf 'daemon off; master_process off; pid %s/pid; error_log stderr;\nevents { worker_connections 256; }\nhttp { access_log off; server { listen 127.0.0.1:%s; location / { return 200 zoo; } } }\n' "$dir" "$port" >"$dir/nginx.conf"
+    printf 'daemon off; master_process off; pid %s/pid; error_log stderr;\nevents { worker_connections 256; }\nhttp { access_log off; keepalive_requests 1000000000; keepalive_timeout 1d; server { listen 127.0.0.1:%s; location / { return 200 zoo; } } }\n' "$dir" "$port" >"$dir/nginx.conf"
     with lines 4 500 'GET / HTTP/1.1\r\nHost: zoo\r\n\r\n'
     serve nginx -p "$dir" -c "$dir/nginx.conf"
     ;;
