@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_sys::others::Signal;
 use evenkeel_trial::workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
 
@@ -61,9 +62,12 @@ pub(crate) struct CommandArgs {
     /// What is seen of it from outside, for a server that tells nothing: its tick, the cadence of its packets; takes root
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,…")]
     see: Vec<Seen>,
-    /// The thread whose tick that is [default: the one that keeps time and works most]
-    #[arg(long, value_name = "NAME", requires = "see")]
-    see_thread: Option<String>,
+    /// The tick rate of your server in Hz, where you know it [default: the loop that holds most of its work]
+    #[arg(long, value_name = "HZ", requires = "see", value_parser = crate::commands::measure::tick_rate)]
+    tick: Option<f64>,
+    /// The name of the thread that ticks
+    #[arg(long, value_name = "NAME", requires = "see", alias = "see-thread")]
+    tick_thread: Option<String>,
 }
 
 /// What is seen from outside.
@@ -145,7 +149,7 @@ impl CommandArgs {
         settings.prometheus_metrics = self.prometheus_metric.clone();
         settings.better = self.better.clone();
         settings.see = self.see.iter().map(|seen| seen.sight()).collect();
-        settings.see_thread = self.see_thread.clone();
+        settings.tick = Wanted { tick_hz: self.tick, thread: self.tick_thread.clone() };
         Ok(settings)
     }
 
@@ -168,7 +172,8 @@ impl CommandArgs {
         let seen: Vec<String> =
             self.see.iter().filter_map(|seen| Some(seen.to_possible_value()?.get_name().to_owned())).collect();
         one("--see", Some(seen.join(",")).filter(|seen| !seen.is_empty()));
-        one("--see-thread", self.see_thread.clone());
+        one("--tick", self.tick.map(|hz| hz.to_string()));
+        one("--tick-thread", self.tick_thread.clone());
         let lists = [
             ("--json-metric", &self.json_metric),
             ("--regex-metric", &self.regex_metric),
@@ -211,7 +216,7 @@ mod tests {
         for line in [
             "--ready-port udp:7777 --end-signal QUIT",
             "--ready-line '^up$' --ready-limit 500ms --end-limit 1000ms",
-            "--see ticks,packets --see-thread 'main loop'",
+            "--see ticks,packets --tick 50 --tick-thread 'main loop'",
             "--ready-after 250ms --load 'wrk -c \"1 6\"' --load-per-window --lines-from stderr",
             "--prometheus http://127.0.0.1:1/ --json-metric a.b@p99 --json-metric c --prometheus-metric 'x{a=\"b\"}' --better lower",
         ] {

@@ -97,7 +97,14 @@ impl WorkloadArgs {
                 evenkeel_trial::TrialError::Design(_) => exit::WRONG_USE,
                 _ => exit::NOT_POSSIBLE,
             };
+            let next = match &error {
+                evenkeel_trial::TrialError::NoTick(none) => Some(crate::show::meters::ticks::hint(&none.why)),
+                _ => None,
+            };
             let failure = Failure::new(exit, error);
+            if let Some(next) = next {
+                return failure.hint(next);
+            }
             match entry.install {
                 Some(install) => failure.hint(format!("it needs what this installs: {install}")),
                 None => failure,

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::clock;
 use crate::errno::Errno;
 
 const MS_NS: u64 = 1_000_000;
@@ -14,6 +15,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// `TIMER_ABSTIME`.
 const ABSOLUTE: u64 = 1;
 const MONOTONIC: u64 = libc::CLOCK_MONOTONIC as u64;
+const REALTIME: u64 = libc::CLOCK_REALTIME as u64;
 const FUTEX_COMMAND: u64 = 127;
 const FUTEX_WAIT: u64 = 0;
 const FUTEX_WAIT_BITSET: u64 = 9;
@@ -32,6 +34,37 @@ pub enum Wait {
     Unknown,
 }
 
+/// The kind of system call that a thread sleeps in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// `nanosleep`, `clock_nanosleep`: nothing but the time ends it.
+    Sleep,
+    /// `poll`, `select`, `epoll_wait` and their like: a file or the time ends it.
+    Poll,
+    /// `futex`: another thread or the time ends it.
+    Futex,
+    /// Any other call, or none.
+    Other,
+}
+
+/// What a thread sleeps in, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asleep {
+    /// The kind of call.
+    pub call: Call,
+    /// Until when.
+    pub wait: Wait,
+}
+
+/// What a time is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    FromTheCall,
+    Monotonic,
+    /// The time of day: an adjustment of it moves the end of the sleep.
+    Realtime,
+}
+
 /// Where a call keeps its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
@@ -39,7 +72,7 @@ enum Told {
     /// A `struct timespec` at this address.
     Spec {
         at: u64,
-        is_absolute: bool,
+        counts: Counts,
     },
     /// A `struct timeval` at this address.
     Val {
@@ -60,20 +93,22 @@ pub fn parse_syscall(text: &str) -> Option<(i64, [u64; 6])> {
 }
 
 fn told(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> Told {
-    let spec = |at: u64, is_absolute| Told::Spec { at, is_absolute };
+    let spec = |at: u64, counts| Told::Spec { at, counts };
     let number = number as libc::c_long;
     match number {
-        libc::SYS_clock_nanosleep if a1 & ABSOLUTE == 0 => spec(a2, false),
-        libc::SYS_clock_nanosleep if a0 == MONOTONIC => spec(a2, true),
-        libc::SYS_nanosleep => spec(a0, false),
-        libc::SYS_ppoll => spec(a2, false),
-        libc::SYS_pselect6 => spec(a4, false),
+        libc::SYS_clock_nanosleep if a1 & ABSOLUTE == 0 => spec(a2, Counts::FromTheCall),
+        libc::SYS_clock_nanosleep if a0 == MONOTONIC => spec(a2, Counts::Monotonic),
+        libc::SYS_clock_nanosleep if a0 == REALTIME => spec(a2, Counts::Realtime),
+        libc::SYS_nanosleep => spec(a0, Counts::FromTheCall),
+        libc::SYS_ppoll => spec(a2, Counts::FromTheCall),
+        libc::SYS_pselect6 => spec(a4, Counts::FromTheCall),
         libc::SYS_epoll_pwait => Told::Ms(a3),
         // epoll_pwait2, of the same number everywhere.
-        441 => spec(a3, false),
+        441 => spec(a3, Counts::FromTheCall),
         libc::SYS_futex => match (a1 & FUTEX_COMMAND, a1 & FUTEX_CLOCK_REALTIME) {
-            (FUTEX_WAIT, _) => spec(a3, false),
-            (FUTEX_WAIT_BITSET, 0) => spec(a3, true),
+            (FUTEX_WAIT, _) => spec(a3, Counts::FromTheCall),
+            (FUTEX_WAIT_BITSET, 0) => spec(a3, Counts::Monotonic),
+            (FUTEX_WAIT_BITSET, _) => spec(a3, Counts::Realtime),
             _ => Told::Nothing,
         },
         #[cfg(target_arch = "x86_64")]
@@ -83,6 +118,17 @@ fn told(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> Told {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_select => Told::Val { at: a4 },
         _ => Told::Nothing,
+    }
+}
+
+fn kind(number: i64) -> Call {
+    match number as libc::c_long {
+        libc::SYS_clock_nanosleep | libc::SYS_nanosleep => Call::Sleep,
+        libc::SYS_futex => Call::Futex,
+        libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait | 441 => Call::Poll,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll | libc::SYS_epoll_wait | libc::SYS_select => Call::Poll,
+        _ => Call::Other,
     }
 }
 
@@ -118,31 +164,38 @@ impl Sleeper {
     ///
     /// # Errors
     /// `ESRCH` if it has ended; else what the kernel said.
-    pub fn wait(&self) -> Result<Wait, Errno> {
+    pub fn asleep(&self) -> Result<Asleep, Errno> {
         let mut bytes = [0; 256];
         let length = self.call.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
         let call = std::str::from_utf8(&bytes[..length]).ok().and_then(parse_syscall);
-        let Some((number, arguments)) = call else { return Ok(Wait::Unknown) };
-        let (at, is_absolute, parts) = match told(number, arguments) {
-            Told::Nothing => return Ok(Wait::Unknown),
+        let Some((number, arguments)) = call else { return Ok(Asleep { call: Call::Other, wait: Wait::Unknown }) };
+        Ok(Asleep { call: kind(number), wait: self.wait(told(number, arguments)) })
+    }
+
+    fn wait(&self, told: Told) -> Wait {
+        let (at, counts, parts) = match told {
+            Told::Nothing => return Wait::Unknown,
             // A negative number of 32 bits is no end.
-            Told::Ms(ms) => {
-                return Ok(if ms as u32 as i32 >= 0 { Wait::For(u64::from(ms as u32) * MS_NS) } else { Wait::Open });
-            }
-            Told::Spec { at: 0, .. } | Told::Val { at: 0 } => return Ok(Wait::Open),
-            Told::Spec { at, is_absolute } => (at, is_absolute, SECOND_NS),
-            Told::Val { at } => (at, false, 1_000_000),
+            Told::Ms(ms) if (ms as u32).cast_signed() < 0 => return Wait::Open,
+            Told::Ms(ms) => return Wait::For(u64::from(ms as u32) * MS_NS),
+            Told::Spec { at: 0, .. } | Told::Val { at: 0 } => return Wait::Open,
+            Told::Spec { at, counts } => (at, counts, SECOND_NS),
+            Told::Val { at } => (at, Counts::FromTheCall, 1_000_000),
         };
         let mut time = [0; 16];
         // What was told may be gone by now: the thread may have run on.
         if self.memory.read_exact_at(&mut time, at).is_err() {
-            return Ok(Wait::Unknown);
+            return Wait::Unknown;
         }
-        Ok(match time_ns(time, parts) {
-            None => Wait::Unknown,
-            Some(ns) if is_absolute => Wait::Until(ns),
-            Some(ns) => Wait::For(ns),
-        })
+        match (time_ns(time, parts), counts) {
+            (None, _) => Wait::Unknown,
+            (Some(ns), Counts::FromTheCall) => Wait::For(ns),
+            (Some(ns), Counts::Monotonic) => Wait::Until(ns),
+            (Some(ns), Counts::Realtime) => {
+                let ahead_ns = clock::realtime_ns().saturating_sub(clock::monotonic_ns());
+                Wait::Until(ns.saturating_sub(ahead_ns))
+            }
+        }
     }
 }
 
@@ -178,10 +231,18 @@ mod tests {
     fn what_has_no_time_says_so() {
         let no_end = [0, u64::MAX, 0, 0, 0, 0];
         assert_eq!(told(libc::SYS_read, no_end), Told::Nothing);
-        assert_eq!(told(libc::SYS_clock_nanosleep, [0, 1, 5, 0, 0, 0]), Told::Nothing, "until a time of day");
-        assert_eq!(told(libc::SYS_futex, [0, 9 | 256, 0, 5, 0, 0]), Told::Nothing, "until a time of day");
-        assert_eq!(told(libc::SYS_futex, [0, 128, 0, 5, 0, 0]), Told::Spec { at: 5, is_absolute: false });
-        assert_eq!(told(libc::SYS_futex, [0, 137, 0, 5, 0, 0]), Told::Spec { at: 5, is_absolute: true });
+        assert_eq!(told(libc::SYS_clock_nanosleep, [2, 1, 5, 0, 0, 0]), Told::Nothing, "of a clock of CPU time");
+    }
+
+    #[test]
+    fn times_are_counted_from_what_the_call_says() {
+        let spec = |counts| Told::Spec { at: 5, counts };
+        assert_eq!(told(libc::SYS_clock_nanosleep, [0, 1, 5, 0, 0, 0]), spec(Counts::Realtime));
+        assert_eq!(told(libc::SYS_clock_nanosleep, [1, 1, 5, 0, 0, 0]), spec(Counts::Monotonic));
+        assert_eq!(told(libc::SYS_clock_nanosleep, [1, 0, 5, 0, 0, 0]), spec(Counts::FromTheCall));
+        assert_eq!(told(libc::SYS_futex, [0, 9 | 256, 0, 5, 0, 0]), spec(Counts::Realtime));
+        assert_eq!(told(libc::SYS_futex, [0, 128, 0, 5, 0, 0]), spec(Counts::FromTheCall));
+        assert_eq!(told(libc::SYS_futex, [0, 137, 0, 5, 0, 0]), spec(Counts::Monotonic));
     }
 
     proptest! {
@@ -208,10 +269,11 @@ mod tests {
         match Sleeper::of(tid) {
             Ok(seen) => {
                 let give_up_ns = crate::clock::monotonic_ns() + MINUTE_NS;
-                let mut wait = seen.wait();
+                let wait_now = || seen.asleep().map(|asleep| asleep.wait);
+                let mut wait = wait_now();
                 while wait != Ok(Wait::Until(due_ns)) && crate::clock::monotonic_ns() < give_up_ns {
                     std::thread::sleep(std::time::Duration::from_millis(1));
-                    wait = seen.wait();
+                    wait = wait_now();
                 }
                 assert_eq!(wait, Ok(Wait::Until(due_ns)));
             }

@@ -42,6 +42,9 @@ pub enum TrialError {
         /// Why there is none.
         why: String,
     },
+    /// Which loop of the server is its tick can't be told.
+    #[error("{0}")]
+    NoTick(Box<crate::source::outside_ticks::NoTick>),
     /// A knob could not be switched, or what was written did not take.
     #[error("switch {knob} to {wanted}: {why}")]
     Switch {

@@ -14,7 +14,7 @@ mod history;
 mod image;
 mod inspect;
 mod man;
-mod measure;
+pub(crate) mod measure;
 mod part;
 mod plan;
 pub(crate) mod profile;

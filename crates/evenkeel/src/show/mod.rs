@@ -50,6 +50,17 @@ impl Out {
         self.text(&text)
     }
 
+    /// The same in a format of its own number.
+    pub(crate) fn answer_in<T: Serialize>(
+        &self,
+        format: u32,
+        answer: &T,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let text = if self.looks.json { json::answer_in(format, answer)? } else { text() };
+        self.text(&text)
+    }
+
     /// The same of a trial of several arms, whose JSON has a format of its own.
     pub(crate) fn answer_of_several<T: Serialize>(
         &self,

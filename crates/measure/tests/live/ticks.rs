@@ -5,8 +5,9 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 use evenkeel_measure::meters::ticks::account::Due;
+use evenkeel_measure::meters::ticks::choice::{Unclear, Wanted};
 use evenkeel_measure::meters::ticks::tempo::{NoTick, Pacing};
-use evenkeel_measure::meters::ticks::{Report, Settings, run};
+use evenkeel_measure::meters::ticks::{Report, Settings, record, report};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::fitness::{self, Machine, Needs};
@@ -67,10 +68,10 @@ impl Ticker {
 
 fn measured(thread: Option<&str>, seconds: u64) -> Option<Report> {
     let stop = AtomicBool::new(false);
-    let settings =
-        Settings { pids: vec![std::process::id()], thread: thread.map(str::to_owned), for_ns: seconds * 1_000_000_000 };
-    match run(&settings, &Watch::new(&stop, &|_, _| {})) {
-        Ok(report) => Some(report),
+    let wanted = Wanted { thread: thread.map(str::to_owned), tick_hz: None };
+    let settings = Settings { pids: vec![std::process::id()], wanted: wanted.clone(), for_ns: seconds * 1_000_000_000 };
+    match record(&settings, &Watch::new(&stop, &|_, _| {})) {
+        Ok(stream) => Some(report(&stream, &wanted)),
         Err(MeterError::Refused { what, errno }) => {
             not_judged(format_args!("{what}: {errno}"));
             None
@@ -86,7 +87,7 @@ fn middle(mut values: Vec<u64>) -> f64 {
 
 /// Medians: a pause of the machine moves the largest of them, in both accounts alike.
 fn compare(report: &Report, own: &Own) -> Result<(), String> {
-    let ticks = report.ticks.as_ref().ok_or_else(|| format!("no tick: {:?}", report.why))?;
+    let ticks = report.ticks.as_ref().ok_or_else(|| format!("no tick: {:?}", report.choice.unclear))?;
     let p50 =
         |samples: &evenkeel_measure::Samples| samples.histogram.summary().map_or(0.0, |summary| summary.p50 as f64);
     let rows = [
@@ -122,6 +123,11 @@ fn compare(report: &Report, own: &Own) -> Result<(), String> {
     Ok(())
 }
 
+/// The thread that does most of the tick's work.
+fn who(report: &Report) -> &str {
+    report.choice.tick().ok().and_then(|tick| tick.carriers.first()).map_or("nobody", |carrier| &carrier.name)
+}
+
 /// A busy neighbour may spoil a try; a fault of the meter spoils all three.
 fn one_of_three(one: impl FnMut() -> Result<(), String>) {
     fitness::one_of(3, &Needs::on_last_cpu(), one);
@@ -135,8 +141,9 @@ fn what_is_seen_is_what_the_thread_says_itself() {
         let report = measured(None, 2);
         let own = ticker.end();
         let Some(report) = report else { return Ok(()) };
-        if report.look.chosen.name != "ek-ticks" {
-            return Err(format!("the thread {} was chosen", report.look.chosen.name));
+        let chosen = who(&report).to_owned();
+        if chosen != "ek-ticks" {
+            return Err(format!("the thread {chosen} was chosen"));
         }
         // The reader's cost is asked for by the calibration; here it must not be out of all proportion.
         if report.reader_cpu_share > 0.05 {
@@ -167,9 +174,10 @@ fn the_tick_is_found_among_a_thousand_threads() {
         let report = measured(None, 1);
         ticker.end();
         let Some(report) = report else { return Ok(()) };
-        let chosen = &report.look.chosen.name;
-        let is_found = chosen == "ek-one-of-many" && report.ticks.is_some() && report.look.threads >= idle.len();
-        if is_found { Ok(()) } else { Err(format!("{chosen} of {}: {:?}", report.look.threads, report.why)) }
+        let chosen = who(&report).to_owned();
+        let threads = report.threads.len() + report.unwatched_threads;
+        let is_found = chosen == "ek-one-of-many" && report.ticks.is_some() && report.unwatched_threads > 900;
+        if is_found { Ok(()) } else { Err(format!("{chosen} of {threads}: {:?}", report.choice.unclear)) }
     });
     *stop.0.lock().unwrap() = true;
     stop.1.notify_all();
@@ -221,11 +229,11 @@ fn beside_many_switches() -> Option<Report> {
     client.join().unwrap();
     worker.unwrap().join().unwrap();
     let report = report?;
-    println!(
-        "{:.0} wakes a second, reader {:.4} of a CPU, {:?}",
-        report.wakes_per_s, report.reader_cpu_share, report.unseen
-    );
+    let wakes_per_s = report.threads.first().map_or(0.0, |thread| thread.wakes_per_s);
+    println!("{wakes_per_s:.0} wakes a second, reader {:.4} of a CPU, {:?}", report.reader_cpu_share, report.unseen);
     assert!(report.ticks.is_none(), "{:?}", report.ticks.as_ref().map(|ticks| ticks.tick_hz));
-    assert!(matches!(report.why, Some(NoTick::NoPeriod | NoTick::TooMany)), "{:?}", report.why);
+    let why = &report.choice.unclear;
+    let is_none = matches!(why, Some(Unclear::NoLoop { reason: NoTick::NoPeriod | NoTick::TooMany }));
+    assert!(is_none, "{why:?}");
     Some(report)
 }

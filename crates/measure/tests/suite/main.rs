@@ -15,5 +15,6 @@ mod rates;
 mod storms;
 mod ticks;
 mod ticks_replay;
+mod ticks_zoo;
 mod udp;
 mod wake;

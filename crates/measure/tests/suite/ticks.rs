@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
 use evenkeel_measure::Watch;
-use evenkeel_measure::meters::ticks::watcher::Watcher;
-use evenkeel_measure::meters::ticks::{Settings, run};
+use evenkeel_measure::meters::ticks::choice::Wanted;
+use evenkeel_measure::meters::ticks::watcher::{Watched, Watcher};
+use evenkeel_measure::meters::ticks::{Settings, record};
 use evenkeel_sys::thread;
 use evenkeel_testkit::{skipped, wait_until};
 
@@ -18,14 +19,15 @@ fn a_thread_that_ends_in_the_middle_is_reported() {
         let _ = ended.recv();
     });
     let tid = hear.recv().unwrap();
-    match Watcher::of(tid) {
+    let watched = Watched::Threads(vec![(std::process::id(), tid)]);
+    match Watcher::of(&watched) {
         Ok(mut watcher) => {
             watcher.begin();
-            assert!(!watcher.end().is_over);
+            assert!(!watcher.end().threads[0].is_over);
             drop(end);
             waits.join().unwrap();
-            wait_until("the end of the thread", || watcher.end().is_over);
-            wait_until("a thread that has ended to be gone", || Watcher::of(tid).is_err());
+            wait_until("the end of the thread", || watcher.end().threads.iter().any(|thread| thread.is_over));
+            wait_until("a thread that has ended to be gone", || Watcher::of(&watched).is_err());
         }
         Err(errno) => {
             skipped(format_args!("this user may not see a thread's switches ({errno})"));
@@ -37,8 +39,8 @@ fn a_thread_that_ends_in_the_middle_is_reported() {
 
 #[test]
 fn a_process_that_is_not_there_is_named() {
-    let settings = Settings { pids: vec![4_194_303], thread: None, for_ns: 1 };
-    let why = run(&settings, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap_err().to_string();
+    let settings = Settings { pids: vec![4_194_303], wanted: Wanted::default(), for_ns: 1 };
+    let why = record(&settings, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap_err().to_string();
     assert_eq!(
         why,
         "watch the threads of process 4194303: there is no such process; was it started, and is this its number?"

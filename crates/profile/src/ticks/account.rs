@@ -29,7 +29,7 @@ pub struct Account {
     pub sums: Sums,
 }
 
-/// The samples of one thread that say where it ran.
+/// The samples of a tick's threads that say where they ran.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// In the order of time: when, where, and how much it stands for in nanoseconds.
@@ -41,10 +41,10 @@ pub struct Places {
 }
 
 impl Places {
-    /// Of the thread `tid`, which had no CPU in `life`. Of several events that say what ran, the one with most samples counts.
-    pub fn of(recording: &Recording, names: &Names, tid: u32, life: &[Spell]) -> Places {
+    /// Of the threads `tids`, none of which had a CPU in `life`. Of several events that say what ran, the one with most samples counts.
+    pub fn of(recording: &Recording, names: &Names, tids: &[u32], life: &[Spell]) -> Places {
         let mut by_event: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
-        for sample in recording.samples.iter().filter(|sample| sample.tid == tid) {
+        for sample in recording.samples.iter().filter(|sample| tids.contains(&sample.tid)) {
             if recording.events.get(usize::from(sample.event)).is_some_and(crate::recording::Event::is_on_cpu) {
                 by_event.entry(sample.event).or_default().push(sample);
             }

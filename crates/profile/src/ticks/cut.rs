@@ -5,12 +5,16 @@
 use std::collections::{BTreeMap, HashMap};
 
 use evenkeel_measure::meters::ticks::account::ticks as followed;
+use evenkeel_measure::meters::ticks::choice::{self, Unclear};
+use evenkeel_measure::meters::ticks::loops::TickLoop;
 use evenkeel_measure::meters::ticks::tempo::{NoTick, Pacing, Tempo};
 use evenkeel_measure::meters::ticks::track::{Beat, Followed, Found};
+use evenkeel_measure::meters::ticks::views::Of;
 use serde::Serialize;
 
 use super::Tick;
 use super::told::{OfThread, Told};
+use super::whole;
 use crate::offcpu::{Reason, Spell};
 use crate::recording::{Recording, Span};
 use crate::stack::{Frame, FrameId};
@@ -27,8 +31,8 @@ const USUAL_OF_ALL: f64 = 0.9;
 const NEIGHBOURS: usize = 16;
 /// A stretch that begins before a tick was expected, by less than this share of the period, is that tick.
 const EARLY_SHARE: f64 = 0.25;
-/// More threads than this are not looked at: the busiest are.
-const THREADS_MAX: usize = 16;
+/// Loops that are listed where it can't be told which is the tick.
+const LISTED_MAX: usize = 4;
 
 /// What ends a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,8 +51,10 @@ pub enum Ends {
 /// A thread's ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
-    /// The thread.
+    /// The thread; of several that share the tick, the one with most of its work.
     pub tid: u32,
+    /// All threads that do the tick's work, that with the most first.
+    pub tids: Vec<u32>,
     /// What its ticks keep; none where they were told otherwise.
     pub tempo: Option<Tempo>,
     /// What ends one.
@@ -61,14 +67,16 @@ pub struct Cut {
     pub unended: u64,
 }
 
-/// Which thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Whose tick, and what is known of it.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
-    /// The one that keeps time and works most.
+    /// The loop that holds most of the server's work.
     Any,
-    /// The same among those of this name.
+    /// The loop of this rate, in ticks a second.
+    Rate(f64),
+    /// The same among the threads of this name.
     Named(String),
-    /// This one.
+    /// That of this thread.
     Thread(u32),
 }
 
@@ -90,6 +98,24 @@ pub enum NoTicks {
         /// Why.
         why: NoTick,
     },
+    /// Which loop is the tick can't be told.
+    #[error("{why}{}", listed(loops))]
+    Unclear {
+        /// Why.
+        why: Unclear,
+        /// The loops, that with the most work first.
+        loops: Vec<TickLoop>,
+    },
+}
+
+/// Loops for a sentence.
+fn listed(loops: &[TickLoop]) -> String {
+    let one = |one: &TickLoop| {
+        let who = one.carriers.first().map_or("", |carrier| &carrier.name);
+        format!("{:.2} Hz with {:.0} % of its CPU time, by {who}", one.tempo.hz(), one.work_share * 100.0)
+    };
+    let loops: Vec<String> = loops.iter().take(LISTED_MAX).map(one).collect();
+    if loops.is_empty() { String::new() } else { format!("; its loops: {}", loops.join(", ")) }
 }
 
 /// The spells of each thread, in the order of time.
@@ -113,63 +139,61 @@ pub fn by_thread(spells: &[Spell]) -> BTreeMap<u32, Vec<Spell>> {
     lives
 }
 
-/// Finds the thread that ticks, and cuts its time. `lives` is of [`by_thread`].
+/// Finds the tick, and cuts the time of its threads. `lives` is of [`by_thread`].
 ///
 /// # Errors
-/// If there is no such thread, or it keeps no time.
+/// If there is no such thread, nothing keeps time in it, or it can't be told which loop is the tick.
 pub fn find(recording: &Recording, lives: &BTreeMap<u32, Vec<Spell>>, wanted: &Wanted) -> Result<Cut, NoTicks> {
     let name = |tid: u32| recording.threads.get(&tid).and_then(|thread| thread.name.clone()).unwrap_or_default();
     let is_wanted = |tid: u32| match wanted {
-        Wanted::Any => tid != 0,
+        Wanted::Any | Wanted::Rate(_) => tid != 0,
         Wanted::Named(wanted) => name(tid) == *wanted,
         Wanted::Thread(wanted) => tid == *wanted,
     };
-    let mut busiest: Vec<(u64, u32)> =
-        lives.keys().filter(|tid| is_wanted(**tid)).map(|tid| (ran_ns(&lives[tid]), *tid)).collect();
-    busiest.sort_unstable_by(|one, other| other.cmp(one));
-    busiest.truncate(THREADS_MAX);
-    let mut refused = None;
-    let mut best: Option<(f64, Cut)> = None;
-    for (ran_ns, tid) in busiest {
-        match of_thread(recording, tid, &lives[&tid]) {
-            Ok(cut) => {
-                let in_ticks = ran_ns as f64 * cut.tempo.map_or(1.0, |tempo| tempo.work_share);
-                if best.as_ref().is_none_or(|(most, _)| in_ticks > *most) {
-                    best = Some((in_ticks, cut));
-                }
-            }
-            Err(why) => refused = refused.or(Some(NoTicks::None { tid, name: name(tid), why })),
-        }
-    }
-    let whose = match wanted {
-        Wanted::Any => "any thread".to_owned(),
-        Wanted::Named(name) => format!("a thread called {name}"),
-        Wanted::Thread(tid) => format!("thread {tid}"),
+    let stream = whole::stream(recording, lives.iter().filter(|(tid, _)| is_wanted(**tid)));
+    let busiest = stream.threads.iter().max_by_key(|thread| (thread.ran_ns(), thread.switches));
+    let Some(busiest) = busiest else {
+        return Err(NoTicks::NoSwitches(match wanted {
+            Wanted::Any | Wanted::Rate(_) => "any thread".to_owned(),
+            Wanted::Named(name) => format!("a thread called {name}"),
+            Wanted::Thread(tid) => format!("thread {tid}"),
+        }));
     };
-    best.map(|(_, cut)| cut).ok_or_else(|| refused.unwrap_or(NoTicks::NoSwitches(whose)))
+    let known = match wanted {
+        Wanted::Any => choice::Wanted::default(),
+        Wanted::Rate(hz) => choice::Wanted { tick_hz: Some(*hz), thread: None },
+        Wanted::Named(_) | Wanted::Thread(_) => choice::Wanted { tick_hz: None, thread: Some(busiest.name.clone()) },
+    };
+    let choice = choice::choose(&stream, &known);
+    let tick = choice.tick().map_err(|why| match why {
+        Unclear::NoLoop { reason } => NoTicks::None { tid: busiest.tid, name: busiest.name.clone(), why: reason },
+        why => NoTicks::Unclear { why, loops: choice.loops.clone() },
+    })?;
+    let tids: Vec<u32> = match tick.of {
+        Of::Thread(tid) => vec![tid],
+        Of::Pool(_) | Of::Process => tick.carriers.iter().map(|carrier| carrier.tid).collect(),
+    };
+    let refused = |why| NoTicks::None { tid: tids[0], name: name(tids[0]), why };
+    let life = whole::merged_or_own(lives, &tids);
+    of_threads(recording, &tids, &life, &tick.tempo).map_err(refused)
 }
 
-/// How long it ran between its first spell and its last.
-fn ran_ns(life: &[Spell]) -> u64 {
-    life.windows(2).map(|pair| pair[1].span.start_ns.saturating_sub(pair[0].span.end_ns)).sum()
-}
-
-/// The ticks of one thread, by the time that it keeps.
+/// The ticks of some threads, which had no CPU in `life`, by the time that they keep.
 ///
 /// # Errors
 /// Why there are none.
-pub fn of_thread(recording: &Recording, tid: u32, life: &[Spell]) -> Result<Cut, NoTick> {
+pub fn of_threads(recording: &Recording, tids: &[u32], life: &[Spell], tempo: &Tempo) -> Result<Cut, NoTick> {
     let awake = stretches(life, |spell| sleeps(spell.reason));
-    let (first_tempo, first) = followed(&beats(&awake), None)?;
+    let (first_tempo, first) = followed(&beats(&awake), Some(tempo))?;
     let before = first.slots.iter().filter_map(|slot| life.get(awake.get(slot.beat()?)?.after));
     let before: Vec<&Spell> = before.collect();
     if let Some(usual) = Usual::of(recording, &before) {
         let work = stretches(life, |spell| usual.is(recording, spell));
         if let Ok((tempo, found)) = followed(&beats(&work), Some(&first_tempo)) {
-            return Ok(cut(tid, Ends::AtItsWait, tempo, &found, &work));
+            return Ok(cut(tids, Ends::AtItsWait, tempo, &found, &work));
         }
     }
-    Ok(cut(tid, Ends::AtFirstSleep, first_tempo, &first, &awake))
+    Ok(cut(tids, Ends::AtFirstSleep, first_tempo, &first, &awake))
 }
 
 /// The ticks of one thread, as something else told of them. One of which no end was told ends with the wait that comes before ticks, or at
@@ -206,7 +230,7 @@ pub fn at(recording: &Recording, life: &[Spell], told: &OfThread) -> Cut {
         (false, Some(_)) => Ends::AtItsWait,
         (false, None) => Ends::AtNextBegin,
     };
-    Cut { tid: *tid, tempo: None, ends, missed: missed(told), ticks, unended: *unended }
+    Cut { tid: *tid, tids: vec![*tid], tempo: None, ends, missed: missed(told), ticks, unended: *unended }
 }
 
 /// How many numbers were passed over between ticks that tell theirs.
@@ -217,17 +241,17 @@ fn missed(told: &[Told]) -> u64 {
 
 /// A stretch between two borders.
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
-    start_ns: u64,
-    end_ns: u64,
-    ran_ns: u64,
+pub(super) struct Stretch {
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) ran_ns: u64,
     /// How long the spell before it was.
     waited_ns: u64,
     /// The spell that it begins after.
     after: usize,
 }
 
-fn stretches(life: &[Spell], is_border: impl Fn(&Spell) -> bool) -> Vec<Stretch> {
+pub(super) fn stretches(life: &[Spell], is_border: impl Fn(&Spell) -> bool) -> Vec<Stretch> {
     let mut found = Vec::new();
     let mut now: Option<Stretch> = None;
     let mut since_ns = 0;
@@ -251,7 +275,7 @@ fn beats(stretches: &[Stretch]) -> Vec<Beat> {
 }
 
 /// Whether a thread may wait so for its next tick. It was not its own will where it lost the CPU, or memory was not there.
-fn sleeps(reason: Reason) -> bool {
+pub(super) fn sleeps(reason: Reason) -> bool {
     match reason {
         Reason::Futex
         | Reason::Poll
@@ -312,7 +336,7 @@ fn place(recording: &Recording, spell: &Spell, depth: usize) -> Option<Place> {
     Some((spell.reason, frames.filter(is_users).take(depth).collect()))
 }
 
-fn cut(tid: u32, ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch]) -> Cut {
+fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch]) -> Cut {
     let mut begun: Vec<(u64, f64, Stretch)> = Vec::with_capacity(found.slots.len());
     let mut missed = 0;
     let mut last_ns = 0;
@@ -345,14 +369,14 @@ fn cut(tid: u32, ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch]) -
         // One that counts from the last tick's end is not late after a long one: it waited as long as ever.
         let late_ns = match tempo.pacing {
             Pacing::Kept => late_ns,
-            Pacing::Walks => late_ns.min(waits[at] - earliest(&waits, at)),
+            Pacing::Walks | Pacing::Unknown => late_ns.min(waits[at] - earliest(&waits, at)),
         };
         let due_ns = stretch.start_ns.saturating_sub(late_ns.max(0.0) as u64).max(last_ns);
         last_ns = stretch.end_ns;
         Tick { number: *number, span: Span { start_ns: due_ns, end_ns: stretch.end_ns }, begun_ns: stretch.start_ns }
     });
     let ticks = ticks.collect();
-    Cut { tid, tempo: Some(tempo), ends, ticks, missed, unended: 0 }
+    Cut { tid: tids[0], tids: tids.to_vec(), tempo: Some(tempo), ends, ticks, missed, unended: 0 }
 }
 
 /// Where the earliest quarter of a tick's neighbours were.

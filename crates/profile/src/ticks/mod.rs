@@ -8,12 +8,14 @@
 //! | [`account`](mod@account) | what each nanosecond of a tick went to: a stack on a CPU, a stack that waited and why, or lateness |
 //! | [`compare`](mod@compare) | the mean slow tick beside the mean of the rest, and what makes the difference |
 //! | [`place`] | in which function that is |
+//! | [`whole`] | all threads of a recording as one stream, in which the tick is looked for; several threads as one |
 
 pub mod account;
 pub mod compare;
 pub mod cut;
 pub mod place;
 pub mod told;
+pub mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -126,21 +128,21 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Of the thread that keeps time and works most among those that are `wanted`. `spells` are those of all threads.
+    /// Of the loop that holds most of the work among what is `wanted`. `spells` are those of all threads.
     ///
     /// # Errors
     /// If there is none.
     pub fn find(recording: &Recording, names: &Names, spells: &[Spell], wanted: &Wanted) -> Result<Ticks, NoTicks> {
         let lives = cut::by_thread(spells);
         let cut = cut::find(recording, &lives, wanted)?;
-        Ok(Ticks::of(recording, names, cut, lives))
+        Ok(Ticks::of(recording, names, cut, &lives))
     }
 
     /// Those of a thread that something else told.
     pub fn at(recording: &Recording, names: &Names, spells: &[Spell], told: &OfThread) -> Ticks {
         let lives = cut::by_thread(spells);
         let life = lives.get(&told.tid).map_or(&[][..], Vec::as_slice);
-        Ticks::of(recording, names, cut::at(recording, life, told), lives)
+        Ticks::of(recording, names, cut::at(recording, life, told), &lives)
     }
 
     /// Ticks a second, as they keep time or, where they were told, as they came; none if neither says it.
@@ -153,9 +155,9 @@ impl Ticks {
         self.cut.tempo.map(|tempo| tempo.hz()).or_else(came)
     }
 
-    fn of(recording: &Recording, names: &Names, cut: Cut, mut lives: BTreeMap<u32, Vec<Spell>>) -> Ticks {
-        let life = lives.remove(&cut.tid).unwrap_or_default();
-        let places = Places::of(recording, names, cut.tid, &life);
+    fn of(recording: &Recording, names: &Names, cut: Cut, lives: &BTreeMap<u32, Vec<Spell>>) -> Ticks {
+        let life = whole::merged_or_own(&lives, &cut.tids);
+        let places = Places::of(recording, names, &cut.tids, &life);
         let accounts = cut.ticks.iter().map(|tick| account(&life, &places, tick)).collect();
         Ticks { cut, accounts, life, period_ns: places.period_ns }
     }

@@ -364,7 +364,7 @@ proptest! {
         let told = OfThread { tid: TID, ticks: begins.collect(), unended: 0 };
         let cuts = [Ticks::find(&server.recording, &server.names(), &server.spells, &Wanted::Any).ok().map(|ticks| ticks.cut),
             Some(cut::at(&server.recording, life, &told))];
-        let places = Places::of(&server.recording, &server.names(), TID, life);
+        let places = Places::of(&server.recording, &server.names(), &[TID], life);
         for cut in cuts.into_iter().flatten() {
             prop_assert!(cut.ticks.windows(2).all(|pair| pair[0].span.end_ns <= pair[1].span.start_ns));
             for tick in &cut.ticks {

@@ -3,10 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_measure::Watch;
-use evenkeel_measure::meters::ticks::account::{Account, Due, account};
-use evenkeel_measure::meters::ticks::tempo::Tempo;
-use evenkeel_measure::meters::ticks::threads::look;
-use evenkeel_measure::meters::ticks::watcher::{Watcher, Window};
+use evenkeel_measure::meters::ticks::account::{Account, Due};
+use evenkeel_measure::meters::ticks::choice::{Choice, Unclear, Wanted};
+use evenkeel_measure::meters::ticks::loops::{TickLoop, Waits};
+use evenkeel_measure::meters::ticks::stream::Stream;
+use evenkeel_measure::meters::ticks::tempo::Pacing;
+use evenkeel_measure::meters::ticks::threads::tasks;
+use evenkeel_measure::meters::ticks::views::Of;
+use evenkeel_measure::meters::ticks::watcher::{Watched, Watcher};
+use evenkeel_measure::meters::ticks::{self, tick_account};
 use evenkeel_stats::{Direction, quantile};
 use evenkeel_sys::clock;
 use evenkeel_sys::schedstat::parse_schedstat;
@@ -20,11 +25,24 @@ use crate::workload::Sample;
 /// Windows in a row without a CPU after which no better one is to be hoped for.
 const WITHOUT_CPU_MAX: u32 = 8;
 
-/// What it yields, the usual one first.
+/// Loops or threads that are named where the tick can't be told.
+const THREADS_NAMED: usize = 4;
+/// How long the server is looked at to find its tick, and how long where that does not make it clear.
+const LOOK_NS: u64 = 3_000_000_000;
+const LOOK_MOST_NS: u64 = 9_000_000_000;
+/// A quantile of ticks decides a trial only where a second holds so many of them.
+const P99_HZ_MIN: f64 = 500.0;
+const P90_HZ_MIN: f64 = 100.0;
+
+/// What it yields; see [`OutsideTicks::metrics`] for the one that decides.
 pub const METRICS: &[Metric] = &[
     Metric::us(
         "due_to_done_us_p99",
         "99th percentile of the time from a tick's due time until it is done, seen from outside",
+    ),
+    Metric::us(
+        "due_to_done_us_p90",
+        "90th percentile of the time from a tick's due time until it is done, seen from outside",
     ),
     Metric::us("due_to_done_us_p50", "median time from a tick's due time until it is done, seen from outside"),
     Metric::us("tick_lateness_us_p50", "median lateness of the server's tick, seen from outside"),
@@ -34,6 +52,7 @@ pub const METRICS: &[Metric] = &[
     Metric::us("tick_work_us_p50", "median time that a tick is on a CPU"),
     Metric::us("tick_work_us_p99", "99th percentile of the time that a tick is on a CPU"),
     Metric::us("tick_wall_us_p50", "median time from a tick's beginning to its end, seen from outside"),
+    Metric::us("tick_wall_us_p90", "90th percentile of the time from a tick's beginning to its end, seen from outside"),
     Metric::us("tick_wall_us_p99", "99th percentile of the time from a tick's beginning to its end, seen from outside"),
     Metric::new("missed_ticks_share", "ticks that did not begin before the next was due", "share", Direction::Lower),
     Metric::new(
@@ -44,15 +63,15 @@ pub const METRICS: &[Metric] = &[
     ),
 ];
 
-/// A watched thread of the server.
+/// A server whose tick is watched.
 pub struct OutsideTicks {
     watcher: Watcher,
-    name: String,
-    tid: u32,
-    tempo: Tempo,
+    tick: TickLoop,
+    /// Due times are known, so that ticks can be late.
+    has_due: bool,
     /// How long after what was asked for the earliest ticks begin, as it was last seen.
     asked_ns: Option<f64>,
-    /// What the kernel had counted of the thread when the window began.
+    /// What the kernel had counted of the busiest thread when the window began.
     begun: Option<Counted>,
     /// Windows in a row, up to now, in which it was given no CPU.
     without_cpu: u32,
@@ -86,37 +105,44 @@ impl Counted {
 }
 
 impl OutsideTicks {
-    /// Looks at the threads of `pids` for some three seconds, and watches the one that keeps time and works most; or the one of this name.
+    /// Looks at the threads of `pids` for some three seconds, and watches the loop that holds their work; or the one that is `wanted`.
     ///
     /// # Errors
-    /// If the processes are not there, may not be watched, or no tick is to be seen; or if the user asked to stop.
-    pub fn of(pids: &[u32], thread: Option<&str>, stop: &AtomicBool) -> Result<OutsideTicks, TrialError> {
+    /// If the processes are not there, may not be watched, or which loop is the tick can't be told; or if the user asked to stop.
+    pub fn of(pids: &[u32], wanted: &Wanted, stop: &AtomicBool) -> Result<OutsideTicks, TrialError> {
         let failed = |why: String| TrialError::Workload { program: "the server's threads".to_owned(), why };
-        let found = look(pids, thread, &Watch::new(stop, &|_, _| {}));
+        let settings = ticks::Settings { pids: pids.to_vec(), wanted: wanted.clone(), for_ns: LOOK_NS };
+        let found = ticks::look(&settings, LOOK_MOST_NS, &Watch::new(stop, &|_, _| {}));
         // A look that was cut short tells nothing of the server.
         if stop.load(Ordering::Relaxed) {
             return Err(TrialError::Stopped);
         }
-        let found = found.map_err(|error| failed(error.to_string()))?;
-        let chosen = found.chosen;
-        let Some(tempo) = chosen.tempo else {
-            let why = chosen.why.map_or_else(|| "nothing was seen of it".to_owned(), |why| why.to_string());
-            let who = format!("{} (thread {})", chosen.name, chosen.tid);
-            return Err(failed(format!(
-                "no tick is to be seen from outside: {who} works most of those watched, and {why}"
-            )));
+        let (choice, stream) = found.map_err(|error| failed(error.to_string()))?;
+        let tick = match choice.tick() {
+            Ok(tick) => tick.clone(),
+            Err(why) => return Err(TrialError::NoTick(Box::new(NoTick::new(why, &choice, &stream)))),
         };
-        let watcher =
-            Watcher::of(chosen.tid).map_err(|errno| failed(format!("watch thread {}: {errno}", chosen.tid)))?;
-        Ok(OutsideTicks {
-            watcher,
-            name: chosen.name,
-            tid: chosen.tid,
-            tempo,
-            asked_ns: None,
-            begun: None,
-            without_cpu: 0,
-        })
+        let watched = match tick.of {
+            Of::Thread(tid) => {
+                let pid = tick.carriers.first().map_or(0, |carrier| carrier.pid);
+                Watched::Threads(vec![(pid, tid)])
+            }
+            Of::Pool(_) | Of::Process => Watched::Growing(pids.iter().flat_map(|pid| tasks(*pid)).collect()),
+        };
+        let watcher = Watcher::of(&watched).map_err(|errno| failed(format!("watch {}: {errno}", who_does(&tick))))?;
+        let asked_ns = tick_account(&stream, &tick, None).ok().and_then(|account| account.asked_ns);
+        let has_due = asked_ns.is_some() || tick.tempo.pacing == Pacing::Kept;
+        Ok(OutsideTicks { watcher, tick, has_due, asked_ns, begun: None, without_cpu: 0 })
+    }
+
+    /// Ticks a second.
+    pub fn hz(&self) -> f64 {
+        self.tick.tempo.hz()
+    }
+
+    /// The thread with most of the tick's work.
+    fn busiest(&self) -> Option<u32> {
+        self.tick.carriers.first().map(|carrier| carrier.tid)
     }
 
     fn error(&self, why: impl Into<String>) -> TrialError {
@@ -124,40 +150,119 @@ impl OutsideTicks {
     }
 
     fn who(&self) -> String {
-        format!("{} (thread {})", self.name, self.tid)
+        who_does(&self.tick)
     }
+}
+
+/// The threads that do the work of a loop.
+fn who_does(tick: &TickLoop) -> String {
+    match (&tick.carriers[..], &tick.of) {
+        ([one, ..], Of::Thread(_)) => format!("{} (thread {})", one.name, one.tid),
+        ([one, others @ ..], _) => format!("{} (thread {}) and {} more threads", one.name, one.tid, others.len()),
+        ([], _) => "the server".to_owned(),
+    }
+}
+
+/// A server whose tick can't be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoTick {
+    /// Why.
+    pub why: Unclear,
+    /// The loops that were found, that with the most work first.
+    pub loops: Vec<TickLoop>,
+    /// The busiest threads: name, number, share of a CPU, wakes a second.
+    pub threads: Vec<(String, u32, f64, f64)>,
+}
+
+impl NoTick {
+    fn new(why: Unclear, choice: &Choice, stream: &Stream) -> NoTick {
+        let span_ns = stream.span_ns() as f64;
+        let mut threads: Vec<(String, u32, f64, f64)> = stream
+            .threads
+            .iter()
+            .map(|one| {
+                let wakes_per_s = one.wakes.len() as f64 / span_ns * 1e9;
+                (one.name.clone(), one.tid, one.ran_ns() as f64 / span_ns, wakes_per_s)
+            })
+            .collect();
+        threads.sort_by(|one, other| other.2.total_cmp(&one.2));
+        threads.truncate(THREADS_NAMED);
+        NoTick { why, loops: choice.loops.iter().take(THREADS_NAMED).cloned().collect(), threads }
+    }
+}
+
+impl std::fmt::Display for NoTick {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "find the tick of the server: {}", self.why)?;
+        for (at, one) in self.loops.iter().enumerate() {
+            let (hz, share) = (one.tempo.hz(), one.work_share * 100.0);
+            write!(
+                f,
+                "{} {hz:.2} Hz with {share:.0} % of its CPU time, by {}",
+                if at == 0 { "; its loops:" } else { "," },
+                who_does(one)
+            )?;
+        }
+        if self.loops.is_empty() {
+            for (at, (name, tid, cpu, wakes)) in self.threads.iter().enumerate() {
+                let head = if at == 0 { "; its busiest threads:" } else { "," };
+                write!(f, "{head} {name} ({tid}) with {:.1} % of a CPU and {wakes:.0} wakes/s", cpu * 100.0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number that decides where nobody chose one: a quantile that a second holds enough ticks for, from due to done where something is due.
+fn usual_metric(hz: f64, has_due: bool) -> String {
+    let quantile = match hz {
+        hz if hz >= P99_HZ_MIN => "p99",
+        hz if hz >= P90_HZ_MIN => "p90",
+        _ => "p50",
+    };
+    format!("{}_us_{quantile}", if has_due { "due_to_done" } else { "tick_wall" })
 }
 
 impl Source for OutsideTicks {
     fn describe(&self) -> String {
-        format!(
-            "tick of thread {} ({}) seen from outside by switch records, {:.1} Hz",
-            self.name,
-            self.tid,
-            self.tempo.hz()
-        )
+        let pacing = match self.tick.tempo.pacing {
+            Pacing::Kept => "at set times",
+            Pacing::Walks => "chained",
+            Pacing::Unknown => "at set times or chained, which can't be told",
+        };
+        let polls = match self.tick.waits {
+            Waits::PollsFor { ns } if self.tick.within_hz.is_some() => format!(", begun by a poll of {} us", ns / 1000),
+            _ => String::new(),
+        };
+        format!("tick of {} seen from outside by switch records, {:.1} Hz {pacing}{polls}", self.who(), self.hz())
     }
 
+    /// That which decides first.
     fn metrics(&self) -> Vec<Metric> {
-        METRICS.to_vec()
+        let usual = usual_metric(self.hz(), self.has_due);
+        let needs_due = |metric: &Metric| ["due_to_done", "tick_lateness"].iter().any(|of| metric.name.starts_with(of));
+        let mut metrics: Vec<Metric> =
+            METRICS.iter().filter(|metric| self.has_due || !needs_due(metric)).cloned().collect();
+        metrics.sort_by_key(|metric| metric.name != usual);
+        metrics
     }
 
     fn begin(&mut self) -> Result<(), TrialError> {
-        self.begun = Counted::of(self.tid);
+        self.begun = self.busiest().and_then(Counted::of);
         self.watcher.begin();
         Ok(())
     }
 
     fn end(&mut self) -> Result<Sample, TrialError> {
-        let window = self.watcher.end();
-        let now = Counted::of(self.tid);
-        if window.is_over {
+        let stream = self.watcher.end();
+        let now = self.busiest().and_then(Counted::of);
+        if stream.threads.is_empty() || stream.threads.iter().all(|thread| thread.is_over) {
             return Err(self.error("it has ended"));
         }
-        if window.is_too_much {
+        if stream.threads.iter().any(|thread| thread.is_too_much && Some(thread.tid) == self.busiest()) {
             return Err(self.error("it wakes far more often than any tick now, and was not watched on"));
         }
-        let told = account(&window.wakes, &window.asked, Some(&self.tempo), self.asked_ns);
+        let told = tick_account(&stream, &self.tick, self.asked_ns);
         // Only where there is no number: one that shows how long the tick had to wait is what is measured.
         if let (Err(_), Some(begun), Some(now)) = (&told, &self.begun, &now)
             && let Some(waited_ns) = now.starved_since(begun)
@@ -167,14 +272,15 @@ impl Source for OutsideTicks {
         }
         self.without_cpu = 0;
         let told = told.map_err(|why| {
-            let seen = format!("{} wakes were seen, {} records lost", window.wakes.len(), window.unseen.records);
+            let wakes: usize = stream.threads.iter().map(|thread| thread.wakes.len()).sum();
+            let seen = format!("{wakes} wakes were seen, {} records lost", stream.unseen.records);
             TrialError::NoValue {
                 program: self.who(),
                 why: format!("no tick was to be seen in this window: {why} ({seen})"),
             }
         })?;
-        (self.tempo, self.asked_ns) = (told.tempo, told.asked_ns.or(self.asked_ns));
-        Ok(sample(&told, &window))
+        (self.tick.tempo, self.asked_ns) = (told.tempo, told.asked_ns.or(self.asked_ns));
+        Ok(sample(&told, &stream))
     }
 }
 
@@ -192,8 +298,8 @@ fn no_cpu(who: &str, in_a_row: u32, waited_ns: u64, span_ns: u64) -> TrialError 
 }
 
 /// The numbers of a window, what was lost among them.
-fn sample(told: &Account, window: &Window) -> Sample {
-    let span_ns = window.to_ns.saturating_sub(window.from_ns).max(1) as f64;
+fn sample(told: &Account, stream: &Stream) -> Sample {
+    let span_ns = stream.span_ns() as f64;
     let due = told.ticks + told.missed + told.hidden;
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let mut sample = Sample::from(
@@ -208,9 +314,9 @@ fn sample(told: &Account, window: &Window) -> Sample {
             ("other_wakes_per_s", told.other_wakes as f64 / span_ns * 1e9),
             ("tick_work_share", told.work_share),
             ("due_as_asked", f64::from(u8::from(told.due == Due::AsAsked))),
-            ("switch_records_lost", (window.unseen.records + window.unseen.wakes) as f64),
-            ("switch_ring_overflows", window.unseen.overflows as f64),
-            ("observer_cpu_share", window.reader_cpu_ns as f64 / span_ns),
+            ("switch_records_lost", (stream.unseen.records + stream.unseen.wakes) as f64),
+            ("switch_ring_overflows", stream.unseen.overflows as f64),
+            ("observer_cpu_share", stream.reader_cpu_ns as f64 / span_ns),
         ]
         .map(|(name, value)| (name.to_owned(), value)),
     );
@@ -233,6 +339,29 @@ fn sample(told: &Account, window: &Window) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_decides_is_a_quantile_that_a_second_has_enough_ticks_for() {
+        let table = [
+            (20.0, true, "due_to_done_us_p50"),
+            (100.0, true, "due_to_done_us_p90"),
+            (500.0, true, "due_to_done_us_p99"),
+            (20.0, false, "tick_wall_us_p50"),
+        ];
+        for (hz, has_due, metric) in table {
+            assert_eq!(usual_metric(hz, has_due), metric, "{hz} Hz");
+            assert!(METRICS.iter().any(|known| known.name == metric), "{metric}");
+        }
+    }
+
+    #[test]
+    fn a_tick_that_is_not_clear_is_refused_with_what_was_seen() {
+        let threads = vec![("main".to_owned(), 7, 0.033, 110.4), ("net".to_owned(), 8, 0.026, 140.0)];
+        let none = NoTick { why: Unclear::NoSuchRate { hz: 50.0 }, loops: Vec::new(), threads };
+        let expected = "find the tick of the server: it has no loop of 50 Hz; its busiest threads: main (7) with 3.3 % of a CPU and 110 wakes/s, \
+                        net (8) with 2.6 % of a CPU and 140 wakes/s";
+        assert_eq!(TrialError::NoTick(Box::new(none)).to_string(), expected);
+    }
 
     #[test]
     fn a_thread_without_a_cpu_is_told_from_one_that_sleeps_or_works() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_stats::{Direction, median};
 use evenkeel_sys::{CpuSet, clock, thread};
 
@@ -99,7 +100,7 @@ enum Ticks {
 
 impl Ticks {
     fn of(server: &Server, stop: &AtomicBool) -> Result<Ticks, TrialError> {
-        match OutsideTicks::of(&[server.pid()], None, stop) {
+        match OutsideTicks::of(&[server.pid()], &Wanted::default(), stop) {
             Ok(ticks) => Ok(Ticks::Seen(Box::new(ticks))),
             Err(TrialError::Stopped) => Err(TrialError::Stopped),
             Err(error) => Ok(Ticks::Unseen { why: error.to_string() }),

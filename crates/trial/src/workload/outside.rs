@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use evenkeel_measure::meters::ticks::choice::Wanted;
+use evenkeel_measure::meters::ticks::tempo::RATE_HZ;
 use evenkeel_sys::clock;
 
 use crate::error::TrialError;
@@ -23,7 +25,11 @@ pub(super) const ENTRY: Entry = Entry {
     settings: &[
         ("pid=0", "the server's process"),
         ("name=", "the server's processes by the name of their program, where no pid is given"),
-        ("thread=", "the thread that ticks, by its name; otherwise the one that keeps time and works most"),
+        (
+            "tick-thread=",
+            "the thread that ticks, by its name; otherwise the loop that holds most of the work is the tick",
+        ),
+        ("tick=", "the tick rate in Hz, where it is known"),
         ("see=ticks", "what is looked at: ticks, packets, or both"),
     ],
     start: |options| Ok(Box::new(Outside::start(options)?)),
@@ -51,12 +57,13 @@ impl Outside {
     /// # Errors
     /// If it is not there, may not be looked at, or has no tick to be seen.
     pub(super) fn start(options: &Options) -> Result<Outside, TrialError> {
-        let (mut pid, mut name, mut thread, mut see) = (None, None, None, See::Ticks);
+        let (mut pid, mut name, mut tick, mut see) = (None, None, Wanted::default(), See::Ticks);
         for (setting, value) in &options.set {
             match setting.as_str() {
                 "pid" => pid = Some(super::number(setting, value, 1..=4_194_304_u32)?),
                 "name" => name = Some(value.as_str()),
-                "thread" => thread = Some(value.as_str()),
+                "tick-thread" | "thread" => tick.thread = Some(value.clone()),
+                "tick" => tick.tick_hz = Some(super::number(setting, value, RATE_HZ)?),
                 "see" => {
                     see = match value.as_str() {
                         "ticks" => See::Ticks,
@@ -87,7 +94,7 @@ impl Outside {
         }
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
         if see != See::Packets {
-            sources.push(Box::new(OutsideTicks::of(&pids, thread, &options.stop)?));
+            sources.push(Box::new(OutsideTicks::of(&pids, &tick, &options.stop)?));
         }
         if see != See::Ticks {
             sources.push(Box::new(OutsidePackets::of(&pids)?));

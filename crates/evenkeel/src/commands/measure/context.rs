@@ -78,12 +78,23 @@ impl<'a> Context<'a> {
 
     /// Gives the answer: JSON or the page, and the HTML page where it is asked for.
     pub(crate) fn answer<T: Serialize>(&self, title: &str, answer: &T, page: impl Fn(&T) -> Vec<Block>) -> Outcome {
+        self.answer_in(1, title, answer, page)
+    }
+
+    /// The same, with the number of the answer's JSON format.
+    pub(crate) fn answer_in<T: Serialize>(
+        &self,
+        format: u32,
+        title: &str,
+        answer: &T,
+        page: impl Fn(&T) -> Vec<Block>,
+    ) -> Outcome {
         let observer = self.observer.get();
         let page = || -> Vec<Block> { page(answer).into_iter().chain(observer.map(Observer::block)).collect() };
         if let Some(file) = self.report {
             report::blocks::write(file, title, &page())?;
         }
-        self.out.answer(&Observed { answer, observer }, || blocks::text(&page()))?;
+        self.out.answer_in(format, &Observed { answer, observer }, || blocks::text(&page()))?;
         Ok(exit::WELL)
     }
 }

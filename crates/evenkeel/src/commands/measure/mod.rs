@@ -18,6 +18,7 @@ mod wake;
 
 pub(crate) use compare::{Answer, Side};
 pub(crate) use context::{Context, failure};
+pub(crate) use ticks::rate as tick_rate;
 
 use std::path::PathBuf;
 

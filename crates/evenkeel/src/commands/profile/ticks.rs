@@ -7,7 +7,7 @@ use evenkeel_profile::graph::{Pair, Quantity, Style, Totals};
 use evenkeel_profile::live::{self, LiveError, Switches, Targets, Wishes, probe};
 use evenkeel_profile::offcpu;
 use evenkeel_profile::ticks::compare::Comparison;
-use evenkeel_profile::ticks::cut::{Cut, Ends, Wanted};
+use evenkeel_profile::ticks::cut::{Cut, Ends, NoTicks, Wanted};
 use evenkeel_profile::ticks::{Tick, Ticks};
 use evenkeel_profile::tree::Tree;
 use serde::Serialize;
@@ -18,6 +18,7 @@ use super::written::{self, Kind, Output};
 use super::{diff, now};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::show::meters::ticks as measure_ticks;
 use crate::show::{Out, blocks, profile};
 
 /// What is copied of a stack with each sample: what perf copies too.
@@ -25,7 +26,8 @@ const STACK_BYTES: u32 = 8192;
 
 /// What the slowest ticks have that the others do not
 ///
-/// The time of the thread that keeps the tick is cut by its ticks: of --pid, the one that keeps time and works most, unless --thread names it.
+/// The time of the threads that do the tick's work is cut by its ticks: of --pid, the loop that holds most of the server's work, unless --tick or
+/// --thread names it. Where a runtime moves the tick between threads, these threads are taken as one.
 /// Each nanosecond of a tick is told: where it ran, what it waited for and why, and how late it began. The slowest are set beside the rest, and
 /// --output draws the two as one differential flame graph: red is what slow ticks have more. A tick begins and ends by the marks of
 /// evenkeel-rt where the server has them, else by the wake-ups of that thread; --at names a function that is entered once a tick. FILE is a
@@ -43,6 +45,9 @@ pub(crate) struct Args {
     /// The thread that keeps the tick, by its name; without --pid and FILE, threads of this name are recorded alone
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
+    /// The tick rate in Hz, where you know it [default: the loop that holds most of the server's work]
+    #[arg(long, value_name = "HZ", conflicts_with = "thread", value_parser = crate::commands::measure::tick_rate)]
+    tick: Option<f64>,
     /// How long to record
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -146,9 +151,12 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let ticks = match &of_thread {
         Some(of_thread) => Ticks::at(recording, names, &spells, of_thread),
         None => {
-            let thread = args.thread.clone().map_or(Wanted::Any, Wanted::Named);
-            Ticks::find(recording, names, &spells, &thread)
-                .map_err(|error| Failure::text(exit::NOT_POSSIBLE, tried, error))?
+            let wanted = match (args.tick, &args.thread) {
+                (Some(hz), _) => Wanted::Rate(hz),
+                (None, Some(name)) => Wanted::Named(name.clone()),
+                (None, None) => Wanted::Any,
+            };
+            Ticks::find(recording, names, &spells, &wanted).map_err(|error| refused(tried, error))?
         }
     };
     let comparison = ticks.compare(recording, names, args.slowest / 100.0).ok_or_else(|| {
@@ -162,6 +170,21 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let answer = answer(&opened, &ticks, told, comparison, recorded, written);
     out.answer(&answer, || blocks::text(&profile::ticks::blocks(&answer)))?;
     Ok(exit::WELL)
+}
+
+fn refused(tried: &str, why: NoTicks) -> Failure {
+    let hint = match &why {
+        NoTicks::Unclear { why, .. } => Some(measure_ticks::hint(why)),
+        NoTicks::None { .. } => {
+            Some("name the tick's rate with --tick, or a function that is entered once a tick with --at".to_owned())
+        }
+        NoTicks::NoSwitches(_) => None,
+    };
+    let failure = Failure::text(exit::NOT_POSSIBLE, tried, why);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 fn answer(

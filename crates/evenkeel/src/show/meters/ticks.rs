@@ -1,37 +1,76 @@
 //! The page of `measure ticks`.
 
 use evenkeel_measure::meters::ticks::account::Due;
+use evenkeel_measure::meters::ticks::choice::{Choice, Unclear};
+use evenkeel_measure::meters::ticks::loops::{TickLoop, Waits};
+use evenkeel_measure::meters::ticks::picture::Picture;
 use evenkeel_measure::meters::ticks::tempo::Pacing;
-use evenkeel_measure::meters::ticks::threads::Candidate;
-use evenkeel_measure::meters::ticks::{Report, Ticks};
+use evenkeel_measure::meters::ticks::views::Of;
+use evenkeel_measure::meters::ticks::{Report, Thread, Ticks};
 use evenkeel_measure::{Samples, Unit};
 
 use crate::show::blocks::{Block, quantity};
 
+/// Threads that are listed.
+const THREADS_MAX: usize = 12;
+/// What a cell of the picture can look like, from nothing to full.
+const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
 pub(crate) fn blocks(report: &Report) -> Vec<Block> {
-    let chosen = &report.look.chosen;
     let mut blocks = vec![Block::heading("The tick, seen from outside")];
-    blocks.push(Block::row("thread", format!("{} ({}) of process {}", chosen.name, chosen.tid, chosen.pid)));
-    blocks.push(Block::row("watched", quantity(report.watched_ns, Unit::Ns)));
-    blocks.push(Block::row("of a CPU", percent(report.cpu_share)));
-    blocks.push(Block::row("wakes", format!("{:.1} a second", report.wakes_per_s)));
-    match (&report.ticks, report.why) {
-        (Some(ticks), _) => blocks.extend(tick(ticks)),
-        (None, why) => {
-            let why = why.map_or_else(|| "nothing was seen".to_owned(), |why| why.to_string());
-            blocks.push(Block::Warning(format!("No tick is to be seen here: {why}.")));
-        }
+    match (report.choice.tick(), &report.ticks) {
+        (Ok(tick), Some(ticks)) => blocks.extend(numbers(tick, ticks)),
+        (Ok(_), None) => blocks.push(Block::Warning("The ticks of this loop could not be followed.".to_owned())),
+        (Err(why), _) => blocks.extend(unclear(&why)),
     }
+    blocks.push(Block::row("watched", quantity(report.watched_ns, Unit::Ns)));
+    blocks.push(Block::row("server's CPU", percent(report.cpu_share)));
+    blocks.extend(loops(&report.choice));
+    blocks.extend(report.picture.as_ref().map(picture).into_iter().flatten());
     blocks.extend(threads(report));
     blocks.extend(warnings(report));
     blocks.push(Block::Note(format!("Reading the records took {:.3} % of one CPU.", report.reader_cpu_share * 100.0)));
     blocks
 }
 
-fn tick(ticks: &Ticks) -> Vec<Block> {
+/// Why the tick can't be told, and what to type next.
+fn unclear(why: &Unclear) -> Vec<Block> {
+    let next = hint(why);
+    vec![Block::Warning(format!("Can't tell the tick of this server: {why}.")), Block::Note(next)]
+}
+
+/// What to do where the tick is not clear.
+pub(crate) fn hint(why: &Unclear) -> String {
+    match why {
+        Unclear::NoLoop { .. } => {
+            "If the server ticks only with players, connect some. If you know its rate, name it with --tick HZ."
+                .to_owned()
+        }
+        Unclear::Several { first_hz, .. } => {
+            format!("Choose one with --tick (for example --tick {first_hz:.1}) or --tick-thread NAME.")
+        }
+        Unclear::HeavierWakes { heavier_hz, .. } => {
+            format!(
+                "Put load on the server and measure again: its ticks then do more than its polls. Or measure the polls with --tick {:.1}.",
+                heavier_hz
+            )
+        }
+        Unclear::LittleWork { hz, .. }
+        | Unclear::Poll { hz, .. }
+        | Unclear::Woken { hz }
+        | Unclear::Sparse { hz, .. }
+        | Unclear::Idle { hz, .. } => {
+            format!("Put load on the server and measure again. If this loop is its tick, say so with --tick {hz:.1}.")
+        }
+        Unclear::NoSuchRate { .. } => "Name the rate of one of the loops below, or leave --tick out.".to_owned(),
+    }
+}
+
+fn numbers(tick: &TickLoop, ticks: &Ticks) -> Vec<Block> {
     let pacing = match ticks.pacing {
-        Pacing::Kept => "at set times: a late one does not move the others",
-        Pacing::Walks => "each a period after the one before, however late that was",
+        Pacing::Kept => "at set times: a late tick does not move the next",
+        Pacing::Walks => "chained: a late tick delays all after it",
+        Pacing::Unknown => "whether at set times or chained can't be told",
     };
     let row = |name: &str, samples: &Samples| {
         let summary = samples.histogram.summary();
@@ -39,15 +78,17 @@ fn tick(ticks: &Ticks) -> Vec<Block> {
         let [p50, p99, max] = [summary.map(|s| s.p50), summary.map(|s| s.p99), summary.map(|s| s.max)].map(of);
         [name.to_owned(), p50, p99, max]
     };
-    let rows = vec![
-        row("interval", &ticks.interval_ns),
-        row("lateness", &ticks.lateness_ns),
-        row("work, on a CPU", &ticks.work_ns),
-        row("begun to done", &ticks.wall_ns),
-        row("due to done", &ticks.due_to_done_ns),
-    ];
+    let mut rows = vec![row("interval", &ticks.interval_ns)];
+    if ticks.due != Due::Unknown {
+        rows.push(row("lateness", &ticks.lateness_ns));
+    }
+    rows.extend([row("work, on a CPU", &ticks.work_ns), row("begun to done", &ticks.wall_ns)]);
+    if ticks.due != Due::Unknown {
+        rows.push(row("due to done", &ticks.due_to_done_ns));
+    }
     let mut blocks = vec![
         Block::row("tick rate", format!("{:.3} Hz, {pacing}", ticks.tick_hz)),
+        Block::row("done by", carriers(tick)),
         Block::row(
             "ticks",
             format!(
@@ -59,35 +100,97 @@ fn tick(ticks: &Ticks) -> Vec<Block> {
             "interrupted",
             format!("{} ticks lost the CPU, {} went on on another", ticks.preempted_ticks, ticks.moved_ticks),
         ),
-        Block::row(
-            "other wakes",
-            format!("{:.1} a second; ticks are {} of its work", ticks.other_wakes_per_s, percent(ticks.work_share)),
-        ),
         Block::table(["", "p50", "p99", "max"], rows),
     ];
-    if ticks.due == Due::Earliest {
-        let words = "It was not to be seen what the thread asked to be woken at: lateness is counted from the earliest ticks, and what is added to all of them is not in it.";
-        blocks.push(Block::Note(words.to_owned()));
-    }
+    let note = match ticks.due {
+        Due::AsAsked => None,
+        Due::Earliest => Some(
+            "The times that the server asked to be woken at could not be read: lateness is counted from the earliest ticks. A delay that all ticks \
+             have is not in it.",
+        ),
+        Due::Unknown => {
+            Some("No lateness: these ticks have no due times that are known from outside. Compare intervals.")
+        }
+    };
+    blocks.extend(note.map(|words| Block::Note(words.to_owned())));
     blocks
 }
 
-fn threads(report: &Report) -> Vec<Block> {
-    if report.look.others.is_empty() {
+/// The loops, with what speaks for each.
+fn loops(choice: &Choice) -> Vec<Block> {
+    if choice.loops.is_empty() {
         return Vec::new();
     }
-    let row = |one: &Candidate| {
-        let rate = match (&one.tempo, one.why) {
-            (Some(tempo), _) => format!("{:.1} Hz", tempo.hz()),
-            (None, Some(why)) => format!("none: {why}"),
-            (None, None) => "unknown".to_owned(),
-        };
-        [one.name.clone(), one.tid.to_string(), percent(one.cpu_share), format!("{:.0}", one.turns_per_s), rate]
+    let row = |(at, one): (usize, &TickLoop)| {
+        let mark = if choice.tick == Some(at) { "tick" } else { "" };
+        [
+            mark.to_owned(),
+            format!("{:.2} Hz", one.tempo.hz()),
+            percent(one.work_share),
+            quantity(one.tick_work_ns_p50, Unit::Ns),
+            percent(one.tempo.presence),
+            carriers(one),
+            waits(one),
+        ]
     };
-    let rows = report.look.others.iter().map(row).collect();
+    let rows = choice.loops.iter().enumerate().map(row).collect();
     vec![
-        Block::heading(format!("Others of its {} threads", report.look.threads)),
-        Block::table(["thread", "number", "of a CPU", "turns a second", "tick"], rows),
+        Block::heading("Loops of this server"),
+        Block::table(["", "rate", "of its CPU time", "work each (p50)", "in time", "done by", "sleeps"], rows),
+    ]
+}
+
+fn carriers(one: &TickLoop) -> String {
+    let names = one.carriers.iter().take(3).map(|carrier| match one.of {
+        Of::Thread(_) => format!("{} ({})", carrier.name, carrier.tid),
+        Of::Pool(_) | Of::Process => format!("{} ({}) {}", carrier.name, carrier.tid, percent(carrier.share)),
+    });
+    let more = one.carriers.len().saturating_sub(3);
+    let names: Vec<String> = names.chain((more > 0).then(|| format!("{more} more"))).collect();
+    names.join(", ")
+}
+
+fn waits(one: &TickLoop) -> String {
+    let waits = match one.waits {
+        Waits::PollsFor { ns } => format!("polls, {} each time", quantity(ns, Unit::Ns)),
+        Waits::ForItsTime => "until a time".to_owned(),
+        Waits::WokenBefore => "woken from outside".to_owned(),
+        Waits::Unseen => "not seen".to_owned(),
+    };
+    match (one.within_hz, one.holds_hz) {
+        (Some(hz), _) => format!("{waits}; every few wakes of {hz:.1} Hz"),
+        (None, Some(hz)) => format!("{waits}; without the ticks of {hz:.1} Hz"),
+        (None, None) => waits,
+    }
+}
+
+fn picture(picture: &Picture) -> Vec<Block> {
+    let width = picture.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).min(16);
+    let lines = picture.rows.iter().map(|row| {
+        let level = |share: &f64| {
+            let at = if *share > 0.0 { (share * 8.0).ceil().clamp(1.0, 8.0) as usize } else { 0 };
+            LEVELS[at]
+        };
+        let name: String = row.name.chars().take(width).collect();
+        [name, row.cells.iter().map(level).collect::<String>()]
+    });
+    vec![
+        Block::heading(format!("A stretch of it, {} a cell", quantity(picture.cell_ns as u64, Unit::Ns))),
+        Block::table(["thread", "awake"], lines.collect()),
+    ]
+}
+
+fn threads(report: &Report) -> Vec<Block> {
+    let row = |one: &Thread| {
+        [one.name.clone(), one.tid.to_string(), percent(one.cpu_share), format!("{:.1}", one.wakes_per_s)]
+    };
+    let rows: Vec<_> = report.threads.iter().take(THREADS_MAX).map(row).collect();
+    if rows.len() < 2 {
+        return Vec::new();
+    }
+    vec![
+        Block::heading(format!("The busiest of its {} threads", report.threads.len() + report.unwatched_threads)),
+        Block::table(["thread", "number", "of a CPU", "wakes a second"], rows),
     ]
 }
 
@@ -96,13 +199,19 @@ fn warnings(report: &Report) -> Vec<Block> {
     let unseen = &report.unseen;
     if !unseen.is_nothing() {
         let words = format!(
-            "Not all was seen: {} records lost, the ring found full {} times, {} wakes too many to hold. Missed ticks may be of these.",
+            "Not all was seen: {} records lost, a ring found full {} times, {} wakes too many to hold. Missed ticks may be of these.",
             unseen.records, unseen.overflows, unseen.wakes
         );
         blocks.push(Block::Warning(words));
     }
+    if report.unwatched_threads > 0 {
+        blocks.push(Block::Warning(format!(
+            "{} threads were not watched: only the busiest are. Name one with --tick-thread.",
+            report.unwatched_threads
+        )));
+    }
     if report.is_over {
-        blocks.push(Block::Warning("The thread ended meanwhile: the numbers are of the time before.".to_owned()));
+        blocks.push(Block::Warning("The server ended meanwhile: the numbers are of the time before.".to_owned()));
     }
     blocks
 }

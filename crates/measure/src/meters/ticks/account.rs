@@ -1,11 +1,11 @@
 //! `Account`: what a window's wakes say of the ticks in it, in numbers.
 
 use evenkeel_stats::{median, median_absolute_deviation, quantile};
-use evenkeel_sys::asleep::Wait;
 use serde::Serialize;
 
 use super::tempo::{self, NoTick, Pacing, Tempo};
 use super::track::{Beat, Followed, Found, Gate, Pull, Start, follow};
+use super::views::Timer;
 use super::wakes::Wake;
 
 /// Fewer ticks in time than this share, and it is another tempo.
@@ -20,15 +20,6 @@ const ASKED_SPREAD_SHARE: f64 = 0.005;
 /// The earliest ticks are those before this quantile: one alone may have been woken by something else.
 const EARLIEST: f64 = 0.02;
 
-/// What the thread was doing when it was looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// When, on the monotonic clock.
-    pub at_ns: u64,
-    /// What it was.
-    pub wait: Wait,
-}
-
 /// What lateness is counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -37,6 +28,8 @@ pub enum Due {
     AsAsked,
     /// From where the earliest ticks were, since it was not to be seen what it asked for: what is added to all of them is left out.
     Earliest,
+    /// Nothing: the ticks keep no set times, and it was not to be seen what the thread asked for. Nothing is late then.
+    Unknown,
 }
 
 /// The ticks of one window. Times are in nanoseconds, in the order of the ticks.
@@ -64,13 +57,13 @@ pub struct Account {
     pub work_share: f64,
     /// From the beginning of one tick to the next one's.
     pub interval_ns: Vec<u64>,
-    /// From when it was due to when it was given the CPU.
+    /// From when it was due to when it was given the CPU; empty where nothing was due.
     pub lateness_ns: Vec<u64>,
     /// Time on a CPU.
     pub work_ns: Vec<u64>,
     /// From when it was given the CPU to when it slept.
     pub wall_ns: Vec<u64>,
-    /// From due to when it slept.
+    /// From due to when it slept; empty where nothing was due.
     pub due_to_done_ns: Vec<u64>,
 }
 
@@ -85,21 +78,53 @@ pub fn beats(wakes: &[Wake]) -> Vec<Beat> {
 /// # Errors
 /// Why there is none.
 pub fn ticks(beats: &[Beat], known: Option<&Tempo>) -> Result<(Tempo, Followed), NoTick> {
-    let holds = |found: &(Tempo, Followed)| found.0.presence >= PRESENCE_MIN;
-    let before = known.and_then(|known| by(beats, known)).filter(holds);
+    let before = known.and_then(|known| keeps(beats, known));
     let is_less =
         |(now, _): &(Tempo, Followed)| known.is_some_and(|known| now.work_share < WORK_SHARE_LEFT * known.work_share);
     match before {
         Some(found) if !is_less(&found) => Ok(found),
         before => {
-            let anew = tempo::find(beats).and_then(|tempo| by(beats, &tempo).filter(holds).ok_or(NoTick::NoPeriod));
+            let anew = tempo::find(beats).and_then(|tempo| keeps(beats, &tempo).ok_or(NoTick::NoPeriod));
             anew.or_else(|why| before.ok_or(why))
         }
     }
 }
 
+/// The ticks among `beats`, where they keep a tempo that is known.
+pub fn keeps(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
+    by(beats, known).filter(|(tempo, _)| tempo.presence >= PRESENCE_MIN)
+}
+
 /// Follows a known tempo: through the first of it to know where the ticks are, then through all of it.
 fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
+    let gate = known.gate();
+    let wide = Gate::widest(known.period_ns);
+    let (start, roughly) = match known.pacing {
+        Pacing::Walks => (first_of_chain(beats, known)?, Pull::Whole),
+        Pacing::Kept | Pacing::Unknown => (phase(beats, known)?, Pull::Much),
+    };
+    let first = follow(beats, known.light_ns, start, wide, roughly);
+    let start = tempo::again(beats, &first, roughly)?;
+    let pull = match known.pacing {
+        Pacing::Kept => Pull::Little,
+        Pacing::Unknown => Pull::Some,
+        Pacing::Walks => Pull::Whole,
+    };
+    let mut followed = follow(beats, known.light_ns, start, gate, pull);
+    let [close, far] = [(&followed, gate), (&first, wide)]
+        .map(|(followed, gate)| tempo::presence_of_known(beats, known.light_ns, followed, gate));
+    let presence = close.max(far);
+    let period_ns = tempo::again(beats, &followed, pull)?.period_ns;
+    let rate_hz = tempo::rate_hz(beats, &followed, period_ns);
+    if known.pacing == Pacing::Kept {
+        followed.take_light(beats, gate);
+    }
+    let work_share = tempo::work_share(beats, &followed);
+    Some((Tempo { period_ns, rate_hz, presence, work_share, ..*known }, followed))
+}
+
+/// Where the ticks of a grid are, by the first of them.
+fn phase(beats: &[Beat], known: &Tempo) -> Option<Start> {
     let base_ns = beats.first()?.at_ns;
     let (mut sin, mut cos) = (0.0, 0.0);
     for beat in beats.iter().take_while(|beat| (beat.at_ns - base_ns) as f64 <= 32.0 * known.period_ns) {
@@ -110,25 +135,19 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
         }
     }
     let turn = (sin.atan2(cos) / std::f64::consts::TAU).rem_euclid(1.0);
-    let start = Start { period_ns: known.period_ns, at_ns: base_ns as f64 + turn * known.period_ns };
-    let gate = known.gate();
-    let wide = Gate::widest(known.period_ns);
-    let first = follow(beats, known.light_ns, start, wide, Pull::Much);
-    let start = tempo::again(beats, &first)?;
-    let pull = match known.pacing {
-        Pacing::Kept => Pull::Little,
-        Pacing::Walks => Pull::Whole,
-    };
-    let mut followed = follow(beats, known.light_ns, start, gate, pull);
-    let [close, far] = [(&followed, gate), (&first, wide)]
-        .map(|(followed, gate)| tempo::presence_of_known(beats, known.light_ns, followed, gate));
-    let presence = close.max(far);
-    let period_ns = tempo::again(beats, &followed)?.period_ns;
-    if known.pacing == Pacing::Kept {
-        followed.take_light(beats, gate);
-    }
-    let work_share = tempo::work_share(beats, &followed);
-    Some((Tempo { period_ns, presence, work_share, ..*known }, followed))
+    Some(Start { period_ns: known.period_ns, at_ns: base_ns as f64 + turn * known.period_ns })
+}
+
+/// A tick that a chain can be followed from: of the first few beats that which most others come after in time.
+fn first_of_chain(beats: &[Beat], known: &Tempo) -> Option<Start> {
+    let base_ns = beats.first()?.at_ns;
+    let until = beats.partition_point(|beat| (beat.at_ns - base_ns) as f64 <= 32.0 * known.period_ns);
+    let starts = beats[..until].iter().filter(|beat| beat.weight >= known.light_ns).take(8);
+    let starts = starts.map(|beat| Start { period_ns: known.period_ns, at_ns: beat.at_ns as f64 });
+    let gate = Gate::widest(known.period_ns);
+    let in_time = |start: &Start| follow(&beats[..until], known.light_ns, *start, gate, Pull::Whole).at_their_time();
+    // The first of those that are equal.
+    starts.collect::<Vec<_>>().into_iter().rev().max_by_key(in_time)
 }
 
 /// The account of one window.
@@ -137,7 +156,7 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
 /// Why there is no tick in it.
 pub fn account(
     wakes: &[Wake],
-    asked: &[Asked],
+    timers: &[Timer],
     known: Option<&Tempo>,
     known_asked_ns: Option<f64>,
 ) -> Result<Account, NoTick> {
@@ -146,9 +165,15 @@ pub fn account(
     let seen: Vec<(u64, &Wake)> =
         followed.slots.iter().filter_map(|slot| Some((slot.number, &wakes[slot.beat()?]))).collect();
     let over_ns = over_earliest(&seen, &tempo);
-    let asked_ns = asked_offset(wakes, asked, &seen, &over_ns, &tempo).or(known_asked_ns);
-    let late = |over_ns: &f64| (over_ns + asked_ns.unwrap_or(0.0)).max(0.0);
-    let lateness_ns: Vec<u64> = over_ns.iter().map(|over_ns| late(over_ns) as u64).collect();
+    let asked_ns = asked_offset(timers, &seen, &over_ns, &tempo).or(known_asked_ns);
+    let due = match (asked_ns, tempo.pacing) {
+        (Some(_), _) => Due::AsAsked,
+        (None, Pacing::Kept) => Due::Earliest,
+        (None, Pacing::Walks | Pacing::Unknown) => Due::Unknown,
+    };
+    let late = |over_ns: &f64| (over_ns + asked_ns.unwrap_or(0.0)).max(0.0) as u64;
+    let over_ns = if due == Due::Unknown { Vec::new() } else { over_ns };
+    let lateness_ns: Vec<u64> = over_ns.iter().map(late).collect();
     let wall_ns: Vec<u64> = seen.iter().map(|(_, wake)| wake.end_ns - wake.start_ns).collect();
     let count =
         |wanted: &dyn Fn(&Found) -> bool| followed.slots.iter().filter(|slot| wanted(&slot.found)).count() as u64;
@@ -156,7 +181,7 @@ pub fn account(
     let all_ns: u64 = wakes.iter().map(|wake| wake.on_cpu_ns).sum();
     Ok(Account {
         tempo,
-        due: if asked_ns.is_some() { Due::AsAsked } else { Due::Earliest },
+        due,
         asked_ns,
         ticks: seen.len() as u64,
         missed: count(&|found| *found == Found::Missed),
@@ -198,7 +223,7 @@ fn over_earliest(seen: &[(u64, &Wake)], tempo: &Tempo) -> Vec<f64> {
     let off: Vec<f64> = match tempo.pacing {
         Pacing::Kept => seen.iter().map(|(number, wake)| since(wake) - *number as f64 * tempo.period_ns).collect(),
         // By the one before; of the first one nothing is known, and it is taken for an ordinary one.
-        Pacing::Walks => {
+        Pacing::Walks | Pacing::Unknown => {
             let steps = seen.windows(2).map(|pair| {
                 let slots = pair[1].0.saturating_sub(pair[0].0) as f64;
                 since(pair[1].1) - since(pair[0].1) - slots * tempo.period_ns
@@ -214,22 +239,12 @@ fn over_earliest(seen: &[(u64, &Wake)], tempo: &Tempo) -> Vec<f64> {
     off.into_iter().map(|off| (off - earliest).max(0.0)).collect()
 }
 
-/// How long after what was asked for the earliest ticks began, by those before which the thread was seen asleep.
-fn asked_offset(wakes: &[Wake], asked: &[Asked], seen: &[(u64, &Wake)], over_ns: &[f64], tempo: &Tempo) -> Option<f64> {
+/// How long after what was asked for the earliest ticks began, by those before which a thread was seen asleep.
+fn asked_offset(timers: &[Timer], seen: &[(u64, &Wake)], over_ns: &[f64], tempo: &Tempo) -> Option<f64> {
     let mut offsets = Vec::new();
-    for Asked { at_ns, wait } in asked {
-        let next = wakes.partition_point(|wake| wake.start_ns <= *at_ns);
-        let Some(wake) = wakes.get(next) else { continue };
-        let due_ns = match wait {
-            Wait::Until(due_ns) => *due_ns,
-            Wait::For(ns) => match next.checked_sub(1).map(|before| wakes[before].end_ns) {
-                Some(slept_ns) if slept_ns <= *at_ns => slept_ns.saturating_add(*ns),
-                _ => continue,
-            },
-            Wait::Open | Wait::Unknown => continue,
-        };
-        let Ok(tick) = seen.binary_search_by_key(&wake.start_ns, |(_, wake)| wake.start_ns) else { continue };
-        let late_ns = wake.start_ns as f64 - due_ns as f64;
+    for Timer { due_ns, begun_ns } in timers {
+        let Ok(tick) = seen.binary_search_by_key(begun_ns, |(_, wake)| wake.start_ns) else { continue };
+        let late_ns = *begun_ns as f64 - *due_ns as f64;
         // Woken before its time, it was woken by something else; much later, this is not the time that it kept.
         if (0.0..tempo.period_ns / 2.0).contains(&late_ns) {
             offsets.push(late_ns - over_ns[tick]);

@@ -1,19 +1,31 @@
-//! A server's tick, seen from outside: the kernel's records of when one of its threads was given a CPU and when it slept again say how
-//! often it ticks, how long a tick takes and how late it is. The server needs no symbols and no help, and does not notice.
+//! A server's tick, seen from outside: the kernel's records of when its threads were given a CPU and when they slept again say what repeats
+//! in it, which of that is the tick, how long a tick takes and how late it is. The server needs no symbols and no help, and does not notice.
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`wakes`] | records of switches to what was done each time that the thread was awake |
+//! | [`threads`] | the server's threads, the busiest where there are many |
+//! | [`watcher`] | reads the records while a window lasts, and says what it cost |
+//! | [`wakes`] | records of switches to what was done each time that a thread was awake |
+//! | [`stream`] | the wakes of all threads, live or from a file |
+//! | [`views`] | what one thread, a pool of threads or the whole server did |
 //! | [`tempo`] | whether that keeps time, and which |
 //! | [`track`] | which wakes are ticks |
+//! | [`mod@pacing`] | whether ticks come at set times, or each after the one before |
+//! | [`loops`] | all that repeats, with its share of the work and the threads that do it |
+//! | [`choice`] | which of these loops is the tick, or why that can't be told |
 //! | [`mod@account`] | how late, how long, how many missing |
-//! | [`watcher`] | reads the records while a window lasts, and says what it cost |
-//! | [`threads`] | which thread it is |
+//! | [`picture`] | some periods as a row of cells for each thread |
 
 pub mod account;
+pub mod choice;
+pub mod loops;
+pub mod pacing;
+pub mod picture;
+pub mod stream;
 pub mod tempo;
 pub mod threads;
 pub mod track;
+pub mod views;
 pub mod wakes;
 pub mod watcher;
 
@@ -24,10 +36,13 @@ use evenkeel_sys::clock;
 use serde::Serialize;
 
 use self::account::{Account, Due, account};
+use self::choice::{Choice, Wanted, choose};
+use self::loops::TickLoop;
+use self::picture::Picture;
+use self::stream::Stream;
 use self::tempo::{NoTick, Pacing};
-use self::threads::{Look, look};
 use self::wakes::Unseen;
-use self::watcher::{Watcher, Window};
+use self::watcher::Watcher;
 use crate::{MeterError, Samples, Unit, Watch};
 
 const STEP_NS: u64 = 50_000_000;
@@ -37,30 +52,48 @@ const STEP_NS: u64 = 50_000_000;
 pub struct Settings {
     /// The server's processes.
     pub pids: Vec<u32>,
-    /// The name of the thread; none chooses the one that keeps time and works most.
-    pub thread: Option<String>,
+    /// What is known of the tick beforehand.
+    pub wanted: Wanted,
     /// How long, in nanoseconds.
     pub for_ns: u64,
+}
+
+/// A thread of the server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Thread {
+    /// Its process.
+    pub pid: u32,
+    /// Its number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// What it took of a CPU, from 0 to 1.
+    pub cpu_share: f64,
+    /// How often it woke, a second.
+    pub wakes_per_s: f64,
 }
 
 /// What was seen.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Which thread, and which others there are.
-    pub look: Look,
     /// How long it was watched, in nanoseconds.
     pub watched_ns: u64,
-    /// How often it woke, a second.
-    pub wakes_per_s: f64,
-    /// What it took of a CPU, from 0 to 1.
+    /// What the server took of a CPU, from 0 to the number of CPUs.
     pub cpu_share: f64,
-    /// Its tick; none if there is none to be seen.
+    /// All that repeats in it, and which of that is the tick.
+    #[serde(flatten)]
+    pub choice: Choice,
+    /// The tick's numbers; none where it can't be told.
     pub ticks: Option<Ticks>,
-    /// Why there is none.
-    pub why: Option<NoTick>,
+    /// The threads that ran, the busiest first.
+    pub threads: Vec<Thread>,
+    /// Threads that were not watched, since there are too many.
+    pub unwatched_threads: usize,
+    /// Some periods, thread by thread.
+    pub picture: Option<Picture>,
     /// What was not seen.
     pub unseen: Unseen,
-    /// Whether the server ended meanwhile.
+    /// Whether all of its watched threads ended meanwhile.
     pub is_over: bool,
     /// What reading the records took of a CPU, from 0 to 1.
     pub reader_cpu_share: f64,
@@ -128,41 +161,94 @@ impl Ticks {
     }
 }
 
-/// Measures.
+/// Records what the server's threads do.
 ///
 /// # Errors
 /// If the server is not there, or may not be watched.
-pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
-    let look = watch.part(0.0, 0.2, |part| look(&settings.pids, settings.thread.as_deref(), part))?;
-    let what = format!("watch thread {} ({})", look.chosen.name, look.chosen.tid);
-    let mut watcher = Watcher::of(look.chosen.tid).map_err(|errno| MeterError::refused(what, errno))?;
+pub fn record(settings: &Settings, watch: &Watch<'_>) -> Result<Stream, MeterError> {
+    let watched = threads::worth_watching(&settings.pids, settings.wanted.thread.as_deref(), watch)?;
+    let what = format!("watch the threads of {}", threads::named(&settings.pids));
+    let mut watcher = Watcher::of(&watched).map_err(|errno| refused(&what, errno))?;
     watcher.begin();
     let start_ns = clock::monotonic_ns();
     let due_ns = start_ns.saturating_add(settings.for_ns);
     while clock::monotonic_ns() < due_ns && !watch.stopped() {
         let share = (clock::monotonic_ns() - start_ns) as f64 / settings.for_ns.max(1) as f64;
-        watch.progress(0.2 + 0.8 * share, "watching the tick");
+        watch.progress(share, "watching the server's threads");
         clock::sleep_until_ns(due_ns.min(clock::monotonic_ns() + STEP_NS));
     }
-    Ok(report(look, &watcher.end()))
+    Ok(watcher.end())
 }
 
-fn report(look: Look, window: &Window) -> Report {
-    let span_ns = window.to_ns.saturating_sub(window.from_ns).max(1);
-    let ran_ns: u64 = window.wakes.iter().map(|wake| wake.on_cpu_ns).sum();
-    let said = match window.is_too_much {
-        true => Err(NoTick::TooMany),
-        false => account(&window.wakes, &window.asked, look.chosen.tempo.as_ref(), None),
-    };
+/// Watches the server until its tick is clear, for `for_ns` at the least and `most_ns` at the most; the choice, and what it was made by.
+///
+/// # Errors
+/// If the server is not there, or may not be watched.
+pub fn look(settings: &Settings, most_ns: u64, watch: &Watch<'_>) -> Result<(Choice, Stream), MeterError> {
+    let watched = threads::worth_watching(&settings.pids, settings.wanted.thread.as_deref(), watch)?;
+    let what = format!("watch the threads of {}", threads::named(&settings.pids));
+    let mut watcher = Watcher::of(&watched).map_err(|errno| refused(&what, errno))?;
+    watcher.begin();
+    watch.progress(0.0, "looking for the tick");
+    threads::sleep(settings.for_ns, watch);
+    let mut stream = watcher.end();
+    let mut choice = choose(&stream, &settings.wanted);
+    if choice.tick.is_none() && most_ns > settings.for_ns {
+        watch.progress(0.3, "looking for the tick for longer, since it is not clear");
+        threads::sleep(most_ns - settings.for_ns, watch);
+        stream = stream.joined(watcher.end());
+        choice = choose(&stream, &settings.wanted);
+    }
+    Ok((choice, stream))
+}
+
+fn refused(what: &str, errno: evenkeel_sys::Errno) -> MeterError {
+    match errno.is_denial() {
+        true => MeterError::refused(format!("{what} (it takes root, or CAP_PERFMON)"), errno),
+        false => MeterError::refused(what, errno),
+    }
+}
+
+/// What a stream says.
+pub fn report(stream: &Stream, wanted: &Wanted) -> Report {
+    let choice = choose(stream, wanted);
+    let span_ns = stream.span_ns();
+    let ticks = choice.tick().ok().and_then(|tick| {
+        let account = tick_account(stream, tick, None).ok()?;
+        Some(Ticks::of(&account, span_ns))
+    });
+    let ran = stream.threads.iter().filter(|thread| thread.switches > 0);
+    let mut threads: Vec<Thread> = ran
+        .map(|thread| Thread {
+            pid: thread.pid,
+            tid: thread.tid,
+            name: thread.name.clone(),
+            cpu_share: thread.ran_ns() as f64 / span_ns as f64,
+            wakes_per_s: thread.wakes.len() as f64 / span_ns as f64 * 1e9,
+        })
+        .collect();
+    threads.sort_by(|one, other| other.cpu_share.total_cmp(&one.cpu_share).then(one.tid.cmp(&other.tid)));
     Report {
         watched_ns: span_ns,
-        wakes_per_s: window.wakes.len() as f64 / span_ns as f64 * 1e9,
-        cpu_share: ran_ns as f64 / span_ns as f64,
-        why: said.as_ref().err().copied(),
-        ticks: said.ok().map(|account| Ticks::of(&account, span_ns)),
-        unseen: window.unseen,
-        is_over: window.is_over,
-        reader_cpu_share: window.reader_cpu_ns as f64 / span_ns as f64,
-        look,
+        cpu_share: stream.ran_ns() as f64 / span_ns as f64,
+        picture: picture::draw(stream, &choice),
+        choice,
+        ticks,
+        threads,
+        unwatched_threads: stream.unwatched,
+        unseen: stream.unseen,
+        is_over: !stream.threads.is_empty() && stream.threads.iter().all(|thread| thread.is_over),
+        reader_cpu_share: stream.reader_cpu_ns as f64 / span_ns as f64,
     }
+}
+
+/// The account of the ticks of a loop that is known; `asked_ns` is of an account before, where there is one.
+///
+/// # Errors
+/// Why there are none in this stream.
+pub fn tick_account(stream: &Stream, tick: &TickLoop, asked_ns: Option<f64>) -> Result<Account, NoTick> {
+    let Some(view) = views::of(stream, &tick.of) else { return Err(NoTick::FewWakes) };
+    // What a faster loop sleeps for is no due time of a tick that begins when that one comes by.
+    let timers = if tick.within_hz.is_some() { &[][..] } else { &view.timers[..] };
+    account(&view.wakes, timers, Some(&tick.tempo), asked_ns)
 }

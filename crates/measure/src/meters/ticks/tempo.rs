@@ -7,20 +7,18 @@
 //! | periods worth a try | peaks of the spectrum of the rest, each wake weighted by its work |
 //! | the tick's | of those whose every slot has a wake, beyond what chance puts there, the shortest: a part of the true period has empty slots |
 //! | unless packets fill those | a shorter one goes if what lies between the ticks of a longer one is both lighter and not as close to its time |
-//! | how it is kept | at set times, or each a period after the one before: what foretells the next one better |
+//! | how it is kept | at set times, or each a period after the one before: see [`pacing`](mod@super::pacing) |
 
 use serde::Serialize;
 
-use super::track::{Beat, Followed, Gate, Pull, Slot, Start, follow};
+use super::pacing::{Seen, pacing};
+use super::track::{Beat, Followed, Found, Gate, Pull, Slot, Start, follow};
 use evenkeel_stats::{median, median_absolute_deviation};
 
 /// The slowest and the fastest tick that is looked for, in ticks a second.
 pub const RATE_HZ: std::ops::RangeInclusive<f64> = 1.0..=520.0;
 /// So many ticks must have been seen.
 pub const TICKS_MIN: usize = 8;
-
-/// The last tick alone must foretell the next one so much better than all of them, or they keep time.
-const WALKS_BETTER: f64 = 0.7;
 
 /// A wake with less than this share of the work of a typical one is no tick.
 const LIGHT_SHARE: f64 = 1.0 / 3.0;
@@ -44,6 +42,13 @@ const DEVIATIONS_KNOWN_MIN: f64 = 3.0;
 const LIGHTER_BETWEEN: f64 = 3.0;
 /// and the two periods are so nearly multiples of each other.
 const MULTIPLE_OFF_MAX: f64 = 0.01;
+/// Intervals within this share of each other are one.
+const USUAL_WIDTH: f64 = 0.02;
+/// So many of all intervals must be one, for that to be a period worth a try; the most frequent are.
+const USUAL_SHARE_MIN: f64 = 0.15;
+const USUAL_MAX: usize = 4;
+/// So much more of the slots has a tick where a late tick moves all after it, or the ticks are taken for a grid.
+const CHAIN_AHEAD: f64 = 0.08;
 /// No matter how few other wakes there are, one may be in a slot.
 const CHANCE_MIN: f64 = 0.02;
 /// What is so little of a thread's work is not what it is there for.
@@ -57,13 +62,17 @@ pub enum Pacing {
     Kept,
     /// Each a period after the one before, however late that was.
     Walks,
+    /// Too little was seen to tell.
+    Unknown,
 }
 
 /// What the ticks keep.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Tempo {
-    /// From one tick to the next, in nanoseconds.
+    /// From one tick to the next, in nanoseconds: the usual time where ticks are chained, the mean else.
     pub period_ns: f64,
+    /// Ticks a second. Of chained ticks it is less than the usual time says, since a late one delays all after it.
+    pub rate_hz: f64,
     /// How they hang together.
     pub pacing: Pacing,
     /// How far a tick is from its time, in nanoseconds: the median absolute deviation.
@@ -77,9 +86,17 @@ pub struct Tempo {
 }
 
 impl Tempo {
+    /// A tempo of which only the rate is known, among `beats`.
+    pub fn of_rate(beats: &[Beat], hz: f64) -> Tempo {
+        let period_ns = 1e9 / hz;
+        let spread_ns = Gate::widest(period_ns).ns / 6.0;
+        let light_ns = light(beats);
+        Tempo { period_ns, rate_hz: hz, pacing: Pacing::Unknown, spread_ns, presence: 0.0, light_ns, work_share: 0.0 }
+    }
+
     /// Ticks a second.
     pub fn hz(&self) -> f64 {
-        1e9 / self.period_ns
+        self.rate_hz
     }
 
     /// How close to its time a tick is looked for.
@@ -124,7 +141,8 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     if kept.len() < TICKS_MIN {
         return Err(NoTick::FewWakes);
     }
-    let periods = Spectrum::of(&kept).periods(&kept);
+    let mut periods = Spectrum::of(&kept).periods(&kept);
+    periods.extend(usual_intervals(&kept));
     let judged = periods.into_iter().filter_map(|start| judge(stretch, light_ns, start));
     let holds = |(tempo, _): &(Tempo, Start)| tempo.presence >= PRESENCE_MIN && tempo.work_share >= WORK_SHARE_MIN;
     let held: Vec<(Tempo, Start)> = judged.filter(holds).collect();
@@ -195,27 +213,77 @@ fn searched(beats: &[Beat], light_ns: f64) -> &[Beat] {
     &beats[from.map_or(0, |before| before + 1)..]
 }
 
-/// Follows one period through all of it, twice: to know it better, and to know how close its ticks are.
+/// The periods that most intervals have. Ticks that are chained walk away from any grid, so that over seconds no spectrum shows their rate.
+fn usual_intervals(beats: &[Beat]) -> Vec<Start> {
+    let mut intervals: Vec<(f64, u64)> = beats
+        .windows(2)
+        .map(|pair| (pair[1].at_ns.saturating_sub(pair[0].at_ns) as f64, pair[0].at_ns))
+        .filter(|(ns, _)| RATE_HZ.contains(&(1e9 / ns.max(1.0))))
+        .collect();
+    intervals.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
+    let mut crowds: Vec<(usize, f64, u64)> = Vec::new();
+    let mut from = 0;
+    for (at, (ns, _)) in intervals.iter().enumerate() {
+        while intervals[from].0 < ns * (1.0 - USUAL_WIDTH) {
+            from += 1;
+        }
+        let count = at - from + 1;
+        let (middle_ns, begun_ns) = intervals[from + count / 2];
+        let is_near = |one: &&mut (usize, f64, u64)| (one.1 / middle_ns - 1.0).abs() < 2.0 * USUAL_WIDTH;
+        match crowds.iter_mut().rev().find(is_near) {
+            Some(near) if near.0 >= count => {}
+            Some(near) => *near = (count, middle_ns, begun_ns),
+            None => crowds.push((count, middle_ns, begun_ns)),
+        }
+    }
+    crowds.sort_unstable_by_key(|(count, ..)| std::cmp::Reverse(*count));
+    crowds.retain(|(count, ..)| *count as f64 >= USUAL_SHARE_MIN * intervals.len() as f64);
+    let starts = crowds.into_iter().take(USUAL_MAX);
+    starts.map(|(_, period_ns, at_ns)| Start { period_ns, at_ns: at_ns as f64 }).collect()
+}
+
+/// One way to follow a period, and what it gave.
+struct Judged {
+    start: Start,
+    followed: Followed,
+    closer: Gate,
+    presence: f64,
+}
+
+/// Follows one period through all of it, as a grid and as a chain, each twice: to know it better, and to know how close its ticks are.
 fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<(Tempo, Start)> {
+    let grid = judge_by(beats, light_ns, start, [Pull::Much, Pull::Some]);
+    let chain = judge_by(beats, light_ns, start, [Pull::Whole, Pull::Whole]);
+    let judged = match (grid, chain) {
+        // What fits a grid fits a chain nearly as well: a chain has to show more.
+        (Some(grid), Some(chain)) if chain.presence > grid.presence + CHAIN_AHEAD => chain,
+        (Some(grid), _) => grid,
+        (None, chain) => chain?,
+    };
+    let Judged { start, followed, closer, presence } = judged;
+    let seen = |slot: &Slot| {
+        let beat = beats.get(slot.beat()?)?;
+        Some(Seen { number: slot.number, start_ns: beat.at_ns, end_ns: beat.until_ns })
+    };
+    let pacing = pacing(&followed.slots.iter().filter_map(seen).collect::<Vec<_>>());
+    let pull = if pacing == Pacing::Walks { Pull::Whole } else { Pull::Little };
+    let spread_ns = spread(&follow(beats, light_ns, start, closer, pull))?;
+    let work_share = work_share(beats, &followed);
+    let rate_hz = rate_hz(beats, &followed, start.period_ns);
+    Some((Tempo { period_ns: start.period_ns, rate_hz, pacing, spread_ns, presence, light_ns, work_share }, start))
+}
+
+fn judge_by(beats: &[Beat], light_ns: f64, start: Start, [roughly, closely]: [Pull; 2]) -> Option<Judged> {
     let wide = Gate::widest(start.period_ns);
-    let first = follow(beats, light_ns, start, wide, Pull::Much);
-    let start = again(beats, &first)?;
+    let first = follow(beats, light_ns, start, wide, roughly);
+    let start = again(beats, &first, roughly)?;
     let closer = Gate::of(start.period_ns, spread(&first)?);
-    let second = follow(beats, light_ns, start, closer, Pull::Some);
-    let start = again(beats, &second)?;
+    let second = follow(beats, light_ns, start, closer, closely);
+    let start = again(beats, &second, closely)?;
     // On a busy machine many ticks are late by more than those that are in time differ.
     let presence = presence(beats, light_ns, &second, closer).max(presence(beats, light_ns, &first, wide));
-    if !RATE_HZ.contains(&(1e9 / start.period_ns)) || second.at_their_time() < TICKS_MIN {
-        return None;
-    }
-    let [kept, walks] = [Pull::Little, Pull::Whole].map(|pull| spread(&follow(beats, light_ns, start, closer, pull)));
-    // A tick that keeps time is foretold by all that were before, and by the last one only as well as that itself was in time.
-    let (pacing, spread_ns) = match (kept?, walks?) {
-        (kept, walks) if kept * WALKS_BETTER <= walks => (Pacing::Kept, kept),
-        (_, walks) => (Pacing::Walks, walks),
-    };
-    let work_share = work_share(beats, &second);
-    Some((Tempo { period_ns: start.period_ns, pacing, spread_ns, presence, light_ns, work_share }, start))
+    let is_tick = RATE_HZ.contains(&(1e9 / start.period_ns)) && second.at_their_time() >= TICKS_MIN;
+    is_tick.then_some(Judged { start, followed: second, closer, presence })
 }
 
 /// The share of all work that is done in ticks.
@@ -224,8 +292,26 @@ pub(super) fn work_share(beats: &[Beat], followed: &Followed) -> f64 {
     in_ticks / beats.iter().map(|beat| beat.weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
+/// Ticks a second: by their number, where each is counted from the one before.
+pub(super) fn rate_hz(beats: &[Beat], followed: &Followed, period_ns: f64) -> f64 {
+    if followed.pull != Pull::Whole {
+        return 1e9 / period_ns;
+    }
+    let begun: Vec<u64> = followed.slots.iter().filter_map(|slot| Some(beats.get(slot.beat()?)?.at_ns)).collect();
+    let hidden = followed.slots.iter().filter(|slot| matches!(slot.found, Found::Hidden(_))).count();
+    let span_ns = begun.last().zip(begun.first()).map_or(0, |(last, first)| last.saturating_sub(*first));
+    if span_ns == 0 { 1e9 / period_ns } else { (begun.len() + hidden - 1) as f64 / span_ns as f64 * 1e9 }
+}
+
 /// Where to begin, by what was found.
-pub(super) fn again(beats: &[Beat], followed: &Followed) -> Option<Start> {
+pub(super) fn again(beats: &[Beat], followed: &Followed, pull: Pull) -> Option<Start> {
+    if pull == Pull::Whole {
+        let begun = |slot: &Slot| Some(beats.get(slot.beat()?)?.at_ns);
+        let pairs = followed.slots.windows(2).filter_map(|pair| Some((begun(&pair[0])?, begun(&pair[1])?)));
+        let intervals: Vec<f64> = pairs.map(|(one, next)| next.saturating_sub(one) as f64).collect();
+        let period_ns = median(&intervals).filter(|period_ns| *period_ns > 0.0)?;
+        return Some(Start { period_ns, at_ns: followed.slots.iter().find_map(begun)? as f64 });
+    }
     let ticks: Vec<(u64, u64)> =
         followed.slots.iter().filter_map(|slot| Some((slot.number, beats[slot.at_its_time()?].at_ns))).collect();
     let period_ns = slope(&ticks)?;

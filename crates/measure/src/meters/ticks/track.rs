@@ -112,8 +112,10 @@ impl Slot {
 }
 
 /// All slots from the first beat to the last.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Followed {
+    /// How much a tick moved those behind it.
+    pub pull: Pull,
     /// In the order of time.
     pub slots: Vec<Slot>,
 }
@@ -145,9 +147,12 @@ impl Followed {
 /// More slots than these are not followed: twenty minutes of 500 a second.
 const SLOTS_MAX: u64 = 600_000;
 
+/// In a chain what comes sooner than this share of the period after a tick is none.
+const EARLIEST_SHARE: f64 = 0.5;
+
 /// Follows a period through `beats`, which are in the order of time; those lighter than `light` are no ticks.
 pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) -> Followed {
-    let mut followed = Followed::default();
+    let mut followed = Followed { pull, slots: Vec::new() };
     let (Some(first), Some(last)) = (beats.first(), beats.last()) else { return followed };
     let period_ns = start.period_ns;
     if !(period_ns.is_finite() && period_ns >= 1.0 && start.at_ns.is_finite()) {
@@ -156,11 +161,18 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
     // The first slot that lies in it.
     let mut expected_ns = start.at_ns + ((first.at_ns as f64 - gate.ns - start.at_ns) / period_ns).ceil() * period_ns;
     let (mut number, mut near) = (0, 0);
+    let mut last_ns = f64::NEG_INFINITY;
     while expected_ns - gate.ns <= last.at_ns as f64 && number < SLOTS_MAX {
         while near < beats.len() && (beats[near].at_ns as f64) < expected_ns - gate.ns {
             near += 1;
         }
-        let found = look(beats, light, near, expected_ns, period_ns, gate);
+        let mut found = look(beats, light, near, expected_ns, period_ns, gate);
+        // In a chain one that comes too early moves all after it as a late one does.
+        if pull == Pull::Whole && matches!(found, Found::Hidden(_) | Found::Missed | Found::Late(_)) {
+            let early = beats[..near].iter().rposition(|beat| beat.weight >= light);
+            let is_next = |beat: &usize| beats[*beat].at_ns as f64 >= last_ns + EARLIEST_SHARE * period_ns;
+            found = early.filter(is_next).map_or(found, Found::Late);
+        }
         let mut off_ns = 0.0;
         if let Found::InTime(beat) = found {
             off_ns = beats[beat].at_ns as f64 - expected_ns;
@@ -171,6 +183,9 @@ pub fn follow(beats: &[Beat], light: f64, start: Start, gate: Gate, pull: Pull) 
             (Found::Late(beat), Pull::Whole) => beats[beat].at_ns as f64 - expected_ns,
             _ => off_ns * pull.share(),
         };
+        if let Found::InTime(beat) | Found::Late(beat) = found {
+            last_ns = beats[beat].at_ns as f64;
+        }
         expected_ns += period_ns + moved_ns;
         number += 1;
     }

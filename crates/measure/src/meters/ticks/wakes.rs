@@ -35,6 +35,16 @@ pub struct Unseen {
 }
 
 impl Unseen {
+    /// What was not seen here and there.
+    #[must_use]
+    pub fn and(self, other: Unseen) -> Unseen {
+        Unseen {
+            records: self.records.saturating_add(other.records),
+            overflows: self.overflows.saturating_add(other.overflows),
+            wakes: self.wakes.saturating_add(other.wakes),
+        }
+    }
+
     /// Whether all was seen.
     pub fn is_nothing(&self) -> bool {
         *self == Unseen::default()

@@ -1,6 +1,7 @@
-//! `Watcher`: a thread of ours that reads the switch records of one of the server's, a few times a second, so that the ring never fills at
-//! the rates that a tick has; and what it costs.
+//! `Watcher`: a thread of ours that reads the switch records of a server's threads, a few times a second, so that no ring fills at the
+//! rates that a tick has. It takes in threads that the server starts meanwhile, and reports what the reading costs.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -8,59 +9,66 @@ use std::time::Duration;
 
 use evenkeel_sys::asleep::Sleeper;
 use evenkeel_sys::perf_thread::ThreadSwitches;
-use evenkeel_sys::{Errno, clock};
+use evenkeel_sys::{Errno, clock, thread};
 
-use super::account::Asked;
-use super::wakes::{Unseen, Wake, Wakes};
+use super::stream::{Asked, Stream, ThreadLog};
+use super::threads::tasks;
+use super::wakes::Wakes;
 
 /// How often it reads. It is a wake of ours on some CPU each time, and 16,384 records are enough for 60,000 switches a second.
 const EVERY: Duration = Duration::from_millis(170);
 /// And up to so much later, never the same twice: ticks are often a part of a round time, and would be looked at in the same moment each time.
 const LATER_MS_MAX: u32 = 61;
-const RECORDS: usize = 1 << 14;
+/// Records that fit between two readings: of one thread, and of each of many. Rings of all together stay below 9 MB, which is what an
+/// ordinary user may lock (RLIMIT_MEMLOCK and kernel.perf_event_mlock_kb).
+const RECORDS_OF_FEW: usize = 1 << 14;
+const RECORDS_OF_MANY: usize = 1 << 11;
+const FEW: usize = 8;
+/// Threads that are watched, at the most.
+pub const THREADS_MAX: usize = 64;
 /// A thread that switches more often than this over one such time is no tick's: it is left alone for the rest of the window. Twice for
 /// each of 10,000 wakes.
 const SWITCHES_A_SECOND_MAX: u64 = 20_000;
-/// How often a window looks what the thread waits for, at the most.
+/// How often a window looks what a thread waits for, at the most.
 const ASKED_MAX: usize = 256;
+/// New threads are looked for at every so many readings, about once a second.
+const RESCAN_EVERY: u32 = 5;
 
-/// What was seen of a thread in a window.
-#[derive(Clone, Debug)]
-pub struct Window {
-    /// When it began, on the monotonic clock.
-    pub from_ns: u64,
-    /// When it ended.
-    pub to_ns: u64,
-    /// The wakes that ended in it.
-    pub wakes: Vec<Wake>,
-    /// What the thread was seen to wait for.
-    pub asked: Vec<Asked>,
-    /// Switches that were seen.
-    pub switches: u64,
-    /// What was not seen.
-    pub unseen: Unseen,
-    /// Whether the thread switched so often that it was not watched on.
-    pub is_too_much: bool,
-    /// Whether the thread has ended.
-    pub is_over: bool,
-    /// What reading took of a CPU, in nanoseconds.
-    pub reader_cpu_ns: u64,
+/// Which threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// These, by process and thread.
+    Threads(Vec<(u32, u32)>),
+    /// These, and those that the processes start from now on.
+    Growing(Vec<(u32, u32)>),
 }
 
 #[derive(Debug)]
-struct Inner {
+struct OneThread {
+    pid: u32,
+    tid: u32,
+    name: String,
     switches: ThreadSwitches,
     sleeper: Option<Sleeper>,
     wakes: Wakes,
     asked: Vec<Asked>,
-    from_ns: u64,
-    read_at_ns: u64,
     is_too_much: bool,
     is_over: bool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    threads: Vec<OneThread>,
+    /// Processes that new threads are looked for in.
+    growing: Vec<u32>,
+    known: BTreeSet<u32>,
+    unwatched: usize,
+    from_ns: u64,
+    read_at_ns: u64,
     is_ended: bool,
 }
 
-/// Watches one thread until it is dropped.
+/// Watches threads until it is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     inner: Arc<(Mutex<Inner>, Condvar)>,
@@ -74,16 +82,31 @@ fn locked(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Inner {
-    fn read(&mut self) {
-        let now_ns = clock::monotonic_ns();
+impl OneThread {
+    fn of(pid: u32, tid: u32, records: usize) -> Result<OneThread, Errno> {
+        Ok(OneThread {
+            pid,
+            tid,
+            name: thread::name_of(tid).unwrap_or_default(),
+            switches: ThreadSwitches::of_thread(tid, records)?,
+            sleeper: Sleeper::of(tid).ok(),
+            wakes: Wakes::default(),
+            asked: Vec::new(),
+            is_too_much: false,
+            is_over: false,
+        })
+    }
+
+    fn read(&mut self, since_ns: u64) {
+        if self.is_over {
+            return;
+        }
         let (wakes, switches) = (&mut self.wakes, &mut self.switches);
         if switches.is_full() {
             wakes.overflowed();
         }
         let before = wakes.switches();
         switches.drain(|record| wakes.take(record));
-        let since_ns = now_ns.saturating_sub(self.read_at_ns).max(1);
         let seen = wakes.switches() - before;
         // A short moment of many switches says nothing.
         if !self.is_too_much
@@ -93,38 +116,92 @@ impl Inner {
             self.is_too_much = self.switches.pause().is_ok();
         }
         self.is_over |= self.switches.is_over();
-        self.read_at_ns = now_ns;
     }
 
     fn ask(&mut self) {
         let Some(sleeper) = self.sleeper.as_ref().filter(|_| self.asked.len() < ASKED_MAX) else { return };
         let at_ns = clock::monotonic_ns();
-        match sleeper.wait() {
-            Ok(wait) => self.asked.push(Asked { at_ns, wait }),
+        match sleeper.asleep() {
+            Ok(asleep) => self.asked.push(Asked { at_ns, asleep }),
             // It has ended, or may not be looked into: no need to ask again.
             Err(_) => self.sleeper = None,
         }
     }
+
+    fn begin(&mut self) {
+        drop(self.wakes.hand_over());
+        self.asked.clear();
+        if self.is_too_much && self.switches.resume().is_ok() {
+            self.is_too_much = false;
+        }
+    }
+}
+
+impl Inner {
+    fn read(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        let since_ns = now_ns.saturating_sub(self.read_at_ns).max(1);
+        self.threads.iter_mut().for_each(|one| one.read(since_ns));
+        self.read_at_ns = now_ns;
+    }
+
+    fn take_in_new(&mut self) {
+        let mut unwatched = 0;
+        let found: Vec<(u32, u32)> = self.growing.iter().flat_map(|pid| tasks(*pid)).collect();
+        for (pid, tid) in found {
+            if self.known.contains(&tid) {
+                continue;
+            }
+            if self.threads.len() >= THREADS_MAX {
+                unwatched += 1;
+                continue;
+            }
+            self.known.insert(tid);
+            // One that has ended already is no loss.
+            self.threads.extend(OneThread::of(pid, tid, RECORDS_OF_MANY));
+        }
+        self.unwatched = self.unwatched.max(unwatched);
+    }
 }
 
 impl Watcher {
-    /// Watches thread `tid` from now on.
+    /// Watches threads from now on. Those that have ended meanwhile are left out.
     ///
     /// # Errors
-    /// What the kernel said: `EACCES` or `EPERM` without the right, `ESRCH` if the thread has ended; `EAGAIN` if no thread can be started.
-    pub fn of(tid: u32) -> Result<Watcher, Errno> {
+    /// What the kernel said of the first, where none may be watched: `EACCES` or `EPERM` without the right, `ESRCH` if all have ended;
+    /// `EAGAIN` if no thread can be started.
+    pub fn of(watched: &Watched) -> Result<Watcher, Errno> {
+        let (list, is_growing) = match watched {
+            Watched::Threads(list) => (list, false),
+            Watched::Growing(list) => (list, true),
+        };
+        let records = if list.len() > FEW { RECORDS_OF_MANY } else { RECORDS_OF_FEW };
+        let mut refusal = None;
+        let mut threads = Vec::new();
+        for (pid, tid) in list.iter().take(THREADS_MAX) {
+            match OneThread::of(*pid, *tid, records) {
+                Ok(one) => threads.push(one),
+                Err(errno) => refusal = refusal.filter(|before| *before != Errno::SRCH).or(Some(errno)),
+            }
+        }
+        if threads.is_empty() {
+            return Err(refusal.unwrap_or(Errno::SRCH));
+        }
         let now_ns = clock::monotonic_ns();
+        let growing: BTreeSet<u32> = list.iter().filter(|_| is_growing).map(|(pid, _)| *pid).collect();
         let inner = Inner {
-            switches: ThreadSwitches::of_thread(tid, RECORDS)?,
-            sleeper: Sleeper::of(tid).ok(),
-            wakes: Wakes::default(),
-            asked: Vec::new(),
+            threads,
+            growing: growing.into_iter().collect(),
+            known: list.iter().map(|(_, tid)| *tid).collect(),
+            unwatched: list.len().saturating_sub(THREADS_MAX),
             from_ns: now_ns,
             read_at_ns: now_ns,
-            is_too_much: false,
-            is_over: false,
             is_ended: false,
         };
+        Watcher::start(inner)
+    }
+
+    fn start(inner: Inner) -> Result<Watcher, Errno> {
         let inner = Arc::new((Mutex::new(inner), Condvar::new()));
         let cpu_ns = Arc::new(AtomicU64::new(0));
         let (shared, took) = (Arc::clone(&inner), Arc::clone(&cpu_ns));
@@ -133,12 +210,16 @@ impl Watcher {
             let mut nth = 0_u32;
             while !inner.is_ended {
                 // Asked first: what it sleeps for now is answered by a wake that is still to come.
-                inner.ask();
+                inner.threads.iter_mut().for_each(OneThread::ask);
                 inner.read();
+                nth = nth.wrapping_add(1);
+                if nth.is_multiple_of(RESCAN_EVERY) {
+                    inner.take_in_new();
+                }
                 took.store(clock::thread_cpu_ns(), Ordering::Relaxed);
                 // Steps of 23 go round 61 through all of it.
-                nth = (nth + 23) % LATER_MS_MAX;
-                let waited = shared.1.wait_timeout(inner, EVERY + Duration::from_millis(u64::from(nth)));
+                let later_ms = u64::from(nth.wrapping_mul(23) % LATER_MS_MAX);
+                let waited = shared.1.wait_timeout(inner, EVERY + Duration::from_millis(later_ms));
                 inner = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         });
@@ -150,39 +231,44 @@ impl Watcher {
     pub fn begin(&mut self) {
         let mut inner = locked(&self.inner.0);
         inner.read();
-        drop(inner.wakes.hand_over());
-        inner.asked.clear();
-        if inner.is_too_much && inner.switches.resume().is_ok() {
-            inner.is_too_much = false;
-        }
+        inner.threads.iter_mut().for_each(OneThread::begin);
         inner.from_ns = clock::monotonic_ns();
         self.cpu_before_ns = self.cpu_ns.load(Ordering::Relaxed);
     }
 
     /// The window ends, and the next one begins.
-    pub fn end(&mut self) -> Window {
+    pub fn end(&mut self) -> Stream {
         let mut inner = locked(&self.inner.0);
         inner.read();
-        let to_ns = clock::monotonic_ns();
-        let (mut wakes, unseen, switches) = inner.wakes.hand_over();
-        let from_ns = inner.from_ns;
-        // One that began before the window is not of it.
-        wakes.retain(|wake| wake.start_ns >= from_ns);
+        let (from_ns, to_ns) = (inner.from_ns, clock::monotonic_ns());
+        let mut stream = Stream { from_ns, to_ns, unwatched: inner.unwatched, ..Stream::default() };
+        for one in &mut inner.threads {
+            let (mut wakes, unseen, switches) = one.wakes.hand_over();
+            // One that began before the window is not of it.
+            wakes.retain(|wake| wake.start_ns >= from_ns);
+            stream.unseen = stream.unseen.and(unseen);
+            // Many threads get their name only after their start.
+            if let Some(name) = thread::name_of(one.tid) {
+                one.name = name;
+            }
+            stream.threads.push(ThreadLog {
+                pid: one.pid,
+                tid: one.tid,
+                name: one.name.clone(),
+                wakes,
+                asked: std::mem::take(&mut one.asked),
+                switches,
+                is_too_much: one.is_too_much,
+                is_over: one.is_over,
+            });
+        }
+        // What has ended is reported once.
+        inner.threads.retain(|one| !one.is_over);
         let cpu_ns = self.cpu_ns.load(Ordering::Relaxed);
-        let window = Window {
-            from_ns,
-            to_ns,
-            wakes,
-            asked: std::mem::take(&mut inner.asked),
-            switches,
-            unseen,
-            is_too_much: inner.is_too_much,
-            is_over: inner.is_over,
-            reader_cpu_ns: cpu_ns - self.cpu_before_ns,
-        };
+        stream.reader_cpu_ns = cpu_ns - self.cpu_before_ns;
         inner.from_ns = to_ns;
         self.cpu_before_ns = cpu_ns;
-        window
+        stream
     }
 }
 

@@ -1,71 +1,41 @@
-//! What real servers did, wake by wake, played again: their tick has to be found, with the same numbers each time. Recorded with
-//! `cargo run -p evenkeel-measure --example ticks_trace TID SECONDS` on a virtual machine with two CPUs that others loaded.
+//! What real servers did, played again: their tick has to be found, with the same numbers each time. Recorded with `evenkeel measure ticks
+//! --pid PID --save FILE` on virtual machines with two CPUs that others loaded.
 
-use evenkeel_measure::meters::ticks::account::{Asked, account};
-use evenkeel_measure::meters::ticks::wakes::Wake;
-use evenkeel_sys::asleep::Wait;
+use evenkeel_measure::meters::ticks::choice::{Wanted, choose};
+use evenkeel_measure::meters::ticks::stream::Stream;
+use evenkeel_measure::meters::ticks::tick_account;
 use expect_test::{Expect, expect};
 
-/// Where the clock stood when a recording began; any will do.
-const FROM_NS: u64 = 5_000_000_000;
-
-fn read(text: &str) -> (Vec<Wake>, Vec<Asked>) {
-    let (mut wakes, mut asked, mut start_ns) = (Vec::new(), Vec::new(), FROM_NS);
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let words: Vec<&str> = line.split(' ').collect();
-        let number = |at: usize| words[at].parse::<u64>().unwrap();
-        if words[0] == "?" {
-            let wait = match words[2] {
-                "until" => Wait::Until(FROM_NS + number(3)),
-                "for" => Wait::For(number(3)),
-                "open" => Wait::Open,
-                _ => Wait::Unknown,
-            };
-            asked.push(Asked { at_ns: FROM_NS + number(1), wait });
-            continue;
-        }
-        start_ns += number(0);
-        let preempted = number(3) as u32;
-        wakes.push(Wake {
-            start_ns,
-            end_ns: start_ns + number(1),
-            on_cpu_ns: number(2),
-            preempted,
-            cpu: 0,
-            is_moved: false,
-        });
-    }
-    (wakes, asked)
-}
-
 fn check(text: &str, expect: Expect) {
-    let (wakes, asked) = read(text);
+    let stream = Stream::parse(text).unwrap();
     let us = |values: &[u64]| {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();
         let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize] / 1000;
         format!("{} {}", at(0.5), at(0.99))
     };
-    expect.assert_eq(&match account(&wakes, &asked, None, None) {
+    expect.assert_eq(&match choose(&stream, &Wanted::default()).tick() {
         Err(why) => format!("no tick: {why}"),
-        Ok(told) => format!(
-            "{:.2} Hz {:?} {:?}; {} ticks, {} missed, {} hidden, {} preempted, {} others; p50 and p99 in us: interval {}, late {}, work {}, due to done {}",
-            told.tempo.hz(),
-            told.tempo.pacing,
-            told.due,
-            told.ticks,
-            told.missed,
-            told.hidden,
-            told.preempted_ticks,
-            told.other_wakes,
-            us(&told.interval_ns),
-            us(&told.lateness_ns),
-            us(&told.work_ns),
-            us(&told.due_to_done_ns),
-        ),
+        Ok(tick) => {
+            let told = tick_account(&stream, tick, None).unwrap();
+            format!(
+                "{:.2} Hz {:?} {:?}; {} ticks, {} missed, {} hidden, {} preempted, {} others; p50 and p99 in us: interval {}, late {}, work {}, due to done {}",
+                told.tempo.hz(),
+                told.tempo.pacing,
+                told.due,
+                told.ticks,
+                told.missed,
+                told.hidden,
+                told.preempted_ticks,
+                told.other_wakes,
+                us(&told.interval_ns),
+                us(&told.lateness_ns),
+                us(&told.work_ns),
+                us(&told.due_to_done_ns),
+            )
+        }
     });
 }
-
 #[test]
 fn real_servers_have_their_ticks() {
     // The reference server at 50 a second, as any thread.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_stats::Direction;
 use evenkeel_sys::{CpuSet, clock};
 
@@ -96,8 +97,8 @@ pub struct Settings {
     pub better: Vec<String>,
     /// What is looked at from outside.
     pub see: Vec<Sight>,
-    /// The thread whose tick that is, by name; none is the one that keeps time and works most.
-    pub see_thread: Option<String>,
+    /// What the user knows of the tick.
+    pub tick: Wanted,
 }
 
 impl Default for Settings {
@@ -114,7 +115,7 @@ impl Default for Settings {
             prometheus_metrics: Vec::new(),
             better: Vec::new(),
             see: Vec::new(),
-            see_thread: None,
+            tick: Wanted::default(),
         }
     }
 }
@@ -242,7 +243,7 @@ impl Command {
         }
         let sources = Sources::new(&settings).map_err(TrialError::Design)?;
         let (server_cpus, load_cpus) = options.placement.cpus();
-        let sights = Sights::new(&settings.see, settings.see_thread.as_deref()).map_err(TrialError::Design)?;
+        let sights = Sights::new(&settings.see, &settings.tick).map_err(TrialError::Design)?;
         let metrics = metrics(&sources, &sights).map_err(TrialError::Design)?;
         let load = settings.load.clone().map(|load| {
             let (cpus, output) = (load_cpus.clone(), sources.listeners(LinesFrom::Load));
@@ -267,6 +268,8 @@ impl Command {
             kept: None,
         };
         command.start_server()?;
+        // Which of the numbers decides may depend on what was seen.
+        command.metrics = self::metrics(&command.sources, &command.sights).map_err(TrialError::Design)?;
         Ok(command)
     }
 
@@ -482,7 +485,7 @@ impl Drop for Command {
 
 /// What a window yields: the user's own numbers first, then what is seen from outside, then what the kernel counts.
 fn metrics(sources: &Sources, sights: &Sights) -> Result<Vec<Metric>, String> {
-    let seen: Vec<Metric> = sights.metrics().collect();
+    let seen: Vec<Metric> = sights.metrics();
     let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);
     if let Some(own) = sources.metrics.iter().find(twice) {
         return Err(format!("two metrics are called {}: one is seen from outside (--see)", own.name));

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::AtomicBool;
 
+use evenkeel_measure::meters::ticks::choice::Wanted;
+
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::source::Source;
@@ -32,25 +34,27 @@ impl Sight {
 #[derive(Default)]
 pub(super) struct Sights {
     wished: Vec<Sight>,
-    thread: Option<String>,
+    tick: Wanted,
     open: Vec<Box<dyn Source>>,
 }
 
 impl Sights {
-    pub(super) fn new(wished: &[Sight], thread: Option<&str>) -> Result<Sights, String> {
+    pub(super) fn new(wished: &[Sight], tick: &Wanted) -> Result<Sights, String> {
         let mut wished = wished.to_vec();
         wished.sort_unstable();
         wished.dedup();
-        match thread {
-            Some(name) if !wished.contains(&Sight::Ticks) => {
-                Err(format!("--see-thread {name}: a thread's tick is not looked at (--see ticks)"))
-            }
-            thread => Ok(Sights { wished, thread: thread.map(str::to_owned), open: Vec::new() }),
+        if *tick != Wanted::default() && !wished.contains(&Sight::Ticks) {
+            return Err("--tick, --tick-thread: no tick is looked at; add --see ticks".to_owned());
         }
+        Ok(Sights { wished, tick: tick.clone(), open: Vec::new() })
     }
 
-    pub(super) fn metrics(&self) -> impl Iterator<Item = Metric> {
-        self.wished.iter().flat_map(|sight| sight.metrics()).cloned()
+    /// What is seen, once it is looked at; before that, whatever may be.
+    pub(super) fn metrics(&self) -> Vec<Metric> {
+        match &self.open[..] {
+            [] => self.wished.iter().flat_map(|sight| sight.metrics()).cloned().collect(),
+            open => open.iter().flat_map(|source| source.metrics()).collect(),
+        }
     }
 
     /// Looks at these processes until they are ended. To find a tick takes some three seconds.
@@ -58,7 +62,7 @@ impl Sights {
         self.close();
         for sight in &self.wished {
             self.open.push(match sight {
-                Sight::Ticks => Box::new(OutsideTicks::of(pids, self.thread.as_deref(), stop)?),
+                Sight::Ticks => Box::new(OutsideTicks::of(pids, &self.tick, stop)?),
                 Sight::Packets => Box::new(OutsidePackets::of(pids)?),
             });
         }
@@ -92,11 +96,12 @@ mod tests {
 
     #[test]
     fn a_thread_is_named_for_its_tick_alone_and_nothing_is_seen_twice() {
-        let sights = Sights::new(&[Sight::Packets, Sight::Ticks, Sight::Packets], Some("main")).unwrap();
-        let names: Vec<_> = sights.metrics().map(|metric| metric.name).collect();
+        let main = Wanted { tick_hz: None, thread: Some("main".to_owned()) };
+        let sights = Sights::new(&[Sight::Packets, Sight::Ticks, Sight::Packets], &main).unwrap();
+        let names: Vec<_> = sights.metrics().into_iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), outside_ticks::METRICS.len() + outside_packets::METRICS.len());
         assert_eq!(names[0], "due_to_done_us_p99", "what is seen of the tick comes first");
-        let wrong = Sights::new(&[Sight::Packets], Some("main")).err().unwrap();
-        assert_eq!(wrong, "--see-thread main: a thread's tick is not looked at (--see ticks)");
+        let wrong = Sights::new(&[Sight::Packets], &main).err().unwrap();
+        assert_eq!(wrong, "--tick, --tick-thread: no tick is looked at; add --see ticks");
     }
 }

@@ -1,0 +1,221 @@
+//! `choose`: which loop of a server is its tick. It is the loop that holds the server's work, not the one that wakes most. Where two
+//! remain, or the only one may be no more than a poll, the answer is the list of them, and the user names one.
+
+use serde::Serialize;
+
+use super::loops::{self, TickLoop, Waits};
+use super::stream::Stream;
+use super::tempo::NoTick;
+
+/// A tick holds at least this share of the server's CPU time,
+const WORK_SHARE_MIN: f64 = 0.3;
+/// and so many times as much as any other loop.
+const AHEAD: f64 = 2.5;
+/// So many of its times have a tick.
+const PRESENCE_MIN: f64 = 0.6;
+/// A server that uses less of a CPU than this does so little that a tick can't be told from a timer that looks after something.
+const BUSY_MIN: f64 = 0.001;
+/// A loop whose period is no longer than this many times the time of its poll is that poll.
+const OWN_POLL: f64 = 1.5;
+/// A poll whose typical wake is more work than this, in nanoseconds, does more than looking for packets.
+const POLL_WORK_MAX_NS: u64 = 250_000;
+/// How far off the rate that the user named a loop may be: a chained one is slower than what its source says. Where no loop was found, one
+/// that is looked for at this rate is closer.
+const NAMED_OFF_MAX: f64 = 0.08;
+const SOUGHT_OFF_MAX: f64 = 0.01;
+
+/// What the user knows of the tick.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// Its rate in ticks a second.
+    pub tick_hz: Option<f64>,
+    /// The name of the thread that does its work.
+    pub thread: Option<String>,
+}
+
+/// Why the tick can't be told.
+#[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case", tag = "why")]
+pub enum Unclear {
+    /// Nothing repeats.
+    #[error("{reason}")]
+    NoLoop {
+        /// What its busiest thread did instead.
+        reason: NoTick,
+    },
+    /// Two loops hold much of the work.
+    #[error("{first_hz:.2} Hz with {:.0} % of its CPU time and {second_hz:.2} Hz with {:.0} % both may be the tick", first_share * 100.0, second_share * 100.0)]
+    Several {
+        /// The rate of the one with the most work.
+        first_hz: f64,
+        /// Its share of the server's CPU time.
+        first_share: f64,
+        /// The rate of the next.
+        second_hz: f64,
+        /// Its share of the server's CPU time.
+        second_share: f64,
+    },
+    /// The loop holds too little of the work.
+    #[error("its loop of {hz:.2} Hz holds only {:.0} % of its CPU time: most of its work is no tick", work_share * 100.0)]
+    LittleWork {
+        /// The rate of the loop with the most work.
+        hz: f64,
+        /// Its share of the server's CPU time.
+        work_share: f64,
+    },
+    /// The loop waits as one does that looks for packets.
+    #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time and does {:.0} us then, which may be no tick", *poll_ns as f64 / 1e6, *work_ns as f64 / 1e3)]
+    Poll {
+        /// Its rate.
+        hz: f64,
+        /// What each poll waits for, in nanoseconds.
+        poll_ns: u64,
+        /// The work of a typical wake, in nanoseconds.
+        work_ns: u64,
+    },
+    /// Some wakes of a poll do more than the others.
+    #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time, and does more {heavier_hz:.2} times a second: that may be its tick", *poll_ns as f64 / 1e6)]
+    HeavierWakes {
+        /// Its rate.
+        hz: f64,
+        /// What each poll waits for, in nanoseconds.
+        poll_ns: u64,
+        /// How often it does more.
+        heavier_hz: f64,
+    },
+    /// Something else wakes the loop.
+    #[error(
+        "its loop of {hz:.2} Hz is woken from outside, by packets, another program or a signal, before the time that it asked for"
+    )]
+    Woken {
+        /// Its rate.
+        hz: f64,
+    },
+    /// Too many of its times passed without a tick.
+    #[error("its loop of {hz:.2} Hz had a tick at only {:.0} % of its times", presence * 100.0)]
+    Sparse {
+        /// Its rate.
+        hz: f64,
+        /// The share of its times that had a tick.
+        presence: f64,
+    },
+    /// The server does next to nothing.
+    #[error("it uses {:.3} % of a CPU, too little to tell a tick of {hz:.2} Hz from a timer", cpu_share * 100.0)]
+    Idle {
+        /// The rate of the loop with the most work.
+        hz: f64,
+        /// What the server takes of a CPU, from 0 to 1.
+        cpu_share: f64,
+    },
+    /// There is no loop of the rate that was named.
+    #[error("it has no loop of {hz} Hz")]
+    NoSuchRate {
+        /// The rate.
+        hz: f64,
+    },
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// The loops, that with the most work first.
+    pub loops: Vec<TickLoop>,
+    /// The place of the tick in them; none where it can't be told.
+    pub tick: Option<usize>,
+    /// Why it can't be told.
+    pub unclear: Option<Unclear>,
+}
+
+impl Choice {
+    /// The tick.
+    ///
+    /// # Errors
+    /// Why it can't be told.
+    pub fn tick(&self) -> Result<&TickLoop, Unclear> {
+        let tick = self.tick.and_then(|at| self.loops.get(at));
+        tick.ok_or_else(|| self.unclear.clone().unwrap_or(Unclear::NoLoop { reason: NoTick::FewWakes }))
+    }
+}
+
+/// Chooses the tick among the loops of `stream`; `wanted` has the last word.
+pub fn choose(stream: &Stream, wanted: &Wanted) -> Choice {
+    let only;
+    let stream = match &wanted.thread {
+        Some(name) => {
+            let threads = stream.threads.iter().filter(|thread| thread.name == *name).cloned().collect();
+            only = Stream { threads, ..stream.clone() };
+            &only
+        }
+        None => stream,
+    };
+    let (mut loops, without) = loops::all(stream);
+    let said = match wanted.tick_hz {
+        Some(hz) => named(stream, &mut loops, hz),
+        None if wanted.thread.is_some() && !loops.is_empty() => Ok(0),
+        None => told(stream, &loops, &without),
+    };
+    let (tick, unclear) = said.map_or_else(|why| (None, Some(why)), |at| (Some(at), None));
+    Choice { loops, tick, unclear }
+}
+
+/// The loop of the rate that the user named: of those that were found, or looked for at that rate.
+fn named(stream: &Stream, loops: &mut Vec<TickLoop>, hz: f64) -> Result<usize, Unclear> {
+    let near = |one: &TickLoop, off_max: f64| (one.tempo.hz() / hz - 1.0).abs() <= off_max;
+    for off_max in [SOUGHT_OFF_MAX, NAMED_OFF_MAX] {
+        if let Some(at) = loops.iter().position(|one| near(one, off_max)) {
+            return Ok(at);
+        }
+    }
+    loops.extend(loops::of_rate(stream, hz).filter(|one| near(one, SOUGHT_OFF_MAX)));
+    loops.iter().position(|one| near(one, SOUGHT_OFF_MAX)).ok_or(Unclear::NoSuchRate { hz })
+}
+
+fn told(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) -> Result<usize, Unclear> {
+    let Some(first) = loops.first() else {
+        let busiest = stream.threads.iter().max_by_key(|thread| (thread.is_too_much, thread.ran_ns(), thread.switches));
+        let of = |tid: u32| without.iter().find(|(without, _)| *without == tid).map(|(_, why)| *why);
+        let reason = busiest.and_then(|thread| of(thread.tid)).unwrap_or(NoTick::FewWakes);
+        return Err(Unclear::NoLoop { reason });
+    };
+    let hz = first.tempo.hz();
+    let ahead = loops.iter().skip(1).find(|other| other.work_share * AHEAD > first.work_share);
+    if let Some(second) = ahead {
+        return Err(Unclear::Several {
+            first_hz: hz,
+            first_share: first.work_share,
+            second_hz: second.tempo.hz(),
+            second_share: second.work_share,
+        });
+    }
+    if first.work_share < WORK_SHARE_MIN {
+        return Err(Unclear::LittleWork { hz, work_share: first.work_share });
+    }
+    let cpu_share = stream.ran_ns() as f64 / stream.span_ns() as f64;
+    if cpu_share < BUSY_MIN {
+        return Err(Unclear::Idle { hz, cpu_share });
+    }
+    if first.waits == Waits::WokenBefore {
+        return Err(Unclear::Woken { hz });
+    }
+    if first.tempo.presence < PRESENCE_MIN {
+        return Err(Unclear::Sparse { hz, presence: first.tempo.presence });
+    }
+    poll(first)
+}
+
+/// Refuses a loop that may be no more than a look for packets.
+fn poll(first: &TickLoop) -> Result<usize, Unclear> {
+    let (hz, work_ns) = (first.tempo.hz(), first.tick_work_ns_p50);
+    match (first.waits, first.heavier_hz) {
+        (Waits::PollsFor { .. }, _) if work_ns >= POLL_WORK_MAX_NS => Ok(0),
+        (Waits::PollsFor { ns }, Some(heavier_hz)) => Err(Unclear::HeavierWakes { hz, poll_ns: ns, heavier_hz }),
+        (Waits::PollsFor { ns }, None) if first.tempo.period_ns < OWN_POLL * ns as f64 => {
+            Err(Unclear::Poll { hz, poll_ns: ns, work_ns })
+        }
+        // How it waits is not known, and some of its wakes do more than the others.
+        (Waits::Unseen, Some(heavier_hz)) if work_ns < POLL_WORK_MAX_NS => {
+            Err(Unclear::HeavierWakes { hz, poll_ns: first.tempo.period_ns as u64, heavier_hz })
+        }
+        _ => Ok(0),
+    }
+}

@@ -1,0 +1,380 @@
+//! `Stream`: what all threads of a server did in a stretch of time, by the kernel's switch records. Every question about ticks is asked of
+//! this, whether it was recorded a moment ago or read from a file.
+
+use evenkeel_sys::asleep::{Asleep, Call, Wait};
+
+use super::wakes::{Unseen, Wake};
+
+/// What a thread was doing when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// When, on the monotonic clock.
+    pub at_ns: u64,
+    /// What it was.
+    pub asleep: Asleep,
+}
+
+/// What one thread did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadLog {
+    /// Its process.
+    pub pid: u32,
+    /// Its number.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// The wakes that ended in the stretch, in the order of time.
+    pub wakes: Vec<Wake>,
+    /// What it was seen to wait for, in the order of time.
+    pub asked: Vec<Asked>,
+    /// Switches that were seen.
+    pub switches: u64,
+    /// Whether it switched so often that it was not watched on.
+    pub is_too_much: bool,
+    /// Whether it has ended.
+    pub is_over: bool,
+}
+
+impl ThreadLog {
+    /// How long it ran, in nanoseconds.
+    pub fn ran_ns(&self) -> u64 {
+        self.wakes.iter().fold(0, |sum, wake| sum.saturating_add(wake.on_cpu_ns))
+    }
+}
+
+/// What the threads of a server did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// When the stretch began, on the monotonic clock.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// The threads that were watched.
+    pub threads: Vec<ThreadLog>,
+    /// Threads that the server has and that were not watched.
+    pub unwatched: usize,
+    /// What was not seen.
+    pub unseen: Unseen,
+    /// What reading took of a CPU, in nanoseconds.
+    pub reader_cpu_ns: u64,
+}
+
+impl Stream {
+    /// How long it is, in nanoseconds; at least 1.
+    pub fn span_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns).max(1)
+    }
+
+    /// How long all threads ran, in nanoseconds.
+    pub fn ran_ns(&self) -> u64 {
+        self.threads.iter().fold(0, |sum, thread| sum.saturating_add(thread.ran_ns()))
+    }
+
+    /// This stretch and the one right after it as one.
+    #[must_use]
+    pub fn joined(mut self, next: Stream) -> Stream {
+        for thread in next.threads {
+            match self.threads.iter_mut().find(|before| before.tid == thread.tid) {
+                Some(before) => {
+                    before.wakes.extend(thread.wakes);
+                    before.asked.extend(thread.asked);
+                    before.switches += thread.switches;
+                    before.is_too_much |= thread.is_too_much;
+                    before.is_over |= thread.is_over;
+                }
+                None => self.threads.push(thread),
+            }
+        }
+        self.to_ns = next.to_ns;
+        self.unwatched = next.unwatched;
+        self.unseen = self.unseen.and(next.unseen);
+        self.reader_cpu_ns += next.reader_cpu_ns;
+        self
+    }
+}
+
+/// The first line of a recorded stream.
+const HEAD: &str = "evenkeel ticks 1";
+/// What is read of a file, at the most.
+const THREADS_MAX: usize = 4096;
+const LINES_MAX: usize = 4_000_000;
+
+/// Why a text is no stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}: {text:?}")]
+pub struct NoStream {
+    /// The line, from 1.
+    pub line: usize,
+    /// The line itself, as far as it is short.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl Stream {
+    /// As text, to be kept: times in nanoseconds since the beginning, each wake relative to the one before of its thread. docs/formats.md
+    /// describes it.
+    pub fn to_text(&self) -> String {
+        use std::fmt::Write;
+        let mut text = format!("{HEAD}\nspan {}\nunwatched {}\n", self.span_ns(), self.unwatched);
+        if !self.unseen.is_nothing() {
+            let Unseen { records, overflows, wakes } = self.unseen;
+            let _ = writeln!(text, "unseen {records} {overflows} {wakes}");
+        }
+        for thread in &self.threads {
+            let name: String =
+                thread.name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+            let _ = writeln!(text, "thread {} {} {} {name}", thread.pid, thread.tid, thread.switches);
+            for (is_set, word) in [(thread.is_too_much, "paused"), (thread.is_over, "ended")] {
+                if is_set {
+                    let _ = writeln!(text, "{word}");
+                }
+            }
+            for asked in &thread.asked {
+                let _ = writeln!(text, "? {}", asked_text(asked, self.from_ns));
+            }
+            let mut last_ns = self.from_ns;
+            for wake in &thread.wakes {
+                let (since, wall) = (wake.start_ns.saturating_sub(last_ns), wake.end_ns.saturating_sub(wake.start_ns));
+                let _ = write!(text, "{since} {wall} {} {}", wake.on_cpu_ns.min(wall), wake.cpu);
+                if wake.preempted > 0 || wake.is_moved {
+                    let _ = write!(text, " {}{}", wake.preempted, if wake.is_moved { " moved" } else { "" });
+                }
+                text.push('\n');
+                last_ns = wake.start_ns;
+            }
+        }
+        text
+    }
+
+    /// Reads what [`to_text`](Stream::to_text) wrote; the clock then begins at one second.
+    ///
+    /// # Errors
+    /// The first line that is none of it.
+    pub fn parse(text: &str) -> Result<Stream, NoStream> {
+        let refused =
+            |line: usize, text: &str, why| NoStream { line: line + 1, text: text.chars().take(80).collect(), why };
+        let mut stream = Stream { from_ns: 1_000_000_000, ..Stream::default() };
+        let mut last_ns = stream.from_ns;
+        let mut has_head = false;
+        for (at, line) in text.lines().enumerate() {
+            if line.starts_with('#') || line.is_empty() {
+                continue;
+            }
+            if at >= LINES_MAX {
+                return Err(refused(at, line, "too many lines"));
+            }
+            if !has_head {
+                if line != HEAD {
+                    return Err(refused(
+                        at,
+                        line,
+                        "expected the first line of a recording of ticks, `evenkeel ticks 1`",
+                    ));
+                }
+                has_head = true;
+                continue;
+            }
+            stream.take_line(line, &mut last_ns).map_err(|why| refused(at, line, why))?;
+        }
+        if !has_head || stream.to_ns == 0 {
+            return Err(refused(0, text.lines().next().unwrap_or_default(), "not a recording of ticks"));
+        }
+        Ok(stream)
+    }
+
+    fn take_line(&mut self, line: &str, last_ns: &mut u64) -> Result<(), &'static str> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let from_ns = self.from_ns;
+        match word {
+            "span" => self.to_ns = from_ns.checked_add(number(rest)?).ok_or("too long")?,
+            "unwatched" => self.unwatched = usize::try_from(number(rest)?).map_err(|_| "too many")?,
+            "unseen" => {
+                let [records, overflows, wakes] = numbers(rest)?;
+                self.unseen = Unseen { records, overflows, wakes };
+            }
+            "thread" => {
+                if self.threads.len() >= THREADS_MAX {
+                    return Err("too many threads");
+                }
+                let mut words = rest.splitn(4, ' ');
+                let mut next = || number(words.next().unwrap_or_default());
+                let (pid, tid, switches) = (next()?, next()?, next()?);
+                let id = |id: u64| u32::try_from(id).map_err(|_| "no such number of a process");
+                let name = words.next().unwrap_or_default().chars().take(64).collect();
+                self.threads.push(ThreadLog { pid: id(pid)?, tid: id(tid)?, name, switches, ..ThreadLog::default() });
+                *last_ns = from_ns;
+            }
+            _ => {
+                let thread = self.threads.last_mut().ok_or("expected a thread first")?;
+                match word {
+                    "paused" => thread.is_too_much = true,
+                    "ended" => thread.is_over = true,
+                    "?" => thread.asked.push(asked_of(rest, from_ns)?),
+                    _ => {
+                        let wake = wake_of(line, *last_ns)?;
+                        if thread.wakes.last().is_some_and(|last| last.end_ns > wake.start_ns) {
+                            return Err("it begins before the one before it has ended");
+                        }
+                        *last_ns = wake.start_ns;
+                        thread.wakes.push(wake);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn number(word: &str) -> Result<u64, &'static str> {
+    word.parse().map_err(|_| "expected a whole number")
+}
+
+fn numbers<const N: usize>(words: &str) -> Result<[u64; N], &'static str> {
+    let mut found = [0; N];
+    let mut words = words.split(' ');
+    for place in &mut found {
+        *place = number(words.next().unwrap_or_default())?;
+    }
+    Ok(found)
+}
+
+fn wake_of(line: &str, last_ns: u64) -> Result<Wake, &'static str> {
+    let [since, wall, on_cpu_ns, cpu] = numbers(line)?;
+    let mut more = line.split(' ').skip(4);
+    let preempted = more.next().map_or(Ok(0), number)?;
+    let start_ns = last_ns.checked_add(since).ok_or("too late")?;
+    if on_cpu_ns > wall {
+        return Err("longer on a CPU than awake");
+    }
+    Ok(Wake {
+        start_ns,
+        end_ns: start_ns.checked_add(wall).ok_or("too late")?,
+        on_cpu_ns,
+        preempted: u32::try_from(preempted).map_err(|_| "too often")?,
+        cpu: u32::try_from(cpu).map_err(|_| "no such CPU")?,
+        is_moved: more.next() == Some("moved"),
+    })
+}
+
+fn asked_text(asked: &Asked, from_ns: u64) -> String {
+    let call = match asked.asleep.call {
+        Call::Sleep => "sleep",
+        Call::Poll => "poll",
+        Call::Futex => "futex",
+        Call::Other => "other",
+    };
+    let at_ns = asked.at_ns.saturating_sub(from_ns);
+    match asked.asleep.wait {
+        Wait::Until(ns) => format!("{at_ns} {call} until {}", ns.saturating_sub(from_ns)),
+        Wait::For(ns) => format!("{at_ns} {call} for {ns}"),
+        Wait::Open => format!("{at_ns} {call} open"),
+        Wait::Unknown => format!("{at_ns} {call} unknown"),
+    }
+}
+
+fn asked_of(rest: &str, from_ns: u64) -> Result<Asked, &'static str> {
+    let words: Vec<&str> = rest.split(' ').collect();
+    let (Some(at), Some(call), Some(wait)) = (words.first(), words.get(1), words.get(2)) else {
+        return Err("expected a time, a call and what it waits for");
+    };
+    let ns = || number(words.get(3).copied().unwrap_or_default());
+    let call = match *call {
+        "sleep" => Call::Sleep,
+        "poll" => Call::Poll,
+        "futex" => Call::Futex,
+        "other" => Call::Other,
+        _ => return Err("expected sleep, poll, futex or other"),
+    };
+    let wait = match *wait {
+        "until" => Wait::Until(from_ns.checked_add(ns()?).ok_or("too late")?),
+        "for" => Wait::For(ns()?),
+        "open" => Wait::Open,
+        "unknown" => Wait::Unknown,
+        _ => return Err("expected until, for, open or unknown"),
+    };
+    Ok(Asked { at_ns: from_ns.checked_add(number(at)?).ok_or("too late")?, asleep: Asleep { call, wait } })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn example() -> Stream {
+        let wake = |start_ns, end_ns, preempted, is_moved| Wake {
+            start_ns,
+            end_ns,
+            on_cpu_ns: (end_ns - start_ns) / 2,
+            preempted,
+            cpu: 1,
+            is_moved,
+        };
+        let asked = |at_ns, call, wait| Asked { at_ns, asleep: Asleep { call, wait } };
+        let from_ns = 1_000_000_000;
+        let thread = ThreadLog {
+            pid: 7,
+            tid: 8,
+            name: "main loop".to_owned(),
+            wakes: vec![wake(from_ns + 10, from_ns + 50, 0, false), wake(from_ns + 60, from_ns + 61, 2, true)],
+            asked: vec![
+                asked(from_ns + 5, Call::Poll, Wait::For(30)),
+                asked(from_ns + 6, Call::Sleep, Wait::Until(from_ns + 60)),
+                asked(from_ns + 7, Call::Futex, Wait::Open),
+                asked(from_ns + 8, Call::Other, Wait::Unknown),
+            ],
+            switches: 4,
+            is_too_much: true,
+            is_over: true,
+        };
+        let other = ThreadLog { pid: 7, tid: 9, ..ThreadLog::default() };
+        Stream {
+            from_ns,
+            to_ns: from_ns + 100,
+            threads: vec![thread, other],
+            unwatched: 3,
+            unseen: Unseen { records: 1, overflows: 2, wakes: 3 },
+            reader_cpu_ns: 0,
+        }
+    }
+
+    #[test]
+    fn a_stream_is_read_back_as_it_was_written() {
+        assert_eq!(Stream::parse(&example().to_text()), Ok(example()));
+    }
+
+    #[test]
+    fn what_is_no_stream_is_refused_with_its_line() {
+        let table = [
+            ("", "not a recording of ticks"),
+            ("evenkeel ticks 1\n", "not a recording of ticks"),
+            ("evenkeel ticks 2\n", "expected the first line"),
+            ("evenkeel ticks 1\nspan x\n", "expected a whole number"),
+            ("evenkeel ticks 1\nspan 5\n1 1 1 0\n", "expected a thread first"),
+            ("evenkeel ticks 1\nspan 5\nthread 1 2 3 a\n1 1 2 0\n", "longer on a CPU than awake"),
+            ("evenkeel ticks 1\nspan 5\nthread 1 2 3 a\n1 9 2 0\n1 1 1 0\n", "before the one before it"),
+            ("evenkeel ticks 1\nspan 5\nthread 1 2 3 a\n? 1 dream for 5\n", "expected sleep, poll"),
+        ];
+        for (text, why) in table {
+            let said = Stream::parse(text).unwrap_err().to_string();
+            assert!(said.contains(why), "{text:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn stretches_are_joined_thread_by_thread() {
+        let mut next = example();
+        next.threads[1].tid = 10;
+        let joined = example().joined(next);
+        assert_eq!(joined.threads.iter().map(|thread| thread.wakes.len()).collect::<Vec<_>>(), [4, 0, 0]);
+        assert_eq!(joined.unseen, Unseen { records: 2, overflows: 4, wakes: 6 });
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(lines in prop::collection::vec("(span|thread|\\?|unseen|[0-9]{1,20})( [0-9a-z]{1,20}){0,5}", 0..12)) {
+            let _ = Stream::parse(&format!("{HEAD}\n{}", lines.join("\n")));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Recordings of servers that nobody prepared, each with its true tick rate, which was obtained otherwise: from the source, by strace, or by the
+//! server's own count. The answer is the true rate, or "can't tell" with the true one among the loops. It is never a wrong rate.
+//!
+//! Each file is eight seconds of `evenkeel measure ticks --pid PID --seconds 8 --save FILE`, on a virtual machine with two CPUs that builds
+//! kept busy.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use evenkeel_measure::meters::ticks::choice::{Choice, Wanted, choose};
+use evenkeel_measure::meters::ticks::stream::Stream;
+use evenkeel_measure::meters::ticks::tempo::Pacing;
+use expect_test::expect_file;
+
+/// What a server truly does.
+#[derive(Clone, Copy, PartialEq)]
+enum Truth {
+    /// A tick of this rate, at set times.
+    SetTimes(f64),
+    /// A tick of this rate over a stretch that began a little before the recording and ended a little later: chained.
+    Chained(f64),
+    /// No tick.
+    None,
+}
+
+const TRUTHS: &[(&str, Truth)] = &[
+    ("armagetron-idle", Truth::None),
+    ("asyncio-call-at-idle", Truth::SetTimes(20.0)),
+    ("asyncio-call-later-idle", Truth::Chained(17.965)),
+    ("asyncio-sleep-idle", Truth::Chained(17.697)),
+    ("bzflag-idle", Truth::None),
+    ("bzflag-load", Truth::None),
+    ("crossfire-idle", Truth::SetTimes(8.333)),
+    ("ddnet-idle", Truth::None),
+    ("ddnet-load", Truth::SetTimes(50.0)),
+    ("freeciv-idle", Truth::None),
+    ("freeciv-load", Truth::None),
+    ("go-sleep-idle", Truth::Chained(27.135)),
+    ("go-ticker-1-idle", Truth::SetTimes(30.0)),
+    ("go-ticker-2-idle", Truth::SetTimes(30.0)),
+    ("hedgewars-idle", Truth::None),
+    ("hedgewars-load", Truth::None),
+    ("java-delay-idle", Truth::Chained(18.474)),
+    ("java-rate-idle", Truth::SetTimes(20.0)),
+    ("java-rate-pool-idle", Truth::SetTimes(20.0)),
+    ("minetest-idle", Truth::Chained(11.06)),
+    // The main thread, which paces it, counts 8 to 11 steps a second as the world grows.
+    ("minetest-load", Truth::Chained(10.97)),
+    ("mosquitto-idle", Truth::None),
+    ("mosquitto-load", Truth::None),
+    ("netpanzer-idle", Truth::SetTimes(50.0)),
+    ("node-20-idle", Truth::Chained(19.585)),
+    ("node-60-idle", Truth::Chained(56.665)),
+    ("openarena-idle", Truth::SetTimes(20.0)),
+    ("openarena-load", Truth::SetTimes(20.0)),
+    ("openttd-idle", Truth::SetTimes(33.333)),
+    ("pioneers-idle", Truth::None),
+    ("pool-idle", Truth::SetTimes(60.0)),
+    ("python-sleep-idle", Truth::Chained(18.398)),
+    ("teeworlds-idle", Truth::SetTimes(50.0)),
+    ("teeworlds-load", Truth::SetTimes(50.0)),
+    ("tokio-idle", Truth::SetTimes(60.0)),
+    ("beanstalkd-idle", Truth::None),
+    ("beanstalkd-load", Truth::None),
+    ("coturn-idle", Truth::None),
+    ("coturn-load", Truth::None),
+    ("liquidwar-idle", Truth::None),
+    ("memcached-idle", Truth::None),
+    ("mumble-idle", Truth::None),
+    ("mumble-load", Truth::None),
+    ("nats-idle", Truth::None),
+    ("nginx-idle", Truth::None),
+    ("nginx-load", Truth::None),
+    ("ngircd-idle", Truth::None),
+    ("redis-idle", Truth::None),
+    ("redis-load", Truth::None),
+    ("wesnoth-idle", Truth::None),
+];
+
+impl Truth {
+    /// Whether a rate is the true one: within 1 %, and a little more where the rate itself moves with the machine's load.
+    fn is(self, hz: f64) -> bool {
+        match self {
+            Truth::SetTimes(truth) => (hz / truth - 1.0).abs() <= 0.01,
+            Truth::Chained(truth) => (hz / truth - 1.0).abs() <= 0.015,
+            Truth::None => false,
+        }
+    }
+}
+
+fn recordings() -> impl Iterator<Item = (&'static str, Truth, Stream)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/ticks_zoo");
+    TRUTHS.iter().map(move |(name, truth)| {
+        let text = fs::read_to_string(folder.join(format!("{name}.txt"))).unwrap();
+        (*name, *truth, Stream::parse(&text).unwrap_or_else(|why| panic!("{name}: {why}")))
+    })
+}
+
+fn line(name: &str, choice: &Choice) -> String {
+    let mut line = match choice.tick() {
+        Ok(tick) => format!("{name}: {:.2} Hz {:?} by {}", tick.tempo.hz(), tick.tempo.pacing, tick.carriers[0].name),
+        Err(why) => format!("{name}: can't tell: {why}"),
+    };
+    for one in &choice.loops {
+        let _ = write!(line, "\n    {:.2} Hz {:.1} %", one.tempo.hz(), one.work_share * 100.0);
+    }
+    line + "\n"
+}
+
+#[test]
+fn every_server_gets_its_true_rate_or_a_list_that_holds_it() {
+    let mut wrong = Vec::new();
+    let mut lines = String::new();
+    for (name, truth, stream) in recordings() {
+        let choice = choose(&stream, &Wanted::default());
+        lines += &line(name, &choice);
+        let listed = || choice.loops.iter().flat_map(|one| [Some(one.tempo.hz()), one.heavier_hz]).flatten();
+        let is_right = match choice.tick() {
+            Ok(tick) => truth.is(tick.tempo.hz()),
+            Err(_) => truth == Truth::None || listed().any(|hz| truth.is(hz)),
+        };
+        if !is_right {
+            wrong.push(name);
+        }
+    }
+    expect_file!["said.txt"].assert_eq(&lines);
+    assert_eq!(wrong, Vec::<&str>::new(), "{lines}");
+}
+
+#[test]
+fn set_times_and_chains_are_never_taken_for_each_other() {
+    for (name, truth, stream) in recordings() {
+        let Ok(tick) = choose(&stream, &Wanted::default()).tick().cloned() else { continue };
+        let never = match truth {
+            Truth::SetTimes(_) => Pacing::Walks,
+            Truth::Chained(_) => Pacing::Kept,
+            Truth::None => continue,
+        };
+        assert_ne!(tick.tempo.pacing, never, "{name}");
+    }
+}
+
+#[test]
+fn a_rate_that_the_user_names_is_found() {
+    for (name, truth, stream) in recordings() {
+        let hz = match truth {
+            Truth::SetTimes(hz) | Truth::Chained(hz) => hz,
+            Truth::None => continue,
+        };
+        let choice = choose(&stream, &Wanted { tick_hz: Some(hz), thread: None });
+        match choice.tick() {
+            Ok(tick) => assert!(truth.is(tick.tempo.hz()), "{name}: {} Hz for {hz}", tick.tempo.hz()),
+            // Its ticks and its polls are alike while nobody plays.
+            Err(why) => assert_eq!(name, "teeworlds-idle", "{why}"),
+        }
+    }
+}
