@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         period_ns: ns(period_ms),
         busy_ns: ns(period_ms * (1.0 - share)),
         jitter_ns: ns(period_ms * jitter),
+        jitter_adds_up: false,
         drift_ppm: 0.0,
         seed: 1,
     };

@@ -4,7 +4,7 @@
 use evenkeel_sys::tsc::{self, Scale};
 
 /// A stretch of time that a spinning thread did not see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// When it began, on the cycle counter: the last reading before it.
     pub start_ticks: u64,
@@ -19,6 +19,9 @@ impl Missing {
     }
 }
 
+/// From one look at whether to stop to the next: about a millisecond.
+const READINGS_TO_A_STOP: u64 = 1 << 15;
+
 /// How to spin.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
@@ -31,7 +34,17 @@ pub struct Spin {
 impl Spin {
     /// Spins until the counter reads `until_ticks`, and tells of each stretch at once; ends sooner when `on_missing` says so by giving
     /// false. What `on_missing` itself takes is no gap: the next reading starts anew after it. Gives how often the counter was read.
-    pub fn until(&self, until_ticks: u64, mut on_missing: impl FnMut(Missing) -> bool) -> u64 {
+    pub fn until(&self, until_ticks: u64, on_missing: impl FnMut(Missing) -> bool) -> u64 {
+        self.until_stopped(until_ticks, &|| false, on_missing)
+    }
+
+    /// The same; ends within some milliseconds once `stop` gives true, on a machine without any gap too.
+    pub fn until_stopped(
+        &self,
+        until_ticks: u64,
+        stop: &dyn Fn() -> bool,
+        mut on_missing: impl FnMut(Missing) -> bool,
+    ) -> u64 {
         let threshold = self.scale.ticks(self.threshold_ns).max(1);
         let (mut last, mut readings) = (tsc::ticks(), 0_u64);
         while last < until_ticks {
@@ -42,6 +55,8 @@ impl Spin {
                     break;
                 }
                 last = tsc::ticks();
+            } else if readings.is_multiple_of(READINGS_TO_A_STOP) && stop() {
+                break;
             } else {
                 last = now;
             }
@@ -71,5 +86,7 @@ mod tests {
             told < 10
         });
         assert_eq!(told, 10);
+        let readings = spin.until_stopped(u64::MAX, &|| true, |_| panic!("nothing takes five seconds"));
+        assert_eq!(readings, READINGS_TO_A_STOP);
     }
 }

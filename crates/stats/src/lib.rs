@@ -16,6 +16,7 @@
 //! | the same after a number of pairs that was fixed beforehand | [`compare`], [`Comparison`] |
 //! | two arms that take a reboot: few boots, one number each | [`boot_order`], [`compare_boots`], [`BootsComparison`] |
 //! | what a machine lets one see, from A beside A | [`calibrate`], [`Calibration`] |
+//! | a share of the time from windows at random moments, with its interval | [`ShareSum`], [`Share`] |
 //! | many claims at once | [`e_benjamini_hochberg`], [`holm`] |
 //!
 //! For many knobs at once there are [`designs`]. Beside it all, [`periodicity`]: whether a CPU is taken away by the clock.
@@ -51,7 +52,9 @@ mod pairs;
 pub mod periodicity;
 mod quantile;
 mod sequential;
+mod share;
 mod signed_rank;
+mod student;
 mod verdict;
 mod walsh;
 
@@ -65,4 +68,5 @@ pub use histogram::{Bar, Histogram, Summary};
 pub use pairs::{Order, PairDesign};
 pub use quantile::{median, median_absolute_deviation, quantile};
 pub use sequential::{Look, Sequential};
+pub use share::{Share, ShareSum};
 pub use verdict::{Direction, Verdict};

@@ -32,12 +32,17 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// Sleeps until the monotonic clock reads `deadline_ns`, signals notwithstanding. Returns at once if it has passed.
 pub fn sleep_until_ns(deadline_ns: u64) {
+    while !sleep_until_ns_or_signal(deadline_ns) {}
+}
+
+/// The same, but ends early when the calling thread handles a signal. Returns false then.
+pub fn sleep_until_ns_or_signal(deadline_ns: u64) -> bool {
     let deadline = Timespec {
         // 2^63 ns are 292 years: the quotient always fits.
         tv_sec: (deadline_ns / NS).cast_signed(),
         tv_nsec: (deadline_ns % NS).cast_signed(),
     };
-    while clock_nanosleep_absolute(ClockId::Monotonic, &deadline) == Err(rustix::io::Errno::INTR) {}
+    clock_nanosleep_absolute(ClockId::Monotonic, &deadline) != Err(rustix::io::Errno::INTR)
 }
 
 fn to_ns(time: Timespec) -> u64 {

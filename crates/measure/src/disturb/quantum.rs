@@ -29,6 +29,8 @@ pub struct Settings {
     pub phase_ns: u64,
     /// Each beginning is off by up to so much either way, in nanoseconds.
     pub jitter_ns: u64,
+    /// Whether each beginning counts from the one before, so that what they are off by adds up.
+    pub jitter_adds_up: bool,
     /// The period is longer by so many millionths.
     pub drift_ppm: f64,
     /// Of the thief among the real-time threads, 1 to 99.
@@ -92,6 +94,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
             period_ns: settings.period_ns,
             busy_ns: busy_ns(settings),
             jitter_ns: settings.jitter_ns,
+            jitter_adds_up: settings.jitter_adds_up,
             drift_ppm: settings.drift_ppm,
             seed: settings.seed.wrapping_add(at as u64),
         };
@@ -193,6 +196,7 @@ mod tests {
             share_left,
             phase_ns: 0,
             jitter_ns: 0,
+            jitter_adds_up: false,
             drift_ppm: 0.0,
             priority: 50,
             seed: 1,

@@ -28,6 +28,8 @@ pub struct Schedule {
     pub busy_ns: u64,
     /// Each beginning is off by up to so much either way, evenly spread.
     pub jitter_ns: u64,
+    /// Whether each beginning counts from the one before, so that what they are off by adds up and no set times are left.
+    pub jitter_adds_up: bool,
     /// The period grows by so many millionths of itself: its clock is not ours.
     pub drift_ppm: f64,
     /// Of the jitter.
@@ -147,9 +149,14 @@ fn take(cpu: usize, schedule: &Schedule, until_ns: u64, stop: &AtomicBool) -> Ac
     let mut chance = ChaCha8Rng::seed_from_u64(schedule.seed);
     let mut account = Account { taken: Vec::with_capacity(4096), ..Account::default() };
     let cpu_before_ns = clock::thread_cpu_ns();
+    let mut adds_up_to_ns = 0_i64;
     for turn in 0.. {
-        let jitter_ns = chance.random_range(0..=schedule.jitter_ns * 2);
-        let at_ns = (schedule.beginning_ns(turn) + jitter_ns).saturating_sub(schedule.jitter_ns);
+        let jitter_ns =
+            chance.random_range(0..=schedule.jitter_ns * 2).cast_signed() - schedule.jitter_ns.cast_signed();
+        let at_ns = schedule.beginning_ns(turn).saturating_add_signed(adds_up_to_ns + jitter_ns);
+        if schedule.jitter_adds_up {
+            adds_up_to_ns += jitter_ns;
+        }
         account.covered_ns = schedule.beginning_ns(turn) - schedule.start_ns;
         if at_ns >= until_ns || stop.load(Ordering::Relaxed) {
             break;
@@ -196,15 +203,30 @@ mod tests {
 
     #[test]
     fn beginnings_drift_as_told() {
-        let schedule =
-            Schedule { start_ns: 5, period_ns: 10_000_000, busy_ns: 1, jitter_ns: 0, drift_ppm: 100.0, seed: 1 };
+        let schedule = Schedule {
+            start_ns: 5,
+            period_ns: 10_000_000,
+            busy_ns: 1,
+            jitter_ns: 0,
+            jitter_adds_up: false,
+            drift_ppm: 100.0,
+            seed: 1,
+        };
         assert_eq!(schedule.beginning_ns(0), 5);
         assert_eq!(schedule.beginning_ns(1000), 10_001_000_005);
     }
 
     #[test]
     fn one_that_leaves_nothing_is_refused() {
-        let schedule = Schedule { start_ns: 0, period_ns: 10, busy_ns: 10, jitter_ns: 0, drift_ppm: 0.0, seed: 1 };
+        let schedule = Schedule {
+            start_ns: 0,
+            period_ns: 10,
+            busy_ns: 10,
+            jitter_ns: 0,
+            jitter_adds_up: false,
+            drift_ppm: 0.0,
+            seed: 1,
+        };
         let refused = Thief::start(0, 50, schedule, u64::MAX).unwrap_err();
         assert_eq!(refused.to_string(), "take a CPU away: 10 ns of every 10 ns leave nothing");
     }
@@ -216,7 +238,8 @@ mod tests {
         let is_taken = (0..5).any(|_| {
             let start_ns = clock::monotonic_ns() + 2_000_000;
             let (period_ns, busy_ns, jitter_ns) = (5_000_000, 200_000, 100_000);
-            let schedule = Schedule { start_ns, period_ns, busy_ns, jitter_ns, drift_ppm: 0.0, seed: 7 };
+            let schedule =
+                Schedule { start_ns, period_ns, busy_ns, jitter_ns, jitter_adds_up: false, drift_ppm: 0.0, seed: 7 };
             let thief = match Thief::start(cpu, 50, schedule, start_ns + 100_000_000) {
                 Ok(thief) => thief,
                 Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {

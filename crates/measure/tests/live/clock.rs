@@ -70,6 +70,7 @@ fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
             period_ns: 4_000_000,
             busy_ns: 2_000_000,
             jitter_ns: 500_000,
+            jitter_adds_up: false,
             drift_ppm: 0.0,
             seed: 5,
         };

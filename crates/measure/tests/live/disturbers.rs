@@ -80,6 +80,7 @@ fn quantum_of(cpus: CpuSet) -> quantum::Settings {
         share_left: 0.6,
         phase_ns: 3 * MS,
         jitter_ns: 0,
+        jitter_adds_up: false,
         drift_ppm: 0.0,
         priority: 60,
         seed: 5,
@@ -122,6 +123,7 @@ fn a_quantum_jitters_and_drifts_as_it_is_asked_to() {
         period_ns: 5 * MS,
         share_left: 0.9,
         jitter_ns: MS,
+        jitter_adds_up: false,
         drift_ppm: 20_000.0,
         ..quantum_of(last_cpu())
     };

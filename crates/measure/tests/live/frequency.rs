@@ -35,6 +35,7 @@ fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
             period_ns: 5_000_000,
             busy_ns: 2_000_000,
             jitter_ns: 0,
+            jitter_adds_up: false,
             drift_ppm: 0.0,
             seed: 1,
         };

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evenkeel_measure::disturb::{Planted, Planting, Stretch};
-use evenkeel_measure::meters::gaps::{self, Cause, Class, Gap, Keep, Mode, Order, Report, Settings};
+use evenkeel_measure::disturb::{Planted, Planting, Schedule, Stretch, Thief};
+use evenkeel_measure::meters::gaps::{self, Cause, Class, Gap, Keep, Mode, Order, Report, Sampled, Settings};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::timer_fd::Interrupts;
 use evenkeel_sys::{clock, thread};
@@ -365,6 +365,58 @@ fn a_sample_costs_less_than_a_hundredth_of_one_cpu() {
             Err(format!("{}", report.observer_cpu_share))
         }
     });
+}
+
+/// A sample of 6 s under a thief that takes this share of each period, and the share that the thief says it took.
+fn sampled_under_a_thief(period_ns: u64, taken: f64) -> Option<(Sampled, f64)> {
+    let (cpu, length_ns) = (last_cpu(), 6000 * MS);
+    let start_ns = clock::monotonic_ns() + 10 * MS;
+    let busy_ns = (period_ns as f64 * taken) as u64;
+    let (jitter_ns, seed) = (period_ns / 20, start_ns);
+    let schedule = Schedule { start_ns, period_ns, busy_ns, jitter_ns, jitter_adds_up: false, drift_ppm: 0.0, seed };
+    let thief = match Thief::start(cpu, 50, schedule, start_ns + 60_000 * MS) {
+        Ok(thief) => thief,
+        Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
+            not_judged("this user may not have real-time threads");
+            return None;
+        }
+        Err(other) => panic!("{other}"),
+    };
+    let report = measured(&Settings { mode: Mode::Sample, ..settings(&[cpu], length_ns) });
+    let account = thief.finish();
+    Some((report.cpus[0].sampled.unwrap(), account.cpu_ns as f64 / account.covered_ns.max(1) as f64))
+}
+
+#[test]
+fn a_sample_tells_what_a_thief_takes() {
+    let _host = HostLock::take();
+    for (period_ms, taken) in [(20, 0.5), (4, 0.2), (7, 0.8), (100, 0.1)] {
+        one_of_three(|| {
+            let Some((said, truth)) = sampled_under_a_thief(period_ms * MS, taken) else { return Ok(()) };
+            let words = format!("{truth:.3} of {period_ms} ms: {said:?}");
+            println!("{words}");
+            // A thread of this machine took it, and not the hypervisor.
+            let is_apart = said.by_nobody_inside.share < 0.05 && said.by_threads.high >= truth;
+            let is_right = said.missing.low <= truth && truth <= said.missing.high && is_apart;
+            if is_right { Ok(()) } else { Err(words) }
+        });
+    }
+}
+
+#[test]
+fn a_busy_neighbour_makes_a_sample_no_smaller() {
+    let _host = HostLock::take();
+    let cpu = last_cpu();
+    for taken in [0.3, 0.6] {
+        one_of_three(|| {
+            let Some((said, truth)) = beside_a_spinner(cpu, || sampled_under_a_thief(20 * MS, taken)) else {
+                return Ok(());
+            };
+            let words = format!("{truth:.3}: {said:?}");
+            println!("{words}");
+            if said.missing.high >= truth && said.by_threads.high >= truth { Ok(()) } else { Err(words) }
+        });
+    }
 }
 
 #[test]

@@ -72,6 +72,8 @@ struct Place {
     period_ms: f64,
     share: f64,
     jitter: f64,
+    /// Whether the jitter adds up, so that the thief has a period and no set times.
+    adds_up: bool,
     drift_ppm: f64,
     seed: u64,
 }
@@ -115,6 +117,7 @@ fn under_a_thief<const N: usize>(place: Place, settings: [&Settings; N]) -> Opti
         period_ns,
         busy_ns: (place.period_ms * MS * (1.0 - place.share)) as u64,
         jitter_ns: (place.period_ms * MS * place.jitter) as u64,
+        jitter_adds_up: place.adds_up,
         drift_ppm: place.drift_ppm,
         seed: place.seed,
     };
@@ -153,7 +156,7 @@ fn off(schedule: &Schedule, taken: &[Taken], cpu: &Cpu) -> Option<Off> {
 }
 
 fn place((period_ms, share): (f64, f64), (jitter, drift_ppm): (f64, f64)) -> Place {
-    Place { period_ms, share, jitter, drift_ppm, seed: (period_ms * 10.0 + share * 100.0) as u64 }
+    Place { period_ms, share, jitter, adds_up: false, drift_ppm, seed: (period_ms * 10.0 + share * 100.0) as u64 }
 }
 
 /// The places of the grid with this period.
@@ -195,7 +198,7 @@ fn read_back(class: Class, beside: Beside, places: &[Place], tries: usize) {
 }
 
 fn may_have_a_thief() -> bool {
-    let place = Place { period_ms: 20.0, share: 0.9, jitter: 0.0, drift_ppm: 0.0, seed: 1 };
+    let place = Place { period_ms: 20.0, share: 0.9, jitter: 0.0, adds_up: false, drift_ppm: 0.0, seed: 1 };
     let short = Settings { duration_ns: 100_000_000, ..settings(Class::Ordinary, Count::All, Method::Fold) };
     under_a_thief(place, [&short]).is_some()
 }
@@ -249,6 +252,69 @@ fn a_thief_seen_without_rights() {
         let _neighbour = beside.start();
         let Some([(_, off)]) = under_a_thief(place, [&ours]) else { return };
         println!("{place:?}: {}", word(off));
+    }
+}
+
+/// With jitter, on set times and adding up: the period within 3 %, the share within 0.03, and the jitter within 1 % of the period.
+fn read_back_with_jitter(beside: Beside) {
+    let _host = HostLock::take();
+    if !may_have_a_thief() {
+        return;
+    }
+    let ours = settings(Class::Fifo, Count::All, Method::Fold);
+    for (shape, jitter, adds_up) in [
+        ((7.3, 0.55), 0.03, false),
+        ((7.3, 0.55), 0.05, true),
+        ((3.0, 0.9), 0.1, false),
+        ((3.0, 0.9), 0.1, true),
+        ((10.0, 0.4), 0.1, false),
+        ((20.0, 0.2), 0.1, true),
+    ] {
+        let place = Place { adds_up, ..place(shape, (jitter, 0.0)) };
+        fitness::one_of(3, &needs(Class::Fifo, 0.01), || {
+            let _neighbour = beside.start();
+            let Some([(cpu, _)]) = under_a_thief(place, [&ours]) else { return Ok(()) };
+            let said = (cpu.model, cpu.period_ms, cpu.share, cpu.jitter, cpu.phase_ms.is_some());
+            println!("{place:?}: {said:?}");
+            let near = |told: Option<f64>, truth: f64, by: f64| told.is_some_and(|told| (told - truth).abs() <= by);
+            let is_right = near(cpu.period_ms, place.period_ms, 0.03 * place.period_ms)
+                && near(cpu.share, place.share, 0.03)
+                && near(cpu.jitter, jitter / 3_f64.sqrt(), 0.01)
+                && cpu.phase_ms.is_some() != adds_up;
+            if is_right { Ok(()) } else { Err(format!("{place:?}: {said:?} {}", cpu.why)) }
+        });
+    }
+}
+
+#[test]
+fn a_period_is_told_with_its_jitter() {
+    read_back_with_jitter(Beside::Nobody);
+}
+
+#[test]
+fn a_period_is_told_with_its_jitter_beside_a_neighbour() {
+    read_back_with_jitter(Beside::Neighbour);
+}
+
+/// A thief that is a thread of this machine is not outside of it: what is told as taken by nobody inside is no more than without the thief.
+#[test]
+fn a_thread_of_this_machine_is_nobody_outside() {
+    let _host = HostLock::take();
+    if !may_have_a_thief() {
+        return;
+    }
+    let ours = settings(Class::Auto, Count::Foreign, Method::Fold);
+    for jitter in [0.0, 0.03, 0.1] {
+        fitness::one_of(3, &needs(Class::Fifo, 0.01), || {
+            let Some([(cpu, _)]) = under_a_thief(place((7.3, 0.55), (jitter, 0.0)), [&ours]) else { return Ok(()) };
+            let seen = cpu.seen.unwrap();
+            println!(
+                "jitter {jitter}: {:?}, {} counted, {} set aside, {:.4} gone",
+                cpu.model, seen.counted, seen.set_aside, seen.lost_share
+            );
+            let is_right = cpu.model == Some(Model::None) && seen.set_aside > 50;
+            if is_right { Ok(()) } else { Err(format!("{:?}: {}, {seen:?}", cpu.model, cpu.why)) }
+        });
     }
 }
 

@@ -137,6 +137,7 @@ fn a_thief_delays_those_under_it_as_foreseen_and_not_those_over_it() {
             period_ns: 10_000_000,
             busy_ns: 5_000_000,
             jitter_ns: 2_000_000,
+            jitter_adds_up: false,
             drift_ppm: 0.0,
             seed: 3,
         };

@@ -104,6 +104,7 @@ fn a_quantum_begins_on_each_cpu_by_its_phase() {
         share_left: 0.9,
         phase_ns: 3 * MS,
         jitter_ns: 0,
+        jitter_adds_up: false,
         drift_ppm: 0.0,
         priority: 60,
         seed: 5,

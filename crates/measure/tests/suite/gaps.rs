@@ -41,3 +41,15 @@ fn a_stop_ends_it_with_what_it_has() {
     assert_eq!(report.cpus[0].gaps.len() as u64 + report.lost.count, report.all.count);
     assert_eq!(report.cpus[0].lengths.histogram.count(), report.all.count);
 }
+
+#[test]
+fn a_stop_ends_what_meets_no_gap_and_what_sleeps() {
+    let sample = Settings { mode: Mode::Sample, ..settings(last_cpu()) };
+    let gapless = Settings { threshold_ns: 3_000_000_000_000, ..settings(last_cpu()) };
+    for settings in [sample, gapless] {
+        let stop = AtomicBool::new(false);
+        let tell = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
+        let report = gaps::run(&settings, &Watch::new(&stop, &tell)).unwrap();
+        assert!(report.length_ns < 3_600_000_000_000, "it did not run for its hour");
+    }
+}

@@ -7,9 +7,9 @@
 //! Heavy tails would make least squares waste most of its windows: blocks whose residuals stand out by more than
 //! [`CLIP`] scales weigh less (Huber, "Robust Regression", 1973), and the error is that of this estimate.
 
-use super::student::two_sided_p_value;
 use super::{DesignError, Level};
 use crate::quantile::median;
+use crate::student::two_sided_p_value;
 
 /// The most effects that are estimated at once.
 pub const TERMS_MAX: usize = 256;

@@ -23,7 +23,6 @@
 mod effects;
 mod factorial;
 mod hadamard;
-mod student;
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

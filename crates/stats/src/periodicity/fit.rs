@@ -2,6 +2,7 @@
 //! outliers left out, over ever more of the time.
 
 use super::agreement::{Train, kappa};
+use super::middle_of;
 use super::observed::Observed;
 
 /// Bins over one period, in which the crowd of edges is looked for.
@@ -29,6 +30,8 @@ pub(super) struct Fit {
     pub(super) agreement: f64,
     pub(super) seen: u64,
     pub(super) expected: u64,
+    /// Which share of the missing time is in gaps that begin near their time.
+    pub(super) in_time: f64,
 }
 
 /// The line of one kind of edge: turn `k` is at `at + k * period`.
@@ -99,7 +102,10 @@ pub(super) fn refine(observed: &Observed, period_ns: f64, room: &mut Room) -> Op
     let gone_ns = (end.at - begin.at).rem_euclid(period);
     let train = Train { from_ns: middle + begin.at, gone_ns, period_ns: period };
     let expected = observed.windows.iter().map(|(from, to)| train.beginnings(from + begin.gate, to - begin.gate)).sum();
+    let near = |from: f64| begin.lateness(from - middle, period).abs() <= begin.gate;
+    let in_time_ns: f64 = observed.gaps.iter().filter(|(from, _)| near(*from)).map(|(from, to)| to - from).sum();
     Some(Fit {
+        in_time: in_time_ns / observed.lost_ns().max(1.0),
         period_ns: period,
         period_error_ns: of_starts.slope_error(spread_ns),
         gone_from_ns: train.from_ns,
@@ -124,12 +130,15 @@ fn crowd(edges: &[f64], period: f64) -> f64 {
 }
 
 impl Line {
+    /// How much later an edge is than the nearest turn.
+    fn lateness(&self, edge: f64, period: f64) -> f64 {
+        let turn = ((edge - self.at) / period).round();
+        edge - self.at - turn * period
+    }
+
     fn residuals(&self, edges: &[f64], period: f64, span: f64, into: &mut Residuals) {
         let near = edges.iter().filter(|edge| edge.abs() <= span / 2.0);
-        let point = |edge: &f64| {
-            let turn = ((edge - self.at) / period).round();
-            (turn, edge - self.at - turn * period)
-        };
+        let point = |edge: &f64| (((edge - self.at) / period).round(), self.lateness(*edge, period));
         into.points.clear();
         into.points.extend(near.map(point).filter(|(_, late)| late.abs() <= self.gate));
     }
@@ -187,13 +196,4 @@ fn common_slope(starts: &Residuals, ends: &Residuals) -> Option<f64> {
         return None;
     }
     Some((one.1 + other.1) / squares)
-}
-
-/// The median; the order of the values is lost.
-fn middle_of(values: &mut [f64]) -> Option<f64> {
-    if values.is_empty() {
-        return None;
-    }
-    let at = values.len() / 2;
-    Some(*values.select_nth_unstable_by(at, f64::total_cmp).1)
 }

@@ -10,6 +10,7 @@
 //! | periods worth a try: peaks of the spectrum of "gone" over watched time | `spectrum` |
 //! | period, beginning and length by least squares without outliers | `fit` |
 //! | how far the model and what was seen agree (Cohen's kappa) | `agreement` |
+//! | where gaps come with jitter: the intervals between them | `intervals` |
 //! | following a known model gap by gap, at no cost | [`Tracker`] |
 //!
 //! [`detect`] takes `5 * seconds * (1/PERIOD_MIN - 1/PERIOD_MAX) * (2 * gaps + 2 * windows)` steps of four multiplications, with at most
@@ -19,6 +20,7 @@
 
 mod agreement;
 mod fit;
+mod intervals;
 mod observed;
 mod spectrum;
 mod tracker;
@@ -30,6 +32,7 @@ use serde::Serialize;
 pub use tracker::Tracker;
 
 use fit::Fit;
+use intervals::Cycle;
 use observed::Observed;
 
 /// The shortest period that is looked for, in nanoseconds.
@@ -51,6 +54,22 @@ const SEEN_MIN: u64 = 6;
 const SEEN_SHARE_MIN: f64 = 0.6;
 /// Gaps that begin less evenly than this, as a share of the period, are not slots.
 const SPREAD_MAX: f64 = 0.08;
+/// Where each gap is off by so much that the agreement of times says little: so much of the missing time must be in gaps that begin near their time,
+const IN_TIME_MIN: f64 = 0.8;
+/// such a share of the expected gaps must have been seen,
+const SEEN_SHARE_MIN_JITTER: f64 = 0.8;
+/// and such a share of the intervals between gaps must be alike,
+const REGULAR_MIN: f64 = 0.75;
+/// of at least so many,
+const INTERVALS_MIN: u64 = 10;
+/// with a standard deviation of no more than this share of the period.
+const JITTER_MAX: f64 = 0.13;
+/// Beginnings that are off by less than this share of the period keep their times well enough.
+const WANDER_MIN: f64 = 0.01;
+/// Independent beginnings spread 0.71 times as far as the intervals between them.
+const WANDER_RATIO: f64 = 1.1;
+/// The periods by times and by intervals may differ by this share.
+const SAME_PERIOD: f64 = 0.05;
 /// A period that is a whole number of ticks to within this is taken for the scheduler's own, where that can be.
 const TICK_TOLERANCE: f64 = 3e-4;
 /// So much of what a limit would take must be missing before it is blamed.
@@ -166,6 +185,20 @@ impl Slots {
     }
 }
 
+/// A period with its jitter. Where the gaps come at set times there are [`Slots`] too.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Period {
+    /// From one beginning of our share to the next, the mean, in nanoseconds.
+    pub period_ns: f64,
+    /// The standard error of that.
+    pub period_error_ns: f64,
+    /// How much of the period is ours, from 0 to 1.
+    pub share: f64,
+    /// The standard deviation of the beginnings as a share of the period: around their set times, or, where there are none, around a period after
+    /// the beginning before. Beginnings that are off by up to J either way, evenly, have 0.58 J.
+    pub jitter: f64,
+}
+
 /// Why the answer is what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -175,6 +208,8 @@ pub enum Reason {
     LittleMissing,
     /// The gaps come at set times.
     Periodic,
+    /// The gaps come a period after one another, and at no set times.
+    Wandering,
     /// No period explains the gaps.
     NoPeriod,
     /// The period is the scheduler's tick, and other threads can have had their turns.
@@ -189,6 +224,7 @@ impl fmt::Display for Reason {
             Reason::Unwatched => "nothing was watched",
             Reason::LittleMissing => "too little time is missing",
             Reason::Periodic => "gaps come at set times",
+            Reason::Wandering => "gaps come a period after one another, at no set times, so that there is no phase",
             Reason::NoPeriod => "no period explains the gaps",
             Reason::OwnTick => "the gaps follow the scheduler's own tick, as other threads' turns do",
             Reason::LimitBites => "a CPU limit is set, and it ran out",
@@ -207,7 +243,9 @@ impl Serialize for Reason {
 pub struct Periodicity {
     /// The answer.
     pub model: Model,
-    /// The slots of [`Model::FixedSlot`]; none for every other.
+    /// The period of [`Model::FixedSlot`]; none for every other.
+    pub period: Option<Period>,
+    /// Its slots, where they kept their times while they were watched. With [`Reason::Wandering`] they will not keep them for long.
     pub slots: Option<Slots>,
     /// How sure it is, from 0 to 1.
     pub confidence: f64,
@@ -236,6 +274,7 @@ pub struct Detector {
     observed: Observed,
     spectrum: spectrum::Room,
     fit: fit::Room,
+    intervals: intervals::Room,
 }
 
 impl Detector {
@@ -245,6 +284,7 @@ impl Detector {
             observed: Observed::with_room(windows, gaps),
             spectrum: spectrum::Room::of(windows, gaps),
             fit: fit::Room::of(gaps),
+            intervals: intervals::Room::of(gaps),
         }
     }
 
@@ -259,8 +299,12 @@ impl Detector {
                 self.observed.fill(windows, gaps, counts);
             }
         }
-        let best = if self.observed.lost_share() >= LOST_MIN { self.best_fit() } else { None };
-        judged(&self.observed, gaps, known, limit, best)
+        let (mut best, mut cycle) = (None, None);
+        if self.observed.lost_share() >= LOST_MIN {
+            best = self.best_fit();
+            cycle = intervals::cycle(&self.observed, &mut self.intervals);
+        }
+        judged(&self.observed, gaps, known, limit, (best, cycle.filter(is_regular)))
     }
 
     /// The period that agrees best with what was seen.
@@ -272,21 +316,34 @@ impl Detector {
     }
 }
 
-fn judged(observed: &Observed, gaps: &[Gap], known: &Known, limit: Option<Limit>, best: Option<Fit>) -> Periodicity {
+fn judged(
+    observed: &Observed,
+    gaps: &[Gap],
+    known: &Known,
+    limit: Option<Limit>,
+    (best, cycle): (Option<Fit>, Option<Cycle>),
+) -> Periodicity {
     let lost_share = observed.lost_share();
-    let found = best.filter(is_periodic);
-    let is_own_tick = found.is_some_and(|fit| known.turns_end_at_ns.is_some_and(|tick_ns| fit.is_multiple(tick_ns)));
+    let found = best.filter(|fit| is_periodic(fit) || cycle.is_some_and(|cycle| is_periodic_with_jitter(fit, &cycle)));
+    // The scheduler's turns are alike, too: without set times there is nothing to tell them from a hypervisor's.
+    let is_own_tick =
+        known.turns_end_at_ns.is_some_and(|tick_ns| found.map_or(cycle.is_some(), |fit| fit.is_multiple(tick_ns)));
+    let wandering = cycle.filter(|cycle| found.is_none_or(|fit| wanders(&fit, cycle)));
     let agreement = best.map_or(0.0, |fit| fit.agreement);
-    let (model, why, confidence) = match found {
+    let of_limit = |fit: Fit| limit.is_some_and(|limit| fit.is_multiple(limit.period_ns));
+    let (model, why, confidence) = match (found, cycle) {
         _ if observed.watched_ns() <= 0.0 && limit.is_none() => (Model::None, Reason::Unwatched, 0.0),
         // A limit that runs out takes the CPU at times of its own period: that these are regular, or on ticks, is no news.
-        Some(fit) if limit.is_some_and(|limit| fit.is_multiple(limit.period_ns)) => {
-            (Model::TokenBucket, Reason::LimitBites, 0.9)
+        (Some(fit), _) if of_limit(fit) => (Model::TokenBucket, Reason::LimitBites, 0.9),
+        (Some(_), _) | (None, Some(_)) if is_own_tick => (Model::Irregular, Reason::OwnTick, 0.5),
+        (Some(fit), cycle) => {
+            let by_intervals = cycle.map_or(0.0, Cycle::confidence);
+            let why = if wandering.is_some() { Reason::Wandering } else { Reason::Periodic };
+            (Model::FixedSlot, why, if is_periodic(&fit) { fit.confidence() } else { by_intervals })
         }
-        Some(_) if is_own_tick => (Model::Irregular, Reason::OwnTick, 0.5),
-        Some(fit) => (Model::FixedSlot, Reason::Periodic, fit.confidence()),
-        None if limit.is_some() => (Model::TokenBucket, Reason::LimitBites, 0.9),
-        None => {
+        (None, None) if limit.is_some() => (Model::TokenBucket, Reason::LimitBites, 0.9),
+        (None, Some(cycle)) => (Model::FixedSlot, Reason::Wandering, cycle.confidence()),
+        (None, None) => {
             // A long look at nothing is surer than a short one; a period that nearly did makes it less so.
             let sure = (1.0 - (-observed.watched_ns() / 3e8).exp()) * (1.0 - agreement.max(0.0));
             match lost_share < LOST_MIN {
@@ -295,9 +352,11 @@ fn judged(observed: &Observed, gaps: &[Gap], known: &Known, limit: Option<Limit>
             }
         }
     };
+    let is_slot = model == Model::FixedSlot;
     Periodicity {
         model,
-        slots: found.filter(|_| model == Model::FixedSlot).map(|fit| fit.slots(observed.base_ns)),
+        period: wandering.map(Cycle::period).or(found.map(|fit| fit.period())).filter(|_| is_slot),
+        slots: found.filter(|_| is_slot).map(|fit| fit.slots(observed.base_ns)),
         confidence,
         lost_share,
         agreement,
@@ -327,7 +386,52 @@ fn is_periodic(fit: &Fit) -> bool {
         && fit.spread_ns <= SPREAD_MAX * fit.period_ns
 }
 
+/// The same where each gap is off by a good part of its length, so that the times in which the CPU was gone agree badly.
+fn is_periodic_with_jitter(fit: &Fit, cycle: &Cycle) -> bool {
+    fit.in_time >= IN_TIME_MIN
+        && fit.seen >= INTERVALS_MIN
+        && fit.seen as f64 >= SEEN_SHARE_MIN_JITTER * fit.expected as f64
+        && fit.spread_ns <= SPREAD_MAX * fit.period_ns
+        && (fit.period_ns / cycle.period_ns - 1.0).abs() <= SAME_PERIOD
+}
+
+/// Whether beginnings are farther from their set times than they would be if each were off by itself: the times are not set, or change.
+fn wanders(fit: &Fit, cycle: &Cycle) -> bool {
+    fit.spread_ns > WANDER_MIN * fit.period_ns && fit.spread_ns > WANDER_RATIO * cycle.jitter_ns
+}
+
+fn is_regular(cycle: &Cycle) -> bool {
+    cycle.intervals >= INTERVALS_MIN && cycle.regular >= REGULAR_MIN && cycle.jitter_ns <= JITTER_MAX * cycle.period_ns
+}
+
+impl Cycle {
+    fn confidence(self) -> f64 {
+        self.regular * (1.0 - (-(self.intervals as f64) / 10.0).exp())
+    }
+
+    fn period(self) -> Period {
+        let share = 1.0 - self.gone_ns / self.period_ns;
+        let jitter = self.jitter_ns / self.period_ns;
+        Period { period_ns: self.period_ns, period_error_ns: self.period_error_ns, share, jitter }
+    }
+}
+
+/// The median; the order of the values is lost.
+fn middle_of(values: &mut [f64]) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    let at = values.len() / 2;
+    Some(*values.select_nth_unstable_by(at, f64::total_cmp).1)
+}
+
 impl Fit {
+    fn period(&self) -> Period {
+        let share = 1.0 - self.gone_ns / self.period_ns;
+        let jitter = self.spread_ns / self.period_ns;
+        Period { period_ns: self.period_ns, period_error_ns: self.period_error_ns, share, jitter }
+    }
+
     fn confidence(&self) -> f64 {
         let agrees = ((self.agreement - 0.5) / 0.35).clamp(0.0, 1.0);
         agrees * (1.0 - (-(self.seen as f64) / 10.0).exp())

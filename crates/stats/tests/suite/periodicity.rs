@@ -3,7 +3,9 @@
 
 use std::fmt::Write as _;
 
-use evenkeel_stats::periodicity::{Count, Gap, Known, Label, Limit, Model, Periodicity, Tracker, Window, detect};
+use evenkeel_stats::periodicity::{
+    Count, Gap, Known, Label, Limit, Model, Periodicity, Reason, Tracker, Window, detect,
+};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -21,6 +23,8 @@ struct Machine {
     share: f64,
     /// Each beginning is off by up to this share of the period, either way.
     jitter: f64,
+    /// Whether each beginning counts from the one before, so that what they are off by adds up.
+    adds_up: bool,
     drift_ppm: f64,
     /// Random gaps a second, 0.1 to 4 ms each.
     random_hz: f64,
@@ -33,6 +37,7 @@ const CLEAN: Machine = Machine {
     period_ms: 10.0,
     share: 0.4,
     jitter: 0.0,
+    adds_up: false,
     drift_ppm: 0.0,
     random_hz: 0.0,
     random_label: Label::Unknown,
@@ -57,7 +62,7 @@ impl Machine {
     fn slots(&self, random: &mut ChaCha8Rng) -> (Vec<Taken>, Vec<f64>) {
         let period = self.period_ms * MS * (1.0 + self.drift_ppm / 1e6);
         let gone = self.period_ms * MS * (1.0 - self.share);
-        let first = random.random_range(0.0..period);
+        let mut first = random.random_range(0.0..period);
         let (mut taken, mut starts) = (Vec::new(), Vec::new());
         for turn in 0..(self.seconds * 1e9 / period) as u64 {
             let at = first + turn as f64 * period;
@@ -65,6 +70,9 @@ impl Machine {
             // What it is late by it does not make up for, and nothing takes less than some microseconds to begin.
             taken.push((at + off + random.random_range(0.0..8_000.0), at + off + gone, Label::Foreign));
             starts.push(at + gone);
+            if self.adds_up {
+                first += off;
+            }
         }
         (taken, starts)
     }
@@ -224,6 +232,80 @@ fn no_period_is_made_up(runs_of_each: u64) {
     assert_eq!(made_up, "");
 }
 
+/// What is said of machines whose slots come with jitter, against what they are.
+#[derive(Default)]
+struct Score {
+    runs: u32,
+    found: u32,
+    /// Period within 3 %, share within 0.03.
+    near: u32,
+    /// Period and share within 10 %.
+    fair: u32,
+    /// Those said to keep their times.
+    in_phase: u32,
+    jitter: f64,
+}
+
+impl Score {
+    fn of(machines: impl Iterator<Item = Machine>) -> Score {
+        let mut score = Score::default();
+        for machine in machines {
+            let said = machine.watch().detect(&Known::default());
+            score.runs += 1;
+            let Some(period) = said.period else { continue };
+            let off = period.period_ns / (machine.period_ms * MS) - 1.0;
+            let share_off = period.share - machine.share;
+            score.found += 1;
+            score.near += u32::from(off.abs() <= 0.03 && share_off.abs() <= 0.03);
+            score.fair += u32::from(off.abs() <= 0.1 && share_off.abs() <= 0.1 * machine.share);
+            score.in_phase += u32::from(said.why == Reason::Periodic);
+            score.jitter += period.jitter;
+        }
+        score.jitter /= f64::from(score.found.max(1));
+        score
+    }
+
+    fn row(&self) -> String {
+        let Score { runs, found, near, fair, in_phase, jitter } = self;
+        format!(
+            "{found} of {runs} found, {near} within 3 %, {fair} within 10 %, {in_phase} in phase, jitter {:.2} %",
+            jitter * 100.0
+        )
+    }
+}
+
+fn machines(shares: &[f64], like: Machine, seeds: u64) -> impl Iterator<Item = Machine> {
+    let places = [3.0, 5.0, 7.3, 10.0, 20.0, 30.0]
+        .into_iter()
+        .flat_map(move |period_ms| shares.iter().map(move |share| (period_ms, *share)));
+    places.flat_map(move |(period_ms, share)| (0..seeds).map(move |seed| Machine { period_ms, share, seed, ..like }))
+}
+
+#[test]
+fn a_period_is_told_with_its_jitter() {
+    let seeds = 2;
+    for adds_up in [false, true] {
+        for jitter in [0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1] {
+            let like = Machine { jitter, adds_up, ..CLEAN };
+            let score = Score::of(machines(&[0.2, 0.4, 0.55, 0.8, 0.9], like, seeds));
+            println!("jitter {jitter}, adds up: {adds_up}: {}", score.row());
+            assert_eq!((score.found, score.near), (score.runs, score.runs), "{}", score.row());
+            // Evenly spread up to that much either way.
+            let sd = jitter / 3_f64.sqrt();
+            assert!((score.jitter - sd).abs() <= 0.1 * sd + 0.001, "{sd}: {}", score.row());
+            let out_of_phase = adds_up && jitter >= 0.02;
+            let in_phase = f64::from(score.in_phase) / f64::from(score.runs);
+            assert!(if out_of_phase { in_phase <= 0.1 } else { adds_up || in_phase == 1.0 }, "{}", score.row());
+
+            let noisy = Machine { random_hz: 20.0, ..like };
+            let score = Score::of(machines(&[0.2, 0.4, 0.55, 0.7], noisy, seeds));
+            println!("    beside 20 random gaps a second: {}", score.row());
+            let share = |count: u32| f64::from(count) / f64::from(score.runs);
+            assert!(share(score.found) >= 0.9 && score.fair == score.found, "{}", score.row());
+        }
+    }
+}
+
 /// An ordinary neighbour: turns that end at the scheduler's tick, ours and its about one tick each.
 fn neighbour(seed: u64, label: Label, steady: bool) -> Seen {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -330,7 +412,8 @@ proptest! {
             for limit in [None, limit] {
                 let said = detect(&windows, &gaps, &Known { count, limit, turns_end_at_ns: tick });
                 prop_assert!((0.0..=1.0).contains(&said.confidence) && (0.0..=1.0).contains(&said.lost_share), "{:?}", said);
-                prop_assert_eq!(said.slots.is_some(), said.model == Model::FixedSlot);
+                prop_assert_eq!(said.period.is_some(), said.model == Model::FixedSlot);
+                prop_assert!(said.period.is_some() || said.slots.is_none());
                 if let Some(slots) = said.slots {
                     prop_assert!(slots.share > 0.0 && slots.share < 1.0 && slots.period_ns.is_finite(), "{:?}", slots);
                     let next = slots.next_start_ns(at);

@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// How far each slot's beginning may be off, either way (thief)
     #[arg(long, value_name = "MS", value_parser = values::ms)]
     jitter_ms: Option<u64>,
+    /// Count each slot from the one before, so that the jitter adds up and the slots keep no set times (thief)
+    #[arg(long, requires = "jitter_ms")]
+    jitter_adds_up: bool,
     /// How much longer the period is than asked for, in millionths (thief)
     #[arg(long, value_name = "PPM", allow_negative_numbers = true)]
     drift_ppm: Option<f64>,
@@ -77,6 +80,7 @@ fn by_thief(args: &Args, context: &Context<'_>) -> Outcome {
         share_left: args.share,
         phase_ns: args.phase_ms.unwrap_or(0),
         jitter_ns: args.jitter_ms.unwrap_or(0),
+        jitter_adds_up: args.jitter_adds_up,
         drift_ppm: args.drift_ppm.unwrap_or(0.0),
         priority: args.priority.unwrap_or(50),
         seed: args.seed.unwrap_or_else(experiment::fresh_seed),

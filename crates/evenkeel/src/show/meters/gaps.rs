@@ -1,7 +1,8 @@
 //! The page of `measure gaps`.
 
 use evenkeel_measure::Unit;
-use evenkeel_measure::meters::gaps::{Class, Cpu, Mode, Report, Sum};
+use evenkeel_measure::meters::gaps::{Class, Cpu, Mode, Report, Sampled, Sum};
+use evenkeel_stats::Share;
 
 use crate::show::blocks::{Block, Timeline, quantity};
 
@@ -10,11 +11,23 @@ const SHOWN: usize = 5;
 /// So many CPUs are shown one by one, those with the most missing; JSON has all.
 const CPUS_SHOWN: usize = 8;
 
+/// Below the table of samples.
+const WHAT_SAMPLES_SAY: &str = "Missing is the share of the time at which a thread that wakes does not have the CPU, with its 95 % interval. Windows in \
+                                which the probe could not run count as missing.";
+
 pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Time that was missing")];
     blocks.push(Block::row("watched", how(report)));
     blocks.push(Block::row("cost", cost(report)));
-    blocks.push(Block::table(["CPU", "gaps", "a second", "longest", "of the time"], cpu_rows(report)));
+    if report.mode == Mode::Sample {
+        blocks.push(Block::table(
+            ["CPU", "windows", "missing", "by other threads", "by nobody inside"],
+            sample_rows(report),
+        ));
+        blocks.push(Block::Note(WHAT_SAMPLES_SAY.to_owned()));
+    } else {
+        blocks.push(Block::table(["CPU", "gaps", "a second", "longest", "of the time"], cpu_rows(report)));
+    }
     blocks.push(Block::heading("Who took it"));
     let total_ns = report.all.total_ns.max(1) as f64;
     let mut causes: Vec<(&&str, &Sum)> = report.causes.iter().collect();
@@ -55,6 +68,14 @@ fn how(report: &Report) -> String {
 fn cost(report: &Report) -> String {
     let blind_ns: u64 = report.cpus.iter().map(|cpu| cpu.blind_ns).sum();
     let watched_ns: u64 = report.cpus.iter().map(|cpu| cpu.watched_ns).sum();
+    if report.mode == Mode::Sample {
+        let windows: u64 = report.cpus.iter().filter_map(|cpu| cpu.sampled).map(|sampled| sampled.windows).sum();
+        return format!(
+            "{:.2} % of one CPU; {windows} windows of {} in all",
+            report.observer_cpu_share * 100.0,
+            time(watched_ns / windows.max(1))
+        );
+    }
     let blind = blind_ns as f64 / (blind_ns + watched_ns).max(1) as f64 * 100.0;
     format!("{:.2} % of one CPU; did not look for {blind:.3} % of the time", report.observer_cpu_share * 100.0)
 }
@@ -70,6 +91,25 @@ fn cpu_rows(report: &Report) -> Vec<[String; 5]> {
         rows.push(row("all".to_owned(), &report.all, report.cpus.iter().map(|cpu| cpu.watched_ns).sum()));
     }
     rows
+}
+
+/// Each CPU's shares with their 95 % intervals.
+fn sample_rows(report: &Report) -> Vec<[String; 5]> {
+    let row = |name: String, sampled: Option<Sampled>| match sampled {
+        None => [name, "0".to_owned(), "not known".to_owned(), "-".to_owned(), "-".to_owned()],
+        Some(Sampled { windows, missing, by_threads, by_nobody_inside, .. }) => {
+            [name, windows.to_string(), percent(missing), percent(by_threads), percent(by_nobody_inside)]
+        }
+    };
+    let mut rows: Vec<_> = report.cpus.iter().map(|cpu| row(cpu.cpu.to_string(), cpu.sampled)).collect();
+    if report.cpus.len() > 1 {
+        rows.push(row("all".to_owned(), report.sampled));
+    }
+    rows
+}
+
+fn percent(Share { share, low, high }: Share) -> String {
+    format!("{:.1} % ({:.1} to {:.1})", share * 100.0, low * 100.0, high * 100.0)
 }
 
 fn of_cpu(cpu: &Cpu, report: &Report) -> Vec<Block> {
@@ -148,6 +188,7 @@ mod tests {
             blind_ns: MS,
             all: sum(41, 6_120_000, 6 * MS),
             share: 0.003_06,
+            sampled: None,
             causes: BTreeMap::new(),
             takers: [("thief".to_owned(), sum(1, 6 * MS, 6 * MS))].into(),
             interrupts: vec![Source { name: "LOC Local timer interrupts".to_owned(), count: 500 }],
@@ -180,6 +221,7 @@ mod tests {
             length_ns: 2_000 * MS,
             all: sum(41, 6_120_000, 6 * MS),
             causes: causes.into(),
+            sampled: None,
             cpus,
             lost: Lost::of(39, "only the 2 longest of each CPU are listed"),
             limits: Vec::new(),
@@ -234,6 +276,45 @@ mod tests {
               CPU 1 went away while it was measured
         "#]]
         .assert_eq(&page(&report(vec![cpu(0)])));
+    }
+
+    #[test]
+    fn samples_are_shown_with_their_intervals() {
+        let share = |share, low, high| Share { share, low, high };
+        let sampled = Sampled {
+            windows: 120,
+            window_ns: 100_000,
+            lead_ns: 60_000,
+            missing: share(0.498, 0.405, 0.591),
+            by_threads: share(0.012, 0.001, 0.05),
+            by_nobody_inside: share(0.486, 0.394, 0.58),
+            hidden: 0.02,
+        };
+        let unseen = Cpu {
+            watched_ns: 0,
+            all: Sum::default(),
+            takers: BTreeMap::new(),
+            interrupts: Vec::new(),
+            interrupted_by: BTreeMap::new(),
+            ..cpu(1)
+        };
+        let seen = Cpu { watched_ns: 12 * MS, sampled: Some(sampled), ..cpu(0) };
+        let sample = Report { mode: Mode::Sample, sampled: Some(sampled), ..report(vec![seen, unseen]) };
+        let page = page(&sample);
+        let head: Vec<&str> = page.lines().take_while(|line| !line.starts_with("Who took it")).collect();
+        expect![[r#"
+            Time that was missing
+              watched           2.00 s, in samples, gaps from 1.00 us on
+              cost              98.00 % of one CPU; 120 windows of 100 us in all
+              CPU  windows  missing                by other threads    by nobody inside
+              0    120      49.8 % (40.5 to 59.1)  1.2 % (0.1 to 5.0)  48.6 % (39.4 to 58.0)
+              1    0        not known              -                   -
+              all  120      49.8 % (40.5 to 59.1)  1.2 % (0.1 to 5.0)  48.6 % (39.4 to 58.0)
+              Missing is the share of the time at which a thread that wakes does not have
+              the CPU, with its 95 % interval. Windows in which the probe could not run
+              count as missing.
+        "#]]
+        .assert_eq(&head.join("\n"));
     }
 
     #[test]

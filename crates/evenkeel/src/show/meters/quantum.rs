@@ -11,7 +11,7 @@ const HISTOGRAMS: usize = 8;
 
 pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Who has the CPUs, and when")];
-    let header = ["CPU", "model", "period", "share", "phase", "offset", "confidence", "gone"];
+    let header = ["CPU", "model", "period", "jitter", "share", "phase", "offset", "confidence", "gone"];
     blocks.push(Block::table(header, report.cpus.iter().map(row).collect()));
     if let Some(limit) = &report.limit {
         let words = format!("{} of every {} ms, set in {}", limit.quota_ms, limit.period_ms, limit.folder);
@@ -65,7 +65,7 @@ enum Words {
     Warning(String),
 }
 
-fn row(cpu: &Cpu) -> [String; 8] {
+fn row(cpu: &Cpu) -> [String; 9] {
     let or_dash = |shown: Option<String>| shown.unwrap_or_else(|| "-".to_owned());
     let model = match cpu.model {
         None => "not measured",
@@ -79,6 +79,7 @@ fn row(cpu: &Cpu) -> [String; 8] {
         cpu.cpu.to_string(),
         model.to_owned(),
         or_dash(cpu.period_ms.map(|ms| format!("{ms:.3} ms"))),
+        or_dash(cpu.jitter.map(|jitter| format!("{:.1} %", jitter * 100.0))),
         or_dash(cpu.share.map(|share| format!("{:.1} %", share * 100.0))),
         or_dash(cpu.phase_ms.map(|ms| format!("{ms:.2} ms"))),
         or_dash(cpu.offset_ms.map(|ms| format!("{ms:+.2} ms"))),
@@ -131,6 +132,8 @@ mod tests {
             model: None,
             period_ms: None,
             share: None,
+            jitter: None,
+            period_error_ms: None,
             phase_ms: None,
             confidence: None,
             offset_ms: None,
@@ -151,6 +154,8 @@ mod tests {
             model: Some(Model::FixedSlot),
             period_ms: Some(10.00012),
             share: Some(0.3989),
+            jitter: Some(0.0115),
+            period_error_ms: Some(0.0001),
             phase_ms: Some(6.011),
             confidence: Some(0.987),
             offset_ms: Some(-2.5),
@@ -190,6 +195,8 @@ mod tests {
             model: Some(Model::TokenBucket),
             period_ms: Some(100.0),
             share: Some(0.4),
+            jitter: None,
+            period_error_ms: None,
             phase_ms: None,
             confidence: Some(0.9),
             offset_ms: None,
@@ -209,10 +216,10 @@ mod tests {
         let plain = anstream::adapter::strip_str(&text(&blocks(&report))).to_string();
         expect![[r#"
             Who has the CPUs, and when
-              CPU  model         period      share   phase    offset    confidence  gone
-              0    not measured  -           -       -        -         -           -
-              1    fixed slot    10.000 ms   39.9 %  6.01 ms  -2.50 ms  0.99        -
-              2    token bucket  100.000 ms  40.0 %  -        -         0.90        -
+              CPU  model         period      jitter  share   phase    offset    confidence  gone
+              0    not measured  -           -       -       -        -         -           -
+              1    fixed slot    10.000 ms   1.1 %   39.9 %  6.01 ms  -2.50 ms  0.99        -
+              2    token bucket  100.000 ms  -       40.0 %  -        -         0.90        -
               CPU limit         40 of every 100 ms, set in /sys/fs/cgroup/pod
               CPU 0: run on CPU 0: EINVAL.
               CPU 1: gaps come at set times; real-time probe, gaps told apart by rseq.

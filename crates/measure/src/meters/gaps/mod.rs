@@ -4,6 +4,8 @@
 mod cause;
 mod interrupts;
 mod probe;
+mod sample;
+mod sleeper;
 mod takers;
 mod tally;
 mod traced;
@@ -12,6 +14,7 @@ mod turns;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_stats::Share;
 use evenkeel_sys::cpu_limit::CpuLimit;
 use evenkeel_sys::tracepoint::{Ready, Tracepoint};
 use evenkeel_sys::tsc::{self, Scale};
@@ -21,6 +24,9 @@ use serde::Serialize;
 pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 pub use interrupts::Source;
 use probe::{Looks, Plan, Probe, Seen};
+pub use sample::Sampled;
+use sample::Sums;
+use sleeper::Sleeper;
 pub use tally::{Gap, Keep, Sum};
 use traced::Traced;
 
@@ -30,12 +36,10 @@ use crate::{Lost, MeterError, Samples, Unit, Watch};
 const WINDOW_NS: u64 = 500_000_000;
 /// What the threads get to start before the first of them spins.
 const START_NS: u64 = 40_000_000;
-/// One spin of [`Mode::Sample`].
-const BURST_NS: u64 = 200_000;
-/// What a wake and the work around a burst cost, before it is known.
-const AROUND_BURST_NS: u64 = 40_000;
-/// What [`Mode::Sample`] aims at, as a share of one CPU; it may not be over a hundredth.
-const SAMPLE_SHARE: f64 = 0.006;
+/// A share that is known less well than this, either way, is called so.
+const WIDE: f64 = 0.05;
+/// Other threads that surely took more than this are mentioned.
+const THREADS_MIN: f64 = 0.01;
 /// The longest measurement: ten days.
 const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
 
@@ -88,8 +92,11 @@ pub struct Cpu {
     pub blind_ns: u64,
     /// All gaps.
     pub all: Sum,
-    /// The share of the time that was watched and missing.
+    /// The share of the time that was watched and missing; the estimate of `sampled` where there is one.
     pub share: f64,
+    /// The same with its interval, from samples; none where it spun, or no window fell into the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
     /// By cause.
     pub causes: BTreeMap<&'static str, Sum>,
     /// By the thread that ran instead.
@@ -133,6 +140,9 @@ pub struct Report {
     pub all: Sum,
     /// By cause.
     pub causes: BTreeMap<&'static str, Sum>,
+    /// How much of the time of all CPUs was missing, from samples; none where it spun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
     /// Each CPU.
     pub cpus: Vec<Cpu>,
     /// What is not listed one by one, or was not seen.
@@ -259,14 +269,15 @@ fn together(
     let begin_ns = clock::monotonic_ns() + START_NS + 500_000 * cpus.len() as u64;
     let span = (begin_ns, begin_ns + length_ns);
     let stop = || watch.stopped() || failed.load(Ordering::Relaxed);
+    let sleeper = Sleeper::default();
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (at, (cpu, traced)) in cpus.iter().copied().zip(traced).enumerate() {
-            let (failed, stop) = (&failed, &stop);
+        for (cpu, traced) in cpus.iter().copied().zip(traced) {
+            let (failed, stop, sleeper) = (&failed, &stop, &sleeper);
             let body = move || {
                 let seen = Probe::here(cpu, plan, traced).map(|probe| match mode {
                     Mode::Spin => spin(probe, span, plan, stop),
-                    Mode::Sample => sample(probe, span, plan, (at, cpus.len()), stop),
+                    Mode::Sample => sample::watch(probe, span, cpus.len(), sleeper, stop),
                 });
                 if seen.is_err() {
                     failed.store(true, Ordering::Relaxed);
@@ -278,16 +289,19 @@ fn together(
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     failed.store(true, Ordering::Relaxed);
+                    sleeper.stop();
                     return Err(MeterError::refused(format!("start the probe of CPU {cpu}"), &error));
                 }
             }
         }
-        // This thread takes time from the probes: it wakes seldom.
-        let pace_ns = if mode == Mode::Sample { 5 * WINDOW_NS } else { WINDOW_NS };
+        // This thread takes time from the probes: it wakes seldom. A signal wakes it at once.
         while clock::monotonic_ns() < span.1 && !stop() && !threads.iter().all(|thread| thread.is_finished()) {
-            clock::sleep_until_ns((clock::monotonic_ns() + pace_ns).min(span.1));
+            clock::sleep_until_ns_or_signal((clock::monotonic_ns() + WINDOW_NS).min(span.1));
             let done = clock::monotonic_ns().saturating_sub(span.0) as f64 / length_ns.max(1) as f64;
             watch.progress(done, "watching for gaps");
+        }
+        if stop() {
+            sleeper.stop();
         }
         let ended = || MeterError::not_possible("watch for gaps", "a probe's thread ended by itself");
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(ended()))).collect()
@@ -324,38 +338,6 @@ fn spin(mut probe: Probe<'_>, (begin_ns, end_ns): (u64, u64), plan: &Plan<'_>, s
     probe.finish()
 }
 
-/// Spins now and then, each CPU at its turn; the time between grows with what it turns out to cost.
-fn sample(
-    mut probe: Probe<'_>,
-    (begin_ns, end_ns): (u64, u64),
-    plan: &Plan<'_>,
-    (turn, of): (usize, usize),
-    stop: &dyn Fn() -> bool,
-) -> Seen {
-    let between_ns = |cost_ns: f64| (cost_ns * of as f64 / SAMPLE_SHARE) as u64;
-    let mut period_ns = between_ns((BURST_NS + AROUND_BURST_NS) as f64);
-    let mut at_ns = begin_ns + period_ns * turn as u64 / of as u64;
-    let (mut bursts, before_ns) = (0_u64, clock::thread_cpu_ns());
-    while at_ns < end_ns && !stop() {
-        // In short steps, so that a stop is heard within the second.
-        let now_ns = clock::monotonic_ns();
-        if at_ns > now_ns + 1_000_000_000 {
-            clock::sleep_until_ns(now_ns + 1_000_000_000);
-            continue;
-        }
-        clock::sleep_until_ns(at_ns);
-        probe.woke(clock::monotonic_ns().saturating_sub(at_ns));
-        if !probe.window(tsc::ticks() + plan.scale.ticks(BURST_NS), stop) {
-            break;
-        }
-        bursts += 1;
-        let cost_ns = (clock::thread_cpu_ns() - before_ns) as f64 / bursts as f64;
-        period_ns = between_ns(cost_ns.max(BURST_NS as f64));
-        at_ns = clock::monotonic_ns() + period_ns;
-    }
-    probe.finish()
-}
-
 fn report(settings: &Settings, mut seen: Vec<(usize, Seen)>, limits: Vec<Limit>) -> Report {
     let all_at_once = settings.order == Order::AllAtOnce && settings.mode == Mode::Spin;
     if all_at_once {
@@ -374,6 +356,7 @@ fn report(settings: &Settings, mut seen: Vec<(usize, Seen)>, limits: Vec<Limit>)
         length_ns: 0,
         all: Sum::default(),
         causes: BTreeMap::new(),
+        sampled: sampled(&seen),
         cpus: Vec::new(),
         lost: Lost::default(),
         limits,
@@ -395,8 +378,17 @@ fn report(settings: &Settings, mut seen: Vec<(usize, Seen)>, limits: Vec<Limit>)
     report
 }
 
+/// Of all CPUs together.
+fn sampled(seen: &[(usize, Seen)]) -> Option<Sampled> {
+    let mut all = Sums::default();
+    seen.iter().filter_map(|(_, seen)| seen.sums.as_ref()).for_each(|sums| all.merge(sums));
+    all.sampled()
+}
+
 fn of_cpu(cpu: usize, seen: Seen, mode: Mode) -> Cpu {
-    let Seen { mut tally, watched_ns, blind_ns, ended, takers, traced, sources, late, .. } = seen;
+    let Seen { mut tally, watched_ns, blind_ns, ended, takers, traced, sources, late, sums, .. } = seen;
+    let sampled = sums.and_then(|sums| sums.sampled());
+    let watched_share = tally.all.total_ns as f64 / watched_ns.max(1) as f64;
     let (all, takers_seen) = (tally.all, std::mem::take(&mut tally.takers));
     let interrupted_by = std::mem::take(&mut tally.sources);
     let causes = std::mem::take(&mut tally.causes).into_iter().map(|(cause, sum)| (cause.name(), sum)).collect();
@@ -407,7 +399,8 @@ fn of_cpu(cpu: usize, seen: Seen, mode: Mode) -> Cpu {
         watched_ns,
         blind_ns,
         all,
-        share: all.total_ns as f64 / watched_ns.max(1) as f64,
+        share: sampled.map_or(watched_share, |sampled| sampled.missing.share),
+        sampled,
         causes,
         takers: takers_seen,
         interrupts: sources,
@@ -439,7 +432,8 @@ fn doubts(settings: &Settings, seen: &[(usize, Seen)], limits: &[Limit], all_at_
     for (cpu, seen) in seen.iter().filter(|(_, seen)| seen.moved > 0 && seen.ended.is_none()) {
         doubts.push(format!("CPU {cpu}: the probe was moved to another CPU {} times, and went back", seen.moved));
     }
-    for (cpu, _) in seen.iter().filter(|(_, seen)| seen.watched_ns == 0 && seen.ended.is_none()) {
+    for (cpu, _) in seen.iter().filter(|(_, seen)| seen.watched_ns == 0 && seen.sums.is_none() && seen.ended.is_none())
+    {
         doubts.push(format!(
             "CPU {cpu}: the probe never ran: {}",
             match limits.is_empty() {
@@ -455,8 +449,42 @@ fn doubts(settings: &Settings, seen: &[(usize, Seen)], limits: &[Limit], all_at_
     if settings.mode == Mode::Spin && (!all_at_once || seen.len() < 2) {
         doubts.push("one CPU at a time can't tell a pause of the whole machine from one CPU's".to_owned());
     }
+    if settings.mode == Mode::Sample {
+        doubts.extend(doubts_of_samples(settings, seen));
+    }
     if settings.class == Class::Fifo {
         doubts.push("the probes were real-time: own-real-time-throttle is the kernel's limit on them, and no fault of the machine".to_owned());
+    }
+    doubts
+}
+
+/// What samples can't tell.
+fn doubts_of_samples(settings: &Settings, seen: &[(usize, Seen)]) -> Vec<String> {
+    let mut doubts = Vec::new();
+    for (cpu, seen) in seen.iter().filter(|(_, seen)| seen.ended.is_none()) {
+        let Some(sampled) = seen.sums.and_then(|sums| sums.sampled()) else {
+            doubts.push(format!(
+                "CPU {cpu}: no window fell into the time, so nothing is known of it; measure for longer"
+            ));
+            continue;
+        };
+        let Share { share, low, high } = sampled.missing;
+        if (high - share).max(share - low) > WIDE {
+            // The width of the interval shrinks with the root of the time.
+            let times = ((high - low) / (2.0 * WIDE)).powi(2).ceil();
+            let seconds = settings.length_ns as f64 / 1e9 * times;
+            doubts.push(format!(
+                "CPU {cpu}: {} windows give no more than {:.0} to {:.0} %; --seconds {seconds:.0} would give about 5 points either way",
+                sampled.windows,
+                low * 100.0,
+                high * 100.0
+            ));
+        }
+        if sampled.by_threads.low > THREADS_MIN {
+            doubts.push(format!(
+                "CPU {cpu}: samples do not tell which threads took it, nor what a thread that is always busy would lose to them; without --sample both are measured"
+            ));
+        }
     }
     doubts
 }

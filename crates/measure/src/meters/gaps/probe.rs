@@ -7,12 +7,13 @@ use evenkeel_sys::cpu_limit::{Counters, CpuLimit};
 use evenkeel_sys::schedstat::{Counted, RunDelay};
 use evenkeel_sys::tracepoint::Tracepoint;
 use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, Errno, Usage, sched, thread};
+use evenkeel_sys::{CpuSet, Errno, Usage, clock, sched, thread};
 
 use super::cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 use super::interrupts::{Counts, Files, Source, between};
+use super::sample::{Sleep, Sums, WINDOW_NS, Watching, Window};
 use super::takers::{Takers, Who};
-use super::tally::{Gap, Keep, Tally};
+use super::tally::{Gap, Keep, Tally, in_turns};
 use super::traced::{Told, Traced};
 use crate::error::MeterError;
 use crate::pinned::not_there;
@@ -62,7 +63,7 @@ pub(super) enum Looks {
 }
 
 /// A gap whose cause is not known yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Raw {
     missing: Missing,
     steal_ns: u64,
@@ -96,6 +97,10 @@ pub(super) struct Probe<'a> {
     newest: Option<Counts>,
     anchor: (u64, u64),
     shortest_close_ticks: u64,
+    /// The last stretch in which it did not run, where it samples.
+    absent: Sleep,
+    /// The window that it is sampling.
+    watching: Option<Watching>,
     seen: Seen,
 }
 
@@ -122,13 +127,13 @@ pub(super) struct Seen {
     pub cpu_ns: u64,
     /// How late it woke from each of its sleeps, where it slept.
     pub late: Samples,
+    /// What the windows add up to, where it sampled.
+    pub sums: Option<Sums>,
 }
 
 /// Room for a window's gaps, each page of it used once: a page that is used for the first time in a window would be a fault in it.
 fn touched() -> Vec<Raw> {
-    let nothing = Missing { start_ticks: 0, end_ticks: 0 };
-    let mut pending =
-        vec![Raw { missing: nothing, steal_ns: 0, run_delay_ns: 0, throttled_ns: 0, faults: 0 }; PENDING_MAX];
+    let mut pending = vec![Raw::default(); PENDING_MAX];
     // Zeroed memory may be one page that stands for all until it is written.
     pending.iter_mut().for_each(|raw| raw.faults = 1);
     std::hint::black_box(&mut pending).clear();
@@ -136,6 +141,11 @@ fn touched() -> Vec<Raw> {
 }
 
 impl<'a> Probe<'a> {
+    /// The CPU that it is on.
+    pub(super) fn cpu(&self) -> usize {
+        self.cpu
+    }
+
     /// Binds the calling thread to `cpu`, and gets all ready.
     ///
     /// # Errors
@@ -181,6 +191,8 @@ impl<'a> Probe<'a> {
             newest: None,
             anchor: tsc::ticks_and_ns(),
             shortest_close_ticks: u64::MAX,
+            absent: Sleep::default(),
+            watching: None,
             seen: Seen {
                 tally: Tally::new(cpu, plan.keep),
                 watched_ns: 0,
@@ -192,6 +204,7 @@ impl<'a> Probe<'a> {
                 sources: Vec::new(),
                 cpu_ns: 0,
                 late,
+                sums: None,
             },
         };
         probe.learn_own_cost();
@@ -226,7 +239,7 @@ impl<'a> Probe<'a> {
     pub(super) fn window(&mut self, until_ticks: u64, stop: &dyn Fn() -> bool) -> bool {
         let begin = tsc::ticks();
         let spin = Spin { scale: self.plan.scale, threshold_ns: self.plan.threshold_ns };
-        spin.until(until_ticks, |missing| self.saw(missing) && !stop());
+        spin.until_stopped(until_ticks, stop, |missing| self.saw(missing) && !stop());
         self.seen.watched_ns += self.plan.scale.length_ns(tsc::ticks().saturating_sub(begin));
         self.close();
         self.seen.ended.is_none() && !stop()
@@ -238,10 +251,45 @@ impl<'a> Probe<'a> {
         self.last = self.own();
     }
 
-    /// After a sleep: what passed meanwhile is no gap.
-    pub(super) fn woke(&mut self, late_ns: u64) {
+    /// The last stretch in which the thread did not run, where it samples.
+    pub(super) fn absent(&self) -> Sleep {
+        self.absent
+    }
+
+    /// After a sleep that was to end at `due_ns`: takes in how late it ended, and what the thread waited for.
+    pub(super) fn woke(&mut self, due_ns: u64) -> Sleep {
+        let woke_ns = clock::monotonic_ns();
+        let own = self.own();
+        let late_ns = woke_ns.saturating_sub(due_ns);
+        let run_delay_ns = own.counted.run_delay_ns.saturating_sub(self.last.counted.run_delay_ns);
+        // Some kernels do not count as waiting what a limit takes.
+        let throttled_ns = if late_ns > LIMIT_MIN_NS { self.newly_throttled_ns() } else { 0 };
+        let waited_ns = run_delay_ns.max(throttled_ns.min(late_ns));
+        self.absent = Sleep { due_ns, woke_ns, waited_ns, throttled_ns };
         self.seen.late.record(late_ns);
+        self.is_still_here();
         self.start();
+        self.absent
+    }
+
+    /// Watches what is left of a window, and adds what the last sleep took of it. None once it is to end.
+    pub(super) fn watch_window(&mut self, window: Window, stop: &dyn Fn() -> bool) -> Option<Watching> {
+        self.watching = Some(Watching::new(window, &self.absent));
+        let (absent, [not_ready, waited]) = (self.absent, self.absent.stretches());
+        self.judge_absence(not_ready, Raw::default());
+        let run_delay_ns = waited.1 - waited.0;
+        self.judge_absence(waited, Raw { run_delay_ns, throttled_ns: absent.throttled_ns, ..Raw::default() });
+        let left_ns = window.to_ns.saturating_sub(clock::monotonic_ns());
+        let goes_on = left_ns == 0 || self.window(tsc::ticks() + self.plan.scale.ticks(left_ns), stop);
+        self.watching.take().filter(|_| goes_on)
+    }
+
+    /// A stretch of the last absence, with what the kernel counted in it.
+    fn judge_absence(&mut self, (from_ns, until_ns): (u64, u64), raw: Raw) {
+        let is_within = self.watching.is_some_and(|watching| watching.window.holds_ns(from_ns, until_ns) > 0);
+        if is_within {
+            self.judge_stretch(&raw, from_ns, until_ns - from_ns, Interrupts::NotLooked);
+        }
     }
 
     /// Takes in a gap. False when the window is to end.
@@ -276,12 +324,7 @@ impl<'a> Probe<'a> {
         let wall_ns = after.wall_ns.saturating_sub(before.wall_ns);
         let cpu_ns = after.cpu_ns.saturating_sub(before.cpu_ns);
         let run_delay_ns = after.run_delay_ns.saturating_sub(before.run_delay_ns);
-        let mut throttled_ns = 0;
-        if run_delay_ns > LIMIT_MIN_NS && !self.taken.is_empty() {
-            let now_ns = self.taken.read().ns.unwrap_or(0);
-            throttled_ns = now_ns.saturating_sub(self.throttled_ns);
-            self.throttled_ns = now_ns;
-        }
+        let throttled_ns = if run_delay_ns > LIMIT_MIN_NS { self.newly_throttled_ns() } else { 0 };
         Raw {
             missing,
             steal_ns: wall_ns.saturating_sub(cpu_ns).saturating_sub(run_delay_ns),
@@ -289,6 +332,15 @@ impl<'a> Probe<'a> {
             throttled_ns,
             faults: own.faults.saturating_sub(self.last.faults),
         }
+    }
+
+    /// What the limits say that they held back since this was last asked.
+    fn newly_throttled_ns(&mut self) -> u64 {
+        if self.taken.is_empty() {
+            return 0;
+        }
+        let now_ns = self.taken.read().ns.unwrap_or(0);
+        now_ns.saturating_sub(std::mem::replace(&mut self.throttled_ns, now_ns))
     }
 
     /// Whether the thread is on its CPU; if the kernel has moved it, it tries to go back once.
@@ -380,6 +432,14 @@ impl<'a> Probe<'a> {
     fn judge(&mut self, raw: &Raw, scale: &Scale, interrupts: Interrupts) {
         let start_ns = scale.ns_at(raw.missing.start_ticks);
         let length_ns = scale.length_ns(raw.missing.ticks());
+        if self.watching.is_some() {
+            let (waited_ns, throttled_ns) = (raw.run_delay_ns, raw.throttled_ns);
+            self.absent = Sleep { due_ns: start_ns, woke_ns: start_ns + length_ns, waited_ns, throttled_ns };
+        }
+        self.judge_stretch(raw, start_ns, length_ns, interrupts);
+    }
+
+    fn judge_stretch(&mut self, raw: &Raw, start_ns: u64, length_ns: u64, interrupts: Interrupts) {
         let (mut taker, mut by) = (Taker::Unknown, None);
         if let Ok(takers) = &mut self.seen.takers
             && raw.run_delay_ns > 0
@@ -411,8 +471,19 @@ impl<'a> Probe<'a> {
             run_delay_ns: raw.run_delay_ns.min(length_ns),
             steal_ns: raw.steal_ns.min(length_ns),
         };
-        let gaps = self.without_edges(gap);
-        self.seen.tally.add_stretch(gaps);
+        match &mut self.watching {
+            // Sampling reads no switch records: a gap is whole.
+            Some(watching) => {
+                let within_ns = watching.add(gap.start_ns, gap.length_ns, gap.cause);
+                if within_ns > 0 {
+                    self.seen.tally.add_part(gap, within_ns);
+                }
+            }
+            None => {
+                let gaps = self.without_edges(gap);
+                self.seen.tally.add_stretch(gaps);
+            }
+        }
     }
 
     /// The interrupt that let another thread in, and the switches, were missing too, and are nobody's turn: as far as switch records tell,
@@ -445,57 +516,19 @@ impl<'a> Probe<'a> {
         }
     }
 
+    /// What it saw in its samples.
+    pub(super) fn finish_sampled(mut self, sums: Sums) -> Seen {
+        self.seen.watched_ns = sums.windows() * WINDOW_NS;
+        self.seen.sums = Some(sums);
+        self.finish()
+    }
+
     /// What it saw.
     pub(super) fn finish(mut self) -> Seen {
         if let (Some(first), Some(newest)) = (&self.first, &self.newest) {
             self.seen.sources = between(first, newest);
         }
-        self.seen.cpu_ns = evenkeel_sys::clock::thread_cpu_ns();
+        self.seen.cpu_ns = clock::thread_cpu_ns();
         self.seen
-    }
-}
-
-/// One gap for each turn (from, until, whose), which together have all of `whole`; that itself if there are none.
-fn in_turns(whole: Gap, turns: Vec<(u64, u64, Option<String>)>) -> Vec<Gap> {
-    let end_ns = whole.start_ns + whole.length_ns;
-    let begins: Vec<u64> = turns.iter().skip(1).map(|(from_ns, ..)| *from_ns).chain([end_ns]).collect();
-    let (mut at_ns, mut waited_ns, mut stolen_ns) = (whole.start_ns, whole.run_delay_ns, whole.steal_ns);
-    let mut gaps = Vec::with_capacity(turns.len().max(1));
-    for ((from_ns, until_ns, by), next_ns) in turns.into_iter().zip(begins) {
-        let length_ns = until_ns.saturating_sub(from_ns);
-        let around_ns = next_ns.saturating_sub(at_ns).saturating_sub(length_ns);
-        at_ns = next_ns;
-        let run_delay_ns = waited_ns.min(length_ns);
-        let steal_ns = stolen_ns.min(length_ns - run_delay_ns);
-        (waited_ns, stolen_ns) = (waited_ns - run_delay_ns, stolen_ns - steal_ns);
-        gaps.push(Gap { start_ns: from_ns, length_ns, around_ns, by, run_delay_ns, steal_ns, ..whole.clone() });
-    }
-    if gaps.is_empty() { vec![whole] } else { gaps }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn turns_have_all_of_the_gap_between_them() {
-        let whole = Gap {
-            start_ns: 1_000,
-            length_ns: 500,
-            around_ns: 0,
-            cause: Cause::Preemption,
-            by: Some("thief (7)".to_owned()),
-            source: None,
-            run_delay_ns: 480,
-            steal_ns: 5,
-        };
-        assert_eq!(in_turns(whole.clone(), Vec::new()), std::slice::from_ref(&whole));
-        let one = in_turns(whole.clone(), vec![(1_010, 1_490, Some("thief (7)".to_owned()))]);
-        assert_eq!((one[0].start_ns, one[0].length_ns, one[0].around_ns), (1_010, 480, 20));
-        let two = in_turns(whole, vec![(1_010, 1_400, Some("thief (7)".to_owned())), (1_405, 1_480, None)]);
-        let told: Vec<_> =
-            two.iter().map(|gap| (gap.start_ns, gap.length_ns, gap.around_ns, gap.run_delay_ns)).collect();
-        assert_eq!(told, [(1_010, 390, 15, 390), (1_405, 75, 20, 75)]);
-        assert_eq!((two[0].by.as_deref(), two[1].by.as_deref()), (Some("thief (7)"), None));
     }
 }

@@ -67,6 +67,13 @@ impl Sum {
         self.longest_ns = self.longest_ns.max(length_ns);
     }
 
+    /// Adds one of which only a part counts.
+    fn add_part(&mut self, length_ns: u64, counted_ns: u64) {
+        self.count += 1;
+        self.total_ns += counted_ns;
+        self.longest_ns = self.longest_ns.max(length_ns);
+    }
+
     /// Adds others.
     pub fn merge(&mut self, other: &Sum) {
         self.count += other.count;
@@ -127,6 +134,14 @@ impl Tally {
             suspects: VecDeque::new(),
             dropped: 0,
         }
+    }
+
+    /// Adds a gap of which only a part counts: so much of it was in a window that sampling chose.
+    pub(super) fn add_part(&mut self, gap: Gap, counted_ns: u64) {
+        self.all.add_part(gap.length_ns, counted_ns);
+        self.lengths.record(gap.length_ns);
+        self.causes.entry(gap.cause).or_default().add_part(gap.length_ns, counted_ns);
+        self.keep_one(gap);
     }
 
     /// Adds what was missing in one stretch: one gap, or one for each thread that ran in it, right after one another.
@@ -272,6 +287,24 @@ pub(super) fn is_within(stretches: &[(u64, u64)], start_ns: u64, length_ns: u64)
     stretches[from..].iter().take_while(|(start, _)| *start < end_ns).map(overlap).sum::<u64>() >= length_ns / 2
 }
 
+/// One gap for each turn (from, until, whose), which together have all of `whole`; that itself if there are none.
+pub(super) fn in_turns(whole: Gap, turns: Vec<(u64, u64, Option<String>)>) -> Vec<Gap> {
+    let end_ns = whole.start_ns + whole.length_ns;
+    let begins: Vec<u64> = turns.iter().skip(1).map(|(from_ns, ..)| *from_ns).chain([end_ns]).collect();
+    let (mut at_ns, mut waited_ns, mut stolen_ns) = (whole.start_ns, whole.run_delay_ns, whole.steal_ns);
+    let mut gaps = Vec::with_capacity(turns.len().max(1));
+    for ((from_ns, until_ns, by), next_ns) in turns.into_iter().zip(begins) {
+        let length_ns = until_ns.saturating_sub(from_ns);
+        let around_ns = next_ns.saturating_sub(at_ns).saturating_sub(length_ns);
+        at_ns = next_ns;
+        let run_delay_ns = waited_ns.min(length_ns);
+        let steal_ns = stolen_ns.min(length_ns - run_delay_ns);
+        (waited_ns, stolen_ns) = (waited_ns - run_delay_ns, stolen_ns - steal_ns);
+        gaps.push(Gap { start_ns: from_ns, length_ns, around_ns, by, run_delay_ns, steal_ns, ..whole.clone() });
+    }
+    if gaps.is_empty() { vec![whole] } else { gaps }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,5 +363,27 @@ mod tests {
         assert!(!is_within(&met, 200 * MS, 40 * MS), "only a quarter of it");
         assert_eq!(everywhere(&[&one]), [], "one CPU can't tell");
         assert_eq!(everywhere(&[]), []);
+    }
+
+    #[test]
+    fn turns_have_all_of_the_gap_between_them() {
+        let whole = Gap {
+            start_ns: 1_000,
+            length_ns: 500,
+            around_ns: 0,
+            cause: Cause::Preemption,
+            by: Some("thief (7)".to_owned()),
+            source: None,
+            run_delay_ns: 480,
+            steal_ns: 5,
+        };
+        assert_eq!(in_turns(whole.clone(), Vec::new()), std::slice::from_ref(&whole));
+        let one = in_turns(whole.clone(), vec![(1_010, 1_490, Some("thief (7)".to_owned()))]);
+        assert_eq!((one[0].start_ns, one[0].length_ns, one[0].around_ns), (1_010, 480, 20));
+        let two = in_turns(whole, vec![(1_010, 1_400, Some("thief (7)".to_owned())), (1_405, 1_480, None)]);
+        let told: Vec<_> =
+            two.iter().map(|gap| (gap.start_ns, gap.length_ns, gap.around_ns, gap.run_delay_ns)).collect();
+        assert_eq!(told, [(1_010, 390, 15, 390), (1_405, 75, 20, 75)]);
+        assert_eq!((two[0].by.as_deref(), two[1].by.as_deref()), (Some("thief (7)"), None));
     }
 }

@@ -6,7 +6,7 @@ mod phase;
 mod probe;
 mod siege;
 
-use evenkeel_stats::periodicity::{self, Count, Known, Label, Limit, Model, Periodicity, Slots};
+use evenkeel_stats::periodicity::{self, Count, Known, Label, Limit, Model, Periodicity, Reason, Slots};
 use evenkeel_sys::cpu_limit::CpuLimit;
 use evenkeel_sys::{CpuSet, Root, clock, cpu_limit, thread};
 use serde::Serialize;
@@ -123,6 +123,11 @@ pub struct Cpu {
     pub period_ms: Option<f64>,
     /// How much of the period is ours, from 0 to 1.
     pub share: Option<f64>,
+    /// The standard deviation of the slots' beginnings as a share of the period: around set times, or, where the slots have no phase, around
+    /// a period after the beginning before.
+    pub jitter: Option<f64>,
+    /// The standard error of `period_ms`, in milliseconds.
+    pub period_error_ms: Option<f64>,
     /// When our share begins, in milliseconds after `reference_ns`, less than a period.
     pub phase_ms: Option<f64>,
     /// How sure it is, from 0 to 1; the comparison method does not say.
@@ -133,7 +138,7 @@ pub struct Cpu {
     pub phase_error_ms: Option<f64>,
     /// Why the model is what it is, or why there is none.
     pub why: String,
-    /// The slots in full.
+    /// The slots in full; none without a phase.
     pub slots: Option<Slots>,
     /// What the detector saw.
     pub seen: Option<Periodicity>,
@@ -262,8 +267,8 @@ fn tick_ns(root: &Root) -> Option<u64> {
 
 fn told(cpu: usize, said: Periodicity, limit: Option<Limit>, watched: Watched) -> Cpu {
     let bucket = limit.filter(|_| said.model == Model::TokenBucket);
-    let (period_ns, share) = match (said.slots, bucket) {
-        (Some(slots), _) => (Some(slots.period_ns), Some(slots.share)),
+    let (period_ns, share) = match (said.period, bucket) {
+        (Some(period), _) => (Some(period.period_ns), Some(period.share)),
         (None, Some(limit)) => (Some(limit.period_ns as f64), Some(limit.quota_ns as f64 / limit.period_ns as f64)),
         (None, None) => (None, Some(1.0 - said.lost_share).filter(|_| said.watched_ns > 0)),
     };
@@ -275,9 +280,12 @@ fn told(cpu: usize, said: Periodicity, limit: Option<Limit>, watched: Watched) -
         model: Some(said.model),
         period_ms: period_ns.map(|ns| ns / MS),
         share,
+        jitter: said.period.map(|period| period.jitter),
+        period_error_ms: said.period.map(|period| period.period_error_ns / MS),
         confidence: Some(said.confidence),
         why: said.why.to_string(),
-        slots: said.slots,
+        // Times that wander say nothing of the next minute.
+        slots: said.slots.filter(|_| said.why != Reason::Wandering),
         seen: Some(said),
         is_real_time: watched.is_real_time,
         gaps: lengths(&watched),
@@ -327,6 +335,8 @@ impl Cpu {
             model: None,
             period_ms: None,
             share: None,
+            jitter: None,
+            period_error_ms: None,
             phase_ms: None,
             confidence: None,
             offset_ms: None,

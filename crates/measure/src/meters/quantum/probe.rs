@@ -147,19 +147,20 @@ struct Seen<'a> {
 impl Seen<'_> {
     /// Spins until the counter reads `until`.
     fn burst(&mut self, until: u64) {
-        let mut mark = self.labeller.mark();
+        let mut turns = self.labeller.mark();
+        let mut mark = Mark::default();
         self.labeller.arm();
         let start = tsc::ticks();
         let mut last = start;
         while last < until && self.not_kept == 0 {
-            // Between the last reading and this line a preemption clears what was armed before; from here on, what is armed now.
-            let held = self.labeller.held();
-            self.labeller.arm();
             let now = tsc::ticks();
-            if now.wrapping_sub(last) >= self.threshold && now > last {
-                let taken = self.labeller.taken(held && self.labeller.held(), &mut mark);
-                self.keep(last, now, taken);
+            let step = mark.after(now.wrapping_sub(last) >= self.threshold && now > last, self.labeller.held());
+            if step.arm {
                 self.labeller.arm();
+            }
+            if let Some(held) = step.gap {
+                let taken = self.labeller.taken(held, now - last, &self.scale, &mut turns);
+                self.keep(last, now, taken);
                 // To label a gap takes a microsecond at most, where the kernel's count is read; it is no gap.
                 last = tsc::ticks();
             } else {
@@ -175,7 +176,10 @@ impl Seen<'_> {
         let waited = taken.waited_ns.map_or(0, |ns| self.scale.ticks(ns)).min(to - from);
         let outside = to - from - waited;
         // A limit's pauses are not in the count of every kernel: what is hardly counted at all is no turn, and nothing is known of the rest.
-        let is_both = taken.label == Label::Preempted && outside >= self.threshold && waited >= (to - from) / 10;
+        // What the switches themselves take is not in the count either, and nobody's but the guest's: a tenth of the gap is more than that.
+        let is_both = taken.label == Label::Preempted
+            && outside >= self.threshold.max((to - from) / 10)
+            && waited >= (to - from) / 10;
         let gaps = if is_both {
             [Some((from, from + outside, Label::Foreign)), Some((from + outside, to, Label::Preempted))]
         } else {
@@ -240,19 +244,111 @@ impl Labeller {
         self.turns.as_ref()?.read().ok()
     }
 
-    fn taken(&self, held: bool, mark: &mut Option<Counted>) -> Taken {
-        if self.rseq.is_some() && held {
-            return Taken { label: Label::Foreign, waited_ns: None };
-        }
-        let before = std::mem::replace(mark, self.mark());
-        let since = before.zip(*mark);
+    /// Who took a gap of so many ticks: nobody inside, only where neither the mark nor the count knows of a turn of another thread.
+    fn taken(&self, held: bool, ticks: u64, scale: &Scale, turns: &mut Option<Counted>) -> Taken {
+        let before = std::mem::replace(turns, self.mark());
+        let since = before.zip(*turns);
         let waited_ns = since.map(|(before, now)| now.run_delay_ns.saturating_sub(before.run_delay_ns));
-        let label = match since {
-            _ if self.rseq.is_some() => Label::Preempted,
-            Some((before, now)) if now.turns > before.turns => Label::Preempted,
-            Some(_) => Label::Foreign,
-            None => Label::Unknown,
-        };
-        Taken { label, waited_ns }
+        let has_turns = since.map(|(before, now)| now.turns > before.turns);
+        let held = self.rseq.is_some().then_some(held);
+        Taken { label: label(held, has_turns, waited_ns, scale.length_ns(ticks)), waited_ns }
+    }
+}
+
+/// Whose a gap is: by whether the mark held, where there is one, and by the kernel's count of turns and of waiting, where it counts.
+fn label(held: Option<bool>, has_turns: Option<bool>, waited_ns: Option<u64>, length_ns: u64) -> Label {
+    // The count may hold short turns from before the gap, which are no gaps: only one that explains most of it is proof.
+    let waited_most = waited_ns.is_some_and(|ns| ns >= length_ns / 2);
+    match (held, has_turns) {
+        (Some(false), _) => Label::Preempted,
+        (Some(true), _) if waited_most => Label::Preempted,
+        (Some(true), _) => Label::Foreign,
+        (None, Some(true)) => Label::Preempted,
+        (None, Some(false)) => Label::Foreign,
+        (None, None) => Label::Unknown,
+    }
+}
+
+/// What is known of the mark between two readings of the counter. A mark that was cleared is armed again only after it was seen, so that no
+/// turn of another thread is missed, wherever in the loop it falls.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// It was found cleared after the last reading: the turn may lie before the next one.
+    was_cleared: bool,
+}
+
+/// What to do after a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    /// A gap is before it, in which the mark held or did not.
+    gap: Option<bool>,
+    /// The mark is to be armed.
+    arm: bool,
+}
+
+impl Mark {
+    /// After a reading with a gap before it or without, and a look at the mark.
+    fn after(&mut self, is_gap: bool, held: bool) -> Step {
+        let gap = is_gap.then_some(held && !self.was_cleared);
+        // What follows a gap begins anew: the counter is read again after the mark is armed.
+        self.was_cleared = !is_gap && !held;
+        Step { gap, arm: is_gap || !held }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_seen_wherever_in_the_loop_it_falls() {
+        // The loop's steps: read the counter, look at the mark, arm it if so decided. Another thread's turn before any of them.
+        for turn in 0..11 {
+            let (mut mark, mut armed, mut clock, mut last) = (Mark::default(), true, 0, 0);
+            let mut at = 0;
+            let mut told = Vec::new();
+            let mut step = |armed: &mut bool, clock: &mut u64| {
+                *clock += 1;
+                if at == turn {
+                    (*armed, *clock) = (false, *clock + 1000);
+                }
+                at += 1;
+            };
+            for _ in 0..6 {
+                step(&mut armed, &mut clock);
+                let now = clock;
+                step(&mut armed, &mut clock);
+                let next = mark.after(now - last >= 500, armed);
+                if next.arm {
+                    step(&mut armed, &mut clock);
+                    armed = true;
+                }
+                told.extend(next.gap);
+                last = if next.gap.is_some() { clock } else { now };
+            }
+            assert_eq!(told, [false], "a turn before step {turn}");
+        }
+        let mut mark = Mark::default();
+        let held = [(false, true), (true, true), (false, true)].map(|(is_gap, held)| mark.after(is_gap, held).gap);
+        assert_eq!(held, [None, Some(true), None], "nobody's turn");
+        let after_a_short_turn =
+            [(false, false), (false, true), (true, true)].map(|(is_gap, held)| mark.after(is_gap, held).gap);
+        assert_eq!(after_a_short_turn, [None, None, Some(true)]);
+    }
+
+    #[test]
+    fn nobody_inside_is_said_only_where_nothing_inside_explains_it() {
+        let table = [
+            (Some(true), None, None, Label::Foreign),
+            (Some(true), Some(true), Some(100), Label::Foreign),
+            (Some(true), Some(true), Some(900), Label::Preempted),
+            (Some(false), Some(false), Some(0), Label::Preempted),
+            (None, Some(true), Some(900), Label::Preempted),
+            (None, Some(false), Some(0), Label::Foreign),
+            (None, None, None, Label::Unknown),
+        ];
+        for (held, has_turns, waited_ns, said) in table {
+            assert_eq!(label(held, has_turns, waited_ns, 1000), said, "{held:?} {has_turns:?} {waited_ns:?}");
+        }
     }
 }

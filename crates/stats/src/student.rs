@@ -1,7 +1,7 @@
 //! Student's t: how often noise alone would look as large as an estimate that has this many degrees of freedom for its error.
 
 /// Two-sided p-value of `t` with `degrees` of freedom, at least 1. NaN gives 1: it is evidence of nothing.
-pub(super) fn two_sided_p_value(t: f64, degrees: usize) -> f64 {
+pub(crate) fn two_sided_p_value(t: f64, degrees: usize) -> f64 {
     if t.is_nan() {
         return 1.0;
     }
@@ -11,7 +11,7 @@ pub(super) fn two_sided_p_value(t: f64, degrees: usize) -> f64 {
 }
 
 /// The regularised incomplete beta function, by Lentz's continued fraction ("Numerical Recipes", 6.4).
-fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+pub(crate) fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }

@@ -1,0 +1,120 @@
+//! From the intervals between gaps to a period that need not keep its phase.
+//!
+//! A train whose every interval varies a little loses its phase within some dozens of turns, so nothing is left of it in a spectrum of seconds. Its
+//! intervals are alike all the same. They are taken between gaps that follow each other in watched time; gaps much shorter than most of
+//! what is missing are passed over as somebody else's.
+
+use super::observed::Observed;
+use super::{PERIOD_MAX_NS, PERIOD_MIN_NS, middle_of};
+
+/// A gap counts that is at least this part of the middle length: half of the missing time is in gaps of that length or longer.
+const LENGTH_MIN: f64 = 0.4;
+/// An interval is regular that differs from the middle one by no more than this share,
+const NEAR: f64 = 0.35;
+/// and by no more than this many deviations.
+const NEAR_DEVIATIONS: f64 = 3.5;
+const ROUNDS: u32 = 4;
+/// From the median of deviations to a standard deviation, for normal noise.
+const NORMAL: f64 = 1.4826;
+
+/// A train of gaps, by its intervals.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cycle {
+    pub(super) period_ns: f64,
+    pub(super) period_error_ns: f64,
+    /// The standard deviation of the intervals.
+    pub(super) jitter_ns: f64,
+    /// How long the CPU is gone each time, the median.
+    pub(super) gone_ns: f64,
+    /// Which share of the intervals is regular.
+    pub(super) regular: f64,
+    /// How many of them there are.
+    pub(super) intervals: u64,
+}
+
+/// What this works in, to be used again.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    lengths: Vec<f64>,
+    intervals: Vec<f64>,
+    apart: Vec<f64>,
+}
+
+impl Room {
+    /// For so many gaps.
+    pub(super) fn of(gaps: usize) -> Room {
+        let numbers = || Vec::with_capacity(gaps);
+        Room { lengths: numbers(), intervals: numbers(), apart: numbers() }
+    }
+}
+
+/// The period by the intervals; none where there are no two gaps in one stretch of watched time. How sure it is, is left to the caller.
+pub(super) fn cycle(observed: &Observed, room: &mut Room) -> Option<Cycle> {
+    let Room { lengths, intervals, apart } = room;
+    lengths.clear();
+    lengths.extend(observed.gaps.iter().map(|(from, to)| to - from));
+    lengths.sort_unstable_by(f64::total_cmp);
+    let least_ns = LENGTH_MIN * middle_by_time(lengths)?;
+    collect(observed, least_ns, intervals);
+    let all = intervals.len();
+    let middle = middle_of(intervals)?;
+    intervals.retain(|interval| (interval / middle - 1.0).abs() <= NEAR);
+    let regular = intervals.len() as f64 / all as f64;
+    for _ in 0..ROUNDS {
+        let mean = mean(intervals);
+        apart.clear();
+        apart.extend(intervals.iter().map(|interval| (interval - mean).abs()));
+        let deviation = NORMAL * middle_of(apart)?;
+        // Where nearly all are the same, the clock's resolution is what is left.
+        let bound = (NEAR_DEVIATIONS * deviation).max(1000.0);
+        intervals.retain(|interval| (interval - mean).abs() <= bound);
+    }
+    let (period_ns, count) = (mean(intervals), intervals.len());
+    let squares: f64 = intervals.iter().map(|interval| (interval - period_ns) * (interval - period_ns)).sum();
+    let jitter_ns = (squares / (count.max(2) - 1) as f64).sqrt();
+    lengths.retain(|length| *length >= least_ns);
+    let gone_ns = middle_of(lengths)?;
+    Some(Cycle {
+        period_ns,
+        period_error_ns: jitter_ns / (count.max(1) as f64).sqrt(),
+        jitter_ns,
+        gone_ns,
+        regular,
+        intervals: count as u64,
+    })
+    .filter(|cycle| (PERIOD_MIN_NS..=PERIOD_MAX_NS).contains(&cycle.period_ns) && cycle.gone_ns < cycle.period_ns)
+}
+
+/// From the beginning of one gap to that of the next in the same stretch of watched time.
+fn collect(observed: &Observed, least_ns: f64, intervals: &mut Vec<f64>) {
+    intervals.clear();
+    let mut windows = observed.windows.iter();
+    let mut window = windows.next();
+    let mut last: Option<f64> = None;
+    for (from, to) in observed.gaps.iter().filter(|(from, to)| to - from >= least_ns) {
+        while window.is_some_and(|(_, end)| end <= from) {
+            window = windows.next();
+            last = None;
+        }
+        // A gap that begins with the window may have begun before it.
+        let is_whole = window.is_some_and(|(start, end)| start < from && to <= end);
+        if let (Some(last), true) = (last, is_whole) {
+            intervals.push(from - last);
+        }
+        last = is_whole.then_some(*from);
+    }
+}
+
+/// Half of the sum is in values of this size or more; the values are in their order.
+fn middle_by_time(sorted: &[f64]) -> Option<f64> {
+    let half = sorted.iter().sum::<f64>() / 2.0;
+    let mut sum = 0.0;
+    sorted.iter().rev().copied().find(|length| {
+        sum += length;
+        sum >= half
+    })
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
