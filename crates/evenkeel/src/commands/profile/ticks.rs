@@ -81,8 +81,10 @@ fn percent(text: &str) -> Result<f64, String> {
 /// The answer.
 #[derive(Serialize)]
 pub(crate) struct Answer {
-    /// The thread.
+    /// The thread; of several that share the tick, the one with most of its work.
     pub(crate) thread: Thread,
+    /// All threads that do the tick's work, that with the most first.
+    pub(crate) threads: Vec<Thread>,
     /// Ticks a second; none where they keep no time.
     pub(crate) tick_hz: Option<f64>,
     /// By what ticks are told apart.
@@ -200,14 +202,15 @@ fn answer(
         values.for_each(|value| samples.record(value));
         samples
     };
-    let Cut { tid, ends, missed, unended, ticks: cut, .. } = &ticks.cut;
-    let known = opened.recording.threads.get(tid);
+    let Cut { tid, tids, ends, missed, unended, ticks: cut, .. } = &ticks.cut;
+    let thread = |tid: u32| {
+        let known = opened.recording.threads.get(&tid);
+        let (pid, name) = (known.map_or(tid, |thread| thread.pid), known.and_then(|thread| thread.name.clone()));
+        Thread { pid, tid, name }
+    };
     Answer {
-        thread: Thread {
-            pid: known.map_or(*tid, |thread| thread.pid),
-            tid: *tid,
-            name: known.and_then(|thread| thread.name.clone()),
-        },
+        thread: thread(*tid),
+        threads: tids.iter().map(|tid| thread(*tid)).collect(),
         tick_hz: ticks.hz(),
         told,
         ends: *ends,

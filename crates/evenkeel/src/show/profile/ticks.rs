@@ -14,9 +14,13 @@ const LISTED: usize = 12;
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let said = &answer.comparison;
     let name = answer.thread.name.as_deref().unwrap_or("unknown");
+    let others = match answer.threads.len() {
+        0 | 1 => String::new(),
+        several => format!(", and {} more threads that share the tick", several - 1),
+    };
     let mut blocks = vec![
         Block::heading("Slow ticks beside the rest"),
-        Block::row("thread", format!("{name} ({}) of process {}", answer.thread.tid, answer.thread.pid)),
+        Block::row("thread", format!("{name} ({}) of process {}{others}", answer.thread.tid, answer.thread.pid)),
     ];
     blocks.extend(answer.tick_hz.map(|hz| Block::row("tick rate", format!("{hz:.3} Hz"))));
     blocks.push(Block::row("told by", told_by(answer)));
