@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use evenkeel_change::State;
 use evenkeel_host::{Action, Fact, Facts, Plan, Setting};
@@ -14,7 +15,7 @@ use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{
     Arm, ArmName, ArmReport, Beside, Choice, Design, Guard, Identity, Keep, Metric, NetworkPath, Outcome, Record,
-    Report, Switch, Titles, Trial, TrialError, Watch, Workload, resume,
+    Report, Settle, Stretch, Switch, Titles, Trial, TrialError, Watch, Workload, resume,
 };
 use serde::Serialize;
 
@@ -152,8 +153,15 @@ impl Experiment<'_> {
         let design = self.design;
         let mut trial =
             Trial { design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop, keep: &mut keep };
+        let mut told = Some(design.planned_for(self.arms.count()));
         let record = resume(&mut trial, before, &mut |now| {
             self.beside.news().iter().for_each(|words| progress.say(words));
+            if now.stretch != Stretch::Settling
+                && let Some(told) = told.take()
+                && let Some(words) = longer_than(told, now)
+            {
+                progress.say(&words);
+            }
             progress.show(now);
         });
         progress.end();
@@ -161,7 +169,13 @@ impl Experiment<'_> {
         restored.map_err(|error| {
             Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", self.state_args.revert()))
         })?;
-        let mut record = record.map_err(not_possible)?;
+        let mut record = record.map_err(|error| match &error {
+            TrialError::ShortBudget { least, .. } => {
+                let hint = more_time(design, *least);
+                Failure::new(exit::WRONG_USE, error).hint(hint)
+            }
+            _ => not_possible(error),
+        })?;
         record.mishaps.extend(workload.doubts());
         let kept_in = keep.whole().map(Path::to_owned);
         Ok(Tolds { kept_in, ..told(self.arms, self.control, design, titles, record)? })
@@ -181,6 +195,25 @@ impl Experiment<'_> {
             identity: identity(self.facts),
         }
     }
+}
+
+/// The new time, if the settle time makes a trial longer by a quarter than was said at the start.
+fn longer_than(told: Duration, now: &evenkeel_trial::Progress) -> Option<String> {
+    let all = now.elapsed + now.left;
+    (all > told.mul_f64(1.25))
+        .then(|| format!("the server settles slowly after a switch: {} s in total now", all.as_secs()))
+}
+
+/// What to do about a budget that is too short for a design that takes so long at least.
+pub(crate) fn more_time(design: &Design, least: Duration) -> String {
+    let settle = match design.settle {
+        Settle::Found { .. } => "name the settle time by --settle, ",
+        Settle::Fixed { .. } => "",
+    };
+    format!(
+        "give at least --budget {}s, {settle}use shorter windows by --window-ms, or fewer --control-pairs",
+        least.as_secs_f64().ceil()
+    )
 }
 
 /// A session that was kept, as it would have been told.

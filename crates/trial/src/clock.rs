@@ -54,7 +54,7 @@ struct Inner {
 }
 
 impl SimulatedMachine {
-    fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         Duration::from_nanos(self.0.now_ns.load(Ordering::Relaxed))
     }
 

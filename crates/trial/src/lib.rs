@@ -22,6 +22,7 @@ mod processes;
 mod report;
 mod rules;
 pub mod saved;
+mod schedule;
 pub mod search;
 mod session;
 pub mod source;
@@ -42,6 +43,7 @@ pub use report::{
     Outcome, Report, Titles,
 };
 pub use rules::{DropReason, Rules};
+pub use schedule::Pace;
 pub use session::kept;
 pub use session::{
     ArmSoFar, Dropped, Ended, Keep, Left, LeftWhy, NetworkPath, Progress, Record, SettleHow, SettleSeen, Stretch,

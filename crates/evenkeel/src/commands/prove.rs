@@ -8,7 +8,7 @@ use std::time::Duration;
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::kept::{Head, Kept};
-use evenkeel_trial::{Beside, Design, Guard, Keep, Metric, Settle, Stop, Workload};
+use evenkeel_trial::{Beside, Design, Guard, Keep, Metric, Pace, Settle, Stop, Workload};
 
 use crate::args::StateArgs;
 use crate::arms::{self, Arms};
@@ -124,7 +124,8 @@ struct DesignArgs {
     /// The most pairs of windows, one of each arm [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(6..=5000))]
     pairs: Option<u16>,
-    /// Begin no pair after this time, such as 90s or 10m; counted from the start of the first window
+    /// Finish within this time, such as 90s or 10m, counted from the first switch. The settle phase and the A/A phase take a share of it; a budget
+    /// without room for a decision is refused
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
     /// Look once, after all pairs, rather than after every pair: a narrower interval from the same pairs
@@ -142,7 +143,7 @@ struct DesignArgs {
     turns: Option<u32>,
     #[command(flatten)]
     smallest_effect: SmallestEffect,
-    /// Pairs of the machine against itself before the first pair; 0 for none
+    /// Pairs of the A/A phase, which compares the machine with itself before the first pair; 0 for none [default: 10, fewer in a short budget]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
     control_pairs: Option<u16>,
     /// Seed of the order of the arms, to repeat a run
@@ -326,12 +327,13 @@ impl DesignArgs {
         if let Some(time) = self.settle {
             design.settle = Settle::Fixed { time };
         }
-        if let Some(pairs) = self.control_pairs {
-            design.control_pairs = pairs.into();
-        }
+        design.control_pairs = match self.control_pairs {
+            Some(pairs) => pairs.into(),
+            None => design.control_pairs_that_fit(arms.count()),
+        };
         design.smallest_effect_ratio = self.smallest_effect.ratio(&design.metric);
         design.check_for(arms.count()).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
-        refuse_short(&design, arms.count())?;
+        refuse_short(&design, arms.count(), self.control_pairs.is_some())?;
         Ok(design)
     }
 
@@ -346,27 +348,28 @@ impl DesignArgs {
 }
 
 /// Refuses a budget that would be over before anything can be said.
-fn refuse_short(design: &Design, arms: usize) -> Result<(), Failure> {
-    let Stop::Sequential { budget: Some(budget), pairs_min, .. } = design.stop else { return Ok(()) };
-    let least = design.least_for(arms);
+fn refuse_short(design: &Design, arms: usize, asks_for_control: bool) -> Result<(), Failure> {
+    let Stop::Sequential { budget: Some(budget), .. } = design.stop else { return Ok(()) };
+    let pace = Pace::of(arms);
+    let least = match asks_for_control {
+        true => design.least_for(pace, design.control_pairs),
+        false => design.least_by_itself(pace),
+    };
     if budget >= least {
         return Ok(());
     }
     let mut takes = Vec::new();
-    let mut instead = "";
     if matches!(design.settle, Settle::Found { .. }) {
-        takes.push("finding how long a switch is felt".to_owned());
-        instead = "a known time of quiet by --settle, ";
+        takes.push("finding the settle time".to_owned());
     }
     if design.control_pairs > 0 {
-        takes.push(format!("{} pairs of the machine against itself", design.control_pairs));
+        takes.push("the A/A phase".to_owned());
     }
     let first = if takes.is_empty() { String::new() } else { takes.join(", ") + " and " };
-    let seconds = least.as_secs_f64().ceil();
-    let cause = format!("{first}the {pairs_min} pairs that may decide take {seconds:.0} s at least");
-    let hint = format!("give more time by --budget, {instead}shorter windows by --window-ms, or fewer --control-pairs");
-    Err(Failure::text(exit::WRONG_USE, format!("prove anything within a budget of {} s", budget.as_secs_f64()), cause)
-        .hint(hint))
+    let (seconds, pairs) = (least.as_secs_f64().ceil(), design.pairs_to_decide(arms));
+    let cause = format!("{first}the {pairs} pairs that a decision takes need {seconds:.0} s at least");
+    let tried = format!("prove anything within a budget of {} s", budget.as_secs_f64());
+    Err(Failure::text(exit::WRONG_USE, tried, cause).hint(experiment::more_time(design, least)))
 }
 
 /// In how many turns arms share their windows where nobody said: a neighbour that comes and goes within seconds is then in both.

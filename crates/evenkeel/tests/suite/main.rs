@@ -6,6 +6,7 @@
 mod audit;
 mod bad_input;
 mod boots;
+mod budgets;
 mod cards;
 mod change;
 mod changes;

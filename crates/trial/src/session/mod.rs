@@ -26,7 +26,7 @@ pub use race::{Left, LeftWhy};
 pub(crate) use race::{Race, Runner, blocks};
 pub use run::{resume, run};
 pub use settle::{SettleHow, SettleSeen};
-pub(crate) use settle::{cost as settle_cost, find as find_settle};
+pub(crate) use settle::{cost as settle_cost, find as find_settle, least as settle_least};
 
 /// All that one trial needs.
 pub struct Trial<'a, 'b> {

@@ -57,6 +57,30 @@ struct Script {
     effects: Vec<Effect>,
     #[serde(default)]
     events: Vec<Event>,
+    /// How long a switch of the server's process takes.
+    #[serde(default)]
+    switch_ms: u64,
+    /// How the latency comes to its level after a switch of the server's process.
+    #[serde(default)]
+    settles: Option<Settles>,
+}
+
+/// After a switch the latency is multiplied by `ratio`, which decays to 1 with this time constant.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settles {
+    ratio: f64,
+    ms: f64,
+}
+
+impl Settles {
+    /// The mean factor over a window that begins and ends so long after the switch.
+    fn mean(self, from: Duration, to: Duration) -> f64 {
+        let constant = self.ms.max(1.0) / 1e3;
+        let left = |time: Duration| (-time.as_secs_f64() / constant).exp();
+        let length = to.saturating_sub(from).as_secs_f64().max(1e-9);
+        1.0 + (self.ratio - 1.0) * constant * (left(from) - left(to)) / length
+    }
 }
 
 /// While a setting has a value, the latency is multiplied.
@@ -123,6 +147,8 @@ struct Simulated {
     process: BTreeMap<String, String>,
     random: ChaCha8Rng,
     machine: SimulatedMachine,
+    /// When a setting of the server's process was switched last.
+    switched: Option<Duration>,
     host: Root,
 }
 
@@ -146,6 +172,7 @@ impl Simulated {
             process: BTreeMap::new(),
             random: ChaCha8Rng::seed_from_u64(options.seed),
             machine: options.simulated.clone(),
+            switched: None,
             host: Root::live(),
         })
     }
@@ -220,10 +247,14 @@ impl Workload for Simulated {
     }
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
-        match value {
+        self.machine.advance(Duration::from_millis(self.script.switch_ms));
+        let before = match value {
             Some(value) => self.process.insert(knob.to_owned(), value.to_owned()),
             None => self.process.remove(knob),
         };
+        if before.as_deref() != value {
+            self.switched = Some(self.machine.now());
+        }
         Ok(value.unwrap_or("50000").to_owned())
     }
 
@@ -261,8 +292,12 @@ impl Workload for Simulated {
                 return Err(TrialError::NoCpu { program: NAME.to_owned(), waited_ms: span_ms, span_ms });
             }
         }
+        let began = self.machine.now();
         self.machine.advance(window);
-        let (ratio, tail_ratio) = self.ratios();
+        let (mut ratio, tail_ratio) = self.ratios();
+        if let (Some(settles), Some(switched)) = (self.script.settles, self.switched) {
+            ratio *= settles.mean(began.saturating_sub(switched), self.machine.now().saturating_sub(switched));
+        }
         // The mean of a window varies less the longer it is.
         let noise = self.noise / window.as_secs_f64().max(0.001).sqrt();
         let us = value_us.unwrap_or(self.level_us * ratio * (noise * self.normal()).exp());
