@@ -1,5 +1,6 @@
 //! What `prove` and `demo` share: one trial from its settings to its report, with progress on a terminal and a way to stop.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -153,14 +154,17 @@ impl Experiment<'_> {
         let design = self.design;
         let mut trial =
             Trial { design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop, keep: &mut keep };
-        let mut told = Some(design.planned_for(self.arms.count()));
+        let (mut planned, preview) = (Some(design.planned_for(self.arms.count())), Cell::new(false));
         let record = resume(&mut trial, before, &mut |now| {
             self.beside.news().iter().for_each(|words| progress.say(words));
             if now.stretch != Stretch::Settling
-                && let Some(told) = told.take()
-                && let Some(words) = longer_than(told, now)
+                && let Some(planned) = planned.take()
+                && let Some(words) = longer_than(planned, now)
             {
                 progress.say(&words);
+            }
+            if let Some(detectable) = now.detectable.filter(|_| !preview.replace(true)) {
+                progress.note(&words::preview(detectable));
             }
             progress.show(now);
         });
@@ -211,7 +215,7 @@ pub(crate) fn more_time(design: &Design, least: Duration) -> String {
         Settle::Fixed { .. } => "",
     };
     format!(
-        "give at least --budget {}s, {settle}use shorter windows by --window-ms, or fewer --control-pairs",
+        "give at least --budget {}s (more if each switch restarts the server), {settle}use shorter windows by --window-ms, or fewer --control-pairs",
         least.as_secs_f64().ceil()
     )
 }

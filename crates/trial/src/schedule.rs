@@ -148,7 +148,13 @@ pub(crate) struct Elapsed {
 
 impl Elapsed {
     /// How long a window takes: as planned, or as long as they took so far if that is longer.
-    pub(crate) fn new(design: &Design, pace: Pace, settle: &SettleSeen, time: Duration, took: Option<Duration>) -> Elapsed {
+    pub(crate) fn new(
+        design: &Design,
+        pace: Pace,
+        settle: &SettleSeen,
+        time: Duration,
+        took: Option<Duration>,
+    ) -> Elapsed {
         let turns = settle.turns.unwrap_or(1).max(1);
         let planned = design.window.saturating_add((settle.time() + pace.switch).saturating_mul(turns));
         Elapsed { time, window: took.map_or(planned, |took| took.max(planned)) }
@@ -160,6 +166,13 @@ impl Elapsed {
         let pairs = (design.pairs_to_decide(arms) + SPARE_PAIRS).min(design.stop.pairs_max());
         let windows = 2 + pairs * arms;
         self.time.saturating_add(self.window.saturating_mul(count(windows))) <= budget
+    }
+
+    /// How many blocks of all arms fit what is left of the budget; as many as the design has without one.
+    pub(crate) fn blocks_that_fit(self, design: &Design, arms: usize) -> usize {
+        let Some(budget) = design.budget() else { return design.stop.pairs_max() };
+        let block = self.window.saturating_mul(count(arms)).max(Duration::from_micros(1));
+        (budget.saturating_sub(self.time).as_secs_f64() / block.as_secs_f64()) as usize
     }
 
     /// Whether a block of so many windows has room, `pairs` being the pairs so far and `arms` the arms at the start. What a decision takes may pass
@@ -187,8 +200,7 @@ mod tests {
     use crate::metric::Metric;
 
     fn design(window_ms: u64) -> Design {
-        let mut design =
-            Design::sequential(Metric::us("lat_us", "latency"), 100, Duration::from_millis(window_ms), 1);
+        let mut design = Design::sequential(Metric::us("lat_us", "latency"), 100, Duration::from_millis(window_ms), 1);
         design.turns = 4;
         design
     }

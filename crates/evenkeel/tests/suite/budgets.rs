@@ -27,7 +27,7 @@ fn servers() -> Vec<Server> {
         // Windows that a rule drops, now and then.
         server(
             "pauses",
-            json!({"events": (0..200).map(|at| json!({"window": 5 + 7 * at, "gap_ms": 100.0})).collect::<Vec<_>>()}),
+            json!({"events": (0..200).map(|at| json!({"window": 5 + 41 * at, "gap_ms": 100.0})).collect::<Vec<_>>()}),
             30,
         ),
         // Every window takes a tenth longer than it was to.
@@ -39,9 +39,7 @@ fn servers() -> Vec<Server> {
 fn took_s(answer: &Value) -> f64 {
     let control = answer["control_stretch"]["windows"].as_array().cloned().unwrap_or_default();
     let windows = answer["windows"].as_array().unwrap().iter().chain(&control);
-    let end = |window: &Value| {
-        window["start_us"].as_f64().unwrap() + window["conditions"]["span_us"].as_f64().unwrap()
-    };
+    let end = |window: &Value| window["start_us"].as_f64().unwrap() + window["conditions"]["span_us"].as_f64().unwrap();
     windows.map(end).fold(0.0, f64::max) / 1e6
 }
 
@@ -58,33 +56,37 @@ fn what_is_accepted_is_answered_in_its_time() {
     for Server { name, script, noise_percent } in servers() {
         scene.script(&script);
         for window_ms in [200, 1000, 3000] {
-            for budget_s in [5, 10, 20, 30, 45, 60, 90, 150, 600] {
+            for budget_s in [10, 30, 60, 90] {
                 let line = format!(
                     "{SLACK} --set noise-percent={noise_percent} --window-ms {window_ms} --seed {} --json",
                     budget_s + window_ms
                 );
-                let output = scene.run(&format!("{line} --budget {budget_s}s"));
-                let what = format!("{name}, windows of {window_ms} ms, {budget_s} s");
-                if output.status.code() == Some(2) {
-                    refused += 1;
-                    let least = least_in(&said(&output));
-                    assert!(least > budget_s, "{what}: {}", said(&output));
-                    let again = scene.run(&format!("{line} --budget {least}s"));
-                    assert_answered(&answer_of(&again), least, &format!("{what}, with {least} s instead"));
-                    continue;
+                let mut output = scene.run(&format!("{line} --budget {budget_s}s"));
+                let (mut given_s, mut what) = (budget_s, format!("{name}, windows of {window_ms} ms, {budget_s} s"));
+                // How long a switch takes is only known once there was one: then the least budget is another.
+                for _ in 0..2 {
+                    if output.status.code() == Some(2) {
+                        refused += 1;
+                        let least = least_in(&said(&output));
+                        assert!(least > given_s, "{what}: {}", said(&output));
+                        (given_s, what) = (least, format!("{what}, with {least} s instead"));
+                        output = scene.run(&format!("{line} --budget {least}s"));
+                    }
                 }
                 accepted += 1;
-                assert_answered(&answer_of(&output), budget_s, &what);
+                assert_answered(&answer_of(&output), given_s, &what);
             }
         }
     }
-    assert!(accepted > 100 && refused > 20, "{accepted} accepted, {refused} refused");
+    assert!(accepted == 84 && (20..60).contains(&refused), "{accepted} accepted, {refused} refused");
 }
 
 fn assert_answered(answer: &Value, budget_s: u64, what: &str) {
-    let pairs = answer["pairs"].as_u64().unwrap_or_else(|| panic!("{what}: {answer}"));
-    assert!(pairs >= 5, "{what}: {pairs} pairs, ended {}", answer["ended"]);
-    assert!(["decided", "out-of-time", "whole"].iter().any(|ended| answer["ended"] == *ended), "{what}: {answer}");
+    let (ended, pairs) = (&answer["ended"], answer["pairs"].as_u64());
+    let pairs = pairs.unwrap_or_else(|| panic!("{what}: {}", answer["error"]));
+    assert!(pairs >= 5, "{what}: {pairs} pairs, ended {ended}");
+    let ends = ["decided", "out-of-time", "whole", "out-of-spares"];
+    assert!(ends.iter().any(|end| ended == end), "{what}: {ended}");
     let took = took_s(answer);
     assert!(took <= 1.25 * budget_s as f64, "{what}: took {took} s");
     // Time that is left is used, unless it is decided or has all its pairs.

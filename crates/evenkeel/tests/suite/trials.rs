@@ -399,18 +399,18 @@ const REFUSED: &[(&str, i32, &str)] = &[
     (
         "prove process.timer_slack_ns=1 --workload tick --budget 0s",
         2,
-        "within a budget of 0 s: finding how long a switch is felt, 10 pairs of the machine against itself and the 5",
+        "within a budget of 0 s: finding the settle time, the A/A phase and the 7 pairs that a decision takes need 35 s",
     ),
     (
         "prove process.timer_slack_ns=1 --workload tick --budget 10s --control-pairs 0",
         2,
-        "finding how long a switch is felt and the 5 pairs that may decide take",
+        "finding the settle time and the 7 pairs that a decision takes need 26 s",
     ),
-    ("prove process.timer_slack_ns=1 --workload tick --budget 40s", 2, "within a budget of 40 s: finding how long"),
+    ("prove process.timer_slack_ns=1 --workload tick --budget 34s", 2, "give at least --budget 35s"),
     (
         "prove process.timer_slack_ns=1 --workload tick --budget 10s --settle 50ms",
         2,
-        "within a budget of 10 s: 10 pairs of the machine",
+        "within a budget of 10 s: the A/A phase and the 7 pairs that a decision takes need 24 s",
     ),
     (
         "prove process.timer_slack_ns=1 --arm process.timer_slack_ns=1",

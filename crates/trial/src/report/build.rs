@@ -61,7 +61,8 @@ impl Record {
     /// As [`Record::report`].
     pub fn answers(self, design: &Design, titles: Titles) -> Result<Answers, TrialError> {
         let race = Race::of(design, &self)?;
-        let control = ControlReport::of(design, &self.control, race.further().len())?;
+        let had = race.further().iter().map(|runner| runner.judge.pairs()).max().unwrap_or(0);
+        let control = ControlReport::of(design, &self.control, race.further().len(), had)?;
         let of = |runner: &Runner| {
             let view = self.beside_a(&race, runner, &titles);
             let lost = Lost {

@@ -20,7 +20,7 @@ use crate::session::{Dropped, Ended, Judge, Left, Seen, SettleSeen, Window};
 
 pub(crate) use build::median_of;
 pub use choice::{Between, Choice};
-pub use control::ControlReport;
+pub use control::{ControlReport, Detectable};
 
 /// The answer of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

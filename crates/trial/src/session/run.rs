@@ -8,7 +8,7 @@ use evenkeel_stats::{BlockDesign, Order, PairDesign, VALUE_RANGE};
 use crate::arm::{Arm, ArmName};
 use crate::design::Settle;
 use crate::error::TrialError;
-use crate::report::{Effect, Outcome};
+use crate::report::{Detectable, Effect, Outcome};
 use crate::schedule::{Elapsed, Pace};
 use crate::session::kept::Line;
 use crate::session::{
@@ -81,6 +81,8 @@ struct Session<'t, 'a, 'b> {
     pace: Pace,
     /// The windows of this session, and how long they took with all that came before each.
     took: (u32, Duration),
+    /// What the pairs that fit will be able to see.
+    detectable: Option<Detectable>,
 }
 
 /// How one pair or block ended.
@@ -98,7 +100,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let before_us = windows.map(|window| window.start_us + window.conditions.span_us).fold(0.0, f64::max);
         let begun = trial.watch.clock().now();
         let pace = Pace::of(trial.arms.len());
-        Ok(Session { trial, record, race, begun, without_value: 0, before_us, pace, took: (0, Duration::ZERO) })
+        let took = (0, Duration::ZERO);
+        Ok(Session { trial, record, race, begun, without_value: 0, before_us, pace, took, detectable: None })
     }
 
     /// Switches to each arm and back where there is a budget: a server that is started anew by each switch takes longer than the design shows. What has
@@ -141,6 +144,9 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         if let Some(ended) = self.control(on_progress)? {
             return Ok(ended);
         }
+        let (design, arms) = (self.trial.design, self.trial.arms.len());
+        let fit = self.race.pairs() + self.so_far().blocks_that_fit(design, arms);
+        self.detectable = Detectable::of(design, &self.record.control, arms, fit.min(design.stop.pairs_max()));
         self.pairs(on_progress)
     }
 
@@ -339,6 +345,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             elapsed: self.elapsed(),
             left: self.left(stretch),
             arms: self.race.further().iter().map(so_far).collect(),
+            detectable: self.detectable,
         }
     }
 
@@ -354,8 +361,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             Stretch::Trial => 0,
             _ => design.control_pairs.saturating_sub(self.record.control.len() / 2) * 2,
         };
-        let missing =
-            control + design.stop.pairs_max().saturating_sub(self.race.pairs()) * self.race.in_it().len();
+        let missing = control + design.stop.pairs_max().saturating_sub(self.race.pairs()) * self.race.in_it().len();
         let Elapsed { time, window } = self.so_far();
         let left = window.saturating_mul(count(missing));
         design.budget().map_or(left, |budget| left.min(budget.saturating_sub(time)))

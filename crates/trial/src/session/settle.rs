@@ -129,11 +129,7 @@ fn step_of(design: &Design, pace: Pace) -> Duration {
 }
 
 /// Finds it, or tells that the user stopped. `elapsed` is what of a budget is gone already.
-pub(crate) fn find(
-    trial: &mut Trial<'_, '_>,
-    pace: Pace,
-    elapsed: Duration,
-) -> Result<Option<SettleSeen>, TrialError> {
+pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> Result<Option<SettleSeen>, TrialError> {
     let Settle::Found { least, most } = trial.design.settle else {
         return Ok(Some(SettleSeen::fixed(trial.design.settle.least())));
     };
