@@ -29,6 +29,7 @@ mod guard;
 mod ladder;
 mod live;
 mod log;
+mod more;
 mod pairs;
 mod screen;
 mod settling;
@@ -44,7 +45,9 @@ pub use design::{Budget, CANDIDATES_MAX, Candidate, SearchDesign};
 pub use goal::{Evidence, GOAL_FORMAT, GoalError, GoalFile, HostWords, WorkloadSpec};
 pub use live::Live;
 pub use log::{Entry, Header, Log, LogError};
-pub use settling::{ClassSettle, Settling, longest as longest_settle};
+pub use more::MoreTime;
+pub use screen::windows_to_screen;
+pub use settling::{ClassSettle, Settling, longest as longest_settle, restarts};
 
 use crate::arm::Arm;
 use crate::clock::Clock;

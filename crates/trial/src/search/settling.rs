@@ -153,6 +153,12 @@ impl Settling<'_, '_> {
     }
 }
 
+/// Which of these plans take new sockets or a new start at each switch.
+pub fn restarts(plans: &[Plan]) -> Vec<usize> {
+    let is_slow = |plan: &Plan| plan.steps.iter().any(|step| Reach::of(step) > Reach::AtOnce);
+    plans.iter().enumerate().filter(|(_, plan)| is_slow(plan)).map(|(at, _)| at).collect()
+}
+
 /// The time that is long enough after any switch, whatever ways it goes.
 pub fn longest(settles: &[ClassSettle]) -> Option<Duration> {
     settles.iter().map(|found| found.settle.time()).max()

@@ -60,6 +60,9 @@ struct Script {
     /// How long a switch of the server's process takes.
     #[serde(default)]
     switch_ms: u64,
+    /// How long a new start takes.
+    #[serde(default)]
+    restart_ms: u64,
     /// How the latency comes to its level after a switch of the server's process.
     #[serde(default)]
     settles: Option<Settles>,
@@ -270,6 +273,7 @@ impl Workload for Simulated {
     }
 
     fn restart(&mut self) -> Result<(), TrialError> {
+        self.machine.advance(Duration::from_millis(self.script.restart_ms));
         Ok(())
     }
 
