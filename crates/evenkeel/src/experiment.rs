@@ -244,7 +244,8 @@ fn told(arms: &Arms, control: bool, design: &Design, titles: Titles, record: Rec
     let told = |(report, own): (Report, &Vec<Setting>)| {
         let of_arm = |arm: &ArmReport| Claim::of(&report, &arm.values, control).sentence();
         let sentence = report.arms.get(1).map_or_else(String::new, of_arm);
-        Told { knob: arms::told(own), control, sentence: opening(&report, &same_already) + &sentence, report }
+        let sentence = opening(&report, &same_already) + &sentence;
+        Told { knob: arms::told(own), control, sentence, doubts: report.caveat_texts(), report }
     };
     let trials: Vec<Told> = answers.reports.into_iter().zip(&arms.asked).map(told).collect();
     let said = |which: Choice| {

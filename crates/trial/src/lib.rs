@@ -39,8 +39,8 @@ pub use engaged::{Engaged, Mechanism, Reading};
 pub use error::TrialError;
 pub use metric::Metric;
 pub use report::{
-    Answers, ArmReport, Away, Between, ByArm, Choice, ControlReport, Cost, Detectable, Effect, GuardReport, Identity,
-    Interval, Outcome, Report, Titles,
+    Answers, ArmReport, Away, Between, ByArm, Caveat, Choice, ControlReport, Cost, Detectable, Effect, GuardReport,
+    Identity, Interval, Outcome, Report, Titles,
 };
 pub use rules::{DropReason, Rules};
 pub use schedule::Pace;

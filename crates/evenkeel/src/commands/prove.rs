@@ -68,7 +68,7 @@ const OF_A_TRIAL: [&str; 21] = [
 ///
 /// Arm A is the machine as it is, arm B has the settings. Both are measured in turns, pair by pair in a random order; after every
 /// pair it is looked at whether that is enough. The verdict is better, worse, same, undecided or not-engaged, with its interval, its
-/// doubts and what was dropped. First the machine is compared with itself, by the same path. With several arms (--arm) the windows
+/// caveats and what was dropped. First the machine is compared with itself, by the same path. With several arms (--arm) the windows
 /// go block by block, each arm once in a block.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -435,8 +435,8 @@ fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tol
         }
     }
     let answered = match (&story.choice, &story.trials[..]) {
-        (None, [one]) => out.answer(one, || text),
-        _ => out.answer_of_several(&Several { choice: &story.choice, trials: &story.trials }, || text),
+        (None, [one]) => out.answer_of_trial(one, || text),
+        _ => out.answer_of_trial(&Several { choice: &story.choice, trials: &story.trials }, || text),
     };
     answered.map_err(|failure| untold(args, kept_in, "", failure))?;
     Ok(code)

@@ -25,7 +25,7 @@ pub(super) fn section(saved: &Saved, trial: &SavedTrial, anchor: &str) -> Markup
                 @if trial.control { "Control: the same against itself" } @else { "Trial: " code { (trial.knob) } }
             }
             p.verdict { (word(trial.verdict)) " " strong { (sentence(&trial.sentence)) } }
-            (doubts(&trial.doubts))
+            (doubts(&trial.caveat_texts()))
             (effect(saved, trial))
             (control(trial.control_stretch.as_ref()))
             (guards(trial))

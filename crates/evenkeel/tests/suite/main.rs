@@ -8,6 +8,7 @@ mod bad_input;
 mod boots;
 mod budgets;
 mod cards;
+mod caveats;
 mod change;
 mod changes;
 mod clock_wake;

@@ -33,7 +33,7 @@ fn an_answer_has_what_others_build_on() {
     scene.script(&slower(1.0));
     let line = format!("{SLACK} --set script=script.json --pairs 6 --fixed --control-pairs 2 --seed 3 --json");
     let answer = answer_of(&scene.run_as_ordinary_user(&line));
-    assert_eq!(answer["format"], 1, "{answer}");
+    assert_eq!(answer["format"], 2, "{answer}");
     assert_eq!((&answer["seed"], &answer["metric"]["name"]), (&3.into(), &"latency_us_p50".into()));
     assert_eq!(answer["arms"].as_array().map(Vec::len), Some(2));
     assert_eq!((&answer["pairs"], &answer["ended"]), (&6.into(), &"whole".into()));
@@ -46,7 +46,7 @@ fn an_answer_has_what_others_build_on() {
     }
     let effect = &answer["effect"];
     assert!(effect["low"].as_f64().unwrap() <= effect["high"].as_f64().unwrap(), "{effect}");
-    assert!(answer["doubts"].is_array() && answer["dropped"].as_array().is_some_and(Vec::is_empty));
+    assert!(answer["caveats"].is_array() && answer["dropped"].as_array().is_some_and(Vec::is_empty));
     assert_eq!(answer["guards"][0]["metric"]["name"], "latency_us_p99");
     assert_eq!(answer["mechanism"][0]["knob"], "process.timer_slack_ns");
     assert_eq!(answer["mechanism"][0]["engaged"], "yes", "the slack is read back in every window");

@@ -384,7 +384,8 @@ impl Answer {
             knob.at_work = at_work::of(desk, at);
         }
         self.windows = desk.by_stage().clone();
-        self.doubts = beside::doubts(desk.entries().iter().map(|entry| entry.seen.beside()));
+        let beside = beside::caveats(desk.entries().iter().map(|entry| entry.seen.beside()));
+        self.doubts = beside.iter().map(ToString::to_string).collect();
         self.doubts.extend(doubts::deaths(desk.entries()));
         self.doubts.extend(doubts::drops(desk.entries()));
         self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::arm::ArmName;
 use crate::design::{Design, Settle};
 use crate::error::TrialError;
+use crate::report::Caveat;
 use crate::schedule::{Pace, is_shared};
 use crate::session::Trial;
 use crate::switch::Reach;
@@ -83,16 +84,12 @@ impl SettleSeen {
         Duration::from_millis(self.settle_ms)
     }
 
-    /// A word to a sceptic, where there is one.
-    pub(crate) fn doubt(&self) -> Option<String> {
-        let ms = self.settle_ms;
+    pub(crate) fn caveat(&self) -> Option<Caveat> {
+        let settle_ms = self.settle_ms;
         match &self.how {
             SettleHow::Asked | SettleHow::Found => None,
-            SettleHow::Unsettled => Some(format!(
-                "{ms} ms after a switch the number still moved: a window may carry something of the other arm; ask for a longer \
-                 settle time"
-            )),
-            SettleHow::Guessed { why } => Some(format!("the settle time of {ms} ms is a guess: {why}")),
+            SettleHow::Unsettled => Some(Caveat::Unsettled { settle_ms }),
+            SettleHow::Guessed { why } => Some(Caveat::SettleGuessed { settle_ms, why: why.clone() }),
         }
     }
 }

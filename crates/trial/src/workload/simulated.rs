@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 
 use super::{Entry, Options, Sample, Workload, number, unknown};
-use crate::clock::SimulatedMachine;
+use crate::clock::{Disturbance, SimulatedMachine};
 use crate::error::TrialError;
 use crate::metric::Metric;
 
@@ -119,6 +119,21 @@ struct Event {
     /// The hypervisor took this share of the CPU time.
     #[serde(default)]
     steal_share: Option<f64>,
+    /// All processes together used this share of the two CPUs.
+    #[serde(default)]
+    busy_share: Option<f64>,
+    /// Some task waited for a CPU in this share of the window.
+    #[serde(default)]
+    pressure_share: Option<f64>,
+    /// Another trial ran beside it, in words.
+    #[serde(default)]
+    beside: Option<String>,
+    /// What the server used of a CPU.
+    #[serde(default)]
+    cpu_share: Option<f64>,
+    /// So many ticks are behind its numbers.
+    #[serde(default)]
+    ticks: Option<f64>,
     /// The window took this much longer than planned.
     #[serde(default)]
     overrun_ms: u64,
@@ -282,14 +297,22 @@ impl Workload for Simulated {
         self.machine.advance(settle);
         begin();
         let events: Vec<Event> = self.script.events.iter().filter(|event| event.is_in(at)).cloned().collect();
-        let mut value_us = None;
+        let (mut value_us, mut own) = (None, Sample::new());
         for event in events {
             event.waits_for.as_deref().map_or(Ok(()), wait_for)?;
             if let Some(why) = &event.dies {
                 return Err(self.ended(why));
             }
             self.machine.advance(Duration::from_millis(event.overrun_ms));
-            self.machine.disturb(event.gap_ms.map(|ms| ms * 1e3), event.steal_share);
+            self.machine.disturb(Disturbance {
+                longest_gap_us: event.gap_ms.map(|ms| ms * 1e3),
+                steal_share: event.steal_share,
+                busy_share: event.busy_share,
+                cpu_pressure_share: event.pressure_share,
+                beside: event.beside.clone(),
+            });
+            own.extend(event.cpu_share.map(|share| ("cpu_share".to_owned(), share)));
+            own.extend(event.ticks.map(|ticks| ("ticks".to_owned(), ticks)));
             value_us = event.latency_us.or(value_us);
             if event.no_cpu {
                 let span_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
@@ -307,7 +330,10 @@ impl Workload for Simulated {
         let us = value_us.unwrap_or(self.level_us * ratio * (noise * self.normal()).exp());
         let tail_us = us * TAIL_RATIO * tail_ratio * (noise * self.normal()).exp();
         let cpu_share = 0.1 * ratio;
-        Ok(Sample::from([(LATENCY.to_owned(), us), (TAIL.to_owned(), tail_us), ("cpu_share".to_owned(), cpu_share)]))
+        let mut sample =
+            Sample::from([(LATENCY.to_owned(), us), (TAIL.to_owned(), tail_us), ("cpu_share".to_owned(), cpu_share)]);
+        sample.extend(own);
+        Ok(sample)
     }
 
     fn stop(&mut self) {}

@@ -27,6 +27,10 @@ pub(super) fn text(told: &Tolds) -> String {
 fn of_one(told: &Told) -> String {
     let report = &told.report;
     let mut text = format!("{}: {}\n", report.verdict, told.sentence);
+    // Before the numbers: what limits them.
+    for caveat in &report.caveats {
+        text += &format!("  caveat: {caveat}\n");
+    }
     let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), figure);
     let with_unit = |value: Option<f64>, unit: &str| match value {
         Some(value) => format!("{} {unit}", figure(value)).trim_end().to_owned(),
@@ -67,9 +71,6 @@ fn of_one(told: &Told) -> String {
         text += &format!("  A/A check: {} ({} pairs)\n", control.verdict, control.pairs);
     }
     text += &detectable(report);
-    for doubt in &report.doubts {
-        text += &format!("  doubt: {doubt}\n");
-    }
     text
 }
 
