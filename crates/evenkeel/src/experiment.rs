@@ -15,8 +15,8 @@ use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{
-    Arm, ArmName, ArmReport, Beside, Choice, Design, Guard, Identity, Keep, Metric, NetworkPath, Outcome, Record,
-    Report, Settle, Stretch, Switch, Titles, Trial, TrialError, Watch, Workload, resume,
+    Arm, ArmName, ArmReport, Beside, Caveat, Choice, Design, Ended, Guard, Identity, Keep, Metric, NetworkPath,
+    Outcome, Record, Report, Settle, Stretch, Switch, Titles, Trial, TrialError, Watch, Window, Workload, resume,
 };
 use serde::Serialize;
 
@@ -72,9 +72,9 @@ pub(crate) fn tell_of_signals(out: &Out, state: &StateArgs) {
 
 /// What a failure before the first window comes to where the user asked to stop: to what a stop after it comes to, for whatever was
 /// waited for was waited for no longer. A host that is not as it was is told all the same.
-pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool, exit: exit::Exit) -> Failure {
+pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     match stop.load(Ordering::Relaxed) && failure.exit != exit::NOT_UNDONE {
-        true => Failure::new(exit, TrialError::Stopped),
+        true => Failure::new(exit::STOPPED, TrialError::Stopped),
         false => failure,
     }
 }
@@ -114,6 +114,8 @@ pub(crate) struct Experiment<'a> {
     pub(crate) control: bool,
     /// The settings of the only other arm that are in force already, in words.
     pub(crate) same_already: Vec<String>,
+    /// The knobs with the reasons why none does anything here: one window is measured then.
+    pub(crate) inert: Vec<(String, String)>,
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
     /// The other trials on this machine.
@@ -131,6 +133,9 @@ impl Experiment<'_> {
     pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<Tolds, Failure> {
         if let Some(state) = &self.state {
             refuse_if_interrupted(self.root, state, self.state_args)?;
+        }
+        if !self.inert.is_empty() {
+            return self.one_window(workload);
         }
         let plans = plans(self.facts, &self.arms.settings)?;
         let arms = self.arms.levels(self.control);
@@ -185,13 +190,42 @@ impl Experiment<'_> {
         Ok(Tolds { kept_in, ..told(self.arms, self.control, design, titles, record)? })
     }
 
+    /// What settings that do nothing here come to: one window of the machine as it is, and the reasons.
+    fn one_window(self, workload: &mut dyn Workload) -> Result<Tolds, Failure> {
+        let (design, titles) = (self.design, self.titles(workload));
+        let watch = Watch::start(self.root, &[]).beside(self.beside).of_workload(workload);
+        let network = NetworkPath::default();
+        let mut record = Record::new(design, self.arms.levels(true), Vec::new(), network);
+        let mut start = watch.begin_window();
+        let measured = workload.window(Duration::ZERO, design.window, &mut || start = watch.begin_window());
+        let mut conditions = watch.end_window(&start);
+        let sample = conditions.sample_of(measured).map_err(not_possible)?.unwrap_or_default();
+        let value = sample.get(design.metric.name.as_ref()).copied();
+        let window = value.map(|value| Window { pair: 0, arm: ArmName::A, start_us: 0.0, value, sample, conditions });
+        record.ended = Ended::Decided;
+        let mut tolds = told(self.arms, self.control, design, titles, record)?;
+        for told in &mut tolds.trials {
+            let why = |(knob, why): &(String, String)| Caveat::NotAtWork { knob: Some(knob.clone()), why: why.clone() };
+            let report = &mut told.report;
+            report.verdict = Outcome::NotEngaged;
+            report.caveats.splice(0..0, self.inert.iter().map(why));
+            // It is of no pair, so no report of pairs has it.
+            report.windows.extend(window.clone());
+            report.arms.iter_mut().take(1).for_each(|arm| arm.median = value);
+            told.sentence = words::inert(&told.knob, &self.inert, value, &report.metric.unit);
+            told.doubts = report.caveat_texts();
+        }
+        Ok(tolds)
+    }
+
     fn titles(&self, workload: &dyn Workload) -> Titles {
         let as_it_was = "as it was".to_owned();
         let of_arm = |own: &Vec<Setting>| if self.control { as_it_was.clone() } else { arms::told(own) };
         let what = if self.control { "control of" } else { "prove" };
         let asked: Vec<String> = self.arms.asked.iter().map(|own| arms::told(own)).collect();
+        let asked = if self.arms.settings.is_empty() { "the machine as it is".to_owned() } else { asked.join(" | ") };
         Titles {
-            title: format!("{what} {}", asked.join(" | ")),
+            title: format!("{what} {asked}"),
             values: [as_it_was.clone()].into_iter().chain(self.arms.asked.iter().map(of_arm)).collect(),
             away: self.arms.away(self.root, self.facts),
             same_already: self.same_already.clone(),

@@ -128,6 +128,7 @@ fn prove(ground: &Ground<'_>, story: &mut Story, arena: &mut Arena) -> Result<()
             arms: &arms,
             control,
             same_already: Vec::new(),
+            inert: Vec::new(),
             design: &design,
             stop,
             beside,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::kept::{Head, Kept};
-use evenkeel_trial::{Beside, Design, Guard, Keep, Metric, Pace, Settle, Stop, Workload};
+use evenkeel_trial::{Beside, Design, Ended, Guard, Keep, Metric, Settle, Stop, Workload};
 
 use crate::args::StateArgs;
 use crate::arms::{self, Arms};
@@ -24,7 +24,9 @@ use crate::workload_args::{self, WorkloadArgs};
 use crate::workload_settings;
 
 mod boots;
+mod budget;
 mod goal;
+mod inert;
 mod resume;
 mod told;
 
@@ -40,7 +42,7 @@ const WITHOUT_ROOT: &str = "run it as root; of process.* knobs only a real-time 
                             arena and tick";
 
 /// What a comparison of reports has no use for: to take it and pass it over would be a lie. Its workload is looked at apart.
-const OF_A_TRIAL: [&str; 21] = [
+const OF_A_TRIAL: [&str; 22] = [
     "settings",
     "goal",
     "from",
@@ -62,6 +64,7 @@ const OF_A_TRIAL: [&str; 21] = [
     "control_pairs",
     "seed",
     "control",
+    "anyway",
 ];
 
 /// Prove settings on a server under load by an honest A/B, and put everything back
@@ -73,7 +76,7 @@ const OF_A_TRIAL: [&str; 21] = [
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to prove, such as haltpoll.guest_halt_poll_ns=200000; several are proved together
-    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["arm", "from", "goal", "list_workloads", "compare", "boots_status", "boots_cancel", "boots_resume"])]
+    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["arm", "control", "from", "goal", "list_workloads", "compare", "boots_status", "boots_cancel", "boots_resume"])]
     settings: Vec<String>,
     #[command(flatten)]
     plan: DesignArgs,
@@ -149,9 +152,12 @@ struct DesignArgs {
     /// Seed of the order of the arms, to repeat a run
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Compare the machine as it is with itself throughout, by the same path: what the method says of nothing
+    /// Compare the machine as it is with itself throughout, by the path of the settings if some are named: what the method says of nothing
     #[arg(long)]
     control: bool,
+    /// Compare settings too of which the audit knows that they do nothing on this machine; else one window is measured, and the reason is printed
+    #[arg(long)]
+    anyway: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -183,7 +189,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let typed = &args.plan;
     let args = by_goal.as_ref().unwrap_or(args);
     let capture = capture::text_of(&root);
-    let arms = Arms::parse(&args.settings, &args.plan.arm)?;
+    let arms = match args.plan.control && args.settings.is_empty() && args.plan.arm.is_empty() {
+        true => Arms::nothing(),
+        false => Arms::parse(&args.settings, &args.plan.arm)?,
+    };
     let needs = Needs::of(&facts, &arms.settings)?;
     if needs.root && !process::is_root() {
         let error = anyhow::anyhow!("prove {}: it changes settings of the whole host", arms::told(&arms.settings));
@@ -248,7 +257,7 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         Some((_, kept)) => kept.head.design.seed,
         None => args.plan.seed.unwrap_or_else(experiment::fresh_seed),
     };
-    let or_stopped = |failure| experiment::stopped_or(failure, stop, exit::WELL);
+    let or_stopped = |failure| experiment::stopped_or(failure, stop);
     if needs.journal {
         experiment::refuse_early_if_interrupted(root, &args.state)?;
     }
@@ -271,6 +280,10 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         if is_one { experiment::same_already(root, &experiment::plans(facts, &arms.settings)?) } else { Vec::new() };
     same.iter().for_each(|words| out.say(words));
     let mut state = if needs.journal { Some(args.state.open()?) } else { None };
+    let inert = match before.is_some() || control || args.plan.anyway {
+        true => Vec::new(),
+        false => inert::of(facts, arms),
+    };
     let experiment = Experiment {
         root,
         facts,
@@ -279,6 +292,7 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         arms,
         control,
         same_already: same,
+        inert,
         design: &design,
         stop,
         beside,
@@ -333,7 +347,7 @@ impl DesignArgs {
         };
         design.smallest_effect_ratio = self.smallest_effect.ratio(&design.metric);
         design.check_for(arms.count()).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
-        refuse_short(&design, arms.count(), self.control_pairs.is_some())?;
+        budget::refuse_short(&design, arms.count(), self.control_pairs.is_some())?;
         Ok(design)
     }
 
@@ -345,31 +359,6 @@ impl DesignArgs {
             named => named.iter().map(|text| guard(workload, text)).collect(),
         }
     }
-}
-
-/// Refuses a budget that would be over before anything can be said.
-fn refuse_short(design: &Design, arms: usize, asks_for_control: bool) -> Result<(), Failure> {
-    let Stop::Sequential { budget: Some(budget), .. } = design.stop else { return Ok(()) };
-    let pace = Pace::of(arms);
-    let least = match asks_for_control {
-        true => design.least_for(pace, design.control_pairs),
-        false => design.least_by_itself(pace),
-    };
-    if budget >= least {
-        return Ok(());
-    }
-    let mut takes = Vec::new();
-    if matches!(design.settle, Settle::Found { .. }) {
-        takes.push("finding the settle time".to_owned());
-    }
-    if design.control_pairs > 0 {
-        takes.push("the A/A phase".to_owned());
-    }
-    let first = if takes.is_empty() { String::new() } else { takes.join(", ") + " and " };
-    let (seconds, pairs) = (least.as_secs_f64().ceil(), design.pairs_to_decide(arms));
-    let cause = format!("{first}the {pairs} pairs that a decision takes need {seconds:.0} s at least");
-    let tried = format!("prove anything within a budget of {} s", budget.as_secs_f64());
-    Err(Failure::text(exit::WRONG_USE, tried, cause).hint(experiment::more_time(design, least)))
 }
 
 /// In how many turns arms share their windows where nobody said: a neighbour that comes and goes within seconds is then in both.
@@ -419,7 +408,9 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 }
 
 fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tolds) -> Outcome {
-    let code = told::exit_of(&told);
+    let was_stopped = told.trials.iter().any(|told| told.report.ended == Ended::Stopped);
+    // A session that is told again ends as it is told, however its run ended.
+    let code = if was_stopped && args.from.is_none() { exit::STOPPED } else { told::exit_of(&told) };
     let mut text = told::text(&told);
     let mut story = Story::new(again(args, &told), facts, Vec::new());
     story.capture = capture;
@@ -468,14 +459,16 @@ struct Several<'a> {
 fn again(args: &Args, told: &Tolds) -> String {
     let Some(first) = told.trials.first() else { return "evenkeel prove".to_owned() };
     let asked = match &told.trials[..] {
+        [one] if one.knob.is_empty() => String::new(),
         [one] => format!(" {}", one.knob),
         several => several.iter().map(|told| format!(" --arm '{}'", told.knob)).collect(),
     };
     format!(
-        "evenkeel prove{asked}{}{}{}{}",
+        "evenkeel prove{asked}{}{}{}{}{}",
         args.workload.again(),
         report::design_again(&first.report.design),
         if first.control { " --control" } else { "" },
+        if args.plan.anyway { " --anyway" } else { "" },
         args.workload.command_again()
     )
 }

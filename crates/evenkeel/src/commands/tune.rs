@@ -165,7 +165,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Some(_) => resume::go_on(&ground, &path),
         None => begin(&ground, &mut state, &path),
     };
-    let ready = ready.map_err(|failure| experiment::stopped_or(failure, &ground.stop, exit::NO))?;
+    let ready = ready.map_err(|failure| experiment::stopped_or(failure, &ground.stop))?;
     let before = readings(&root, &ready.plans);
     let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
     let mut told = measure(&ground, &mut state, ready)?;
@@ -185,6 +185,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(match (&told.answer.ended, told.answer.verdict) {
         (_, Verdict::Better) => exit::WELL,
         (evenkeel_trial::search::SearchEnded::Failed { .. }, _) => exit::UNDONE,
+        (evenkeel_trial::search::SearchEnded::Stopped, _) => exit::STOPPED,
         _ => exit::NO,
     })
 }

@@ -162,6 +162,19 @@ impl<'a> Claim<'a> {
     }
 }
 
+/// Settings that do nothing here, with the reasons, and what the one window that was measured gave.
+pub(crate) fn inert(what: &str, reasons: &[(String, String)], median: Option<f64>, unit: &str) -> String {
+    let whys: Vec<String> = match reasons {
+        [(_, why)] => vec![why.clone()],
+        several => several.iter().map(|(knob, why)| format!("{knob}: {why}")).collect(),
+    };
+    let level = median.map_or_else(String::new, |a| format!(" (A: {} {unit})", trim(a)));
+    format!(
+        "{what} does nothing here ({}): one window was measured{level}; --anyway compares it all the same",
+        whys.join("; ")
+    )
+}
+
 /// What a trial will be able to see, before its first pair.
 pub(crate) fn preview(detectable: Detectable) -> String {
     let pairs = detectable.pairs;
