@@ -373,6 +373,13 @@ impl Answer {
         }
     }
 
+    /// A knob stands out that was not proved.
+    pub(super) fn is_open(&mut self) {
+        self.verdict = Verdict::NotProved;
+        self.effect = None;
+        self.set.clear();
+    }
+
     pub(super) fn stopped_by_the_guard(&mut self) {
         self.verdict = Verdict::NothingHelped;
     }
@@ -395,7 +402,8 @@ impl Answer {
             Err(Halt::Stopped) => Ended::Stopped,
             Err(Halt::Failed(why)) => Ended::Failed { why },
         };
-        if self.ended == Ended::Whole && self.effect.is_none() {
+        let is_open = self.knobs.iter().any(|knob| knob.fate == Fate::Unclear);
+        if self.ended == Ended::Whole && self.effect.is_none() && !is_open {
             self.verdict = Verdict::NothingHelped;
         }
         if self.verdict == Verdict::NothingHelped {

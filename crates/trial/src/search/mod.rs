@@ -212,7 +212,7 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
 
 fn stages(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
     screen::baseline(desk, answer)?;
-    let mut set = screen::screen(desk, answer)?;
+    let (mut set, screening) = screen::screen(desk, answer)?;
     if set.members.is_empty() {
         return Ok(());
     }
@@ -222,7 +222,11 @@ fn stages(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
     if set.members.is_empty() {
         return Ok(());
     }
-    confirm::confirm(desk, answer, &set)
+    confirm::confirm(desk, answer, &set)?;
+    match answer.verdict {
+        Verdict::NothingHelped if answer.veto.is_none() => screen::go_on(desk, answer, screening, &set),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a number has a ratio to another.

@@ -69,33 +69,75 @@ pub(super) fn baseline(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), H
     Ok(())
 }
 
+/// A screening that may go on.
+pub(super) struct Screening {
+    base: Design,
+    knobs: usize,
+    seen: Rows,
+}
+
 /// Which knobs move the metric.
-pub(super) fn screen(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<Set, Halt> {
+pub(super) fn screen(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(Set, Screening), Halt> {
     desk.stage = Stage::Screen;
     let knobs = as_many_as_fit(desk, answer)?;
+    let base = screening(knobs).map_err(|error| Halt::Failed(error.to_string()))?;
+    let mut screening = Screening { base, knobs, seen: Rows::default() };
+    let fit = draws(desk, answer, &mut screening, |desk, answer, fit, screening| {
+        if stands_out(desk, answer, fit, &screening.seen, knobs) { SHARE } else { SHARE_WITHOUT_ANY }
+    })?;
+    let set = survivors(desk, answer, &fit, &screening.seen, knobs);
+    Ok((set, screening))
+}
+
+/// Goes on with a screening after a proof that failed: time that is left decides more of the other knobs. Whether one that stands out now helps is not
+/// proved: that it takes another search for.
+pub(super) fn go_on(desk: &mut Desk<'_>, answer: &mut Answer, mut screening: Screening, set: &Set) -> Result<(), Halt> {
+    let line = ERROR_SHARE * desk.design.line();
+    let is_coarse = answer.knobs.iter().filter_map(|knob| knob.screening.as_ref()).any(|seen| seen.error > line);
+    if !is_coarse || !desk.has_room(2 * screening.base.rows().len(), SHARE_WITHOUT_ANY) {
+        return Ok(());
+    }
+    desk.stage = Stage::Screen;
+    let knobs = screening.knobs;
+    for knob in &set.members {
+        desk.take_out(*knob, Fate::LeftOut { why: "the set that it was in could not be shown to help".to_owned() });
+    }
+    let fit = draws(desk, answer, &mut screening, |_, _, _, _| SHARE_WITHOUT_ANY)?;
+    let more = survivors(desk, answer, &fit, &screening.seen, knobs);
+    if !more.members.is_empty() {
+        answer.is_open();
+    }
+    Ok(())
+}
+
+/// Draws of the design until the error is small enough, or this share of the budget is used.
+fn draws(
+    desk: &mut Desk<'_>,
+    answer: &mut Answer,
+    screening: &mut Screening,
+    share: impl Fn(&Desk<'_>, &Answer, &Fit, &Screening) -> f64,
+) -> Result<Fit, Halt> {
     let failed = |error: evenkeel_stats::designs::DesignError| Halt::Failed(error.to_string());
-    let base = screening(knobs).map_err(failed)?;
-    let mut seen = Rows::default();
+    let knobs = screening.knobs;
     for draw in 0..DRAWS_MAX {
         desk.compares(0..knobs);
-        for row in base.redrawn(desk.chance.random()).rows() {
-            mirrored_pair(desk, row, &mut seen)?;
+        for row in screening.base.redrawn(desk.chance.random()).rows() {
+            mirrored_pair(desk, row, &mut screening.seen)?;
         }
-        let enough = draw + 1 >= DRAWS_MIN && seen.pairs >= knobs + DEGREES_MIN;
+        let enough = draw + 1 >= DRAWS_MIN && screening.seen.pairs >= knobs + DEGREES_MIN;
         if !enough {
             continue;
         }
-        let fit = seen.fit(knobs).map_err(failed)?;
+        let fit = screening.seen.fit(knobs).map_err(failed)?;
         answer.screened(desk, &fit);
         desk.known = known(answer);
         let error = fit.estimates.iter().flatten().map(|estimate| estimate.error).fold(0.0, f64::max);
-        let share = if stands_out(desk, answer, &fit, &seen, knobs) { SHARE } else { SHARE_WITHOUT_ANY };
-        if error <= ERROR_SHARE * desk.design.line() || !desk.has_room(2 * base.rows().len(), share) {
-            return Ok(survivors(desk, answer, &fit, &seen, knobs));
+        let share = share(desk, answer, &fit, screening);
+        if error <= ERROR_SHARE * desk.design.line() || !desk.has_room(2 * screening.base.rows().len(), share) {
+            return Ok(fit);
         }
     }
-    let fit = seen.fit(knobs).map_err(failed)?;
-    Ok(survivors(desk, answer, &fit, &seen, knobs))
+    screening.seen.fit(knobs).map_err(failed)
 }
 
 /// Whether a knob, or two together, look as if they helped.
