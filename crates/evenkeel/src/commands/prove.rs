@@ -273,17 +273,21 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         None => args.plan.design(workload.as_ref(), arms, seed)?,
     };
     let control = before.as_ref().map_or(args.plan.control, |(_, kept)| experiment::is_control(&kept.head.arms));
+    let inert = match before.is_some() || control || args.plan.anyway {
+        true => Vec::new(),
+        false => inert::of(facts, arms),
+    };
     let at_most = if design.stop.is_sequential() { "at most" } else { "about" };
-    out.say(&format!("{}\n{at_most} {} s", workload.describe(), design.planned_for(arms.count()).as_secs()));
+    let time = match inert.is_empty() {
+        true => format!("{at_most} {} s", design.planned_for(arms.count()).as_secs()),
+        false => "one window".to_owned(),
+    };
+    out.say(&format!("{}\n{time}", workload.describe()));
     let is_one = !control && arms.count() == 2;
     let same =
         if is_one { experiment::same_already(root, &experiment::plans(facts, &arms.settings)?) } else { Vec::new() };
     same.iter().for_each(|words| out.say(words));
     let mut state = if needs.journal { Some(args.state.open()?) } else { None };
-    let inert = match before.is_some() || control || args.plan.anyway {
-        true => Vec::new(),
-        false => inert::of(facts, arms),
-    };
     let experiment = Experiment {
         root,
         facts,
