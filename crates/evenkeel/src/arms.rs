@@ -31,6 +31,11 @@ impl Arms {
         Arms { asked: vec![settings.clone()], settings }
     }
 
+    /// Two arms without settings: the machine against itself.
+    pub(crate) fn nothing() -> Arms {
+        Arms::one(Vec::new())
+    }
+
     /// What was asked for: settings that stand by themselves are an arm, and so is each text of several.
     pub(crate) fn parse(settings: &[String], arms: &[String]) -> Result<Arms, Failure> {
         let apart = (!settings.is_empty()).then(|| settings.to_vec());
@@ -42,6 +47,7 @@ impl Arms {
     /// Those of a session that was kept.
     pub(crate) fn of_head(head: &Head) -> Result<Arms, Failure> {
         let texts = match head.settings_by_arm.is_empty() {
+            true if head.settings.is_empty() => return Ok(Arms::nothing()),
             true => std::slice::from_ref(&head.settings),
             false => &head.settings_by_arm[..],
         };

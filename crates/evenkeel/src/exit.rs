@@ -37,8 +37,13 @@ pub(crate) const NOT_UNDONE: Exit =
 pub(crate) const PENDING: Exit =
     Exit { code: 7, meaning: "what can be in force is; the rest waits for a reboot, or for the server's restart" };
 
+/// The user ended it; everything is as it was, and what was measured until then is reported.
+pub(crate) const STOPPED: Exit =
+    Exit { code: 8, meaning: "stopped by a signal before there was an answer: what was measured is reported" };
+
 /// Every outcome, by code.
-pub(crate) const ALL: [Exit; 8] = [WELL, NO, WRONG_USE, NOT_ALLOWED, NOT_POSSIBLE, UNDONE, NOT_UNDONE, PENDING];
+pub(crate) const ALL: [Exit; 9] =
+    [WELL, NO, WRONG_USE, NOT_ALLOWED, NOT_POSSIBLE, UNDONE, NOT_UNDONE, PENDING, STOPPED];
 
 /// The table of codes that `--help` and the manual end with.
 pub(crate) fn table() -> String {

@@ -1,10 +1,12 @@
 //! What `prove` and `demo` share: one trial from its settings to its report, with progress on a terminal and a way to stop.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use evenkeel_change::State;
 use evenkeel_host::{Action, Fact, Facts, Plan, Setting};
@@ -13,8 +15,8 @@ use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{
-    Arm, ArmName, ArmReport, Beside, Choice, Design, Guard, Identity, Keep, Metric, NetworkPath, Outcome, Record,
-    Report, Switch, Titles, Trial, TrialError, Watch, Workload, resume,
+    Arm, ArmName, ArmReport, Beside, Caveat, Choice, Design, Ended, Guard, Identity, Keep, Metric, NetworkPath,
+    Outcome, Record, Report, Settle, Stretch, Switch, Titles, Trial, TrialError, Watch, Window, Workload, resume,
 };
 use serde::Serialize;
 
@@ -70,9 +72,9 @@ pub(crate) fn tell_of_signals(out: &Out, state: &StateArgs) {
 
 /// What a failure before the first window comes to where the user asked to stop: to what a stop after it comes to, for whatever was
 /// waited for was waited for no longer. A host that is not as it was is told all the same.
-pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool, exit: exit::Exit) -> Failure {
+pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     match stop.load(Ordering::Relaxed) && failure.exit != exit::NOT_UNDONE {
-        true => Failure::new(exit, TrialError::Stopped),
+        true => Failure::new(exit::STOPPED, TrialError::Stopped),
         false => failure,
     }
 }
@@ -112,6 +114,8 @@ pub(crate) struct Experiment<'a> {
     pub(crate) control: bool,
     /// The settings of the only other arm that are in force already, in words.
     pub(crate) same_already: Vec<String>,
+    /// The knobs with the reasons why none does anything here: one window is measured then.
+    pub(crate) inert: Vec<(String, String)>,
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
     /// The other trials on this machine.
@@ -129,6 +133,9 @@ impl Experiment<'_> {
     pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<Tolds, Failure> {
         if let Some(state) = &self.state {
             refuse_if_interrupted(self.root, state, self.state_args)?;
+        }
+        if !self.inert.is_empty() {
+            return self.one_window(workload);
         }
         let plans = plans(self.facts, &self.arms.settings)?;
         let arms = self.arms.levels(self.control);
@@ -152,8 +159,18 @@ impl Experiment<'_> {
         let design = self.design;
         let mut trial =
             Trial { design, arms, switch: &mut switch, workload, watch: &watch, stop: &stop, keep: &mut keep };
+        let (mut planned, preview) = (Some(design.planned_for(self.arms.count())), Cell::new(false));
         let record = resume(&mut trial, before, &mut |now| {
             self.beside.news().iter().for_each(|words| progress.say(words));
+            if now.stretch != Stretch::Settling
+                && let Some(planned) = planned.take()
+                && let Some(words) = longer_than(planned, now)
+            {
+                progress.say(&words);
+            }
+            if let Some(detectable) = now.detectable.filter(|_| !preview.replace(true)) {
+                progress.note(&words::preview(detectable));
+            }
             progress.show(now);
         });
         progress.end();
@@ -161,10 +178,44 @@ impl Experiment<'_> {
         restored.map_err(|error| {
             Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", self.state_args.revert()))
         })?;
-        let mut record = record.map_err(not_possible)?;
+        let mut record = record.map_err(|error| match &error {
+            TrialError::ShortBudget { least, .. } => {
+                let hint = more_time(design, *least);
+                Failure::new(exit::WRONG_USE, error).hint(hint)
+            }
+            _ => not_possible(error),
+        })?;
         record.mishaps.extend(workload.doubts());
         let kept_in = keep.whole().map(Path::to_owned);
         Ok(Tolds { kept_in, ..told(self.arms, self.control, design, titles, record)? })
+    }
+
+    /// What settings that do nothing here come to: one window of the machine as it is, and the reasons.
+    fn one_window(self, workload: &mut dyn Workload) -> Result<Tolds, Failure> {
+        let (design, titles) = (self.design, self.titles(workload));
+        let watch = Watch::start(self.root, &[]).beside(self.beside).of_workload(workload);
+        let network = NetworkPath::default();
+        let mut record = Record::new(design, self.arms.levels(true), Vec::new(), network);
+        let mut start = watch.begin_window();
+        let measured = workload.window(Duration::ZERO, design.window, &mut || start = watch.begin_window());
+        let mut conditions = watch.end_window(&start);
+        let sample = conditions.sample_of(measured).map_err(not_possible)?.unwrap_or_default();
+        let value = sample.get(design.metric.name.as_ref()).copied();
+        let window = value.map(|value| Window { pair: 0, arm: ArmName::A, start_us: 0.0, value, sample, conditions });
+        record.ended = Ended::Decided;
+        let mut tolds = told(self.arms, self.control, design, titles, record)?;
+        for told in &mut tolds.trials {
+            let why = |(knob, why): &(String, String)| Caveat::NotAtWork { knob: Some(knob.clone()), why: why.clone() };
+            let report = &mut told.report;
+            report.verdict = Outcome::NotEngaged;
+            report.caveats.splice(0..0, self.inert.iter().map(why));
+            // It is of no pair, so no report of pairs has it.
+            report.windows.extend(window.clone());
+            report.arms.iter_mut().take(1).for_each(|arm| arm.median = value);
+            told.sentence = words::inert(&told.knob, &self.inert, value, &report.metric.unit);
+            told.doubts = report.caveat_texts();
+        }
+        Ok(tolds)
     }
 
     fn titles(&self, workload: &dyn Workload) -> Titles {
@@ -172,8 +223,9 @@ impl Experiment<'_> {
         let of_arm = |own: &Vec<Setting>| if self.control { as_it_was.clone() } else { arms::told(own) };
         let what = if self.control { "control of" } else { "prove" };
         let asked: Vec<String> = self.arms.asked.iter().map(|own| arms::told(own)).collect();
+        let asked = if self.arms.settings.is_empty() { "the machine as it is".to_owned() } else { asked.join(" | ") };
         Titles {
-            title: format!("{what} {}", asked.join(" | ")),
+            title: format!("{what} {asked}"),
             values: [as_it_was.clone()].into_iter().chain(self.arms.asked.iter().map(of_arm)).collect(),
             away: self.arms.away(self.root, self.facts),
             same_already: self.same_already.clone(),
@@ -181,6 +233,25 @@ impl Experiment<'_> {
             identity: identity(self.facts),
         }
     }
+}
+
+/// The new time, if the settle time makes a trial longer by a quarter than was said at the start.
+fn longer_than(told: Duration, now: &evenkeel_trial::Progress) -> Option<String> {
+    let all = now.elapsed + now.left;
+    (all > told.mul_f64(1.25))
+        .then(|| format!("the server settles slowly after a switch: {} s in total now", all.as_secs()))
+}
+
+/// What to do about a budget that is too short for a design that takes so long at least.
+pub(crate) fn more_time(design: &Design, least: Duration) -> String {
+    let settle = match design.settle {
+        Settle::Found { .. } => "name the settle time by --settle, ",
+        Settle::Fixed { .. } => "",
+    };
+    format!(
+        "give at least --budget {}s (more if each switch restarts the server), {settle}use shorter windows by --window-ms, or fewer --control-pairs",
+        least.as_secs_f64().ceil()
+    )
 }
 
 /// A session that was kept, as it would have been told.
@@ -207,7 +278,8 @@ fn told(arms: &Arms, control: bool, design: &Design, titles: Titles, record: Rec
     let told = |(report, own): (Report, &Vec<Setting>)| {
         let of_arm = |arm: &ArmReport| Claim::of(&report, &arm.values, control).sentence();
         let sentence = report.arms.get(1).map_or_else(String::new, of_arm);
-        Told { knob: arms::told(own), control, sentence: opening(&report, &same_already) + &sentence, report }
+        let sentence = opening(&report, &same_already) + &sentence;
+        Told { knob: arms::told(own), control, sentence, doubts: report.caveat_texts(), report }
     };
     let trials: Vec<Told> = answers.reports.into_iter().zip(&arms.asked).map(told).collect();
     let said = |which: Choice| {

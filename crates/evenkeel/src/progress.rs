@@ -104,6 +104,13 @@ impl Progress {
         });
     }
 
+    /// Tells something beside it, where progress is told.
+    pub(crate) fn note(&self, words: &str) {
+        if self.telling != Telling::Nothing {
+            self.say(words);
+        }
+    }
+
     /// Takes away what was drawn: the answer follows.
     pub(crate) fn end(self) {
         self.drawn.finish_and_clear();

@@ -60,7 +60,7 @@ static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
 
 fn advise(_: &Facts, _: &Wish) -> Vec<Finding> {
     let (place, reason) = ("server".to_owned(), "what a workload is like is no setting of a host".to_owned());
-    vec![Finding { place, state: State::NotHere, current: None, wanted: None, reason }]
+    vec![Finding { place, state: State::NotHere, current: None, wanted: None, reason, is_inert: false }]
 }
 
 /// A setting of the workload or of the host.

@@ -59,6 +59,9 @@ pub struct Advice {
     pub risk: &'static str,
     /// Who says so.
     pub sources: &'static [Source],
+    /// Whether no value of it does anything here; the reason tells why.
+    #[serde(skip)]
+    pub is_inert: bool,
 }
 
 /// Advice on every knob: the ones worth acting on first, of these the largest effects, of these what is easiest to try and
@@ -89,6 +92,7 @@ pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, wish: &Wish) -> Vec<
             effect: Effect::of(knob),
             risk: knob.risk,
             sources: knob.sources,
+            is_inert: finding.is_inert,
         }
     };
     (knob.advise)(facts, wish).into_iter().map(advice).collect()

@@ -314,4 +314,6 @@ pub struct Finding {
     pub wanted: Option<String>,
     /// Why, for this machine.
     pub reason: String,
+    /// Whether no value of it does anything here, which a trial would only find again.
+    pub is_inert: bool,
 }

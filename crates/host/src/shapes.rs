@@ -84,7 +84,7 @@ pub(crate) fn boosted(path: &str, switch: &Fact<bool>, fast: bool) -> Result<Fin
 pub(crate) fn several_nodes<'a>(facts: &'a Facts, place: &str) -> Result<&'a [Node], Finding> {
     match &facts.numa.nodes {
         Fact::Known(nodes) if nodes.len() > 1 => Ok(nodes),
-        Fact::Known(_) => Err(Finding::not_here(place, "there is one memory node: all memory is equally near")),
+        Fact::Known(_) => Err(Finding::inert(place, "there is one memory node: all memory is equally near")),
         unknown => Err(Finding::unknown(place, "how many memory nodes there are", unknown)),
     }
 }

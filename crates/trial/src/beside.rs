@@ -15,6 +15,8 @@ use std::sync::{Mutex, PoisonError};
 
 use evenkeel_sys::clock;
 
+use crate::report::Caveat;
+
 /// The kernel's table of the Unix sockets of this network namespace, which any user may read.
 const TABLE: &str = "/proc/net/unix";
 /// So much of the table is read, in bytes: tens of thousands of sockets.
@@ -116,8 +118,8 @@ fn other(name: &str) -> Option<String> {
     Some(format!("evenkeel {command} (pid {pid})"))
 }
 
-/// A doubt for each other trial, of the windows with the others that ran beside each.
-pub(crate) fn doubts<'a>(windows: impl Iterator<Item = &'a [String]>) -> Vec<String> {
+/// A caveat for each other trial, of the windows with the others that ran beside each.
+pub(crate) fn caveats<'a>(windows: impl Iterator<Item = &'a [String]>) -> Vec<Caveat> {
     let (mut all, mut beside) = (0, BTreeMap::<&str, usize>::new());
     for others in windows {
         all += 1;
@@ -128,14 +130,13 @@ pub(crate) fn doubts<'a>(windows: impl Iterator<Item = &'a [String]>) -> Vec<Str
     let mut beside: Vec<(&str, usize)> = beside.into_iter().collect();
     beside.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let more = beside.len().saturating_sub(OTHERS_MAX);
-    let one = |(who, count): &(&str, usize)| {
-        format!("another trial, {who}, ran at the same time for {count} of {all} windows: each is noise to the other")
-    };
-    let mut doubts: Vec<String> = beside.iter().take(OTHERS_MAX).map(one).collect();
+    let one =
+        |(who, count): &(&str, usize)| Caveat::ConcurrentTrial { who: (*who).to_owned(), windows: *count, of: all };
+    let mut caveats: Vec<Caveat> = beside.iter().take(OTHERS_MAX).map(one).collect();
     if more > 0 {
-        doubts.push(format!("{more} further trials ran at the same time for some of the windows"));
+        caveats.push(Caveat::ConcurrentTrials { more });
     }
-    doubts
+    caveats
 }
 
 #[cfg(test)]
@@ -196,15 +197,18 @@ mod tests {
     fn the_windows_of_each_other_trial_are_counted() {
         let windows: [&[&str]; 4] = [&[], &["a"], &["a", "b"], &["a"]];
         let windows = windows.map(|window| window.iter().map(|who| (*who).to_owned()).collect::<Vec<_>>());
-        let said = doubts(windows.iter().map(Vec::as_slice));
+        let told = |windows: &[Vec<String>]| {
+            caveats(windows.iter().map(Vec::as_slice)).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let said = told(&windows);
         let doubt = |who, count| {
             format!("another trial, {who}, ran at the same time for {count} of 4 windows: each is noise to the other")
         };
         assert_eq!(said, [doubt("a", 3), doubt("b", 1)]);
         let changing: Vec<Vec<String>> = (0..9).map(|at| vec![at.to_string()]).collect();
-        let said = doubts(changing.iter().map(Vec::as_slice));
+        let said = told(&changing);
         assert_eq!(said.len(), OTHERS_MAX + 1);
         assert_eq!(said[OTHERS_MAX], "5 further trials ran at the same time for some of the windows");
-        assert!(doubts([[].as_slice(); 3].into_iter()).is_empty());
+        assert!(caveats([[].as_slice(); 3].into_iter()).is_empty());
     }
 }

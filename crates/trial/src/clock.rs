@@ -40,11 +40,19 @@ impl Clock {
 pub struct SimulatedMachine(Arc<Inner>);
 
 /// What disturbed a simulated window.
-#[derive(Clone, Copy, Debug, Default)]
-struct Disturbance {
-    longest_gap_us: Option<f64>,
-    steal_share: Option<f64>,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disturbance {
+    pub(crate) longest_gap_us: Option<f64>,
+    pub(crate) steal_share: Option<f64>,
+    /// What all processes used of the CPUs.
+    pub(crate) busy_share: Option<f64>,
+    pub(crate) cpu_pressure_share: Option<f64>,
+    /// Another trial, in words.
+    pub(crate) beside: Option<String>,
 }
+
+/// A simulated machine has so many CPUs.
+const CPUS: u32 = 2;
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -54,7 +62,7 @@ struct Inner {
 }
 
 impl SimulatedMachine {
-    fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         Duration::from_nanos(self.0.now_ns.load(Ordering::Relaxed))
     }
 
@@ -71,16 +79,23 @@ impl SimulatedMachine {
     }
 
     /// Disturbs the window that is simulated. What an earlier call said of it stays where this one says nothing.
-    pub(crate) fn disturb(&self, longest_gap_us: Option<f64>, steal_share: Option<f64>) {
+    pub(crate) fn disturb(&self, more: Disturbance) {
         let mut window = self.disturbance();
-        window.longest_gap_us = longest_gap_us.or(window.longest_gap_us);
-        window.steal_share = steal_share.or(window.steal_share);
+        *window = Disturbance {
+            longest_gap_us: more.longest_gap_us.or(window.longest_gap_us),
+            steal_share: more.steal_share.or(window.steal_share),
+            busy_share: more.busy_share.or(window.busy_share),
+            cpu_pressure_share: more.cpu_pressure_share.or(window.cpu_pressure_share),
+            beside: more.beside.or_else(|| window.beside.take()),
+        };
     }
 
     /// The conditions of the last window, disturbed as it was.
     pub(crate) fn conditions_of(&self, undisturbed: Conditions) -> Conditions {
-        let Disturbance { longest_gap_us, steal_share } = *self.disturbance();
-        Conditions { longest_gap_us, steal_share, ..undisturbed }
+        let Disturbance { longest_gap_us, steal_share, busy_share, cpu_pressure_share, beside } =
+            self.disturbance().clone();
+        let (cpus, beside) = (busy_share.map(|_| CPUS), beside.into_iter().collect());
+        Conditions { longest_gap_us, steal_share, busy_share, cpus, cpu_pressure_share, beside, ..undisturbed }
     }
 
     fn disturbance(&self) -> MutexGuard<'_, Disturbance> {

@@ -33,6 +33,9 @@ pub struct Conditions {
     /// The share of all CPU time that was not idle, by /proc/stat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_share: Option<f64>,
+    /// The CPUs that run, by the ticks that /proc/stat counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
     /// The share of the time that some task waited for a CPU, by /proc/pressure/cpu.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_pressure_share: Option<f64>,
@@ -128,6 +131,8 @@ impl Conditions {
             power_w: energy_uj.filter(|_| span_us > 0.0).map(|energy_uj| energy_uj as f64 / span_us),
             counters,
             steal_share: ticks.map(|ticks| share(ticks.steal, ticks.total)),
+            // A tick is 10 ms of one CPU.
+            cpus: ticks.filter(|_| span_us > 0.0).map(|ticks| (ticks.total as f64 * 1e4 / span_us).round() as u32),
             busy_share: ticks.map(|ticks| share(ticks.total.saturating_sub(ticks.idle + ticks.steal), ticks.total)),
             cpu_pressure_share: pressure_us.filter(|_| span_us > 0.0).map(|pressure_us| pressure_us / span_us),
             load_1min: end.load_1min,
@@ -178,6 +183,7 @@ impl Conditions {
             span_us: turns.iter().map(|turn| turn.span_us).sum(),
             steal_share: mean(|turn| turn.steal_share),
             busy_share: mean(|turn| turn.busy_share),
+            cpus: turns.iter().find_map(|turn| turn.cpus),
             cpu_pressure_share: mean(|turn| turn.cpu_pressure_share),
             load_1min: of(|turn| turn.load_1min).next_back(),
             own_cpu_us: sum(|turn| turn.own_cpu_us),

@@ -8,7 +8,6 @@ use crate::arm::ARMS_MAX;
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::rules::Rules;
-use crate::session::settle_cost;
 
 /// The most pairs of windows in one trial: with windows of a second that is more than five hours.
 const PAIRS_MAX: usize = 10_000;
@@ -86,7 +85,7 @@ pub enum Stop {
         pairs_min: usize,
         /// It ends after so many at the latest.
         pairs_max: usize,
-        /// It begins no pair after so long, the stretches before the first pair counted.
+        /// It begins no pair that would end after so long, the phases before the first pair counted.
         #[serde(rename = "budget_ms", with = "optional_ms", default, skip_serializing_if = "Option::is_none")]
         budget: Option<Duration>,
     },
@@ -182,37 +181,6 @@ impl Design {
             settle: Settle::Found { least: Duration::from_millis(50), most: Duration::from_secs(5).max(window * 2) },
             ..Design::new(metric, pairs_max, window, seed)
         }
-    }
-
-    /// The longest time that the windows of two arms take, switching not counted.
-    pub fn planned(&self) -> Duration {
-        self.planned_for(2)
-    }
-
-    /// The longest time that the windows of so many arms take, switching not counted.
-    pub fn planned_for(&self, arms: usize) -> Duration {
-        let all = self.takes(self.stop.pairs_max(), arms);
-        match self.stop {
-            Stop::Sequential { budget: Some(budget), .. } => all.min(budget),
-            _ => all,
-        }
-    }
-
-    /// The shortest time in which anything can be said of so many arms, switching not counted.
-    pub fn least_for(&self, arms: usize) -> Duration {
-        let finding = match self.settle {
-            Settle::Fixed { .. } => Duration::ZERO,
-            // Each arm is followed alike, and the cost is that of two.
-            Settle::Found { .. } => settle_cost(self).saturating_mul(u32::try_from(arms).unwrap_or(u32::MAX)) / 2,
-        };
-        finding.saturating_add(self.takes(self.stop.pairs_min(), arms))
-    }
-
-    /// How long the control stretch and so many blocks of so many arms take.
-    fn takes(&self, blocks: usize, arms: usize) -> Duration {
-        let windows = blocks.saturating_mul(arms).saturating_add(self.control_pairs * 2);
-        let windows = u32::try_from(windows).unwrap_or(u32::MAX);
-        (self.window + self.settle.least() * self.turns).saturating_mul(windows)
     }
 
     /// # Errors
@@ -315,22 +283,5 @@ mod optional_ms {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
         Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_least_time_has_the_finding_of_the_settle_time_in_it() {
-        for (window_ms, arms, finding_ms) in [(1000, 2, 12_000), (1000, 3, 18_000), (100, 2, 2400), (10_000, 2, 24_000)]
-        {
-            let metric = Metric::us("lat_us", "latency");
-            let found = Design::sequential(metric, 100, Duration::from_millis(window_ms), 1);
-            let fixed = Design { settle: Settle::Fixed { time: found.settle.least() }, ..found.clone() };
-            let finding = found.least_for(arms) - fixed.least_for(arms);
-            assert_eq!(finding, Duration::from_millis(finding_ms), "{arms} arms, {window_ms} ms");
-        }
     }
 }

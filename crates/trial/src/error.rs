@@ -81,6 +81,21 @@ pub enum TrialError {
     /// The user asked to stop while something was waited for.
     #[error("measure a window: it was stopped before the first one; everything is as it was")]
     Stopped,
+    /// The budget would be over before anything can be said: found by a switch to each arm, before the first window.
+    #[error(
+        "finish a trial within {} s: it takes {} s at least, because each switch takes {:.1} s",
+        budget.as_secs_f64(),
+        least.as_secs_f64().ceil(),
+        switch.as_secs_f64()
+    )]
+    ShortBudget {
+        /// What was asked for.
+        budget: std::time::Duration,
+        /// What would do.
+        least: std::time::Duration,
+        /// How long a switch takes.
+        switch: std::time::Duration,
+    },
     /// A design that can't be run.
     #[error("design a trial: {0}")]
     Design(String),

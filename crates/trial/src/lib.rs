@@ -22,6 +22,7 @@ mod processes;
 mod report;
 mod rules;
 pub mod saved;
+mod schedule;
 pub mod search;
 mod session;
 pub mod source;
@@ -38,10 +39,11 @@ pub use engaged::{Engaged, Mechanism, Reading};
 pub use error::TrialError;
 pub use metric::Metric;
 pub use report::{
-    Answers, ArmReport, Away, Between, ByArm, Choice, ControlReport, Cost, Effect, GuardReport, Identity, Interval,
-    Outcome, Report, Titles,
+    Answers, ArmReport, Away, Between, ByArm, Caveat, Choice, ControlReport, Cost, Detectable, Effect, GuardReport,
+    Identity, Interval, Outcome, Report, Titles,
 };
 pub use rules::{DropReason, Rules};
+pub use schedule::Pace;
 pub use session::kept;
 pub use session::{
     ArmSoFar, Dropped, Ended, Keep, Left, LeftWhy, NetworkPath, Progress, Record, SettleHow, SettleSeen, Stretch,

@@ -11,6 +11,12 @@ pub fn as_change(ratio: f64) -> String {
     format!("{amount} {way}")
 }
 
+/// A share as per cent: 0.05 is `5.0 %`, 0.25 is `25 %`.
+pub fn percent(share: f64) -> String {
+    let digits = usize::from(share.abs() < 0.0995);
+    format!("{:.digits$} %", share * 100.0)
+}
+
 /// The same in two parts: how much, and which way.
 pub fn change(ratio: f64) -> (String, &'static str) {
     if ratio >= TIMES_MAX {

@@ -128,6 +128,7 @@ fn prove(ground: &Ground<'_>, story: &mut Story, arena: &mut Arena) -> Result<()
             arms: &arms,
             control,
             same_already: Vec::new(),
+            inert: Vec::new(),
             design: &design,
             stop,
             beside,
@@ -214,7 +215,7 @@ fn tell_end(out: &Out, story: &Story, [page, json]: &[PathBuf; 2], revert: &str)
     for kept in story.settings.iter().filter(|kept| kept.before != kept.after) {
         out.say(&format!("   {}: {:?} before, {:?} now; run {revert}", kept.path, kept.before, kept.after));
     }
-    out.answer(story, || format!("Report: {} and {}\n", page.display(), json.display()))
+    out.answer_of_trial(story, || format!("Report: {} and {}\n", page.display(), json.display()))
 }
 
 fn exit_of(story: &Story, stopped: bool) -> exit::Exit {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::kept::{Head, Kept};
-use evenkeel_trial::{Beside, Design, Guard, Keep, Metric, Settle, Stop, Workload};
+use evenkeel_trial::{Beside, Design, Ended, Guard, Keep, Metric, Settle, Stop, Workload};
 
 use crate::args::StateArgs;
 use crate::arms::{self, Arms};
@@ -24,7 +24,9 @@ use crate::workload_args::{self, WorkloadArgs};
 use crate::workload_settings;
 
 mod boots;
+mod budget;
 mod goal;
+mod inert;
 mod resume;
 mod told;
 
@@ -40,7 +42,7 @@ const WITHOUT_ROOT: &str = "run it as root; of process.* knobs only a real-time 
                             arena and tick";
 
 /// What a comparison of reports has no use for: to take it and pass it over would be a lie. Its workload is looked at apart.
-const OF_A_TRIAL: [&str; 21] = [
+const OF_A_TRIAL: [&str; 22] = [
     "settings",
     "goal",
     "from",
@@ -62,18 +64,19 @@ const OF_A_TRIAL: [&str; 21] = [
     "control_pairs",
     "seed",
     "control",
+    "anyway",
 ];
 
 /// Prove settings on a server under load by an honest A/B, and put everything back
 ///
 /// Arm A is the machine as it is, arm B has the settings. Both are measured in turns, pair by pair in a random order; after every
 /// pair it is looked at whether that is enough. The verdict is better, worse, same, undecided or not-engaged, with its interval, its
-/// doubts and what was dropped. First the machine is compared with itself, by the same path. With several arms (--arm) the windows
+/// caveats and what was dropped. First the machine is compared with itself, by the same path. With several arms (--arm) the windows
 /// go block by block, each arm once in a block.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to prove, such as haltpoll.guest_halt_poll_ns=200000; several are proved together
-    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["arm", "from", "goal", "list_workloads", "compare", "boots_status", "boots_cancel", "boots_resume"])]
+    #[arg(value_name = "KNOB=VALUE", required_unless_present_any = ["arm", "control", "from", "goal", "list_workloads", "compare", "boots_status", "boots_cancel", "boots_resume"])]
     settings: Vec<String>,
     #[command(flatten)]
     plan: DesignArgs,
@@ -124,7 +127,8 @@ struct DesignArgs {
     /// The most pairs of windows, one of each arm [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(6..=5000))]
     pairs: Option<u16>,
-    /// Begin no pair after this time, such as 90s or 10m; counted from the start of the first window
+    /// Finish within this time, such as 90s or 10m, counted from the first switch. The settle phase and the A/A phase take a share of it; a budget
+    /// without room for a decision is refused
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
     /// Look once, after all pairs, rather than after every pair: a narrower interval from the same pairs
@@ -142,15 +146,18 @@ struct DesignArgs {
     turns: Option<u32>,
     #[command(flatten)]
     smallest_effect: SmallestEffect,
-    /// Pairs of the machine against itself before the first pair; 0 for none
+    /// Pairs of the A/A phase, which compares the machine with itself before the first pair; 0 for none [default: 10, fewer in a short budget]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
     control_pairs: Option<u16>,
     /// Seed of the order of the arms, to repeat a run
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Compare the machine as it is with itself throughout, by the same path: what the method says of nothing
+    /// Compare the machine as it is with itself throughout, by the path of the settings if some are named: what the method says of nothing
     #[arg(long)]
     control: bool,
+    /// Compare settings too of which the audit knows that they do nothing on this machine; else one window is measured, and the reason is printed
+    #[arg(long)]
+    anyway: bool,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -182,7 +189,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let typed = &args.plan;
     let args = by_goal.as_ref().unwrap_or(args);
     let capture = capture::text_of(&root);
-    let arms = Arms::parse(&args.settings, &args.plan.arm)?;
+    let arms = match args.plan.control && args.settings.is_empty() && args.plan.arm.is_empty() {
+        true => Arms::nothing(),
+        false => Arms::parse(&args.settings, &args.plan.arm)?,
+    };
     let needs = Needs::of(&facts, &arms.settings)?;
     if needs.root && !process::is_root() {
         let error = anyhow::anyhow!("prove {}: it changes settings of the whole host", arms::told(&arms.settings));
@@ -247,7 +257,7 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         Some((_, kept)) => kept.head.design.seed,
         None => args.plan.seed.unwrap_or_else(experiment::fresh_seed),
     };
-    let or_stopped = |failure| experiment::stopped_or(failure, stop, exit::WELL);
+    let or_stopped = |failure| experiment::stopped_or(failure, stop);
     if needs.journal {
         experiment::refuse_early_if_interrupted(root, &args.state)?;
     }
@@ -263,8 +273,16 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         None => args.plan.design(workload.as_ref(), arms, seed)?,
     };
     let control = before.as_ref().map_or(args.plan.control, |(_, kept)| experiment::is_control(&kept.head.arms));
+    let inert = match before.is_some() || control || args.plan.anyway {
+        true => Vec::new(),
+        false => inert::of(facts, arms),
+    };
     let at_most = if design.stop.is_sequential() { "at most" } else { "about" };
-    out.say(&format!("{}\n{at_most} {} s", workload.describe(), design.planned_for(arms.count()).as_secs()));
+    let time = match inert.is_empty() {
+        true => format!("{at_most} {} s", design.planned_for(arms.count()).as_secs()),
+        false => "one window".to_owned(),
+    };
+    out.say(&format!("{}\n{time}", workload.describe()));
     let is_one = !control && arms.count() == 2;
     let same =
         if is_one { experiment::same_already(root, &experiment::plans(facts, &arms.settings)?) } else { Vec::new() };
@@ -278,6 +296,7 @@ fn measure(args: &Args, out: &Out, ground: Ground<'_>, before: Option<(PathBuf, 
         arms,
         control,
         same_already: same,
+        inert,
         design: &design,
         stop,
         beside,
@@ -326,12 +345,13 @@ impl DesignArgs {
         if let Some(time) = self.settle {
             design.settle = Settle::Fixed { time };
         }
-        if let Some(pairs) = self.control_pairs {
-            design.control_pairs = pairs.into();
-        }
+        design.control_pairs = match self.control_pairs {
+            Some(pairs) => pairs.into(),
+            None => design.control_pairs_that_fit(arms.count()),
+        };
         design.smallest_effect_ratio = self.smallest_effect.ratio(&design.metric);
         design.check_for(arms.count()).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
-        refuse_short(&design, arms.count())?;
+        budget::refuse_short(&design, arms.count(), self.control_pairs.is_some())?;
         Ok(design)
     }
 
@@ -343,30 +363,6 @@ impl DesignArgs {
             named => named.iter().map(|text| guard(workload, text)).collect(),
         }
     }
-}
-
-/// Refuses a budget that would be over before anything can be said.
-fn refuse_short(design: &Design, arms: usize) -> Result<(), Failure> {
-    let Stop::Sequential { budget: Some(budget), pairs_min, .. } = design.stop else { return Ok(()) };
-    let least = design.least_for(arms);
-    if budget >= least {
-        return Ok(());
-    }
-    let mut takes = Vec::new();
-    let mut instead = "";
-    if matches!(design.settle, Settle::Found { .. }) {
-        takes.push("finding how long a switch is felt".to_owned());
-        instead = "a known time of quiet by --settle, ";
-    }
-    if design.control_pairs > 0 {
-        takes.push(format!("{} pairs of the machine against itself", design.control_pairs));
-    }
-    let first = if takes.is_empty() { String::new() } else { takes.join(", ") + " and " };
-    let seconds = least.as_secs_f64().ceil();
-    let cause = format!("{first}the {pairs_min} pairs that may decide take {seconds:.0} s at least");
-    let hint = format!("give more time by --budget, {instead}shorter windows by --window-ms, or fewer --control-pairs");
-    Err(Failure::text(exit::WRONG_USE, format!("prove anything within a budget of {} s", budget.as_secs_f64()), cause)
-        .hint(hint))
 }
 
 /// In how many turns arms share their windows where nobody said: a neighbour that comes and goes within seconds is then in both.
@@ -416,7 +412,9 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 }
 
 fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tolds) -> Outcome {
-    let code = told::exit_of(&told);
+    let was_stopped = told.trials.iter().any(|told| told.report.ended == Ended::Stopped);
+    // A session that is told again ends as it is told, however its run ended.
+    let code = if was_stopped && args.from.is_none() { exit::STOPPED } else { told::exit_of(&told) };
     let mut text = told::text(&told);
     let mut story = Story::new(again(args, &told), facts, Vec::new());
     story.capture = capture;
@@ -432,8 +430,8 @@ fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tol
         }
     }
     let answered = match (&story.choice, &story.trials[..]) {
-        (None, [one]) => out.answer(one, || text),
-        _ => out.answer_of_several(&Several { choice: &story.choice, trials: &story.trials }, || text),
+        (None, [one]) => out.answer_of_trial(one, || text),
+        _ => out.answer_of_trial(&Several { choice: &story.choice, trials: &story.trials }, || text),
     };
     answered.map_err(|failure| untold(args, kept_in, "", failure))?;
     Ok(code)
@@ -465,14 +463,16 @@ struct Several<'a> {
 fn again(args: &Args, told: &Tolds) -> String {
     let Some(first) = told.trials.first() else { return "evenkeel prove".to_owned() };
     let asked = match &told.trials[..] {
+        [one] if one.knob.is_empty() => String::new(),
         [one] => format!(" {}", one.knob),
         several => several.iter().map(|told| format!(" --arm '{}'", told.knob)).collect(),
     };
     format!(
-        "evenkeel prove{asked}{}{}{}{}",
+        "evenkeel prove{asked}{}{}{}{}{}",
         args.workload.again(),
         report::design_again(&first.report.design),
         if first.control { " --control" } else { "" },
+        if args.plan.anyway { " --anyway" } else { "" },
         args.workload.command_again()
     )
 }

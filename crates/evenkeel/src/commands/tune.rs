@@ -11,7 +11,7 @@ use evenkeel_host::{Action, Facts, Plan};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::search::{
     Answer, Header, HostWords, LeftOut, Live, Log, Offer, SearchDesign, Tools, Verdict, Wanted, WorkloadSpec, offer,
-    search,
+    restarts, search,
 };
 use evenkeel_trial::{Beside, Rules, Switch, TrialError, Watch, Workload};
 use resume::Context;
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     metric: Option<String>,
     #[command(flatten)]
     smallest_effect: SmallestEffect,
-    /// Length of a window in milliseconds [default: 1000]
+    /// Length of a window in milliseconds [default: 1000, less where the budget has no room to try all knobs otherwise]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
     window_ms: Option<u32>,
     /// How long the machine is left alone after a switch, in milliseconds [default: found by itself]
@@ -113,6 +113,9 @@ pub(crate) struct Told {
     /// The goal file, where one was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal_file: Option<String>,
+    /// Whether `evenkeel apply` takes it as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goal_applies: Option<bool>,
     /// What a user should know of the goal file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
@@ -162,7 +165,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Some(_) => resume::go_on(&ground, &path),
         None => begin(&ground, &mut state, &path),
     };
-    let ready = ready.map_err(|failure| experiment::stopped_or(failure, &ground.stop, exit::NO))?;
+    let ready = ready.map_err(|failure| experiment::stopped_or(failure, &ground.stop))?;
     let before = readings(&root, &ready.plans);
     let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
     let mut told = measure(&ground, &mut state, ready)?;
@@ -171,7 +174,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if let (Some(file), Verdict::Better) = (&args.out, told.answer.verdict) {
         let evidence = (&design, spec, HostWords::of(&facts));
         match goal::write(args, &root, &facts, file, evidence, &told) {
-            Ok((goal_file, notes)) => (told.goal_file, told.notes) = (goal_file, notes),
+            Ok(written) => {
+                told.goal_applies = written.file.is_some().then_some(written.applies);
+                (told.goal_file, told.notes) = (written.file, written.notes);
+            }
             Err(failure) => return unwritten(out, told, failure.hint(goal::again(args, file))),
         }
     }
@@ -179,6 +185,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(match (&told.answer.ended, told.answer.verdict) {
         (_, Verdict::Better) => exit::WELL,
         (evenkeel_trial::search::SearchEnded::Failed { .. }, _) => exit::UNDONE,
+        (evenkeel_trial::search::SearchEnded::Stopped, _) => exit::STOPPED,
         _ => exit::NO,
     })
 }
@@ -238,6 +245,7 @@ fn begin(ground: &Ground<'_>, state: &mut State, path: &Path) -> Result<Ready, F
         return Err(nothing_to_try(&left_out));
     }
     let mut design = design::asked(args, &*workload, candidates, seed)?;
+    design.restarts = restarts(&plans);
     if args.settle_ms.is_none() && design::settle(ground, state, &mut design, &plans, &mut *workload)? {
         workload.stop();
         workload = args.workload.start(seed, &ground.stop)?;
@@ -345,6 +353,7 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
         not_tried: left_out,
         all_as_before: false,
         goal_file: None,
+        goal_applies: None,
         notes: Vec::new(),
         resume: resume::again(ground.args),
         revert: ground.args.state.revert(),

@@ -78,10 +78,10 @@ fn answers(saved: &Saved) -> Markup {
 }
 
 fn answer(one: &SavedTrial, anchor: &str) -> Markup {
-    let doubts = match one.doubts.len() {
+    let doubts = match one.caveat_texts().len() {
         0 => "nothing that this run could see speaks against it".to_owned(),
-        1 => "1 doubt".to_owned(),
-        many => format!("{many} doubts"),
+        1 => "1 caveat".to_owned(),
+        many => format!("{many} caveats"),
     };
     html! {
         p.verdict { (word(one.verdict)) " " strong { (sentence(&one.sentence)) } " " a href={ "#" (anchor) } { (doubts) } "." }

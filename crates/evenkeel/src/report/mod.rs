@@ -64,6 +64,8 @@ pub(crate) struct Told {
     pub(crate) sentence: String,
     #[serde(flatten)]
     pub(crate) report: Report,
+    /// The sentences of the caveats, as answers had them before these had figures.
+    pub(crate) doubts: Vec<String>,
 }
 
 /// All that one session tells: each arm beside A, and which of several.
@@ -122,7 +124,7 @@ impl Story {
 
     /// Writes `report.html` and `report.json` into a folder, and returns their paths.
     pub(crate) fn write(&self, folder: &Path) -> Result<[PathBuf; 2], Failure> {
-        let json = json::answer_in(json::format_of(self.choice.is_some()), self)?;
+        let json = json::answer_of_trial(self)?;
         let unread = |error| Failure::text(exit::NOT_POSSIBLE, "make report.html of report.json", error);
         let saved = Saved::parse(&json).map_err(unread)?;
         let page = html::page(&saved, &json).into_string();

@@ -25,7 +25,7 @@ pub(super) fn section(saved: &Saved, trial: &SavedTrial, anchor: &str) -> Markup
                 @if trial.control { "Control: the same against itself" } @else { "Trial: " code { (trial.knob) } }
             }
             p.verdict { (word(trial.verdict)) " " strong { (sentence(&trial.sentence)) } }
-            (doubts(&trial.doubts))
+            (doubts(&trial.caveat_texts()))
             (effect(saved, trial))
             (control(trial.control_stretch.as_ref()))
             (guards(trial))
@@ -64,7 +64,7 @@ fn effect(saved: &Saved, trial: &SavedTrial) -> Markup {
                 (trim(effect.confidence * 100.0)) " % confidence, the small marks below it the single pairs. Within the grey band (±"
                 (share(matters)) ") a difference is too small to matter: that was fixed before the run."
                 @if let Some(visible) = effect.smallest_visible_ratio {
-                    " The smallest effect that this run could have seen is " (share(visible)) "."
+                    " Smallest detectable difference in " (trial.pairs) " pairs: " (share(visible)) "."
                 }
                 @if let Some(e_value) = effect.e_value { " " (evidence(trial.other(), e_value, effect.confidence)) }
             }
@@ -120,14 +120,12 @@ fn rows(saved: &Saved, trial: &SavedTrial) -> Vec<Estimate> {
 /// What the machine makes of nothing, in words.
 fn control(stretch: Option<&SavedControl>) -> Markup {
     let Some(stretch) = stretch else { return html! {} };
-    let visible = stretch.smallest_visible_ratio.filter(|visible| visible.is_finite());
     html! {
         p {
             "Before the trial the machine was compared with itself, by the same path: "
             @if stretch.is_claimed { strong { "it was called " (stretch.verdict) ", which is wrong" } }
             @else { "no difference was claimed, as it must be" }
             " (" (stretch.pairs) " pairs)."
-            @if let Some(visible) = visible { " In this noise the smallest effect to be seen is " (share(visible)) "." }
             @if let Some(claims) = stretch.claim_share {
                 " Trials made of this stretch's own noise claim a difference in " (share(claims)) " of the cases."
             }

@@ -4,7 +4,7 @@
 
 pub(crate) use evenkeel_trial::words::as_change;
 use evenkeel_trial::words::change;
-use evenkeel_trial::{ArmName, Ended, Engaged, Outcome, Report};
+use evenkeel_trial::{ArmName, Detectable, Ended, Engaged, Outcome, Report};
 
 /// What a sentence is made of.
 #[derive(Clone, Debug)]
@@ -135,9 +135,8 @@ impl<'a> Claim<'a> {
             None => ", from too few pairs for an interval".to_owned(),
         };
         let visible = self.visible_ratio.filter(|visible| visible.is_finite());
-        let visible = visible.map_or_else(String::new, |visible| {
-            format!("; an effect of about {} could have been seen", share(visible))
-        });
+        let visible =
+            visible.map_or_else(String::new, |visible| format!("; smallest detectable difference: {}", share(visible)));
         format!("this run can't tell what {} does: {} looks {change}{fits}{visible}", self.what, self.metric)
     }
 
@@ -160,6 +159,28 @@ impl<'a> Claim<'a> {
 
     fn bracket(&self) -> String {
         self.interval.map_or_else(String::new, |(low, high)| format!(" ({})", range(low, high)))
+    }
+}
+
+/// Settings that do nothing here, with the reasons, and what the one window that was measured gave.
+pub(crate) fn inert(what: &str, reasons: &[(String, String)], median: Option<f64>, unit: &str) -> String {
+    let whys: Vec<String> = match reasons {
+        [(_, why)] => vec![why.clone()],
+        several => several.iter().map(|(knob, why)| format!("{knob}: {why}")).collect(),
+    };
+    let level = median.map_or_else(String::new, |a| format!(" (A: {} {unit})", trim(a)));
+    format!(
+        "{what} does nothing here ({}): one window was measured{level}; --anyway compares it all the same",
+        whys.join("; ")
+    )
+}
+
+/// What a trial will be able to see, before its first pair.
+pub(crate) fn preview(detectable: Detectable) -> String {
+    let pairs = detectable.pairs;
+    match detectable.ratio {
+        Some(ratio) => format!("smallest detectable difference in the {pairs} pairs that fit: about {}", share(ratio)),
+        None => format!("the {pairs} pairs that fit are too few to detect any difference: give more time by --budget"),
     }
 }
 
@@ -277,7 +298,7 @@ mod tests {
             k=1 helps this server here: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
             k=1 hurts this server here: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
             k=1 makes no difference that matters here: whatever it does to the median round trip is less than 5 % (between 50 % and 54 % lower)
-            this run can't tell what k=1 does: the median round trip looks 52 % lower, and anything between 50 % and 54 % lower would fit; an effect of about 4.3 % could have been seen
+            this run can't tell what k=1 does: the median round trip looks 52 % lower, and anything between 50 % and 54 % lower would fit; smallest detectable difference: 4.3 %
             k=1 had nothing to act on here (CPUs went idle only 25 times a second): the median round trip differs by less than 5 % (between 50 % and 54 % lower)
             the same against itself came out different, which is wrong: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
             the same against itself came out different, which is wrong: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run

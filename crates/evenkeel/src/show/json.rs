@@ -7,8 +7,8 @@ use crate::failure::{Aftermath, Failure};
 
 /// The number of the format of every answer. A field may be added under the same number; none changes its meaning.
 const FORMAT: u32 = 1;
-/// That of the answer of a trial with several arms, which a program that knows but two would misread.
-const FORMAT_OF_SEVERAL_ARMS: u32 = 2;
+/// That of the answer of a trial: caveats have figures, and there may be several arms.
+const FORMAT_OF_TRIALS: u32 = 2;
 
 #[derive(Serialize)]
 struct Envelope<'a, T> {
@@ -37,13 +37,13 @@ pub(crate) fn answer<T: Serialize>(answer: &T) -> Result<String, Failure> {
     answer_in(FORMAT, answer)
 }
 
-/// The number of the format of a trial's answer.
-pub(crate) fn format_of(has_several_arms: bool) -> u32 {
-    if has_several_arms { FORMAT_OF_SEVERAL_ARMS } else { FORMAT }
+/// The text of the answer of a trial.
+pub(crate) fn answer_of_trial<T: Serialize>(answer: &T) -> Result<String, Failure> {
+    answer_in(FORMAT_OF_TRIALS, answer)
 }
 
 /// The text of an answer in a format of its own.
-pub(crate) fn answer_in<T: Serialize>(format: u32, answer: &T) -> Result<String, Failure> {
+fn answer_in<T: Serialize>(format: u32, answer: &T) -> Result<String, Failure> {
     let envelope = Envelope { format, answer };
     match serde_json::to_string_pretty(&envelope) {
         Ok(text) => Ok(text + "\n"),

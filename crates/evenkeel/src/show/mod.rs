@@ -61,13 +61,13 @@ impl Out {
         self.text(&text)
     }
 
-    /// The same of a trial of several arms, whose JSON has a format of its own.
-    pub(crate) fn answer_of_several<T: Serialize>(
+    /// The same of a trial, whose JSON has a format of its own.
+    pub(crate) fn answer_of_trial<T: Serialize>(
         &self,
         answer: &T,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        let text = if self.looks.json { json::answer_in(json::format_of(true), answer)? } else { text() };
+        let text = if self.looks.json { json::answer_of_trial(answer)? } else { text() };
         self.text(&text)
     }
 

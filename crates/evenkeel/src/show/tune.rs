@@ -54,13 +54,31 @@ pub(crate) fn page(told: &Tuned) -> String {
         true => "every setting reads as before\n".to_owned(),
         false => format!("a setting does not read as before: {} tries again\n", told.revert),
     };
-    if let Some(file) = &told.goal_file {
-        text += &format!("goal: {file}\n  evenkeel apply {file}\n");
+    if let Some(more) = &answer.more_time {
+        text += &format!("more time: about --budget {} would decide {}\n", time(more.budget_s), knobs(more.knobs));
     }
+    text += &match (&told.goal_file, told.goal_applies) {
+        (None, _) => String::new(),
+        (Some(file), Some(false)) => format!("goal: {file}, which `evenkeel apply` does not take yet:\n"),
+        (Some(file), _) => format!("goal: {file}\n  evenkeel apply {file}\n"),
+    };
     for note in &told.notes {
         text += &format!("  {note}\n");
     }
     text
+}
+
+/// A budget as `--budget` takes it.
+fn time(seconds: u64) -> String {
+    match seconds {
+        0..600 => format!("{seconds}s"),
+        _ => format!("{}min", seconds.div_ceil(60)),
+    }
+}
+
+/// Knobs that are undecided, in words.
+fn knobs(count: usize) -> String {
+    if count == 1 { "the knob that is undecided".to_owned() } else { format!("the {count} knobs that are undecided") }
 }
 
 fn headline(told: &Tuned) -> String {
@@ -176,7 +194,7 @@ fn fate(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
         .map_or_else(String::new, |seen| format!(" ({} among all others{})", as_change(seen.ratio), between(seen)));
     match &knob.fate {
         Fate::InTheSet => "in the set".to_owned(),
-        Fate::NoEffect if knob.screening.as_ref().is_some_and(|seen| is_small(seen, smallest_effect_ratio)) => {
+        Fate::NoEffect if knob.screening.as_ref().is_some_and(|seen| seen.is_within(smallest_effect_ratio)) => {
             format!("does nothing that matters{screened}")
         }
         Fate::NoEffect => format!("not told from the noise{screened}"),
@@ -191,12 +209,6 @@ fn fate(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
         Fate::NotTried { why } => format!("not tried: {why}"),
         Fate::Unclear => format!("not decided yet{screened}"),
     }
-}
-
-/// Whether all of its interval is less than what matters: only then it was shown to do nothing.
-fn is_small(measure: &Measure, smallest_effect_ratio: f64) -> bool {
-    let most = 1.0 + smallest_effect_ratio;
-    measure.low.is_some_and(|low| low >= 1.0 / most) && measure.high.is_some_and(|high| high <= most)
 }
 
 fn name(stage: Stage) -> &'static str {

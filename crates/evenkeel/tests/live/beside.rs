@@ -49,7 +49,7 @@ fn two_trials_at_once_say_so_of_each_other() {
 
     first.signal("TERM");
     let Finished { code, stderr: told, .. } = first.finish();
-    assert!(code.is_some_and(|code| code < 2), "better, or worse by chance: {told}");
+    assert!(matches!(code, Some(0 | 1 | 8)), "stopped, or decided before that: {told}");
     let first = json(&scene.run("prove --from session.jsonl --json"));
     for other in ["another trial, evenkeel prove process.timer_slack_ns=2 (pid ", "another trial, evenkeel tune (pid "]
     {

@@ -98,7 +98,7 @@ fn the_journal_on_the_page_is_one() {
 fn the_exit_codes_are_those_of_the_help() {
     let help = Scene::new().run("--help").stdout;
     let codes: Vec<&str> = help.split("Exit codes:\n").nth(1).unwrap().lines().collect();
-    assert_eq!(codes.len(), 8);
+    assert_eq!(codes.len(), 9);
     for line in codes {
         let (code, meaning) = line.trim().split_once("  ").unwrap();
         assert!(PAGE.contains(&format!("| {code} | {meaning} |")), "{line}");

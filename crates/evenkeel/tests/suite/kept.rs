@@ -75,7 +75,7 @@ fn where_the_journal_has_no_room_it_is_said_how_to_have_it_elsewhere() {
         return;
     }
     let scene = Scene::of_host();
-    let output = run_on_a_full_disk(&scene, 0, "prove vm.swappiness=30 --workload simulated");
+    let output = run_on_a_full_disk(&scene, 0, "prove vm.swappiness=30 --anyway --workload simulated");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("add to ") && said.contains("name a directory on another disk by --state DIR"), "{said}");
@@ -154,7 +154,7 @@ fn a_setting_that_is_in_force_already_is_told_before_any_verdict() {
     let now = std::fs::read_to_string("/proc/sys/vm/swappiness").unwrap();
     let now = now.trim();
     let line = format!(
-        "prove vm.swappiness={now} --workload simulated --pairs 6 --fixed --control-pairs 0 --settle 20ms --keep kept.jsonl --json"
+        "prove vm.swappiness={now} --anyway --workload simulated --pairs 6 --fixed --control-pairs 0 --settle 20ms --keep kept.jsonl --json"
     );
     let same = format!("vm.swappiness is {now} here already: arm A has it as arm B has");
     for line in [line.as_str(), "prove --from kept.jsonl --json"] {

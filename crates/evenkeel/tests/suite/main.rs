@@ -6,7 +6,9 @@
 mod audit;
 mod bad_input;
 mod boots;
+mod budgets;
 mod cards;
+mod caveats;
 mod change;
 mod changes;
 mod clock_wake;

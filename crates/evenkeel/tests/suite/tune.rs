@@ -1,6 +1,7 @@
 //! `tune` through the program, on a simulated server: what it refuses, and searches that are killed, put back and gone on with. No time
 //! passes, so a search takes a fraction of a second. The settings of the host are the real ones.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use evenkeel_testkit::needs_root;
@@ -63,10 +64,16 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
     assert_eq!((output.status.code(), &answer["goal_file"]), (Some(0), &"goal.json".into()), "{answer}");
     assert_eq!(log(), measured, "nothing is measured anew");
-    // One word on whether the set lasts, and the one that apply holds to.
-    let [note] = &answer["notes"].as_array().unwrap()[..] else { panic!("{}", answer["notes"]) };
+    // One word on whether the set lasts, the one that apply holds to, and what to do.
+    let [note, instead] = &answer["notes"].as_array().unwrap()[..] else { panic!("{}", answer["notes"]) };
     assert!(note.as_str().unwrap().starts_with("process.timer_slack_ns=1 can't be made to last: "), "{note}");
     assert!(note.as_str().unwrap().ends_with("`evenkeel apply` refuses the plan as it is"), "{note}");
+    assert!(instead.as_str().unwrap().contains("--out goal.json --unit YOUR.service` writes one"), "{instead}");
+    assert_eq!(answer["goal_applies"], false);
+    let page = scene.run("tune --resume --out goal.json");
+    let page = String::from_utf8_lossy(&page.stdout).into_owned();
+    assert!(page.contains("goal: goal.json, which `evenkeel apply` does not take yet:\n"), "{page}");
+    assert!(!page.contains("evenkeel apply goal.json"), "{page}");
     let output = scene.run("apply goal.json");
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
 }
@@ -84,7 +91,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         (
             "tune --budget 5",
             2,
-            "the budget gives 4 windows of 1000 ms, each after 100 ms of quiet; a search takes at least 80, which is 88 s",
+            "the budget gives 14 windows of 250 ms, each after 100 ms of quiet; a search takes at least 80, which is 28 s",
         ),
         ("tune --budget soon", 2, "is no unit of time: s, min, h"),
         ("tune --smallest-effect 0", 2, "0 is not between"),
@@ -263,6 +270,77 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     assert_eq!(answer["knobs"].as_array().unwrap().len(), 3);
     let windows: u64 = answer["windows"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum();
     assert!(windows as usize + 1 >= kept, "{windows} windows, {kept} lines were kept");
+}
+
+const KNOBS: &str = "vm.swappiness=31 vm.stat_interval=7 process.timer_slack_ns=1 kernel.timer_migration=0";
+
+/// Whether every knob is decided: by a verdict, or by an interval without room for what matters.
+fn all_decided(answer: &Value) -> bool {
+    let is_decided = |knob: &Value| {
+        let end = |name: &str| knob["screening"][name].as_f64().unwrap();
+        match knob["fate"].as_str().unwrap() {
+            "unclear" | "not-tried" => false,
+            "no-effect" => end("low") >= 1.0 / 1.05 && end("high") <= 1.05,
+            _ => true,
+        }
+    };
+    answer["knobs"].as_array().unwrap().iter().all(is_decided)
+}
+
+/// A search ends before its budget only where all is decided, and says what more time would decide where it is not.
+#[test]
+fn a_budget_is_used_on_what_is_undecided() {
+    if needs_root("switching settings of the host") {
+        return;
+    }
+    let scene = Scene::of_host();
+    scene.script(&json!({}));
+    let mut open = 0;
+    for (noise, budget_s) in [(2, 120), (10, 120), (30, 120), (10, 360), (30, 360), (2, 60)] {
+        let line = format!(
+            "tune --knobs {KNOBS} --budget {budget_s}s --seed 5 --workload simulated --set script=script.json \
+             --set noise-percent={noise} --guard none --json"
+        );
+        let answer = answer_of(&scene.run(&line));
+        let what = format!("noise {noise} %, {budget_s} s: {}, {}", answer["ended"], answer["windows"]);
+        let took_s = answer["took_ms"].as_f64().unwrap() / 1e3;
+        assert!(took_s <= 1.25 * budget_s as f64, "{what}: took {took_s} s");
+        if all_decided(&answer) {
+            assert_eq!(answer["more_time"], Value::Null, "{what}");
+            continue;
+        }
+        open += 1;
+        assert!(took_s >= 0.75 * budget_s as f64, "{what}: took {took_s} s");
+        let more = &answer["more_time"];
+        assert!(more["budget_s"].as_u64().unwrap() > budget_s && more["knobs"].as_u64() > Some(0), "{what}: {more}");
+    }
+    assert!((1..6).contains(&open), "{open} of 6 searches left something open");
+    scene.assert_all_as_before();
+}
+
+/// Knobs whose switch takes a new start of the server go first where a budget has no room for all; the others are decided.
+#[test]
+fn a_slow_switch_does_not_use_up_the_budget() {
+    if needs_root("switching settings of the host") {
+        return;
+    }
+    let scene = Scene::of_host();
+    let mut script = tunable();
+    script["restart_ms"] = json!(9000);
+    scene.script(&script);
+    let line = format!(
+        "tune --knobs {KNOBS} net.core.rmem_default=300000 --budget 6min --seed 5 --settle-ms 100 --workload simulated \
+         --set script=script.json --json"
+    );
+    let answer = answer_of(&scene.run(&line));
+    assert_eq!(answer["verdict"], "better", "{}: {}", answer["ended"], answer["windows"]);
+    let set: BTreeSet<&str> =
+        answer["set"].as_array().unwrap().iter().filter_map(|one| one["settings"][0].as_str()).collect();
+    assert_eq!(set, BTreeSet::from(["process.timer_slack_ns=1", "vm.swappiness=31"]));
+    let slow = answer["knobs"].as_array().unwrap().iter().find(|knob| knob["fate"] == "not-tried").unwrap();
+    assert_eq!(slow["settings"][0], "net.core.rmem_default=300000");
+    assert!(slow["why"].as_str().unwrap().contains("each switch of it takes a new start"), "{slow}");
+    scene.assert_all_as_before();
 }
 
 /// What a search finds is the script's truth: the two that help, and neither of the others.

@@ -66,7 +66,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let driver = match &facts.idle.driver {
         Fact::Known(driver) if driver != "none" => driver,
         Fact::Known(_) | Fact::Absent { .. } => {
-            return Ok(Finding::not_here(PATH, "there is no idle driver here: no state to rule out"));
+            return Ok(Finding::inert(PATH, "there is no idle driver here: no state to rule out"));
         }
         unknown => return Err(Finding::unknown(PATH, "the idle driver", unknown)),
     };

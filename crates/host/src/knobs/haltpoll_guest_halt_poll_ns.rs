@@ -55,18 +55,18 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     match &facts.idle.driver {
         Fact::Known(driver) if driver == "haltpoll" => {}
         Fact::Known(driver) if driver == "none" => {
-            return Ok(Finding::not_here(PATH, "there is no idle driver here: nothing polls before it halts"));
+            return Ok(Finding::inert(PATH, "there is no idle driver here: nothing polls before it halts"));
         }
         Fact::Known(driver) => {
-            return Ok(Finding::not_here(PATH, format!("the idle driver is {driver:?}, not haltpoll")));
+            return Ok(Finding::inert(PATH, format!("the idle driver is {driver:?}, not haltpoll")));
         }
         Fact::Absent { .. } => {
-            return Ok(Finding::not_here(PATH, "there is no idle driver here: nothing polls before it halts"));
+            return Ok(Finding::inert(PATH, "there is no idle driver here: nothing polls before it halts"));
         }
         unknown => return Err(Finding::unknown(PATH, "the idle driver", unknown)),
     }
     if let Some(governor) = facts.idle.governor.known().filter(|governor| *governor != "haltpoll") {
-        return Ok(Finding::not_here(PATH, format!("the idle governor is {governor:?}: only haltpoll reads it")));
+        return Ok(Finding::inert(PATH, format!("the idle governor is {governor:?}: only haltpoll reads it")));
     }
     let current = own(PATH, &facts.idle.guest_halt_poll_ns)?;
     let finding = if current >= WANTED_NS {

@@ -40,7 +40,7 @@ fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     if usable_cpus(facts) == Some(1) {
-        return Ok(Finding::not_here(PATH, "1 CPU: there is none to move timers to").at(current));
+        return Ok(Finding::inert(PATH, "1 CPU: there is none to move timers to").at(current));
     }
     let finding = match (current, goal) {
         (0, _) => Finding::keep(PATH, "timers stay where they were set"),

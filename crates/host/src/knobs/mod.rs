@@ -238,7 +238,7 @@ fn nearest(given: &str) -> Option<&'static str> {
 /// Findings as the knobs' files write them; [`Finding::at`] and [`Finding::want`] add the values.
 impl Finding {
     pub(crate) fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
-        Finding { place: place.to_string(), state, current: None, wanted: None, reason: reason.into() }
+        Finding { place: place.to_string(), state, current: None, wanted: None, reason: reason.into(), is_inert: false }
     }
 
     pub(crate) fn set(place: impl ToString, wanted: impl ToString, reason: impl Into<String>) -> Finding {
@@ -251,6 +251,11 @@ impl Finding {
 
     pub(crate) fn not_here(place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding::new(State::NotHere, place, reason)
+    }
+
+    /// What does not apply since no value of it does anything here.
+    pub(crate) fn inert(place: impl ToString, reason: impl Into<String>) -> Finding {
+        Finding { is_inert: true, ..Finding::not_here(place, reason) }
     }
 
     /// For want of a fact that the decision hangs on; `what` names the fact.

@@ -54,7 +54,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         return Err(Finding::unknown(PATH, "whether there is swap", &facts.memory.swaps).at(current));
     };
     let finding = match swaps.iter().find(|swap| !swap.path.starts_with("/dev/zram")) {
-        _ if swaps.is_empty() => Finding::not_here(PATH, "there is no swap here: the value does nothing"),
+        _ if swaps.is_empty() => Finding::inert(PATH, "there is no swap here: the value does nothing"),
         None => Finding::keep(PATH, "all swap is compressed memory (zram): no page comes back from a disk"),
         Some(_) if current <= WANTED => Finding::keep(PATH, "the pages of processes are spared already"),
         Some(swap) if goal == Goal::Density => {

@@ -191,6 +191,35 @@ fn what_the_calibration_calls_visible_is_found() -> Result<(), StatsError> {
     Ok(())
 }
 
+/// A preview of ten A/A pairs for so many planned pairs, by the half-width of the interval after `had` pairs: the median of 40 trials.
+fn preview(noise: &Noise, planned: usize, had: usize) -> Result<f64, StatsError> {
+    let mut ratios = Vec::new();
+    for seed in 0..40 {
+        let pairs = noise.pairs(10 + had, 1.0, 5000 + seed);
+        let (control, trial) = pairs.split_at(10);
+        let told = calibrate(control, planned, NO_LINE, seed)?.smallest_visible_ratio;
+        let mut test = Sequential::new(NO_LINE)?;
+        for pair in trial {
+            test.add(*pair)?;
+        }
+        ratios.push(told.ln_1p() / test.look().smallest_visible_ratio.ln_1p());
+    }
+    Ok(evenkeel_stats::median(&ratios).unwrap_or(f64::NAN))
+}
+
+/// What a page says before the first pair is no smaller than what it says after the last one: for the pairs that fit, and not for a hundred.
+#[test]
+fn a_preview_is_not_better_than_the_interval_in_the_end() -> Result<(), StatsError> {
+    for noise in noise::all() {
+        let told = [(10, 10), (30, 30), (100, 10)].map(|(planned, had)| preview(&noise, planned, had));
+        let [few, more, too_many] = told.map(|told| told.unwrap_or(f64::NAN));
+        println!("{}: {few:.2} for 10 pairs, {more:.2} for 30; of 100 pairs for 10 {too_many:.2}", noise.name);
+        assert!((0.9..4.0).contains(&few) && (0.9..2.0).contains(&more), "{}: {few} {more}", noise.name);
+        assert!(too_many < 0.7, "{}: a preview of 100 pairs for 10: {too_many}", noise.name);
+    }
+    Ok(())
+}
+
 #[test]
 fn the_docs_state_these_rates() -> Result<(), Box<dyn std::error::Error>> {
     let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/statistics.md"))?;

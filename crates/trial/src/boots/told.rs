@@ -131,7 +131,7 @@ impl BootsState {
         let guards = guards(self);
         let mechanism = mechanisms(self);
         let given = comparison.as_ref().map_or(Outcome::Undecided, |found| outcome(found.verdict, &mechanism));
-        let mut doubts = engaged::doubts(&mechanism, given);
+        let mut doubts: Vec<String> = engaged::caveats(&mechanism, given).iter().map(ToString::to_string).collect();
         doubts.extend(self.doubts());
         if let (Err(error), true) = (&comparison, boots.len() >= 4) {
             doubts.push(format!("the boots could not be compared: {error}"));

@@ -8,7 +8,7 @@ use evenkeel_host::{Counter, knobs};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
-use crate::report::{Outcome, median_of};
+use crate::report::{Caveat, Outcome, median_of};
 use crate::session::{NetworkPath, Record, Window};
 
 pub(crate) use counters::{Value, Wanted, between};
@@ -95,27 +95,22 @@ pub(crate) fn none_was_at_work(mechanism: &[Mechanism]) -> bool {
 }
 
 /// What a sceptic should know of knobs that were not at work, or hardly, beside this verdict.
-pub(crate) fn doubts(mechanism: &[Mechanism], verdict: Outcome) -> Vec<String> {
-    let doubt = |knob: &Mechanism| {
-        let which = if mechanism.len() > 1 { knob.knob.as_str() } else { "the knob" };
-        match &knob.engaged {
-            Engaged::No { why } if verdict == Outcome::NotEngaged => Some(format!("{which} was not at work: {why}")),
+pub(crate) fn caveats(mechanism: &[Mechanism], verdict: Outcome) -> Vec<Caveat> {
+    let caveat = |seen: &Mechanism| {
+        let knob = (mechanism.len() > 1).then(|| seen.knob.clone());
+        match &seen.engaged {
+            Engaged::No { why } if verdict == Outcome::NotEngaged => Some(Caveat::NotAtWork { knob, why: why.clone() }),
             // A counter knows one path of an effect. That it stood still neither denies a difference that was seen nor excludes one that was not.
-            Engaged::No { why } => Some(format!(
-                "the mechanism of {which} was not seen ({why}); an effect by another path is not excluded"
-            )),
-            Engaged::Yes if counter_of(&knob.knob) == Some(Counter::IdleStates) => {
-                let busy = knob.readings.iter().find(|reading| reading.name == BUSY_SHARE)?;
+            Engaged::No { why } => Some(Caveat::MechanismUnseen { knob, why: why.clone() }),
+            Engaged::Yes if counter_of(&seen.knob) == Some(Counter::IdleStates) => {
+                let busy = seen.readings.iter().find(|reading| reading.name == BUSY_SHARE)?;
                 let busy = busy.a.zip(busy.b).map(|(a, b)| a.min(b)).filter(|busy| *busy > BUSY_SHARE_MAX)?;
-                Some(format!(
-                    "{which} acts where CPUs idle, and they were {:.0} % busy: with less to do it may do more",
-                    busy * 100.0
-                ))
+                Some(Caveat::BusyForIdleKnob { knob, busy_share: busy })
             }
             _ => None,
         }
     };
-    mechanism.iter().filter_map(doubt).collect()
+    mechanism.iter().filter_map(caveat).collect()
 }
 
 fn readings(windows: &[Window], knob: &str, counter: Counter) -> Vec<Reading> {

@@ -68,7 +68,8 @@ fn an_idle_knob_that_was_not_at_work_is_told_from_one_that_was() {
         assert_eq!(why(&record).as_deref(), Some(expected));
     }
     let doubts_of = |a, b| {
-        doubts(&mechanisms(&record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, a, b)), Outcome::NotEngaged)
+        let seen = mechanisms(&record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, a, b));
+        caveats(&seen, Outcome::NotEngaged).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let busy = "the knob acts where CPUs idle, and they were 96 % busy: with less to do it may do more";
     assert_eq!(doubts_of(idle(0.96, 1376.0, 1.0), idle(0.975, 3136.0, 0.018)), [busy]);

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use evenkeel_stats::median;
 
+use super::caveats::caveats;
 use super::choice::Choice;
-use super::doubts::doubts;
 use super::verdict::{Found, verdict};
-use super::{Answers, ArmReport, ByArm, ControlReport, Cost, Effect, GuardReport, Outcome, Report, Titles};
+use super::{Answers, ArmReport, ByArm, Caveat, ControlReport, Cost, Effect, GuardReport, Outcome, Report, Titles};
 use crate::arm::ArmName;
 use crate::design::Design;
 use crate::engaged;
@@ -61,7 +61,8 @@ impl Record {
     /// As [`Record::report`].
     pub fn answers(self, design: &Design, titles: Titles) -> Result<Answers, TrialError> {
         let race = Race::of(design, &self)?;
-        let control = ControlReport::of(design, &self.control, race.further().len())?;
+        let had = race.further().iter().map(|runner| runner.judge.pairs()).max().unwrap_or(0);
+        let control = ControlReport::of(design, &self.control, race.further().len(), had)?;
         let of = |runner: &Runner| {
             let view = self.beside_a(&race, runner, &titles);
             let lost = Lost {
@@ -170,7 +171,7 @@ impl Record {
             no_cpu_by_arm: lost.no_cpu,
             left: runner.left.clone(),
             dropped: self.dropped,
-            doubts: self.mishaps,
+            caveats: self.mishaps.into_iter().map(|what| Caveat::Other { what }).collect(),
             seed: design.seed,
             design: design.clone(),
             settle: self.settle,
@@ -179,8 +180,9 @@ impl Record {
             identity: titles.identity.clone(),
             windows: self.windows,
         };
-        let found = doubts(&report, lost.no_value);
-        report.doubts.splice(0..0, titles.same_already.iter().cloned().chain(found));
+        let found = caveats(&report, lost.no_value);
+        let same = titles.same_already.iter().map(|what| Caveat::SameAlready { what: what.clone() });
+        report.caveats.splice(0..0, same.chain(found));
         report.name(runner.name);
         Ok(report)
     }

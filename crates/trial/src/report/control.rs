@@ -12,6 +12,30 @@ use crate::session::{Judge, Window, pairs_of};
 /// The pairs of the trials that are made up of the stretch: so many tell what more would not.
 const PLANNED_MAX: usize = 100;
 
+/// The smallest effect that four in five trials of so many pairs would tell from none, in the noise of an A/A phase: what a trial will be able to see,
+/// as far as that is known before its first pair.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Detectable {
+    /// The pairs.
+    pub pairs: usize,
+    /// The effect as a share; none where so few pairs show nothing.
+    pub ratio: Option<f64>,
+}
+
+impl Detectable {
+    /// Of so many pairs of a trial with so many arms, by the windows of its A/A phase; nothing where these say nothing.
+    pub(crate) fn of(design: &Design, control: &[Window], arms: usize, pairs: usize) -> Option<Detectable> {
+        let judge = Judge::of_metric(design, arms.saturating_sub(1)).ok()?;
+        if !judge.is_sequential() || pairs == 0 {
+            return None;
+        }
+        let stretch = pairs_of(control, |window| Some(window.value));
+        let made_up = calibrate(&stretch, pairs.min(PLANNED_MAX), judge.options(), design.seed).ok()?;
+        let ratio = Some(made_up.smallest_visible_ratio).filter(|ratio| ratio.is_finite());
+        Some(Detectable { pairs, ratio })
+    }
+}
+
 /// The machine against itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ControlReport {
@@ -27,9 +51,12 @@ pub struct ControlReport {
     /// How often a difference would be claimed in whole trials made of this stretch's own noise, with a look after every pair.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_share: Option<f64>,
-    /// The smallest effect that a trial of all its pairs could see in this noise, as a share.
+    /// The smallest effect that a trial of `detectable_pairs` pairs could see in this noise, as a share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smallest_visible_ratio: Option<f64>,
+    /// The pairs that the trial had; of one without pairs, those of this phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detectable_pairs: Option<usize>,
     /// Its windows.
     pub windows: Vec<Window>,
 }
@@ -40,6 +67,7 @@ impl ControlReport {
         design: &Design,
         windows: &[Window],
         comparisons: usize,
+        pairs_had: usize,
     ) -> Result<Option<ControlReport>, TrialError> {
         if windows.is_empty() {
             return Ok(None);
@@ -58,10 +86,13 @@ impl ControlReport {
             }
             false => None,
         };
-        let visible = made_up.map_or_else(
-            || seen.map(|seen| seen.smallest_visible_ratio),
-            |made_up| Some(made_up.smallest_visible_ratio),
-        );
+        let detectable = match pairs_had {
+            0 => seen.map(|seen| Detectable { pairs: seen.pairs, ratio: Some(seen.smallest_visible_ratio) }),
+            had => Detectable::of(design, windows, comparisons + 1, had).or_else(|| {
+                seen.map(|seen| Detectable { pairs: seen.pairs, ratio: Some(seen.smallest_visible_ratio) })
+            }),
+        };
+        let visible = detectable.and_then(|detectable| detectable.ratio);
         Ok(Some(ControlReport {
             pairs: pairs.len(),
             effect: seen.map(|seen| Effect::of(&seen, &judge)),
@@ -69,6 +100,7 @@ impl ControlReport {
             is_claimed: matches!(verdict, Outcome::Better | Outcome::Worse),
             claim_share: made_up.map(|made_up| made_up.claim_rate),
             smallest_visible_ratio: visible.filter(|ratio| ratio.is_finite() && *ratio > 0.0),
+            detectable_pairs: detectable.map(|detectable| detectable.pairs),
             windows: windows.to_vec(),
         }))
     }

@@ -1,10 +1,11 @@
 //! What a session's record says: the verdict with its interval, what the guards say, what each arm cost, whether the knobs were at
-//! work, what was lost, and the doubts.
+//! work, what was lost, and the caveats.
 
 mod build;
+mod caveat;
+mod caveats;
 mod choice;
 mod control;
-mod doubts;
 mod verdict;
 
 use std::fmt;
@@ -19,8 +20,9 @@ use crate::metric::Metric;
 use crate::session::{Dropped, Ended, Judge, Left, Seen, SettleSeen, Window};
 
 pub(crate) use build::median_of;
+pub use caveat::Caveat;
 pub use choice::{Between, Choice};
-pub use control::ControlReport;
+pub use control::{ControlReport, Detectable};
 
 /// The answer of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,8 +115,9 @@ pub struct Report {
     /// Why the arm had no further windows, of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Left>,
-    /// What a sceptic should know.
-    pub doubts: Vec<String>,
+    /// What a sceptic should know, the gravest first.
+    #[serde(default, serialize_with = "caveat::with_text")]
+    pub caveats: Vec<Caveat>,
     /// The seed of the order.
     pub seed: u64,
     /// All that was decided beforehand.
@@ -130,6 +133,13 @@ pub struct Report {
     pub identity: Identity,
     /// Every window that counts.
     pub windows: Vec<Window>,
+}
+
+impl Report {
+    /// The sentences of the caveats.
+    pub fn caveat_texts(&self) -> Vec<String> {
+        self.caveats.iter().map(ToString::to_string).collect()
+    }
 }
 
 /// What one arm was like.

@@ -187,7 +187,7 @@ fn cell(machine: usize, trial: &SavedTrial) -> Cell {
         interval: trial.effect.and_then(|effect| effect.interval()),
         vetoed_by: trial.vetoed_by.clone(),
         pairs: trial.pairs,
-        doubts: trial.doubts.len(),
+        doubts: trial.caveat_texts().len(),
         workload: trial.workload.clone(),
     }
 }

@@ -14,9 +14,9 @@ mod shape;
 pub use across::{Across, Agreement, Asked, Cell, Machine, across};
 pub use numbers::{by_arm, numbers};
 pub use shape::{
-    SavedAdvice, SavedArm, SavedBetween, SavedChoice, SavedControl, SavedCost, SavedDesign, SavedDropped, SavedEffect,
-    SavedGuard, SavedIdentity, SavedLeft, SavedMechanism, SavedMetric, SavedNotTried, SavedReading, SavedSetting,
-    SavedTrial, SavedWindow,
+    SavedAdvice, SavedArm, SavedBetween, SavedCaveat, SavedChoice, SavedControl, SavedCost, SavedDesign, SavedDropped,
+    SavedEffect, SavedGuard, SavedIdentity, SavedLeft, SavedMechanism, SavedMetric, SavedNotTried, SavedReading,
+    SavedSetting, SavedTrial, SavedWindow,
 };
 
 /// The newest format that is written; all from 1 on are read.
@@ -169,6 +169,14 @@ impl SavedTrial {
         let guards = self.guards.iter().filter_map(|guard| guard.effect);
         let effects = self.effect.into_iter().chain(control.and_then(|control| control.effect)).chain(guards);
         effects.into_iter().find_map(|effect| effect.impossible())
+    }
+
+    /// The sentences of what a sceptic should know, from whichever format.
+    pub fn caveat_texts(&self) -> Vec<String> {
+        match self.caveats.is_empty() {
+            true => self.doubts.clone(),
+            false => self.caveats.iter().map(|caveat| caveat.text.clone()).collect(),
+        }
     }
 
     /// Whether and why the trial did not end as planned, in words.

@@ -96,9 +96,12 @@ pub struct SavedTrial {
     /// Pairs that do not count.
     #[serde(default)]
     pub dropped: Vec<SavedDropped>,
-    /// What a sceptic should know.
+    /// What a sceptic should know, in format 1.
     #[serde(default)]
     pub doubts: Vec<String>,
+    /// The same from format 2 on.
+    #[serde(default)]
+    pub caveats: Vec<SavedCaveat>,
     /// Seed of the order.
     #[serde(default)]
     pub seed: Option<u64>,
@@ -395,4 +398,12 @@ pub struct SavedIdentity {
     pub cloud: Option<String>,
     /// The instance type.
     pub instance: Option<String>,
+}
+
+/// Something that speaks against a report, of which its sentence is read.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct SavedCaveat {
+    /// The sentence.
+    pub text: String,
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::design::SearchDesign;
 use super::desk::{Desk, Halt};
 use super::guard::Guarded;
+use super::more::MoreTime;
 use super::screen::{Set, others_do_more};
 use super::{Stage, along, at_work, doubts};
 use crate::beside;
@@ -53,6 +54,9 @@ pub struct Answer {
     /// How far two windows of one thing differ: their standard deviation as a share, by windows of the machine as it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_ratio: Option<f64>,
+    /// What more time would decide.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_time: Option<MoreTime>,
     /// What a sceptic should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
@@ -212,6 +216,17 @@ pub struct Measure {
 }
 
 impl Measure {
+    /// Whether all of its interval is less than what matters: only then it was shown to do nothing.
+    pub fn is_within(&self, smallest_effect_ratio: f64) -> bool {
+        let most = 1.0 + smallest_effect_ratio;
+        self.low.is_some_and(|low| low >= 1.0 / most) && self.high.is_some_and(|high| high <= most)
+    }
+
+    /// Half of its interval, as a change of the logarithm.
+    pub(super) fn half_width(&self) -> Option<f64> {
+        Some((self.high?.ln() - self.low?.ln()) / 2.0)
+    }
+
     pub(super) fn of_look(design: &SearchDesign, look: &Look) -> Measure {
         let bounded = |end: f64| Some(end).filter(|end| end.is_finite() && *end > 0.0);
         let ratio = if look.pairs == 0 { 1.0 } else { look.ratio };
@@ -259,6 +274,7 @@ impl Answer {
             windows: BTreeMap::new(),
             took_ms: 0,
             noise_ratio: None,
+            more_time: None,
             doubts: Vec::new(),
         }
     }
@@ -357,6 +373,13 @@ impl Answer {
         }
     }
 
+    /// A knob stands out that was not proved.
+    pub(super) fn is_open(&mut self) {
+        self.verdict = Verdict::NotProved;
+        self.effect = None;
+        self.set.clear();
+    }
+
     pub(super) fn stopped_by_the_guard(&mut self) {
         self.verdict = Verdict::NothingHelped;
     }
@@ -368,7 +391,8 @@ impl Answer {
             knob.at_work = at_work::of(desk, at);
         }
         self.windows = desk.by_stage().clone();
-        self.doubts = beside::doubts(desk.entries().iter().map(|entry| entry.seen.beside()));
+        let beside = beside::caveats(desk.entries().iter().map(|entry| entry.seen.beside()));
+        self.doubts = beside.iter().map(ToString::to_string).collect();
         self.doubts.extend(doubts::deaths(desk.entries()));
         self.doubts.extend(doubts::drops(desk.entries()));
         self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);
@@ -378,7 +402,8 @@ impl Answer {
             Err(Halt::Stopped) => Ended::Stopped,
             Err(Halt::Failed(why)) => Ended::Failed { why },
         };
-        if self.ended == Ended::Whole && self.effect.is_none() {
+        let is_open = self.knobs.iter().any(|knob| knob.fate == Fate::Unclear);
+        if self.ended == Ended::Whole && self.effect.is_none() && !is_open {
             self.verdict = Verdict::NothingHelped;
         }
         if self.verdict == Verdict::NothingHelped {
@@ -387,12 +412,13 @@ impl Answer {
             }
             self.set.clear();
         }
-        self.doubt_idle();
+        self.doubt_idle(desk.design.smallest_effect_ratio);
+        self.more_time = MoreTime::of(self, desk);
     }
 
     /// What is said of a knob whose counter stood still although it moved the metric in the screening: where the difference came again it
     /// stands, with a doubt; where it did not, its absence has another explanation than that the knob does nothing.
-    fn doubt_idle(&mut self) {
+    fn doubt_idle(&mut self, smallest_effect_ratio: f64) {
         for knob in &mut self.knobs {
             let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.at_work else { continue };
             match &knob.fate {
@@ -402,7 +428,17 @@ impl Answer {
                     "{} was not at work by its counter: {why}; the difference that was seen stands all the same",
                     knob.name()
                 )),
-                Fate::LeftOut { .. } if self.veto.is_none() => knob.fate = Fate::NotEngaged { why: why.clone() },
+                // Only an interval without room for an effect that matters says that there was none, by whatever path.
+                Fate::LeftOut { .. } | Fate::NoEffect if self.veto.is_none() => {
+                    let seen = knob.without.as_ref().or(knob.screening.as_ref());
+                    match seen.is_some_and(|seen| seen.is_within(smallest_effect_ratio)) {
+                        true => knob.fate = Fate::NotEngaged { why: why.clone() },
+                        false => self.doubts.push(format!(
+                            "the mechanism of {} was not seen ({why}); an effect by another path is not excluded",
+                            knob.name()
+                        )),
+                    }
+                }
                 _ => {}
             }
         }

@@ -92,6 +92,9 @@ pub struct SearchDesign {
     /// How long after each way of switching, and how that was found; empty where it was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settles: Vec<ClassSettle>,
+    /// The candidates whose switch takes new sockets or a new start: the first to go where a budget has no room for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<usize>,
     /// Seed of every order.
     pub seed: u64,
 }
@@ -111,6 +114,7 @@ impl SearchDesign {
             window_ms: 1000,
             settle_ms: 100,
             settles: Vec::new(),
+            restarts: Vec::new(),
             seed,
         }
     }

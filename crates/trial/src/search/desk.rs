@@ -62,6 +62,8 @@ pub(super) struct Desk<'a> {
     /// Windows so far.
     used: usize,
     spent: Duration,
+    /// Windows and time before the pace that holds now.
+    pace_from: (usize, Duration),
     by_stage: BTreeMap<Stage, usize>,
     /// Arms that are never run again, and why.
     banned: BTreeMap<Arm, String>,
@@ -91,6 +93,7 @@ impl<'a> Desk<'a> {
             on_progress,
             used: 0,
             spent: Duration::ZERO,
+            pace_from: (0, Duration::ZERO),
             by_stage: BTreeMap::new(),
             banned: BTreeMap::new(),
             out: BTreeMap::new(),
@@ -120,12 +123,23 @@ impl<'a> Desk<'a> {
         let by_count = self.design.budget.windows.saturating_sub(self.used);
         let Some(time_ms) = self.design.budget.time_ms else { return by_count };
         let left = Duration::from_millis(time_ms).saturating_sub(self.spent);
+        by_count.min((left.as_secs_f64() / self.window_takes().as_secs_f64()) as usize)
+    }
+
+    /// How long a window takes with all that comes before it, by the pace so far.
+    pub(super) fn window_takes(&self) -> Duration {
         let planned = self.design.window() + self.design.settle();
-        let each = match u32::try_from(self.used) {
-            Ok(used) if used > 0 => (self.spent / used).max(Duration::from_micros(1)),
-            _ => planned.max(Duration::from_micros(1)),
+        let (from, before) = self.pace_from;
+        let each = match u32::try_from(self.used.saturating_sub(from)) {
+            Ok(windows) if windows > 0 => self.spent.saturating_sub(before) / windows,
+            _ => planned,
         };
-        by_count.min((left.as_secs_f64() / each.as_secs_f64()) as usize)
+        each.max(Duration::from_micros(1))
+    }
+
+    /// From now on windows take another time than before.
+    pub(super) fn forget_pace(&mut self) {
+        self.pace_from = (self.used, self.spent);
     }
 
     /// Whether `windows` more can be measured before this share of the budget is used up.

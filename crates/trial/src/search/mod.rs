@@ -29,6 +29,7 @@ mod guard;
 mod ladder;
 mod live;
 mod log;
+mod more;
 mod pairs;
 mod screen;
 mod settling;
@@ -44,7 +45,9 @@ pub use design::{Budget, CANDIDATES_MAX, Candidate, SearchDesign};
 pub use goal::{Evidence, GOAL_FORMAT, GoalError, GoalFile, HostWords, WorkloadSpec};
 pub use live::Live;
 pub use log::{Entry, Header, Log, LogError};
-pub use settling::{ClassSettle, Settling, longest as longest_settle};
+pub use more::MoreTime;
+pub use screen::windows_to_screen;
+pub use settling::{ClassSettle, Settling, longest as longest_settle, restarts};
 
 use crate::arm::Arm;
 use crate::clock::Clock;
@@ -209,7 +212,7 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
 
 fn stages(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
     screen::baseline(desk, answer)?;
-    let mut set = screen::screen(desk, answer)?;
+    let (mut set, screening) = screen::screen(desk, answer)?;
     if set.members.is_empty() {
         return Ok(());
     }
@@ -219,7 +222,11 @@ fn stages(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
     if set.members.is_empty() {
         return Ok(());
     }
-    confirm::confirm(desk, answer, &set)
+    confirm::confirm(desk, answer, &set)?;
+    match answer.verdict {
+        Verdict::NothingHelped if answer.veto.is_none() => screen::go_on(desk, answer, screening, &set),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a number has a ratio to another.

@@ -15,6 +15,10 @@ use crate::arm::{Arm, Level};
 const BASELINE_WINDOWS: usize = 8;
 /// The share of the budget that may be screened away: what is chosen has still to be proved.
 const SHARE: f64 = 0.5;
+/// The share where nothing stands out so far: there is nothing to prove yet, and the time is best spent on what is undecided.
+const SHARE_WITHOUT_ANY: f64 = 0.9;
+/// Windows by which the time of a window is known after knobs were left out.
+const PACE_WINDOWS: usize = 4;
 /// Draws of the design at least. One alone takes what two knobs do together for what a third does.
 const DRAWS_MIN: usize = 2;
 /// Pairs of windows beyond the knobs at least, from which the error is known.
@@ -22,7 +26,7 @@ const DEGREES_MIN: usize = 10;
 /// Draws at most, however noisy the machine is.
 const DRAWS_MAX: usize = 400;
 /// The error is small enough at this share of the smallest effect that matters.
-const ERROR_SHARE: f64 = 0.2;
+pub(super) const ERROR_SHARE: f64 = 0.2;
 /// A knob has moved the metric if its effect is so many errors large...
 pub(super) const ERRORS: f64 = 2.5;
 /// ...and this share of the smallest effect that matters: two knobs that help only together show half of it each.
@@ -65,50 +69,136 @@ pub(super) fn baseline(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), H
     Ok(())
 }
 
+/// A screening that may go on.
+pub(super) struct Screening {
+    base: Design,
+    knobs: usize,
+    seen: Rows,
+}
+
 /// Which knobs move the metric.
-pub(super) fn screen(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<Set, Halt> {
+pub(super) fn screen(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(Set, Screening), Halt> {
     desk.stage = Stage::Screen;
     let knobs = as_many_as_fit(desk, answer)?;
+    let base = screening(knobs).map_err(|error| Halt::Failed(error.to_string()))?;
+    let mut screening = Screening { base, knobs, seen: Rows::default() };
+    let fit = draws(desk, answer, &mut screening, |desk, answer, fit, screening| {
+        if stands_out(desk, answer, fit, &screening.seen, knobs) { SHARE } else { SHARE_WITHOUT_ANY }
+    })?;
+    let set = survivors(desk, answer, &fit, &screening.seen, knobs);
+    Ok((set, screening))
+}
+
+/// Goes on with a screening after a proof that failed: time that is left decides more of the other knobs. Whether one that stands out now helps is not
+/// proved: that it takes another search for.
+pub(super) fn go_on(desk: &mut Desk<'_>, answer: &mut Answer, mut screening: Screening, set: &Set) -> Result<(), Halt> {
+    let line = ERROR_SHARE * desk.design.line();
+    let is_coarse = answer.knobs.iter().filter_map(|knob| knob.screening.as_ref()).any(|seen| seen.error > line);
+    if !is_coarse || !desk.has_room(2 * screening.base.rows().len(), SHARE_WITHOUT_ANY) {
+        return Ok(());
+    }
+    desk.stage = Stage::Screen;
+    let knobs = screening.knobs;
+    for knob in &set.members {
+        desk.take_out(*knob, Fate::LeftOut { why: "the set that it was in could not be shown to help".to_owned() });
+    }
+    let fit = draws(desk, answer, &mut screening, |_, _, _, _| SHARE_WITHOUT_ANY)?;
+    let more = survivors(desk, answer, &fit, &screening.seen, knobs);
+    if !more.members.is_empty() {
+        answer.is_open();
+    }
+    Ok(())
+}
+
+/// Draws of the design until the error is small enough, or this share of the budget is used.
+fn draws(
+    desk: &mut Desk<'_>,
+    answer: &mut Answer,
+    screening: &mut Screening,
+    share: impl Fn(&Desk<'_>, &Answer, &Fit, &Screening) -> f64,
+) -> Result<Fit, Halt> {
     let failed = |error: evenkeel_stats::designs::DesignError| Halt::Failed(error.to_string());
-    let base = screening(knobs).map_err(failed)?;
-    let mut seen = Rows::default();
+    let knobs = screening.knobs;
     for draw in 0..DRAWS_MAX {
         desk.compares(0..knobs);
-        for row in base.redrawn(desk.chance.random()).rows() {
-            mirrored_pair(desk, row, &mut seen)?;
+        for row in screening.base.redrawn(desk.chance.random()).rows() {
+            mirrored_pair(desk, row, &mut screening.seen)?;
         }
-        let enough = draw + 1 >= DRAWS_MIN && seen.pairs >= knobs + DEGREES_MIN;
+        let enough = draw + 1 >= DRAWS_MIN && screening.seen.pairs >= knobs + DEGREES_MIN;
         if !enough {
             continue;
         }
-        let fit = seen.fit(knobs).map_err(failed)?;
+        let fit = screening.seen.fit(knobs).map_err(failed)?;
         answer.screened(desk, &fit);
         desk.known = known(answer);
         let error = fit.estimates.iter().flatten().map(|estimate| estimate.error).fold(0.0, f64::max);
-        if error <= ERROR_SHARE * desk.design.line() || !desk.has_room(2 * base.rows().len(), SHARE) {
-            return Ok(survivors(desk, answer, &fit, &seen, knobs));
+        let share = share(desk, answer, &fit, screening);
+        if error <= ERROR_SHARE * desk.design.line() || !desk.has_room(2 * screening.base.rows().len(), share) {
+            return Ok(fit);
         }
     }
-    let fit = seen.fit(knobs).map_err(failed)?;
-    Ok(survivors(desk, answer, &fit, &seen, knobs))
+    screening.seen.fit(knobs).map_err(failed)
 }
 
-/// How many knobs the budget allows to be screened; the last ones are left out.
+/// Whether a knob, or two together, look as if they helped.
+fn stands_out(desk: &Desk<'_>, answer: &Answer, fit: &Fit, seen: &Rows, knobs: usize) -> bool {
+    let helps = |knob: usize| {
+        let screened = answer.knobs[knob].screening.as_ref();
+        desk.is_in(knob) && screened.is_some_and(|measure| measure.cost < 0.0 && has_moved(desk, measure))
+    };
+    (0..knobs).any(helps) || !partners(desk, fit, seen, knobs).is_empty()
+}
+
+/// Windows that a budget must have for the screening of so many knobs, the rest of the search counted.
+pub fn windows_to_screen(knobs: usize) -> usize {
+    let screened = screened_in(knobs).unwrap_or(0);
+    ((BASELINE_WINDOWS + screened) as f64 / SHARE).ceil() as usize
+}
+
+/// The windows of the least screening of so many knobs.
+fn screened_in(knobs: usize) -> Result<usize, evenkeel_stats::designs::DesignError> {
+    let rows = screening(knobs)?.rows().len();
+    Ok(2 * rows * (knobs + DEGREES_MIN).div_ceil(rows).max(DRAWS_MIN))
+}
+
+/// How many knobs the budget allows to be screened; the last ones are left out. Where that leaves out some, those go first whose switch takes a new start:
+/// in a screening every window waits for them.
 fn as_many_as_fit(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<usize, Halt> {
     let all = desk.design.candidates.len();
-    for knobs in (1..=all).rev() {
-        let rows = screening(knobs).map_err(|error| Halt::Failed(error.to_string()))?.rows().len();
-        let draws = (knobs + DEGREES_MIN).div_ceil(rows).max(DRAWS_MIN);
-        if desk.has_room(2 * rows * draws, SHARE) {
-            let why = format!("the budget allows {knobs} of {all} knobs to be screened");
-            for knob in knobs..all {
-                desk.take_out(knob, Fate::NotTried { why: why.clone() });
-            }
-            answer.take_fates(desk);
+    let slow: Vec<usize> = desk.design.restarts.iter().copied().filter(|knob| desk.is_in(*knob)).collect();
+    let mut fitting = most_that_fit(desk)?;
+    if fitting < all && !slow.is_empty() && slow.len() < all {
+        let why = format!(
+            "each switch of it takes a new start of the server, and a window with that {:.1} s: the budget has no room for it",
+            desk.window_takes().as_secs_f64()
+        );
+        slow.iter().for_each(|knob| desk.take_out(*knob, Fate::NotTried { why: why.clone() }));
+        desk.compares(0..all);
+        desk.forget_pace();
+        let baseline = desk.design.baseline();
+        for _ in 0..PACE_WINDOWS {
+            desk.window(&baseline)?;
+        }
+        fitting = most_that_fit(desk)?;
+    }
+    if fitting == 0 {
+        return Err(Halt::OutOfBudget);
+    }
+    let why = format!("the budget allows {fitting} of {all} knobs to be screened");
+    (fitting..all).for_each(|knob| desk.take_out(knob, Fate::NotTried { why: why.clone() }));
+    answer.take_fates(desk);
+    Ok(fitting)
+}
+
+/// The most knobs that fit, from the first one on.
+fn most_that_fit(desk: &Desk<'_>) -> Result<usize, Halt> {
+    for knobs in (1..=desk.design.candidates.len()).rev() {
+        let windows = screened_in(knobs).map_err(|error| Halt::Failed(error.to_string()))?;
+        if desk.has_room(windows, SHARE) {
             return Ok(knobs);
         }
     }
-    Err(Halt::OutOfBudget)
+    Ok(0)
 }
 
 /// What was screened so far: the rows, in pairs of a row and its mirror image.
@@ -177,10 +267,12 @@ fn has_moved(desk: &Desk<'_>, measure: &Measure) -> bool {
 
 fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, knobs: usize) -> Set {
     take_out_harmful(desk, seen, knobs);
-    let moved = |desk: &Desk<'_>, knob: usize| {
-        answer.knobs[knob].screening.as_ref().is_some_and(|measure| has_moved(desk, measure))
+    let does_nothing = |desk: &Desk<'_>, knob: usize| {
+        let screened = answer.knobs[knob].screening.as_ref();
+        screened
+            .is_some_and(|measure| measure.is_within(desk.design.smallest_effect_ratio) && !has_moved(desk, measure))
     };
-    at_work::take_out_idle(desk, knobs, moved);
+    at_work::take_out_idle(desk, knobs, does_nothing);
     let mut helping: Vec<(usize, f64)> = Vec::new();
     for knob in (0..knobs).filter(|knob| desk.is_in(*knob)) {
         let Some(measure) = answer.knobs[knob].screening.clone() else { continue };

@@ -11,6 +11,7 @@ use crate::conditions::Watch;
 use crate::design::{Design, Settle};
 use crate::error::TrialError;
 use crate::metric::Metric;
+use crate::schedule::Pace;
 use crate::session::{Keep, SettleHow, SettleSeen, Trial, find_settle, settle_cost};
 use crate::switch::{Reach, Switch};
 use crate::workload::Workload;
@@ -120,7 +121,7 @@ impl Settling<'_, '_> {
         }
         self.switch.compares(knobs.iter().copied());
         let mut keep = Keep::nowhere();
-        let found = find_settle(&mut Trial {
+        let mut trial = Trial {
             design: &design,
             arms: vec![as_it_was.clone(), on],
             switch: self.switch,
@@ -128,7 +129,8 @@ impl Settling<'_, '_> {
             watch: self.watch,
             stop: self.stop,
             keep: &mut keep,
-        });
+        };
+        let found = find_settle(&mut trial, Pace::of(2), Duration::ZERO);
         match found {
             // The search finds out which knob it is, and takes that one out.
             Err(error @ (TrialError::Switch { .. } | TrialError::Workload { .. })) => {
@@ -149,6 +151,12 @@ impl Settling<'_, '_> {
             }
         }
     }
+}
+
+/// Which of these plans take new sockets or a new start at each switch.
+pub fn restarts(plans: &[Plan]) -> Vec<usize> {
+    let is_slow = |plan: &Plan| plan.steps.iter().any(|step| Reach::of(step) > Reach::AtOnce);
+    plans.iter().enumerate().filter(|(_, plan)| is_slow(plan)).map(|(at, _)| at).collect()
 }
 
 /// The time that is long enough after any switch, whatever ways it goes.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::arm::{Arm, ArmName};
 use crate::conditions::{Conditions, Watch};
 use crate::design::Design;
-use crate::report::{Effect, Outcome};
+use crate::report::{Detectable, Effect, Outcome};
 use crate::rules::DropReason;
 use crate::switch::Switch;
 use crate::workload::{Sample, Workload};
@@ -26,7 +26,7 @@ pub use race::{Left, LeftWhy};
 pub(crate) use race::{Race, Runner, blocks};
 pub use run::{resume, run};
 pub use settle::{SettleHow, SettleSeen};
-pub(crate) use settle::{cost as settle_cost, find as find_settle};
+pub(crate) use settle::{cost as settle_cost, find as find_settle, least as settle_least};
 
 /// All that one trial needs.
 pub struct Trial<'a, 'b> {
@@ -234,6 +234,8 @@ pub struct Progress {
     pub left: Duration,
     /// What is known of each arm beside A.
     pub arms: Vec<ArmSoFar>,
+    /// What the pairs that fit will be able to see; known from the first pair on, where there was an A/A phase.
+    pub detectable: Option<Detectable>,
 }
 
 /// What is known of an arm against A so far.

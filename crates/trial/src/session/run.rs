@@ -6,9 +6,10 @@ use std::time::Duration;
 use evenkeel_stats::{BlockDesign, Order, PairDesign, VALUE_RANGE};
 
 use crate::arm::{Arm, ArmName};
-use crate::design::{Settle, Stop};
+use crate::design::Settle;
 use crate::error::TrialError;
-use crate::report::{Effect, Outcome};
+use crate::report::{Detectable, Effect, Outcome};
+use crate::schedule::{Elapsed, Pace};
 use crate::session::kept::Line;
 use crate::session::{
     ArmSoFar, Dropped, Ended, NetworkPath, Progress, Race, Record, Runner, Stretch, Trial, Window, settle,
@@ -46,7 +47,11 @@ pub fn resume(
     let ended = match session.stretches(on_progress) {
         Ok(ended) => ended,
         // Found out at the first window it is a wrong question; later it is something that happened to the server.
-        Err(error @ TrialError::NoSuchMetric { .. }) if session.record.is_empty() => return Err(error),
+        Err(error @ (TrialError::NoSuchMetric { .. } | TrialError::ShortBudget { .. }))
+            if session.record.is_empty() =>
+        {
+            return Err(error);
+        }
         // Ctrl-C reaches the server too, which may be gone before its window ends.
         Err(_) if (session.trial.stop)() => Ended::Stopped,
         Err(error) => Ended::Failed { why: error.to_string() },
@@ -72,6 +77,12 @@ struct Session<'t, 'a, 'b> {
     without_value: usize,
     /// What was measured before this session was gone on with took so long, in microseconds.
     before_us: f64,
+    /// How long a switch takes, where there is a budget.
+    pace: Pace,
+    /// The windows of this session, and how long they took with all that came before each.
+    took: (u32, Duration),
+    /// What the pairs that fit will be able to see.
+    detectable: Option<Detectable>,
 }
 
 /// How one pair or block ended.
@@ -88,14 +99,38 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let windows = record.control.iter().chain(&record.windows);
         let before_us = windows.map(|window| window.start_us + window.conditions.span_us).fold(0.0, f64::max);
         let begun = trial.watch.clock().now();
-        Ok(Session { trial, record, race, begun, without_value: 0, before_us })
+        let pace = Pace::of(trial.arms.len());
+        let took = (0, Duration::ZERO);
+        Ok(Session { trial, record, race, begun, without_value: 0, before_us, pace, took, detectable: None })
+    }
+
+    /// Switches to each arm and back where there is a budget: a server that is started anew by each switch takes longer than the design shows. What has
+    /// no room is refused before the first window.
+    fn rehearse(&mut self) -> Result<(), TrialError> {
+        let Some(budget) = self.trial.design.budget().filter(|_| self.record.is_empty()) else { return Ok(()) };
+        let clock = self.trial.watch.clock().clone();
+        for arm in ArmName::further(self.trial.arms.len()).chain([ArmName::A]) {
+            if (self.trial.stop)() {
+                return Ok(());
+            }
+            let begun = clock.now();
+            self.trial.switch.to(&self.trial.arms[arm as usize], self.trial.workload)?;
+            self.pace.switch = self.pace.switch.max(clock.since(begun));
+        }
+        let least = self.trial.design.least_by_itself(self.pace);
+        match least > budget {
+            true => Err(TrialError::ShortBudget { budget, least, switch: self.pace.switch }),
+            false => Ok(()),
+        }
     }
 
     fn stretches(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Result<Ended, TrialError> {
+        self.rehearse()?;
         let was_found = self.record.settle.step_ms.is_some();
         if matches!(self.trial.design.settle, Settle::Found { .. }) && !was_found {
             on_progress(&self.progress(Stretch::Settling));
-            let Some(seen) = settle::find(self.trial)? else { return Ok(Ended::Stopped) };
+            let elapsed = self.elapsed();
+            let Some(seen) = settle::find(self.trial, self.pace, elapsed)? else { return Ok(Ended::Stopped) };
             self.trial.keep.note(&Line::Settle(seen.clone()));
             self.record.settle = seen;
         }
@@ -109,6 +144,9 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         if let Some(ended) = self.control(on_progress)? {
             return Ok(ended);
         }
+        let (design, arms) = (self.trial.design, self.trial.arms.len());
+        let fit = self.race.pairs() + self.so_far().blocks_that_fit(design, arms);
+        self.detectable = Detectable::of(design, &self.record.control, arms, fit.min(design.stop.pairs_max()));
         self.pairs(on_progress)
     }
 
@@ -117,8 +155,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let wanted = self.trial.design.control_pairs;
         while self.record.control.len() / 2 < wanted && self.record.tried(Stretch::Control) < wanted * 2 {
             on_progress(&self.progress(Stretch::Control));
-            if self.is_out_of_time(2) {
-                return Ok(Some(Ended::OutOfTime));
+            if !self.so_far().has_room_for_control(self.trial.design, self.trial.arms.len()) {
+                break;
             }
             let Some(end) = self.block(Stretch::Control)? else { return Ok(Some(Ended::Stopped)) };
             self.note_dropped(end.dropped);
@@ -143,7 +181,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             if self.record.tried(Stretch::Trial) >= wanted + self.trial.design.spare_pairs {
                 return Ok(Ended::OutOfSpares);
             }
-            if self.is_out_of_time(self.race.in_it().len()) {
+            let (windows, pairs, arms) = (self.race.in_it().len(), self.race.pairs(), self.trial.arms.len());
+            if !self.so_far().has_room_for_block(self.trial.design, windows, pairs, arms) {
                 return Ok(Ended::OutOfTime);
             }
             let Some(end) = self.block(Stretch::Trial)? else { return Ok(Ended::Stopped) };
@@ -163,12 +202,9 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         }
     }
 
-    /// Whether the next so many windows would end after the time is over.
-    fn is_out_of_time(&self, windows: usize) -> bool {
-        let Stop::Sequential { budget: Some(budget), .. } = self.trial.design.stop else { return false };
-        let a_block =
-            (self.trial.design.window + self.record.settle.time() * self.turns()).saturating_mul(count(windows));
-        self.elapsed() + a_block > budget
+    fn so_far(&self) -> Elapsed {
+        let took = (self.took.0 > 0).then(|| self.took.1 / self.took.0);
+        Elapsed::new(self.trial.design, self.pace, &self.record.settle, self.elapsed(), took)
     }
 
     /// The arms of a block in the order of the seed. Two have the coin of pairs, as they had before there were more; of several, those
@@ -199,6 +235,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     /// tossed once: the order of the whole block is as likely as that with the names of the arms changed about.
     fn block(&mut self, stretch: Stretch) -> Result<Option<BlockEnd>, TrialError> {
         let block = self.record.tried(stretch);
+        let begun = self.trial.watch.clock().now();
         let mut end = BlockEnd { counts: Vec::new(), dropped: Vec::new() };
         let order = self.order(stretch, block)?;
         let mut measured: Vec<Vec<Window>> = vec![Vec::new(); order.len()];
@@ -214,6 +251,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
                 windows.push(self.window(block, *arm, &does, turn)?);
             }
         }
+        self.took.0 += count(order.len());
+        self.took.1 += self.trial.watch.clock().since(begun);
         for (arm, windows) in order.into_iter().zip(measured) {
             let Some(window) = Window::of_turns(windows, self.trial.design.metric.name.as_ref()) else { continue };
             match self.trial.design.rules.judge(self.trial.design.window, &window.conditions) {
@@ -288,7 +327,6 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             Stretch::Control => (self.record.control.len() / 2, design.control_pairs),
             Stretch::Trial => (self.race.pairs(), design.stop.pairs_max()),
         };
-        let elapsed = self.elapsed();
         let so_far = |runner: &Runner| {
             let seen = runner.judge.look();
             ArmSoFar {
@@ -304,9 +342,10 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             pairs,
             of,
             dropped: self.record.spoiled(),
-            elapsed,
-            left: self.left(elapsed),
+            elapsed: self.elapsed(),
+            left: self.left(stretch),
             arms: self.race.further().iter().map(so_far).collect(),
+            detectable: self.detectable,
         }
     }
 
@@ -315,19 +354,17 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     }
 
     /// The time that all missing windows would take at the pace so far.
-    fn left(&self, elapsed: Duration) -> Duration {
+    fn left(&self, stretch: Stretch) -> Duration {
         let design = self.trial.design;
-        let arms = self.trial.arms.len();
-        let measured = self.record.tried(Stretch::Control) * 2 + self.record.tried(Stretch::Trial).saturating_mul(arms);
-        let missing = design.control_pairs.saturating_sub(self.record.control.len() / 2) * 2
-            + design.stop.pairs_max().saturating_sub(self.race.pairs()) * self.race.in_it().len();
-        let planned = design.window + self.record.settle.time() * self.turns();
-        let a_window = if measured == 0 { planned } else { planned.max(elapsed / count(measured)) };
-        let left = a_window.saturating_mul(count(missing));
-        match design.stop {
-            Stop::Sequential { budget: Some(budget), .. } => left.min(budget.saturating_sub(elapsed)),
-            _ => left,
-        }
+        let control = match stretch {
+            // What the A/A phase did not get is not made up for.
+            Stretch::Trial => 0,
+            _ => design.control_pairs.saturating_sub(self.record.control.len() / 2) * 2,
+        };
+        let missing = control + design.stop.pairs_max().saturating_sub(self.race.pairs()) * self.race.in_it().len();
+        let Elapsed { time, window } = self.so_far();
+        let left = window.saturating_mul(count(missing));
+        design.budget().map_or(left, |budget| left.min(budget.saturating_sub(time)))
     }
 }
 

@@ -7,8 +7,10 @@ use evenkeel_stats::median;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
-use crate::design::{Design, Settle, Stop};
+use crate::design::{Design, Settle};
 use crate::error::TrialError;
+use crate::report::Caveat;
+use crate::schedule::{Pace, is_shared};
 use crate::session::Trial;
 use crate::switch::Reach;
 
@@ -16,8 +18,6 @@ use crate::switch::Reach;
 /// did meanwhile does not come again after each switch, and what the switch did does.
 const SWITCHES: usize = 3;
 const LOOKS: usize = 2;
-/// Of a budget that was given, all looks together may take this share: the pairs need the rest.
-const BUDGET_SHARE: f64 = 1.0 / 3.0;
 /// Short windows after each switch. The last few are what those before are compared with.
 const STEPS: usize = 8;
 const TESTED: usize = 5;
@@ -26,6 +26,8 @@ const TESTED: usize = 5;
 const NOISE_FACTOR: f64 = 2.0;
 const STEP_MIN: Duration = Duration::from_millis(50);
 const STEP_MAX: Duration = Duration::from_millis(500);
+/// The shortest windows that a budget may make of them, as a share of a window: shorter ones hold too few ticks.
+const STEP_SHARE_MIN: f64 = 0.1;
 
 /// The numbers of the short windows after each switch, none of those that were dropped.
 type Series = Vec<(ArmName, Vec<Option<f64>>)>;
@@ -82,16 +84,12 @@ impl SettleSeen {
         Duration::from_millis(self.settle_ms)
     }
 
-    /// A word to a sceptic, where there is one.
-    pub(crate) fn doubt(&self) -> Option<String> {
-        let ms = self.settle_ms;
+    pub(crate) fn caveat(&self) -> Option<Caveat> {
+        let settle_ms = self.settle_ms;
         match &self.how {
             SettleHow::Asked | SettleHow::Found => None,
-            SettleHow::Unsettled => Some(format!(
-                "{ms} ms after a switch the number still moved: a window may carry something of the other arm; ask for a longer \
-                 settle time"
-            )),
-            SettleHow::Guessed { why } => Some(format!("the settle time of {ms} ms is a guess: {why}")),
+            SettleHow::Unsettled => Some(Caveat::Unsettled { settle_ms }),
+            SettleHow::Guessed { why } => Some(Caveat::SettleGuessed { settle_ms, why: why.clone() }),
         }
     }
 }
@@ -100,24 +98,47 @@ fn as_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How long finding it takes at the least, switching not counted.
+/// How long finding it takes for two arms with one look, switching not counted.
 pub(crate) fn cost(design: &Design) -> Duration {
-    step_of(design) * (2 * SWITCHES * STEPS) as u32
+    step_of(design, Pace::of(2)) * followed(2) * STEPS as u32
 }
 
-fn step_of(design: &Design) -> Duration {
-    (design.window / 4).clamp(STEP_MIN, STEP_MAX)
+/// How long it takes with the shortest windows that a budget may ask for.
+pub(crate) fn least(design: &Design, pace: Pace) -> Duration {
+    (pace.switch + step_least(design) * STEPS as u32) * followed(pace.arms)
 }
 
-/// Finds it, or tells that the user stopped.
-pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, TrialError> {
+/// The switches that are followed in one look.
+fn followed(arms: usize) -> u32 {
+    (arms * SWITCHES) as u32
+}
+
+fn step_least(design: &Design) -> Duration {
+    design.window.mul_f64(STEP_SHARE_MIN).clamp(STEP_MIN, STEP_MAX)
+}
+
+/// The length of a short window: a quarter of a window, less where a budget has no room for that.
+fn step_of(design: &Design, pace: Pace) -> Duration {
+    let usual = (design.window / 4).clamp(STEP_MIN, STEP_MAX);
+    let Some(room) = design.settle_room(pace) else { return usual };
+    let of_switch = room / followed(pace.arms).max(1);
+    usual.min((of_switch.saturating_sub(pace.switch) / STEPS as u32).max(step_least(design)))
+}
+
+/// Finds it, or tells that the user stopped. `elapsed` is what of a budget is gone already.
+pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> Result<Option<SettleSeen>, TrialError> {
     let Settle::Found { least, most } = trial.design.settle else {
         return Ok(Some(SettleSeen::fixed(trial.design.settle.least())));
     };
-    let step = step_of(trial.design);
+    let step = step_of(trial.design, pace);
+    let begun = trial.watch.clock().now();
+    // A settle time for which the budget has no room would leave no pairs.
+    let room = |trial: &Trial<'_, '_>| {
+        let gone = elapsed.saturating_add(trial.watch.clock().since(begun));
+        trial.design.quiet_max(pace, gone).unwrap_or(Duration::MAX)
+    };
     let mut series = Vec::with_capacity(trial.arms.len() * SWITCHES * LOOKS);
     let (mut position, mut drift) = (None, Vec::new());
-    let begun = trial.watch.clock().now();
     for look in 1..=LOOKS as u32 {
         match switches(trial, step, &mut series)? {
             Followed::Whole => {}
@@ -126,31 +147,31 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>) -> Result<Option<SettleSeen>, Tria
             // What was seen before it was gone is known.
             Followed::Failed(_) if !drift.is_empty() => break,
             Followed::Failed(why) => {
+                let most = most.min(room(trial)).max(least);
                 let time = (trial.design.window / 2).clamp(least, most);
                 let how = SettleHow::Guessed { why: format!("windows of {step:?} could not be had: {why}") };
                 return Ok(Some(SettleSeen { how, ..SettleSeen::fixed(time) }));
             }
         }
         (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
-        let took = (trial.watch.clock().since(begun) / look).max(cost(trial.design) / 2 * trial.arms.len() as u32);
+        let took = (trial.watch.clock().since(begun) / look).max(step * STEPS as u32 * followed(trial.arms.len()));
         // What one look found in noise is rather too long than too short: windows are lost by it, and no truth.
-        if position == Some(0) || !allows(trial.design, took * (look + 1)) {
+        if position == Some(0) || !allows(trial.design, pace, took * (look + 1)) {
             break;
         }
     }
     let (how, steps) = position.map_or((SettleHow::Unsettled, STEPS), |position| (SettleHow::Found, position));
-    let time = (step * u32::try_from(steps).unwrap_or(u32::MAX)).clamp(least, most);
+    let wanted = (step * u32::try_from(steps).unwrap_or(u32::MAX)).max(least);
+    let time = wanted.min(most).min(room(trial)).max(least);
+    let how = if time < wanted { SettleHow::Unsettled } else { how };
     let drift_ratios = drift.into_iter().map(f64::exp_m1).collect();
     let step_ms = Some(as_ms(step));
     Ok(Some(SettleSeen { settle_ms: as_ms(time), how, drift_ratios, step_ms, turns: None }))
 }
 
 /// Whether the budget, if there is one, leaves so much for this.
-fn allows(design: &Design, takes: Duration) -> bool {
-    match design.stop {
-        Stop::Sequential { budget: Some(budget), .. } => takes <= budget.mul_f64(BUDGET_SHARE),
-        _ => true,
-    }
+fn allows(design: &Design, pace: Pace, takes: Duration) -> bool {
+    design.settle_room(pace).is_none_or(|room| takes <= room)
 }
 
 /// How following some switches ended.
@@ -202,8 +223,7 @@ pub(crate) fn turns(trial: &mut Trial<'_, '_>, settle: &SettleSeen) -> Result<u3
         }
     }
     let longest = took.into_iter().max().unwrap_or_default();
-    let turn = trial.design.window / asked;
-    Ok(if longest + settle.time() > turn / 2 { 1 } else { asked })
+    Ok(if is_shared(trial.design, longest + settle.time()) { asked } else { 1 })
 }
 
 /// The numbers of the short windows after one switch; none of those that a rule drops.

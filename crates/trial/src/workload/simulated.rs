@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
 
 use super::{Entry, Options, Sample, Workload, number, unknown};
-use crate::clock::SimulatedMachine;
+use crate::clock::{Disturbance, SimulatedMachine};
 use crate::error::TrialError;
 use crate::metric::Metric;
 
@@ -57,6 +57,33 @@ struct Script {
     effects: Vec<Effect>,
     #[serde(default)]
     events: Vec<Event>,
+    /// How long a switch of the server's process takes.
+    #[serde(default)]
+    switch_ms: u64,
+    /// How long a new start takes.
+    #[serde(default)]
+    restart_ms: u64,
+    /// How the latency comes to its level after a switch of the server's process.
+    #[serde(default)]
+    settles: Option<Settles>,
+}
+
+/// After a switch the latency is multiplied by `ratio`, which decays to 1 with this time constant.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settles {
+    ratio: f64,
+    ms: f64,
+}
+
+impl Settles {
+    /// The mean factor over a window that begins and ends so long after the switch.
+    fn mean(self, from: Duration, to: Duration) -> f64 {
+        let constant = self.ms.max(1.0) / 1e3;
+        let left = |time: Duration| (-time.as_secs_f64() / constant).exp();
+        let length = to.saturating_sub(from).as_secs_f64().max(1e-9);
+        1.0 + (self.ratio - 1.0) * constant * (left(from) - left(to)) / length
+    }
 }
 
 /// While a setting has a value, the latency is multiplied.
@@ -92,6 +119,21 @@ struct Event {
     /// The hypervisor took this share of the CPU time.
     #[serde(default)]
     steal_share: Option<f64>,
+    /// All processes together used this share of the two CPUs.
+    #[serde(default)]
+    busy_share: Option<f64>,
+    /// Some task waited for a CPU in this share of the window.
+    #[serde(default)]
+    pressure_share: Option<f64>,
+    /// Another trial ran beside it, in words.
+    #[serde(default)]
+    beside: Option<String>,
+    /// What the server used of a CPU.
+    #[serde(default)]
+    cpu_share: Option<f64>,
+    /// So many ticks are behind its numbers.
+    #[serde(default)]
+    ticks: Option<f64>,
     /// The window took this much longer than planned.
     #[serde(default)]
     overrun_ms: u64,
@@ -123,6 +165,8 @@ struct Simulated {
     process: BTreeMap<String, String>,
     random: ChaCha8Rng,
     machine: SimulatedMachine,
+    /// When a setting of the server's process was switched last.
+    switched: Option<Duration>,
     host: Root,
 }
 
@@ -146,6 +190,7 @@ impl Simulated {
             process: BTreeMap::new(),
             random: ChaCha8Rng::seed_from_u64(options.seed),
             machine: options.simulated.clone(),
+            switched: None,
             host: Root::live(),
         })
     }
@@ -220,10 +265,14 @@ impl Workload for Simulated {
     }
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
-        match value {
+        self.machine.advance(Duration::from_millis(self.script.switch_ms));
+        let before = match value {
             Some(value) => self.process.insert(knob.to_owned(), value.to_owned()),
             None => self.process.remove(knob),
         };
+        if before.as_deref() != value {
+            self.switched = Some(self.machine.now());
+        }
         Ok(value.unwrap_or("50000").to_owned())
     }
 
@@ -239,6 +288,7 @@ impl Workload for Simulated {
     }
 
     fn restart(&mut self) -> Result<(), TrialError> {
+        self.machine.advance(Duration::from_millis(self.script.restart_ms));
         Ok(())
     }
 
@@ -247,28 +297,43 @@ impl Workload for Simulated {
         self.machine.advance(settle);
         begin();
         let events: Vec<Event> = self.script.events.iter().filter(|event| event.is_in(at)).cloned().collect();
-        let mut value_us = None;
+        let (mut value_us, mut own) = (None, Sample::new());
         for event in events {
             event.waits_for.as_deref().map_or(Ok(()), wait_for)?;
             if let Some(why) = &event.dies {
                 return Err(self.ended(why));
             }
             self.machine.advance(Duration::from_millis(event.overrun_ms));
-            self.machine.disturb(event.gap_ms.map(|ms| ms * 1e3), event.steal_share);
+            self.machine.disturb(Disturbance {
+                longest_gap_us: event.gap_ms.map(|ms| ms * 1e3),
+                steal_share: event.steal_share,
+                busy_share: event.busy_share,
+                cpu_pressure_share: event.pressure_share,
+                beside: event.beside.clone(),
+            });
+            own.extend(event.cpu_share.map(|share| ("cpu_share".to_owned(), share)));
+            own.extend(event.ticks.map(|ticks| ("ticks".to_owned(), ticks)));
             value_us = event.latency_us.or(value_us);
             if event.no_cpu {
                 let span_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
                 return Err(TrialError::NoCpu { program: NAME.to_owned(), waited_ms: span_ms, span_ms });
             }
         }
+        let began = self.machine.now();
         self.machine.advance(window);
-        let (ratio, tail_ratio) = self.ratios();
+        let (mut ratio, tail_ratio) = self.ratios();
+        if let (Some(settles), Some(switched)) = (self.script.settles, self.switched) {
+            ratio *= settles.mean(began.saturating_sub(switched), self.machine.now().saturating_sub(switched));
+        }
         // The mean of a window varies less the longer it is.
         let noise = self.noise / window.as_secs_f64().max(0.001).sqrt();
         let us = value_us.unwrap_or(self.level_us * ratio * (noise * self.normal()).exp());
         let tail_us = us * TAIL_RATIO * tail_ratio * (noise * self.normal()).exp();
         let cpu_share = 0.1 * ratio;
-        Ok(Sample::from([(LATENCY.to_owned(), us), (TAIL.to_owned(), tail_us), ("cpu_share".to_owned(), cpu_share)]))
+        let mut sample =
+            Sample::from([(LATENCY.to_owned(), us), (TAIL.to_owned(), tail_us), ("cpu_share".to_owned(), cpu_share)]);
+        sample.extend(own);
+        Ok(sample)
     }
 
     fn stop(&mut self) {}

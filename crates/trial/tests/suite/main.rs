@@ -9,5 +9,6 @@ mod load;
 mod mock;
 mod presets;
 mod search;
+mod search_budget;
 mod search_host;
 mod search_lost;

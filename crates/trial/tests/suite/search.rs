@@ -453,6 +453,15 @@ fn a_knob_that_was_never_at_work_is_not_useless_and_in_the_set_only_where_it_did
         let again = run_on(&design, &mut Simulated::new(truth.clone(), seed), &mut log);
         assert_eq!((fates(&again), settings(&again)), (fates(&answer), settings(&answer)));
     }
+    // In noise that leaves room for an effect that matters, a counter that stood still says nothing of other paths.
+    for seed in 0..5 {
+        let noisy = Truth { noise: 0.6, ..truth.clone() };
+        let design = SearchDesign { network: NetworkPath::Devices, ..design_of(&noisy, seed) };
+        let answer = run_on(&design, &mut Simulated::new(noisy, seed), &mut Log::in_memory(Vec::new()));
+        let polling = &answer.knobs[2];
+        let is_within = polling.screening.as_ref().is_some_and(|seen| seen.is_within(design.smallest_effect_ratio));
+        assert!(!is_within && !matches!(polling.fate, Fate::NotEngaged { .. }), "seed {seed}: {polling:?}");
+    }
     // On loopback busy polling has nothing to do whatever its counter says.
     let answer = run(&truth, 1);
     assert!(

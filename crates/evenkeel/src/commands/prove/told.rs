@@ -1,8 +1,9 @@
 //! What `prove` says when it is over: of two arms one page, of several which of them, a row an arm, and then each.
 
-use evenkeel_trial::{Ended, Outcome as Verdict};
+use evenkeel_trial::{Ended, Outcome as Verdict, Report};
 
 use crate::exit;
+use crate::report::words::share;
 use crate::report::{Told, Tolds, as_change, choice};
 use crate::show::page::{Indent, PLAIN, Page};
 
@@ -26,6 +27,10 @@ pub(super) fn text(told: &Tolds) -> String {
 fn of_one(told: &Told) -> String {
     let report = &told.report;
     let mut text = format!("{}: {}\n", report.verdict, told.sentence);
+    // Before the numbers: what limits them.
+    for caveat in &report.caveats {
+        text += &format!("  caveat: {caveat}\n");
+    }
     let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), figure);
     let with_unit = |value: Option<f64>, unit: &str| match value {
         Some(value) => format!("{} {unit}", figure(value)).trim_end().to_owned(),
@@ -63,15 +68,21 @@ fn of_one(told: &Told) -> String {
         report.metric.name
     );
     if let Some(control) = &report.control_stretch {
-        let visible = control.smallest_visible_ratio.map_or_else(String::new, |visible| {
-            format!("; this machine lets see differences from {:.1} % on", visible * 100.0)
-        });
-        text += &format!("  A against itself: {} ({} pairs){visible}\n", control.verdict, control.pairs);
+        text += &format!("  A/A check: {} ({} pairs)\n", control.verdict, control.pairs);
     }
-    for doubt in &report.doubts {
-        text += &format!("  doubt: {doubt}\n");
-    }
+    text += &detectable(report);
     text
+}
+
+/// The sensitivity of this run: by its own interval, so there is one figure on a page. An undecided sentence has it already.
+fn detectable(report: &Report) -> String {
+    let ratio = report.effect.and_then(|effect| effect.smallest_visible_ratio).filter(|ratio| ratio.is_finite());
+    match ratio {
+        Some(ratio) if report.verdict != Verdict::Undecided => {
+            format!("  smallest detectable difference in {} pairs: {}\n", report.pairs, share(ratio))
+        }
+        _ => String::new(),
+    }
 }
 
 /// Two decimals, and more where they would all be noughts: a metric of a server's own may be in seconds.

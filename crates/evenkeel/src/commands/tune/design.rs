@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_change::State;
 use evenkeel_host::Plan;
-use evenkeel_trial::search::{Budget, Candidate, SearchDesign, Settling, longest_settle};
+use evenkeel_trial::search::{Budget, Candidate, SearchDesign, Settling, longest_settle, windows_to_screen};
 use evenkeel_trial::{Guard, NetworkPath, SettleHow, Switch, Watch, Workload};
 
 use super::{Args, BUDGET, Ground, STOP_AT, WINDOW_MS, WINDOWS_MAX, not_possible};
@@ -13,6 +13,9 @@ use crate::commands::prove;
 use crate::exit;
 use crate::experiment;
 use crate::failure::Failure;
+
+/// The shortest window that nobody asked for.
+const WINDOW_MIN_MS: u64 = 250;
 
 /// All but how long a switch is felt, which has to be seen.
 pub(super) fn asked(
@@ -31,7 +34,7 @@ pub(super) fn asked(
     let (guards, stop_at) = guards(args, workload, &design)?;
     design.guards = guards;
     design.guard_ratio = stop_at;
-    design.window_ms = args.window_ms.unwrap_or(WINDOW_MS).into();
+    design.window_ms = args.window_ms.map_or_else(|| usual_window_ms(workload, &design), u64::from);
     design.network = match workload.passes_network_devices() {
         true => NetworkPath::Devices,
         false => NetworkPath::Loopback,
@@ -41,6 +44,17 @@ pub(super) fn asked(
     }
     check(&design)?;
     Ok(design)
+}
+
+/// The length of a window where nobody said: shorter where the budget has no room to screen all knobs otherwise. A tail needs the whole second, and so
+/// do numbers that come seldom.
+fn usual_window_ms(workload: &dyn Workload, design: &SearchDesign) -> u64 {
+    let usual = u64::from(WINDOW_MS);
+    let Some(budget_ms) = design.budget.time_ms.filter(|_| workload.takes_turns() && !design.metric.is_tail()) else {
+        return usual;
+    };
+    let each_ms = budget_ms / windows_to_screen(design.candidates.len()).max(1) as u64;
+    each_ms.saturating_sub(design.settle_ms).clamp(WINDOW_MIN_MS, usual)
 }
 
 /// What is searched among, by the ids of the knobs.

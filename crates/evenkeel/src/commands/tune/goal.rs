@@ -13,7 +13,17 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::selection::{Selection, Term};
 
-/// Writes it, and returns where it is and what a user should know of it; there is none of a set that no plan sets.
+/// A goal file, as far as there is one.
+pub(super) struct Written {
+    /// Where it is.
+    pub(super) file: Option<String>,
+    /// Whether `evenkeel apply` takes it as it is.
+    pub(super) applies: bool,
+    /// What a user should know of it.
+    pub(super) notes: Vec<String>,
+}
+
+/// Writes it; there is none of a set that no plan sets.
 pub(super) fn write(
     args: &Args,
     root: &Root,
@@ -21,10 +31,10 @@ pub(super) fn write(
     file: &Path,
     evidence: (&SearchDesign, WorkloadSpec, HostWords),
     told: &Told,
-) -> Result<(Option<String>, Vec<String>), Failure> {
+) -> Result<Written, Failure> {
     if !has_a_plan(&told.answer) {
         let why = "no goal was written: the set has settings of the workload alone, which no plan sets";
-        return Ok((None, vec![why.to_owned()]));
+        return Ok(Written { file: None, applies: false, notes: vec![why.to_owned()] });
     }
     let settings = told.answer.set.iter().flat_map(|chosen| chosen.settings.clone());
     // What the workload is like is not the host's: whoever runs the server sets it there.
@@ -44,13 +54,18 @@ pub(super) fn write(
     plan.title = format!("tuned: {} of {}", design.metric.name, spec.name);
     let cannot: &[Cannot] = plan.keep.as_ref().map_or(&[], |lasting| &lasting.keep.cannot);
     notes.extend(words(&kept, cannot, &plan.settings));
+    let applies = !cannot.iter().any(|cannot| plan.settings.contains(&cannot.setting));
+    if !applies && args.unit.is_none() {
+        let file = file.display();
+        notes.push(format!("`{} --out {file} --unit YOUR.service` writes one that it takes", resume::again(args)));
+    }
     let written = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
     let workload = (spec, told.workload.clone());
     let goal = GoalFile { plan, evidence: Evidence::new(design, workload, host, told.answer.clone(), written) };
     let text = goal.text().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     std::fs::write(file, text)
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("write the goal {}", file.display()), &error))?;
-    Ok((Some(file.display().to_string()), notes))
+    Ok(Written { file: Some(file.display().to_string()), applies, notes })
 }
 
 /// How to have a goal file that could not be written.

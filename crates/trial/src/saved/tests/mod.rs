@@ -245,3 +245,25 @@ fn reports_of_format_1_stay_readable() {
     let across = across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]);
     assert!(across.asked.iter().all(|asked| matches!(asked.agreement, Agreement::Agree { .. })));
 }
+
+/// Format 1, and that of several arms before caveats had figures, tell sentences alone.
+#[test]
+fn caveats_are_read_from_every_format() {
+    let table = [
+        (1, serde_json::json!({"doubts": ["a"]}), vec!["a"]),
+        (2, serde_json::json!({"doubts": ["a"]}), vec!["a"]),
+        (2, serde_json::json!({"doubts": ["b"], "caveats": [{"kind": "steal", "share": 0.1, "text": "b"}]}), vec!["b"]),
+        (
+            2,
+            serde_json::json!({"caveats": [{"kind": "of a later version", "text": "c"}, {"text": "d"}]}),
+            vec!["c", "d"],
+        ),
+        (2, serde_json::json!({}), vec![]),
+    ];
+    for (format, fields, expected) in table {
+        let mut one = trial("k=1", 0.9, 0.1, 2);
+        one.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let text = serde_json::json!({"format": format, "trials": [one]}).to_string();
+        assert_eq!(Saved::parse(&text).unwrap().trials[0].caveat_texts(), expected, "{format} {fields}");
+    }
+}

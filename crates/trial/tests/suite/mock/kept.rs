@@ -86,8 +86,8 @@ fn a_full_disk_is_a_doubt_and_not_the_end() {
         return;
     }
     let report = run(Kept::In(Path::new("/dev/full")), 41, |mock, _| mock.effect = 0.8).report();
-    assert_eq!((report.verdict, report.ended), (Outcome::Better, Ended::Decided));
-    let last = report.doubts.last().unwrap();
+    assert_eq!((report.verdict, &report.ended), (Outcome::Better, &Ended::Decided));
+    let last = report.caveat_texts().pop().unwrap();
     assert!(last.starts_with("what was measured could not all be kept in /dev/full: No space left"), "{last}");
 }
 

@@ -74,9 +74,9 @@ fn a_server_that_dies_keeps_what_was_measured() {
         report.ended
     );
     assert!(
-        report.doubts.iter().any(|doubt| doubt.starts_with("it failed after 10 of 30 pairs")),
+        report.caveat_texts().iter().any(|doubt| doubt.starts_with("it failed after 10 of 30 pairs")),
         "{:?}",
-        report.doubts
+        report.caveat_texts()
     );
 }
 
@@ -88,7 +88,7 @@ fn dropped_pairs_are_replaced_until_the_spares_are_used_up() {
     assert_eq!((report.verdict, report.ended.clone(), report.effect), (Outcome::Undecided, Ended::OutOfSpares, None));
     let why = "40 of 40 pairs were dropped: a window took much longer than planned (the load, what gives the numbers, or the machine \
                was slow) in 40";
-    assert!(report.doubts.iter().any(|doubt| doubt == why), "{:?}", report.doubts);
+    assert!(report.caveat_texts().iter().any(|doubt| doubt == why), "{:?}", report.caveat_texts());
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_pair_in_which_somebody_else_wrote_the_setting_does_not_count() {
     assert_eq!(told.collect::<Vec<_>>(), expected);
     let doubt = "somebody else wrote a setting of the trial in 3 of its windows, first haltpoll.guest_halt_poll_ns from 200000 to 77: an \
                  agent that keeps settings would undo it for good too";
-    assert!(report.doubts.iter().any(|told| told == doubt), "{:?}", report.doubts);
+    assert!(report.caveat_texts().iter().any(|told| told == doubt), "{:?}", report.caveat_texts());
     assert_eq!((report.pairs, &report.ended), (PAIRS, &Ended::Whole));
     assert!(report.windows.iter().all(|window| window.conditions.changed.is_empty()));
 }
@@ -145,10 +145,14 @@ fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
             (mock.effect, mock.no_cpu_while) = (effect, starved);
         })
         .report();
-        assert_eq!((report.verdict, report.pairs), (expected, PAIRS), "{what}: {:?}", report.doubts);
+        assert_eq!((report.verdict, report.pairs), (expected, PAIRS), "{what}: {:?}", report.caveat_texts());
         assert_eq!((report.no_cpu_by_arm.a, report.no_cpu_by_arm.b), counted, "{what}");
-        assert!(report.doubts[0].starts_with("the server was given no CPU in "), "{what}: {:?}", report.doubts);
-        assert!(report.doubts[0].contains(why), "{what}: {:?}", report.doubts);
+        assert!(
+            report.caveat_texts()[0].starts_with("the server was given no CPU in "),
+            "{what}: {:?}",
+            report.caveat_texts()
+        );
+        assert!(report.caveat_texts()[0].contains(why), "{what}: {:?}", report.caveat_texts());
     }
     // Both windows of the first pair, of which one alone is told among the dropped.
     let both = trial(3, ab(), |mock, design| (design.control_pairs, mock.no_cpu_at) = (0, vec![1, 2])).report();
@@ -156,7 +160,7 @@ fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
     assert_eq!(both.verdict, Outcome::Same);
     let doubt = "the server was given no CPU in 1 window with the settings and 1 window without them, which have no number: somebody \
                  else has its CPU at times (`evenkeel measure gaps` tells who)";
-    assert_eq!(both.doubts[0], doubt);
+    assert_eq!(both.caveat_texts()[0], doubt);
 }
 
 #[test]
@@ -172,7 +176,7 @@ fn another_trial_is_a_doubt_by_the_windows_that_it_ran_beside() {
     let doubt = format!(
         "another trial, evenkeel tune (pid 7), ran at the same time for 6 of {all} windows: each is noise to the other"
     );
-    let doubts = run.report().doubts;
+    let doubts = run.report().caveat_texts();
     assert!(doubts.contains(&doubt), "{doubts:?}");
 }
 
@@ -184,7 +188,11 @@ fn few_pairs_are_undecided_and_say_so() {
     })
     .report();
     assert_eq!(report.verdict, Outcome::Undecided);
-    assert!(report.doubts.iter().any(|doubt| doubt.contains("5 pairs are too few")), "{:?}", report.doubts);
+    assert!(
+        report.caveat_texts().iter().any(|doubt| doubt.contains("5 pairs are too few")),
+        "{:?}",
+        report.caveat_texts()
+    );
 }
 
 #[test]
@@ -227,11 +235,11 @@ fn a_knob_that_was_not_at_work_is_not_said_to_do_nothing() {
     let host = HOST.replace("end\n", &format!("{state}/latency = 1\n{state}/usage = 1000\nend\n"));
     let report = trial_on(&host, 3, ab(), |_, _| ()).report();
     assert_eq!(report.verdict, Outcome::NotEngaged);
-    assert_eq!(report.doubts[0], "the knob was not at work: CPUs went idle only 0 times a second");
+    assert_eq!(report.caveat_texts()[0], "the knob was not at work: CPUs went idle only 0 times a second");
     // Of two windows that says nothing yet: that the server died comes first.
     let report = trial_on(&host, 3, ab(), |mock, _| mock.dies_at = Some(3)).report();
     assert_eq!((report.verdict, report.pairs), (Outcome::Undecided, 1));
-    assert!(report.doubts[0].starts_with("it failed after 1 of 30 pairs: "), "{:?}", report.doubts);
+    assert!(report.caveat_texts()[0].starts_with("it failed after 1 of 30 pairs: "), "{:?}", report.caveat_texts());
     let report = trial_on(&host, 3, ab(), |mock, _| mock.effect = 0.5).report();
     assert_eq!(report.verdict, Outcome::Better, "a difference that was seen stands");
     let report = trial_on(&host, 3, aa(), |_, _| ()).report();

@@ -60,17 +60,6 @@ fn it_ends_with_its_pairs_where_nothing_is_decided() {
     assert_eq!((report.pairs, report.ended, report.verdict), (7, Ended::Whole, Outcome::Undecided));
 }
 
-#[test]
-fn no_pair_is_begun_after_the_time_is_over() {
-    let report = run(5, ab(), |_, design| {
-        design.control_pairs = 3;
-        design.stop = Stop::Sequential { pairs_min: 5, pairs_max: 7, budget: Some(Duration::from_millis(100)) };
-    })
-    .report();
-    assert_eq!((report.pairs, report.ended), (0, Ended::OutOfTime));
-    assert_eq!(report.doubts[0], "the time was over after 0 of at most 7 pairs");
-}
-
 fn guarded(tail_effect: f64) -> Report {
     run(11, ab(), |mock, design| {
         mock.effect = 0.8;
@@ -102,7 +91,7 @@ fn a_guard_that_can_not_be_compared_is_a_doubt_and_no_end() {
     .report();
     assert_eq!((report.verdict, report.guards[0].pairs), (Outcome::Better, 0));
     let doubt = "whether round_trip_us_p99 is 20 % worse could not be told";
-    assert!(report.doubts.iter().any(|told| told == doubt), "{:?}", report.doubts);
+    assert!(report.caveat_texts().iter().any(|told| told == doubt), "{:?}", report.caveat_texts());
 }
 
 #[test]
@@ -126,8 +115,12 @@ fn the_control_stretch_tells_what_the_machine_makes_of_nothing() {
         window.value *= 0.5;
     }
     let report = told(unsteady);
-    assert!(report.control_stretch.is_some_and(|control| control.is_claimed));
-    assert!(report.doubts[0].starts_with("the machine compared with itself was called better"), "{:?}", report.doubts);
+    assert!(report.control_stretch.as_ref().is_some_and(|control| control.is_claimed));
+    assert!(
+        report.caveat_texts()[0].starts_with("the machine compared with itself was called better"),
+        "{:?}",
+        report.caveat_texts()
+    );
 }
 
 #[test]
@@ -168,8 +161,12 @@ fn how_long_a_switch_is_felt_is_found() {
     let report = carrying(0, found);
     assert!(report.settle.settle_ms <= 50 && report.settle.how == SettleHow::Found, "{:?}", report.settle);
     let report = carrying(250, found);
-    assert_eq!((report.settle.settle_ms, report.settle.how), (400, SettleHow::Unsettled));
-    assert!(report.doubts.iter().any(|doubt| doubt.starts_with("400 ms after a switch")), "{:?}", report.doubts);
+    assert_eq!((report.settle.settle_ms, &report.settle.how), (400, &SettleHow::Unsettled));
+    assert!(
+        report.caveat_texts().iter().any(|doubt| doubt.starts_with("400 ms after a switch")),
+        "{:?}",
+        report.caveat_texts()
+    );
     let report = carrying(80, Settle::Fixed { time: Duration::from_millis(7) });
     assert_eq!((report.settle.settle_ms, report.settle.how), (7, SettleHow::Asked));
     assert!(report.effect.unwrap().ratio > 0.55, "too short a time lets the other arm in");
@@ -191,7 +188,7 @@ fn a_second_look_at_what_a_switch_does_is_not_paid_by_the_pairs() {
         log.borrow().iter().filter(|(_, window)| *window == Duration::from_millis(50)).count()
     };
     // A look is six switches with eight windows of 50 ms, 2.4 s.
-    let table = [(None, 96), (Some(Duration::from_secs(14)), 48), (Some(Duration::from_secs(15)), 96)];
+    let table = [(None, 96), (Some(Duration::from_secs(15)), 48), (Some(Duration::from_secs(17)), 96)];
     for (budget, expected) in table {
         assert_eq!(looked(budget), expected, "{budget:?}");
     }

@@ -1,0 +1,54 @@
+//! Settings of which the facts show that they do nothing on this machine: a trial would only find that again.
+
+use evenkeel_host::{Advice, Facts, Setting, State, Wish, advise};
+
+use crate::arms::Arms;
+
+/// The knobs of all arms with the reasons, if none of them does anything here; nothing as soon as one may.
+pub(super) fn of(facts: &Facts, arms: &Arms) -> Vec<(String, String)> {
+    let advice = advise(facts, &Wish::default());
+    let why = |setting: &Setting| why(&advice, setting).map(|why| (setting.knob.id.to_owned(), why));
+    arms.settings.iter().map(why).collect::<Option<Vec<_>>>().unwrap_or_default()
+}
+
+/// Why no value of a knob does anything at any of its places.
+fn why(advice: &[Advice], setting: &Setting) -> Option<String> {
+    let of_knob = || advice.iter().filter(|advice| advice.knob == setting.knob.id);
+    let all_inert = of_knob().all(|advice| advice.is_inert && advice.state == State::NotHere);
+    of_knob().next().filter(|_| all_inert).map(|advice| advice.reason.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_sys::{Capture, Root};
+
+    use super::*;
+
+    /// A machine with this much swap, and with this idle governor.
+    fn facts(swaps: &str, governor: &str) -> Facts {
+        let text = format!(
+            "evenkeel-capture 1\n/proc/sys/vm/swappiness = 60\n/proc/swaps =\n| Filename Type Size Used Priority\n{swaps}\
+             /sys/devices/system/cpu/cpuidle/current_driver = haltpoll\n\
+             /sys/devices/system/cpu/cpuidle/current_governor = {governor}\n\
+             /sys/module/haltpoll/parameters/guest_halt_poll_ns = 200000\nend\n"
+        );
+        Facts::probe(&Root::captured(Capture::parse(&text).unwrap()))
+    }
+
+    #[test]
+    fn only_what_does_nothing_at_all_is_inert() {
+        let with_swap = "| /dev/vda2 partition 8388604 0 -2\n";
+        let inert = |facts: &Facts, settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+            of(facts, &Arms::parse(&settings, &[]).unwrap()).into_iter().map(|(knob, _)| knob).collect::<Vec<_>>()
+        };
+        let (swappiness, poll) = ("vm.swappiness=10", "haltpoll.guest_halt_poll_ns=50000");
+        let none = facts("", "menu");
+        assert_eq!(inert(&none, &[swappiness]), ["vm.swappiness"]);
+        assert_eq!(inert(&none, &[poll]), ["haltpoll.guest_halt_poll_ns"]);
+        assert_eq!(inert(&none, &[swappiness, poll]).len(), 2);
+        assert!(inert(&none, &[swappiness, "process.timer_slack_ns=1"]).is_empty(), "one of them may");
+        assert!(inert(&facts(with_swap, "menu"), &[swappiness]).is_empty());
+        assert!(inert(&facts("", "haltpoll"), &[poll]).is_empty());
+    }
+}

@@ -1,0 +1,181 @@
+//! Which caveats a session has, the gravest first.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::{median, median_absolute_deviation};
+
+use super::{ByArm, Caveat, Outcome, Report};
+use crate::arm::ArmName;
+use crate::beside;
+use crate::conditions::Conditions;
+use crate::engaged;
+use crate::metric::Metric;
+use crate::rules::DropReason;
+use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch, Window, pairs_of};
+
+/// Above this share of dropped pairs the machine was too unsteady to trust what is left without saying so.
+const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
+/// Above this share of stolen time in the median window the hypervisor's part in the numbers is worth a word.
+const STEAL_SHARE_DOUBTFUL: f64 = 0.02;
+/// The same of the CPU time that others used, and of the time in which some task waited for a CPU.
+const OTHERS_SHARE_DOUBTFUL: f64 = 0.5;
+const PRESSURE_SHARE_DOUBTFUL: f64 = 0.25;
+/// A CPU is full within this share of it.
+const FULL_SHARE: f64 = 0.05;
+/// Noise of a single pair is wide from so many times the effect that matters on.
+const NOISE_TIMES_DOUBTFUL: f64 = 3.0;
+/// A median absolute deviation as the standard deviation of what is normal otherwise.
+const MAD_TO_SD: f64 = 1.4826;
+
+pub(super) fn caveats(report: &Report, no_value: ByArm) -> Vec<Caveat> {
+    let mut caveats = Vec::new();
+    let (pairs, of) = (report.pairs, report.design.stop.pairs_max());
+    // Whatever else is said of a run that failed, it is said of a part of it.
+    if let Ended::Failed { why } = &report.ended {
+        caveats.push(Caveat::Failed { why: why.clone(), pairs, of });
+    }
+    if let Some(control) = report.control_stretch.as_ref().filter(|control| control.is_claimed) {
+        caveats.push(Caveat::ControlClaimed { verdict: control.verdict });
+    }
+    // However few: these windows were the worst of their arm, and are in no number.
+    let ByArm { a, b } = report.no_cpu_by_arm;
+    if a + b > 0 {
+        caveats.push(Caveat::NoCpu { with: b, without: a });
+    }
+    // Of one arm alone: where both lose windows, how many were dropped says it.
+    caveats.extend(no_value.only().map(|arm| {
+        let windows = if arm == ArmName::A { no_value.a } else { no_value.b };
+        Caveat::NoValue { arm, windows }
+    }));
+    caveats.extend(engaged::caveats(&report.mechanism, report.verdict));
+    of_guards(report, &mut caveats);
+    if let Some(Left { why: LeftWhy::Harm { guard }, .. }) = &report.left
+        && report.verdict == Outcome::Undecided
+    {
+        caveats.push(Caveat::LeftByHarm { guard: guard.clone() });
+    }
+    caveats.extend(match &report.ended {
+        Ended::Whole | Ended::Decided | Ended::Failed { .. } => None,
+        Ended::OutOfTime => Some(Caveat::OutOfTime { pairs, of }),
+        Ended::OutOfSpares => Some(Caveat::OutOfSpares { pairs, of }),
+        Ended::Stopped => Some(Caveat::Stopped { pairs, of }),
+        Ended::CutOff => Some(Caveat::CutOff { pairs, of }),
+    });
+    of_drops(report, &mut caveats);
+    of_effect(report, &mut caveats);
+    caveats.extend(report.settle.caveat());
+    caveats.extend(beside::caveats(others(report)));
+    of_conditions(report, &mut caveats);
+    caveats
+}
+
+fn of_guards(report: &Report, caveats: &mut Vec<Caveat>) {
+    for guard in &report.guards {
+        let metric = guard.metric.name.to_string();
+        match guard.verdict {
+            Outcome::Worse if report.vetoed_by.is_none() => caveats.push(Caveat::GuardWorse { metric }),
+            Outcome::Undecided | Outcome::NotEngaged if report.verdict == Outcome::Better => {
+                caveats.push(Caveat::GuardUntold { metric, harm_ratio: guard.harm_ratio });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn of_drops(report: &Report, caveats: &mut Vec<Caveat>) {
+    let in_trial: Vec<&Dropped> = report.dropped.iter().filter(|dropped| dropped.stretch == Stretch::Trial).collect();
+    let dropped = in_trial.len();
+    let tried = report.pairs + dropped;
+    if tried > 0 && dropped as f64 / tried as f64 > DROPPED_SHARE_DOUBTFUL {
+        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+        for dropped in in_trial {
+            *reasons.entry(dropped.reason.kind().to_owned()).or_default() += 1;
+        }
+        caveats.push(Caveat::Dropped { dropped, tried, reasons });
+    }
+    // However few: it goes on after the trial, where nobody looks.
+    let changed = report.dropped.iter().filter_map(|dropped| match &dropped.reason {
+        DropReason::Changed { what } => Some(what),
+        _ => None,
+    });
+    let changed: Vec<&String> = changed.collect();
+    if let Some(what) = changed.first() {
+        caveats.push(Caveat::Changed { what: (*what).clone(), windows: changed.len() });
+    }
+}
+
+/// What the estimate with its interval is worth.
+fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
+    let Some(effect) = report.effect else { return };
+    let Some((low, high)) = effect.low.zip(effect.high) else {
+        caveats.push(Caveat::TooFewPairs { pairs: report.pairs });
+        return;
+    };
+    let ratio = effect.ratio;
+    if matches!(report.verdict, Outcome::Better | Outcome::Worse) {
+        let nearest_ratio = if ratio > 1.0 { low } else { high };
+        if report.ended == Ended::Decided && nearest_ratio.ln().abs() < ratio.ln().abs() / 2.0 {
+            caveats.push(Caveat::StoppedEarly { ratio, nearest_ratio, pairs: report.pairs });
+        }
+        let detectable = effect.smallest_visible_ratio.filter(|detectable| ratio.ln().abs() < detectable.ln_1p());
+        caveats.extend(detectable.map(|detectable_ratio| Caveat::BelowDetectable { ratio, detectable_ratio }));
+    }
+    let smallest_effect_ratio = report.design.smallest_effect_ratio;
+    let pairs = pairs_of(&report.windows, |window| Some(window.value));
+    let logs: Vec<f64> = pairs.iter().map(|pair| (pair.b / pair.a).ln()).filter(|log| log.is_finite()).collect();
+    let noise = median_absolute_deviation(&logs).map(|deviation| MAD_TO_SD * deviation);
+    if let Some(noise) = noise.filter(|noise| *noise > NOISE_TIMES_DOUBTFUL * smallest_effect_ratio.ln_1p()) {
+        caveats.push(Caveat::WideNoise { noise_ratio: noise.exp_m1(), smallest_effect_ratio });
+    }
+}
+
+/// The other trials beside each window that was measured; beside the dropped ones too, which another trial may have spoiled.
+fn others(report: &Report) -> impl Iterator<Item = &[String]> {
+    let control = report.control_stretch.iter().flat_map(|control| &control.windows);
+    let counted = report.windows.iter().chain(control).map(|window| &window.conditions.beside[..]);
+    counted.chain(report.dropped.iter().map(|dropped| &dropped.beside[..]))
+}
+
+/// What the machine and the server did in the median window.
+fn of_conditions(report: &Report, caveats: &mut Vec<Caveat>) {
+    let median_of =
+        |of: &dyn Fn(&Window) -> Option<f64>| median(&report.windows.iter().filter_map(of).collect::<Vec<_>>());
+    let share = |of: &dyn Fn(&Window) -> Option<f64>, from: f64| median_of(of).filter(|share| *share > from);
+    caveats
+        .extend(share(&|window| others_share(window), OTHERS_SHARE_DOUBTFUL).map(|share| Caveat::OthersBusy { share }));
+    let pressure = |window: &Window| window.conditions.cpu_pressure_share;
+    caveats.extend(share(&pressure, PRESSURE_SHARE_DOUBTFUL).map(|share| Caveat::Pressure { share }));
+    let server = median_of(&|window| window.sample.get("cpu_share").copied());
+    let cpus = median_of(&|window| window.conditions.cpus.map(f64::from));
+    let is_full = |share: f64| {
+        let of = |all: f64| (share / all - 1.0).abs() <= FULL_SHARE;
+        of(1.0) || cpus.is_some_and(of)
+    };
+    caveats.extend(server.filter(|share| is_full(*share)).map(|share| Caveat::ServerFull { share }));
+    let ticks = median_of(&|window| window.sample.get("ticks").copied());
+    let metrics = [&report.metric].into_iter().chain(report.guards.iter().map(|guard| &guard.metric));
+    for metric in metrics {
+        if let Some(ticks) = ticks.filter(|ticks| *ticks < ticks_wanted(metric)) {
+            caveats.push(Caveat::FewTicks { metric: metric.name.to_string(), ticks: ticks as u64 });
+        }
+    }
+    let steal = |window: &Window| window.conditions.steal_share;
+    caveats.extend(share(&steal, STEAL_SHARE_DOUBTFUL).map(|share| Caveat::Steal { share }));
+    if report.pairs > 0 && median_of(&pressure).is_none() {
+        caveats.push(Caveat::NoPressure);
+    }
+}
+
+/// What others than the server and evenkeel itself used of all CPUs.
+fn others_share(window: &Window) -> Option<f64> {
+    let Conditions { busy_share, cpus, own_cpu_us, span_us, .. } = &window.conditions;
+    let own = own_cpu_us.filter(|_| *span_us > 0.0).map_or(0.0, |own| own / span_us);
+    let known = window.sample.get("cpu_share").copied()? + own;
+    Some((*busy_share)? - known / f64::from((*cpus)?.max(1)))
+}
+
+/// The fewest ticks of which a quantile is one: twice as many as have one beyond it.
+fn ticks_wanted(metric: &Metric) -> f64 {
+    let beyond = [("_p999", 1000.0), ("_p99", 100.0), ("_p95", 20.0), ("_p90", 10.0)];
+    beyond.iter().find(|(tail, _)| metric.name.ends_with(tail)).map_or(0.0, |(_, ticks)| 2.0 * ticks)
+}

@@ -1,0 +1,246 @@
+//! How a trial divides its time: the settle phase, the A/A phase and the pairs. With a budget, the first two are capped by a share of it, and the pairs
+//! that a decision takes are reserved before the A/A phase begins, so a budget that is accepted ends in an answer.
+
+use std::time::Duration;
+
+use evenkeel_stats::Pair;
+
+use crate::design::{Design, Settle, Stop};
+use crate::session::{Judge, SettleSeen, settle_cost, settle_least};
+
+/// The settle phase takes this share of a budget at most.
+const SETTLE_SHARE: f64 = 0.3;
+/// The A/A phase takes this share of a budget at most, where nobody asked for a number of pairs.
+const CONTROL_SHARE: f64 = 0.25;
+/// The fewest pairs of the A/A phase for which a budget must have room, where nobody asked for a number.
+const CONTROL_LEAST: usize = 3;
+/// The pairs that a decision takes may pass the budget by this share: windows are dropped, and a machine can be slower than planned.
+const OVERRUN: f64 = 1.25;
+/// Pairs beyond those of a decision that the A/A phase leaves room for: rules drop some.
+const SPARE_PAIRS: usize = 2;
+/// A settle time of this share of a window has room in the smallest budget that is accepted.
+const QUIET_SHARE: f64 = 0.5;
+/// No decision takes more pairs than this, whatever the confidence.
+const CLEAREST_MAX: usize = 60;
+
+/// What is known of the machine when a time is planned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// How many arms there are.
+    pub arms: usize,
+    /// How long the switch to an arm takes, the settle time not counted.
+    pub switch: Duration,
+}
+
+impl Pace {
+    /// Of so many arms that are switched in no time.
+    pub fn of(arms: usize) -> Pace {
+        Pace { arms, switch: Duration::ZERO }
+    }
+}
+
+impl Design {
+    /// The budget, where there is one.
+    pub(crate) fn budget(&self) -> Option<Duration> {
+        match self.stop {
+            Stop::Sequential { budget, .. } => budget,
+            Stop::After { .. } => None,
+        }
+    }
+
+    /// The fewest pairs that can decide between so many arms: those that it takes if every pair says the same. Not fewer than the design's own
+    /// least number, nor more than its most.
+    pub fn pairs_to_decide(&self, arms: usize) -> usize {
+        let clearest = || -> Option<usize> {
+            let mut judge = Judge::of_metric(self, arms.saturating_sub(1)).ok()?;
+            (1..=CLEAREST_MAX).find(|_| {
+                judge.add(Pair { a: 2.0, b: 1.0 }).is_ok() && judge.verdict() != evenkeel_stats::Verdict::Undecided
+            })
+        };
+        let least = match self.stop {
+            Stop::After { pairs } => pairs,
+            Stop::Sequential { pairs_min, .. } => clearest().unwrap_or(CLEAREST_MAX).max(pairs_min),
+        };
+        least.min(self.stop.pairs_max())
+    }
+
+    /// How many pairs the A/A phase has by itself: the design's own number, less where a budget has no room for them.
+    pub fn control_pairs_that_fit(&self, arms: usize) -> usize {
+        let Some(budget) = self.budget() else { return self.control_pairs };
+        let pair = self.window_takes(Pace::of(arms), self.settle.least() * self.turns) * 2;
+        let fit = budget.mul_f64(CONTROL_SHARE).as_secs_f64() / pair.as_secs_f64().max(1e-6);
+        (fit as usize).clamp(CONTROL_LEAST, self.control_pairs.max(CONTROL_LEAST)).min(self.control_pairs)
+    }
+
+    /// The shortest budget in which a decision between these arms has room, whatever the settle time turns out to be. The A/A phase counts with so many
+    /// pairs.
+    pub fn least_for(&self, pace: Pace, control_pairs: usize) -> Duration {
+        let finding = match self.settle {
+            Settle::Fixed { .. } => Duration::ZERO,
+            Settle::Found { .. } => settle_least(self, pace),
+        };
+        let turns = self.turns_at(pace);
+        let quiet = match self.settle {
+            Settle::Fixed { time } => time * turns,
+            Settle::Found { least, .. } => (least * turns).max(self.window.mul_f64(QUIET_SHARE)),
+        };
+        let windows = self.pairs_to_decide(pace.arms) * pace.arms + control_pairs * 2;
+        finding.saturating_add(self.window_takes(pace, quiet).saturating_mul(count(windows)))
+    }
+
+    /// The same where nobody asked for a number of pairs in the A/A phase.
+    pub fn least_by_itself(&self, pace: Pace) -> Duration {
+        self.least_for(pace, self.control_pairs.min(CONTROL_LEAST))
+    }
+
+    /// The longest time that a trial of so many arms takes if the server settles at once after a switch: the budget, if that is shorter.
+    pub fn planned_for(&self, arms: usize) -> Duration {
+        let pace = Pace::of(arms);
+        let finding = match self.settle {
+            Settle::Fixed { .. } => Duration::ZERO,
+            Settle::Found { .. } => settle_cost(self) * count(arms) / 2,
+        };
+        let windows = self.stop.pairs_max().saturating_mul(arms).saturating_add(self.control_pairs * 2);
+        let windows = self.window_takes(pace, self.settle.least() * self.turns).saturating_mul(count(windows));
+        let all = finding.saturating_add(windows);
+        self.budget().map_or(all, |budget| all.min(budget))
+    }
+
+    /// The longest time that two arms take.
+    pub fn planned(&self) -> Duration {
+        self.planned_for(2)
+    }
+
+    /// What of a budget the settle phase may take: its share, less where a decision would have no room then.
+    pub(crate) fn settle_room(&self, pace: Pace) -> Option<Duration> {
+        let budget = self.budget()?;
+        let least = settle_least(self, pace);
+        let others = self.least_by_itself(pace).saturating_sub(least);
+        Some(budget.mul_f64(SETTLE_SHARE).min(budget.saturating_sub(others)).max(least))
+    }
+
+    fn window_takes(&self, pace: Pace, quiet: Duration) -> Duration {
+        self.window.saturating_add(quiet).saturating_add(pace.switch.saturating_mul(self.turns_at(pace)))
+    }
+
+    /// The turns of a window, where a switch takes this long: a slow one is done once a window.
+    fn turns_at(&self, pace: Pace) -> u32 {
+        if is_shared(self, pace.switch) { self.turns } else { 1 }
+    }
+
+    /// The longest quiet before a window that still leaves room for a decision in what is left of the budget.
+    pub(crate) fn quiet_max(&self, pace: Pace, elapsed: Duration) -> Option<Duration> {
+        let left = self.budget()?.saturating_sub(elapsed);
+        let windows = self.pairs_to_decide(pace.arms) * pace.arms + self.control_pairs.min(CONTROL_LEAST) * 2;
+        let each = left / count(windows).max(1);
+        Some(each.saturating_sub(self.window_takes(pace, Duration::ZERO)).max(self.settle.least()))
+    }
+}
+
+/// What a session knows of its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Elapsed {
+    /// Since it began.
+    pub(crate) time: Duration,
+    /// How long a window takes, with all that comes before it.
+    pub(crate) window: Duration,
+}
+
+impl Elapsed {
+    /// How long a window takes: as planned, or as long as they took so far if that is longer.
+    pub(crate) fn new(
+        design: &Design,
+        pace: Pace,
+        settle: &SettleSeen,
+        time: Duration,
+        took: Option<Duration>,
+    ) -> Elapsed {
+        let turns = settle.turns.unwrap_or(1).max(1);
+        let planned = design.window.saturating_add((settle.time() + pace.switch).saturating_mul(turns));
+        Elapsed { time, window: took.map_or(planned, |took| took.max(planned)) }
+    }
+
+    /// Whether the A/A phase has room for another pair: what a decision takes is reserved.
+    pub(crate) fn has_room_for_control(self, design: &Design, arms: usize) -> bool {
+        let Some(budget) = design.budget() else { return true };
+        let pairs = (design.pairs_to_decide(arms) + SPARE_PAIRS).min(design.stop.pairs_max());
+        let windows = 2 + pairs * arms;
+        self.time.saturating_add(self.window.saturating_mul(count(windows))) <= budget
+    }
+
+    /// How many blocks of all arms fit what is left of the budget; as many as the design has without one.
+    pub(crate) fn blocks_that_fit(self, design: &Design, arms: usize) -> usize {
+        let Some(budget) = design.budget() else { return design.stop.pairs_max() };
+        let block = self.window.saturating_mul(count(arms)).max(Duration::from_micros(1));
+        (budget.saturating_sub(self.time).as_secs_f64() / block.as_secs_f64()) as usize
+    }
+
+    /// Whether a block of so many windows has room, `pairs` being the pairs so far and `arms` the arms at the start. What a decision takes may pass
+    /// the budget a little.
+    pub(crate) fn has_room_for_block(self, design: &Design, windows: usize, pairs: usize, arms: usize) -> bool {
+        let Some(budget) = design.budget() else { return true };
+        let end = self.time.saturating_add(self.window.saturating_mul(count(windows)));
+        let is_short = pairs < design.pairs_to_decide(arms);
+        end <= if is_short { budget.mul_f64(OVERRUN) } else { budget }
+    }
+}
+
+/// Whether the arms can share a window in turns, where a switch takes this long with the settle time after it: no more than half of a turn.
+pub(crate) fn is_shared(design: &Design, switch: Duration) -> bool {
+    switch <= design.window / design.turns.max(1) / 2
+}
+
+fn count(windows: usize) -> u32 {
+    u32::try_from(windows).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Metric;
+
+    fn design(window_ms: u64) -> Design {
+        let mut design = Design::sequential(Metric::us("lat_us", "latency"), 100, Duration::from_millis(window_ms), 1);
+        design.turns = 4;
+        design
+    }
+
+    fn with_budget(window_ms: u64, budget_s: u64) -> Design {
+        let mut design = design(window_ms);
+        if let Stop::Sequential { budget, .. } = &mut design.stop {
+            *budget = Some(Duration::from_secs(budget_s));
+        }
+        design
+    }
+
+    #[test]
+    fn a_decision_takes_seven_pairs_and_more_of_several_arms() {
+        let pairs = [2, 3, 4, 8].map(|arms| design(1000).pairs_to_decide(arms));
+        assert_eq!(pairs[0], 7);
+        assert!(pairs.is_sorted() && pairs[3] > 7 && pairs[3] < 15, "{pairs:?}");
+        let fixed = Design { stop: Stop::After { pairs: 30 }, ..design(1000) };
+        assert_eq!(fixed.pairs_to_decide(2), 30, "it decides at the end");
+    }
+
+    #[test]
+    fn the_least_budget_has_all_phases_in_it() {
+        // The settle phase: 3 switches to each arm, 8 windows of 100 ms. Then 3 A/A pairs and 7 pairs of 1 s with half a second of quiet.
+        let least = design(1000).least_by_itself(Pace::of(2));
+        assert_eq!(least, Duration::from_millis(4800 + 20 * 1500));
+        let slow = Pace { arms: 2, switch: Duration::from_secs(2) };
+        assert_eq!(design(1000).least_by_itself(slow) - least, Duration::from_secs(2 * (6 + 20)));
+        let known = Design { settle: Settle::Fixed { time: Duration::from_millis(50) }, ..design(1000) };
+        assert_eq!(known.least_by_itself(Pace::of(2)), Duration::from_millis(20 * 1200));
+        assert_eq!(known.least_for(Pace::of(2), 0), Duration::from_millis(14 * 1200));
+    }
+
+    #[test]
+    fn a_short_budget_has_fewer_pairs_in_the_control_phase() {
+        for (budget_s, expected) in [(30, 3), (60, 6), (90, 9), (600, 10)] {
+            assert_eq!(with_budget(1000, budget_s).control_pairs_that_fit(2), expected, "{budget_s} s");
+        }
+        let none = Design { control_pairs: 0, ..with_budget(1000, 60) };
+        assert_eq!(none.control_pairs_that_fit(2), 0);
+        assert_eq!(design(1000).control_pairs_that_fit(2), 10, "without a budget all of them");
+    }
+}

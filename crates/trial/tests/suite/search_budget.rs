@@ -1,0 +1,54 @@
+//! What a search does with the time that is left.
+
+use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
+use evenkeel_trial::search::{
+    Budget, Fate, KnobAnswer, Log, SearchDesign, Seen, Stage, Subject, Tools, Verdict, search,
+};
+use evenkeel_trial::{Arm, Level, TrialError};
+
+/// A server that one knob helps only for as long as the screening lasts: the proof of it fails at once.
+struct Fading(Simulated);
+
+const HELPS_FOR: usize = 64;
+
+impl Subject for Fading {
+    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+        let helps = self.0.windows < HELPS_FOR && *arm.level(0) != Level::AsItWas;
+        let mut seen = self.0.window(arm)?;
+        if let Seen::Measured { value, .. } = &mut seen {
+            *value *= if helps { 0.4 } else { 1.0 };
+        }
+        Ok(seen)
+    }
+}
+
+/// A proof that fails early leaves time, which decides more of the other knobs.
+#[test]
+fn what_a_failed_proof_leaves_of_the_budget_is_used() {
+    let truth = Truth { knobs: 6, noise: 0.1, ..Truth::default() };
+    let (mut failed, mut went_on, windows) = (0, 0, 500);
+    for seed in 0..20 {
+        let budget = Budget { windows, time_ms: None };
+        let design =
+            SearchDesign { smallest_effect_ratio: 0.1, ..SearchDesign::new(truth.candidates(), METRIC, budget, seed) };
+        let mut subject = Fading(Simulated::new(truth.clone(), seed));
+        let mut log = Log::in_memory(Vec::new());
+        let tools = Tools { subject: &mut subject, log: &mut log, stop: &|| false, on_progress: &mut |_| {} };
+        let answer = search(&design, tools).unwrap();
+        if !answer.windows.contains_key(&Stage::Confirm) || answer.verdict != Verdict::NothingHelped {
+            continue;
+        }
+        failed += 1;
+        let is_open = |knob: &KnobAnswer| {
+            let is_within = knob.screening.as_ref().is_some_and(|seen| seen.is_within(design.smallest_effect_ratio));
+            knob.fate == Fate::NoEffect && !is_within
+        };
+        let used: usize = answer.windows.values().sum();
+        let open = answer.knobs.iter().filter(|knob| is_open(knob)).count();
+        went_on += usize::from(used * 10 >= windows * 8);
+        assert!(open == 0 || used * 10 >= windows * 8, "seed {seed}: {used} windows, {open} open");
+        assert_eq!(open > 0, answer.more_time.is_some(), "seed {seed}: {:?}", answer.more_time);
+        assert!(matches!(&answer.knobs[0].fate, Fate::LeftOut { .. }), "seed {seed}: {:?}", answer.knobs[0].fate);
+    }
+    assert!(failed > 5 && went_on > 2, "{failed} proofs failed, after {went_on} the budget was used");
+}
