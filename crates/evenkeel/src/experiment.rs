@@ -408,6 +408,15 @@ fn usual_among<'m>(metrics: &'m [Metric], knobs: &[&str]) -> Option<&'m Metric> 
     by_knob.or_else(|| metrics.first())
 }
 
+/// A window holds at least so many ticks of the server, where nobody said how long it is to be: their median is then no single tick.
+const TICKS_IN_WINDOW: f64 = 12.0;
+
+/// How long a window is where nobody said: `usual_ms`, or longer for a server that ticks seldom.
+pub(crate) fn window_ms_with_ticks(workload: &dyn Workload, usual_ms: u32) -> u32 {
+    let ms = workload.events_per_s().map_or(0.0, |hz| TICKS_IN_WINDOW / hz.max(0.1) * 1e3);
+    usual_ms.max((ms / 50.0).ceil() as u32 * 50)
+}
+
 /// What guards a metric unasked: the tail of the same thing. What betters a median at its tail's expense is no gain.
 pub(crate) fn usual_guards(workload: &dyn Workload, metric: &Metric) -> Vec<Guard> {
     let tail = tail_of(&metric.name);

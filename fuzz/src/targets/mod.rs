@@ -202,6 +202,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("symbols", Whole(recordings::symbols)),
     target("sysctl-files", Paths(SYSTEMD, &["/etc/sysctl.d/99-sysctl.conf", "/usr/lib/sysctl.d/50-pid-max.conf"])),
     target("telemetry", Whole(counts::telemetry)),
+    target("ticks", Whole(recordings::ticks)),
     target(
         "thp",
         Paths(

@@ -1,5 +1,8 @@
 //! The targets of recordings: what perf writes into files, and what it prints of them.
 
+use evenkeel_measure::meters::ticks::choice::Wanted;
+use evenkeel_measure::meters::ticks::report;
+use evenkeel_measure::meters::ticks::stream::Stream;
 use evenkeel_profile::fold::{Base, Folded};
 use evenkeel_profile::input::{ReadError, read};
 use evenkeel_profile::live::probe::{parse_notes, parse_place};
@@ -15,6 +18,19 @@ pub(super) fn perf_data(text: &str) {
     match read(&bytes, &mut NoUnwind) {
         Ok(recording) => adds_up(&recording, bytes.len()),
         Err(error) => assert!(!matches!(error, ReadError::Text(_)) || !bytes.starts_with(b"PERFILE2"), "{error}"),
+    }
+}
+
+/// What `measure ticks --save` writes: it is refused with a line that it has, or read, written as it was read, and reported on.
+pub(super) fn ticks(text: &str) {
+    match Stream::parse(text) {
+        Ok(stream) => {
+            let again = Stream::parse(&stream.to_text());
+            assert_eq!(again.as_ref(), Ok(&stream));
+            let report = report(&stream, &Wanted::default());
+            assert!(report.choice.tick.is_none_or(|at| at < report.choice.loops.len()));
+        }
+        Err(why) => assert!((1..=text.lines().count() + 1).contains(&why.line), "{why}"),
     }
 }
 

@@ -137,7 +137,7 @@ struct DesignArgs {
     /// How long the machine is left alone after a switch, such as 500ms [default: found by itself]
     #[arg(long, value_name = "TIME", value_parser = time)]
     settle: Option<Duration>,
-    /// Length of a window in milliseconds [default: 1000]
+    /// Length of a window in milliseconds [default: 1000, or as long as 12 ticks of the server take]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
     window_ms: Option<u32>,
     /// Cut the windows of a pair into so many turns, which the arms take one after the other, A B A B; 1 where a switch is felt for
@@ -331,7 +331,8 @@ impl DesignArgs {
             Some(name) => experiment::metric(workload, name)?,
             None => experiment::usual_metric(workload, &arms.knobs())?,
         };
-        let window = Duration::from_millis(self.window_ms().into());
+        let window_ms = self.window_ms.unwrap_or_else(|| experiment::window_ms_with_ticks(workload, WINDOW_MS));
+        let window = Duration::from_millis(window_ms.into());
         let pairs = usize::from(self.pairs.unwrap_or(PAIRS_MAX));
         let mut design = match self.fixed {
             true => Design { stop: Stop::After { pairs }, ..Design::sequential(metric, pairs, window, seed) },

@@ -43,7 +43,7 @@ pub(crate) fn answer_of_trial<T: Serialize>(answer: &T) -> Result<String, Failur
 }
 
 /// The text of an answer in a format of its own.
-fn answer_in<T: Serialize>(format: u32, answer: &T) -> Result<String, Failure> {
+pub(crate) fn answer_in<T: Serialize>(format: u32, answer: &T) -> Result<String, Failure> {
     let envelope = Envelope { format, answer };
     match serde_json::to_string_pretty(&envelope) {
         Ok(text) => Ok(text + "\n"),

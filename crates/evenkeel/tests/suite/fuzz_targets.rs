@@ -77,6 +77,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("measure/src/meters/imbalance/reading.rs", "parse_thread", "kernel-counts"),
     ("measure/src/meters/memory/latency.rs", "parse_huge_bytes", "kernel-counts"),
     ("measure/src/meters/memory/room.rs", "parse_field_kib", "kernel-counts"),
+    ("measure/src/meters/ticks/stream.rs", "parse", "ticks"),
     ("profile/src/fold.rs", "parse", "perf-script"),
     ("profile/src/live/probe/mod.rs", "parse_place", "symbols"),
     ("profile/src/live/probe/notes.rs", "parse_notes", "symbols"),

@@ -156,7 +156,7 @@ impl Ticks {
     }
 
     fn of(recording: &Recording, names: &Names, cut: Cut, lives: &BTreeMap<u32, Vec<Spell>>) -> Ticks {
-        let life = whole::merged_or_own(&lives, &cut.tids);
+        let life = whole::merged_or_own(lives, &cut.tids);
         let places = Places::of(recording, names, &cut.tids, &life);
         let accounts = cut.ticks.iter().map(|tick| account(&life, &places, tick)).collect();
         Ticks { cut, accounts, life, period_ns: places.period_ns }

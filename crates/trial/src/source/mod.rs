@@ -26,6 +26,11 @@ pub trait Source {
     /// The metrics that it yields; may grow until the first window has ended.
     fn metrics(&self) -> Vec<Metric>;
 
+    /// How often what it measures happens, a second, where that is known.
+    fn events_per_s(&self) -> Option<f64> {
+        None
+    }
+
     /// A window begins: what was seen until now does not count.
     ///
     /// # Errors

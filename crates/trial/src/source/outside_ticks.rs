@@ -247,6 +247,10 @@ impl Source for OutsideTicks {
         metrics
     }
 
+    fn events_per_s(&self) -> Option<f64> {
+        Some(self.hz())
+    }
+
     fn begin(&mut self) -> Result<(), TrialError> {
         self.begun = self.busiest().and_then(Counted::of);
         self.watcher.begin();

@@ -55,6 +55,11 @@ pub trait Workload {
     /// The metrics that may decide a trial, the usual one first.
     fn metrics(&self) -> &[Metric];
 
+    /// How often what its usual metric measures happens, a second, where that is known: a window is to hold some of them.
+    fn events_per_s(&self) -> Option<f64> {
+        None
+    }
+
     /// Whether its packets pass a network device, which packets on loopback do not.
     fn passes_network_devices(&self) -> bool {
         false

@@ -143,6 +143,10 @@ impl Workload for Outside {
         &self.metrics
     }
 
+    fn events_per_s(&self) -> Option<f64> {
+        self.sources.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
+    }
+
     /// Where its packets go is not known.
     fn passes_network_devices(&self) -> bool {
         true

@@ -92,6 +92,10 @@ impl Workload for Settable {
         self.inner.metrics()
     }
 
+    fn events_per_s(&self) -> Option<f64> {
+        self.inner.events_per_s()
+    }
+
     fn passes_network_devices(&self) -> bool {
         self.inner.passes_network_devices()
     }

@@ -15,7 +15,7 @@ use crate::experiment;
 use crate::failure::Failure;
 
 /// The shortest window that nobody asked for.
-const WINDOW_MIN_MS: u64 = 250;
+const WINDOW_MIN_MS: u32 = 250;
 
 /// All but how long a switch is felt, which has to be seen.
 pub(super) fn asked(
@@ -47,14 +47,15 @@ pub(super) fn asked(
 }
 
 /// The length of a window where nobody said: shorter where the budget has no room to screen all knobs otherwise. A tail needs the whole second, and so
-/// do numbers that come seldom.
+/// do numbers that come seldom; and each holds some ticks.
 fn usual_window_ms(workload: &dyn Workload, design: &SearchDesign) -> u64 {
-    let usual = u64::from(WINDOW_MS);
+    let usual = u64::from(experiment::window_ms_with_ticks(workload, WINDOW_MS));
+    let least = u64::from(experiment::window_ms_with_ticks(workload, WINDOW_MIN_MS));
     let Some(budget_ms) = design.budget.time_ms.filter(|_| workload.takes_turns() && !design.metric.is_tail()) else {
         return usual;
     };
     let each_ms = budget_ms / windows_to_screen(design.candidates.len()).max(1) as u64;
-    each_ms.saturating_sub(design.settle_ms).clamp(WINDOW_MIN_MS, usual)
+    each_ms.saturating_sub(design.settle_ms).clamp(least, usual)
 }
 
 /// What is searched among, by the ids of the knobs.

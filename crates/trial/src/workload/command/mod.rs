@@ -400,6 +400,10 @@ impl Workload for Command {
         &self.metrics
     }
 
+    fn events_per_s(&self) -> Option<f64> {
+        self.sights.events_per_s()
+    }
+
     /// Where its packets go is not known.
     fn passes_network_devices(&self) -> bool {
         true

@@ -57,6 +57,11 @@ impl Sights {
         }
     }
 
+    /// See [`Source::events_per_s`]; the slowest.
+    pub(super) fn events_per_s(&self) -> Option<f64> {
+        self.open.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
+    }
+
     /// Looks at these processes until they are ended. To find a tick takes some three seconds.
     pub(super) fn open(&mut self, pids: &[u32], stop: &AtomicBool) -> Result<(), TrialError> {
         self.close();
