@@ -158,6 +158,7 @@ impl OutsideTicks {
 fn who_does(tick: &TickLoop) -> String {
     match (&tick.carriers[..], &tick.of) {
         ([one, ..], Of::Thread(_)) => format!("{} (thread {})", one.name, one.tid),
+        ([one], _) => format!("{} (thread {})", one.name, one.tid),
         ([one, others @ ..], _) => format!("{} (thread {}) and {} more threads", one.name, one.tid, others.len()),
         ([], _) => "the server".to_owned(),
     }

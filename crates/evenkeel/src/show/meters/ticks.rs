@@ -42,10 +42,13 @@ fn unclear(why: &Unclear) -> Vec<Block> {
 /// What to do where the tick is not clear.
 pub(crate) fn hint(why: &Unclear) -> String {
     match why {
-        Unclear::NoLoop { .. } => {
-            "If the server ticks only with players, connect some. If you know its rate, name it with --tick HZ."
-                .to_owned()
-        }
+        Unclear::NoLoop { .. } => "If the server ticks only with players, connect some. If you know its rate, name it with --tick HZ. A server that \
+                                   waits for requests has no tick: measure its requests instead (`evenkeel prove` with --regex-metric, --json-metric)."
+            .to_owned(),
+        Unclear::Woken { hz } => format!(
+            "A server that works when packets come has no tick: measure its requests or packets instead (`evenkeel prove` with --regex-metric, \
+             --json-metric, --see packets). If this loop is its tick all the same, say so with --tick {hz:.1}."
+        ),
         Unclear::Several { first_hz, .. } => {
             format!("Choose one with --tick (for example --tick {first_hz:.1}) or --tick-thread NAME.")
         }
@@ -57,7 +60,6 @@ pub(crate) fn hint(why: &Unclear) -> String {
         }
         Unclear::LittleWork { hz, .. }
         | Unclear::Poll { hz, .. }
-        | Unclear::Woken { hz }
         | Unclear::Sparse { hz, .. }
         | Unclear::Idle { hz, .. } => {
             format!("Put load on the server and measure again. If this loop is its tick, say so with --tick {hz:.1}.")

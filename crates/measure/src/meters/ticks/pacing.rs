@@ -70,7 +70,7 @@ pub fn pacing(ticks: &[Seen]) -> Pacing {
     let set_times_max = if ticks.len() < MANY { SET_TIMES_MAX_OF_FEW } else { SET_TIMES_MAX };
     match (growth, pushed) {
         (_, Some(share)) if share >= PUSHED_MIN && !is_round => Pacing::Walks,
-        (growth, _) if is_round && growth < CHAINED_CLEAR => Pacing::Kept,
+        (growth, _) if is_round && (growth < CHAINED_CLEAR || correlation <= MADE_UP_FOR[1]) => Pacing::Kept,
         (growth, _) if growth <= set_times_max && correlation <= MADE_UP_FOR[0] => Pacing::Kept,
         (growth, _) if growth >= CHAINED_MIN && correlation >= MADE_UP_FOR[1] && !is_round => Pacing::Walks,
         _ => Pacing::Unknown,
