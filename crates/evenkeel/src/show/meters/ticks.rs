@@ -52,12 +52,9 @@ pub(crate) fn hint(why: &Unclear) -> String {
         Unclear::Several { first_hz, .. } => {
             format!("Choose one with --tick (for example --tick {first_hz:.1}) or --tick-thread NAME.")
         }
-        Unclear::HeavierWakes { heavier_hz, .. } => {
-            format!(
-                "Put load on the server and measure again: its ticks then do more than its polls. Or measure the polls with --tick {:.1}.",
-                heavier_hz
-            )
-        }
+        Unclear::HeavierWakes { heavier_hz, .. } => format!(
+            "Put load on the server and measure again: its ticks then do more than its polls. If {heavier_hz:.1} Hz is its rate, say so with --tick {heavier_hz:.1}."
+        ),
         Unclear::LittleWork { hz, .. }
         | Unclear::Poll { hz, .. }
         | Unclear::Sparse { hz, .. }

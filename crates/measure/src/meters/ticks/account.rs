@@ -161,7 +161,11 @@ pub fn account(
     known_asked_ns: Option<f64>,
 ) -> Result<Account, NoTick> {
     let beats = beats(wakes);
-    let (tempo, followed) = ticks(&beats, known)?;
+    // A loop that is known stays the one that is looked at: in a window without it, another is not taken for it.
+    let (tempo, followed) = match known {
+        Some(known) => keeps(&beats, known).ok_or(NoTick::NoPeriod)?,
+        None => ticks(&beats, None)?,
+    };
     let seen: Vec<(u64, &Wake)> =
         followed.slots.iter().filter_map(|slot| Some((slot.number, &wakes[slot.beat()?]))).collect();
     let over_ns = over_earliest(&seen, &tempo);

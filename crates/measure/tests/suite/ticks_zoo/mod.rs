@@ -11,6 +11,7 @@ use std::path::Path;
 use evenkeel_measure::meters::ticks::choice::{Choice, Wanted, choose};
 use evenkeel_measure::meters::ticks::stream::Stream;
 use evenkeel_measure::meters::ticks::tempo::Pacing;
+use evenkeel_measure::meters::ticks::tick_account;
 use expect_test::expect_file;
 
 /// What a server truly does.
@@ -155,4 +156,40 @@ fn a_rate_that_the_user_names_is_found() {
             Err(why) => assert_eq!(name, "teeworlds-idle", "{why}"),
         }
     }
+}
+
+/// What a trial sees: the loop that was chosen, in one short window after the other. Another loop is never taken for it.
+#[test]
+fn a_chosen_loop_is_followed_in_every_window() {
+    let mut lost = Vec::new();
+    for (name, _, stream) in recordings() {
+        let Ok(tick) = choose(&stream, &Wanted::default()).tick().cloned() else { continue };
+        let window_ns = (12e9 / tick.tempo.hz()).max(1e9) as u64;
+        let (mut windows, mut without) = (0, 0);
+        let mut from_ns = stream.from_ns;
+        while from_ns + window_ns <= stream.to_ns {
+            match tick_account(&between(&stream, from_ns, from_ns + window_ns), &tick, None) {
+                Ok(account) => {
+                    let off = (account.tempo.hz() / tick.tempo.hz() - 1.0).abs();
+                    assert!(off < 0.1, "{name}: {} Hz for {}", account.tempo.hz(), tick.tempo.hz());
+                }
+                Err(_) => without += 1,
+            }
+            windows += 1;
+            from_ns += window_ns;
+        }
+        if without * 4 > windows {
+            lost.push(format!("{name}: {without} of {windows}"));
+        }
+    }
+    assert_eq!(lost, Vec::<String>::new());
+}
+
+fn between(stream: &Stream, from_ns: u64, to_ns: u64) -> Stream {
+    let mut part = Stream { from_ns, to_ns, ..stream.clone() };
+    for thread in &mut part.threads {
+        thread.wakes.retain(|wake| wake.start_ns >= from_ns && wake.end_ns < to_ns);
+        thread.asked.retain(|asked| (from_ns..to_ns).contains(&asked.at_ns));
+    }
+    part
 }
