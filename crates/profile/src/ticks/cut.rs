@@ -187,10 +187,13 @@ pub fn of_threads(recording: &Recording, tids: &[u32], life: &[Spell], tempo: &T
     let (first_tempo, first) = followed(&beats(&awake), Some(tempo))?;
     let before = first.slots.iter().filter_map(|slot| life.get(awake.get(slot.beat()?)?.after));
     let before: Vec<&Spell> = before.collect();
-    if let Some(usual) = Usual::of(recording, &before) {
+    // Of several threads that share a tick, each waits for the next one at a place of its own.
+    if let [tid] = tids
+        && let Some(usual) = Usual::of(recording, &before)
+    {
         let work = stretches(life, |spell| usual.is(recording, spell));
         if let Ok((tempo, found)) = followed(&beats(&work), Some(&first_tempo)) {
-            return Ok(cut(tids, Ends::AtItsWait, tempo, &found, &work));
+            return Ok(cut(&[*tid], Ends::AtItsWait, tempo, &found, &work));
         }
     }
     Ok(cut(tids, Ends::AtFirstSleep, first_tempo, &first, &awake))

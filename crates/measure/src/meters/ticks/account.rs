@@ -101,7 +101,7 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     let wide = Gate::widest(known.period_ns);
     let (start, roughly) = match known.pacing {
         Pacing::Walks => (first_of_chain(beats, known)?, Pull::Whole),
-        Pacing::Kept | Pacing::Unknown => (phase(beats, known)?, Pull::Much),
+        Pacing::Kept | Pacing::Unknown => (tempo::phase(beats, known.light_ns, known.period_ns)?, Pull::Much),
     };
     let first = follow(beats, known.light_ns, start, wide, roughly);
     let start = tempo::again(beats, &first, roughly)?;
@@ -121,21 +121,6 @@ fn by(beats: &[Beat], known: &Tempo) -> Option<(Tempo, Followed)> {
     }
     let work_share = tempo::work_share(beats, &followed);
     Some((Tempo { period_ns, rate_hz, presence, work_share, ..*known }, followed))
-}
-
-/// Where the ticks of a grid are, by the first of them.
-fn phase(beats: &[Beat], known: &Tempo) -> Option<Start> {
-    let base_ns = beats.first()?.at_ns;
-    let (mut sin, mut cos) = (0.0, 0.0);
-    for beat in beats.iter().take_while(|beat| (beat.at_ns - base_ns) as f64 <= 32.0 * known.period_ns) {
-        if beat.weight >= known.light_ns {
-            let turn = (beat.at_ns - base_ns) as f64 / known.period_ns * std::f64::consts::TAU;
-            sin += beat.weight * turn.sin();
-            cos += beat.weight * turn.cos();
-        }
-    }
-    let turn = (sin.atan2(cos) / std::f64::consts::TAU).rem_euclid(1.0);
-    Some(Start { period_ns: known.period_ns, at_ns: base_ns as f64 + turn * known.period_ns })
 }
 
 /// A tick that a chain can be followed from: of the first few beats that which most others come after in time.

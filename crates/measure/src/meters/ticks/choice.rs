@@ -178,7 +178,12 @@ fn told(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) -> Resul
         return Err(Unclear::NoLoop { reason });
     };
     let hz = first.tempo.hz();
-    let ahead = loops.iter().skip(1).find(|other| other.work_share * AHEAD > first.work_share);
+    // A poll that comes by between its ticks is no rival.
+    let is_its_poll = |other: &TickLoop| {
+        other.holds_hz == Some(hz) && first.within_hz.is_some() && matches!(other.waits, Waits::PollsFor { .. })
+    };
+    let mut rivals = loops.iter().skip(1).filter(|other| !is_its_poll(other));
+    let ahead = rivals.find(|other| other.work_share * AHEAD > first.work_share);
     if let Some(second) = ahead {
         return Err(Unclear::Several {
             first_hz: hz,

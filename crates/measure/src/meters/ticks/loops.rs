@@ -28,6 +28,8 @@ const WAITS_MIN: usize = 4;
 /// A loop that is woken from outside shares its wait with a timer of its own: some of its wakes come just before that.
 const WOKEN_BEFORE: f64 = 0.5;
 const ROUND_NS: u64 = 100_000;
+/// A rate that only the works of wakes show must have a tick at so many of its times.
+const CLEAR_PRESENCE: f64 = 0.85;
 /// A slower loop within a faster one has ticks that are so many times as much work as the wakes between.
 const HEAVIER: f64 = 1.4;
 /// Ticks whose works are searched for a slower rhythm, at the most; and how clear it must be.
@@ -151,8 +153,7 @@ pub fn of_rate(stream: &Stream, hz: f64) -> Option<TickLoop> {
     }
     let found = views::all(stream).into_iter().filter_map(|view| {
         let beats = beats(&view.wakes);
-        let tempo = Tempo::of_rate(&beats, hz);
-        let (tempo, followed) = account::keeps(&beats, &tempo)?;
+        let (tempo, followed) = account::keeps(&beats, &tempo::at_rate(&beats, hz)?)?;
         Some(listed(stream, &view, tempo, &followed))
     });
     merged(found.collect()).into_iter().max_by(|one, other| one.work_share.total_cmp(&other.work_share))
@@ -170,14 +171,23 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<Found>, NoTick> {
         }
     }
     let beats = beats(&view.wakes);
-    let tempo = tempo::find(&beats)?;
+    let tempo = match tempo::find(&beats) {
+        Ok(tempo) => tempo,
+        // No rate fits the times of its wakes; one may fit their works.
+        Err(NoTick::NoPeriod) => {
+            heaves(&beats).and_then(|hz| tempo::at_rate(&beats, hz)).filter(is_clear).ok_or(NoTick::NoPeriod)?
+        }
+        Err(why) => return Err(why),
+    };
     let (tempo, followed) = ticks(&beats, Some(&tempo))?;
     let mut fast = listed(stream, view, tempo, &followed);
-    let Some((tempo, followed)) = heavier(&beats, &tempo) else {
+    let slow = heavier(&beats, &tempo).or_else(|| {
         let ticks: Vec<Beat> = followed.slots.iter().filter_map(|slot| Some(beats[slot.beat()?])).collect();
         fast.listed.heavier_hz = heaves(&ticks);
-        return Ok(vec![fast]);
-    };
+        let is_poll = matches!(fast.listed.waits, Waits::PollsFor { .. });
+        heavier_at(&beats, &ticks, fast.listed.heavier_hz.filter(|_| is_poll)?)
+    });
+    let Some((tempo, followed)) = slow else { return Ok(vec![fast]) };
     let mut slow = listed(stream, view, tempo, &followed);
     (fast.listed.holds_hz, slow.listed.within_hz) = (Some(slow.listed.tempo.hz()), Some(fast.listed.tempo.hz()));
     // What the slower one does is not done by the faster.
@@ -185,6 +195,22 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<Found>, NoTick> {
     fast.listed.work_share = left(fast.listed.work_share, slow.listed.work_share);
     fast.listed.cpu_share = left(fast.listed.cpu_share, slow.listed.cpu_share);
     Ok(vec![slow, fast])
+}
+
+fn is_clear(tempo: &Tempo) -> bool {
+    tempo.presence >= CLEAR_PRESENCE
+}
+
+/// A slower loop of a known rate among the wakes of a poll, whose ticks are heavier than the rest of them.
+fn heavier_at(beats: &[Beat], polls: &[Beat], hz: f64) -> Option<(Tempo, Followed)> {
+    let tempo = tempo::at_rate(beats, hz).filter(is_clear)?;
+    let (tempo, followed) = account::keeps(beats, &tempo)?;
+    let ticks: Vec<u64> = followed.slots.iter().filter_map(|slot| Some(beats[slot.beat()?].at_ns)).collect();
+    let work = |is_tick: bool| {
+        let of = polls.iter().filter(|poll| ticks.binary_search(&poll.at_ns).is_ok() == is_tick);
+        median(&of.map(|poll| poll.weight).collect::<Vec<_>>())
+    };
+    (work(true)? >= HEAVIER * work(false)?).then_some((tempo, followed))
 }
 
 /// A slower loop that holds the heavier of the ticks, as in a server that polls four times for each of its ticks.

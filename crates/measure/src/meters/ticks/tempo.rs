@@ -86,14 +86,6 @@ pub struct Tempo {
 }
 
 impl Tempo {
-    /// A tempo of which only the rate is known, among `beats`.
-    pub fn of_rate(beats: &[Beat], hz: f64) -> Tempo {
-        let period_ns = 1e9 / hz;
-        let spread_ns = Gate::widest(period_ns).ns / 6.0;
-        let light_ns = light(beats);
-        Tempo { period_ns, rate_hz: hz, pacing: Pacing::Unknown, spread_ns, presence: 0.0, light_ns, work_share: 0.0 }
-    }
-
     /// Ticks a second.
     pub fn hz(&self) -> f64 {
         self.rate_hz
@@ -148,9 +140,43 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     let held: Vec<(Tempo, Start)> = judged.filter(holds).collect();
     let most = held.iter().map(|(tempo, _)| tempo.presence).fold(0.0, f64::max);
     let full: Vec<_> = held.into_iter().filter(|(tempo, _)| tempo.presence >= PRESENCE_OF_BEST * most).collect();
-    let is_part = |one: &(Tempo, Start)| full.iter().any(|other| fills_between(stretch, light_ns, one, other));
+    // A faster loop that is less full and holds less of the work than a slower one explains nothing that this one does not.
+    let explains_less = |(one, _): &(Tempo, Start)| {
+        let is_better = |(other, _): &(Tempo, Start)| {
+            other.hz() < one.hz() && other.presence >= one.presence && other.work_share >= one.work_share
+        };
+        full.iter().any(is_better)
+    };
+    let is_part = |one: &(Tempo, Start)| {
+        explains_less(one) || full.iter().any(|other| fills_between(stretch, light_ns, one, other))
+    };
     let whole = full.iter().filter(|one| !is_part(one)).map(|(tempo, _)| *tempo);
     whole.max_by(|one, other| one.hz().total_cmp(&other.hz())).ok_or(NoTick::NoPeriod)
+}
+
+/// The tempo of `beats` at a rate that is known, if they keep it.
+pub fn at_rate(beats: &[Beat], hz: f64) -> Option<Tempo> {
+    let light_ns = light(beats);
+    let stretch = searched(beats, light_ns);
+    let start = phase(stretch, light_ns, 1e9 / hz)?;
+    let (tempo, _) = judge(stretch, light_ns, start)?;
+    let is_it = tempo.presence >= PRESENCE_MIN && (tempo.hz() / hz - 1.0).abs() <= MULTIPLE_OFF_MAX;
+    is_it.then_some(tempo)
+}
+
+/// Where the ticks of a grid are, by the first of them.
+pub(super) fn phase(beats: &[Beat], light_ns: f64, period_ns: f64) -> Option<Start> {
+    let base_ns = beats.first()?.at_ns;
+    let (mut sin, mut cos) = (0.0, 0.0);
+    for beat in beats.iter().take_while(|beat| (beat.at_ns - base_ns) as f64 <= 32.0 * period_ns) {
+        if beat.weight >= light_ns {
+            let turn = (beat.at_ns - base_ns) as f64 / period_ns * std::f64::consts::TAU;
+            sin += beat.weight * turn.sin();
+            cos += beat.weight * turn.cos();
+        }
+    }
+    let turn = (sin.atan2(cos) / std::f64::consts::TAU).rem_euclid(1.0);
+    Some(Start { period_ns, at_ns: base_ns as f64 + turn * period_ns })
 }
 
 /// Whether the first is but a part of the other's period, whose further slots packets fill: players who send as often as the server ticks are no
