@@ -85,7 +85,7 @@ pub enum Unclear {
     },
     /// Something else wakes the loop.
     #[error(
-        "its loop of {hz:.2} Hz is woken from outside, by packets, another program or a signal, before the time that it asked for"
+        "its loop of {hz:.2} Hz is woken from outside, by packets, another program or a signal: it asked for a later time, or for none"
     )]
     Woken {
         /// Its rate.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::account::{self, beats, ticks};
 use super::stream::Stream;
-use super::tempo::{self, NoTick, Pacing, Tempo};
+use super::tempo::{self, NoTick, Tempo};
 use super::track::{Beat, Followed};
 use super::views::{self, Of, View};
 use super::wakes::Wake;
@@ -33,7 +33,7 @@ const CLEAR_PRESENCE: f64 = 0.85;
 /// A slower loop within a faster one has ticks that are so many times as much work as the wakes between.
 const HEAVIER: f64 = 1.4;
 /// Ticks whose works are searched for a slower rhythm, at the most; and how clear it must be.
-const HEAVES_MAX: usize = 2048;
+const HEAVES_MAX: usize = 1024;
 const HEAVES_MIN: f64 = 8.0;
 const RATE_MIN_HZ: f64 = 1.0;
 /// A loop has less than this share of the server's CPU time: it is not listed. What paces a tick may itself do next to nothing.
@@ -51,7 +51,7 @@ pub enum Waits {
     },
     /// Until a time of its own.
     ForItsTime,
-    /// Until a time that is far away: packets, another program or a signal wake it before.
+    /// Until a time that is far away, or until a file is ready: packets, another program, a signal or a timerfd wake it before.
     WokenBefore,
     /// That was not seen.
     Unseen,
@@ -174,7 +174,7 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<Found>, NoTick> {
     let tempo = match tempo::find(&beats) {
         Ok(tempo) => tempo,
         // No rate fits the times of its wakes; one may fit their works.
-        Err(NoTick::NoPeriod) => {
+        Err(NoTick::NoPeriod) if view.holds_much_of(stream) => {
             heaves(&beats).and_then(|hz| tempo::at_rate(&beats, hz)).filter(is_clear).ok_or(NoTick::NoPeriod)?
         }
         Err(why) => return Err(why),
@@ -182,6 +182,10 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<Found>, NoTick> {
     let (tempo, followed) = ticks(&beats, Some(&tempo))?;
     let mut fast = listed(stream, view, tempo, &followed);
     let slow = heavier(&beats, &tempo).or_else(|| {
+        // What waits until a time of its own is no poll, whatever some of its ticks do more.
+        if matches!(fast.listed.waits, Waits::ForItsTime | Waits::WokenBefore) {
+            return None;
+        }
         let ticks: Vec<Beat> = followed.slots.iter().filter_map(|slot| Some(beats[slot.beat()?])).collect();
         fast.listed.heavier_hz = heaves(&ticks);
         let is_poll = matches!(fast.listed.waits, Waits::PollsFor { .. });
@@ -353,6 +357,11 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
                 Wait::Until(due_ns) => {
                     slept_ns.map(|slept_ns| (due_ns.saturating_sub(slept_ns) + ROUND_NS / 2) / ROUND_NS * ROUND_NS)
                 }
+                // It waits for files alone. A timer of the kernel's may be one of them (timerfd), and cannot be told from a packet.
+                Wait::Open if asked.asleep.call == Call::Poll => {
+                    (all, before) = (all + 1, before + 1);
+                    continue;
+                }
                 Wait::Open | Wait::Unknown => continue,
             };
             let due_ns = match asked.asleep.wait {
@@ -411,16 +420,4 @@ fn is_same(one: &Found, other: &Found) -> bool {
         other.ticks_ns.get(next).is_some_and(|(begun_ns, _)| *begun_ns <= at_ns.saturating_add(near_ns))
     };
     one.ticks_ns.iter().filter(near).count() as f64 >= SAME_TICKS * one.ticks_ns.len() as f64
-}
-
-impl TickLoop {
-    /// Whether one thread does its work.
-    pub fn is_of_one_thread(&self) -> bool {
-        matches!(self.of, Of::Thread(_))
-    }
-
-    /// Whether it keeps time at all.
-    pub fn is_at_set_times(&self) -> bool {
-        self.tempo.pacing == Pacing::Kept
-    }
 }

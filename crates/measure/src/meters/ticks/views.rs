@@ -11,6 +11,8 @@ use super::wakes::Wake;
 /// What begins so soon after the last thread slept goes on with its work: a thread that was woken by it. A handover takes 5 to 60 us on
 /// the machines that were looked at.
 pub const JOIN_NS: u64 = 120_000;
+/// So much of the server's work is much.
+const MUCH: f64 = 0.1;
 /// Bursts of a view are no more than this.
 const BURSTS_MAX: usize = 1 << 18;
 
@@ -46,6 +48,14 @@ pub struct View {
     pub wakes: Vec<Wake>,
     /// Those whose time is known.
     pub timers: Vec<Timer>,
+}
+
+impl View {
+    /// Whether it shows so much of the server's work that the tick may be in it: a costly search is for those views alone.
+    pub fn holds_much_of(&self, stream: &Stream) -> bool {
+        let ran_ns = self.wakes.iter().fold(0_u64, |sum, wake| sum.saturating_add(wake.on_cpu_ns));
+        ran_ns as f64 >= MUCH * stream.ran_ns() as f64
+    }
 }
 
 /// The name of the pool that a thread of this name is of: without its digits.
