@@ -98,7 +98,7 @@ impl WorkloadArgs {
                 _ => exit::NOT_POSSIBLE,
             };
             let next = match &error {
-                evenkeel_trial::TrialError::NoTick(none) => Some(crate::show::meters::ticks::hint(&none.why)),
+                evenkeel_trial::TrialError::UnclearTick(none) => Some(crate::show::meters::ticks::hint(&none.why)),
                 _ => None,
             };
             let failure = Failure::new(exit, error);

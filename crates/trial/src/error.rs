@@ -44,7 +44,7 @@ pub enum TrialError {
     },
     /// Which loop of the server is its tick can't be told.
     #[error("{0}")]
-    NoTick(Box<crate::source::outside_ticks::NoTick>),
+    UnclearTick(Box<crate::source::outside_ticks::UnclearTick>),
     /// A knob could not be switched, or what was written did not take.
     #[error("switch {knob} to {wanted}: {why}")]
     Switch {

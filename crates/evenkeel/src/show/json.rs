@@ -6,7 +6,7 @@ use crate::exit;
 use crate::failure::{Aftermath, Failure};
 
 /// The number of the format of every answer. A field may be added under the same number; none changes its meaning.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 /// That of the answer of a trial: caveats have figures, and there may be several arms.
 const FORMAT_OF_TRIALS: u32 = 2;
 

@@ -9,7 +9,7 @@ use evenkeel_measure::meters::ticks::choice::{self, Unclear};
 use evenkeel_measure::meters::ticks::loops::TickLoop;
 use evenkeel_measure::meters::ticks::tempo::{NoTick, Pacing, Tempo};
 use evenkeel_measure::meters::ticks::track::{Beat, Followed, Found};
-use evenkeel_measure::meters::ticks::views::Of;
+use evenkeel_measure::meters::ticks::views::Workers;
 use serde::Serialize;
 
 use super::Tick;
@@ -110,11 +110,7 @@ pub enum NoTicks {
 
 /// Loops for a sentence.
 fn listed(loops: &[TickLoop]) -> String {
-    let one = |one: &TickLoop| {
-        let who = one.carriers.first().map_or("", |carrier| &carrier.name);
-        format!("{:.2} Hz with {:.0} % of its CPU time, by {who}", one.tempo.hz(), one.work_share * 100.0)
-    };
-    let loops: Vec<String> = loops.iter().take(LISTED_MAX).map(one).collect();
+    let loops: Vec<String> = loops.iter().take(LISTED_MAX).map(ToString::to_string).collect();
     if loops.is_empty() { String::new() } else { format!("; its loops: {}", loops.join(", ")) }
 }
 
@@ -170,8 +166,8 @@ pub fn find(recording: &Recording, lives: &BTreeMap<u32, Vec<Spell>>, wanted: &W
         why => NoTicks::Unclear { why, loops: choice.loops.clone() },
     })?;
     let tids: Vec<u32> = match tick.of {
-        Of::Thread(tid) => vec![tid],
-        Of::Pool(_) | Of::Process => tick.carriers.iter().map(|carrier| carrier.tid).collect(),
+        Workers::Thread(tid) => vec![tid],
+        Workers::Pool(_) | Workers::Process => tick.carriers.iter().map(|carrier| carrier.tid).collect(),
     };
     let refused = |why| NoTicks::None { tid: tids[0], name: name(tids[0]), why };
     let life = whole::merged_or_own(lives, &tids);

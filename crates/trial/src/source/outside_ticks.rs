@@ -9,7 +9,7 @@ use evenkeel_measure::meters::ticks::loops::{TickLoop, Waits};
 use evenkeel_measure::meters::ticks::stream::Stream;
 use evenkeel_measure::meters::ticks::tempo::Pacing;
 use evenkeel_measure::meters::ticks::threads::tasks;
-use evenkeel_measure::meters::ticks::views::Of;
+use evenkeel_measure::meters::ticks::views::Workers;
 use evenkeel_measure::meters::ticks::watcher::{Watched, Watcher};
 use evenkeel_measure::meters::ticks::{self, tick_account};
 use evenkeel_stats::{Direction, quantile};
@@ -120,16 +120,21 @@ impl OutsideTicks {
         let (choice, stream) = found.map_err(|error| failed(error.to_string()))?;
         let tick = match choice.tick() {
             Ok(tick) => tick.clone(),
-            Err(why) => return Err(TrialError::NoTick(Box::new(NoTick::new(why, &choice, &stream)))),
+            Err(why) => return Err(TrialError::UnclearTick(Box::new(UnclearTick::new(why, &choice, &stream)))),
         };
         let watched = match tick.of {
-            Of::Thread(tid) => {
+            Workers::Thread(tid) => {
                 let pid = tick.carriers.first().map_or(0, |carrier| carrier.pid);
                 Watched::Threads(vec![(pid, tid)])
             }
-            Of::Pool(_) | Of::Process => Watched::Growing(pids.iter().flat_map(|pid| tasks(*pid)).collect()),
+            Workers::Pool(_) | Workers::Process => {
+                // Where the server has more threads than are watched, those that do the tick's work are.
+                let mut threads: Vec<(u32, u32)> = pids.iter().flat_map(|pid| tasks(*pid)).collect();
+                threads.sort_by_key(|(_, tid)| !tick.carriers.iter().any(|carrier| carrier.tid == *tid));
+                Watched::Growing(threads)
+            }
         };
-        let watcher = Watcher::of(&watched).map_err(|errno| failed(format!("watch {}: {errno}", who_does(&tick))))?;
+        let watcher = Watcher::of(&watched).map_err(|errno| failed(format!("watch {}: {errno}", tick.workers())))?;
         let asked_ns = tick_account(&stream, &tick, None).ok().and_then(|account| account.asked_ns);
         let has_due = asked_ns.is_some() || tick.tempo.pacing == Pacing::Kept;
         Ok(OutsideTicks { watcher, tick, has_due, asked_ns, begun: None, without_cpu: 0 })
@@ -150,23 +155,13 @@ impl OutsideTicks {
     }
 
     fn who(&self) -> String {
-        who_does(&self.tick)
-    }
-}
-
-/// The threads that do the work of a loop.
-fn who_does(tick: &TickLoop) -> String {
-    match (&tick.carriers[..], &tick.of) {
-        ([one, ..], Of::Thread(_)) => format!("{} (thread {})", one.name, one.tid),
-        ([one], _) => format!("{} (thread {})", one.name, one.tid),
-        ([one, others @ ..], _) => format!("{} (thread {}) and {} more threads", one.name, one.tid, others.len()),
-        ([], _) => "the server".to_owned(),
+        self.tick.workers()
     }
 }
 
 /// A server whose tick can't be told.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NoTick {
+pub struct UnclearTick {
     /// Why.
     pub why: Unclear,
     /// The loops that were found, that with the most work first.
@@ -175,8 +170,8 @@ pub struct NoTick {
     pub threads: Vec<(String, u32, f64, f64)>,
 }
 
-impl NoTick {
-    fn new(why: Unclear, choice: &Choice, stream: &Stream) -> NoTick {
+impl UnclearTick {
+    fn new(why: Unclear, choice: &Choice, stream: &Stream) -> UnclearTick {
         let span_ns = stream.span_ns() as f64;
         let mut threads: Vec<(String, u32, f64, f64)> = stream
             .threads
@@ -188,21 +183,15 @@ impl NoTick {
             .collect();
         threads.sort_by(|one, other| other.2.total_cmp(&one.2));
         threads.truncate(THREADS_NAMED);
-        NoTick { why, loops: choice.loops.iter().take(THREADS_NAMED).cloned().collect(), threads }
+        UnclearTick { why, loops: choice.loops.iter().take(THREADS_NAMED).cloned().collect(), threads }
     }
 }
 
-impl std::fmt::Display for NoTick {
+impl std::fmt::Display for UnclearTick {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "find the tick of the server: {}", self.why)?;
         for (at, one) in self.loops.iter().enumerate() {
-            let (hz, share) = (one.tempo.hz(), one.work_share * 100.0);
-            write!(
-                f,
-                "{} {hz:.2} Hz with {share:.0} % of its CPU time, by {}",
-                if at == 0 { "; its loops:" } else { "," },
-                who_does(one)
-            )?;
+            write!(f, "{} {one}", if at == 0 { "; its loops:" } else { "," })?;
         }
         if self.loops.is_empty() {
             for (at, (name, tid, cpu, wakes)) in self.threads.iter().enumerate() {
@@ -362,10 +351,10 @@ mod tests {
     #[test]
     fn a_tick_that_is_not_clear_is_refused_with_what_was_seen() {
         let threads = vec![("main".to_owned(), 7, 0.033, 110.4), ("net".to_owned(), 8, 0.026, 140.0)];
-        let none = NoTick { why: Unclear::NoSuchRate { hz: 50.0 }, loops: Vec::new(), threads };
+        let none = UnclearTick { why: Unclear::NoSuchRate { hz: 50.0 }, loops: Vec::new(), threads };
         let expected = "find the tick of the server: it has no loop of 50 Hz; its busiest threads: main (7) with 3.3 % of a CPU and 110 wakes/s, \
                         net (8) with 2.6 % of a CPU and 140 wakes/s";
-        assert_eq!(TrialError::NoTick(Box::new(none)).to_string(), expected);
+        assert_eq!(TrialError::UnclearTick(Box::new(none)).to_string(), expected);
     }
 
     #[test]

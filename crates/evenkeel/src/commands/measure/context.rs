@@ -14,8 +14,8 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome, exit_of};
 use crate::report;
-use crate::show::Out;
 use crate::show::blocks::{self, Block, quantity};
+use crate::show::{Out, json};
 
 /// A thousand steps are finer than any terminal's bar.
 const STEPS: u64 = 1000;
@@ -78,7 +78,7 @@ impl<'a> Context<'a> {
 
     /// Gives the answer: JSON or the page, and the HTML page where it is asked for.
     pub(crate) fn answer<T: Serialize>(&self, title: &str, answer: &T, page: impl Fn(&T) -> Vec<Block>) -> Outcome {
-        self.answer_in(1, title, answer, page)
+        self.answer_in(json::FORMAT, title, answer, page)
     }
 
     /// The same, with the number of the answer's JSON format.

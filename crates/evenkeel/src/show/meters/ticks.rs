@@ -5,7 +5,7 @@ use evenkeel_measure::meters::ticks::choice::{Choice, Unclear};
 use evenkeel_measure::meters::ticks::loops::{TickLoop, Waits};
 use evenkeel_measure::meters::ticks::picture::Picture;
 use evenkeel_measure::meters::ticks::tempo::Pacing;
-use evenkeel_measure::meters::ticks::views::Of;
+use evenkeel_measure::meters::ticks::views::Workers;
 use evenkeel_measure::meters::ticks::{Report, Thread, Ticks};
 use evenkeel_measure::{Samples, Unit};
 
@@ -141,8 +141,8 @@ fn loops(choice: &Choice) -> Vec<Block> {
 
 fn carriers(one: &TickLoop) -> String {
     let names = one.carriers.iter().take(3).map(|carrier| match one.of {
-        Of::Thread(_) => format!("{} ({})", carrier.name, carrier.tid),
-        Of::Pool(_) | Of::Process => format!("{} ({}) {}", carrier.name, carrier.tid, percent(carrier.share)),
+        Workers::Thread(_) => format!("{} ({})", carrier.name, carrier.tid),
+        Workers::Pool(_) | Workers::Process => format!("{} ({}) {}", carrier.name, carrier.tid, percent(carrier.share)),
     });
     let more = one.carriers.len().saturating_sub(3);
     let names: Vec<String> = names.chain((more > 0).then(|| format!("{more} more"))).collect();

@@ -5,7 +5,7 @@ mod cause;
 mod interrupts;
 mod probe;
 mod sample;
-mod sleeper;
+mod stoppable_sleep;
 mod takers;
 mod tally;
 mod traced;
@@ -26,7 +26,7 @@ pub use interrupts::Source;
 use probe::{Looks, Plan, Probe, Seen};
 pub use sample::Sampled;
 use sample::Sums;
-use sleeper::Sleeper;
+use stoppable_sleep::StoppableSleep;
 pub use tally::{Gap, Keep, Sum};
 use traced::Traced;
 
@@ -269,7 +269,7 @@ fn together(
     let begin_ns = clock::monotonic_ns() + START_NS + 500_000 * cpus.len() as u64;
     let span = (begin_ns, begin_ns + length_ns);
     let stop = || watch.stopped() || failed.load(Ordering::Relaxed);
-    let sleeper = Sleeper::default();
+    let sleeper = StoppableSleep::default();
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for (cpu, traced) in cpus.iter().copied().zip(traced) {

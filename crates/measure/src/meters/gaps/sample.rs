@@ -18,7 +18,7 @@ use std::num::NonZeroU64;
 
 use super::cause::Cause;
 use super::probe::{Probe, Seen};
-use super::sleeper::Sleeper;
+use super::stoppable_sleep::StoppableSleep;
 
 /// The length of a window: long enough to meet an interrupt now and then, and short beside the turns of threads and hypervisors.
 pub(super) const WINDOW_NS: u64 = 100_000;
@@ -254,7 +254,7 @@ pub(super) fn watch(
     mut probe: Probe<'_>,
     (begin_ns, end_ns): (u64, u64),
     cpus: usize,
-    sleeper: &Sleeper,
+    sleeper: &StoppableSleep,
     stop: &dyn Fn() -> bool,
 ) -> Seen {
     // Without this the kernel may wake the thread 50 us later than it was asked to. It is the thread's own, and ends with it.

@@ -143,18 +143,18 @@ pub fn choose(stream: &Stream, wanted: &Wanted) -> Choice {
     let stream = match &wanted.thread {
         Some(name) => {
             let threads = stream.threads.iter().filter(|thread| thread.name == *name).cloned().collect();
-            only = Stream { threads, ..stream.clone() };
+            only = Stream { threads, from_ns: stream.from_ns, to_ns: stream.to_ns, ..Stream::default() };
             &only
         }
         None => stream,
     };
     let (mut loops, without) = loops::all(stream);
-    let said = match wanted.tick_hz {
+    let chosen = match wanted.tick_hz {
         Some(hz) => named(stream, &mut loops, hz),
         None if wanted.thread.is_some() && !loops.is_empty() => Ok(0),
-        None => told(stream, &loops, &without),
+        None => clear_tick(stream, &loops, &without),
     };
-    let (tick, unclear) = said.map_or_else(|why| (None, Some(why)), |at| (Some(at), None));
+    let (tick, unclear) = chosen.map_or_else(|why| (None, Some(why)), |at| (Some(at), None));
     Choice { loops, tick, unclear }
 }
 
@@ -170,7 +170,8 @@ fn named(stream: &Stream, loops: &mut Vec<TickLoop>, hz: f64) -> Result<usize, U
     loops.iter().position(|one| near(one, SOUGHT_OFF_MAX)).ok_or(Unclear::NoSuchRate { hz })
 }
 
-fn told(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) -> Result<usize, Unclear> {
+/// The loop that is the tick beyond doubt.
+fn clear_tick(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) -> Result<usize, Unclear> {
     let Some(first) = loops.first() else {
         let busiest = stream.threads.iter().max_by_key(|thread| (thread.is_too_much, thread.ran_ns(), thread.switches));
         let of = |tid: u32| without.iter().find(|(without, _)| *without == tid).map(|(_, why)| *why);
@@ -205,11 +206,11 @@ fn told(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) -> Resul
     if first.tempo.presence < PRESENCE_MIN {
         return Err(Unclear::Sparse { hz, presence: first.tempo.presence });
     }
-    poll(first)
+    more_than_a_poll(first)
 }
 
 /// Refuses a loop that may be no more than a look for packets.
-fn poll(first: &TickLoop) -> Result<usize, Unclear> {
+fn more_than_a_poll(first: &TickLoop) -> Result<usize, Unclear> {
     let (hz, work_ns) = (first.tempo.hz(), first.tick_work_ns_p50);
     match (first.waits, first.heavier_hz) {
         (Waits::PollsFor { .. }, _) if work_ns >= POLL_WORK_MAX_NS => Ok(0),

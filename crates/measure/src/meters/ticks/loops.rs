@@ -1,6 +1,8 @@
 //! `TickLoop`: everything in a server that repeats by itself, with its rate, its share of the server's CPU time, the threads that do its
 //! work, and what it sleeps in. Which of them is the tick is for [`choice`](super::choice) to say.
 
+use std::fmt;
+
 use evenkeel_stats::{median, quantile};
 use evenkeel_sys::asleep::{Call, Wait};
 use serde::Serialize;
@@ -9,7 +11,7 @@ use super::account::{self, beats, ticks};
 use super::stream::Stream;
 use super::tempo::{self, NoTick, Tempo};
 use super::track::{Beat, Followed};
-use super::views::{self, Of, View};
+use super::views::{self, View, Workers};
 use super::wakes::Wake;
 
 /// Two loops are one where their rates differ by less than this share,
@@ -33,8 +35,8 @@ const CLEAR_PRESENCE: f64 = 0.85;
 /// A slower loop within a faster one has ticks that are so many times as much work as the wakes between.
 const HEAVIER: f64 = 1.4;
 /// Ticks whose works are searched for a slower rhythm, at the most; and how clear it must be.
-const HEAVES_MAX: usize = 1024;
-const HEAVES_MIN: f64 = 8.0;
+const RHYTHM_TICKS_MAX: usize = 1024;
+const RHYTHM_MIN: f64 = 8.0;
 const RATE_MIN_HZ: f64 = 1.0;
 /// A loop has less than this share of the server's CPU time: it is not listed. What paces a tick may itself do next to nothing.
 const LISTED_MIN: f64 = 0.0005;
@@ -74,7 +76,7 @@ pub struct Carrier {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TickLoop {
     /// In whose work it was found.
-    pub of: Of,
+    pub of: Workers,
     /// Its period, and how well it keeps it.
     pub tempo: Tempo,
     /// Its ticks that were seen.
@@ -97,22 +99,43 @@ pub struct TickLoop {
     pub heavier_hz: Option<f64>,
 }
 
+impl fmt::Display for TickLoop {
+    /// Its rate, its share of the work, and who does that.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hz, share) = (self.tempo.hz(), self.work_share * 100.0);
+        write!(f, "{hz:.2} Hz with {share:.0} % of its CPU time, by {}", self.workers())
+    }
+}
+
+impl TickLoop {
+    /// The threads that do its work, in words.
+    pub fn workers(&self) -> String {
+        match (&self.carriers[..], &self.of) {
+            ([one, others @ ..], Workers::Pool(_) | Workers::Process) if !others.is_empty() => {
+                format!("{} (thread {}) and {} more threads", one.name, one.tid, others.len())
+            }
+            ([one, ..], _) => format!("{} (thread {})", one.name, one.tid),
+            ([], _) => "the server".to_owned(),
+        }
+    }
+}
+
 /// A loop with the beginnings and ends of its ticks, in nanoseconds.
-struct Found {
+struct LoopTicks {
     listed: TickLoop,
     ticks_ns: Vec<(u64, u64)>,
     threads: usize,
 }
 
-impl Found {
+impl LoopTicks {
     /// Whether what more threads show adds nothing to this: neither work nor the times that were asked for.
-    fn adds_little(&self, wider: &Found) -> bool {
+    fn adds_little(&self, wider: &LoopTicks) -> bool {
         self.listed.work_share >= ALONE * wider.listed.work_share
             && (self.listed.waits != Waits::Unseen || wider.listed.waits == Waits::Unseen)
     }
 
     /// Whether its ticks are parts of those of another loop, which more threads carry.
-    fn is_part_of(&self, other: &Found) -> bool {
+    fn is_part_of(&self, other: &LoopTicks) -> bool {
         if other.threads <= self.threads || other.listed.work_share <= self.listed.work_share {
             return false;
         }
@@ -127,13 +150,13 @@ impl Found {
 
 /// All loops of a stream, that with the most work first; and for each thread that has none why it has none.
 pub fn all(stream: &Stream) -> (Vec<TickLoop>, Vec<(u32, NoTick)>) {
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<LoopTicks> = Vec::new();
     let mut without = Vec::new();
     for view in views::all(stream) {
         match of_view(stream, &view) {
             Ok(loops) => found.extend(loops),
             Err(why) => {
-                if let Of::Thread(tid) = view.of {
+                if let Workers::Thread(tid) = view.of {
                     without.push((tid, why));
                 }
             }
@@ -154,13 +177,13 @@ pub fn of_rate(stream: &Stream, hz: f64) -> Option<TickLoop> {
     let found = views::all(stream).into_iter().filter_map(|view| {
         let beats = beats(&view.wakes);
         let (tempo, followed) = account::keeps(&beats, &tempo::at_rate(&beats, hz)?)?;
-        Some(listed(stream, &view, tempo, &followed))
+        Some(described(stream, &view, tempo, &followed))
     });
     merged(found.collect()).into_iter().max_by(|one, other| one.work_share.total_cmp(&other.work_share))
 }
 
 /// The loops in one view: the fastest that explains it, and a slower one of its heavier ticks.
-fn of_view(stream: &Stream, view: &View) -> Result<Vec<Found>, NoTick> {
+fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
     if let [at] = view.threads[..] {
         let thread = &stream.threads[at];
         if thread.is_too_much {
@@ -175,24 +198,24 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<Found>, NoTick> {
         Ok(tempo) => tempo,
         // No rate fits the times of its wakes; one may fit their works.
         Err(NoTick::NoPeriod) if view.holds_much_of(stream) => {
-            heaves(&beats).and_then(|hz| tempo::at_rate(&beats, hz)).filter(is_clear).ok_or(NoTick::NoPeriod)?
+            work_rhythm_hz(&beats).and_then(|hz| tempo::at_rate(&beats, hz)).filter(is_clear).ok_or(NoTick::NoPeriod)?
         }
         Err(why) => return Err(why),
     };
     let (tempo, followed) = ticks(&beats, Some(&tempo))?;
-    let mut fast = listed(stream, view, tempo, &followed);
-    let slow = heavier(&beats, &tempo).or_else(|| {
+    let mut fast = described(stream, view, tempo, &followed);
+    let slow = slower_by_work(&beats, &tempo).or_else(|| {
         // What waits until a time of its own is no poll, whatever some of its ticks do more.
         if matches!(fast.listed.waits, Waits::ForItsTime | Waits::WokenBefore) {
             return None;
         }
         let ticks: Vec<Beat> = followed.slots.iter().filter_map(|slot| Some(beats[slot.beat()?])).collect();
-        fast.listed.heavier_hz = heaves(&ticks);
+        fast.listed.heavier_hz = work_rhythm_hz(&ticks);
         let is_poll = matches!(fast.listed.waits, Waits::PollsFor { .. });
-        heavier_at(&beats, &ticks, fast.listed.heavier_hz.filter(|_| is_poll)?)
+        slower_at(&beats, &ticks, fast.listed.heavier_hz.filter(|_| is_poll)?)
     });
     let Some((tempo, followed)) = slow else { return Ok(vec![fast]) };
-    let mut slow = listed(stream, view, tempo, &followed);
+    let mut slow = described(stream, view, tempo, &followed);
     (fast.listed.holds_hz, slow.listed.within_hz) = (Some(slow.listed.tempo.hz()), Some(fast.listed.tempo.hz()));
     // What the slower one does is not done by the faster.
     let left = |all: f64, of_slow: f64| (all - of_slow).max(0.0);
@@ -206,7 +229,7 @@ fn is_clear(tempo: &Tempo) -> bool {
 }
 
 /// A slower loop of a known rate among the wakes of a poll, whose ticks are heavier than the rest of them.
-fn heavier_at(beats: &[Beat], polls: &[Beat], hz: f64) -> Option<(Tempo, Followed)> {
+fn slower_at(beats: &[Beat], polls: &[Beat], hz: f64) -> Option<(Tempo, Followed)> {
     let tempo = tempo::at_rate(beats, hz).filter(is_clear)?;
     let (tempo, followed) = account::keeps(beats, &tempo)?;
     let ticks: Vec<u64> = followed.slots.iter().filter_map(|slot| Some(beats[slot.beat()?].at_ns)).collect();
@@ -218,11 +241,11 @@ fn heavier_at(beats: &[Beat], polls: &[Beat], hz: f64) -> Option<(Tempo, Followe
 }
 
 /// A slower loop that holds the heavier of the ticks, as in a server that polls four times for each of its ticks.
-fn heavier(beats: &[Beat], fast: &Tempo) -> Option<(Tempo, Followed)> {
-    let border = border(beats)?;
-    let heavy: Vec<Beat> = beats.iter().filter(|beat| beat.weight >= border).copied().collect();
+fn slower_by_work(beats: &[Beat], fast: &Tempo) -> Option<(Tempo, Followed)> {
+    let threshold = work_threshold(beats)?;
+    let heavy: Vec<Beat> = beats.iter().filter(|beat| beat.weight >= threshold).copied().collect();
     let slow = tempo::find(&heavy).ok()?;
-    let slow = Tempo { light_ns: slow.light_ns.max(border), ..slow };
+    let slow = Tempo { light_ns: slow.light_ns.max(threshold), ..slow };
     if slow.hz() > 0.8 * fast.hz() {
         return None;
     }
@@ -231,10 +254,10 @@ fn heavier(beats: &[Beat], fast: &Tempo) -> Option<(Tempo, Followed)> {
 
 /// How often some ticks are heavier than the others, by the spectrum of their works: a server that looks every 5 ms whether it is time, and
 /// has little to do where it is. Half of the ticks' rate is not looked for: a server that does something with every second tick.
-fn heaves(ticks: &[Beat]) -> Option<f64> {
+fn work_rhythm_hz(ticks: &[Beat]) -> Option<f64> {
+    let ticks = &ticks[ticks.len().saturating_sub(RHYTHM_TICKS_MAX)..];
     let (first, last) = (ticks.first()?, ticks.last()?);
     let span_s = last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9;
-    let ticks = &ticks[ticks.len().saturating_sub(HEAVES_MAX)..];
     let mut logs: Vec<f64> = ticks.iter().map(|tick| tick.weight.max(1.0).ln()).collect();
     let (low, high) = (quantile(&logs, 0.02)?, quantile(&logs, 0.98)?);
     logs.iter_mut().for_each(|log| *log = log.clamp(low, high));
@@ -254,12 +277,12 @@ fn heaves(ticks: &[Beat]) -> Option<f64> {
     };
     let heights = (0..count).map(|at| from_hz + at as f64 * step_hz).map(|hz| (height(hz), hz));
     let (highest, hz) = heights.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    // Of pure noise it is above this once in 3,000 loops, as often as it is tried.
-    (power > 0.0 && highest > (count as f64).ln() + HEAVES_MIN).then_some(hz)
+    // In theory noise alone is above this in one of exp(RHYTHM_MIN) loops, however many rates are tried.
+    (power > 0.0 && highest > (count as f64).ln() + RHYTHM_MIN).then_some(hz)
 }
 
 /// Where the works of wakes fall apart into light and heavy ones, by the split that leaves the least spread of their logarithms within both.
-fn border(beats: &[Beat]) -> Option<f64> {
+fn work_threshold(beats: &[Beat]) -> Option<f64> {
     let mut logs: Vec<f64> = beats.iter().filter(|beat| beat.weight > 0.0).map(|beat| beat.weight.ln()).collect();
     logs.sort_unstable_by(f64::total_cmp);
     let (count, sum) = (logs.len() as f64, logs.iter().sum::<f64>());
@@ -282,7 +305,7 @@ fn border(beats: &[Beat]) -> Option<f64> {
     is_apart.then(|| ((light[light.len() - 1] + heavy[0]) / 2.0).exp())
 }
 
-fn listed(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) -> Found {
+fn described(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) -> LoopTicks {
     let ticks: Vec<&Wake> = followed.slots.iter().filter_map(|slot| Some(&view.wakes[slot.beat()?])).collect();
     let work: Vec<f64> = ticks.iter().map(|wake| wake.on_cpu_ns as f64).collect();
     let sum_ns: f64 = work.iter().sum();
@@ -301,7 +324,7 @@ fn listed(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) -> Fo
         heavier_hz: None,
     };
     let ticks_ns = ticks.iter().map(|wake| (wake.start_ns, wake.end_ns)).collect();
-    Found { listed, ticks_ns, threads: view.threads.len() }
+    LoopTicks { listed, ticks_ns, threads: view.threads.len() }
 }
 
 /// Who did the work of these ticks.
@@ -384,12 +407,12 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
 }
 
 /// One entry for what was found in several views: that of the one thread that does the work, else that of the fewest threads that hold it.
-fn merged(mut found: Vec<Found>) -> Vec<TickLoop> {
+fn merged(mut found: Vec<LoopTicks>) -> Vec<TickLoop> {
     // Fewer threads first; what more threads show must add to it.
     found.sort_by(|one, other| {
         one.threads.cmp(&other.threads).then(other.listed.work_share.total_cmp(&one.listed.work_share))
     });
-    let mut kept: Vec<Found> = Vec::new();
+    let mut kept: Vec<LoopTicks> = Vec::new();
     for one in found {
         let alone = one.listed.carriers.first().is_some_and(|most| most.share >= ALONE);
         match kept.iter().position(|before| is_same(before, &one)) {
@@ -406,10 +429,10 @@ fn merged(mut found: Vec<Found>) -> Vec<TickLoop> {
     kept.into_iter().zip(parts).filter(|(_, is_part)| !is_part).map(|(found, _)| found.listed).collect()
 }
 
-fn is_same(one: &Found, other: &Found) -> bool {
+fn is_same(one: &LoopTicks, other: &LoopTicks) -> bool {
     let (one_hz, other_hz) = (one.listed.tempo.hz(), other.listed.tempo.hz());
     // A chain that is followed through other work too loses a tick now and then.
-    let is_whose = |found: &Found| found.listed.carriers.first().map(|most| most.tid);
+    let is_whose = |found: &LoopTicks| found.listed.carriers.first().map(|most| most.tid);
     let off_max = if is_whose(one) == is_whose(other) { SAME_RATE_OF_ONE } else { SAME_RATE };
     if (one_hz / other_hz - 1.0).abs() > off_max {
         return false;

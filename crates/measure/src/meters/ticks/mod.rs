@@ -166,10 +166,7 @@ impl Ticks {
 /// # Errors
 /// If the server is not there, or may not be watched.
 pub fn record(settings: &Settings, watch: &Watch<'_>) -> Result<Stream, MeterError> {
-    let watched = threads::worth_watching(&settings.pids, settings.wanted.thread.as_deref(), watch)?;
-    let what = format!("watch the threads of {}", threads::named(&settings.pids));
-    let mut watcher = Watcher::of(&watched).map_err(|errno| refused(&what, errno))?;
-    watcher.begin();
+    let mut watcher = begun(settings, watch)?;
     let start_ns = clock::monotonic_ns();
     let due_ns = start_ns.saturating_add(settings.for_ns);
     while clock::monotonic_ns() < due_ns && !watch.stopped() {
@@ -185,10 +182,7 @@ pub fn record(settings: &Settings, watch: &Watch<'_>) -> Result<Stream, MeterErr
 /// # Errors
 /// If the server is not there, or may not be watched.
 pub fn look(settings: &Settings, most_ns: u64, watch: &Watch<'_>) -> Result<(Choice, Stream), MeterError> {
-    let watched = threads::worth_watching(&settings.pids, settings.wanted.thread.as_deref(), watch)?;
-    let what = format!("watch the threads of {}", threads::named(&settings.pids));
-    let mut watcher = Watcher::of(&watched).map_err(|errno| refused(&what, errno))?;
-    watcher.begin();
+    let mut watcher = begun(settings, watch)?;
     watch.progress(0.0, "looking for the tick");
     threads::sleep(settings.for_ns, watch);
     let mut stream = watcher.end();
@@ -200,6 +194,15 @@ pub fn look(settings: &Settings, most_ns: u64, watch: &Watch<'_>) -> Result<(Cho
         choice = choose(&stream, &settings.wanted);
     }
     Ok((choice, stream))
+}
+
+/// A watcher of the server's threads whose window has begun.
+fn begun(settings: &Settings, watch: &Watch<'_>) -> Result<Watcher, MeterError> {
+    let watched = threads::worth_watching(&settings.pids, settings.wanted.thread.as_deref(), watch)?;
+    let what = format!("watch the threads of {}", threads::named(&settings.pids));
+    let mut watcher = Watcher::of(&watched).map_err(|errno| refused(&what, errno))?;
+    watcher.begin();
+    Ok(watcher)
 }
 
 fn refused(what: &str, errno: evenkeel_sys::Errno) -> MeterError {

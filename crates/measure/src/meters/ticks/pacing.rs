@@ -15,7 +15,7 @@ use super::tempo::Pacing;
 
 /// A tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct TickTime {
     /// Its number.
     pub number: u64,
     /// When it began, in nanoseconds.
@@ -65,7 +65,7 @@ pub struct Evidence {
 }
 
 /// How the times of these ticks hang together, which are in their order.
-pub fn pacing(ticks: &[Seen]) -> Pacing {
+pub fn pacing(ticks: &[TickTime]) -> Pacing {
     let Some(Evidence { growth, correlation, pushed, is_round }) = evidence(ticks) else { return Pacing::Unknown };
     let set_times_max = if ticks.len() < MANY { SET_TIMES_MAX_OF_FEW } else { SET_TIMES_MAX };
     match (growth, pushed) {
@@ -78,7 +78,7 @@ pub fn pacing(ticks: &[Seen]) -> Pacing {
 }
 
 /// What speaks for the one or the other; none where too few ticks were seen.
-pub fn evidence(ticks: &[Seen]) -> Option<Evidence> {
+pub fn evidence(ticks: &[TickTime]) -> Option<Evidence> {
     let period_ns = period(ticks).filter(|_| ticks.len() >= TICKS_MIN)?;
     let stretch = (ticks.len() / 6).clamp(STRETCH_MIN, STRETCH_MAX);
     let (one_ns, many_ns) = (spread(ticks, 1, period_ns)?, spread(ticks, stretch, period_ns)?);
@@ -91,7 +91,7 @@ pub fn evidence(ticks: &[Seen]) -> Option<Evidence> {
 }
 
 /// The mean time from a tick to the next, by pairs that are half of all apart.
-fn period(ticks: &[Seen]) -> Option<f64> {
+fn period(ticks: &[TickTime]) -> Option<f64> {
     let apart = (ticks.len() / 2).max(1);
     let pairs = ticks.iter().zip(ticks.get(apart..)?).filter(|(one, other)| other.number > one.number);
     let slopes = pairs
@@ -100,7 +100,7 @@ fn period(ticks: &[Seen]) -> Option<f64> {
 }
 
 /// How far the time over so many ticks is from what it is to be: the median absolute deviation.
-fn spread(ticks: &[Seen], over: usize, period_ns: f64) -> Option<f64> {
+fn spread(ticks: &[TickTime], over: usize, period_ns: f64) -> Option<f64> {
     let pairs = ticks.iter().zip(ticks.get(over..)?);
     let whole = pairs.filter(|(one, other)| other.number.checked_sub(one.number) == Some(over as u64));
     let off: Vec<f64> = whole
@@ -110,9 +110,9 @@ fn spread(ticks: &[Seen], over: usize, period_ns: f64) -> Option<f64> {
 }
 
 /// See [`Evidence::correlation`].
-fn correlation(ticks: &[Seen], period_ns: f64, spread_ns: f64) -> f64 {
+fn correlation(ticks: &[TickTime], period_ns: f64, spread_ns: f64) -> f64 {
     let most_ns = OFF_MAX * spread_ns.max(1.0);
-    let off = |pair: &[Seen]| match pair {
+    let off = |pair: &[TickTime]| match pair {
         [one, next] if next.number == one.number + 1 => {
             let off_ns = next.start_ns.saturating_sub(one.start_ns) as f64 - period_ns;
             Some(off_ns.clamp(-most_ns, most_ns))
@@ -130,7 +130,7 @@ fn correlation(ticks: &[Seen], period_ns: f64, spread_ns: f64) -> f64 {
 }
 
 /// See [`Evidence::pushed`].
-fn pushed(ticks: &[Seen], period_ns: f64, spread_ns: f64) -> Option<f64> {
+fn pushed(ticks: &[TickTime], period_ns: f64, spread_ns: f64) -> Option<f64> {
     let took: Vec<f64> = ticks.iter().map(|tick| tick.end_ns.saturating_sub(tick.start_ns) as f64).collect();
     let usual_ns = median(&took)?;
     let long_ns = usual_ns + (LONG_MIN * spread_ns).max(0.002 * period_ns);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     impl Loop {
-        fn ticks(self, count: usize, seed: u64) -> Vec<Seen> {
+        fn ticks(self, count: usize, seed: u64) -> Vec<TickTime> {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             let mut exponential = |mean: f64| -f64::ln(1.0 - random.random::<f64>()) * mean;
             let mut due = 1e9;
@@ -189,7 +189,7 @@ mod tests {
             for number in 0..count as u64 {
                 let start = due + 55_000.0 + exponential(self.late_ns);
                 let end = start + self.work_ns * (0.7 + exponential(0.3));
-                ticks.push(Seen { number, start_ns: start as u64, end_ns: end as u64 });
+                ticks.push(TickTime { number, start_ns: start as u64, end_ns: end as u64 });
                 due = self.period_ns
                     + match self.after {
                         After::Due => due,

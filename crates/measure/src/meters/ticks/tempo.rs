@@ -11,7 +11,7 @@
 
 use serde::Serialize;
 
-use super::pacing::{Seen, pacing};
+use super::pacing::{TickTime, pacing};
 use super::track::{Beat, Followed, Found, Gate, Pull, Slot, Start, follow};
 use evenkeel_stats::{median, median_absolute_deviation};
 
@@ -289,7 +289,7 @@ fn judge(beats: &[Beat], light_ns: f64, start: Start) -> Option<(Tempo, Start)> 
     let Judged { start, followed, closer, presence } = judged;
     let seen = |slot: &Slot| {
         let beat = beats.get(slot.beat()?)?;
-        Some(Seen { number: slot.number, start_ns: beat.at_ns, end_ns: beat.until_ns })
+        Some(TickTime { number: slot.number, start_ns: beat.at_ns, end_ns: beat.until_ns })
     };
     let pacing = pacing(&followed.slots.iter().filter_map(seen).collect::<Vec<_>>());
     let pull = if pacing == Pacing::Walks { Pull::Whole } else { Pull::Little };

@@ -19,7 +19,7 @@ const BURSTS_MAX: usize = 1 << 18;
 /// Whose work a view shows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Of {
+pub enum Workers {
     /// One thread, by its number.
     Thread(u32),
     /// Threads whose names differ in digits only.
@@ -41,7 +41,7 @@ pub struct Timer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     /// Whose work it is.
-    pub of: Of,
+    pub of: Workers,
     /// Places of the threads in the stream.
     pub threads: Vec<usize>,
     /// Wakes of a thread, or bursts of several, in the order of time.
@@ -74,11 +74,11 @@ pub fn pool_name(name: &str) -> String {
 pub fn of_thread(stream: &Stream, at: usize) -> View {
     let thread = &stream.threads[at];
     let timers = timers(thread).into_iter().map(|(due_ns, wake)| Timer { due_ns, begun_ns: wake.start_ns }).collect();
-    View { of: Of::Thread(thread.tid), threads: vec![at], wakes: thread.wakes.clone(), timers }
+    View { of: Workers::Thread(thread.tid), threads: vec![at], wakes: thread.wakes.clone(), timers }
 }
 
 /// The view of some threads together.
-pub fn of_threads(stream: &Stream, of: Of, threads: Vec<usize>) -> View {
+pub fn of_threads(stream: &Stream, of: Workers, threads: Vec<usize>) -> View {
     let wakes = bursts(stream, &threads);
     let woken = threads.iter().flat_map(|at| timers(&stream.threads[*at]));
     let timers = woken.filter_map(|(due_ns, wake)| {
@@ -103,22 +103,22 @@ pub fn all(stream: &Stream) -> Vec<View> {
         pools.entry(pool_name(&stream.threads[*at].name)).or_default().push(*at);
     }
     let pools = pools.into_iter().filter(|(_, threads)| threads.len() > 1 && threads.len() < ran.len());
-    views.extend(pools.map(|(name, threads)| of_threads(stream, Of::Pool(name), threads)));
+    views.extend(pools.map(|(name, threads)| of_threads(stream, Workers::Pool(name), threads)));
     if ran.len() > 1 {
-        views.push(of_threads(stream, Of::Process, ran));
+        views.push(of_threads(stream, Workers::Process, ran));
     }
     views
 }
 
 /// The view of this kind; none where none of its threads ran.
-pub fn of(stream: &Stream, of: &Of) -> Option<View> {
+pub fn of(stream: &Stream, of: &Workers) -> Option<View> {
     let ran = (0..stream.threads.len()).filter(|at| !stream.threads[*at].wakes.is_empty());
     let threads: Vec<usize> = match of {
-        Of::Thread(tid) => {
+        Workers::Thread(tid) => {
             return ran.into_iter().find(|at| stream.threads[*at].tid == *tid).map(|at| of_thread(stream, at));
         }
-        Of::Pool(name) => ran.filter(|at| pool_name(&stream.threads[*at].name) == *name).collect(),
-        Of::Process => ran.collect(),
+        Workers::Pool(name) => ran.filter(|at| pool_name(&stream.threads[*at].name) == *name).collect(),
+        Workers::Process => ran.collect(),
     };
     (!threads.is_empty()).then(|| of_threads(stream, of.clone(), threads))
 }

@@ -1,4 +1,4 @@
-//! `Sleeper`: sleeps that a stop ends. A thread that sleeps for a signal's sake in short steps would wake far more often than it measures.
+//! `StoppableSleep`: sleeps that a stop ends. A thread that sleeps for a signal's sake in short steps would wake far more often than it measures.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,12 +10,12 @@ const EXACT_NS: u64 = 50_000_000;
 
 /// Shared by the threads that sleep and the one that hears of the stop.
 #[derive(Debug, Default)]
-pub(super) struct Sleeper {
+pub(super) struct StoppableSleep {
     stopped: Mutex<bool>,
     news: Condvar,
 }
 
-impl Sleeper {
+impl StoppableSleep {
     /// Ends all sleeps, within 50 ms.
     pub(super) fn stop(&self) {
         *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_stop_ends_a_sleep_of_an_hour_and_all_later_ones() {
-        let sleeper = Sleeper::default();
+        let sleeper = StoppableSleep::default();
         assert!(sleeper.until(0) && sleeper.until(clock::monotonic_ns() + 1_000_000));
         let until_ns = clock::monotonic_ns() + 3_600_000_000_000;
         std::thread::scope(|scope| {
