@@ -243,10 +243,11 @@ pub(crate) struct Used {
     of: BTreeMap<(u32, u64), Counts>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Counts {
     cpu_ns: Option<u64>,
-    switches: Option<Switches>,
+    /// By thread: a sum would fall when a thread ends, and hide what the others did meanwhile.
+    switches: Option<BTreeMap<u32, Switches>>,
     minor_faults: u64,
     major_faults: u64,
 }
@@ -288,8 +289,8 @@ impl Used {
             sample.insert("cpu_share".into(), cpu_ns as f64 / 1e9 / span_s);
         }
         let rates: [(&str, Option<u64>); 4] = [
-            ("switches_voluntary_per_s", self.sum_since(before, |counts| Some(counts.switches?.voluntary))),
-            ("switches_involuntary_per_s", self.sum_since(before, |counts| Some(counts.switches?.involuntary))),
+            ("switches_voluntary_per_s", self.switches_since(before, |switches| switches.voluntary)),
+            ("switches_involuntary_per_s", self.switches_since(before, |switches| switches.involuntary)),
             ("faults_minor_per_s", self.sum_since(before, |counts| Some(counts.minor_faults))),
             ("faults_major_per_s", self.sum_since(before, |counts| Some(counts.major_faults))),
         ];
@@ -307,20 +308,34 @@ impl Used {
         };
         self.of.iter().map(since).sum()
     }
+
+    /// The switches of one kind since `before`; none if those of a process can't be read. Those of a thread that ended are not in it.
+    fn switches_since(&self, before: &Used, kind: impl Fn(&Switches) -> u64) -> Option<u64> {
+        let since = |(who, counts): (&(u32, u64), &Counts)| {
+            let before = match before.of.get(who) {
+                Some(counts) => Some(counts.switches.as_ref()?),
+                None => None,
+            };
+            let of_thread = |(tid, now): (&u32, &Switches)| {
+                kind(now).saturating_sub(before.and_then(|before| before.get(tid)).map_or(0, &kind))
+            };
+            Some(counts.switches.as_ref()?.iter().map(of_thread).sum::<u64>())
+        };
+        self.of.iter().map(since).sum()
+    }
 }
 
 /// Of all threads of a process that live.
-fn switches_of(pid: u32) -> Option<Switches> {
+fn switches_of(pid: u32) -> Option<BTreeMap<u32, Switches>> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let mut sum = Switches::default();
+    let mut switches = BTreeMap::new();
     for thread in threads.filter_map(Result::ok).take(THREADS_MAX) {
+        let tid = thread.file_name().to_str().and_then(|name| name.parse().ok());
         // A thread that has ended since the folder was read is no fault.
-        let Ok(text) = fs::read_to_string(thread.path().join("status")) else { continue };
-        let of_thread = parse_switches(&text)?;
-        sum.voluntary = sum.voluntary.saturating_add(of_thread.voluntary);
-        sum.involuntary = sum.involuntary.saturating_add(of_thread.involuntary);
+        let (Some(tid), Ok(text)) = (tid, fs::read_to_string(thread.path().join("status"))) else { continue };
+        switches.insert(tid, parse_switches(&text)?);
     }
-    Some(sum)
+    Some(switches)
 }
 
 /// Of `/proc/PID/task/TID/status`.
@@ -390,7 +405,7 @@ mod tests {
         let text = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
         assert_eq!(parse_switches(text), Some(Switches { voluntary: 150, involuntary: 545 }));
         assert_eq!(parse_switches("voluntary_ctxt_switches:\t150\n"), None);
-        assert!(switches_of(std::process::id()).unwrap().voluntary > 0);
+        assert!(switches_of(std::process::id()).unwrap().values().any(|switches| switches.voluntary > 0));
     }
 
     proptest! {
@@ -442,6 +457,20 @@ mod tests {
         let mut other = other;
         other.kill().unwrap();
         other.wait().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_ends_hides_no_switches_of_the_others() {
+        let used = |at_ns, threads: &[(u32, u64)]| {
+            let switches = threads.iter().map(|(tid, count)| (*tid, Switches { voluntary: *count, involuntary: 0 }));
+            let counts = Counts { switches: Some(switches.collect()), ..Counts::default() };
+            Used { at_ns, of: [((7, 1), counts)].into() }
+        };
+        let before = used(0, &[(7, 100), (8, 5000)]);
+        let after = used(1_000_000_000, &[(7, 130), (9, 12)]);
+        let mut sample = Sample::new();
+        after.put_since(&before, &mut sample);
+        assert_eq!(sample["switches_voluntary_per_s"], 42.0);
     }
 
     #[test]
