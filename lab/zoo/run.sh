@@ -4,6 +4,7 @@
 # another session, removes that folder and ends the load once the server has ended. The caller bounds the time.
 #
 # usage: lab/zoo/run.sh NAME [idle|load]     ZOO_PORT=N takes that port; ZOO_WORK_PERCENT=110 plants more work (synthetic servers only);
+#                                           ZOO_PRELOAD=LIBRARY is loaded into the server alone (planted.sh)
 #                                           ZOO_LOG=FILE takes what the load prints (players say the server's own count of ticks)
 #        lab/zoo/run.sh --list               truth.tsv as a table
 #        lab/zoo/run.sh --names              NAME MODE, a line each
@@ -37,6 +38,7 @@ stale() {
 build() {
     mkdir -p "$out"
     case $1 in
+    asio*) ! stale "$out/asio" "$src/asio.cc" "$src/work.h" || c++ -O2 -std=c++17 -pthread -o "$out/asio" "$src/asio.cc" ;;
     pool) ! stale "$out/pool" "$src/pool.cc" "$src/work.h" || c++ -O2 -std=c++17 -pthread -o "$out/pool" "$src/pool.cc" ;;
     go-*) ! stale "$out/ticker" "$src/ticker.go" || go build -o "$out/ticker" "$src/ticker.go" ;;
     java-*) ! stale "$out/Fixed.class" "$src/Fixed.java" || javac -d "$out" "$src/Fixed.java" ;;
@@ -73,6 +75,7 @@ serve() {
         before+=(setpriv --reuid="$user" --regid=nogroup --clear-groups)
     fi
     "$python" "$src/keeper.py" $$ "$dir" "${load[@]}" </dev/null >/dev/null 2>&1
+    [ -z "${ZOO_PRELOAD:-}" ] || before+=(env "LD_PRELOAD=$ZOO_PRELOAD")
     # As a terminal where nobody types: some servers spin on a standard input that has ended.
     mkfifo "$dir/stdin"
     exec "${before[@]}" "$@" 0<>"$dir/stdin"
@@ -86,7 +89,7 @@ case ${1:-} in
     exec awk -F '\t' 'NR > 1 { print $1, $2 }' "$here/truth.tsv"
     ;;
 --build)
-    for one in pool go- java- tokio; do build "$one"; done
+    for one in asio pool go- java- tokio; do build "$one"; done
     exit 0
     ;;
 '' | -*) die "usage: lab/zoo/run.sh NAME [idle|load] | --list | --names | --build" 2 ;;

@@ -50,6 +50,12 @@ go-ticker-1 | go-ticker-2 | go-sleep)
     how=${name#go-}
     serve "$out/ticker" "${how%-*}" 30 2000
     ;;
+asio | asio-chained)
+    with udp 4 50
+    how=set-times
+    [ "$name" = asio ] || how=chained
+    serve "$out/asio" "$port" "$how"
+    ;;
 tokio)
     no_load
     serve "$out/tokio/release/zoo-tokio"

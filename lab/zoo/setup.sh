@@ -11,7 +11,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
 fi
 packages="minetest-server teeworlds-server ddnet-server openarena-server freeciv-server mosquitto mumble-server bzflag-server openttd
 openttd-opengfx wesnoth-1.16-server armagetronad-dedicated pioneers-console coturn liquidwar-server netpanzer nats-server beanstalkd ngircd
-memcached redis-server nginx-light strace linux-perf python3 g++"
+memcached redis-server nginx-light strace linux-perf python3 g++ libasio-dev"
 [ "${1:-}" = small ] || packages="$packages hedgewars crossfire-server"
 # Debian starts a server as soon as it is installed. The zoo starts its own.
 policy=/usr/sbin/policy-rc.d

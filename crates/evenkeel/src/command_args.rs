@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use evenkeel_measure::meters::ticks::choice::Wanted;
+use evenkeel_measure::meters::ticks::function::TickFunction;
 use evenkeel_sys::others::Signal;
 use evenkeel_trial::workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
 
@@ -68,6 +69,9 @@ pub(crate) struct CommandArgs {
     /// The name of the thread that ticks
     #[arg(long, value_name = "NAME", requires = "see", alias = "see-thread")]
     tick_thread: Option<String>,
+    /// The function that your server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL of a file that it runs; a tick begins there
+    #[arg(long, value_name = "SYMBOL", requires = "see", conflicts_with_all = ["tick", "tick_thread"], value_parser = crate::tick_function::parse)]
+    tick_function: Option<TickFunction>,
 }
 
 /// What is seen from outside.
@@ -149,7 +153,8 @@ impl CommandArgs {
         settings.prometheus_metrics = self.prometheus_metric.clone();
         settings.better = self.better.clone();
         settings.see = self.see.iter().map(|seen| seen.sight()).collect();
-        settings.tick = Wanted { tick_hz: self.tick, thread: self.tick_thread.clone() };
+        settings.tick =
+            Wanted { tick_hz: self.tick, thread: self.tick_thread.clone(), function: self.tick_function.clone() };
         Ok(settings)
     }
 
@@ -174,6 +179,7 @@ impl CommandArgs {
         one("--see", Some(seen.join(",")).filter(|seen| !seen.is_empty()));
         one("--tick", self.tick.map(|hz| hz.to_string()));
         one("--tick-thread", self.tick_thread.clone());
+        one("--tick-function", self.tick_function.as_ref().map(|function| function.name.clone()));
         let lists = [
             ("--json-metric", &self.json_metric),
             ("--regex-metric", &self.regex_metric),
@@ -217,6 +223,7 @@ mod tests {
             "--ready-port udp:7777 --end-signal QUIT",
             "--ready-line '^up$' --ready-limit 500ms --end-limit 1000ms",
             "--see ticks,packets --tick 50 --tick-thread 'main loop'",
+            "--see ticks --tick-function 'game::World::tick'",
             "--ready-after 250ms --load 'wrk -c \"1 6\"' --load-per-window --lines-from stderr",
             "--prometheus http://127.0.0.1:1/ --json-metric a.b@p99 --json-metric c --prometheus-metric 'x{a=\"b\"}' --better lower",
         ] {

@@ -16,6 +16,7 @@ mod session_files;
 mod show;
 mod smallest_effect;
 mod state;
+mod tick_function;
 mod waivers;
 mod workload_args;
 mod workload_settings;

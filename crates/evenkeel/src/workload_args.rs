@@ -132,6 +132,7 @@ impl WorkloadArgs {
             command: self.command.clone(),
             set,
             stop: Arc::default(),
+            tick_function: Some(crate::tick_function::parse),
             simulated: SIMULATED.get_or_init(SimulatedMachine::default).clone(),
         })
     }

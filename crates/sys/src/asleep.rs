@@ -56,6 +56,19 @@ pub struct Asleep {
     pub wait: Wait,
 }
 
+impl Asleep {
+    /// The same in a call that a timer ends, which is due then: nothing but the time decides.
+    fn with_timer(self, due_ns: u64, now_ns: u64) -> Asleep {
+        let is_sooner = match self.wait {
+            Wait::Until(ns) => due_ns < ns,
+            // It fell asleep before now, so that its own time ends before this.
+            Wait::For(ns) => due_ns < now_ns.saturating_add(ns),
+            Wait::Open | Wait::Unknown => true,
+        };
+        if is_sooner { Asleep { call: Call::Sleep, wait: Wait::Until(due_ns) } } else { self }
+    }
+}
+
 /// What a time is counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
@@ -121,6 +134,16 @@ fn told(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> Told {
     }
 }
 
+/// The file whose readiness alone a call waits for: a set of files, or a file that is read. A timer may be in it.
+fn file(number: i64, [a0, ..]: [u64; 6]) -> Option<u32> {
+    match number as libc::c_long {
+        libc::SYS_epoll_pwait | 441 | libc::SYS_read => u32::try_from(a0).ok(),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => u32::try_from(a0).ok(),
+        _ => None,
+    }
+}
+
 fn kind(number: i64) -> Call {
     match number as libc::c_long {
         libc::SYS_clock_nanosleep | libc::SYS_nanosleep => Call::Sleep,
@@ -165,11 +188,22 @@ impl Sleeper {
     /// # Errors
     /// `ESRCH` if it has ended; else what the kernel said.
     pub fn asleep(&self) -> Result<Asleep, Errno> {
+        self.asleep_by(|_| None)
+    }
+
+    /// The same, where `timer_due_ns` says when the timer of a file is due, if it is one or a set that holds one: a thread that waits for such a
+    /// file sleeps until then, unless it asked for less.
+    ///
+    /// # Errors
+    /// As [`asleep`](Sleeper::asleep).
+    pub fn asleep_by(&self, timer_due_ns: impl FnOnce(u32) -> Option<u64>) -> Result<Asleep, Errno> {
         let mut bytes = [0; 256];
         let length = self.call.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
         let call = std::str::from_utf8(&bytes[..length]).ok().and_then(parse_syscall);
         let Some((number, arguments)) = call else { return Ok(Asleep { call: Call::Other, wait: Wait::Unknown }) };
-        Ok(Asleep { call: kind(number), wait: self.wait(told(number, arguments)) })
+        let asleep = Asleep { call: kind(number), wait: self.wait(told(number, arguments)) };
+        let due_ns = file(number, arguments).and_then(timer_due_ns);
+        Ok(due_ns.map_or(asleep, |due_ns| asleep.with_timer(due_ns, clock::monotonic_ns())))
     }
 
     fn wait(&self, told: Told) -> Wait {
@@ -225,6 +259,22 @@ mod tests {
         for (seconds, rest) in [(-1, 0), (0, -1), (0, 1_000_000), (i64::MAX, 0)] {
             assert_eq!(time_ns(bytes(seconds, rest), 1_000_000), None, "{seconds} {rest}");
         }
+    }
+
+    #[test]
+    fn a_timer_that_is_read_as_a_file_ends_the_sleep_where_it_is_sooner() {
+        let until = Asleep { call: Call::Sleep, wait: Wait::Until(700) };
+        let table = [
+            (Call::Poll, Wait::Open, until),
+            (Call::Other, Wait::Unknown, until),
+            (Call::Poll, Wait::For(300), until),
+            (Call::Poll, Wait::For(100), Asleep { call: Call::Poll, wait: Wait::For(100) }),
+        ];
+        for (call, wait, expected) in table {
+            assert_eq!(Asleep { call, wait }.with_timer(700, 500), expected, "{call:?} {wait:?}");
+        }
+        assert_eq!(file(libc::SYS_read, [5, 0, 0, 0, 0, 0]), Some(5));
+        assert_eq!(file(libc::SYS_futex, [5, 0, 0, 0, 0, 0]), None);
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub mod stall;
 pub mod telemetry;
 pub mod thread;
 pub mod timer_fd;
+pub mod timer_files;
 pub mod tracepoint;
 mod tree;
 pub mod tsc;

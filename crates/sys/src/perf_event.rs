@@ -40,6 +40,9 @@ const DISABLE: libc::Ioctl = 0x2401;
 /// `PERF_EVENT_IOC_ENABLE`: `_IO('$', 0)`.
 const ENABLE: libc::Ioctl = 0x2400;
 
+/// What each record of a thread's event has.
+pub(crate) const SAMPLE_OF_THREADS: u64 = SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU;
+
 /// So many records were lost, because nobody read in time.
 pub(crate) const RECORD_LOST: u32 = 2;
 /// A sample, such as a tracepoint's.

@@ -14,8 +14,8 @@ const DEVICE: &str = "/sys/bus/event_source/devices/uprobe";
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    pub(crate) path: CString,
-    pub(crate) offset: u64,
+    path: CString,
+    offset: u64,
     is_return: bool,
 }
 
@@ -70,6 +70,11 @@ impl Probe {
     /// Whether it is of the function's end.
     pub fn is_return(&self) -> bool {
         self.is_return
+    }
+
+    /// What the kernel is told beside that: where the path is in our memory, for as long as this value lives, and the offset.
+    pub(crate) fn address(&self) -> [u64; 2] {
+        [self.path.as_ptr().expose_provenance() as u64, self.offset]
     }
 
     /// Its kind and config.
@@ -145,6 +150,41 @@ mod tests {
             assert_eq!(sum, 28);
             // The head, process and thread, the time.
             assert_eq!((begins.take().len(), returns.take().len()), (7 * 24, 7 * 24));
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+
+    #[test]
+    fn entries_stand_among_a_threads_switches() {
+        use crate::perf_thread::{ThreadRecord, ThreadSwitches};
+        let function: extern "C" fn(u64) -> u64 = probed;
+        let probe = Probe::at(Path::new("/proc/self/exe"), offset_of(function as usize)).unwrap();
+        let body = move || {
+            let tid = crate::thread::id();
+            let opened = ThreadSwitches::of_thread(tid, 64).and_then(|switches| switches.with_entries(tid, &probe));
+            let mut switches = match opened {
+                Ok(switches) => switches,
+                Err(errno) => {
+                    assert!(errno.is_denial() || errno == Errno::NOENT || errno == Errno::NOSYS, "{errno}");
+                    evenkeel_testkit::skipped(format_args!("this user may not probe a function ({errno})"));
+                    return;
+                }
+            };
+            let before_ns = crate::clock::monotonic_ns();
+            for number in 0..5 {
+                probed(number);
+            }
+            let after_ns = crate::clock::monotonic_ns();
+            switches.pause().unwrap();
+            probed(5);
+            switches.resume().unwrap();
+            probed(6);
+            let mut entered = Vec::new();
+            switches.drain(|record| {
+                entered.extend(if let ThreadRecord::Entered(at_ns) = record { Some(at_ns) } else { None })
+            });
+            assert_eq!(entered.len(), 6, "none while it is paused");
+            assert!(entered.is_sorted() && entered[0] >= before_ns && entered[4] <= after_ns && entered[5] > after_ns);
         };
         std::thread::spawn(body).join().unwrap();
     }

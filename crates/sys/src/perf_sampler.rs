@@ -131,7 +131,7 @@ impl SampledEvent {
     /// instruction there is none that the kernel can step over.
     pub fn probe(spec: &Spec, probe: &Probe, whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
         // The kernel copies the path while it opens the event; `probe` is alive until then.
-        SampledEvent::with(spec, [probe.path.as_ptr().expose_provenance() as u64, probe.offset], whose, cpu)
+        SampledEvent::with(spec, probe.address(), whose, cpu)
     }
 
     fn with(spec: &Spec, more: [u64; 2], whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {

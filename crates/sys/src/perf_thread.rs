@@ -2,7 +2,8 @@
 //! context switches (perf_event_open(2)). The thread notices nothing: it is neither stopped nor traced, and its program needs no symbols.
 
 use crate::errno::Errno;
-use crate::perf_event::{self, Attributes, Event, PerfRing};
+use crate::perf_event::{self, Attributes, Event, PerfRing, Sampled};
+use crate::perf_probe::{Probe, ProbeKind};
 
 const SOFTWARE_DUMMY: u64 = 9;
 const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
@@ -40,6 +41,8 @@ pub struct ThreadSwitch {
 pub enum ThreadRecord {
     /// A switch.
     Switch(ThreadSwitch),
+    /// The thread entered the function that is probed, at this time on the monotonic clock.
+    Entered(u64),
     /// So many records were lost, because nobody read in time.
     Lost(u64),
     /// Another one.
@@ -59,6 +62,8 @@ pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
             };
             ThreadRecord::Switch(ThreadSwitch { at_ns: raw.u64_at(16)?, cpu: raw.u32_at(24)?, turn })
         }
+        // The same sample, of the probe: it is the only event here that has any.
+        perf_event::RECORD_SAMPLE if raw.bytes.len() >= 32 => ThreadRecord::Entered(raw.u64_at(16)?),
         perf_event::RECORD_LOST if raw.bytes.len() >= 24 => ThreadRecord::Lost(raw.u64_at(16)?),
         _ => ThreadRecord::Other,
     };
@@ -69,6 +74,8 @@ pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
 #[derive(Debug)]
 pub struct ThreadSwitches {
     ring: PerfRing,
+    /// The function's entries, which go to the same ring.
+    entries: Option<Event>,
     room_bytes: f64,
 }
 
@@ -82,7 +89,32 @@ impl ThreadSwitches {
         let attributes = Attributes::software(SOFTWARE_DUMMY, FLAG_CONTEXT_SWITCH).of_threads();
         let bytes = records.clamp(1, 1 << 20) * 32;
         let ring = PerfRing::sized(Event::on_thread(&attributes, tid)?, bytes)?;
-        Ok(ThreadSwitches { ring, room_bytes: bytes as f64 })
+        Ok(ThreadSwitches { ring, entries: None, room_bytes: bytes as f64 })
+    }
+
+    /// Records too when the thread enters the function at `probe`. Each entry costs the thread some microseconds.
+    ///
+    /// # Errors
+    /// `EACCES` without CAP_PERFMON; `ENOENT` if the kernel has no such events, or the file is not there; `EINVAL`, `EIO` or `ENOTSUPP` if
+    /// nothing can be probed there; `ESRCH` if the thread has ended.
+    pub fn with_entries(mut self, tid: u32, probe: &Probe) -> Result<ThreadSwitches, Errno> {
+        let (kind, config) = probe.numbers(ProbeKind::of_kernel()?);
+        let attributes = Attributes::sampled(&Sampled {
+            kind,
+            config,
+            rate: 1,
+            sample_type: perf_event::SAMPLE_OF_THREADS,
+            read_format: 0,
+            flags: 0,
+            user_registers: 0,
+            user_stack_bytes: 0,
+            more: probe.address(),
+        });
+        // The kernel copies the path while it opens the event; `probe` is alive until then.
+        let event = Event::on_thread(&attributes, tid)?;
+        event.record_into(&self.ring)?;
+        self.entries = Some(event);
+        Ok(self)
     }
 
     /// How full the ring is, from 0 to 1. It costs two readings of memory.
@@ -105,6 +137,7 @@ impl ThreadSwitches {
     /// # Errors
     /// What the kernel said.
     pub fn pause(&self) -> Result<(), Errno> {
+        self.entries.as_ref().map_or(Ok(()), Event::pause)?;
         self.ring.pause()
     }
 
@@ -113,6 +146,7 @@ impl ThreadSwitches {
     /// # Errors
     /// What the kernel said.
     pub fn resume(&self) -> Result<(), Errno> {
+        self.entries.as_ref().map_or(Ok(()), Event::resume)?;
         self.ring.resume()
     }
 
@@ -154,6 +188,8 @@ mod tests {
             assert_eq!(first_thread_record(&bytes), Some((ThreadRecord::Switch(switch), 32)));
             assert_eq!(first_thread_record(&bytes[..31]), None, "half a record");
         }
+        let entered = record(perf_event::RECORD_SAMPLE, 0, &[1 | 2 << 32, 78, 3]);
+        assert_eq!(first_thread_record(&entered), Some((ThreadRecord::Entered(78), 32)));
         let lost = record(perf_event::RECORD_LOST, 0, &[0, 7]);
         assert_eq!(first_thread_record(&lost), Some((ThreadRecord::Lost(7), 24)));
         assert_eq!(first_thread_record(&record(RECORD_SWITCH, 0, &[1])), Some((ThreadRecord::Other, 16)), "too short");

@@ -39,6 +39,7 @@ fn what_left_everything_by_which_it_could_be_known_is_ended_too() {
         command: vec!["sh".into(), "-c".into(), script],
         set: BTreeMap::new(),
         stop: Arc::default(),
+        tick_function: None,
         simulated: Default::default(),
     };
     let settings = Settings {

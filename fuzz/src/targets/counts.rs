@@ -48,6 +48,8 @@ pub(super) fn kernel_counts(text: &str) {
         let _ = imbalance::parse_thread(line, 1);
         let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
         let _ = evenkeel_sys::asleep::parse_syscall(line);
+        let _ = evenkeel_sys::timer_files::parse_timer(line);
+        let _ = evenkeel_sys::timer_files::parse_set(line);
     }
     let _ = evenkeel_sys::stall::parse_some_us(text);
     let _ = (evenkeel_sys::resident::parse_locked_kib(text), evenkeel_sys::resident::parse_swapped_in(text));

@@ -1,6 +1,7 @@
 // A fixed amount of arithmetic, sized once at the start: what a tick does. The same amount each time, so that a slower CPU shows.
 // ZOO_WORK_PERCENT=110 plants a tick that does a tenth more.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>

@@ -26,6 +26,7 @@ fn options(placement: Placement, set: &[(&str, &str)]) -> Options {
         command: Vec::new(),
         set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         stop: Default::default(),
+        tick_function: None,
         simulated: Default::default(),
     }
 }

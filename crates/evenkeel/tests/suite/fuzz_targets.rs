@@ -95,6 +95,8 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("rt/src/agones/http.rs", "parse_chunk_length", "agones"),
     ("rt/src/agones/http.rs", "parse_head", "agones"),
     ("sys/src/asleep.rs", "parse_syscall", "kernel-counts"),
+    ("sys/src/timer_files.rs", "parse_set", "kernel-counts"),
+    ("sys/src/timer_files.rs", "parse_timer", "kernel-counts"),
     ("sys/src/capture.rs", "parse", "capture"),
     ("sys/src/cpuset.rs", "parse_list", "cpuset"),
     ("sys/src/cpuset.rs", "parse_mask", "cpuset"),
@@ -155,6 +157,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ),
     ("profile/src/symbols/perf_map.rs", "parse_perf_map", "its own property test has it"),
     ("profile/src/symbols/place.rs", "parse_status", "the kernel's status of a process"),
+    ("evenkeel/src/tick_function.rs", "parse", "a command's argument: a place, which has its own target"),
     ("evenkeel/src/commands/profile/begins.rs", "parse_until", "a command's argument: two words, or a place"),
     (
         "evenkeel/src/commands/profile/switches.rs",

@@ -35,6 +35,7 @@ mod servers;
 mod side_by_side;
 mod support;
 mod this_machine;
+mod tick_function;
 mod topology;
 mod trials;
 mod tune;

@@ -68,7 +68,7 @@ impl Ticker {
 
 fn measured(thread: Option<&str>, seconds: u64) -> Option<Report> {
     let stop = AtomicBool::new(false);
-    let wanted = Wanted { thread: thread.map(str::to_owned), tick_hz: None };
+    let wanted = Wanted { thread: thread.map(str::to_owned), ..Wanted::default() };
     let settings = Settings { pids: vec![std::process::id()], wanted: wanted.clone(), for_ns: seconds * 1_000_000_000 };
     match record(&settings, &Watch::new(&stop, &|_, _| {})) {
         Ok(stream) => Some(report(&stream, &wanted)),

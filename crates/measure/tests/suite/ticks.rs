@@ -20,14 +20,14 @@ fn a_thread_that_ends_in_the_middle_is_reported() {
     });
     let tid = hear.recv().unwrap();
     let watched = Watched::Threads(vec![(std::process::id(), tid)]);
-    match Watcher::of(&watched) {
+    match Watcher::of(&watched, None) {
         Ok(mut watcher) => {
             watcher.begin();
             assert!(!watcher.end().threads[0].is_over);
             drop(end);
             waits.join().unwrap();
             wait_until("the end of the thread", || watcher.end().threads.iter().any(|thread| thread.is_over));
-            wait_until("a thread that has ended to be gone", || Watcher::of(&watched).is_err());
+            wait_until("a thread that has ended to be gone", || Watcher::of(&watched, None).is_err());
         }
         Err(errno) => {
             skipped(format_args!("this user may not see a thread's switches ({errno})"));

@@ -157,8 +157,10 @@ pub fn find(recording: &Recording, lives: &BTreeMap<u32, Vec<Spell>>, wanted: &W
     };
     let known = match wanted {
         Wanted::Any => choice::Wanted::default(),
-        Wanted::Rate(hz) => choice::Wanted { tick_hz: Some(*hz), thread: None },
-        Wanted::Named(_) | Wanted::Thread(_) => choice::Wanted { tick_hz: None, thread: Some(busiest.name.clone()) },
+        Wanted::Rate(hz) => choice::Wanted { tick_hz: Some(*hz), ..choice::Wanted::default() },
+        Wanted::Named(_) | Wanted::Thread(_) => {
+            choice::Wanted { thread: Some(busiest.name.clone()), ..choice::Wanted::default() }
+        }
     };
     let choice = choice::choose(&stream, &known);
     let tick = choice.tick().map_err(|why| match why {
@@ -167,7 +169,9 @@ pub fn find(recording: &Recording, lives: &BTreeMap<u32, Vec<Spell>>, wanted: &W
     })?;
     let tids: Vec<u32> = match tick.of {
         Workers::Thread(tid) => vec![tid],
-        Workers::Pool(_) | Workers::Process => tick.carriers.iter().map(|carrier| carrier.tid).collect(),
+        Workers::Pool(_) | Workers::Process | Workers::Function(_) => {
+            tick.carriers.iter().map(|carrier| carrier.tid).collect()
+        }
     };
     let refused = |why| NoTicks::None { tid: tids[0], name: name(tids[0]), why };
     let life = whole::merged_or_own(lives, &tids);

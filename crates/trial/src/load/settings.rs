@@ -177,6 +177,7 @@ mod tests {
             placement: Placement::Free,
             command: Vec::new(),
             stop: Default::default(),
+            tick_function: None,
             simulated: Default::default(),
             set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>(),
         }

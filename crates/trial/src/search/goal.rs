@@ -260,6 +260,7 @@ impl WorkloadSpec {
             command: self.command.clone(),
             set: self.set.clone(),
             stop: Default::default(),
+            tick_function: None,
             simulated: Default::default(),
         })
     }

@@ -127,14 +127,17 @@ impl OutsideTicks {
                 let pid = tick.carriers.first().map_or(0, |carrier| carrier.pid);
                 Watched::Threads(vec![(pid, tid)])
             }
-            Workers::Pool(_) | Workers::Process => {
+            Workers::Pool(_) | Workers::Process | Workers::Function(_) => {
                 // Where the server has more threads than are watched, those that do the tick's work are.
                 let mut threads: Vec<(u32, u32)> = pids.iter().flat_map(|pid| tasks(*pid)).collect();
                 threads.sort_by_key(|(_, tid)| !tick.carriers.iter().any(|carrier| carrier.tid == *tid));
                 Watched::Growing(threads)
             }
         };
-        let watcher = Watcher::of(&watched).map_err(|errno| failed(format!("watch {}: {errno}", tick.workers())))?;
+        let function = wanted.function.as_ref().map(|function| function.probed(pids)).transpose();
+        let function = function.map_err(|error| failed(error.to_string()))?;
+        let watcher = Watcher::of(&watched, function);
+        let watcher = watcher.map_err(|errno| failed(format!("watch {}: {errno}", tick.workers())))?;
         let asked_ns = tick_account(&stream, &tick, None).ok().and_then(|account| account.asked_ns);
         let has_due = asked_ns.is_some() || tick.tempo.pacing == Pacing::Kept;
         Ok(OutsideTicks { watcher, tick, has_due, asked_ns, begun: None, without_cpu: 0 })
@@ -224,7 +227,15 @@ impl Source for OutsideTicks {
             Waits::PollsFor { ns } if self.tick.within_hz.is_some() => format!(", begun by a poll of {} us", ns / 1000),
             _ => String::new(),
         };
-        format!("tick of {} seen from outside by switch records, {:.1} Hz {pacing}{polls}", self.who(), self.hz())
+        let begins = match &self.tick.of {
+            Workers::Function(name) => format!(" and entries of {name}"),
+            _ => String::new(),
+        };
+        format!(
+            "tick of {} seen from outside by switch records{begins}, {:.1} Hz {pacing}{polls}",
+            self.who(),
+            self.hz()
+        )
     }
 
     /// That which decides first.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use evenkeel_measure::meters::ticks::function::ReadFunction;
 use evenkeel_sys::{CpuSet, thread};
 
 use crate::clock::SimulatedMachine;
@@ -212,6 +213,8 @@ pub struct Options {
     pub set: BTreeMap<String, String>,
     /// Set when the user asks to stop: whatever is waited for is then waited for no longer.
     pub stop: Arc<AtomicBool>,
+    /// Reads the name of a function that a server enters once a tick; none where nobody can look up symbols.
+    pub tick_function: Option<ReadFunction>,
     /// The machine of a workload that simulates one.
     pub simulated: SimulatedMachine,
 }
@@ -295,6 +298,7 @@ mod tests {
             command: Vec::new(),
             set: BTreeMap::from([("colour".to_owned(), "red".to_owned())]),
             stop: Arc::default(),
+            tick_function: None,
             simulated: SimulatedMachine::default(),
         };
         for entry in ALL {

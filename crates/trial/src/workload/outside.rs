@@ -30,6 +30,7 @@ pub(super) const ENTRY: Entry = Entry {
             "the thread that ticks, by its name; otherwise the loop that holds most of the work is the tick",
         ),
         ("tick=", "the tick rate in Hz, where it is known"),
+        ("tick-function=", "the function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL"),
         ("see=ticks", "what is looked at: ticks, packets, or both"),
     ],
     start: |options| Ok(Box::new(Outside::start(options)?)),
@@ -64,6 +65,11 @@ impl Outside {
                 "name" => name = Some(value.as_str()),
                 "tick-thread" | "thread" => tick.thread = Some(value.clone()),
                 "tick" => tick.tick_hz = Some(super::number(setting, value, RATE_HZ)?),
+                "tick-function" => {
+                    let none = || TrialError::Design("set tick-function: symbols can't be looked up here".to_owned());
+                    let read = options.tick_function.ok_or_else(none)?(value);
+                    tick.function = Some(read.map_err(|why| TrialError::Design(format!("set tick-function: {why}")))?);
+                }
                 "see" => {
                     see = match value.as_str() {
                         "ticks" => See::Ticks,
@@ -200,6 +206,7 @@ mod tests {
             command: Vec::new(),
             set,
             stop: Arc::default(),
+            tick_function: None,
             simulated: Default::default(),
         }
     }

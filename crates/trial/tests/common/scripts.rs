@@ -24,6 +24,7 @@ pub(crate) fn options(command: &[&str]) -> Options {
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         set: BTreeMap::new(),
         stop: Arc::default(),
+        tick_function: None,
         simulated: Default::default(),
     }
 }

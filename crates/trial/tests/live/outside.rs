@@ -26,6 +26,7 @@ fn start(set: &[(&str, &str)]) -> Result<Box<dyn Workload>, TrialError> {
         command: Vec::new(),
         set: set.chain([pid]).collect(),
         stop: Arc::default(),
+        tick_function: None,
         simulated: Default::default(),
     };
     (find("outside").unwrap().start)(&options)

@@ -27,6 +27,7 @@ fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
         command: Vec::new(),
         set,
         stop: Default::default(),
+        tick_function: None,
         simulated: Default::default(),
     }
 }

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_measure::meters::ticks;
 use evenkeel_measure::meters::ticks::choice::Wanted;
+use evenkeel_measure::meters::ticks::function::TickFunction;
 use evenkeel_measure::meters::ticks::stream::Stream;
 
 use super::Context;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::meters;
+use crate::tick_function;
 
 /// The number of its JSON format: 1 knew one thread and its tick.
 const FORMAT: u32 = 2;
@@ -21,8 +23,8 @@ const RECORDING_BYTES_MAX: u64 = 256 << 20;
 ///
 /// Reads the kernel's records of when the server's threads were given a CPU. The server needs no symbols, is not stopped and does not notice.
 /// All its threads together are searched for loops; the tick is the loop that holds most of the server's work. If two loops may be the tick,
-/// or the only one may be a poll for packets, the page lists them; choose one with --tick or --tick-thread. You need root for servers of
-/// other users, and wherever kernel.perf_event_paranoid forbids it.
+/// or the only one may be a poll for packets, the page lists them; choose one with --tick, --tick-thread or --tick-function. You need root
+/// for --tick-function, for servers of other users, and wherever kernel.perf_event_paranoid forbids it.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("whose").args(["pid", "recording"]).required(true))]
 pub(crate) struct Args {
@@ -38,6 +40,10 @@ pub(crate) struct Args {
     /// Look at the threads of this name only
     #[arg(long, value_name = "NAME", alias = "thread")]
     tick_thread: Option<String>,
+    /// The function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL of a file that it runs. A tick then begins
+    /// there, and lasts until the thread waits. Each entry costs the server some microseconds
+    #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["tick", "tick_thread"], value_parser = tick_function::parse)]
+    tick_function: Option<TickFunction>,
     /// How long to watch
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
@@ -54,7 +60,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
-    let wanted = Wanted { tick_hz: args.tick, thread: args.tick_thread.clone() };
+    let wanted = Wanted { tick_hz: args.tick, thread: args.tick_thread.clone(), function: args.tick_function.clone() };
     let settings =
         ticks::Settings { pids: args.pid.clone(), wanted: wanted.clone(), for_ns: args.seconds * 1_000_000_000 };
     let stream = match &args.recording {

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 pub(crate) struct At {
     /// A tick begins each time that this function is entered: SYMBOL of the process's own program, BINARY:SYMBOL of a file that it runs;
     /// BINARY+0xOFFSET, where the function's first byte is in a file without names; %PROVIDER:NAME, a mark that it was built with (USDT)
-    #[arg(long, value_name = "PLACE", value_parser = parse_place)]
+    #[arg(long, value_name = "PLACE", visible_alias = "tick-function", value_parser = parse_place)]
     pub(crate) at: Option<Asked>,
     /// A tick ends when the function returns (return), when the thread waits for the next one (wait), or when another one is entered. Of
     /// one that exceptions or panics leave, name another or `wait`: with its return being watched they end the program

@@ -50,7 +50,7 @@ pub(crate) fn hint(why: &Unclear) -> String {
              --json-metric, --see packets). If this loop is its tick all the same, say so with --tick {hz:.1}."
         ),
         Unclear::Several { first_hz, .. } => {
-            format!("Choose one with --tick (for example --tick {first_hz:.1}) or --tick-thread NAME.")
+            format!("Choose one with --tick (for example --tick {first_hz:.1}), --tick-thread NAME or --tick-function SYMBOL.")
         }
         Unclear::HeavierWakes { heavier_hz, .. } => format!(
             "Put load on the server and measure again: its ticks then do more than its polls. If {heavier_hz:.1} Hz is its rate, say so with --tick {heavier_hz:.1}."
@@ -60,6 +60,12 @@ pub(crate) fn hint(why: &Unclear) -> String {
         | Unclear::Sparse { hz, .. }
         | Unclear::Idle { hz, .. } => {
             format!("Put load on the server and measure again. If this loop is its tick, say so with --tick {hz:.1}.")
+        }
+        Unclear::NotEntered { .. } => "Name a function that the server enters while it ticks. One that the compiler put into its caller is never \
+                                       entered: name the caller. If the server ticks only with players, connect some."
+            .to_owned(),
+        Unclear::EnteredIrregularly { .. } => {
+            "Name a function that the server enters once a tick, such as the body of its main loop.".to_owned()
         }
         Unclear::NoSuchRate { .. } => "Name the rate of one of the loops below, or leave --tick out.".to_owned(),
     }
@@ -85,6 +91,10 @@ fn numbers(tick: &TickLoop, ticks: &Ticks) -> Vec<Block> {
     if ticks.due != Due::Unknown {
         rows.push(row("due to done", &ticks.due_to_done_ns));
     }
+    let begins = match &tick.of {
+        Workers::Function(name) => Some(Block::row("begins", format!("where a thread enters {name}"))),
+        _ => None,
+    };
     let mut blocks = vec![
         Block::row("tick rate", format!("{:.3} Hz, {pacing}", ticks.tick_hz)),
         Block::row("done by", carriers(tick)),
@@ -101,6 +111,9 @@ fn numbers(tick: &TickLoop, ticks: &Ticks) -> Vec<Block> {
         ),
         Block::table(["", "p50", "p99", "max"], rows),
     ];
+    if let Some(begins) = begins {
+        blocks.insert(1, begins);
+    }
     let note = match ticks.due {
         Due::AsAsked => None,
         Due::Earliest => Some(
@@ -142,7 +155,9 @@ fn loops(choice: &Choice) -> Vec<Block> {
 fn carriers(one: &TickLoop) -> String {
     let names = one.carriers.iter().take(3).map(|carrier| match one.of {
         Workers::Thread(_) => format!("{} ({})", carrier.name, carrier.tid),
-        Workers::Pool(_) | Workers::Process => format!("{} ({}) {}", carrier.name, carrier.tid, percent(carrier.share)),
+        Workers::Pool(_) | Workers::Process | Workers::Function(_) => {
+            format!("{} ({}) {}", carrier.name, carrier.tid, percent(carrier.share))
+        }
     });
     let more = one.carriers.len().saturating_sub(3);
     let names: Vec<String> = names.chain((more > 0).then(|| format!("{more} more"))).collect();

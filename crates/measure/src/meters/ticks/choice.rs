@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::function::TickFunction;
 use super::loops::{self, TickLoop, Waits};
 use super::stream::Stream;
 use super::tempo::NoTick;
@@ -31,6 +32,8 @@ pub struct Wanted {
     pub tick_hz: Option<f64>,
     /// The name of the thread that does its work.
     pub thread: Option<String>,
+    /// The function that the server enters once a tick.
+    pub function: Option<TickFunction>,
 }
 
 /// Why the tick can't be told.
@@ -113,6 +116,20 @@ pub enum Unclear {
         /// The rate.
         hz: f64,
     },
+    /// No thread entered the function that was named.
+    #[error("no thread of it entered {function}")]
+    NotEntered {
+        /// The function.
+        function: String,
+    },
+    /// The function that was named keeps no time.
+    #[error("it entered {function} {entries_hz:.1} times a second, at no set times and not once a period")]
+    EnteredIrregularly {
+        /// The function.
+        function: String,
+        /// How often it was entered, a second.
+        entries_hz: f64,
+    },
 }
 
 /// What was found.
@@ -149,6 +166,10 @@ pub fn choose(stream: &Stream, wanted: &Wanted) -> Choice {
         None => stream,
     };
     let (mut loops, without) = loops::all(stream);
+    if let Some(function) = &wanted.function {
+        let found = entered(stream, &function.name).map(|tick| loops.insert(0, tick));
+        return Choice { loops, tick: found.is_ok().then_some(0), unclear: found.err() };
+    }
     let chosen = match wanted.tick_hz {
         Some(hz) => named(stream, &mut loops, hz),
         None if wanted.thread.is_some() && !loops.is_empty() => Ok(0),
@@ -156,6 +177,17 @@ pub fn choose(stream: &Stream, wanted: &Wanted) -> Choice {
     };
     let (tick, unclear) = chosen.map_or_else(|why| (None, Some(why)), |at| (Some(at), None));
     Choice { loops, tick, unclear }
+}
+
+/// The loop whose ticks begin where the function is entered that the user named.
+fn entered(stream: &Stream, function: &str) -> Result<TickLoop, Unclear> {
+    let entries: usize = stream.threads.iter().map(|thread| thread.entries.len()).sum();
+    if entries == 0 {
+        return Err(Unclear::NotEntered { function: function.to_owned() });
+    }
+    let entries_hz = entries as f64 / stream.span_ns() as f64 * 1e9;
+    let irregular = || Unclear::EnteredIrregularly { function: function.to_owned(), entries_hz };
+    loops::of_function(stream, function).ok_or_else(irregular)
 }
 
 /// The loop of the rate that the user named: of those that were found, or looked for at that rate.

@@ -8,7 +8,8 @@ use evenkeel_sys::asleep::{Call, Wait};
 use serde::Serialize;
 
 use super::account::{self, beats, ticks};
-use super::stream::Stream;
+use super::entries::ticks_of;
+use super::stream::{Stream, ThreadLog};
 use super::tempo::{self, NoTick, Tempo};
 use super::track::{Beat, Followed};
 use super::views::{self, View, Workers};
@@ -30,6 +31,8 @@ const WAITS_MIN: usize = 4;
 /// A loop that is woken from outside shares its wait with a timer of its own: some of its wakes come just before that.
 const WOKEN_BEFORE: f64 = 0.5;
 const ROUND_NS: u64 = 100_000;
+/// A sleep that ended so long before its time was not ended by its timer.
+const EARLY_NS: u64 = 1_000_000;
 /// A rate that only the works of wakes show must have a tick at so many of its times.
 const CLEAR_PRESENCE: f64 = 0.85;
 /// A slower loop within a faster one has ticks that are so many times as much work as the wakes between.
@@ -53,7 +56,7 @@ pub enum Waits {
     },
     /// Until a time of its own.
     ForItsTime,
-    /// Until a time that is far away, or until a file is ready: packets, another program, a signal or a timerfd wake it before.
+    /// Until a time that is far away, or until a file is ready: packets, another program or a signal wake it before.
     WokenBefore,
     /// That was not seen.
     Unseen,
@@ -111,7 +114,7 @@ impl TickLoop {
     /// The threads that do its work, in words.
     pub fn workers(&self) -> String {
         match (&self.carriers[..], &self.of) {
-            ([one, others @ ..], Workers::Pool(_) | Workers::Process) if !others.is_empty() => {
+            ([one, others @ ..], Workers::Pool(_) | Workers::Process | Workers::Function(_)) if !others.is_empty() => {
                 format!("{} (thread {}) and {} more threads", one.name, one.tid, others.len())
             }
             ([one, ..], _) => format!("{} (thread {})", one.name, one.tid),
@@ -180,6 +183,22 @@ pub fn of_rate(stream: &Stream, hz: f64) -> Option<TickLoop> {
         Some(described(stream, &view, tempo, &followed))
     });
     merged(found.collect()).into_iter().max_by(|one, other| one.work_share.total_cmp(&other.work_share))
+}
+
+/// The loop whose ticks begin where this function is entered; none where that is at no set times.
+pub fn of_function(stream: &Stream, name: &str) -> Option<TickLoop> {
+    let view = views::of(stream, &Workers::Function(name.to_owned()))?;
+    let beats = beats(&view.wakes);
+    let (first, last) = (beats.first()?.at_ns, beats.last()?.at_ns);
+    let mean_ns = last.saturating_sub(first) as f64 / (beats.len() as f64 - 1.0);
+    let intervals: Vec<f64> = beats.windows(2).map(|pair| pair[1].at_ns.saturating_sub(pair[0].at_ns) as f64).collect();
+    // The mean is right however far each is off; the median where some were not seen.
+    let periods_ns = [Some(mean_ns), median(&intervals)].into_iter().flatten().filter(|ns| ns.is_finite() && *ns > 0.0);
+    let mut tempos = periods_ns.filter_map(|ns| tempo::at_rate(&beats, 1e9 / ns));
+    // Each entry is a tick, however little is done in it.
+    let tempo = Tempo { light_ns: 0.0, ..tempos.next()? };
+    let (tempo, followed) = account::keeps(&beats, &tempo)?;
+    Some(described(stream, &view, tempo, &followed).listed)
 }
 
 /// The loops in one view: the fastest that explains it, and a slower one of its heavier ticks.
@@ -309,14 +328,20 @@ fn described(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) ->
     let ticks: Vec<&Wake> = followed.slots.iter().filter_map(|slot| Some(&view.wakes[slot.beat()?])).collect();
     let work: Vec<f64> = ticks.iter().map(|wake| wake.on_cpu_ns as f64).collect();
     let sum_ns: f64 = work.iter().sum();
-    let carriers = carriers(stream, view, &ticks);
+    let (carriers, waits) = match view.of {
+        // Its ticks begin within wakes.
+        Workers::Function(_) => {
+            (carriers_of_entries(stream, view), waits(stream, view, &woken_for_entries(stream, view)))
+        }
+        _ => (carriers(stream, view, &ticks), waits(stream, view, &ticks)),
+    };
     let listed = TickLoop {
         of: view.of.clone(),
         ticks: ticks.len() as u64,
         work_share: sum_ns / (stream.ran_ns() as f64).max(1.0),
         cpu_share: sum_ns / stream.span_ns() as f64,
         tick_work_ns_p50: median(&work).unwrap_or(0.0) as u64,
-        waits: waits(stream, view, &ticks),
+        waits,
         carriers,
         tempo,
         within_hz: None,
@@ -329,12 +354,8 @@ fn described(stream: &Stream, view: &View, tempo: Tempo, followed: &Followed) ->
 
 /// Who did the work of these ticks.
 fn carriers(stream: &Stream, view: &View, ticks: &[&Wake]) -> Vec<Carrier> {
-    let mut carriers: Vec<Carrier> = Vec::new();
-    let mut sum_ns = 0_u64;
-    for at in &view.threads {
-        let thread = &stream.threads[*at];
-        let mut in_ticks_ns = 0_u64;
-        let mut tick = 0;
+    let in_ticks = |thread: &ThreadLog| {
+        let (mut in_ticks_ns, mut tick) = (0_u64, 0);
         for wake in &thread.wakes {
             while ticks.get(tick).is_some_and(|tick| tick.end_ns < wake.start_ns) {
                 tick += 1;
@@ -343,6 +364,36 @@ fn carriers(stream: &Stream, view: &View, ticks: &[&Wake]) -> Vec<Carrier> {
                 in_ticks_ns = in_ticks_ns.saturating_add(wake.on_cpu_ns);
             }
         }
+        in_ticks_ns
+    };
+    carriers_by(stream, view, in_ticks)
+}
+
+/// Who did the work behind the entries of a function.
+fn carriers_of_entries(stream: &Stream, view: &View) -> Vec<Carrier> {
+    carriers_by(stream, view, |thread| ticks_of(thread).iter().map(|(tick, _)| tick.on_cpu_ns).sum())
+}
+
+/// The wakes in which a function was entered, in the order of time.
+fn woken_for_entries<'s>(stream: &'s Stream, view: &View) -> Vec<&'s Wake> {
+    let threads = view.threads.iter().map(|at| &stream.threads[*at]);
+    let of = |thread: &'s ThreadLog| {
+        let entered = |wake: &&Wake| {
+            let next = thread.entries.partition_point(|entered_ns| *entered_ns < wake.start_ns);
+            thread.entries.get(next).is_some_and(|entered_ns| *entered_ns <= wake.end_ns)
+        };
+        thread.wakes.iter().filter(entered)
+    };
+    let mut woken: Vec<&Wake> = threads.flat_map(of).collect();
+    woken.sort_unstable_by_key(|wake| wake.start_ns);
+    woken
+}
+
+fn carriers_by(stream: &Stream, view: &View, in_ticks_ns: impl Fn(&ThreadLog) -> u64) -> Vec<Carrier> {
+    let mut carriers: Vec<Carrier> = Vec::new();
+    let mut sum_ns = 0_u64;
+    for thread in view.threads.iter().map(|at| &stream.threads[*at]) {
+        let in_ticks_ns = in_ticks_ns(thread);
         sum_ns = sum_ns.saturating_add(in_ticks_ns);
         let (pid, tid, name) = (thread.pid, thread.tid, thread.name.clone());
         carriers.push(Carrier { pid, tid, name, share: in_ticks_ns as f64 });
@@ -380,7 +431,7 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
                 Wait::Until(due_ns) => {
                     slept_ns.map(|slept_ns| (due_ns.saturating_sub(slept_ns) + ROUND_NS / 2) / ROUND_NS * ROUND_NS)
                 }
-                // It waits for files alone. A timer of the kernel's may be one of them (timerfd), and cannot be told from a packet.
+                // It waits for files alone, and no timer that could be seen is one of them.
                 Wait::Open if asked.asleep.call == Call::Poll => {
                     (all, before) = (all + 1, before + 1);
                     continue;
@@ -392,7 +443,9 @@ fn waits(stream: &Stream, view: &View, ticks: &[&Wake]) -> Waits {
                 _ => slept_ns.zip(for_ns).map(|(slept_ns, for_ns)| slept_ns.saturating_add(for_ns)),
             };
             all += 1;
-            before += usize::from(due_ns.is_some_and(|due_ns| wake.start_ns.saturating_add(period_ns / 2) < due_ns));
+            // No timer fires early: what ends such a sleep before is something else. Other calls were begun a little before the thread slept.
+            let early_ns = if asked.asleep.call == Call::Sleep { EARLY_NS.min(period_ns / 2) } else { period_ns / 2 };
+            before += usize::from(due_ns.is_some_and(|due_ns| wake.start_ns.saturating_add(early_ns) < due_ns));
             polls.extend(for_ns.filter(|_| asked.asleep.call != Call::Sleep));
         }
     }

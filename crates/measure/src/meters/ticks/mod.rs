@@ -7,6 +7,8 @@
 //! | [`watcher`] | reads the records while a window lasts, and says what it cost |
 //! | [`wakes`] | records of switches to what was done each time that a thread was awake |
 //! | [`stream`] | the wakes of all threads, live or from a file |
+//! | [`entries`] | ticks that begin where a thread enters a function |
+//! | [`function`] | that function, and how its place is found |
 //! | [`views`] | what one thread, a pool of threads or the whole server did |
 //! | [`tempo`] | whether that keeps time, and which |
 //! | [`track`] | which wakes are ticks |
@@ -18,6 +20,8 @@
 
 pub mod account;
 pub mod choice;
+pub mod entries;
+pub mod function;
 pub mod loops;
 pub mod pacing;
 pub mod picture;
@@ -31,6 +35,8 @@ pub mod watcher;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_functions;
 
 use evenkeel_sys::clock;
 use serde::Serialize;
@@ -200,7 +206,8 @@ pub fn look(settings: &Settings, most_ns: u64, watch: &Watch<'_>) -> Result<(Cho
 fn begun(settings: &Settings, watch: &Watch<'_>) -> Result<Watcher, MeterError> {
     let watched = threads::worth_watching(&settings.pids, settings.wanted.thread.as_deref(), watch)?;
     let what = format!("watch the threads of {}", threads::named(&settings.pids));
-    let mut watcher = Watcher::of(&watched).map_err(|errno| refused(&what, errno))?;
+    let function = settings.wanted.function.as_ref().map(|function| function.probed(&settings.pids)).transpose()?;
+    let mut watcher = Watcher::of(&watched, function).map_err(|errno| refused(&what, errno))?;
     watcher.begin();
     Ok(watcher)
 }

@@ -27,6 +27,8 @@ pub struct ThreadLog {
     pub wakes: Vec<Wake>,
     /// What it was seen to wait for, in the order of time.
     pub asked: Vec<Asked>,
+    /// When it entered the function that was probed, in the order of time, on the monotonic clock.
+    pub entries: Vec<u64>,
     /// Switches that were seen.
     pub switches: u64,
     /// Whether it switched so often that it was not watched on.
@@ -49,6 +51,8 @@ pub struct Stream {
     pub from_ns: u64,
     /// When it ended.
     pub to_ns: u64,
+    /// The function whose entries were recorded too.
+    pub function: Option<String>,
     /// The threads that were watched.
     pub threads: Vec<ThreadLog>,
     /// Threads that the server has and that were not watched.
@@ -78,6 +82,7 @@ impl Stream {
                 Some(before) => {
                     before.wakes.extend(thread.wakes);
                     before.asked.extend(thread.asked);
+                    before.entries.extend(thread.entries);
                     before.switches += thread.switches;
                     before.is_too_much |= thread.is_too_much;
                     before.is_over |= thread.is_over;
@@ -93,11 +98,13 @@ impl Stream {
     }
 }
 
-/// The first line of a recorded stream.
+/// The first line of a recorded stream, and that of one which may have a function and its entries.
 const HEAD: &str = "evenkeel ticks 1";
+const HEAD_WITH_ENTRIES: &str = "evenkeel ticks 2";
 /// What is read of a file, at the most.
 const THREADS_MAX: usize = 4096;
 const LINES_MAX: usize = 4_000_000;
+const FUNCTION_MAX: usize = 4096;
 
 /// Why a text is no stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,14 +123,17 @@ impl Stream {
     /// describes it.
     pub fn to_text(&self) -> String {
         use std::fmt::Write;
-        let mut text = format!("{HEAD}\nspan {}\nunwatched {}\n", self.span_ns(), self.unwatched);
+        let head = if self.function.is_some() { HEAD_WITH_ENTRIES } else { HEAD };
+        let mut text = format!("{head}\nspan {}\nunwatched {}\n", self.span_ns(), self.unwatched);
+        if let Some(function) = &self.function {
+            let _ = writeln!(text, "function {}", printable(function));
+        }
         if !self.unseen.is_nothing() {
             let Unseen { records, overflows, wakes } = self.unseen;
             let _ = writeln!(text, "unseen {records} {overflows} {wakes}");
         }
         for thread in &self.threads {
-            let name: String =
-                thread.name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+            let name = printable(&thread.name);
             let _ = writeln!(text, "thread {} {} {} {name}", thread.pid, thread.tid, thread.switches);
             for (is_set, word) in [(thread.is_too_much, "paused"), (thread.is_over, "ended")] {
                 if is_set {
@@ -132,6 +142,9 @@ impl Stream {
             }
             for asked in &thread.asked {
                 let _ = writeln!(text, "? {}", asked_text(asked, self.from_ns));
+            }
+            for entered_ns in &thread.entries {
+                let _ = writeln!(text, "entered {}", entered_ns.saturating_sub(self.from_ns));
             }
             let mut last_ns = self.from_ns;
             for wake in &thread.wakes {
@@ -165,12 +178,10 @@ impl Stream {
                 return Err(refused(at, line, "too many lines"));
             }
             if !has_head {
-                if line != HEAD {
-                    return Err(refused(
-                        at,
-                        line,
-                        "expected the first line of a recording of ticks, `evenkeel ticks 1`",
-                    ));
+                if line != HEAD && line != HEAD_WITH_ENTRIES {
+                    let why =
+                        "expected the first line of a recording of ticks, `evenkeel ticks 1` or `evenkeel ticks 2`";
+                    return Err(refused(at, line, why));
                 }
                 has_head = true;
                 continue;
@@ -188,6 +199,7 @@ impl Stream {
         let from_ns = self.from_ns;
         match word {
             "span" => self.to_ns = from_ns.checked_add(number(rest)?).ok_or("too long")?,
+            "function" => self.function = Some(rest.chars().take(FUNCTION_MAX).collect()),
             "unwatched" => self.unwatched = usize::try_from(number(rest)?).map_err(|_| "too many")?,
             "unseen" => {
                 let [records, overflows, wakes] = numbers(rest)?;
@@ -211,6 +223,13 @@ impl Stream {
                     "paused" => thread.is_too_much = true,
                     "ended" => thread.is_over = true,
                     "?" => thread.asked.push(asked_of(rest, from_ns)?),
+                    "entered" => {
+                        let entered_ns = from_ns.checked_add(number(rest)?).ok_or("too late")?;
+                        if thread.entries.last().is_some_and(|last_ns| *last_ns > entered_ns) {
+                            return Err("the entry before it is later");
+                        }
+                        thread.entries.push(entered_ns);
+                    }
                     _ => {
                         let wake = wake_of(line, *last_ns)?;
                         if thread.wakes.last().is_some_and(|last| last.end_ns > wake.start_ns) {
@@ -224,6 +243,11 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+/// A name on one line.
+fn printable(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
 fn number(word: &str) -> Result<u64, &'static str> {
@@ -324,6 +348,7 @@ mod tests {
                 asked(from_ns + 7, Call::Futex, Wait::Open),
                 asked(from_ns + 8, Call::Other, Wait::Unknown),
             ],
+            entries: vec![from_ns + 12, from_ns + 60],
             switches: 4,
             is_too_much: true,
             is_over: true,
@@ -332,6 +357,7 @@ mod tests {
         Stream {
             from_ns,
             to_ns: from_ns + 100,
+            function: Some("game::tick".to_owned()),
             threads: vec![thread, other],
             unwatched: 3,
             unseen: Unseen { records: 1, overflows: 2, wakes: 3 },
@@ -342,6 +368,12 @@ mod tests {
     #[test]
     fn a_stream_is_read_back_as_it_was_written() {
         assert_eq!(Stream::parse(&example().to_text()), Ok(example()));
+        let mut without = example();
+        without.function = None;
+        without.threads[0].entries.clear();
+        let text = without.to_text();
+        assert!(text.starts_with("evenkeel ticks 1\n"), "what earlier versions read, they read still: {text}");
+        assert_eq!(Stream::parse(&text), Ok(without));
     }
 
     #[test]
@@ -349,7 +381,8 @@ mod tests {
         let table = [
             ("", "not a recording of ticks"),
             ("evenkeel ticks 1\n", "not a recording of ticks"),
-            ("evenkeel ticks 2\n", "expected the first line"),
+            ("evenkeel ticks 3\n", "expected the first line"),
+            ("evenkeel ticks 2\nspan 9\nthread 1 2 3 a\nentered 5\nentered 4\n", "the entry before it is later"),
             ("evenkeel ticks 1\nspan x\n", "expected a whole number"),
             ("evenkeel ticks 1\nspan 5\n1 1 1 0\n", "expected a thread first"),
             ("evenkeel ticks 1\nspan 5\nthread 1 2 3 a\n1 1 2 0\n", "longer on a CPU than awake"),
@@ -373,7 +406,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_a_panic(lines in prop::collection::vec("(span|thread|\\?|unseen|[0-9]{1,20})( [0-9a-z]{1,20}){0,5}", 0..12)) {
+        fn no_text_is_a_panic(lines in prop::collection::vec("(span|thread|\\?|unseen|entered|function|[0-9]{1,20})( [0-9a-z]{1,20}){0,5}", 0..12)) {
             let _ = Stream::parse(&format!("{HEAD}\n{}", lines.join("\n")));
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_sys::asleep::Wait;
 
+use super::entries::ticks_of;
 use super::stream::{Asked, Stream, ThreadLog};
 use super::wakes::Wake;
 
@@ -13,6 +14,8 @@ use super::wakes::Wake;
 pub const JOIN_NS: u64 = 120_000;
 /// So much of the server's work is much.
 const MUCH: f64 = 0.1;
+/// A timer wakes a thread for its tick only where it wakes hardly more often than it ticks.
+const WAKES_A_TICK_MAX: f64 = 1.5;
 /// Bursts of a view are no more than this.
 const BURSTS_MAX: usize = 1 << 18;
 
@@ -26,6 +29,8 @@ pub enum Workers {
     Pool(String),
     /// All threads.
     Process,
+    /// Threads that enter this function, from there on.
+    Function(String),
 }
 
 /// When a thread wanted to be woken, and when the work began that it was woken for.
@@ -119,8 +124,40 @@ pub fn of(stream: &Stream, of: &Workers) -> Option<View> {
         }
         Workers::Pool(name) => ran.filter(|at| pool_name(&stream.threads[*at].name) == *name).collect(),
         Workers::Process => ran.collect(),
+        Workers::Function(name) => return of_function(stream, name),
     };
     (!threads.is_empty()).then(|| of_threads(stream, of.clone(), threads))
+}
+
+/// The view of the threads that enter the function; none where no thread did.
+pub fn of_function(stream: &Stream, name: &str) -> Option<View> {
+    let mut threads = Vec::new();
+    let mut all: Vec<(Wake, Wake)> = Vec::new();
+    let mut due: Vec<Timer> = Vec::new();
+    let mut wakes = 0;
+    for (at, thread) in stream.threads.iter().enumerate() {
+        let ticks = ticks_of(thread);
+        if ticks.is_empty() {
+            continue;
+        }
+        wakes += thread.wakes.len();
+        threads.push(at);
+        let woken = timers(thread);
+        due.extend(woken.into_iter().filter_map(|(due_ns, wake)| {
+            let (tick, _) = ticks.iter().find(|(_, of)| of.start_ns == wake.start_ns)?;
+            Some(Timer { due_ns, begun_ns: tick.start_ns })
+        }));
+        all.extend(ticks);
+    }
+    // What a poll sleeps for is no due time of the tick that comes by now and then.
+    if wakes as f64 > WAKES_A_TICK_MAX * all.len() as f64 {
+        due.clear();
+    }
+    all.sort_by_key(|(tick, _)| (tick.start_ns, tick.end_ns));
+    due.sort_unstable_by_key(|timer| (timer.begun_ns, timer.due_ns));
+    due.dedup_by_key(|timer| timer.begun_ns);
+    let wakes = all.into_iter().map(|(tick, _)| tick).collect();
+    (!threads.is_empty()).then(|| View { of: Workers::Function(name.to_owned()), threads, wakes, timers: due })
 }
 
 /// When a thread that was seen asleep had asked to be woken, and the wake that came.

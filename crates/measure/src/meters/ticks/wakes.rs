@@ -55,9 +55,23 @@ impl Unseen {
 #[derive(Debug, Default)]
 pub struct Wakes {
     list: Vec<Wake>,
+    entries: Vec<u64>,
     unseen: Unseen,
     switches: u64,
     now: Option<Awake>,
+}
+
+/// What a thread did up to now.
+#[derive(Debug, Default)]
+pub struct HandedOver {
+    /// The wakes that ended, in the order of time.
+    pub wakes: Vec<Wake>,
+    /// When it entered the function that is probed, on the monotonic clock.
+    pub entries: Vec<u64>,
+    /// What was not seen.
+    pub unseen: Unseen,
+    /// Its switches.
+    pub switches: u64,
 }
 
 /// A wake that has not ended.
@@ -80,6 +94,8 @@ impl Wakes {
                     Turn::Slept | Turn::Preempted => self.gone(switch),
                 }
             }
+            ThreadRecord::Entered(at_ns) if self.entries.len() < WAKES_MAX => self.entries.push(at_ns),
+            ThreadRecord::Entered(_) => self.unseen.wakes += 1,
             // What comes next may be of another wake.
             ThreadRecord::Lost(records) => {
                 self.unseen.records = self.unseen.records.saturating_add(records);
@@ -149,9 +165,18 @@ impl Wakes {
         self.unseen
     }
 
-    /// Hands over what there is, and begins anew; the wake that has not ended is kept.
-    pub fn hand_over(&mut self) -> (Vec<Wake>, Unseen, u64) {
-        (std::mem::take(&mut self.list), std::mem::take(&mut self.unseen), std::mem::take(&mut self.switches))
+    /// Hands over what there is, and begins anew. The wake that has not ended stays, with the entries in it.
+    pub fn hand_over(&mut self) -> HandedOver {
+        let of_next = self.now.map_or(self.entries.len(), |awake| {
+            self.entries.partition_point(|entered_ns| *entered_ns < awake.wake.start_ns)
+        });
+        let next = self.entries.split_off(of_next);
+        HandedOver {
+            wakes: std::mem::take(&mut self.list),
+            entries: std::mem::replace(&mut self.entries, next),
+            unseen: std::mem::take(&mut self.unseen),
+            switches: std::mem::take(&mut self.switches),
+        }
     }
 }
 
@@ -186,9 +211,13 @@ mod tests {
         let second = Wake { start_ns: 100, end_ns: 101, on_cpu_ns: 1, preempted: 0, cpu: 1, is_moved: false };
         assert_eq!(wakes.list(), [first, second]);
         assert_eq!(wakes.unseen(), Unseen { records: 3, ..Unseen::default() });
-        assert_eq!(wakes.hand_over().2, 10);
+        wakes.take(ThreadRecord::Entered(100));
+        wakes.take(ThreadRecord::Entered(121));
+        let handed = wakes.hand_over();
+        assert_eq!((handed.switches, handed.entries), (10, vec![100]), "the other entry is of the wake that goes on");
         wakes.take(switch(140, 1, Turn::Slept));
         assert_eq!(wakes.list()[0].start_ns, 120, "what had not ended is kept");
+        assert_eq!(wakes.hand_over().entries, [121]);
     }
 
     proptest! {

@@ -1,19 +1,21 @@
 //! `Watcher`: a thread of ours that reads the switch records of a server's threads, a few times a second, so that no ring fills at the
 //! rates that a tick has. It takes in threads that the server starts meanwhile, and reports what the reading costs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use evenkeel_sys::asleep::Sleeper;
+use evenkeel_sys::perf_probe::Probe;
 use evenkeel_sys::perf_thread::ThreadSwitches;
+use evenkeel_sys::timer_files::TimerFiles;
 use evenkeel_sys::{Errno, clock, thread};
 
 use super::stream::{Asked, Stream, ThreadLog};
 use super::threads::tasks;
-use super::wakes::Wakes;
+use super::wakes::{HandedOver, Wakes};
 
 /// How often it reads. It is a wake of ours on some CPU each time, and 16,384 records are enough for 60,000 switches a second.
 const EVERY: Duration = Duration::from_millis(170);
@@ -43,6 +45,15 @@ pub enum Watched {
     Growing(Vec<(u32, u32)>),
 }
 
+/// A function whose entries are recorded: what it is called, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbedFunction {
+    /// Its name.
+    pub name: String,
+    /// Its place.
+    pub probe: Probe,
+}
+
 #[derive(Debug)]
 struct OneThread {
     pid: u32,
@@ -59,6 +70,10 @@ struct OneThread {
 #[derive(Debug)]
 struct Inner {
     threads: Vec<OneThread>,
+    /// The timers of each process that it reads as files.
+    timers: BTreeMap<u32, TimerFiles>,
+    /// The function whose entries are recorded too.
+    function: Option<ProbedFunction>,
     /// Processes that new threads are looked for in.
     growing: Vec<u32>,
     known: BTreeSet<u32>,
@@ -83,12 +98,17 @@ fn locked(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 }
 
 impl OneThread {
-    fn of(pid: u32, tid: u32, records: usize) -> Result<OneThread, Errno> {
+    fn of(pid: u32, tid: u32, records: usize, function: Option<&ProbedFunction>) -> Result<OneThread, Errno> {
+        let switches = ThreadSwitches::of_thread(tid, records)?;
+        let switches = match function {
+            Some(function) => switches.with_entries(tid, &function.probe)?,
+            None => switches,
+        };
         Ok(OneThread {
             pid,
             tid,
             name: thread::name_of(tid).unwrap_or_default(),
-            switches: ThreadSwitches::of_thread(tid, records)?,
+            switches,
             sleeper: Sleeper::of(tid).ok(),
             wakes: Wakes::default(),
             asked: Vec::new(),
@@ -118,10 +138,11 @@ impl OneThread {
         self.is_over |= self.switches.is_over();
     }
 
-    fn ask(&mut self) {
+    fn ask(&mut self, timers: &mut BTreeMap<u32, TimerFiles>) {
         let Some(sleeper) = self.sleeper.as_ref().filter(|_| self.asked.len() < ASKED_MAX) else { return };
         let at_ns = clock::monotonic_ns();
-        match sleeper.asleep() {
+        let timers = timers.entry(self.pid).or_insert_with(|| TimerFiles::of(self.pid));
+        match sleeper.asleep_by(|file| timers.due_ns(file)) {
             Ok(asleep) => self.asked.push(Asked { at_ns, asleep }),
             // It has ended, or may not be looked into: no need to ask again.
             Err(_) => self.sleeper = None,
@@ -145,6 +166,11 @@ impl Inner {
         self.read_at_ns = now_ns;
     }
 
+    fn ask(&mut self) {
+        let Inner { threads, timers, .. } = self;
+        threads.iter_mut().for_each(|one| one.ask(timers));
+    }
+
     fn take_in_new(&mut self) {
         let mut unwatched = 0;
         let found: Vec<(u32, u32)> = self.growing.iter().flat_map(|pid| tasks(*pid)).collect();
@@ -158,19 +184,19 @@ impl Inner {
             }
             self.known.insert(tid);
             // One that has ended already is no loss.
-            self.threads.extend(OneThread::of(pid, tid, RECORDS_OF_MANY));
+            self.threads.extend(OneThread::of(pid, tid, RECORDS_OF_MANY, self.function.as_ref()));
         }
         self.unwatched = self.unwatched.max(unwatched);
     }
 }
 
 impl Watcher {
-    /// Watches threads from now on. Those that have ended meanwhile are left out.
+    /// Watches threads from now on, and when they enter `function`. Those that have ended meanwhile are left out.
     ///
     /// # Errors
     /// What the kernel said of the first, where none may be watched: `EACCES` or `EPERM` without the right, `ESRCH` if all have ended;
     /// `EAGAIN` if no thread can be started.
-    pub fn of(watched: &Watched) -> Result<Watcher, Errno> {
+    pub fn of(watched: &Watched, function: Option<ProbedFunction>) -> Result<Watcher, Errno> {
         let (list, is_growing) = match watched {
             Watched::Threads(list) => (list, false),
             Watched::Growing(list) => (list, true),
@@ -179,7 +205,7 @@ impl Watcher {
         let mut refusal = None;
         let mut threads = Vec::new();
         for (pid, tid) in list.iter().take(THREADS_MAX) {
-            match OneThread::of(*pid, *tid, records) {
+            match OneThread::of(*pid, *tid, records, function.as_ref()) {
                 Ok(one) => threads.push(one),
                 Err(errno) => refusal = refusal.filter(|before| *before != Errno::SRCH).or(Some(errno)),
             }
@@ -191,6 +217,8 @@ impl Watcher {
         let growing: BTreeSet<u32> = list.iter().filter(|_| is_growing).map(|(pid, _)| *pid).collect();
         let inner = Inner {
             threads,
+            timers: BTreeMap::new(),
+            function,
             growing: growing.into_iter().collect(),
             known: list.iter().map(|(_, tid)| *tid).collect(),
             unwatched: list.len().saturating_sub(THREADS_MAX),
@@ -210,7 +238,7 @@ impl Watcher {
             let mut nth = 0_u32;
             while !inner.is_ended {
                 // Asked first: what it sleeps for now is answered by a wake that is still to come.
-                inner.threads.iter_mut().for_each(OneThread::ask);
+                inner.ask();
                 inner.read();
                 nth = nth.wrapping_add(1);
                 if nth.is_multiple_of(RESCAN_EVERY) {
@@ -242,10 +270,12 @@ impl Watcher {
         inner.read();
         let (from_ns, to_ns) = (inner.from_ns, clock::monotonic_ns());
         let mut stream = Stream { from_ns, to_ns, unwatched: inner.unwatched, ..Stream::default() };
+        stream.function = inner.function.as_ref().map(|function| function.name.clone());
         for one in &mut inner.threads {
-            let (mut wakes, unseen, switches) = one.wakes.hand_over();
+            let HandedOver { mut wakes, mut entries, unseen, switches } = one.wakes.hand_over();
             // One that began before the window is not of it.
             wakes.retain(|wake| wake.start_ns >= from_ns);
+            entries.retain(|entered_ns| *entered_ns >= from_ns);
             stream.unseen = stream.unseen.and(unseen);
             // Many threads get their name only after their start.
             if let Some(name) = thread::name_of(one.tid) {
@@ -257,6 +287,7 @@ impl Watcher {
                 name: one.name.clone(),
                 wakes,
                 asked: std::mem::take(&mut one.asked),
+                entries,
                 switches,
                 is_too_much: one.is_too_much,
                 is_over: one.is_over,

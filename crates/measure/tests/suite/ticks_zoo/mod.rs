@@ -27,6 +27,11 @@ enum Truth {
 
 const TRUTHS: &[(&str, Truth)] = &[
     ("armagetron-idle", Truth::None),
+    // Its timers are a timerfd among the files that it waits for.
+    ("asio-chained-idle", Truth::Chained(37.538)),
+    ("asio-chained-load", Truth::Chained(37.422)),
+    ("asio-idle", Truth::SetTimes(40.0)),
+    ("asio-load", Truth::SetTimes(40.0)),
     ("asyncio-call-at-idle", Truth::SetTimes(20.0)),
     ("asyncio-call-later-idle", Truth::Chained(17.965)),
     ("asyncio-sleep-idle", Truth::Chained(17.697)),
@@ -155,7 +160,7 @@ fn a_rate_that_the_user_names_is_found() {
             Truth::SetTimes(hz) | Truth::Chained(hz) => hz,
             Truth::None => continue,
         };
-        let choice = choose(&stream, &Wanted { tick_hz: Some(hz), thread: None });
+        let choice = choose(&stream, &Wanted { tick_hz: Some(hz), ..Wanted::default() });
         match choice.tick() {
             Ok(tick) => assert!(truth.is(tick.tempo.hz()), "{name}: {} Hz for {hz}", tick.tempo.hz()),
             // Its ticks and its polls are alike while nobody plays.

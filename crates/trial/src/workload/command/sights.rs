@@ -44,7 +44,7 @@ impl Sights {
         wished.sort_unstable();
         wished.dedup();
         if *tick != Wanted::default() && !wished.contains(&Sight::Ticks) {
-            return Err("--tick, --tick-thread: no tick is looked at; add --see ticks".to_owned());
+            return Err("--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks".to_owned());
         }
         Ok(Sights { wished, tick: tick.clone(), open: Vec::new() })
     }
@@ -101,12 +101,12 @@ mod tests {
 
     #[test]
     fn a_thread_is_named_for_its_tick_alone_and_nothing_is_seen_twice() {
-        let main = Wanted { tick_hz: None, thread: Some("main".to_owned()) };
+        let main = Wanted { thread: Some("main".to_owned()), ..Wanted::default() };
         let sights = Sights::new(&[Sight::Packets, Sight::Ticks, Sight::Packets], &main).unwrap();
         let names: Vec<_> = sights.metrics().into_iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), outside_ticks::METRICS.len() + outside_packets::METRICS.len());
         assert_eq!(names[0], "due_to_done_us_p99", "what is seen of the tick comes first");
         let wrong = Sights::new(&[Sight::Packets], &main).err().unwrap();
-        assert_eq!(wrong, "--tick, --tick-thread: no tick is looked at; add --see ticks");
+        assert_eq!(wrong, "--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks");
     }
 }

@@ -1,0 +1,45 @@
+//! `TickFunction`: a function that the server enters once a tick, as the user names it. The kernel records its entries (a uprobe).
+
+use std::sync::Arc;
+
+use evenkeel_sys::perf_probe::Probe;
+
+use super::watcher::ProbedFunction;
+use crate::MeterError;
+
+/// Finds a function by its name in the programs of these processes.
+pub type Find = dyn Fn(&str, &[u32]) -> Result<Probe, MeterError> + Send + Sync;
+
+/// Reads such a name, as a user types it; an error says what is expected.
+pub type ReadFunction = fn(&str) -> Result<TickFunction, String>;
+
+/// A function that the server enters once a tick, and how its place is found.
+#[derive(Clone)]
+pub struct TickFunction {
+    /// Its name, as the user wrote it.
+    pub name: String,
+    /// Finds it. Symbols are not read here.
+    pub find: Arc<Find>,
+}
+
+impl TickFunction {
+    /// Its place in these processes.
+    ///
+    /// # Errors
+    /// If they have no such function, or several.
+    pub fn probed(&self, pids: &[u32]) -> Result<ProbedFunction, MeterError> {
+        Ok(ProbedFunction { name: self.name.clone(), probe: (self.find)(&self.name, pids)? })
+    }
+}
+
+impl std::fmt::Debug for TickFunction {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("TickFunction").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for TickFunction {
+    fn eq(&self, other: &TickFunction) -> bool {
+        self.name == other.name
+    }
+}
