@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The short form of lab/reboot.sh, for CI: whether `evenkeel image` and Debian's grub scripts get kernel arguments to a kernel, and away
 # again. A folder with Debian is the image, update-grub runs in it at native speed, and its own kernel boots by the line that is in
-# grub.cfg then, with a small system behind it that captures itself. Seconds, once the folder is there.
+# grub.cfg then, with a small system behind it that captures itself. Then images that have arguments already with which ours would not
+# be in force. A minute or two, once the folder is there.
 #
 # usage: lab/kernel-line.sh [-p PROGRAM]
 #
@@ -62,7 +63,7 @@ boot() {
     local status=0
     rm -f "$work/captured"
     timeout 120 qemu-system-x86_64 "${accelerator[@]}" -m 1024 -smp '4,sockets=1,cores=2,threads=2' -kernel "$debian"/boot/vmlinuz-* \
-        -initrd "$work/initramfs" -append "$1 settle=0 panic=-1" -nodefaults -display none -no-reboot \
+        -initrd "$work/initramfs" -append "settle=0 panic=-1 $1" -nodefaults -display none -no-reboot \
         -serial "file:$work/console.log" -serial "file:$work/captured" </dev/null || status=$?
     if [ "$status" -ne 0 ] || [ "$(tail -n 1 "$work/captured")" != end ]; then
         tail -n 20 "$work/console.log" >&2
@@ -108,6 +109,50 @@ update
 [ -z "$(left)" ] || complain "the image is not as before: $(left | tr '\n' ' ')"
 difference=$(diff "$work/grub.cfg.before" "$root/boot/grub/grub.cfg") || complain "grub.cfg is not as before: $difference"
 [ "$(line)" = "$before" ] || complain "the kernel's line is '$(line)', and was '$before'"
+
+# refuses ROOT WHY ARGUMENT…: whether evenkeel says so, and leaves the image alone.
+refuses() {
+    local image=$1 why=$2 status=0
+    shift 2
+    "$evenkeel" image "$image" "$@" >"$work/refused.out" 2>&1 || status=$?
+    [ "$status" -eq 4 ] || complain "evenkeel image $* ended with $status where the image has $why"
+    grep -qF -- "$why" "$work/refused.out" || complain "evenkeel image $* does not name $why: $(cat "$work/refused.out")"
+}
+
+# What stands in an image already. First what the kernel makes of it, then what evenkeel says.
+isolated=/sys/devices/system/cpu/isolated
+meltdown=/sys/devices/system/cpu/vulnerabilities/meltdown
+plain='console=ttyS0 loglevel=4'
+boot "$plain -- lab-word isolcpus=3"
+reads "$isolated" ''
+boot "$plain mitigations=off mitigations=auto"
+[ "$(sed -n "s|^$meltdown = ||p" "$work/captured")" != Vulnerable ] || complain 'the last of two arguments of a name did not win'
+
+entry=$work/entries/boot/loader/entries/lab.conf
+mkdir -p "${entry%/*}" "$work"/entries/{etc/default,usr/sbin,var/lib}
+touch "$work"/entries/{etc/default/grub,usr/sbin/grubby}
+# with OPTIONS: the image has one entry, with this line.
+with() { printf 'title lab\nlinux /vmlinuz\n%s\n' "$1" >"$entry"; }
+with "options $plain -- lab-word"
+cp "$entry" "$work/entry.before"
+"$evenkeel" image "$work/entries" cmdline.isolcpus=3 >"$work/image.out" || complain "evenkeel image ended with $?: $(cat "$work/image.out")"
+boot "$(sed -n 's/^options //p' "$entry")"
+reads "$isolated" 3
+"$evenkeel" image --undo "$work/entries" >"$work/undo.out" || complain "evenkeel image --undo ended with $?: $(cat "$work/undo.out")"
+cmp -s "$entry" "$work/entry.before" || complain "the entry is not as before: $(cat "$entry")"
+with ''
+refuses "$work/entries" '`options` line' cmdline.isolcpus=3
+with "options $plain mitigations=auto"
+refuses "$work/entries" mitigations=auto cmdline.mitigations=off
+
+# lab.cfg is read before ours, and what it puts into the second variable comes after ours on the kernel's line.
+# shellcheck disable=SC2016 # update-grub puts the variable in
+for line in 'GRUB_CMDLINE_LINUX_DEFAULT="isolcpus=2"' 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX isolcpus=2"'; do
+    echo "$line" >"$root/etc/default/grub.d/50-lab.cfg"
+    refuses "$root" isolcpus=2 cmdline.isolcpus=3
+done
+rm "$root/etc/default/grub.d/50-lab.cfg"
+[ -z "$(left)" ] || complain "an image that was refused is not as before: $(left | tr '\n' ' ')"
 
 [ "$wrong" -eq 0 ] || exit 1
 say "kernel arguments reached the kernel by an image and grub's scripts, and are gone again, in $((SECONDS - began)) s"

@@ -3,6 +3,7 @@
 use evenkeel_host::{Action, Plan};
 use evenkeel_sys::{Hand, Root, RootKind};
 
+use crate::arguments;
 use crate::effects::{Effects, Intended};
 use crate::history::{Transaction, summary};
 use crate::kept::take_kept;
@@ -209,7 +210,7 @@ fn put_one_back(effects: &mut Effects<'_>, txn: u64, index: usize) -> Result<(),
 
 /// Whether the running kernel was started with `argument`.
 pub(crate) fn is_booted_with(root: &Root, argument: &str) -> bool {
-    root.text("/proc/cmdline").is_ok_and(|line| line.split_whitespace().any(|word| word == argument))
+    root.text("/proc/cmdline").is_ok_and(|line| arguments::of_kernel(&line).any(|word| word == argument))
 }
 
 /// Takes a step that writes a file; gives whether anything had to be written.

@@ -58,6 +58,16 @@ pub(crate) fn without(now: &Entry, content: &Content) -> Entry {
     }
 }
 
+/// A text that has kernel arguments, with more of them; why not, where it takes none.
+pub(crate) fn with_arguments(text: &str, arguments: &[String]) -> Result<String, String> {
+    kernel_line::with(text, arguments)
+}
+
+/// The lines of a text that hold kernel arguments, each with its number, counted from 1.
+pub(crate) fn argument_lines(text: &str) -> Vec<(usize, &str)> {
+    kernel_line::numbered(text)
+}
+
 fn without_block(text: &str) -> String {
     let cut = text.split_once(BEGIN_WITH_NEWLINE).or_else(|| text.split_once(BEGIN));
     let Some((before, rest)) = cut else {

@@ -269,9 +269,10 @@ fn restore_file(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Re
         effects.state.outside.put(tree, path, before)?;
         if is_ours { KeptOutcome::Restored } else { KeptOutcome::Foreign }
     } else {
-        // A file of somebody else, who has changed it since: theirs stays, ours goes.
-        effects.state.outside.put(tree, path, &edit::without(&now, content))?;
-        KeptOutcome::Foreign
+        // A file of somebody else. Theirs stays, ours goes. An earlier version may have put ours elsewhere in it.
+        let without = edit::without(&now, content);
+        effects.state.outside.put(tree, path, &without)?;
+        if without == *before { KeptOutcome::Restored } else { KeptOutcome::Foreign }
     };
     for folder in file.folders.iter().rev() {
         effects.state.outside.remove_empty_folder(tree, folder)?;

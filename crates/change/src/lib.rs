@@ -9,6 +9,7 @@
 //! gzip) over what follows the space, then one JSON object with `"format": 1`. Records are added and never changed.
 
 mod apply;
+mod arguments;
 mod blocked;
 mod claims;
 mod command;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use evenkeel_change::persist::Ground;
+use evenkeel_change::persist::{Ground, boot_files};
 use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError};
 use evenkeel_host::{Action, Advice, Facts, Knob, Setting, SettingError, State as Advised, advise, knobs};
 use evenkeel_sys::{Root, RootKind};
@@ -76,14 +76,14 @@ impl Selection {
     fn make(&self, root: &Root, facts: &Facts, log: &Log, wanted: Wanted) -> Result<Selected, Failure> {
         let Wanted { settings, title, term, unit } = wanted;
         let program = program(root);
-        let entries = if root.kind() == RootKind::Mounted { entries(root) } else { Vec::new() };
+        let boot_files = if root.kind() == RootKind::Mounted { boot_files(root) } else { Vec::new() };
         let own_arguments = log.own_arguments();
         let ground = Ground {
             facts,
             unit: unit.as_deref(),
             program: program.as_deref(),
             is_image: root.kind() == RootKind::Mounted,
-            entries: &entries,
+            boot_files: &boot_files,
             own_arguments: &own_arguments,
         };
         let before = log.lasting_settings(ground.unit);
@@ -154,19 +154,6 @@ fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
         Failure::text(exit::WRONG_USE, file.display(), error)
             .hint("`evenkeel plan --output FILE KNOB=VALUE` writes a plan")
     })
-}
-
-/// The files of an image that hold kernel arguments and that no program of its own can be asked to change.
-fn entries(root: &Root) -> Vec<String> {
-    const ENTRIES: &str = "/boot/loader/entries";
-    const CMDLINE: &str = "/etc/kernel/cmdline";
-    let names = root.entries(ENTRIES).unwrap_or_default().into_iter();
-    let mut files: Vec<String> =
-        names.filter(|name| name.ends_with(".conf")).map(|name| format!("{ENTRIES}/{name}")).collect();
-    if root.text(CMDLINE).is_ok() {
-        files.push(CMDLINE.to_owned());
-    }
-    files
 }
 
 /// Where this program stands, for units that call it: only where it stays when we are gone, and not in somebody's build.

@@ -1,9 +1,12 @@
 //! Kernel arguments in a file of somebody else: an entry of the Boot Loader Specification, where the `options` lines hold them, or
 //! `/etc/kernel/cmdline`, which is nothing but arguments.
 //!
-//! Ours go to the end of the last such line, behind two spaces. The kernel takes any white space between arguments; people and
-//! programs write one space, so that two tell which words are ours and which were there before, be they the same. Nothing else of
-//! the text is taken apart: order, repeats, quotes, variables, comments and odd spacing stay, because nobody looks at them.
+//! Ours go to the end of the first such line, behind two spaces. GRUB reads no `options` line but the first. Where that line has
+//! the word `--`, ours go before it: the kernel hands all words behind it to init. The kernel takes any white space between
+//! arguments; people and programs write one space, so that two mark which words are ours, be they the same as others. Nothing else
+//! of the text is taken apart: order, repeats, quotes, variables, comments and odd spacing stay, because nobody looks at them.
+
+use crate::arguments;
 
 /// What stands before our arguments, and tells that they are ours.
 const MARK: &str = "  ";
@@ -20,69 +23,90 @@ pub(super) fn with(text: &str, arguments: &[String]) -> Result<String, String> {
     if ours.is_empty() {
         return Ok(text.to_owned());
     }
-    let Some(Line { body, rest, .. }) = line(text) else {
-        return match (is_entry(text), text.ends_with('\n')) {
-            (false, _) => {
-                Err("it holds no kernel arguments, and ours alone would be a kernel without its root".to_owned())
-            }
-            (true, true) => Ok(format!("{text}{OPTIONS}{MARK}{ours}\n")),
-            // A last line without its newline stays one.
-            (true, false) => Ok(format!("{text}\n{OPTIONS}{MARK}{ours}")),
-        };
+    let Some(line) = lines(text).into_iter().next() else {
+        return Err(if is_entry(text) { NO_OPTIONS } else { NO_ARGUMENTS }.to_owned());
     };
-    if marked(body, &ours).is_some() {
+    let own = line.own();
+    if own.trim().is_empty() {
+        return Err(NO_ARGUMENTS.to_owned());
+    }
+    if marked(own, &ours).is_some() {
         return Ok(text.to_owned());
     }
-    if body.matches('"').count() % 2 == 1 {
+    if own.matches('"').count() % 2 == 1 {
         return Err(
             "a quote is open at the end of its kernel arguments, and ours would become part of it; close it".to_owned()
         );
     }
-    let head = &text[..text.len() - body.len() - rest.len()];
-    Ok(format!("{head}{body}{MARK}{ours}{rest}"))
+    let (head, rest) = text.split_at(line.start + own.len());
+    Ok(format!("{head}{MARK}{ours}{rest}"))
 }
+
+/// GRUB gives an entry without the line the arguments of its variable `default_kernelopts`, root= among them.
+const NO_OPTIONS: &str = "it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, \
+                          root= among them, and a line with ours alone would replace those";
+const NO_ARGUMENTS: &str = "it holds no kernel arguments, and ours alone would be a kernel without its root";
 
 /// The text without our arguments. Where the mark is gone (somebody wrote the line anew), the last word that is the same as ours
 /// goes: it is the one that we added, unless people moved it.
 pub(super) fn without(text: &str, arguments: &[String]) -> String {
     let ours = arguments.join(" ");
-    let Some(Line { body, rest, is_last }) = line(text).filter(|_| !ours.is_empty()) else {
+    if ours.is_empty() {
         return text.to_owned();
-    };
-    let head = &text[..text.len() - body.len() - rest.len()];
-    match marked(body, &ours) {
-        // The whole line is ours, and so is the newline that parts it from a line which had none.
-        Some(at) if is_last && at + MARK.len() + ours.len() == body.len() && &body[..at] == OPTIONS => match rest {
-            "" => head.strip_suffix('\n').unwrap_or(head).to_owned(),
-            _ => head.to_owned(),
-        },
-        Some(at) => format!("{head}{}{}{rest}", &body[..at], &body[at + MARK.len() + ours.len()..]),
-        None => {
-            let body = arguments.iter().rev().fold(body.to_owned(), |body, argument| without_word(&body, argument));
-            format!("{head}{body}{rest}")
+    }
+    let lines = lines(text);
+    // Earlier versions put ours at the end of the last line, also behind `--`.
+    let found = lines.iter().find_map(|line| Some((line, marked(line.own(), &ours)?)));
+    let found = found.or_else(|| lines.iter().rev().find_map(|line| Some((line, marked(line.body, &ours)?))));
+    if let Some((line, at)) = found {
+        let (head, rest) = (&text[..line.start], &text[line.start + line.body.len()..]);
+        let (before, after) = (&line.body[..at], &line.body[at + MARK.len() + ours.len()..]);
+        let is_last = matches!(rest, "" | "\n" | "\r\n");
+        // Earlier versions made a whole line of ours. The newline that parts it from a line without one is ours too.
+        return match (before == OPTIONS && after.is_empty() && is_last, rest) {
+            (true, "") => head.strip_suffix('\n').unwrap_or(head).to_owned(),
+            (true, _) => head.to_owned(),
+            (false, _) => format!("{head}{before}{after}{rest}"),
+        };
+    }
+    for line in &lines {
+        let body = arguments.iter().rev().fold(line.body.to_owned(), |body, argument| without_word(&body, argument));
+        if body != line.body {
+            return format!("{}{body}{}", &text[..line.start], &text[line.start + line.body.len()..]);
         }
+    }
+    text.to_owned()
+}
+
+/// The key of the lines that hold arguments.
+const OPTIONS: &str = "options";
+
+/// A line that holds arguments.
+struct Line<'a> {
+    /// Counted from 1.
+    number: usize,
+    /// Where it begins in the text, in bytes.
+    start: usize,
+    /// Without its newline.
+    body: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// Its part before the word `--`, and before the white space in front of that.
+    fn own(&self) -> &'a str {
+        let end = arguments::end(self.body).unwrap_or(self.body.len());
+        let own = &self.body[..end];
+        let space = own.chars().next_back().filter(|last| end < self.body.len() && last.is_whitespace());
+        &own[..end - space.map_or(0, char::len_utf8)]
     }
 }
 
-/// The key of the lines that hold arguments. A line with nothing behind it is left alone, so that one that we made is told from it.
-const OPTIONS: &str = "options";
-
-/// The line that takes our arguments: `text` ends in `body` and `rest`.
-struct Line<'a> {
-    /// Without its newline.
-    body: &'a str,
-    /// From its newline on.
-    rest: &'a str,
-    /// Whether it is the last line of the text.
-    is_last: bool,
-}
-
-/// The last `options` line of an entry; of anything else the last line that is neither empty nor a comment.
-fn line(text: &str) -> Option<Line<'_>> {
+/// The `options` lines of an entry that have arguments; of anything else the lines that are neither empty nor comments.
+fn lines(text: &str) -> Vec<Line<'_>> {
     let is_entry = is_entry(text);
-    let mut end = text.len();
-    for line in text.split_inclusive('\n').rev() {
-        let start = end - line.len();
+    let mut start = 0;
+    let mut lines = Vec::new();
+    for (at, line) in text.split_inclusive('\n').enumerate() {
         let body = line.strip_suffix('\n').unwrap_or(line);
         let body = body.strip_suffix('\r').unwrap_or(body);
         let is_it = match is_entry {
@@ -90,11 +114,16 @@ fn line(text: &str) -> Option<Line<'_>> {
             false => !body.trim().is_empty() && !body.trim_start().starts_with('#'),
         };
         if is_it {
-            return Some(Line { body, rest: &text[start + body.len()..], is_last: end == text.len() });
+            lines.push(Line { number: at + 1, start, body });
         }
-        end = start;
+        start += line.len();
     }
-    None
+    lines
+}
+
+/// Those lines with their numbers, counted from 1.
+pub(super) fn numbered(text: &str) -> Vec<(usize, &str)> {
+    lines(text).into_iter().map(|line| (line.number, line.body)).collect()
 }
 
 fn is_entry(text: &str) -> bool {

@@ -39,13 +39,20 @@ grub_class rhel
 "#;
 
 #[test]
-fn arguments_go_to_the_end_of_the_last_line_of_arguments() {
+fn arguments_go_to_the_end_of_the_first_line_of_arguments_and_before_those_of_init() {
     let texts = [
         ("Red Hat's entry", RHEL),
         ("two lines of options", "title a\noptions root=/dev/sda1\noptions console=tty0 console=ttyS0\nlinux /v\n"),
         ("no options", "title a\nlinux /v\n"),
         ("no options, no last newline", "title a\nlinux /v"),
         ("empty options", "title a\noptions\n"),
+        ("a word for init", "title a\noptions root=/dev/sda1 -- splash\nlinux /v\n"),
+        ("words for init on the first of two lines", "title a\noptions root=/dev/sda1  -- x\noptions quiet\n"),
+        ("init's mark in quotes", "root=/dev/sda1 x=\"a -- b\" ro -- 5\n"),
+        ("init's mark at the end", "root=/dev/sda1 --"),
+        ("init's words alone", "-- splash\n"),
+        ("init's words alone, behind a space", " -- splash\n"),
+        ("ours behind init's mark", "root=/dev/sda1 --  isolcpus=2-3 idle=poll\n"),
         ("odd spacing", "title a\n  options\troot=/dev/sda1   quiet \n"),
         ("another system's newlines", "title a\r\noptions root=/dev/sda1\r\n"),
         ("quotes", "root=/dev/sda1 dyndbg=\"file x +p\" a==b\n"),
@@ -81,20 +88,32 @@ fn arguments_go_to_the_end_of_the_last_line_of_arguments() {
         grub_class rhel⏎
         -- two lines of options
         title a⏎
-        options root=/dev/sda1⏎
-        options console=tty0 console=ttyS0  isolcpus=2-3 idle=poll⏎
+        options root=/dev/sda1  isolcpus=2-3 idle=poll⏎
+        options console=tty0 console=ttyS0⏎
         linux /v⏎
         -- no options
-        title a⏎
-        linux /v⏎
-        options  isolcpus=2-3 idle=poll⏎
+        refused: it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, root= among them, and a line with ours alone would replace those
         -- no options, no last newline
+        refused: it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, root= among them, and a line with ours alone would replace those
+        -- empty options
+        refused: it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, root= among them, and a line with ours alone would replace those
+        -- a word for init
         title a⏎
+        options root=/dev/sda1  isolcpus=2-3 idle=poll -- splash⏎
         linux /v⏎
-        options  isolcpus=2-3 idle=poll-- empty options
+        -- words for init on the first of two lines
         title a⏎
-        options⏎
-        options  isolcpus=2-3 idle=poll⏎
+        options root=/dev/sda1   isolcpus=2-3 idle=poll -- x⏎
+        options quiet⏎
+        -- init's mark in quotes
+        root=/dev/sda1 x="a -- b" ro  isolcpus=2-3 idle=poll -- 5⏎
+        -- init's mark at the end
+        root=/dev/sda1  isolcpus=2-3 idle=poll ---- init's words alone
+        refused: it holds no kernel arguments, and ours alone would be a kernel without its root
+        -- init's words alone, behind a space
+        refused: it holds no kernel arguments, and ours alone would be a kernel without its root
+        -- ours behind init's mark
+        root=/dev/sda1  isolcpus=2-3 idle=poll --  isolcpus=2-3 idle=poll⏎
         -- odd spacing
         title a⏎
           options	root=/dev/sda1   quiet   isolcpus=2-3 idle=poll⏎
@@ -148,6 +167,23 @@ fn what_people_did_since_stays() {
         nothing: ""
     "#]]
     .assert_eq(&told);
+}
+
+#[test]
+fn what_an_earlier_version_put_elsewhere_is_taken_out() {
+    let content = arguments(&["isolcpus=2-3", "idle=poll"]);
+    let ours = "  isolcpus=2-3 idle=poll";
+    let texts = [
+        ("title a\nlinux /v\n", format!("title a\nlinux /v\noptions{ours}\n")),
+        ("title a\nlinux /v", format!("title a\nlinux /v\noptions{ours}")),
+        ("title a\noptions\n", format!("title a\noptions\noptions{ours}\n")),
+        ("title a\noptions a\noptions b\nlinux /v\n", format!("title a\noptions a\noptions b{ours}\nlinux /v\n")),
+        ("options a -- b\n", format!("options a -- b{ours}\n")),
+        ("a -- b", format!("a -- b{ours}")),
+    ];
+    for (before, then) in texts {
+        assert_eq!(without(&file(&then), &content), file(before), "{then:?}");
+    }
 }
 
 #[test]
@@ -246,6 +282,26 @@ fn ours() -> impl Strategy<Value = Vec<String>> {
     proptest::sample::subsequence(KNOWN, 1..4).prop_map(|words| words.into_iter().map(str::to_owned).collect())
 }
 
+/// The words that the kernel takes for its own, as `parse_args` and `next_arg` part a line (`kernel/params.c`, `lib/cmdline.c`).
+fn read_by_kernel(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let mut is_quoted = false;
+        let end = rest.find(|letter: char| {
+            is_quoted ^= letter == '"';
+            letter.is_whitespace() && !is_quoted
+        });
+        let (word, left) = rest.split_at(end.unwrap_or(rest.len()));
+        if word == "--" {
+            break;
+        }
+        words.push(word.to_owned());
+        rest = left.trim_start();
+    }
+    words
+}
+
 proptest! {
     #![proptest_config(cases())]
 
@@ -255,9 +311,14 @@ proptest! {
         prop_assume!(!before.contains(&format!("  {joined}")));
         let content = Content::KernelArguments { arguments: ours };
         let Ok(after) = with(&file(&before), &content) else {
-            // Only what has no arguments, or a quote that is open, is refused.
-            let last = before.trim_end().rsplit('\n').next().unwrap_or_default();
-            prop_assert!(before.matches('"').count() % 2 == 1 || last.is_empty() || last.starts_with('#'), "{before:?}");
+            // Only what has no arguments of the kernel, or a quote that is open, is refused.
+            let holds = |line: &&str| match line.split_whitespace().next() {
+                None | Some("title" | "linux" | "grub_users") => false,
+                Some("options") => line.trim() != "options",
+                Some(first) => !first.starts_with('#') && !before.starts_with("linux"),
+            };
+            let first = before.lines().find(holds).unwrap_or_default();
+            prop_assert!(first.matches('"').count() % 2 == 1 || read_by_kernel(first).is_empty(), "{before:?}");
             return Ok(());
         };
         prop_assert_eq!(without(&after, &content), file(&before));
@@ -265,9 +326,10 @@ proptest! {
         // Ours is one piece, and without it the rest is what it was: so every other word is at its place.
         let (after, piece) = (text(&after), format!("  {joined}"));
         let at = after.rfind(&piece).unwrap();
-        let rest = format!("{}{}", &after[..at], &after[at + piece.len()..]);
-        let made = rest.strip_prefix(before.as_str());
-        prop_assert!(made.is_some_and(|made| made.is_empty() || made.trim() == "options"), "{after:?}");
+        prop_assert_eq!(format!("{}{}", &after[..at], &after[at + piece.len()..]), before);
+        let line = after.lines().find(|line| line.contains(&piece)).unwrap();
+        let read = read_by_kernel(line).join(" ");
+        prop_assert!(read.contains(&joined), "{line:?}: the kernel reads {read:?}");
     }
 
     #[test]

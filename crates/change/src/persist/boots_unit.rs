@@ -15,7 +15,7 @@ const UNIT: &str = "evenkeel-boots.service";
 /// # Errors
 /// If systemd does not start this machine, or a path can't stand in a unit.
 pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Result<Keep, String> {
-    let ground = Ground { facts, unit: None, program: None, is_image: false, entries: &[], own_arguments: &[] };
+    let ground = Ground { facts, unit: None, program: None, is_image: false, boot_files: &[], own_arguments: &[] };
     if let Some(init) = units::other_init(&ground) {
         return Err(format!("go on after a boot: {init} starts this machine, and only units of systemd are known"));
     }

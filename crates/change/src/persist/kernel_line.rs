@@ -8,7 +8,10 @@ use std::fmt::Write;
 use evenkeel_host::facts::BootLoader;
 use evenkeel_host::{Place, Setting, TakesEffect};
 
+use super::boot_files::{self, Obstacle};
+use super::grub_defaults::LINUX;
 use super::{Ground, HEAD, Recipe, refuse};
+use crate::arguments;
 use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
 
 /// Read after `/etc/default/grub` and after the cloud image's `50-cloudimg-settings.cfg`.
@@ -41,6 +44,9 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
                 format!("this kernel was started with {other}, which is not from a setting that is kept"),
                 format!("take {other} out of the boot loader's configuration, or reboot if it is out already; then apply {setting} again"),
             ));
+        } else if let Some(obstacle) = in_image(ground, &argument) {
+            let (why, todo) = words_of(&obstacle, &argument);
+            keep.cannot.push(refuse(setting, why, format!("{todo}; then run this again")));
         } else {
             arguments.push((setting, argument));
         }
@@ -72,16 +78,45 @@ fn is_plain(argument: &str) -> bool {
 
 /// What somebody else gave the running kernel under the same name; the same value does no harm.
 fn others<'a>(ground: &Ground<'a>, name: &str, argument: &str) -> Option<&'a str> {
-    // As the kernel compares them: `-` and `_` are one character, and what follows `--` is for the first program.
-    let dashed = |text: &str| text.replace('_', "-");
     // Below an image that is mounted may be the /proc of the machine that builds it.
     let booted = ground.facts.kernel.command_line.known().filter(|_| !ground.is_image)?;
     booted
         .iter()
         .take_while(|other| *other != "--")
-        .filter(|other| dashed(other.split('=').next().unwrap_or_default()) == dashed(name))
+        .filter(|other| arguments::is_same_name(other, name))
         .find(|other| *other != argument && !ground.own_arguments.contains(other))
         .map(String::as_str)
+}
+
+/// What keeps an argument from being in force on a machine that boots from the image.
+fn in_image<'a>(ground: &Ground<'a>, argument: &str) -> Option<Obstacle<'a>> {
+    if ground.is_image { boot_files::obstacle(ground, argument, GRUB_DROP_IN) } else { None }
+}
+
+/// Why it is refused, and what to do.
+fn words_of(obstacle: &Obstacle<'_>, ours: &str) -> (String, String) {
+    match obstacle {
+        Obstacle::Other { argument, origin } => (
+            format!("{origin} of the image gives the kernel {argument}, which evenkeel did not add"),
+            format!("take {argument} out of {}", origin.path),
+        ),
+        Obstacle::Ended(origin) => (
+            format!(
+                "{origin} of the image has the word `--` before our argument: the kernel hands all words behind it to init"
+            ),
+            format!("take `--` out of {}, or move it behind the kernel's own arguments", origin.path),
+        ),
+        Obstacle::Replaced(origin) => (
+            format!("{origin} of the image sets {LINUX} anew after {GRUB_DROP_IN}, which drops {ours}"),
+            format!(
+                "let its value begin with ${LINUX} and a space, or rename the file to be read before {GRUB_DROP_IN}"
+            ),
+        ),
+        Obstacle::Closed { path, why } => (
+            format!("{path} of the image takes no argument of ours: {why}"),
+            format!("mend {path}, or remove it if nothing boots by it"),
+        ),
+    }
 }
 
 /// `update-grub` sources these files as shell: a line an argument, each of which adds to what the lines before gave.
@@ -134,7 +169,7 @@ fn grubby(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Keep
 
 /// In an image nobody runs `grubby`: the entries are edited, and what the entries of kernels to come are made from.
 fn entries(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
-    let paths: Vec<&String> = ground.entries.iter().filter(|path| is_entry(path)).collect();
+    let paths: Vec<&String> = boot_files::entries(ground).map(|file| &file.path).collect();
     if paths.is_empty() {
         for (setting, argument) in arguments {
             let why = "the image has no boot entries yet: its first boot makes them, or the tool that builds it";
@@ -151,15 +186,6 @@ fn entries(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Kee
         keep.files.push(KeptFile { path: (*path).clone(), content });
     }
     keep.carried.extend(arguments.iter().map(|(setting, _)| carried(setting, paths[0])));
-}
-
-/// A path from outside of this crate, so that it is looked at: these are files, never folders up.
-fn is_entry(path: &str) -> bool {
-    let is_name = |name: &str| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+~@".contains(&byte);
-        name.len() > ".conf".len() && name.ends_with(".conf") && name.bytes().all(plain)
-    };
-    path == "/etc/kernel/cmdline" || path.strip_prefix("/boot/loader/entries/").is_some_and(is_name)
 }
 
 fn carried(setting: &Setting, by: &str) -> Carried {

@@ -6,9 +6,11 @@
 //! idle governor, which Linux only ever builds in (`bool` in `drivers/cpuidle/Kconfig`). Nothing loads it, so nothing would read
 //! `options haltpoll`; the script at boot writes the parameter instead.
 
+mod boot_files;
 mod boot_irqs;
 mod boot_script;
 mod boots_unit;
+mod grub_defaults;
 mod hold;
 mod irqbalance;
 mod kernel_line;
@@ -21,6 +23,7 @@ mod verify_unit;
 #[cfg(test)]
 mod tests;
 
+pub use boot_files::{BootFile, boot_files};
 pub use boots_unit::boots_unit;
 pub(crate) use hold::UNIT as HOLDER;
 
@@ -39,9 +42,8 @@ pub struct Ground<'a> {
     pub program: Option<&'a str>,
     /// Whether the root is not running: then programs of it can't be told anything.
     pub is_image: bool,
-    /// The files of this root that hold kernel arguments and that no program of an image can be asked to change:
-    /// `/boot/loader/entries/*.conf`, and `/etc/kernel/cmdline` where it is there. Only needed for an image.
-    pub entries: &'a [String],
+    /// The files of an image that give its kernels arguments, as [`boot_files`] reads them; none for a machine that runs.
+    pub boot_files: &'a [BootFile],
     /// The kernel arguments that earlier transactions of ours added and that still stand, as `NAME=VALUE`: what else the kernel was
     /// started with is somebody else's, and is neither replaced nor removed.
     pub own_arguments: &'a [String],

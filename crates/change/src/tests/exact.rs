@@ -72,7 +72,7 @@ fn what_is_done_is_what_was_planned() {
             unit: Some("game.service"),
             program: None,
             is_image: false,
-            entries: &[],
+            boot_files: &[],
             own_arguments: &[],
         };
         // Not every machine has every place.

@@ -5,6 +5,7 @@ use evenkeel_sys::{Capture, Errno, Root};
 use expect_test::expect;
 
 use super::{HOST, SWAPPINESS, Stage, THP, plan};
+use crate::apply::is_booted_with;
 use crate::{Verification, Which, apply, revert, verify};
 
 fn check(stage: &Stage) -> Verification {
@@ -126,4 +127,11 @@ fn what_waits_for_a_boot_is_no_drift() {
     stage.root = Root::captured(Capture::parse(&HOST.replace("aaaa", "bbbb")).unwrap());
     let verification = check(&stage);
     assert_eq!((verification.holds, verification.ended_by_reboot), (0, vec![1]));
+}
+
+#[test]
+fn what_goes_to_init_is_no_argument_of_the_kernel() {
+    let stage = Stage::on(&HOST.replace("max_cstate=1\n", "max_cstate=1 -- idle=poll\n"));
+    assert!(is_booted_with(&stage.root, "intel_idle.max_cstate=1"));
+    assert!(!is_booted_with(&stage.root, "idle=poll"));
 }

@@ -1,10 +1,7 @@
-//! Plans, tries and images with the real program: on the machine that runs the tests where it is root's, which is put back, and in
-//! images of their own.
+//! Plans and tries with the real program, on the machine that runs the tests where it is root's, which is put back.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -195,74 +192,4 @@ fn a_try_outlives_its_terminal() {
     shell.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     assert!(!shell.status().unwrap().success(), "it was killed");
     live.wait_until_as_before();
-}
-
-/// A tree as paths with their content, for comparing.
-fn tree(dir: &Path) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut folders = vec![dir.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(dir).unwrap().display().to_string();
-            let meta = fs::symlink_metadata(&path).unwrap();
-            if meta.is_dir() {
-                folders.push(path);
-                found.push((name, "folder".to_owned()));
-            } else if meta.is_symlink() {
-                found.push((name, fs::read_link(&path).unwrap().display().to_string()));
-            } else {
-                found.push((name, fs::read_to_string(&path).unwrap()));
-            }
-        }
-    }
-    // The journal tells of what was done and undone, and stays.
-    found.retain(|(name, _)| !name.starts_with("var"));
-    found.sort();
-    found
-}
-
-fn image() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    for folder in ["etc/sysctl.d", "etc/default", "usr/lib", "var/lib"] {
-        fs::create_dir_all(dir.path().join(folder)).unwrap();
-    }
-    fs::write(dir.path().join("etc/os-release"), "ID=debian\nVERSION_ID=\"12\"\n").unwrap();
-    dir
-}
-
-fn image_run(dir: &Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-    command.arg("image").arg(dir).args(line.split(' ')).env_clear().stdin(Stdio::null()).output().unwrap()
-}
-
-#[test]
-fn an_image_gets_what_outlives_a_boot_and_gives_it_back() {
-    let dir = image();
-    let before = tree(dir.path());
-    let done = image_run(dir.path(), "vm.swappiness=10 net.core.busy_poll=50");
-    assert_eq!(code(&done), 0, "{}", text(&done));
-    let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
-    assert!(written.contains("vm/swappiness = 10\n") && written.contains("net/core/busy_poll = 50\n"), "{written}");
-    // What was there before stays when more is added.
-    image_run(dir.path(), "vm.stat_interval=10");
-    let written = fs::read_to_string(dir.path().join("etc/sysctl.d/90-evenkeel.conf")).unwrap();
-    assert!(written.contains("vm/swappiness = 10\n") && written.contains("vm/stat_interval = 10\n"), "{written}");
-    let undone = image_run(dir.path(), "--undo");
-    assert_eq!(code(&undone), 0, "{}", text(&undone));
-    assert_eq!(tree(dir.path()), before);
-}
-
-#[test]
-fn no_link_leads_out_of_an_image() {
-    let outside = tempfile::tempdir().unwrap();
-    for link in ["etc/sysctl.d", "etc", "var/lib", "var", "var/lib/evenkeel"] {
-        let dir = image();
-        let place = dir.path().join(link);
-        let _ = fs::remove_dir_all(&place);
-        symlink(outside.path(), &place).unwrap();
-        let refused = image_run(dir.path(), "vm.swappiness=10");
-        assert_ne!(code(&refused), 0, "{link}: {}", text(&refused));
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0, "{link}");
-    }
 }

@@ -18,6 +18,7 @@ mod faults;
 mod formats;
 mod fuzz_targets;
 mod gaps;
+mod images;
 mod kept;
 mod meter_faults;
 mod mutations;

@@ -86,7 +86,7 @@ impl<'a> Hands<'a> {
             unit: None,
             program: None,
             is_image: false,
-            entries: &[],
+            boot_files: &[],
             own_arguments: &own_arguments,
         };
         let plan = PlanFile::of(root, &facts, settings, title, Some((&ground, &before)))

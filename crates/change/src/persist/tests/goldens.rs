@@ -157,11 +157,14 @@ fn a_kernel_argument_of_somebody_else_stays() {
 
 #[test]
 fn kernel_arguments_of_an_image() {
-    let entries = ["/boot/loader/entries/4f-5.14.0.conf", "/etc/kernel/cmdline"].map(str::to_owned);
+    let entries = [
+        boot_file("/boot/loader/entries/4f-5.14.0.conf", "linux /v\noptions root=/dev/sda1\n"),
+        boot_file("/etc/kernel/cmdline", "root=/dev/sda1\n"),
+    ];
     let mut all = String::new();
-    for (name, entries) in [("debian-12", &[][..]), ("rhel-9", &entries), ("amazon-2023", &[])] {
+    for (name, boot_files) in [("debian-12", &[][..]), ("rhel-9", &entries), ("amazon-2023", &[])] {
         let facts = host_with(name, "/proc/cmdline ! ENOENT\n/run/systemd/system ->! ENOENT\n");
-        let ground = Ground { is_image: true, entries, ..ground(&facts) };
+        let ground = Ground { is_image: true, boot_files, ..ground(&facts) };
         all += &format!("#### {name}\n{}", told(&keep(&ground, &settings(&["cmdline.isolcpus=2-3"]))));
     }
     expect![[r#####"

@@ -10,6 +10,8 @@ use super::*;
 use crate::edit::tests::cases;
 
 type Variables = BTreeMap<String, String>;
+/// By name; `grub` is `/etc/default/grub`.
+pub(super) type Files = BTreeMap<String, String>;
 
 /// What a file of assignments does to variables, as a shell does it. None for what it does not know.
 fn source(text: &str, variables: &mut Variables) -> Option<()> {
@@ -70,7 +72,7 @@ fn expand(word: &str, variables: &Variables) -> Option<String> {
 }
 
 /// As `grub-mkconfig` of Debian sources them: `/etc/default/grub`, then the drop-ins by name.
-fn evaluate(files: &BTreeMap<String, String>) -> Option<Variables> {
+pub(super) fn evaluate(files: &Files) -> Option<Variables> {
     let mut variables = Variables::new();
     source(files.get("grub")?, &mut variables)?;
     for (_, text) in files.iter().filter(|(name, _)| *name != "grub") {
@@ -137,7 +139,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 /// `/etc/default/grub`, and drop-ins of others, some of which are read after ours.
-fn grub_files() -> impl Strategy<Value = BTreeMap<String, String>> {
+pub(super) fn grub_files() -> impl Strategy<Value = Files> {
     const NAMES: &[&str] =
         &["50-cloudimg-settings.cfg", "40-force-partuuid.cfg", "init-select.cfg", "README", "a.cfg.dpkg-old"];
     let text = || {

@@ -4,6 +4,7 @@
 mod devices;
 mod goldens;
 mod grub;
+mod image_arguments;
 mod script;
 mod tools;
 
@@ -91,7 +92,11 @@ fn facts(lines: &str) -> Facts {
 }
 
 fn ground(facts: &Facts) -> Ground<'_> {
-    Ground { facts, unit: Some("game.service"), program: None, is_image: false, entries: &[], own_arguments: &[] }
+    Ground { facts, unit: Some("game.service"), program: None, is_image: false, boot_files: &[], own_arguments: &[] }
+}
+
+fn boot_file(path: &str, text: &str) -> BootFile {
+    BootFile { path: path.to_owned(), text: Ok(text.to_owned()) }
 }
 
 fn settings(texts: &[&str]) -> Vec<Setting> {
@@ -187,9 +192,10 @@ fn nothing_is_written_outside_of_etc_and_boot() {
         let facts = host(name);
         let entries =
             ["/boot/loader/entries/a.conf", "/etc/kernel/cmdline", "/boot/loader/entries/../x.conf", "/etc/passwd"];
-        let entries = entries.map(str::to_owned);
+        let boot_files = entries.map(|path| boot_file(path, "linux /v\noptions root=/dev/sda1\n"));
         for is_image in [false, true] {
-            let ground = Ground { is_image, entries: &entries, program: Some("/usr/bin/evenkeel"), ..ground(&facts) };
+            let ground =
+                Ground { is_image, boot_files: &boot_files, program: Some("/usr/bin/evenkeel"), ..ground(&facts) };
             let all: Vec<Setting> =
                 knobs::ALL.iter().map(|knob| Setting { knob, place: None, value: some_value(&knob.values) }).collect();
             let keep = keep(&ground, &all);

@@ -21,40 +21,83 @@ without_ours() {
     esac
 }
 
-# kernel_line: parts $text into $head, $body and $rest, where $body is the last line of kernel arguments: `options` in an entry of
-# the Boot Loader Specification, in any other file what is no comment.
+# kernel_line first|marked TEXT|worded ARGUMENT...: parts $text into $head, $body and $rest, where $body is a line of kernel arguments:
+# `options` in an entry of the Boot Loader Specification, in any other file what is no comment. It is the first one, or the first whose
+# own part has TEXT, else the last which has it, or the first that has one of the arguments as a word. $body is empty where there is none.
 kernel_line() {
-    head='' body='' rest='' is_last=no is_entry=no before='' left=$text
+    wanted=$1
+    shift
+    head='' body='' rest='' is_last=no is_entry=no before='' left=$text is_found=no
     printf '%s\n' "$text" | grep -qE '^[[:space:]]*(title|version|linux|initrd|options|efi)([[:space:]]|$)' && is_entry=yes
     while [ -n "$left" ]; do
         whole=${left%%"$newline"*}
         case $left in *"$newline"*) gap=$newline ;; *) gap='' ;; esac
         left=${left#"$whole$gap"}
         line=${whole%"$return"}
-        case $is_entry:${line#"${line%%[![:space:]]*}"} in
-        yes:options[[:space:]]*[![:space:]]* | no:[!#]*)
-            head=$before body=$line rest=${whole#"$line"}$gap$left
-            if [ -z "$left" ]; then is_last=yes; else is_last=no; fi
+        case $is_found:$is_entry:${line#"${line%%[![:space:]]*}"} in
+        no:yes:options[[:space:]]*[![:space:]]* | no:no:[!#]*)
+            if is_wanted "$@"; then
+                head=$before body=$line rest=${whole#"$line"}$gap$left
+                if [ -z "$left" ]; then is_last=yes; else is_last=no; fi
+            fi
             ;;
         esac
         before=$before$whole$gap
     done
 }
 
+# is_wanted TEXT|ARGUMENT...: whether $line is one that `kernel_line` looks for; $is_found ends the search.
+is_wanted() {
+    case $wanted in
+    first) is_found=yes ;;
+    marked)
+        was_body=$body body=$line
+        own_part
+        body=$was_body
+        case "$own " in *"$1"[[:space:]]*) is_found=yes ;; esac
+        case "$line " in *"$1"[[:space:]]*) ;; *) return 1 ;; esac
+        ;;
+    worded)
+        for argument in "$@"; do
+            case " $line " in *" $argument "*) is_found=yes ;; esac
+        done
+        [ "$is_found" = yes ]
+        ;;
+    esac
+}
+
+# own_part: parts $body into $own and $inits, which begins with the white space before the word `--`: the kernel hands what follows to
+# init. In quotes it is no word.
+own_part() {
+    own='' inits=$body
+    case "$body " in --[[:space:]]*) return 0 ;; esac
+    padded="$body "
+    while :; do
+        case $padded in
+        *[[:space:]]--[[:space:]]*) ;;
+        *)
+            own=$body inits=''
+            return 0
+            ;;
+        esac
+        piece=${padded%%[[:space:]]--[[:space:]]*}
+        padded=${padded#"$piece"}
+        own=$own$piece
+        quotes=$(printf '%s' "$own" | tr -dc '"')
+        if [ $((${#quotes} % 2)) -eq 0 ]; then
+            inits=${body#"$own"}
+            return 0
+        fi
+        own=$own${padded%"${padded#???}"}
+        padded=${padded#???}
+    done
+}
+
 # without_arguments ARGUMENT...: two spaces stand before ours. Where somebody wrote the line anew, the last of each goes.
 without_arguments() {
-    kernel_line
-    case "$body " in
-    "options  $* ")
-        # The line is ours.
-        if [ "$is_last" = yes ] && [ -z "$rest" ]; then text=${head%"$newline"}; else text=$head${rest#"$newline"}; fi
-        ;;
-    *"  $*"[[:space:]]*)
-        padded="$body "
-        padded=${padded%"  $*"[[:space:]]*}${padded##*"  $*"}
-        text=$head${padded% }$rest
-        ;;
-    *)
+    kernel_line marked "  $*"
+    if [ -z "$body" ]; then
+        kernel_line worded "$@"
         for argument in "$@"; do
             case " $body " in
             *" $argument "*)
@@ -65,7 +108,17 @@ without_arguments() {
                 ;;
             esac
         done
-        text=$head$body$rest
-        ;;
-    esac
+        if [ "$is_found" = yes ]; then text=$head$body$rest; fi
+        return 0
+    fi
+    own_part
+    case "$own " in *"  $*"[[:space:]]*) ;; *) own=$body inits='' ;; esac
+    if [ "$own$inits" = "options  $*" ]; then
+        # The line is ours.
+        if [ "$is_last" = yes ] && [ -z "$rest" ]; then text=${head%"$newline"}; else text=$head${rest#"$newline"}; fi
+        return 0
+    fi
+    padded="$own "
+    padded=${padded%"  $*"[[:space:]]*}${padded##*"  $*"}
+    text=$head${padded% }$inits$rest
 }

@@ -96,7 +96,7 @@ pub(super) fn planned(root: &Root, settings: &[Setting]) -> PlanFile {
         unit: Some("game.service"),
         program: None,
         is_image: false,
-        entries: &[],
+        boot_files: &[],
         own_arguments: &[],
     };
     PlanFile::of(root, &facts, settings, "a title", Some((&ground, &[]))).unwrap()
@@ -127,7 +127,7 @@ pub(super) fn every_content() -> PlanFile {
             file("/etc/default/no-newline", block("C=3\n")),
             file("/etc/default/not-there", block("D=4\n")),
             file("/boot/loader/entries/a.conf", arguments()),
-            file("/boot/loader/entries/no-options.conf", arguments()),
+            file("/boot/loader/entries/init.conf", arguments()),
             file("/etc/kernel/cmdline", arguments()),
         ],
         commands: vec![command(&["echo", "it's", "$HOME"], &["/etc/there"]), command(&["true"], &[])],
@@ -144,7 +144,7 @@ pub(super) const THEIRS: [(&str, &str); 6] = [
     ("/etc/default/irqbalance", "# theirs\nX=1\n"),
     ("/etc/default/no-newline", "Y=2"),
     ("/boot/loader/entries/a.conf", "title a\noptions root=/dev/sda1 quiet\nlinux /v\n"),
-    ("/boot/loader/entries/no-options.conf", "title a\nlinux /v"),
+    ("/boot/loader/entries/init.conf", "title a\noptions root=/dev/sda1 -- x\noptions b"),
     ("/etc/kernel/cmdline", "# by hand\nroot=/dev/sda1 x=\"a b\"\n\n"),
 ];
 

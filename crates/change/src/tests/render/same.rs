@@ -195,6 +195,16 @@ fn kernel_arguments_go_where_the_executor_puts_them() {
         "title a\nlinux /v\n",
         "title a\nlinux /v",
         "title a\noptions\n",
+        "title a\noptions root=/dev/sda1 -- splash\nlinux /v\n",
+        "title a\noptions root=/dev/sda1  -- x\noptions quiet\n",
+        "title a\noptions -- x\noptions quiet\n",
+        "title a\noptions root=/dev/sda1\noptions  idle=poll isolcpus=2-3\n",
+        "root=/dev/sda1 x=\"a -- b\" ro -- 5\n",
+        "root=/dev/sda1 x=\"a -- b",
+        "root=/dev/sda1 --",
+        "-- splash\n",
+        " -- splash\n",
+        "root=/dev/sda1 --  idle=poll isolcpus=2-3 x\n",
         "title a\n  options\troot=/dev/sda1   quiet \n",
         "title a\r\noptions root=/dev/sda1\r\n",
         "root=/dev/sda1 dyndbg=\"file x +p\" a==b\n",
@@ -226,6 +236,35 @@ fn kernel_arguments_go_where_the_executor_puts_them() {
             }
             Err(why) => assert!(output.status.code() == Some(4) && place.tree() == before, "{text:?}: {why}"),
         }
+    }
+}
+
+/// The undo of a plan on what an earlier version, or somebody since, made of the file.
+#[test]
+fn kernel_arguments_go_from_wherever_they_are() {
+    let ours = "  idle=poll isolcpus=2-3";
+    let texts = [
+        format!("title a\nlinux /v\noptions{ours}\n"),
+        format!("title a\nlinux /v\noptions{ours}"),
+        format!("title a\noptions a\noptions b{ours}\nlinux /v\n"),
+        format!("title a\noptions a{ours} -- x\noptions b{ours}\nlinux /v\n"),
+        format!("options a -- b{ours}\n"),
+        format!("a -- b{ours}"),
+        "options a\noptions b idle=poll isolcpus=2-3 -- x\n".to_owned(),
+        "idle=poll isolcpus=2-3".to_owned(),
+        "title a\nlinux /v\n".to_owned(),
+    ];
+    let mut plan = every_content();
+    let keep = &mut plan.keep.as_mut().unwrap().keep;
+    keep.commands.clear();
+    keep.files.retain(|file| file.path == "/etc/kernel/cmdline");
+    let content = &plan.keep.as_ref().unwrap().keep.files[0].content;
+    for text in texts {
+        let place = Place::new();
+        place.write("/etc/kernel/cmdline", &text);
+        let before = entry(&place.tree(), "/etc/kernel/cmdline");
+        well(&place.run(&undo_script(&plan).unwrap()));
+        assert_eq!(entry(&place.tree(), "/etc/kernel/cmdline"), edit::without(&before, content), "{text:?}");
     }
 }
 
