@@ -1,9 +1,10 @@
-//! `confirm`: a change that would undo itself may stay. And the other end: what the watchdog does when nobody said so.
+//! `confirm`: a change that would undo itself may stay. And the other end: what the watchdog, or whoever comes first where there is none any
+//! more, does when nobody said so.
 
 use evenkeel_sys::{Hand, Root};
 
-use crate::log::{Log, boot_id};
-use crate::record::{Event, Until};
+use crate::deadline::{is_waiting, unconfirmed};
+use crate::record::Event;
 use crate::revert::{RevertError, RevertReport, Which, revert};
 use crate::state::{State, StateError};
 
@@ -32,14 +33,6 @@ pub enum ConfirmError {
     Journal(#[from] StateError),
 }
 
-/// The transactions that undo themselves unless they are confirmed, and when.
-pub fn unconfirmed(root: &Root, log: &Log) -> Vec<(u64, Until)> {
-    let boot_id = boot_id(root);
-    let waiting = log.transactions().filter(|logged| logged.awaits_confirmation());
-    let of_boot = waiting.filter(|logged| logged.is_of_boot(boot_id.as_deref()));
-    of_boot.filter_map(|logged| Some((logged.id, logged.until?))).collect()
-}
-
 /// Says that a change may stay: `which`, or every one that waits. Gives their numbers.
 ///
 /// # Errors
@@ -66,8 +59,7 @@ pub fn confirm(root: &Root, state: &mut State, which: Option<u64>) -> Result<Vec
 /// # Errors
 /// As [`revert`].
 pub fn expire(root: &Root, hand: &Hand, state: &mut State, id: u64) -> Result<Option<RevertReport>, RevertError> {
-    let waits = |state: &State| unconfirmed(root, state.log()).iter().any(|(waiting, _)| *waiting == id);
-    if !waits(state) {
+    if !is_waiting(root, state.log(), id) {
         return Ok(None);
     }
     loop {

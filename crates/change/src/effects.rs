@@ -31,6 +31,11 @@ impl Effects<'_> {
         self.state.append(event)
     }
 
+    /// Records that something is as before.
+    pub(crate) fn record_undone(&mut self, event: Event) -> Result<(), StateError> {
+        self.state.append_undone(event)
+    }
+
     /// Starts a transaction; gives its number.
     pub(crate) fn begin(&mut self, kind: Kind, job: &Job<'_>) -> Result<u64, StateError> {
         let txn = self.state.next_transaction()?;

@@ -4,6 +4,7 @@ use evenkeel_host::{Action, Step};
 use evenkeel_sys::Root;
 use serde::Serialize;
 
+use crate::deadline::overdue;
 use crate::log::{End, Log, Logged, boot_id};
 use crate::outcome::{Kind, Outcome};
 use crate::persist::HOLDER;
@@ -53,6 +54,8 @@ pub enum Status {
     RolledBack,
     /// It was killed half-way, could not be wholly put back, or is being worked on by another process right now.
     Interrupted,
+    /// It is in force though it was not confirmed in time: nothing has undone it yet.
+    Overdue,
     /// The machine was restarted since: the kernel has forgotten the values.
     EndedByReboot,
 }
@@ -74,7 +77,13 @@ pub struct StepReport {
 /// Every transaction, the oldest first. `root` tells which boot the machine is in.
 pub fn history(root: &Root, log: &Log) -> Vec<Transaction> {
     let boot_id = boot_id(root);
-    log.transactions().map(|logged| summary(logged, boot_id.as_deref())).collect()
+    let overdue = overdue(root, log);
+    let status = |logged: &Logged, summed: Status| match summed {
+        Status::InForce if overdue.contains(&logged.id) => Status::Overdue,
+        other => other,
+    };
+    let summed = log.transactions().map(|logged| (logged, summary(logged, boot_id.as_deref())));
+    summed.map(|(logged, summed)| Transaction { status: status(logged, summed.status), ..summed }).collect()
 }
 
 /// `boot_id` is that of the machine now, or `None` if it is known to be the transaction's.

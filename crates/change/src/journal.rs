@@ -1,126 +1,221 @@
 //! The journal's file: records are added to its end and synced, never changed. What a crash tore is set aside, not lost.
+//!
+//! The file comes into place with its first record as a whole, so that one without a whole record was cut. Beside it a note says the
+//! number of the last record; it is written after the record is synced, so that a journal whose records end before was cut too.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::PathBuf;
 
 use evenkeel_sys::Errno;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags};
 
-use crate::log::Log;
 use crate::outside::Outside;
-use crate::record::{Bad, Event, Line, MAX_RECORD_BYTES, decode, encode};
+use crate::record::{Event, MAX_RECORD_BYTES, encode};
+use crate::scan::Scan;
 use crate::state::{StateDir, StateError};
 
-/// The longest journal, in bytes: some 100,000 changes.
+/// The longest journal, in bytes.
 pub(crate) const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 
 /// How many torn ends are kept. Each takes a crash in the middle of a write.
 const MAX_TORN_FILES: u32 = 1000;
 
+pub(crate) const JOURNAL: &str = "journal";
+
+/// A new journal until it takes its place.
+const DRAFT: &str = "journal.draft";
+
+/// The number of the last record.
+const NOTE: &str = "journal.last-record";
+
+/// How long the note is, in bytes, whatever the number: it is overwritten, never cut.
+const NOTE_BYTES: usize = 21;
+
+const CHUNK_BYTES: u64 = 1 << 16;
+
+pub(crate) const RUN_OUT: &str = "the numbers have run out; move the file away once everything is put back";
+
 pub(crate) struct Journal {
-    dir: StateDir,
-    file: File,
-    path: PathBuf,
+    pub(crate) dir: StateDir,
+    pub(crate) path: PathBuf,
+    file: JournalFile,
     /// Where the last whole record ends, in bytes.
     end: u64,
-    /// The bytes after it, which a crash left there.
-    torn: Vec<u8>,
+    /// How many bytes lie after it, which a crash left there.
+    torn: u64,
     /// A failed write may have left bytes after the end that could not be cut off.
     dirty: bool,
+    /// The number of the last record.
+    last: u64,
+    note: Option<File>,
 }
 
-/// What a journal's bytes tell.
-#[derive(Debug)]
-pub(crate) struct Scan {
-    pub(crate) log: Log,
-    pub(crate) end: u64,
-    pub(crate) torn: Vec<u8>,
+/// The file of a journal.
+pub(crate) enum JournalFile {
+    /// It is made with the first record.
+    None,
+    Open(File),
+    /// It can only be read, because of this error.
+    ReadOnly(File, Errno),
 }
 
-/// Reads a journal. A last line without its newline or with a wrong checksum is torn: each record is synced before the
-/// next is written, so a crash can tear the last one and no other.
-pub(crate) fn scan(path: &Path, bytes: &[u8]) -> Result<Scan, StateError> {
-    let mut log = Log::default();
-    let mut end = 0;
-    while let Some(length) = bytes[end..].iter().position(|byte| *byte == b'\n') {
-        let next = end + length + 1;
-        let line = &bytes[end..next - 1];
-        let damaged = |what: String| damaged_at(path, end as u64, what);
-        // Before it is parsed: JSON takes many times its length in memory.
-        if length >= MAX_RECORD_BYTES {
-            return Err(damaged(format!("the line is longer than {MAX_RECORD_BYTES} bytes")));
+impl JournalFile {
+    pub(crate) fn file(&self) -> Option<&File> {
+        match self {
+            JournalFile::None => None,
+            JournalFile::Open(file) | JournalFile::ReadOnly(file, _) => Some(file),
         }
-        match decode(line) {
-            Err(Bad::Checksum) if next == bytes.len() => break,
-            Ok(Line::Known(record)) => log.absorb(record.at_ns, record.event).map_err(damaged)?,
-            Ok(Line::Unknown { kind }) => log.pass_over(kind),
-            Err(Bad::Checksum) => return Err(damaged("the checksum does not match".to_owned())),
-            Err(Bad::Content(what)) => return Err(damaged(what)),
-            Err(Bad::Format(format)) => {
-                return Err(StateError::UnknownFormat { path: path.display().to_string(), offset: end as u64, format });
-            }
-        }
-        end = next;
     }
-    let torn = bytes[end..].to_vec();
-    log.set_torn(torn.len() as u64);
-    Ok(Scan { log, end: end as u64, torn })
 }
 
-fn damaged_at(path: &Path, offset: u64, what: String) -> StateError {
-    StateError::Damaged { path: path.display().to_string(), offset, what }
+/// The number of the last record, as the note beside the journal tells. To be read before the journal, which may grow meanwhile.
+pub(crate) fn noted(dir: &StateDir) -> Option<u64> {
+    let mut text = String::new();
+    let file = dir.file(NOTE, OFlags::RDONLY).ok()?;
+    file.take(NOTE_BYTES as u64).read_to_string(&mut text).ok()?;
+    text.strip_suffix('\n')?.trim_start().parse().ok()
 }
 
 impl Journal {
-    pub(crate) fn new(dir: StateDir, file: File, path: PathBuf, scan: &Scan) -> Journal {
-        Journal { dir, file, path, end: scan.end, torn: scan.torn.clone(), dirty: false }
+    pub(crate) fn new(dir: StateDir, file: JournalFile, path: PathBuf, scan: &Scan) -> Journal {
+        // An empty file, as older programs made one before they had a record, is replaced.
+        let file = match file {
+            JournalFile::Open(_) if scan.end == 0 && scan.torn == 0 && scan.last == 0 => JournalFile::None,
+            file => file,
+        };
+        Journal { dir, path, file, end: scan.end, torn: scan.torn, dirty: false, last: scan.last, note: None }
     }
 
-    pub(crate) fn damaged(&self, offset: u64, what: String) -> StateError {
-        damaged_at(&self.path, offset, what)
+    pub(crate) fn unwritable(&self, why: String) -> StateError {
+        StateError::Unwritable { path: self.path.display().to_string(), why }
     }
 
-    /// Adds a record; gives where it starts. It is on disk when this returns.
-    pub(crate) fn append(&mut self, out: &mut dyn Outside, at_ns: u64, event: &Event) -> Result<u64, StateError> {
-        let line = encode(at_ns, event)
-            .map_err(|error| self.damaged(self.end, format!("the record can't be written as JSON: {error}")))?;
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// Adds a record, with which the journal may not grow over `most_bytes`; gives its length. It is on disk when this returns.
+    pub(crate) fn append(
+        &mut self,
+        out: &mut dyn Outside,
+        at_ns: u64,
+        event: &Event,
+        most_bytes: u64,
+    ) -> Result<u64, StateError> {
+        let seq = self.last.checked_add(1).ok_or_else(|| self.unwritable(RUN_OUT.to_owned()))?;
+        let line = encode(seq, at_ns, event).map_err(|error| self.unwritable(error.to_string()))?;
+        let length = line.len() as u64;
         if line.len() > MAX_RECORD_BYTES {
             return Err(StateError::TooLong { len_bytes: line.len() });
         }
-        if self.end + line.len() as u64 > MAX_JOURNAL_BYTES {
+        // What was put back must never be without its record for want of room.
+        if self.end + length > most_bytes && !event.is_of_undoing() {
             return Err(StateError::Full { path: self.path.display().to_string() });
         }
         self.clear_the_end(out)?;
-        let added = out
-            .append(&self.file, &line)
-            .and_then(|()| out.sync(&self.file))
-            // The first record makes the journal, whose name must be on disk with it.
-            .and_then(|()| if self.end == 0 { Ok(rustix::fs::fsync(&self.dir.dir)?) } else { Ok(()) });
-        if let Err(errno) = added {
-            // Half a record would be a torn end, and a whole one that was called a failure would be believed later.
-            self.dirty = out.truncate(&self.file, self.end).is_err();
-            return Err(self.io("add to", errno));
+        match &self.file {
+            JournalFile::ReadOnly(_, errno) => return Err(self.io("add to", *errno)),
+            JournalFile::Open(file) => {
+                if let Err(errno) = out.append(file, &line).and_then(|()| out.sync(file)) {
+                    // Half a record would be a torn end, and a whole one that was called a failure would be believed later.
+                    self.dirty = out.truncate(file, self.end).is_err();
+                    return Err(self.io("add to", errno));
+                }
+                self.end += length;
+            }
+            JournalFile::None => {
+                let mut draft = self.draft()?;
+                draft.add(out, &line)?;
+                self.replace(out, draft)?;
+            }
         }
-        let start = self.end;
-        self.end += line.len() as u64;
-        Ok(start)
+        self.set_last(seq);
+        Ok(length)
+    }
+
+    /// Begins a file that is to take the journal's place.
+    pub(crate) fn draft(&self) -> Result<Draft, StateError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND;
+        Ok(Draft { file: self.dir.file(DRAFT, flags)?, path: self.dir.path.join(DRAFT), bytes: 0 })
+    }
+
+    /// A finished draft takes the journal's place.
+    pub(crate) fn replace(&mut self, out: &mut dyn Outside, draft: Draft) -> Result<(), StateError> {
+        if self.file.file().is_none() {
+            // That of a journal that somebody moved away says nothing of a new one.
+            self.note = None;
+            let _ = rustix::fs::unlinkat(&self.dir.dir, NOTE, AtFlags::empty());
+        }
+        let Draft { file, path, bytes } = draft;
+        out.sync(&file)
+            .and_then(|()| out.rename(&self.dir.dir, DRAFT, JOURNAL))
+            .and_then(|()| Ok(rustix::fs::fsync(&self.dir.dir)?))
+            .map_err(|errno| StateError::io("make the journal of", &path, errno))?;
+        (self.file, self.end, self.torn, self.dirty) = (JournalFile::Open(file), bytes, 0, false);
+        Ok(())
+    }
+
+    /// Its records, from the first on; none if there is no file yet.
+    pub(crate) fn reader(&self) -> Result<Option<impl BufRead + use<>>, StateError> {
+        let again = |file: &File| -> std::io::Result<_> {
+            let mut file = file.try_clone()?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok(BufReader::new(file.take(self.end)))
+        };
+        self.file.file().map(again).transpose().map_err(|error| self.io("read", Errno::from(&error)))
+    }
+
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    pub(crate) fn set_last(&mut self, last: u64) {
+        self.last = last;
+        self.take_note();
+    }
+
+    /// That it can't be written only makes it less likely that a lost end is noticed.
+    fn take_note(&mut self) {
+        if self.note.is_none() {
+            self.note = self.dir.file(NOTE, OFlags::WRONLY | OFlags::CREATE).ok();
+        }
+        if let Some(note) = &self.note {
+            let text = format!("{:>width$}\n", self.last, width = NOTE_BYTES - 1);
+            let _ = rustix::io::pwrite(note, text.as_bytes(), 0);
+        }
     }
 
     /// Moves what a crash left after the last record to a file of its own, and cuts it off here.
-    fn clear_the_end(&mut self, out: &mut dyn Outside) -> Result<(), StateError> {
-        if !self.torn.is_empty() {
+    pub(crate) fn clear_the_end(&mut self, out: &mut dyn Outside) -> Result<(), StateError> {
+        let JournalFile::Open(file) = &self.file else { return Ok(()) };
+        if self.torn > 0 {
             let (copy, path) = self.new_torn_file()?;
-            out.append(&copy, &self.torn)
+            self.copy_torn(out, file, &copy)
                 .and_then(|()| out.sync(&copy))
                 .and_then(|()| Ok(rustix::fs::fsync(&self.dir.dir)?))
                 .map_err(|errno| StateError::io("set the torn end of the journal aside in", &path, errno))?;
         }
-        if !self.torn.is_empty() || self.dirty {
-            out.truncate(&self.file, self.end)
-                .and_then(|()| out.sync(&self.file))
+        if self.torn > 0 || self.dirty {
+            out.truncate(file, self.end)
+                .and_then(|()| out.sync(file))
                 .map_err(|errno| self.io("cut the torn end off", errno))?;
-            self.torn.clear();
+            self.torn = 0;
             self.dirty = false;
+        }
+        Ok(())
+    }
+
+    fn copy_torn(&self, out: &mut dyn Outside, file: &File, copy: &File) -> Result<(), Errno> {
+        let (mut at, end) = (self.end, self.end + self.torn);
+        while at < end {
+            let mut chunk = vec![0; usize::try_from((end - at).min(CHUNK_BYTES)).unwrap_or(1)];
+            let read = rustix::io::pread(file, &mut chunk, at)?;
+            if read == 0 {
+                return Ok(());
+            }
+            out.append(copy, &chunk[..read])?;
+            at += read as u64;
         }
         Ok(())
     }
@@ -139,5 +234,20 @@ impl Journal {
 
     fn io(&self, doing: &'static str, errno: Errno) -> StateError {
         StateError::io(doing, &self.path, errno)
+    }
+}
+
+/// A file that is to take the journal's place.
+pub(crate) struct Draft {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Draft {
+    pub(crate) fn add(&mut self, out: &mut dyn Outside, line: &[u8]) -> Result<(), StateError> {
+        out.append(&self.file, line).map_err(|errno| StateError::io("add to", &self.path, errno))?;
+        self.bytes += line.len() as u64;
+        Ok(())
     }
 }

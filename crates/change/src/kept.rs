@@ -242,7 +242,7 @@ fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<KeptUndo> {
 impl PutBack {
     fn settle(&mut self, effects: &mut Effects<'_>, txn: u64, step: usize, undo: KeptUndo) {
         if undo.is_undone() {
-            self.note(effects.record(Event::Undone { txn, step }));
+            self.note(effects.record_undone(Event::Undone { txn, step }));
         } else {
             self.all_undone = false;
         }

@@ -6,14 +6,17 @@
 //! does not bring about is a failure too: every value is read back from the file that tells what is in force.
 //!
 //! The journal is one text file in the [`State`] directory, a record a line: eight hexadecimal digits of CRC-32 (that of
-//! gzip) over what follows the space, then one JSON object with `"format": 1`. Records are added and never changed.
+//! gzip) over what follows the space, then one JSON object with `"format": 3`. Records are numbered, added and never changed; one that is missing
+//! is noticed, and what the others tell is put back all the same.
 
 mod apply;
 mod arguments;
 mod blocked;
 mod claims;
 mod command;
+mod compact;
 mod confirm;
+mod deadline;
 mod edit;
 mod effects;
 mod history;
@@ -21,6 +24,7 @@ mod journal;
 mod keep;
 mod kept;
 mod log;
+mod loss;
 mod outcome;
 mod outside;
 pub mod persist;
@@ -30,6 +34,7 @@ mod record;
 pub mod render;
 mod renumber;
 mod revert;
+mod scan;
 mod server;
 mod session;
 mod shell;
@@ -45,11 +50,13 @@ mod tests;
 
 pub use apply::{ApplyError, Failure, HalfWay, Job, OnFailure, apply, carry_out};
 pub use blocked::{Blocker, Capability};
-pub use confirm::{ConfirmError, confirm, expire, unconfirmed};
+pub use confirm::{ConfirmError, confirm, expire};
+pub use deadline::{is_waiting, overdue, unconfirmed};
 pub use history::{KeptReport, Status, StepReport, Transaction, history};
 pub use keep::{Cannot, Carried, Content, Keep, KeptCommand, KeptFile};
 pub use kept::{KeptOutcome, KeptUndo, before_and_after, is_in_place};
 pub use log::Log;
+pub use loss::Loss;
 pub use outcome::{Kind, Miss, Outcome, SideEffect, StepFailure};
 pub use plan_file::{Lasting, MAX_PLAN_BYTES, PlanFile, PlanFileError, PlannedStep};
 pub use record::{OwnedStep, Until};

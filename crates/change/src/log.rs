@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_host::{Action, Place, Setting, Step};
 use evenkeel_sys::{Root, RootKind};
 
+use crate::loss::Loss;
 use crate::outcome::{Kind, SideEffect};
 use crate::plan_file::Lasting;
 use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, OwnedStep, Until};
@@ -20,6 +21,20 @@ pub struct Log {
     transactions: BTreeMap<u64, Logged>,
     torn_bytes: u64,
     passed_over: BTreeMap<String, u64>,
+    losses: Vec<Loss>,
+    left_out: LeftOut,
+    /// How long the records of these transactions are, in bytes.
+    bytes: u64,
+}
+
+/// Closed transactions that the log holds no more.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeftOut {
+    pub(crate) transactions: u64,
+    /// The highest number that any of them had.
+    pub(crate) newest: u64,
+    /// The journal still has some of them.
+    pub(crate) is_unwritten: bool,
 }
 
 /// One transaction's records.
@@ -44,6 +59,9 @@ pub(crate) struct Logged {
     pub(crate) missed: Vec<FailedStep>,
     pub(crate) owned: Vec<OwnedStep>,
     pub(crate) end: Option<End>,
+    /// The record that begins it is lost.
+    pub(crate) is_headless: bool,
+    bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -77,6 +95,26 @@ impl Log {
     /// Kinds of records that only a newer evenkeel knows, with their number. They stay in the journal.
     pub fn passed_over(&self) -> &BTreeMap<String, u64> {
         &self.passed_over
+    }
+
+    /// Whether it tells of transaction `id`.
+    pub fn has(&self, id: u64) -> bool {
+        self.transactions.contains_key(&id)
+    }
+
+    /// How long transaction `id` had to be confirmed, in seconds, where it had to.
+    pub fn seconds_to_confirm(&self, id: u64) -> Option<u64> {
+        Some(self.transactions.get(&id)?.until?.seconds)
+    }
+
+    /// What is missing in the journal, or can't be read.
+    pub fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    /// How many transactions that were closed are left out, since the journal had grown too long.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.transactions
     }
 
     pub(crate) fn transactions(&self) -> impl DoubleEndedIterator<Item = &Logged> {
@@ -125,7 +163,59 @@ impl Log {
     }
 
     pub(crate) fn next_id(&self) -> Option<u64> {
-        self.transactions.last_key_value().map_or(Some(1), |(last, _)| last.checked_add(1))
+        let last = self.transactions.last_key_value().map_or(0, |(last, _)| *last);
+        last.max(self.left_out.newest).checked_add(1)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn what_is_left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
+    /// How many bytes of closed transactions there are beyond `kept_bytes`.
+    pub(crate) fn spare_bytes(&self, kept_bytes: u64) -> u64 {
+        let closed = self.transactions.values().filter(|logged| logged.is_closed());
+        closed.map(|logged| logged.bytes).sum::<u64>().saturating_sub(kept_bytes)
+    }
+
+    /// Leaves out the oldest closed transactions until so many bytes of closed ones are left.
+    pub(crate) fn leave_out_closed(&mut self, kept_bytes: u64) {
+        let mut spare = self.spare_bytes(kept_bytes);
+        let LeftOut { transactions, newest, is_unwritten } = &mut self.left_out;
+        let bytes = &mut self.bytes;
+        self.transactions.retain(|id, logged| {
+            let stays = spare == 0 || !logged.is_closed();
+            if !stays {
+                spare = spare.saturating_sub(logged.bytes);
+                *bytes -= logged.bytes;
+                *transactions += 1;
+                *newest = (*newest).max(*id);
+                *is_unwritten = true;
+            }
+            stays
+        });
+    }
+
+    pub(crate) fn left_out_is_written(&mut self) {
+        self.left_out.is_unwritten = false;
+    }
+
+    /// A transaction of which other records tell.
+    pub(crate) fn begin_without_its_record(&mut self, id: u64) {
+        self.transactions.insert(id, Logged { is_headless: true, ..Logged::new(id) });
+    }
+
+    /// The steps that can't be put back, since the record of what was there before is lost.
+    pub(crate) fn lost_befores(&self) -> Vec<Loss> {
+        let open = self.transactions.values().filter(|logged| !logged.is_closed());
+        open.flat_map(|logged| logged.lost_steps().into_iter().map(|step| logged.lost_before(step))).collect()
+    }
+
+    pub(crate) fn set_losses(&mut self, losses: Vec<Loss>) {
+        self.losses = losses;
     }
 
     pub(crate) fn pass_over(&mut self, kind: String) {
@@ -140,63 +230,66 @@ impl Log {
         self.torn_bytes = 0;
     }
 
-    /// Adds what a record tells; says why where it can't follow the records before it.
-    pub(crate) fn absorb(&mut self, at_ns: u64, event: Event) -> Result<(), String> {
+    /// Adds what a record of so many bytes tells; says why where it can't follow the records before it.
+    pub(crate) fn absorb(&mut self, at_ns: u64, event: Event, bytes: u64) -> Result<(), String> {
         let id = event.txn();
-        if let Event::Begin { txn, kind, title, boot_id, steps, settings, lasting, until } = event {
-            let logged = Logged {
-                id: txn,
-                at_ns,
-                kind,
-                title,
-                boot_id,
-                steps,
-                settings,
-                lasting,
-                until,
-                is_confirmed: false,
-                intents: BTreeMap::new(),
-                files: BTreeMap::new(),
-                commands: BTreeMap::new(),
-                done: BTreeMap::new(),
-                undone: BTreeSet::new(),
-                already_so: Vec::new(),
-                missed: Vec::new(),
-                owned: Vec::new(),
-                end: None,
-            };
-            let newest = self.transactions.last_key_value().is_none_or(|(last, _)| *last < id);
-            self.transactions.insert(id, logged);
-            return if newest { Ok(()) } else { Err(format!("transaction {id} begins a second time")) };
+        match event {
+            Event::Compacted { txn, transactions } => {
+                self.left_out.transactions += transactions;
+                self.left_out.newest = self.left_out.newest.max(txn);
+                return Ok(());
+            }
+            Event::Begin { txn, kind, title, boot_id, steps, settings, lasting, until } => {
+                if self.transactions.last_key_value().is_some_and(|(last, _)| *last >= id) {
+                    return Err(format!("transaction {id} begins a second time"));
+                }
+                let new = Logged::new(txn);
+                let logged = Logged { at_ns, kind, title, boot_id, steps, settings, lasting, until, ..new };
+                self.transactions.insert(id, logged);
+            }
+            event => {
+                let logged = self.transactions.get_mut(&id).ok_or_else(|| format!("transaction {id} never began"))?;
+                logged.absorb(event);
+            }
         }
-        let logged = self.transactions.get_mut(&id).ok_or_else(|| format!("transaction {id} never began"))?;
-        logged.absorb(event);
+        if let Some(logged) = self.transactions.get_mut(&id) {
+            logged.bytes += bytes;
+            self.bytes += bytes;
+        }
         Ok(())
     }
 }
 
-impl Event {
-    fn txn(&self) -> u64 {
-        match self {
-            Event::Intent(Intent { txn, .. })
-            | Event::File(FileIntent { txn, .. })
-            | Event::Command(CommandIntent { txn, .. })
-            | Event::Confirmed { txn }
-            | Event::Begin { txn, .. }
-            | Event::Done { txn, .. }
-            | Event::Commit { txn, .. }
-            | Event::Undone { txn, .. }
-            | Event::RolledBack { txn, .. }
-            | Event::Reverted { txn }
-            | Event::EndedByReboot { txn } => *txn,
+impl Logged {
+    fn new(id: u64) -> Logged {
+        Logged {
+            id,
+            at_ns: 0,
+            kind: Kind::Apply,
+            title: "not known: the record that begins it is missing".to_owned(),
+            boot_id: None,
+            steps: Vec::new(),
+            settings: Vec::new(),
+            lasting: None,
+            until: None,
+            is_confirmed: false,
+            intents: BTreeMap::new(),
+            files: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            done: BTreeMap::new(),
+            undone: BTreeSet::new(),
+            already_so: Vec::new(),
+            missed: Vec::new(),
+            owned: Vec::new(),
+            end: None,
+            is_headless: false,
+            bytes: 0,
         }
     }
-}
 
-impl Logged {
     fn absorb(&mut self, event: Event) {
         match event {
-            Event::Begin { .. } => {}
+            Event::Begin { .. } | Event::Compacted { .. } => {}
             Event::Intent(intent) => {
                 self.intents.insert(intent.step, intent);
             }
@@ -223,6 +316,40 @@ impl Logged {
             Event::Reverted { .. } => self.end = Some(End::Reverted),
             Event::EndedByReboot { .. } => self.end = Some(End::EndedByReboot),
         }
+    }
+
+    /// The steps that were taken, or must have been, and of which no record tells what was there before. Files and commands count on.
+    pub(crate) fn lost_steps(&self) -> BTreeSet<usize> {
+        let has_intent = |step: &usize| {
+            self.intents.contains_key(step) || self.files.contains_key(step) || self.commands.contains_key(step)
+        };
+        let mut lost: BTreeSet<usize> = self.done.keys().copied().collect();
+        if matches!(self.end, Some(End::Committed)) {
+            let is_missed = |step: usize| self.missed.iter().any(|missed| missed.step == step);
+            let keep = self.lasting.as_ref().map(|lasting| &lasting.keep);
+            let kept = keep.map_or(0, |keep| keep.files.len() + keep.commands.len());
+            let writes = |(index, step): (usize, &Step)| {
+                (matches!(step.action, Action::Write { .. }) && !self.is_of_image()).then_some(index)
+            };
+            let written = self.steps.iter().enumerate().filter_map(writes);
+            let all = written.chain((0..kept).map(|index| self.steps.len() + index));
+            lost.extend(all.filter(|index| !self.already_so.contains(index) && !is_missed(*index)));
+        }
+        lost.retain(|step| !has_intent(step) && !self.undone.contains(step));
+        lost
+    }
+
+    pub(crate) fn lost_before(&self, index: usize) -> Loss {
+        let transaction = self.id;
+        if let Some(Step { knob, place, wanted, .. }) = self.steps.get(index) {
+            let (knob, place, wanted) = (Some(knob.clone()), Some(place.clone()), Some(wanted.clone()));
+            return Loss::Before { transaction, knob, place, wanted };
+        }
+        let keep = self.lasting.as_ref().map(|lasting| &lasting.keep);
+        let files = keep.iter().flat_map(|keep| &keep.files).map(|file| file.path.clone());
+        let commands = keep.iter().flat_map(|keep| &keep.commands).map(|command| command.argv.join(" "));
+        let knob = index.checked_sub(self.steps.len()).and_then(|at| files.chain(commands).nth(at));
+        Loss::Before { transaction, knob, place: None, wanted: None }
     }
 
     /// The file or command that carries a step over a boot.

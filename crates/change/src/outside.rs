@@ -24,6 +24,11 @@ pub(crate) trait Outside: Send {
         Ok(rustix::fs::ftruncate(file, len_bytes)?)
     }
 
+    /// Gives a file of `dir` another name, in the place of what has that name.
+    fn rename(&mut self, dir: &File, from: &str, to: &str) -> Result<(), Errno> {
+        Ok(rustix::fs::renameat(dir, from, dir, to)?)
+    }
+
     fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
         hand.write(path, value)
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::effects::Effects;
 use crate::log::{Log, Logged, boot_id};
+use crate::loss::Loss;
 use crate::record::Event;
 use crate::state::State;
 use crate::undo::{PutBack, put_back};
@@ -25,7 +26,10 @@ pub enum Which {
 pub struct RevertReport {
     /// Each transaction of which something was left, the newest first.
     pub transactions: Vec<PutBack>,
-    /// Whether nothing is left to put back.
+    /// What is missing in the journal, so that it may tell of changes which nobody can put back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
+    /// Whether nothing is left to put back, as far as can be known.
     pub all_undone: bool,
 }
 
@@ -80,8 +84,9 @@ pub fn revert(root: &Root, hand: &Hand, state: &mut State, which: Which) -> Resu
             ended_by_reboot(&mut effects, id)
         });
     }
-    let all_undone = transactions.iter().all(|back| back.all_undone);
-    Ok(RevertReport { transactions, all_undone })
+    let losses = effects.state.log().losses().to_vec();
+    let all_undone = losses.is_empty() && transactions.iter().all(|back| back.all_undone);
+    Ok(RevertReport { transactions, losses, all_undone })
 }
 
 fn uncovered(log: &Log, id: u64, boot_id: Option<&str>) -> Result<(), RevertError> {
@@ -102,6 +107,6 @@ fn uncovered(log: &Log, id: u64, boot_id: Option<&str>) -> Result<(), RevertErro
 fn ended_by_reboot(effects: &mut Effects<'_>, txn: u64) -> PutBack {
     let title = effects.state.log().begun(txn).title.clone();
     let mut back = PutBack { ended_by_reboot: true, ..PutBack::of(txn, title) };
-    back.note(effects.record(Event::EndedByReboot { txn }));
+    back.note(effects.record_undone(Event::EndedByReboot { txn }));
     back
 }

@@ -1,19 +1,21 @@
 //! `State`: the directory that holds the journal, and the lock that lets one evenkeel at a time change a host.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use evenkeel_sys::{Errno, Root, clock};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::claims::Claims;
-use crate::journal::{Journal, MAX_JOURNAL_BYTES, scan};
+use crate::compact::{Limits, compact};
+use crate::journal::{JOURNAL, Journal, JournalFile, MAX_JOURNAL_BYTES, RUN_OUT, noted};
 use crate::log::Log;
+use crate::loss::{Loss, listed};
 use crate::outside::{Outside, Real};
 use crate::record::{Event, MAX_RECORD_BYTES};
+use crate::scan::{Scan, scan};
 
-const JOURNAL: &str = "journal";
 const LOCK: &str = "lock";
 
 /// How much is read of what a lock's holder tells, in bytes: a path may have 4,096.
@@ -30,7 +32,9 @@ pub struct State {
     log: Log,
     pub(crate) outside: Box<dyn Outside>,
     claims: Claims,
-    _lock: Lock,
+    pub(crate) limits: Limits,
+    /// None where the folder can only be read and has no lock.
+    _lock: Option<Lock>,
 }
 
 /// The journal can't be had, read or added to. Reads well after "failed to".
@@ -62,18 +66,25 @@ pub enum StateError {
         /// Who holds it, as far as the file tells.
         holder: String,
     },
-    /// The journal is damaged before its end.
+    /// The journal lost something, or a part of it can't be read.
     #[error(
-        "read the journal {path}: byte {offset}: {what}. Nothing was changed. Each line tells under \"undo\" which shell \
-         command undoes it: run those that are still wanted, the newest first, then move the file away"
+        "read the journal {path}: {}. Nothing was changed. `evenkeel revert` puts back what the rest of it tells; each line tells under \
+         \"undo\" which shell command undoes it. Then move the file away",
+        listed(losses)
     )]
     Damaged {
         /// The journal.
         path: String,
-        /// Where its first bad line starts.
-        offset: u64,
-        /// What is wrong with it.
-        what: String,
+        /// What is missing, or can't be read.
+        losses: Vec<Loss>,
+    },
+    /// No record can be added any more.
+    #[error("add to the journal {path}: {why}")]
+    Unwritable {
+        /// The journal.
+        path: String,
+        /// Why not, and what to do.
+        why: String,
     },
     /// A newer evenkeel wrote the journal.
     #[error(
@@ -89,8 +100,8 @@ pub enum StateError {
     },
     /// The journal is as long as it may be.
     #[error(
-        "add to the journal {path}: it may not grow over {MAX_JOURNAL_BYTES} bytes; put everything back with \
-         `evenkeel revert`, then move the file away"
+        "add to the journal {path}: it may not grow over {MAX_JOURNAL_BYTES} bytes, and all of it is still in force; put it back with \
+         `evenkeel revert`"
     )]
     Full {
         /// The journal.
@@ -116,21 +127,68 @@ impl State {
     /// Opens the state directory `dir`, which is made if only its last part is missing, and takes the lock.
     ///
     /// # Errors
-    /// If the directory is not ours alone to write, another evenkeel holds the lock, or the journal can't be read or is damaged.
+    /// If the directory is not ours alone to write, another evenkeel holds the lock, or the journal can't be read, can't be written or is
+    /// damaged.
     pub fn open(dir: &Path) -> Result<State, StateError> {
         State::open_on(dir, Box::new(Real))
+    }
+
+    /// The same to put things back, and nothing else: a damaged journal is opened too ([`Log::losses`]), and one that can only be read, to
+    /// which nothing can be added.
+    ///
+    /// # Errors
+    /// If the directory is not ours alone to write, another evenkeel holds the lock, or the journal can't be read.
+    pub fn open_to_revert(dir: &Path) -> Result<State, StateError> {
+        State::open_to_revert_on(dir, Box::new(Real))
     }
 
     pub(crate) fn open_on(dir: &Path, outside: Box<dyn Outside>) -> Result<State, StateError> {
         let dir = StateDir::open_or_make(dir)?;
         let lock = dir.lock(LOCK, &dir.path, true)?;
-        let file = dir.file(JOURNAL, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE)?;
+        let file = dir.file(JOURNAL, OFlags::RDWR | OFlags::APPEND).map(JournalFile::Open);
+        let state = State::with(dir, Some(lock), file, outside)?;
+        match state.log.losses() {
+            [] => Ok(state),
+            losses => {
+                Err(StateError::Damaged { path: state.journal.path.display().to_string(), losses: losses.to_vec() })
+            }
+        }
+    }
+
+    pub(crate) fn open_to_revert_on(dir: &Path, outside: Box<dyn Outside>) -> Result<State, StateError> {
+        let dir = StateDir::open_or_make(dir)?;
+        let lock = match dir.lock(LOCK, &dir.path, true) {
+            Err(StateError::Io { errno, .. }) if is_read_only(errno) => dir.lock_read_only(LOCK)?,
+            locked => Some(locked?),
+        };
+        let file = match dir.file(JOURNAL, OFlags::RDWR | OFlags::APPEND) {
+            Err(StateError::Io { errno, .. }) if is_read_only(errno) => {
+                dir.file(JOURNAL, OFlags::RDONLY).map(|file| JournalFile::ReadOnly(file, errno))
+            }
+            file => file.map(JournalFile::Open),
+        };
+        State::with(dir, lock, file, outside)
+    }
+
+    fn with(
+        dir: StateDir,
+        lock: Option<Lock>,
+        file: Result<JournalFile, StateError>,
+        outside: Box<dyn Outside>,
+    ) -> Result<State, StateError> {
         let path = dir.path.join(JOURNAL);
-        let bytes = read_all(&file, &path)?;
-        let scan = scan(&path, &bytes)?;
+        let (file, scan) = match file {
+            Ok(file) => {
+                let scan = file.file().map(|open| scan(&path, BufReader::new(open), noted(&dir))).transpose()?;
+                (file, scan.unwrap_or_default())
+            }
+            Err(StateError::Io { errno: Errno::NOENT, .. }) => (JournalFile::None, Scan::default()),
+            Err(error) => return Err(error),
+        };
         let dir_path = dir.path.clone();
         let journal = Journal::new(dir, file, path, &scan);
-        Ok(State { journal, dir: dir_path, log: scan.log, outside, claims: Claims::default(), _lock: lock })
+        let (claims, limits) = (Claims::default(), Limits::default());
+        Ok(State { journal, dir: dir_path, log: scan.log, outside, claims, limits, _lock: lock })
     }
 
     /// What the journal tells.
@@ -139,7 +197,7 @@ impl State {
     }
 
     pub(crate) fn next_transaction(&self) -> Result<u64, StateError> {
-        self.log.next_id().ok_or_else(|| self.journal.damaged(0, "the numbers of transactions have run out".to_owned()))
+        self.log.next_id().ok_or_else(|| self.journal.unwritable(RUN_OUT.to_owned()))
     }
 
     /// Keeps `path` of `root` from every other evenkeel for as long as this lives.
@@ -153,10 +211,30 @@ impl State {
     /// Adds a record, which is on disk when this returns.
     pub(crate) fn append(&mut self, event: Event) -> Result<(), StateError> {
         let at_ns = self.outside.realtime_ns();
-        let offset = self.journal.append(self.outside.as_mut(), at_ns, &event)?;
+        let Limits { journal: most, long, kept, .. } = self.limits;
+        if self.journal.bytes() > long && self.limits.are_worth_it(&self.log) {
+            // If it can't be made shorter, the record may fit all the same.
+            let _ = compact(&mut self.journal, self.outside.as_mut(), &mut self.log, kept, at_ns);
+        }
+        let length = self.journal.append(self.outside.as_mut(), at_ns, &event, most)?;
         self.log.clear_torn();
-        self.log.absorb(at_ns, event).map_err(|what| self.journal.damaged(offset, what))
+        self.log.absorb(at_ns, event, length).map_err(|what| self.journal.unwritable(what))
     }
+
+    /// Adds a record of what was undone. Where that fails, this process knows of it all the same: what is back is not put back twice.
+    pub(crate) fn append_undone(&mut self, event: Event) -> Result<(), StateError> {
+        let appended = self.append(event.clone());
+        if appended.is_err() {
+            let at_ns = self.outside.realtime_ns();
+            self.log.absorb(at_ns, event, 0).map_err(|what| self.journal.unwritable(what))?;
+        }
+        appended
+    }
+}
+
+/// Whether a file could not be opened to write it because of its file system, so that it may be there to be read.
+fn is_read_only(errno: Errno) -> bool {
+    matches!(errno, Errno::ROFS | Errno::PERM | Errno::NOSPC | Errno::IO)
 }
 
 impl Log {
@@ -165,14 +243,28 @@ impl Log {
     /// # Errors
     /// If the directory is not ours alone to write, or the journal can't be read or is damaged.
     pub fn read(dir: &Path) -> Result<Log, StateError> {
+        let log = Log::read_damaged(dir)?;
+        match log.losses() {
+            [] => Ok(log),
+            losses => {
+                Err(StateError::Damaged { path: dir.join(JOURNAL).display().to_string(), losses: losses.to_vec() })
+            }
+        }
+    }
+
+    /// The same of a journal that may be damaged: [`Log::losses`] tells what is missing.
+    ///
+    /// # Errors
+    /// If the directory is not ours alone to write, or the journal can't be read.
+    pub fn read_damaged(dir: &Path) -> Result<Log, StateError> {
         let missing = |error: &StateError| matches!(error, StateError::Io { errno: Errno::NOENT, .. });
         let opened = StateDir::open(dir).and_then(|dir| {
-            let file = dir.file(JOURNAL, OFlags::RDONLY)?;
-            let path = dir.path.join(JOURNAL);
-            Ok((read_all(&file, &path)?, path))
+            // Before the journal, to which another process may add meanwhile.
+            let noted = noted(&dir);
+            Ok((dir.file(JOURNAL, OFlags::RDONLY)?, dir.path.join(JOURNAL), noted))
         });
         match opened {
-            Ok((bytes, path)) => Ok(scan(&path, &bytes)?.log),
+            Ok((file, path, noted)) => Ok(scan(&path, BufReader::new(file), noted)?.log),
             Err(error) if missing(&error) => Ok(Log::default()),
             Err(error) => Err(error),
         }
@@ -223,24 +315,35 @@ impl StateDir {
         Ok(file)
     }
 
+    /// Takes the lock `name` where it can only be read; none where nobody has made it.
+    fn lock_read_only(&self, name: &str) -> Result<Option<Lock>, StateError> {
+        match self.file(name, OFlags::RDONLY) {
+            Err(StateError::Io { errno: Errno::NOENT, .. }) => Ok(None),
+            lock => self.locked(name, lock?, true).map(Some),
+        }
+    }
+
     /// Takes the lock `name` for whoever writes the journal in `journal`; who is patient waits for half a second.
     pub(crate) fn lock(&self, name: &str, journal: &Path, is_patient: bool) -> Result<Lock, StateError> {
+        let mut lock = self.locked(name, self.file(name, OFlags::RDWR | OFlags::CREATE)?, is_patient)?;
+        // Who holds it is a courtesy to the next: on a full disk the lock itself holds all the same.
+        let _ = lock.0.set_len(0).and_then(|()| writeln!(lock.0, "{}", holder(journal)));
+        Ok(lock)
+    }
+
+    fn locked(&self, name: &str, lock: File, is_patient: bool) -> Result<Lock, StateError> {
         let path = self.path.join(name);
-        let mut lock = self.file(name, OFlags::RDWR | OFlags::CREATE)?;
         match lock_within(&lock, if is_patient { LOCK_TRIES } else { 0 }) {
-            Ok(()) => {}
+            Ok(()) => Ok(Lock(lock)),
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
                 let read = (&lock).take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
                 let known = read.is_ok() && !holder.trim().is_empty();
                 let holder = if known { holder.trim().to_owned() } else { "its process is not known".to_owned() };
-                return Err(StateError::Busy { path: path.display().to_string(), holder });
+                Err(StateError::Busy { path: path.display().to_string(), holder })
             }
-            Err(errno) => return Err(StateError::io("lock", &path, errno)),
+            Err(errno) => Err(StateError::io("lock", &path, errno)),
         }
-        // Who holds it is a courtesy to the next: on a full disk the lock itself holds all the same.
-        let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", holder(journal)));
-        Ok(Lock(lock))
     }
 }
 
@@ -303,13 +406,6 @@ fn sync_parent(path: &Path) -> Result<(), StateError> {
     sync().map_err(|errno| StateError::io("sync", parent, errno))
 }
 
-fn read_all(file: &File, path: &Path) -> Result<Vec<u8>, StateError> {
-    let mut bytes = Vec::new();
-    let limit = MAX_JOURNAL_BYTES + MAX_RECORD_BYTES as u64;
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| StateError::io("read", path, Errno::from(&error)))?;
-    if bytes.len() as u64 > limit { Err(StateError::Full { path: path.display().to_string() }) } else { Ok(bytes) }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -323,14 +419,22 @@ mod tests {
         }
     }
 
+    /// The first record, with which the journal is made.
+    fn begin(state: &mut State) {
+        let (txn, kind, title) = (1, crate::Kind::Apply, String::new());
+        let (boot_id, steps, settings, lasting, until) = (None, Vec::new(), Vec::new(), None, None);
+        state.append(Event::Begin { txn, kind, title, boot_id, steps, settings, lasting, until }).unwrap();
+    }
+
     #[test]
     fn the_directory_is_made_for_us_alone() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
-        let state = State::open(&dir).unwrap();
+        let mut state = State::open(&dir).unwrap();
+        begin(&mut state);
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!((mode(&dir), mode(&dir.join("journal")), mode(&dir.join("lock"))), (0o700, 0o600, 0o600));
-        assert_eq!(state.log().transactions().count(), 0);
+        assert_eq!(state.log().transactions().count(), 1);
         assert!(why(&parent.path().join("a/b")).contains("no such file or directory"));
     }
 
@@ -338,7 +442,7 @@ mod tests {
     fn what_others_could_write_to_is_refused() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
-        drop(State::open(&dir).unwrap());
+        begin(&mut State::open(&dir).unwrap());
         symlink(&dir, parent.path().join("link")).unwrap();
         for link in ["link", "link/", "link/."] {
             assert!(why(&parent.path().join(link)).contains("symbolic link"), "{link}");

@@ -92,7 +92,9 @@ impl FileUndo {
 pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> PutBack {
     let logged = effects.state.log().begun(txn);
     let (title, owed) = (logged.title.clone(), logged.owed());
+    let lost = logged.lost_steps();
     let mut back = PutBack::of(txn, title);
+    back.all_undone = lost.is_empty();
     put_kept_back(effects, txn, &mut back);
     let is_this_boot = is_this_boot(effects, txn);
     for owed in owed {
@@ -100,14 +102,14 @@ pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> Pu
         let Some(owed) = owed else { continue };
         let files = restore(effects, &owed);
         if files.iter().all(FileUndo::is_undone) {
-            back.note(effects.record(Event::Undone { txn, step: owed.intent.step }));
+            back.note(effects.record_undone(Event::Undone { txn, step: owed.intent.step }));
         } else {
             back.all_undone = false;
         }
         back.files.extend(files);
     }
     if back.all_undone {
-        back.note(effects.record(ending));
+        back.note(effects.record_undone(ending));
     }
     back
 }

@@ -7,6 +7,7 @@ use evenkeel_sys::Root;
 use serde::Serialize;
 
 use crate::apply::is_booted_with;
+use crate::deadline::overdue;
 use crate::edit;
 use crate::history::add_argument;
 use crate::keep::KeptFile;
@@ -32,6 +33,9 @@ pub struct Verification {
     /// Transactions that undo themselves soon unless `evenkeel confirm` says that they may stay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unconfirmed: Vec<u64>,
+    /// Transactions that were not confirmed in time, and that nothing has undone yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overdue: Vec<u64>,
     /// Transactions whose values the kernel forgot at a restart, and that nobody has reverted since.
     pub ended_by_reboot: Vec<u64>,
 }
@@ -84,7 +88,8 @@ pub enum WaitsFor {
 /// the newest counts. `facts` tell who else changes the host.
 pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     let boot_id = boot_id(root);
-    let mut verification = Verification::default();
+    let overdue = overdue(root, log);
+    let mut verification = Verification { overdue: overdue.clone(), ..Verification::default() };
     let mut in_force: BTreeMap<(&str, &str), (u64, usize)> = BTreeMap::new();
     let mut files: BTreeMap<&str, (u64, &KeptFile)> = BTreeMap::new();
     for logged in log.transactions().filter(|logged| !logged.is_closed()) {
@@ -96,7 +101,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
             verification.interrupted.push(logged.id);
             continue;
         }
-        if logged.awaits_confirmation() {
+        if logged.awaits_confirmation() && !overdue.contains(&logged.id) {
             verification.unconfirmed.push(logged.id);
         }
         let is_missed = |index: &usize| logged.missed.iter().any(|missed| missed.step == *index);

@@ -16,6 +16,16 @@ const SYSTEM_DIR: &str = "/var/lib/evenkeel";
 impl StateArgs {
     /// Opens the journal to change the host, and takes its lock.
     pub(crate) fn open(&self) -> Result<State, Failure> {
+        State::open(&self.made()?).map_err(failure)
+    }
+
+    /// Opens the journal to put things back: a damaged one too, and one that can only be read.
+    pub(crate) fn open_to_revert(&self) -> Result<State, Failure> {
+        State::open_to_revert(&self.made()?).map_err(failure)
+    }
+
+    /// The directory, whose parent is there.
+    fn made(&self) -> Result<PathBuf, Failure> {
         let dir = self.dir()?;
         if self.state.is_none()
             && let Some(parent) = dir.parent()
@@ -25,7 +35,7 @@ impl StateArgs {
                 Failure::io(exit::NOT_POSSIBLE, format_args!("make the directory {}", parent.display()), &error)
             })?;
         }
-        State::open(&dir).map_err(failure)
+        Ok(dir)
     }
 
     /// Reads the journal without its lock.

@@ -26,7 +26,7 @@ pub(super) fn journal(text: &str) {
     let record = |json: &str| format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
     let journal: String = text.lines().map(record).collect();
     fs::write(DIR.path().join("journal"), journal).expect("/dev/shm takes a file");
-    if let Ok(log) = Log::read(DIR.path()) {
+    if let Ok(log) = Log::read_damaged(DIR.path()) {
         let _ = history(&Root::captured(Capture::default()), &log);
     }
 }

@@ -214,10 +214,10 @@ fn the_journal_tells_a_person_what_undoes_it() {
     apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&["thp.enabled=never"]), "evenkeel apply …").unwrap();
     let journal = stage.journal();
     expect![[r#"
-        {"format":1,"at_ns":1700000000000000000,"record":"begin","txn":1,"kind":"apply","title":"evenkeel apply …","boot_id":"aaaa","steps":[{"knob":"thp.enabled","place":"/sys/kernel/mm/transparent_hugepage/enabled","wanted":"never","action":"write","path":"/sys/kernel/mm/transparent_hugepage/enabled","reading":"chosen-word","side_effects":["/proc/sys/vm/min_free_kbytes","/proc/sys/vm/not-here"]}]}
-        {"format":1,"at_ns":1700000000000000000,"record":"intent","txn":1,"step":0,"knob":"thp.enabled","place":"/sys/kernel/mm/transparent_hugepage/enabled","path":"/sys/kernel/mm/transparent_hugepage/enabled","reading":"chosen-word","wanted":"never","before":"madvise","before_text":"always [madvise] never\n","side_effects":[{"path":"/proc/sys/vm/min_free_kbytes","before":"70000"}],"undo":"printf '%s\\n' 'madvise' > '/sys/kernel/mm/transparent_hugepage/enabled'; printf '%s\\n' '70000' > '/proc/sys/vm/min_free_kbytes'"}
-        {"format":1,"at_ns":1700000000000000000,"record":"done","txn":1,"step":0,"found":"never","side_effects":[{"path":"/proc/sys/vm/min_free_kbytes","before":"70000","after":"19832"}]}
-        {"format":1,"at_ns":1700000000000000000,"record":"commit","txn":1,"already_so":[]}
+        {"format":3,"seq":1,"at_ns":1700000000000000000,"record":"begin","txn":1,"kind":"apply","title":"evenkeel apply …","boot_id":"aaaa","steps":[{"knob":"thp.enabled","place":"/sys/kernel/mm/transparent_hugepage/enabled","wanted":"never","action":"write","path":"/sys/kernel/mm/transparent_hugepage/enabled","reading":"chosen-word","side_effects":["/proc/sys/vm/min_free_kbytes","/proc/sys/vm/not-here"]}]}
+        {"format":3,"seq":2,"at_ns":1700000000000000000,"record":"intent","txn":1,"step":0,"knob":"thp.enabled","place":"/sys/kernel/mm/transparent_hugepage/enabled","path":"/sys/kernel/mm/transparent_hugepage/enabled","reading":"chosen-word","wanted":"never","before":"madvise","before_text":"always [madvise] never\n","side_effects":[{"path":"/proc/sys/vm/min_free_kbytes","before":"70000"}],"undo":"printf '%s\\n' 'madvise' > '/sys/kernel/mm/transparent_hugepage/enabled'; printf '%s\\n' '70000' > '/proc/sys/vm/min_free_kbytes'"}
+        {"format":3,"seq":3,"at_ns":1700000000000000000,"record":"done","txn":1,"step":0,"found":"never","side_effects":[{"path":"/proc/sys/vm/min_free_kbytes","before":"70000","after":"19832"}]}
+        {"format":3,"seq":4,"at_ns":1700000000000000000,"record":"commit","txn":1,"already_so":[]}
     "#]].assert_eq(&without_checksums(&journal));
 
     let intent = journal.lines().find(|line| line.contains(r#""record":"intent""#)).unwrap();

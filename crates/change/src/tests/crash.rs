@@ -12,7 +12,7 @@ use crate::{Session, State, Which, apply, revert};
 
 /// Lets so many boundaries pass, then nothing: what a killed process does from then on.
 #[derive(Clone)]
-struct Fuse(Arc<Mutex<Burn>>);
+pub(crate) struct Fuse(Arc<Mutex<Burn>>);
 
 struct Burn {
     passed: usize,
@@ -21,7 +21,7 @@ struct Burn {
 }
 
 impl Fuse {
-    fn new(dies_at: usize) -> Fuse {
+    pub(crate) fn new(dies_at: usize) -> Fuse {
         Fuse(Arc::new(Mutex::new(Burn { passed: 0, dies_at, is_dead: false })))
     }
 
@@ -35,7 +35,7 @@ impl Fuse {
         Ok(())
     }
 
-    fn has_died(&self) -> bool {
+    pub(crate) fn has_died(&self) -> bool {
         self.0.lock().unwrap().is_dead
     }
 }
@@ -60,6 +60,12 @@ impl Outside for Fuse {
     fn truncate(&mut self, file: &File, len_bytes: u64) -> Result<(), Errno> {
         self.boundary()?;
         Quick.truncate(file, len_bytes)?;
+        self.boundary()
+    }
+
+    fn rename(&mut self, dir: &File, from: &str, to: &str) -> Result<(), Errno> {
+        self.boundary()?;
+        Quick.rename(dir, from, to)?;
         self.boundary()
     }
 

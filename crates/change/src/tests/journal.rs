@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{Quick, SWAPPINESS, Stage, names, plan};
 use crate::outside::Outside;
-use crate::{ApplyError, Failure, Log, State, StateError, Status, Which, apply, history, revert};
+use crate::{ApplyError, Failure, Log, Loss, State, StateError, Status, Which, apply, history, revert};
 
 fn applied() -> Stage {
     let stage = Stage::new();
@@ -51,8 +51,12 @@ fn an_earlier_torn_end_is_kept_too() {
     for number in 1..=3 {
         put(&stage, stage.journal() + "torn");
         apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&[]), "t").unwrap();
-        assert_eq!(names(stage.dir.path()).len(), 2 + number, "{:?}", names(stage.dir.path()));
+        assert_eq!(names(stage.dir.path()).len(), 3 + number, "{:?}", names(stage.dir.path()));
     }
+}
+
+fn is_at(losses: &[Loss], at: u64) -> bool {
+    matches!(losses.first(), Some(Loss::Unreadable { offset, .. }) if *offset == at)
 }
 
 #[test]
@@ -62,13 +66,13 @@ fn damage_before_the_end_says_where_and_what_to_do() {
     let second = whole.find('\n').unwrap() + 1;
     put(&stage, whole.replacen("never", "nevex", 2));
     let error = State::open(stage.dir.path()).err().unwrap();
-    assert!(matches!(error, StateError::Damaged { offset: 0, .. }), "{error}");
+    assert!(matches!(&error, StateError::Damaged { losses, .. } if is_at(losses, 0)), "{error}");
 
     let mut bytes = whole.clone().into_bytes();
     bytes[second + 20] ^= 1;
     put(&stage, &bytes);
     let error = Log::read(stage.dir.path()).unwrap_err();
-    assert!(matches!(error, StateError::Damaged { offset, .. } if offset == second as u64), "{error}");
+    assert!(matches!(&error, StateError::Damaged { losses, .. } if is_at(losses, second as u64)), "{error}");
     let text = error.to_string();
     assert!(text.contains(&format!("journal: byte {second}: ")) && text.contains("\"undo\""), "{text}");
     assert_eq!(std::fs::read(stage.dir.path().join("journal")).unwrap(), bytes, "it is left as it is");
@@ -82,9 +86,9 @@ fn records_that_do_not_fit_together_are_damage() {
             r#"{{"format":1,"at_ns":0,"record":"begin","txn":{txn},"kind":"apply","title":"","steps":[]}}"#
         ))
     };
-    let long = format!("{}\n", "x".repeat(1 << 20));
+    let long = format!("{}\n", "x".repeat((1 << 20) + 64));
     for (journal, what) in [
-        (reverted, "never began"),
+        (reverted, "begins it is missing"),
         (begin(1) + &begin(1), "a second time"),
         (begin(2) + &begin(1), "a second time"),
         (long, "longer than"),
@@ -121,17 +125,18 @@ fn a_journal_that_is_full_says_so_and_still_reverts() {
 #[test]
 fn a_newer_evenkeels_journal_is_refused_or_passed_over() {
     let stage = applied();
-    let newer = sealed(r#"{"format":1,"at_ns":0,"record":"drop-in","txn":1}"#);
-    put(&stage, newer.clone() + &stage.journal() + &newer);
+    let first = stage.journal().lines().count() + 1;
+    let newer = |seq| sealed(&format!(r#"{{"format":3,"seq":{seq},"at_ns":0,"record":"drop-in","txn":1}}"#));
+    put(&stage, stage.journal() + &newer(first) + &newer(first + 1));
     let mut state = stage.state();
     assert_eq!(state.log().passed_over().get("drop-in"), Some(&2));
     assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().all_undone);
     assert_eq!(stage.journal().matches("drop-in").count(), 2, "they stay");
     drop(state);
 
-    put(&stage, stage.journal() + &sealed(r#"{"format":3,"record":"begin"}"#));
+    put(&stage, stage.journal() + &sealed(r#"{"format":4,"record":"begin"}"#));
     let error = Log::read(stage.dir.path()).unwrap_err();
-    assert!(matches!(&error, StateError::UnknownFormat { format, .. } if format == "3"), "{error}");
+    assert!(matches!(&error, StateError::UnknownFormat { format, .. } if format == "4"), "{error}");
 }
 
 /// A disk with so many bytes left, which another process may free again.
@@ -185,7 +190,11 @@ fn revert_works_on_a_full_disk_and_says_that_it_is_not_recorded() {
     let report = revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap();
     assert!(report.all_undone && stage.is_as(&before));
     assert!(report.transactions[0].unrecorded.as_ref().is_some_and(|why| why.contains("ENOSPC")), "{report:?}");
+    // The values are back, and this process knows it.
+    assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().transactions.is_empty());
+    drop(state);
     room.store(1 << 20, Ordering::Relaxed);
+    let mut state = stage.state_on(SmallDisk(room));
     let report = revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap();
     assert_eq!(report.transactions[0].unrecorded, None);
     assert_eq!(history(&stage.root, state.log())[0].status, Status::Reverted);
@@ -204,14 +213,15 @@ proptest! {
         let whole = applied().journal();
         let at = at % (whole.len() + 1);
         let path = std::path::Path::new("journal");
-        let scan = crate::journal::scan(path, &whole.as_bytes()[..at]).unwrap();
+        let scan = crate::scan::scan(path, &whole.as_bytes()[..at], None).unwrap();
         let records = whole[..at].rfind('\n').map_or(0, |end| end + 1);
-        prop_assert_eq!(scan.end as usize, records);
-        prop_assert_eq!(scan.torn.as_slice(), &whole.as_bytes()[records..at]);
+        prop_assert_eq!((scan.end as usize, scan.torn as usize), (records, at - records));
+        prop_assert_eq!(scan.last as usize, whole[..at].lines().count() - usize::from(at > records));
+        prop_assert_eq!(scan.log.losses().is_empty(), at == 0 || records > 0);
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = crate::journal::scan(std::path::Path::new("journal"), &bytes);
+        let _ = crate::scan::scan(std::path::Path::new("journal"), bytes.as_slice(), None);
     }
 }

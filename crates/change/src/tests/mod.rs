@@ -2,10 +2,12 @@
 //! boundary, one whose disk fills up, one that watches the order of things.
 
 mod apply;
+mod compact;
 mod crash;
 mod exact;
 mod journal;
 mod lasting;
+mod losses;
 mod render;
 mod revert;
 mod session;
@@ -68,6 +70,11 @@ impl Stage {
 
     pub(crate) fn state(&self) -> State {
         State::open_on(self.dir.path(), Box::new(Quick)).unwrap()
+    }
+
+    /// To put things back, whatever became of the journal.
+    pub(crate) fn state_to_revert(&self) -> State {
+        State::open_to_revert_on(self.dir.path(), Box::new(Quick)).unwrap()
     }
 
     pub(crate) fn state_on(&self, outside: impl Outside + 'static) -> State {

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 fn undo(root: &Root, dir: &Path, out: &Out) -> Outcome {
-    let mut state = State::open(dir).map_err(state::failure)?;
+    let mut state = State::open_to_revert(dir).map_err(state::failure)?;
     let report: RevertReport = evenkeel_change::revert(root, &Hand::on_nothing(), &mut state, Which::All)
         .map_err(|error| Failure::new(exit::WRONG_USE, error))?;
     out.answer(&report, || show::change::reverted(&report, None))?;

@@ -27,7 +27,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
     let hand = root.hand().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    let mut state = args.state.open()?;
+    let mut state = args.state.open_to_revert()?;
     let which = args.transaction.map_or(Which::All, Which::Transaction);
     let report: RevertReport = evenkeel_change::revert(&root, &hand, &mut state, which)
         .map_err(|error| Failure::new(exit::WRONG_USE, error))?;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anstyle::Style;
 use evenkeel_change::{
-    KeptOutcome, Kind, Log, Miss, Outcome, PutBack, RevertReport, SideEffect, Status, StepReport, Transaction, Undo,
-    Verification, WaitsFor,
+    KeptOutcome, Kind, Log, Loss, Miss, Outcome, PutBack, RevertReport, SideEffect, Status, StepReport, Transaction,
+    Undo, Verification, WaitsFor,
 };
 use evenkeel_host::{Action, Step};
 use serde::Serialize;
@@ -25,17 +25,33 @@ pub(crate) struct JournalView {
     torn_bytes: u64,
     /// Records that only a newer evenkeel understands, by kind.
     passed_over: BTreeMap<String, u64>,
+    /// Closed transactions that were left out because it had grown too long.
+    #[serde(skip_serializing_if = "is_none")]
+    left_out: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl JournalView {
     pub(crate) fn of(log: &Log) -> JournalView {
-        JournalView { torn_bytes: log.torn_bytes().unwrap_or(0), passed_over: log.passed_over().clone() }
+        JournalView {
+            torn_bytes: log.torn_bytes().unwrap_or(0),
+            passed_over: log.passed_over().clone(),
+            left_out: log.left_out(),
+        }
     }
 
     fn notes(&self, page: &mut Page) {
         if self.torn_bytes > 0 {
             let note =
                 format!("the last {} bytes of the journal are a record that was cut by a crash", self.torn_bytes);
+            page.paragraph(Indent::all(0), DIM, &note);
+        }
+        if self.left_out > 0 {
+            let note = format!("{} older transactions are left out: the journal had grown too long", self.left_out);
             page.paragraph(Indent::all(0), DIM, &note);
         }
         for (kind, count) in &self.passed_over {
@@ -140,7 +156,11 @@ fn files(page: &mut Page, back: &PutBack) {
         entry(page, (style, word), &kept.what, rest);
     }
     if let Some(why) = &back.unrecorded {
-        let note = format!("the journal could not be told, so `evenkeel revert` will look again: {why}");
+        let id = back.id;
+        let note = format!(
+            "not recorded: that transaction {id} is put back. The journal can't be written: {why}. Until you run `evenkeel revert` with a \
+             journal that can be written, `verify` and `history` show transaction {id} as before."
+        );
         page.paragraph(Indent::all(0), WARN, &note);
     }
 }
@@ -155,6 +175,7 @@ pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String 
         }
         files(&mut page, back);
     }
+    losses(&mut page, &report.losses);
     match (report.all_undone, report.transactions.is_empty()) {
         (true, true) => {
             page.line(PLAIN, "There was nothing to put back.");
@@ -170,6 +191,18 @@ pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String 
         (false, _) => page.line(BAD, "Not everything is as it was: see above."),
     }
     page.finish()
+}
+
+fn losses(page: &mut Page, losses: &[Loss]) {
+    if losses.is_empty() {
+        return;
+    }
+    page.line(BAD, "The journal is damaged. What the rest of it tells is put back as far as it is listed above.");
+    for loss in losses {
+        page.paragraph(Indent::all(2), BAD, &loss.to_string());
+    }
+    let advice = "Look whether the settings above are as you want them, then move the journal away.";
+    page.paragraph(Indent::all(0), PLAIN, advice);
 }
 
 pub(crate) fn verification(found: &Verification, journal: &JournalView) -> String {
@@ -196,6 +229,9 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView) -> Strin
         let rest = format!("it was killed half-way, or is under way: `evenkeel revert {id}` puts it back");
         entry(&mut page, (BAD, "interrupted"), &format!("transaction {id}"), &rest);
     }
+    for id in &found.overdue {
+        entry(&mut page, (BAD, "overdue"), &format!("transaction {id}"), &overdue(*id));
+    }
     for id in &found.unconfirmed {
         let rest = format!("it undoes itself soon unless it may stay: `evenkeel confirm {id}`");
         entry(&mut page, (WARN, "unconfirmed"), &format!("transaction {id}"), &rest);
@@ -211,6 +247,11 @@ pub(crate) fn verification(found: &Verification, journal: &JournalView) -> Strin
     page.finish()
 }
 
+/// Of a transaction that should have undone itself.
+fn overdue(id: u64) -> String {
+    format!("it was not confirmed in time and is still in force: `evenkeel revert {id}` puts it back")
+}
+
 fn values(count: usize) -> String {
     if count == 1 { "1 value".to_owned() } else { format!("{count} values") }
 }
@@ -223,6 +264,7 @@ pub(crate) fn history(transactions: &[Transaction], journal: &JournalView) -> St
             Status::Reverted => (DIM, "reverted"),
             Status::RolledBack => (DIM, "rolled back"),
             Status::Interrupted => (BAD, "interrupted"),
+            Status::Overdue => (BAD, "overdue"),
             Status::EndedByReboot => (DIM, "ended by reboot"),
         };
         let kind = match transaction.kind {
@@ -234,6 +276,9 @@ pub(crate) fn history(transactions: &[Transaction], journal: &JournalView) -> St
             (style, status),
             (PLAIN, &format!("  {kind}{}", transaction.title)),
         ]);
+        if transaction.status == Status::Overdue {
+            page.paragraph(Indent::all(0), BAD, &overdue(transaction.id));
+        }
         steps(&mut page, transaction);
     }
     if transactions.is_empty() {

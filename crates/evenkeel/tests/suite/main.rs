@@ -19,6 +19,7 @@ mod formats;
 mod fuzz_targets;
 mod gaps;
 mod images;
+mod journals;
 mod kept;
 mod meter_faults;
 mod mutations;

@@ -1,0 +1,79 @@
+//! Makes a journal that has grown too long shorter: the oldest transactions of which nothing is left to put back are left out.
+
+use std::io::BufRead;
+
+use evenkeel_sys::Errno;
+
+use crate::journal::{Journal, MAX_JOURNAL_BYTES};
+use crate::log::{LeftOut, Log};
+use crate::outside::Outside;
+use crate::record::{Event, Line, MAX_RECORD_BYTES, decode, encode, renumbered};
+use crate::scan::KEPT_BYTES;
+use crate::state::StateError;
+
+/// How long a journal may be, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// It may not grow over this: some 100,000 changes.
+    pub(crate) journal: u64,
+    /// From this on it is made shorter before a record is added.
+    pub(crate) long: u64,
+    /// How much of closed transactions stays then: what `history` still lists.
+    pub(crate) kept: u64,
+    /// It is rewritten only where it becomes this much shorter.
+    pub(crate) worth: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let long = MAX_JOURNAL_BYTES - MAX_RECORD_BYTES as u64;
+        Limits { journal: MAX_JOURNAL_BYTES, long, kept: KEPT_BYTES, worth: 4 << 20 }
+    }
+}
+
+impl Limits {
+    /// Whether enough could be left out. A journal that lost something is left as it is: it is the evidence.
+    pub(crate) fn are_worth_it(&self, log: &Log) -> bool {
+        log.losses().is_empty() && (log.what_is_left_out().is_unwritten || log.spare_bytes(self.kept) > self.worth)
+    }
+}
+
+/// Rewrites the journal with the transactions that stay in `log`, under new numbers that go on from the last one.
+pub(crate) fn compact(
+    journal: &mut Journal,
+    out: &mut dyn Outside,
+    log: &mut Log,
+    kept_bytes: u64,
+    at_ns: u64,
+) -> Result<(), StateError> {
+    log.leave_out_closed(kept_bytes);
+    let Some(mut lines) = journal.reader()? else { return Ok(()) };
+    let LeftOut { transactions, newest, .. } = log.what_is_left_out();
+    let mut seq = journal.last() + 1;
+    let mut draft = journal.draft()?;
+    let head = encode(seq, at_ns, &Event::Compacted { txn: newest, transactions });
+    draft.add(out, &head.map_err(|error| journal.unwritable(error.to_string()))?)?;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = lines.read_until(b'\n', &mut line);
+        if read.map_err(|error| StateError::io("read", &journal.path, Errno::from(&error)))? == 0 {
+            break;
+        }
+        line.pop();
+        let stays = match decode(&line) {
+            Ok(Line::Known(record)) => log.transaction(record.event.txn()).is_some(),
+            // Only a newer program knows what it is about.
+            Ok(Line::Unknown { .. }) => true,
+            Err(_) => return Err(journal.unwritable("it changed while it was read".to_owned())),
+        };
+        if stays && let Some(line) = renumbered(&line, seq + 1) {
+            seq += 1;
+            draft.add(out, &line)?;
+        }
+    }
+    journal.replace(out, draft)?;
+    journal.set_last(seq);
+    log.left_out_is_written();
+    Ok(())
+}

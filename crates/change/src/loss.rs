@@ -1,0 +1,80 @@
+//! `Loss`: a part of the journal that is missing or can't be read.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A part of the journal that is missing or can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "loss", rename_all = "kebab-case")]
+pub enum Loss {
+    /// Bytes that are no record.
+    Unreadable {
+        /// Where they start in the journal.
+        offset: u64,
+        /// How many there are.
+        bytes: u64,
+        /// What is wrong with them.
+        why: String,
+    },
+    /// Records that are not there, by their numbers.
+    Records {
+        /// The first that is missing.
+        first: u64,
+        /// The last that is missing.
+        last: u64,
+    },
+    /// A transaction without the record that begins it: its title, its steps and its boot are not known.
+    Begin {
+        /// The transaction's number.
+        transaction: u64,
+    },
+    /// A step without the record that says what was there before. It can't be put back.
+    Before {
+        /// The transaction's number.
+        transaction: u64,
+        /// The knob's id, or the file or command that makes a setting last; none where that is lost too.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        knob: Option<String>,
+        /// The knob's place.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        place: Option<String>,
+        /// What the transaction made of it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wanted: Option<String>,
+    },
+    /// More losses than are listed.
+    More {
+        /// How many.
+        count: u64,
+    },
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Unreadable { offset, bytes, why } => write!(f, "byte {offset}: {why} ({bytes} bytes)"),
+            Loss::Records { first, last } if first == last => write!(f, "record {first} is missing"),
+            Loss::Records { first, last } => write!(f, "records {first} to {last} are missing"),
+            Loss::Begin { transaction } => write!(f, "transaction {transaction}: the record that begins it is missing"),
+            Loss::Before { transaction, knob, place, wanted } => {
+                let knob = knob.as_deref().unwrap_or("one of its steps");
+                write!(f, "transaction {transaction}: the record of what {knob}")?;
+                if let Some(place) = place.as_deref().filter(|place| *place != knob) {
+                    write!(f, " ({place})")?;
+                }
+                write!(f, " was before")?;
+                if let Some(wanted) = wanted {
+                    write!(f, " it became {wanted:?}")?;
+                }
+                f.write_str(" is missing")
+            }
+            Loss::More { count } => write!(f, "{count} more losses"),
+        }
+    }
+}
+
+/// As one sentence's part.
+pub(crate) fn listed(losses: &[Loss]) -> String {
+    losses.iter().map(Loss::to_string).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,219 @@
+//! Reading a journal: line by line, in bounded memory. What is damaged is passed over and named; all else is read.
+
+use std::io::BufRead;
+use std::path::Path;
+
+use evenkeel_sys::Errno;
+
+use crate::log::Log;
+use crate::loss::Loss;
+use crate::record::{Bad, Event, Line, MAX_LINE_BYTES, Record, decode};
+use crate::state::StateError;
+
+/// How much of a journal is held in memory, in bytes of its text. Over that, the oldest transactions that are closed are left out.
+const MAX_HELD_BYTES: u64 = 64 << 20;
+
+/// How much of closed transactions stays then: what `history` still lists.
+pub(crate) const KEPT_BYTES: u64 = 16 << 20;
+
+/// How many losses are listed; the rest is counted.
+const MAX_LOSSES: usize = 100;
+
+/// What a journal's bytes tell.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub(crate) log: Log,
+    /// Where the last whole line ends, in bytes.
+    pub(crate) end: u64,
+    /// How many bytes lie after it, which a crash left there.
+    pub(crate) torn: u64,
+    /// The number of the last record.
+    pub(crate) last: u64,
+}
+
+/// Reads a journal. `noted` is the number of its last record as the note beside it tells, where there is one.
+///
+/// A last line without its newline or with a wrong checksum is torn: each record is synced before the next is written, so a crash can
+/// tear the last one and no other. A first record is never torn, since it comes into place as a whole.
+pub(crate) fn scan(path: &Path, mut bytes: impl BufRead, noted: Option<u64>) -> Result<Scan, StateError> {
+    let mut scanner = Scanner::default();
+    let mut text = Vec::new();
+    loop {
+        let piece = read_piece(&mut bytes, &mut text);
+        let piece = piece.map_err(|error| StateError::io("read", path, Errno::from(&error)))?;
+        if piece.bytes == 0 {
+            return Ok(scanner.finish(noted));
+        }
+        scanner.take(path, piece, &text)?;
+    }
+}
+
+/// A line, or what follows the last one.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Its length, newline included.
+    bytes: u64,
+    /// Whether it ends in a newline.
+    is_line: bool,
+}
+
+impl Piece {
+    /// JSON takes many times its length in memory: such a line is not even kept.
+    fn is_overlong(self) -> bool {
+        self.bytes > MAX_LINE_BYTES
+    }
+}
+
+/// Reads a piece; leaves its text without the newline in `text`, unless it is overlong.
+fn read_piece(bytes: &mut impl BufRead, text: &mut Vec<u8>) -> std::io::Result<Piece> {
+    text.clear();
+    let mut piece = Piece { bytes: 0, is_line: false };
+    while !piece.is_line {
+        let chunk = match bytes.fill_buf() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            chunk => chunk?,
+        };
+        if chunk.is_empty() {
+            break;
+        }
+        let newline = chunk.iter().position(|byte| *byte == b'\n');
+        let taken = newline.map_or(chunk.len(), |at| at + 1);
+        piece.bytes += taken as u64;
+        piece.is_line = newline.is_some();
+        if !piece.is_overlong() {
+            text.extend_from_slice(&chunk[..newline.unwrap_or(taken)]);
+        }
+        bytes.consume(taken);
+    }
+    Ok(piece)
+}
+
+#[derive(Default)]
+struct Scanner {
+    log: Log,
+    /// Where the next piece starts.
+    offset: u64,
+    /// Where the last line that is no torn end ends.
+    end: u64,
+    /// A line with a wrong checksum that may be the last.
+    suspect: bool,
+    /// The number of the last record.
+    last: u64,
+    /// Whether what could not be read may have been records since the last one that was.
+    has_gap: bool,
+    losses: Vec<Loss>,
+    more_losses: u64,
+}
+
+impl Scanner {
+    fn take(&mut self, path: &Path, piece: Piece, text: &[u8]) -> Result<(), StateError> {
+        let start = self.offset;
+        self.offset += piece.bytes;
+        if std::mem::take(&mut self.suspect) {
+            self.unreadable(self.end, start - self.end, "the checksum does not match".to_owned());
+            self.end = start;
+        }
+        if !piece.is_line {
+            if piece.is_overlong() {
+                // No crash leaves so much of a record.
+                self.unreadable(start, piece.bytes, format!("the line is longer than {MAX_LINE_BYTES} bytes"));
+            }
+            return Ok(());
+        }
+        if piece.is_overlong() {
+            self.unreadable(start, piece.bytes, format!("the line is longer than {MAX_LINE_BYTES} bytes"));
+        } else {
+            match decode(text) {
+                Err(Bad::Checksum) => {
+                    self.suspect = true;
+                    return Ok(());
+                }
+                Err(Bad::Content(why)) => self.unreadable(start, piece.bytes, why),
+                Err(Bad::Format(format)) => {
+                    return Err(StateError::UnknownFormat { path: path.display().to_string(), offset: start, format });
+                }
+                Ok(Line::Known(record)) => self.record(start, piece.bytes, *record),
+                Ok(Line::Unknown { kind, seq }) => {
+                    if self.count(start, piece.bytes, seq, false) {
+                        self.log.pass_over(kind);
+                    }
+                }
+            }
+        }
+        self.end = self.offset;
+        Ok(())
+    }
+
+    fn record(&mut self, start: u64, bytes: u64, record: Record) {
+        let begins_anew = matches!(record.event, Event::Compacted { .. });
+        if !self.count(start, bytes, record.seq, begins_anew) {
+            return;
+        }
+        let txn = record.event.txn();
+        let is_begin = matches!(record.event, Event::Begin { .. } | Event::Compacted { .. });
+        if !is_begin && self.log.transaction(txn).is_none() {
+            self.log.begin_without_its_record(txn);
+            self.lose(Loss::Begin { transaction: txn });
+        }
+        if let Err(why) = self.log.absorb(record.at_ns, record.event, bytes) {
+            self.unreadable(start, bytes, why);
+        }
+        if self.log.bytes() > MAX_HELD_BYTES {
+            self.log.leave_out_closed(KEPT_BYTES);
+        }
+    }
+
+    /// Whether the record is the next one, by its number; a gap before it is a loss. Those of older programs have no numbers, and count
+    /// by their place.
+    fn count(&mut self, start: u64, bytes: u64, seq: Option<u64>, begins_anew: bool) -> bool {
+        let expected = self.last + 1;
+        let seq = seq.unwrap_or(expected);
+        if seq < expected {
+            self.unreadable(start, bytes, format!("record {seq} comes after record {}", self.last));
+            return false;
+        }
+        let is_first = self.last == 0 && !self.has_gap;
+        if seq > expected && !self.has_gap && !(begins_anew && is_first) {
+            self.lose(Loss::Records { first: expected, last: seq - 1 });
+        }
+        self.last = seq;
+        self.has_gap = false;
+        true
+    }
+
+    fn unreadable(&mut self, start: u64, length: u64, because: String) {
+        self.has_gap = true;
+        match self.losses.last_mut() {
+            // Neighbours are one loss, or a file that is no journal would have as many as lines.
+            Some(Loss::Unreadable { offset, bytes, .. }) if *offset + *bytes == start => *bytes += length,
+            _ => self.lose(Loss::Unreadable { offset: start, bytes: length, why: because }),
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        if self.losses.len() < MAX_LOSSES { self.losses.push(loss) } else { self.more_losses += 1 }
+    }
+
+    fn finish(mut self, noted: Option<u64>) -> Scan {
+        let torn = self.offset - self.end;
+        match noted.filter(|noted| *noted > self.last) {
+            Some(noted) => {
+                self.lose(Loss::Records { first: self.last + 1, last: noted });
+                self.last = noted;
+            }
+            None if self.last == 0 && torn > 0 && self.losses.is_empty() => {
+                self.unreadable(0, torn, "the journal ends within its first record".to_owned());
+            }
+            None => {}
+        }
+        for loss in self.log.lost_befores() {
+            self.lose(loss);
+        }
+        if self.more_losses > 0 {
+            self.losses.push(Loss::More { count: self.more_losses });
+        }
+        self.log.set_torn(torn);
+        self.log.set_losses(self.losses);
+        Scan { log: self.log, end: self.end, torn, last: self.last }
+    }
+}

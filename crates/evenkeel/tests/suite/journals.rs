@@ -1,0 +1,190 @@
+//! Journals that lost something, that can't be written, or that grew too long; and several journals that changed one value. What can be
+//! put back is put back, and what is missing is named.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use evenkeel_testkit::{needs_root, skipped};
+use serde_json::Value;
+
+use crate::support::{Scene, Seen};
+
+const SWAPPINESS: &str = "/proc/sys/vm/swappiness = ";
+const BUSY_POLL: &str = "/proc/sys/net/core/busy_poll = ";
+
+/// A captured machine, `after.txt`, on which two settings are in force by the journal in `state`.
+fn applied() -> Scene {
+    let scene = Scene::new();
+    let seen =
+        scene.run("apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt --state state --output after.txt");
+    assert_eq!(seen.code, 0, "{seen}");
+    scene
+}
+
+/// The line of a capture that begins so.
+fn line(scene: &Scene, file: &str, start: &str) -> String {
+    scene.read(file).lines().find(|line| line.starts_with(start)).unwrap().to_owned()
+}
+
+fn revert(scene: &Scene) -> Seen {
+    scene.run("revert --host after.txt --state state --output reverted.txt")
+}
+
+fn sealed(json: &str) -> String {
+    format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()))
+}
+
+/// The journal as programs wrote it before its records had numbers.
+fn without_numbers(journal: &str) -> String {
+    let old = |line: &str| {
+        let mut record: Value = serde_json::from_str(&line[9..]).unwrap();
+        record["format"] = 1.into();
+        record.as_object_mut().unwrap().remove("seq");
+        sealed(&record.to_string())
+    };
+    journal.lines().map(old).collect()
+}
+
+fn kind(line: &str) -> String {
+    let record: Value = serde_json::from_str(&line[9..]).unwrap();
+    record["record"].as_str().unwrap().to_owned()
+}
+
+/// An intent was taken out and its `done` left: `revert` ended with 0, and the value stayed.
+#[test]
+fn a_record_that_is_missing_is_named_and_the_rest_is_put_back() {
+    let lines: Vec<String> = applied().read("state/journal").lines().map(|line| format!("{line}\n")).collect();
+    for old in [false, true] {
+        for missing in 0..lines.len() - 1 {
+            let scene = applied();
+            let mut left = lines.clone();
+            let taken = kind(&left.remove(missing));
+            let left = left.concat();
+            scene.write("state/journal", if old { without_numbers(&left) } else { left });
+            if old {
+                fs::remove_file(scene.path("state/journal.last-record")).unwrap();
+            }
+            let seen = revert(&scene);
+            // An old journal tells of what it lacks only where another record speaks of it.
+            let is_noticed = !old || taken == "begin" || taken == "intent";
+            let told = format!("{taken} missing, old: {old}: {seen}");
+            assert_eq!(seen.code, if is_noticed { 6 } else { 0 }, "{told}");
+            let is_restored = |start| line(&scene, "reverted.txt", start) == line(&scene, "host.txt", start);
+            let lost = if taken == "intent" { usize::from(missing > 2) } else { 2 };
+            assert_eq!([is_restored(SWAPPINESS), is_restored(BUSY_POLL)], [lost != 0, lost != 1], "{told}");
+            if taken == "intent" {
+                let knob = ["vm.swappiness", "net.core.busy_poll"][lost];
+                assert!(seen.stdout.contains(knob) && seen.stdout.contains("missing"), "{told}");
+            }
+            if is_noticed {
+                // The evidence stays: a second `revert` does not call it well.
+                assert_eq!(revert(&scene).code, 6, "{told}");
+                let seen = scene.run("apply vm.swappiness=20 --host after.txt --state state");
+                assert!(seen.code == 4 && seen.stderr.contains("missing"), "{told}: {seen}");
+            }
+        }
+    }
+}
+
+/// A journal of 10 bytes was "nothing to put back", with 0.
+#[test]
+fn a_journal_that_was_cut_short_is_not_an_empty_one() {
+    let whole = applied().read("state/journal");
+    let ends: Vec<usize> = whole.match_indices('\n').map(|(at, _)| at + 1).collect();
+    let cuts = [1, 10, ends[0] - 1].into_iter().chain(ends[..ends.len() - 1].iter().copied());
+    for cut in cuts {
+        let scene = applied();
+        scene.write("state/journal", &whole[..cut]);
+        let seen = revert(&scene);
+        assert_eq!(seen.code, 6, "cut to {cut} bytes: {seen}");
+        assert!(!seen.stdout.contains("nothing to put back") && seen.stdout.contains("journal"), "{cut}: {seen}");
+    }
+    // Without the note of its length, as an older program left it.
+    let scene = applied();
+    let notes = fs::read_dir(scene.path("state")).unwrap().map(|entry| entry.unwrap().path());
+    for note in notes.filter(|path| !path.ends_with("journal")) {
+        fs::remove_file(note).unwrap();
+    }
+    scene.write("state/journal", &whole[..10]);
+    let seen = revert(&scene);
+    assert_eq!(seen.code, 6, "{seen}");
+    // Whoever moves it away, as the advice says, begins anew.
+    fs::rename(scene.path("state/journal"), scene.path("away")).unwrap();
+    assert_eq!(scene.run("apply vm.swappiness=20 --host host.txt --state state").code, 0);
+    assert_eq!(scene.run("history --state state").code, 0);
+}
+
+/// A file system that was remounted after an error, the moment one needs `revert`.
+#[test]
+fn revert_puts_values_back_though_the_journal_can_not_be_written() {
+    if needs_root("mounting a folder read only") {
+        return;
+    }
+    let scene = applied();
+    let state = scene.path("state");
+    let script = format!(
+        "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec {1} revert --host after.txt --state state --output reverted.txt",
+        state.display(),
+        env!("CARGO_BIN_EXE_evenkeel"),
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    let seen = Seen::from(command.current_dir(scene.path(".")).stdin(Stdio::null()).output().unwrap());
+    if seen.stderr.contains("unshare:") || seen.stderr.contains("mount:") {
+        skipped(format_args!("no mounts can be made here: {}", seen.stderr));
+        return;
+    }
+    assert_eq!(seen.code, 0, "{seen}");
+    assert_eq!(line(&scene, "reverted.txt", SWAPPINESS), line(&scene, "host.txt", SWAPPINESS), "{seen}");
+    assert!(seen.stdout.contains("not recorded") && seen.stdout.contains("transaction 1"), "{seen}");
+    assert!(seen.stdout.contains("EROFS"), "{seen}");
+    // It is not on disk that it was put back: the next one looks again, and then it is.
+    let seen = revert(&scene);
+    assert!(seen.code == 0 && !seen.stdout.contains("not recorded"), "{seen}");
+    assert_eq!(scene.json("history --state state").1["transactions"][0]["status"], "reverted");
+}
+
+/// `revert` failed, with the advice to run `revert`.
+#[test]
+fn a_journal_that_is_too_long_is_compacted_by_revert() {
+    let scene = applied();
+    let journal = scene.read("state/journal");
+    // Closed transactions below it, with titles that make the file long and the test short.
+    let title = "x".repeat(1 << 19);
+    let mut long = String::new();
+    for txn in 1..=140 {
+        long += &sealed(&format!(
+            r#"{{"format":1,"at_ns":0,"record":"begin","txn":{txn},"kind":"apply","title":"{title}","steps":[]}}"#
+        ));
+        long += &sealed(&format!(r#"{{"format":1,"at_ns":0,"record":"reverted","txn":{txn}}}"#));
+    }
+    assert!(long.len() > 64 << 20);
+    long += &without_numbers(&journal)
+        .lines()
+        .map(|line| sealed(&line[9..].replace("\"txn\":1", "\"txn\":141")))
+        .collect::<String>();
+    scene.write("state/journal", &long);
+    drop(long);
+    fs::remove_file(scene.path("state/journal.last-record")).ok();
+    // The bound is on all its memory, the program itself included.
+    let script = format!(
+        "ulimit -v {} && exec {} revert --host after.txt --state state --output reverted.txt",
+        400 << 10,
+        env!("CARGO_BIN_EXE_evenkeel")
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(scene.path(".")).stdin(Stdio::null());
+    let seen = Seen::from(command.output().unwrap());
+    assert_eq!(seen.code, 0, "{seen}");
+    assert_eq!(line(&scene, "reverted.txt", SWAPPINESS), line(&scene, "host.txt", SWAPPINESS));
+    let length = fs::metadata(scene.path("state/journal")).unwrap().len();
+    assert!(length < 32 << 20, "{length} bytes");
+    // Numbers go on, and what was left out is counted.
+    assert_eq!(scene.run("apply vm.swappiness=20 --host host.txt --state state").code, 0);
+    let (code, answer) = scene.json("history --state state");
+    let ids: Vec<u64> =
+        answer["transactions"].as_array().unwrap().iter().map(|one| one["id"].as_u64().unwrap()).collect();
+    assert_eq!((code, ids.last()), (0, Some(&142)), "{ids:?}");
+    let left_out = answer["journal"]["left_out"].as_u64().unwrap();
+    assert_eq!(left_out + ids.len() as u64, 142);
+}
