@@ -8,6 +8,7 @@ mod exit;
 mod experiment;
 mod failure;
 mod host;
+mod overdue;
 mod progress;
 mod readings;
 mod report;

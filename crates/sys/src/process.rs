@@ -81,6 +81,49 @@ pub fn await_end(child: &std::process::Child, until_ns: u64) -> Result<Doing, Er
     }
 }
 
+/// Signals that the kernel sends for an error of our own, or that nobody can handle; and the one of children, which waiting for them needs.
+const NOT_WITHSTOOD: [i32; 10] = [
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGCHLD,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGABRT,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
+/// Makes this process go on whatever signal it is sent, SIGKILL and SIGSTOP apart. Programs that it starts have the usual handling again,
+/// which ignoring the signals would not give them.
+///
+/// # Errors
+/// What the kernel said.
+pub fn withstand_signals() -> Result<(), Errno> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| !NOT_WITHSTOOD.contains(signal)) {
+        // The C library keeps these for its threads.
+        if (32..libc::SIGRTMIN()).contains(&signal) {
+            continue;
+        }
+        // SAFETY: the struct is plain data, of which all zeros is a valid value, with an empty set of signals.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: the struct lives for the call, no old one is asked for, and the handler does nothing that could not be done at any moment.
+        if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
+            return Err(Errno::from(&std::io::Error::last_os_error()));
+        }
+    }
+    Ok(())
+}
+
+/// Asks the kernel to end other processes first when memory runs out. Where this is not allowed, nothing happens.
+pub fn be_spared_when_memory_is_short() {
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+}
+
 /// Makes the child lead a session of its own, and ignore the end of a terminal: it outlives whoever starts it.
 pub fn detach(command: &mut Command) -> &mut Command {
     // SAFETY: as above: one system call in the forked child, and one that sets how a signal is handled, both safe there.

@@ -14,6 +14,7 @@ use crate::args::{HostArgs, StateArgs};
 use crate::commands::{capture, watchdog};
 use crate::exit::{self, Exit};
 use crate::failure::{Aftermath, Failure, Outcome, exit_of};
+use crate::overdue;
 use crate::selection::{Selected, Selection, Term};
 use crate::show::{self, Out};
 use crate::state;
@@ -69,6 +70,9 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
+    if !args.plan_only {
+        overdue::settle(&root, &args.state, out);
+    }
     let facts = Facts::probe(&root);
     let log = if root.kind() == RootKind::Captured && args.state.state.is_none() {
         Log::default()
@@ -91,7 +95,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if let Some(stale) = stale {
         return Err(Failure::new(exit::NOT_POSSIBLE, stale).hint("`evenkeel diff PLAN` shows what it comes to now"));
     }
-    let transaction = change(args, &root, &plan)?;
+    let transaction = change(args, &root, &plan, out)?;
     if let Some(file) = &args.output {
         capture::write(file, &capture::text_of(&root))?;
     }
@@ -113,7 +117,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(if all_came { exit::WELL } else { exit::NO })
 }
 
-fn change(args: &Args, root: &Root, plan: &PlanFile) -> Result<Transaction, Failure> {
+fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transaction, Failure> {
     let hand = root
         .hand()
         .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error).hint("for an image: evenkeel image ROOT …"))?;
@@ -132,11 +136,19 @@ fn change(args: &Args, root: &Root, plan: &PlanFile) -> Result<Transaction, Fail
         ..Job::of(&steps, &plan.title)
     };
     let dir = args.state.path()?;
-    let arm = |id| if until.is_some() { watchdog::start(id, &dir) } else { Ok(()) };
-    evenkeel_change::carry_out(root, &hand, &mut state, &job, arm).map_err(|error| match error {
+    let mut without_timer = None;
+    let arm = |id| match args.try_seconds {
+        Some(seconds) => watchdog::start(id, &dir, seconds).map(|why| without_timer = why),
+        None => Ok(()),
+    };
+    let done = evenkeel_change::carry_out(root, &hand, &mut state, &job, arm).map_err(|error| match error {
         ApplyError::Journal(error) => state::failure(error),
         ApplyError::HalfWay(half_way) => half_way_failure(*half_way),
-    })
+    })?;
+    if let Some(why) = without_timer {
+        out.aside(&format!("no timer of systemd stands behind the process that undoes it: systemd-run: {why}\n"));
+    }
+    Ok(done)
 }
 
 /// The journal; that of a rehearsal is thrown away with its directory, unless one was named.

@@ -8,6 +8,7 @@ use evenkeel_sys::Root;
 use crate::args::StateArgs;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::show::Out;
 use crate::state;
 
@@ -26,12 +27,14 @@ struct Answer {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let root = Root::live();
+    // Who comes too late does not keep what should be gone.
+    overdue::settle(&root, &args.state, out);
     let mut journal = args.state.open()?;
-    let confirmed =
-        evenkeel_change::confirm(&Root::live(), &mut journal, args.transaction).map_err(|error| match error {
-            ConfirmError::Journal(error) => state::failure(error),
-            error => Failure::new(exit::NO, error),
-        })?;
+    let confirmed = evenkeel_change::confirm(&root, &mut journal, args.transaction).map_err(|error| match error {
+        ConfirmError::Journal(error) => state::failure(error),
+        error => Failure::new(exit::NO, error),
+    })?;
     let answer = Answer { confirmed };
     out.answer(&answer, || {
         let ids: Vec<String> = answer.confirmed.iter().map(u64::to_string).collect();

@@ -17,6 +17,7 @@ use crate::arms::Arms;
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::report::{Kept, NotTried, Story};
 use crate::session_files::TrialLock;
 use crate::show::Out;
@@ -52,6 +53,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
+    overdue::settle(&root, &args.state, out);
     let facts = Facts::probe(&root);
     let advice = advise(&facts, &Goal::Latency.into());
     let before = settings(&root);

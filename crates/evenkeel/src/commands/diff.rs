@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::args::{HostArgs, StateArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::selection::{Selection, Term};
 use crate::show::{self, Out};
 
@@ -44,6 +45,7 @@ pub(crate) struct FileDifference {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
+    overdue::settle(&root, &args.state, out);
     let facts = Facts::probe(&root);
     let log = args.state.read()?;
     let term = if args.persist { Term::Lasting } else { Term::Runtime };

@@ -1,11 +1,12 @@
 //! `history`: what was done to this machine, and what became of it.
 
-use evenkeel_change::Transaction;
+use evenkeel_change::{PutBack, Status, Transaction};
 use serde::Serialize;
 
 use crate::args::{HostArgs, StateArgs};
 use crate::exit;
 use crate::failure::Outcome;
+use crate::overdue;
 use crate::show::change::JournalView;
 use crate::show::{self, Out};
 
@@ -22,12 +23,17 @@ pub(crate) struct Args {
 struct Answer {
     transactions: Vec<Transaction>,
     journal: JournalView,
+    /// What was put back just now, because nobody had confirmed it in time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    undone: Vec<PutBack>,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
+    let undone = overdue::settle(&root, &args.state, out);
     let log = args.state.read()?;
-    let answer = Answer { transactions: evenkeel_change::history(&root, &log), journal: JournalView::of(&log) };
+    let answer = Answer { transactions: evenkeel_change::history(&root, &log), journal: JournalView::of(&log), undone };
     out.answer(&answer, || show::change::history(&answer.transactions, &answer.journal))?;
-    Ok(exit::WELL)
+    let is_overdue = answer.transactions.iter().any(|transaction| transaction.status == Status::Overdue);
+    Ok(if is_overdue { exit::NO } else { exit::WELL })
 }

@@ -9,6 +9,7 @@ use evenkeel_sys::RootKind;
 use crate::args::{HostArgs, StateArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::selection::{Selection, Term};
 use crate::show::{self, Out};
 
@@ -34,6 +35,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
+    overdue::settle(&root, &args.state, out);
     let facts = Facts::probe(&root);
     let log = match root.kind() {
         RootKind::Captured if args.state.state.is_none() => Log::default(),

@@ -16,6 +16,7 @@ use crate::commands::{capture, side_by_side};
 use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::report::{self, Story, Told, ToldChoice, Tolds};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
@@ -174,6 +175,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
         return side_by_side::run(&args.compare, args.report.as_deref(), out);
     }
+    overdue::settle(&Root::live(), &args.state, out);
     if let Some(exit) = boots::instead(args, out)? {
         return Ok(exit);
     }

@@ -8,6 +8,7 @@ use crate::args::{HostArgs, StateArgs};
 use crate::commands::capture;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::show::{self, Out};
 
 /// Put everything back, or one transaction; to do it twice does no harm
@@ -26,6 +27,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
+    overdue::settle(&root, &args.state, out);
     let hand = root.hand().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let mut state = args.state.open_to_revert()?;
     let which = args.transaction.map_or(Which::All, Which::Transaction);

@@ -21,6 +21,7 @@ use crate::args::{GoalArgs, StateArgs};
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::session_files::TrialLock;
 use crate::show::{Out, tune as page};
 use crate::smallest_effect::SmallestEffect;
@@ -149,6 +150,7 @@ struct Ready {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = Root::live();
+    overdue::settle(&root, &args.state, out);
     let facts = Facts::probe(&root);
     check(args)?;
     let stop = experiment::stop_flag()?;

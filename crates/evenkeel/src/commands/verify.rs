@@ -1,12 +1,13 @@
 //! `verify`: whether what was applied still holds.
 
-use evenkeel_change::Verification;
+use evenkeel_change::{PutBack, Verification};
 use evenkeel_host::Facts;
 use serde::Serialize;
 
 use crate::args::{HostArgs, StateArgs};
 use crate::exit;
 use crate::failure::Outcome;
+use crate::overdue;
 use crate::show::change::JournalView;
 use crate::show::{self, Out};
 
@@ -27,16 +28,22 @@ struct Answer {
     #[serde(flatten)]
     verification: Verification,
     journal: JournalView,
+    /// What was put back just now, because nobody had confirmed it in time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    undone: Vec<PutBack>,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
+    let undone = overdue::settle(&root, &args.state, out);
     let log = args.state.read()?;
     let facts = Facts::probe(&root);
-    let answer = Answer { verification: evenkeel_change::verify(&root, &facts, &log), journal: JournalView::of(&log) };
+    let answer =
+        Answer { verification: evenkeel_change::verify(&root, &facts, &log), journal: JournalView::of(&log), undone };
     out.answer(&answer, || show::change::verification(&answer.verification, &answer.journal))?;
     let found = &answer.verification;
     let holds = found.drift.is_empty() && found.interrupted.is_empty() && found.ended_by_reboot.is_empty();
+    let holds = holds && found.overdue.is_empty();
     Ok(match (holds, found.pending.is_empty()) {
         (false, _) => exit::NO,
         (true, false) => exit::PENDING,

@@ -1,25 +1,30 @@
 //! `watchdog`: the process that `apply --try` leaves behind. It waits, and puts the change back unless somebody confirmed it.
 //! It belongs to no terminal and to no parent, so a line that was cut by the change does not keep it from healing.
+//!
+//! No signal but SIGKILL ends it, and no error does: it tries again. The time limit is in the journal, where the next command sees it, and
+//! where systemd runs a timer stands behind it.
+
+mod timer;
 
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use evenkeel_change::{Log, State, StateError, expire, unconfirmed};
-use evenkeel_sys::{Root, clock, process};
+use evenkeel_change::{Log, State, expire, is_waiting, unconfirmed};
+use evenkeel_sys::{Hand, Root, clock, process};
 
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
-use crate::state;
 
-/// Somebody else may hold the journal when the time is over: another evenkeel, or the one that made the change and hangs.
-const LOCK_TRIES: u32 = 600;
-const LOCK_PAUSE_NS: u64 = 1_000_000_000;
-
-/// How often it looks whether it is still wanted.
+/// How often it looks whether it is still wanted, and tries again.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
+
+/// What lasted for so long will not be over in a second: it tries less often then.
+const HASTE_NS: u64 = 600_000_000_000;
+const LATER_NS: u64 = 30_000_000_000;
 
 /// How long its parent waits for its first sign.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -35,54 +40,109 @@ pub(crate) struct Args {
     /// Where the journal is
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
+    /// The time is over: started by the timer that stands behind the first watchdog
+    #[arg(long)]
+    late: bool,
 }
 
 pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
+    let not_possible = |error| Failure::text(exit::NOT_POSSIBLE, "watch", error);
+    process::withstand_signals().map_err(not_possible)?;
+    process::be_spared_when_memory_is_short();
     let root = Root::live();
     let hand = root.hand().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    let Some(boottime_ns) = deadline(&root, args)? else {
-        return Ok(exit::WELL);
+    let mut watch = Watch { root: &root, hand: &hand, args, seen: None };
+    let until_ns = match watch.look() {
+        Look::Waits(until_ns) => until_ns,
+        // What can't be read now, the one who was started late still tries to undo.
+        Look::Unknown | Look::Gone if args.late => clock::boottime_ns(),
+        Look::Unknown | Look::Gone | Look::Over => return Ok(exit::WELL),
     };
-    process::leave_session_group();
-    say_ready();
-    // The clock that counts the time a machine sleeps, since its users wait in that time too.
-    while clock::boottime_ns() < boottime_ns {
-        let left_ns = boottime_ns.saturating_sub(clock::boottime_ns());
-        clock::sleep_until_ns(clock::monotonic_ns() + left_ns.min(LOOK_EVERY_NS));
-        if deadline(&root, args)?.is_none() {
-            return Ok(exit::WELL);
-        }
+    if !args.late {
+        process::leave_session_group();
+        say_ready();
     }
-    for _ in 0..LOCK_TRIES {
-        // Opened anew each time: whoever wants to put it back by hand must not find the journal locked.
-        let mut journal = open(&args.state)?;
-        match expire(&root, &hand, &mut journal, args.transaction) {
-            // Another journal's trial may hold what is to be put back. What is back already is passed over the next time.
-            Ok(Some(report)) if !report.all_undone => {}
-            Ok(_) => return Ok(exit::WELL),
-            Err(error) => return Err(Failure::new(exit::NOT_UNDONE, error)),
-        }
-        drop(journal);
-        clock::sleep_until_ns(clock::monotonic_ns() + LOCK_PAUSE_NS);
-    }
-    Ok(exit::NOT_UNDONE)
+    watch.wait(until_ns);
+    timer::stop(args.transaction, &args.state);
+    Ok(exit::WELL)
 }
 
-/// When the transaction's time is over; none if nobody waits for that any more.
-fn deadline(root: &Root, args: &Args) -> Result<Option<u64>, Failure> {
-    let log = Log::read(&args.state).map_err(state::failure)?;
-    let waiting = unconfirmed(root, &log).into_iter().find(|(id, _)| *id == args.transaction);
-    Ok(waiting.map(|(_, until)| until.boottime_ns))
+/// What the journal says of the transaction.
+enum Look {
+    /// Its time is over at this moment, on the clock that counts since boot.
+    Waits(u64),
+    /// Nobody waits for it any more.
+    Over,
+    /// The journal has no such transaction: somebody moved it away, or its disk is not there.
+    Gone,
+    /// The journal can't be read, or lost what it said of the transaction.
+    Unknown,
 }
 
-fn open(dir: &Path) -> Result<State, Failure> {
-    for _ in 1..LOCK_TRIES {
-        match State::open(dir) {
-            Err(StateError::Busy { .. }) => clock::sleep_until_ns(clock::monotonic_ns() + LOCK_PAUSE_NS),
-            opened => return opened.map_err(state::failure),
+struct Watch<'a> {
+    root: &'a Root,
+    hand: &'a Hand,
+    args: &'a Args,
+    /// Which journal was read last: its inode, length and time. One that is as it was is not read again.
+    seen: Option<(u64, u64, i64, i64)>,
+}
+
+impl Watch<'_> {
+    /// Returns when there is nothing left to undo.
+    fn wait(&mut self, mut until_ns: u64) {
+        loop {
+            // The clock that counts the time a machine sleeps, since its users wait in that time too.
+            let now_ns = clock::boottime_ns();
+            if now_ns >= until_ns && self.undo() {
+                return;
+            }
+            let pause_ns = match until_ns.checked_sub(now_ns) {
+                Some(left_ns) if left_ns > 0 => left_ns.min(LOOK_EVERY_NS),
+                _ if now_ns - until_ns > HASTE_NS => LATER_NS,
+                _ => LOOK_EVERY_NS,
+            };
+            clock::sleep_until_ns(clock::monotonic_ns() + pause_ns);
+            match self.look_if_changed() {
+                Some(Look::Waits(ns)) => until_ns = ns,
+                Some(Look::Over) => return,
+                Some(Look::Gone) if clock::boottime_ns() > until_ns.saturating_add(HASTE_NS) => return,
+                Some(Look::Gone | Look::Unknown) | None => {}
+            }
         }
     }
-    State::open(dir).map_err(state::failure)
+
+    fn look_if_changed(&mut self) -> Option<Look> {
+        let meta = std::fs::metadata(self.args.state.join("journal")).ok();
+        let now = meta.map(|meta| (meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()));
+        (now.is_none() || now != self.seen).then(|| {
+            self.seen = now;
+            self.look()
+        })
+    }
+
+    fn look(&self) -> Look {
+        let Ok(log) = Log::read_damaged(&self.args.state) else { return Look::Unknown };
+        let id = self.args.transaction;
+        match unconfirmed(self.root, &log).into_iter().find(|(waiting, _)| *waiting == id) {
+            Some((_, until)) => Look::Waits(until.boottime_ns),
+            None if !log.has(id) => Look::Gone,
+            None if is_waiting(self.root, &log, id) => Look::Unknown,
+            None => Look::Over,
+        }
+    }
+
+    /// Whether everything is back. The journal is opened anew each time: whoever wants to put it back by hand must not find it locked.
+    fn undo(&self) -> bool {
+        let Ok(mut journal) = State::open_to_revert(&self.args.state) else { return false };
+        if !journal.log().has(self.args.transaction) {
+            return false;
+        }
+        match expire(self.root, self.hand, &mut journal, self.args.transaction) {
+            Ok(Some(report)) => report.transactions.iter().all(|back| back.all_undone),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
 }
 
 fn say_ready() {
@@ -91,10 +151,11 @@ fn say_ready() {
     let _ = out.write_all(READY).and_then(|()| out.flush());
 }
 
-/// Starts the watchdog of a transaction, and waits until it watches.
-pub(crate) fn start(transaction: u64, dir: &Path) -> Result<(), String> {
+/// Starts the watchdog of a transaction, and waits until it watches; then the timer that stands behind it. Gives why there is no timer, where
+/// there should be one.
+pub(crate) fn start(transaction: u64, dir: &Path, seconds: u64) -> Result<Option<String>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(&program);
     command.arg("watchdog").arg(transaction.to_string()).arg("--state").arg(dir);
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = process::detach(&mut command).spawn().map_err(|error| error.to_string())?;
@@ -102,7 +163,7 @@ pub(crate) fn start(transaction: u64, dir: &Path) -> Result<(), String> {
         return Err("it has no voice".to_owned());
     };
     match process::read_within(said, READY.len(), START_LIMIT) {
-        Ok(words) if words == READY => Ok(()),
+        Ok(words) if words == READY => Ok(timer::start(&program, transaction, dir, seconds).err()),
         Ok(_) => Err("it ended before it watched".to_owned()),
         Err(errno) => Err(format!("it gave no sign within {} s: {errno}", START_LIMIT.as_secs())),
     }

@@ -165,6 +165,19 @@ fn files(page: &mut Page, back: &PutBack) {
     }
 }
 
+/// What a command undid before its own work, since nobody had confirmed it in time.
+pub(crate) fn expired(id: u64, seconds: u64, report: &RevertReport) -> String {
+    let mut page = Page::default();
+    let head =
+        format!("Transaction {id} was not confirmed within {seconds} s, and nothing had undone it. It is undone now:");
+    page.paragraph(Indent::all(0), WARN, &head);
+    for back in &report.transactions {
+        page.line(HEADING, &format!("{}  {}", back.id, back.title));
+        files(&mut page, back);
+    }
+    page.finish()
+}
+
 /// `of_root` is root's journal, where that is another than the one that was asked and is there.
 pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String {
     let mut page = Page::default();

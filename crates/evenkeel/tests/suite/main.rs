@@ -40,6 +40,7 @@ mod this_machine;
 mod tick_function;
 mod topology;
 mod trials;
+mod tries;
 mod tune;
 #[path = "../common/wait.rs"]
 mod wait;

@@ -1,0 +1,87 @@
+//! The transient timer of systemd that stands behind a watchdog: if that is killed, the timer starts another one shortly after the time is
+//! over. It is gone when the watchdog ends, when it has fired, and with the boot.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use evenkeel_sys::process;
+
+/// Where systemd is the first process, this folder is there.
+const IS_BOOTED: &str = "/run/systemd/system";
+
+/// The timer must not be faster than the watchdog, in seconds.
+const BEHIND: u64 = 5;
+
+/// Where programs are looked for: a user's own PATH must not choose what runs as root.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The most of what it says that is repeated, in bytes.
+const WORDS_MAX: usize = 300;
+
+/// Starts the timer of a transaction; does nothing where systemd does not run or would not obey.
+pub(crate) fn start(program: &Path, transaction: u64, dir: &Path, seconds: u64) -> Result<(), String> {
+    if !is_here() {
+        return Ok(());
+    }
+    let mut command = Command::new("systemd-run");
+    command.args(words(transaction, dir, seconds)).arg("--").arg(program);
+    command.arg("watchdog").arg(transaction.to_string()).arg("--late").arg("--state").arg(dir);
+    let done = quiet(&mut command).stderr(Stdio::piped()).output().map_err(|error| error.to_string())?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let words = &done.stderr[..done.stderr.len().min(WORDS_MAX)];
+    Err(format!("{}: {}", done.status, String::from_utf8_lossy(words).trim()))
+}
+
+/// Ends it, where there is one. That there is none is no error.
+pub(crate) fn stop(transaction: u64, dir: &Path) {
+    if is_here() {
+        let unit = format!("{}.timer", unit(transaction, dir));
+        let _ = quiet(Command::new("systemctl").args(["--quiet", "stop", &unit])).status();
+    }
+}
+
+fn is_here() -> bool {
+    process::is_root() && Path::new(IS_BOOTED).is_dir()
+}
+
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+    command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8")
+}
+
+/// Two journals may have transactions of one number.
+fn unit(transaction: u64, dir: &Path) -> String {
+    let sum = crc32fast::hash(dir.as_os_str().as_encoded_bytes());
+    format!("evenkeel-try-{transaction}-{sum:08x}")
+}
+
+/// The options of `systemd-run`.
+fn words(transaction: u64, dir: &Path, seconds: u64) -> Vec<String> {
+    vec![
+        "--quiet".to_owned(),
+        // Also where it failed nothing of it stays.
+        "--collect".to_owned(),
+        format!("--unit={}", unit(transaction, dir)),
+        format!("--description=undo of evenkeel's transaction {transaction}, which nobody confirmed"),
+        format!("--on-active={}s", seconds + BEHIND),
+        "--timer-property=AccuracySec=1s".to_owned(),
+        "--property=OOMScoreAdjust=-1000".to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_transaction_of_each_journal_has_a_unit_of_its_own() {
+        let (one, other) = (Path::new("/var/lib/evenkeel"), Path::new("/srv/state"));
+        let units = [unit(1, one), unit(2, one), unit(1, other)];
+        assert!(units.iter().all(|unit| unit.len() < 60), "{units:?}");
+        assert_ne!(units[0], units[1]);
+        assert_ne!(units[0], units[2]);
+        assert!(words(1, one, 60).contains(&"--on-active=65s".to_owned()));
+    }
+}

@@ -1,0 +1,26 @@
+//! Changes that were not confirmed in time, and that nothing has undone: the watchdog was killed. Whatever command comes next undoes them.
+
+use evenkeel_change::{Log, PutBack, State, expire};
+use evenkeel_sys::Root;
+
+use crate::args::StateArgs;
+use crate::show::{self, Out};
+
+/// Undoes them, and reports what was undone on standard error. Where this can't be done, for want of rights or because another evenkeel
+/// is at it, `verify` and `history` show them.
+pub(crate) fn settle(root: &Root, state: &StateArgs, out: &Out) -> Vec<PutBack> {
+    let Ok(dir) = state.path() else { return Vec::new() };
+    // A journal that can't be read is the command's own business.
+    let is_overdue = Log::read_damaged(&dir).is_ok_and(|log| !evenkeel_change::overdue(root, &log).is_empty());
+    let Some(hand) = is_overdue.then(|| root.hand().ok()).flatten() else { return Vec::new() };
+    let Ok(mut journal) = State::open_to_revert(&dir) else { return Vec::new() };
+    let mut undone = Vec::new();
+    for id in evenkeel_change::overdue(root, journal.log()) {
+        let seconds = journal.log().seconds_to_confirm(id).unwrap_or_default();
+        if let Ok(Some(report)) = expire(root, &hand, &mut journal, id) {
+            out.aside(&show::change::expired(id, seconds, &report));
+            undone.extend(report.transactions);
+        }
+    }
+    undone
+}
