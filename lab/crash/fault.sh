@@ -229,7 +229,8 @@ torn_journals() {
     report 'last record torn' "$tried" "$back" "of $length lengths" $((SECONDS - started))
 }
 
-# A journal that is damaged before its end is refused whole; but each line of it tells a shell how to undo it.
+# A journal that is damaged before its end is refused by what would change more; `revert` names what is lost and puts back the rest. Each line
+# of it tells a shell how to undo it, too.
 damaged_journals() {
     local size at status tried=0 back=0 started=$SECONDS line
     for at in 10 200 45% 70%; do
@@ -238,21 +239,24 @@ damaged_journals() {
         size=$(stat -c %s "$STATE/journal")
         [[ $at == *% ]] && at=$((size * ${at%\%} / 100))
         printf '\377' | dd of="$STATE/journal" bs=1 seek="$at" conv=notrunc status=none
-        for command in 'apply vm.swappiness=30' revert confirm; do
+        for command in 'apply vm.swappiness=30' confirm; do
             # shellcheck disable=SC2086 # words
             "$EVENKEEL" $command >"$T/said" 2>&1
             told "$command with byte $at of the journal damaged" $? 4 'undo'
         done
         tried=$((tried + 1))
-        # What a person does who has only the journal and a shell.
-        tac "$STATE/journal" | LC_ALL=C sed -nE 's/.*"undo":"((\\.|[^"\])*)".*/\1/p' | while read -r line; do printf '%b\n' "$line"; done >"$T/undo.sh"
+        cp "$STATE/journal" "$T/damaged"
+        "$EVENKEEL" revert >"$T/said" 2>&1
+        told "revert with byte $at of the journal damaged" $? 6 'Not everything is as it was'
+        # What a person does who has only the journal and a shell: it does no harm after the revert.
+        tac "$T/damaged" | LC_ALL=C sed -nE 's/.*"undo":"((\\.|[^"\])*)".*/\1/p' | while read -r line; do printf '%b\n' "$line"; done >"$T/undo.sh"
         sh "$T/undo.sh" >"$T/said" 2>&1
         # The damaged line may be the very one that would have told.
         if is_as_before; then back=$((back + 1)); else say "byte $at of $size: $(tail -n 1 "$T/said") $(diff <(echo "$VALUES_BEFORE") <(values)) $(cut -c1-90 "$T/undo.sh")"; fi
         put_values_back "$VALUES_BEFORE"
         tree_back
     done
-    report 'journal damaged' "$tried" "$back" 'by its own undo lines alone; the damaged line is lost' $((SECONDS - started))
+    report 'journal damaged' "$tried" "$back" 'by revert and its undo lines; the damaged line is lost' $((SECONDS - started))
 }
 
 # A second evenkeel while the first is at work: longer than three of them wait for the lock.

@@ -29,7 +29,9 @@ tries() {
     remember
     parent_killed
     line_cut
+    watchdog_signalled
     watchdog_killed
+    watchdog_killed_for_good
     free_host
 }
 
@@ -82,4 +84,41 @@ watchdog_killed() {
     told 'verify with the watchdog killed' $? '0 1' '"unconfirmed"'
     is_as_before && fail 'the values are as before though nobody put them back'
     undo_all 'the watchdog killed' && report 'watchdog killed' 1 1 'verify tells of it, revert puts back' $((SECONDS - started))
+}
+
+# No signal that can be withstood ends it.
+watchdog_signalled() {
+    local started=$SECONDS pid signal tried=0
+    fresh
+    on_trial
+    for pid in $(watchdogs); do
+        for signal in HUP INT QUIT USR1 USR2 PIPE ALRM TERM; do
+            kill -"$signal" "$pid"
+            tried=$((tried + 1))
+        done
+        sleep 0.3
+        kill -0 "$pid" 2>/dev/null || fail 'a signal ended the watchdog'
+    done
+    [ "$tried" -gt 0 ] || fail 'apply --try left no watchdog'
+    undo_all 'the watchdog signalled' && report 'watchdog signalled' "$tried" "$tried" 'signals withstood' $((SECONDS - started))
+}
+
+# Nobody is left when the time is over: the next command sees it, and undoes the change.
+watchdog_killed_for_good() {
+    local started=$SECONDS pid command tried=0 back=0
+    for command in verify history "apply ${WANTED[0]}"; do
+        fresh
+        "$EVENKEEL" apply --try 2 "${WANTED[@]}" >"$T/said" 2>&1 || fail "apply --try 2: $(tail -n 2 "$T/said")"
+        for pid in $(watchdogs); do kill -KILL "$pid"; done
+        sleep 2.5
+        is_as_before && fail 'the values are as before though nobody put them back'
+        tried=$((tried + 1))
+        # shellcheck disable=SC2086 # words
+        "$EVENKEEL" $command >"$T/said" 2>&1
+        grep -q 'confirm' "$T/said" || fail "$command after the time was over: does not say that nobody confirmed: $(tail -n 3 "$T/said")"
+        [[ $command == apply* ]] && { "$EVENKEEL" revert >"$T/said" 2>&1 || fail "revert: $(tail -n 2 "$T/said")"; }
+        is_as_before && back=$((back + 1))
+        undo_all "the watchdog killed and the time over, after $command"
+    done
+    report 'watchdog killed, time over' "$tried" "$back" 'by the next command' $((SECONDS - started))
 }
