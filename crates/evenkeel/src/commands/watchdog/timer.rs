@@ -1,6 +1,8 @@
 //! The transient timer of systemd that stands behind a watchdog: if that is killed, the timer starts another one shortly after the time is
 //! over. It is gone when the watchdog ends, when it has fired, and with the boot.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -24,8 +26,8 @@ pub(crate) fn start(program: &Path, transaction: u64, dir: &Path, seconds: u64) 
         return Ok(());
     }
     let mut command = Command::new("systemd-run");
-    command.args(words(transaction, dir, seconds)).arg("--").arg(program);
-    command.arg("watchdog").arg(transaction.to_string()).arg("--late").arg("--state").arg(dir);
+    command.args(words(transaction, dir, seconds)).arg("--").arg(literal(program.as_os_str()));
+    command.arg("watchdog").arg(transaction.to_string()).arg("--late").arg("--state").arg(literal(dir.as_os_str()));
     let done = quiet(&mut command).stderr(Stdio::piped()).output().map_err(|error| error.to_string())?;
     if done.status.success() {
         return Ok(());
@@ -49,6 +51,13 @@ fn is_here() -> bool {
 fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
     command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8")
+}
+
+/// A word of a command line as systemd hands it on unchanged: it takes `$NAME` for a variable, and `$$` for one `$`.
+fn literal(word: &OsStr) -> OsString {
+    let bytes =
+        word.as_bytes().iter().flat_map(|byte| if *byte == b'$' { &b"$$"[..] } else { std::slice::from_ref(byte) });
+    OsString::from_vec(bytes.copied().collect())
 }
 
 /// Two journals may have transactions of one number.
@@ -82,6 +91,7 @@ mod tests {
         assert!(units.iter().all(|unit| unit.len() < 60), "{units:?}");
         assert_ne!(units[0], units[1]);
         assert_ne!(units[0], units[2]);
+        assert_eq!(literal(OsStr::new("/srv/$HOME/$")), "/srv/$$HOME/$$");
         assert!(words(1, one, 60).contains(&"--on-active=65s".to_owned()));
     }
 }
