@@ -374,7 +374,8 @@ pub(crate) fn refuse_early_if_interrupted(root: &Root, args: &StateArgs) -> Resu
 /// Why nothing can be switched, with what helps where the journal can't be added to.
 fn no_switch(error: TrialError) -> Failure {
     let text = error.to_string();
-    let is_of_journal = text.contains("add to ") && text.contains("/journal: ");
+    // The first record is written to a draft, which then takes the journal's place.
+    let is_of_journal = text.contains("add to ") && (text.contains("/journal: ") || text.contains("/journal.draft: "));
     let failure = not_possible(error);
     match is_of_journal {
         true => failure.hint("make room there, or name a directory on another disk by --state DIR"),
