@@ -5,53 +5,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_testkit::{HostLock, skipped};
 use serde_json::Value;
 
-const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+use crate::live_host::{Live, SWAPPINESS};
 
 /// Bounds a hang. Nothing is judged by it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// This machine, held for one test; its value is put back at the end, however that comes.
-struct Live {
-    _host: HostLock,
-    folder: tempfile::TempDir,
-    before: String,
-}
-
 impl Live {
-    /// `None`, said aloud, where this user may not change the machine.
-    fn take() -> Option<Live> {
-        let host = HostLock::take();
-        let before = fs::read_to_string(SWAPPINESS).unwrap();
-        if fs::write(SWAPPINESS, &before).is_err() {
-            skipped(format_args!("writing {SWAPPINESS} needs root"));
-            return None;
-        }
-        Some(Live { _host: host, folder: tempfile::tempdir().unwrap(), before })
-    }
-
-    fn now(&self) -> String {
-        fs::read_to_string(SWAPPINESS).unwrap()
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        command.args(line.split(' ')).arg("--state").arg(self.folder.path().join("state"));
-        command.current_dir(self.folder.path()).env_clear().stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, line: &str) -> Output {
-        self.command(line).output().unwrap()
-    }
-
-    /// A value that is not the one from before.
-    fn other(&self) -> &'static str {
-        if self.before.trim() == "17" { "18" } else { "17" }
-    }
-
     /// Waits until a change has undone itself, and says so: the value is back a little before the journal says it.
     fn wait_until_as_before(&self) {
         self.wait_until(|| self.now() == self.before && text(&self.run("history")).contains("reverted"));
@@ -63,22 +24,6 @@ impl Live {
             assert!(start.elapsed() < PATIENCE, "it is still {:?}: {}", self.now(), text(&self.run("history")));
             std::thread::sleep(Duration::from_millis(5));
         }
-    }
-
-    /// Whether a process waits to undo a change of this journal.
-    fn is_watched(&self) -> bool {
-        let state = self.folder.path().join("state").display().to_string();
-        let lines = fs::read_dir("/proc").unwrap().flatten().map(|entry| fs::read(entry.path().join("cmdline")));
-        lines.flatten().any(|line| {
-            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            words.contains(&b"watchdog".as_slice()) && words.contains(&state.as_bytes())
-        })
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        fs::write(SWAPPINESS, &self.before).unwrap();
     }
 }
 
@@ -166,11 +111,11 @@ fn a_try_undoes_itself_unless_it_is_confirmed() {
 
     let tried = live.run(&format!("apply --try 600 vm.swappiness={}", live.other()));
     assert_eq!(code(&tried), 0, "{}", text(&tried));
-    assert!(live.is_watched());
+    assert!(live.watchdog().is_some());
     let confirmed = live.run("confirm");
     assert_eq!(code(&confirmed), 0, "{}", text(&confirmed));
     // With nobody left who would undo it, what is confirmed stays.
-    live.wait_until(|| !live.is_watched());
+    live.wait_until(|| live.watchdog().is_none());
     assert_eq!(live.now().trim(), live.other());
     assert_eq!(code(&live.run("confirm")), 1, "nothing waits");
     assert_eq!(code(&live.run("revert")), 0);

@@ -280,7 +280,13 @@ fn tests_that_open_a_journal_name_its_directory() {
     for file in files(&folder, "rs").into_iter().filter(|file| !file.ends_with("rules.rs")) {
         let (name, text) = (file.strip_prefix(&folder).unwrap().display().to_string(), read(&file));
         // Such a file's runner adds it to each line.
-        let ways = [".arg(\"--state\")", "[\"--state\".into()", "\"--state\"]", "use crate::scene::"];
+        let ways = [
+            ".arg(\"--state\")",
+            "[\"--state\".into()",
+            "\"--state\"]",
+            "use crate::scene::",
+            "use crate::live_host::",
+        ];
         let adds = ways.iter().any(|way| text.contains(way));
         for literal in text.split('"').skip(1).step_by(2) {
             let word = literal.split_whitespace().next().unwrap_or_default();

@@ -1,80 +1,33 @@
 //! `apply --try` when something kills or hinders the process that would undo it: the change does not stay unnoticed.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use evenkeel_sys::clock;
-use evenkeel_testkit::{HostLock, skipped, wait_for, wait_until};
+use evenkeel_testkit::{wait_for, wait_until};
 use serde_json::Value;
 
+use crate::live_host::{Live, SWAPPINESS};
 use crate::support::Seen;
 
-const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
-
-/// This machine, held for one test; its value is put back at the end, however that comes.
-struct Live {
-    _host: HostLock,
-    folder: tempfile::TempDir,
-    before: String,
-}
-
 impl Live {
-    /// `None`, said aloud, where this user may not change the machine.
-    fn take() -> Option<Live> {
-        let host = HostLock::take();
-        let before = fs::read_to_string(SWAPPINESS).unwrap();
-        if fs::write(SWAPPINESS, &before).is_err() {
-            skipped(format_args!("writing {SWAPPINESS} needs root"));
-            return None;
-        }
-        Some(Live { _host: host, folder: tempfile::tempdir().unwrap(), before })
-    }
-
-    fn now(&self) -> String {
-        fs::read_to_string(SWAPPINESS).unwrap()
-    }
-
-    fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
-    }
-
-    fn run(&self, line: &str) -> Seen {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        command.args(line.split(' ')).arg("--state").arg(self.state());
-        command.current_dir(self.folder.path()).env_clear().stdin(Stdio::null());
-        command.output().unwrap().into()
+    fn seen(&self, line: &str) -> Seen {
+        self.run(line).into()
     }
 
     fn json(&self, line: &str) -> (i32, Value) {
-        let seen = self.run(&format!("--json {line}"));
+        let seen = self.seen(&format!("--json {line}"));
         let answer = serde_json::from_str(&seen.stdout).unwrap_or_else(|error| panic!("{line}: {error}: {seen}"));
         (seen.code, answer)
     }
 
-    /// A value that is not the one from before.
-    fn other(&self) -> &'static str {
-        if self.before.trim() == "17" { "18" } else { "17" }
-    }
-
     /// Gives when its time is over, on the clock that counts since boot, in nanoseconds.
     fn try_for(&self, seconds: u32) -> u64 {
-        let seen = self.run(&format!("apply --try {seconds} vm.swappiness={}", self.other()));
+        let seen = self.seen(&format!("apply --try {seconds} vm.swappiness={}", self.other()));
         assert_eq!(seen.code, 0, "{seen}");
         let journal = fs::read_to_string(self.state().join("journal")).unwrap();
         let record = |line: &str| serde_json::from_str::<Value>(&line[9..]).unwrap();
         journal.lines().rev().find_map(|line| record(line)["until"]["boottime_ns"].as_u64()).unwrap()
-    }
-
-    /// The process that waits to undo a change of this journal.
-    fn watchdog(&self) -> Option<u32> {
-        let state = self.state().display().to_string();
-        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-            let line = fs::read(entry.path().join("cmdline")).ok()?;
-            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            let is_it = words.contains(&b"watchdog".as_slice()) && words.contains(&state.as_bytes());
-            is_it.then(|| entry.file_name().to_str()?.parse().ok()).flatten()
-        })
     }
 
     fn signal(&self, signal: &str) {
@@ -83,22 +36,25 @@ impl Live {
         assert!(sent.success(), "{signal}");
     }
 
-    fn kill_watchdog(&self) {
-        self.signal("KILL");
-        wait_until("the watchdog's end", || self.watchdog().is_none());
-    }
-
-    fn wait_until_as_before(&self) {
-        wait_until("the change to undo itself", || self.now() == self.before);
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        if let Some(pid) = self.watchdog() {
-            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+    /// A change whose time is over, and whose watchdog was killed before that. On a busy machine the watchdog may be faster: then again, with
+    /// more time.
+    fn leave_overdue(&self) {
+        for seconds in [1, 4, 16, 64] {
+            let until_ns = self.try_for(seconds);
+            if let Some(pid) = self.watchdog() {
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+                wait_until("the watchdog's end", || self.watchdog().is_none());
+            }
+            wait_for_time(until_ns);
+            if self.now() != self.before {
+                return;
+            }
         }
-        fs::write(SWAPPINESS, &self.before).unwrap();
+        panic!("the watchdog undid each of the changes before it was killed");
+    }
+
+    fn wait_until_the_value_is_back(&self) {
+        wait_until("the change to undo itself", || self.now() == self.before);
     }
 }
 
@@ -116,7 +72,7 @@ fn a_watchdog_takes_no_notice_of_signals() {
             live.signal(signal);
         }
     }
-    live.wait_until_as_before();
+    live.wait_until_the_value_is_back();
     let status = || live.json("history").1["transactions"][0]["status"].clone();
     wait_until("the journal to tell", || status() == "reverted");
 }
@@ -135,7 +91,7 @@ fn a_watchdog_tries_again_after_errors() {
     assert_eq!(live.now().trim(), live.other());
     fs::remove_file(&state).unwrap();
     fs::rename(&away, &state).unwrap();
-    live.wait_until_as_before();
+    live.wait_until_the_value_is_back();
     wait_until("the watchdog's end", || live.watchdog().is_none());
 }
 
@@ -148,7 +104,7 @@ fn a_watchdog_undoes_what_a_damaged_journal_tells() {
     let mut journal = fs::read(&path).unwrap();
     journal[20] ^= 1;
     fs::write(&path, journal).unwrap();
-    live.wait_until_as_before();
+    live.wait_until_the_value_is_back();
 }
 
 /// SIGKILL can't be ignored. The deadline is on disk: the next evenkeel sees that it has passed.
@@ -156,20 +112,14 @@ fn a_watchdog_undoes_what_a_damaged_journal_tells() {
 fn a_time_that_is_over_is_seen_by_the_next_command_and_the_change_undone() {
     let Some(live) = Live::take() else { return };
     for command in ["verify", "history", "confirm", "revert", "apply vm.swappiness=19", "plan vm.swappiness=19"] {
-        let until_ns = live.try_for(1);
-        live.kill_watchdog();
-        wait_for_time(until_ns);
-        if live.now() == live.before {
-            // The watchdog was faster than we.
-            continue;
-        }
-        let seen = live.run(command);
+        live.leave_overdue();
+        let seen = live.seen(command);
         let told = format!("{command}: {seen}");
         assert!(seen.stderr.contains("not confirmed within 1 s"), "{told}");
         assert!(seen.stderr.contains(SWAPPINESS), "{told}");
         if command.starts_with("apply") {
             assert_eq!((seen.code, live.now().trim()), (0, "19"), "{told}");
-            assert_eq!(live.run("revert").code, 0);
+            assert_eq!(live.seen("revert").code, 0);
         }
         assert_eq!(live.now(), live.before, "{told}");
         assert_eq!(seen.code, i32::from(command == "confirm"), "{told}");
@@ -182,13 +132,7 @@ fn a_time_that_is_over_is_seen_by_the_next_command_and_the_change_undone() {
 #[test]
 fn who_may_not_undo_it_says_that_the_time_is_over() {
     let Some(live) = Live::take() else { return };
-    let until_ns = live.try_for(1);
-    live.kill_watchdog();
-    wait_for_time(until_ns);
-    if live.now() == live.before {
-        skipped("the watchdog was faster than the test");
-        return;
-    }
+    live.leave_overdue();
     // Another evenkeel that holds the journal keeps `verify` from undoing it, as lacking rights does.
     let lock = fs::File::open(live.state().join("lock")).unwrap();
     lock.lock().unwrap();
@@ -199,11 +143,11 @@ fn who_may_not_undo_it_says_that_the_time_is_over() {
             "verify" => assert_eq!(answer["overdue"], serde_json::json!([1]), "{answer}"),
             _ => assert_eq!(answer["transactions"][0]["status"], "overdue", "{answer}"),
         }
-        let seen = live.run(command);
+        let seen = live.seen(command);
         assert!(seen.code == 1 && seen.stdout.contains("was not confirmed in time"), "{command}: {seen}");
     }
     drop(lock);
     assert_eq!(live.now().trim(), live.other());
-    assert_eq!(wait_for("undoing", || Some(live.run("verify"))).code, 0);
+    assert_eq!(wait_for("undoing", || Some(live.seen("verify"))).code, 0);
     assert_eq!(live.now(), live.before);
 }
