@@ -143,20 +143,22 @@ impl State {
     }
 
     pub(crate) fn open_on(dir: &Path, outside: Box<dyn Outside>) -> Result<State, StateError> {
-        let dir = StateDir::open_or_make(dir)?;
+        State::of(StateDir::open_or_make(dir)?, outside)
+    }
+
+    pub(crate) fn of(dir: StateDir, outside: Box<dyn Outside>) -> Result<State, StateError> {
         let lock = dir.lock(LOCK, &dir.path, true)?;
         let file = dir.file(JOURNAL, OFlags::RDWR | OFlags::APPEND).map(JournalFile::Open);
-        let state = State::with(dir, Some(lock), file, outside)?;
-        match state.log.losses() {
-            [] => Ok(state),
-            losses => {
-                Err(StateError::Damaged { path: state.journal.path.display().to_string(), losses: losses.to_vec() })
-            }
-        }
+        let mut state = State::with(dir, Some(lock), file, outside)?;
+        state.log = undamaged(state.log, &state.dir)?;
+        Ok(state)
     }
 
     pub(crate) fn open_to_revert_on(dir: &Path, outside: Box<dyn Outside>) -> Result<State, StateError> {
-        let dir = StateDir::open_or_make(dir)?;
+        State::to_revert(StateDir::open_or_make(dir)?, outside)
+    }
+
+    pub(crate) fn to_revert(dir: StateDir, outside: Box<dyn Outside>) -> Result<State, StateError> {
         let lock = match dir.lock(LOCK, &dir.path, true) {
             Err(StateError::Io { errno, .. }) if is_read_only(errno) => dir.lock_read_only(LOCK)?,
             locked => Some(locked?),
@@ -232,6 +234,14 @@ impl State {
     }
 }
 
+/// The log, unless its journal in `dir` lost something.
+pub(crate) fn undamaged(log: Log, dir: &Path) -> Result<Log, StateError> {
+    match log.losses() {
+        [] => Ok(log),
+        losses => Err(StateError::Damaged { path: dir.join(JOURNAL).display().to_string(), losses: losses.to_vec() }),
+    }
+}
+
 /// Whether a file could not be opened to write it because of its file system, so that it may be there to be read.
 fn is_read_only(errno: Errno) -> bool {
     matches!(errno, Errno::ROFS | Errno::PERM | Errno::NOSPC | Errno::IO)
@@ -243,13 +253,7 @@ impl Log {
     /// # Errors
     /// If the directory is not ours alone to write, or the journal can't be read or is damaged.
     pub fn read(dir: &Path) -> Result<Log, StateError> {
-        let log = Log::read_damaged(dir)?;
-        match log.losses() {
-            [] => Ok(log),
-            losses => {
-                Err(StateError::Damaged { path: dir.join(JOURNAL).display().to_string(), losses: losses.to_vec() })
-            }
-        }
+        undamaged(Log::read_damaged(dir)?, dir)
     }
 
     /// The same of a journal that may be damaged: [`Log::losses`] tells what is missing.
@@ -257,8 +261,12 @@ impl Log {
     /// # Errors
     /// If the directory is not ours alone to write, or the journal can't be read.
     pub fn read_damaged(dir: &Path) -> Result<Log, StateError> {
+        Log::of(StateDir::open(dir))
+    }
+
+    pub(crate) fn of(dir: Result<StateDir, StateError>) -> Result<Log, StateError> {
         let missing = |error: &StateError| matches!(error, StateError::Io { errno: Errno::NOENT, .. });
-        let opened = StateDir::open(dir).and_then(|dir| {
+        let opened = dir.and_then(|dir| {
             // Before the journal, to which another process may add meanwhile.
             let noted = noted(&dir);
             Ok((dir.file(JOURNAL, OFlags::RDONLY)?, dir.path.join(JOURNAL), noted))
@@ -375,7 +383,7 @@ impl Drop for Lock {
 }
 
 /// What another user may write to could make us write anything to the host, or lose what undoes our changes.
-fn refuse_if_shared(file: &File, path: &Path) -> Result<(), StateError> {
+pub(crate) fn refuse_if_shared(file: &File, path: &Path) -> Result<(), StateError> {
     let stat = rustix::fs::fstat(file).map_err(|errno| StateError::io("look at", path, errno))?;
     let mode = Mode::from_raw_mode(stat.st_mode);
     let owner = rustix::process::geteuid().as_raw();

@@ -2,12 +2,13 @@
 //! link, and a hostile image's may point at the reader's own files.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Dir, FileType, Mode, OFlags};
 
 use crate::errno::Errno;
+use crate::inside::{self, Links};
 use crate::root::{absolute, read_text};
 use crate::{kernel_config, package, pseudo};
 
@@ -18,6 +19,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 #[derive(Debug)]
 pub(crate) struct Mounted {
     dir: Arc<OwnedFd>,
+    path: PathBuf,
     /// Whether its /proc is that of the machine we run on, so that the processor may be asked on its behalf.
     is_this_machine: bool,
 }
@@ -25,7 +27,7 @@ pub(crate) struct Mounted {
 impl Mounted {
     pub(crate) fn open(path: &Path) -> Result<Mounted, Errno> {
         let dir = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut mounted = Mounted { dir: Arc::new(dir), is_this_machine: false };
+        let mut mounted = Mounted { dir: Arc::new(dir), path: path.to_owned(), is_this_machine: false };
         let here = std::fs::read_to_string(BOOT_ID).ok();
         mounted.is_this_machine = here.is_some() && mounted.text(BOOT_ID).ok() == here;
         Ok(mounted)
@@ -33,6 +35,11 @@ impl Mounted {
 
     pub(crate) fn handle(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.dir)
+    }
+
+    /// Where it was opened, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(crate) fn text(&self, path: &str) -> Result<String, Errno> {
@@ -80,9 +87,7 @@ impl Mounted {
     }
 
     fn open_inside(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let inside = absolute(path)?;
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        Ok(rustix::fs::openat2(&self.dir, inside, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
+        inside::open(&self.dir, absolute(path)?, flags, Links::InRoot)
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::capture::Capture;
 use crate::errno::Errno;
 use crate::hand::{Hand, NoHand};
+use crate::image::Image;
 use crate::metadata::Metadata;
 use crate::mounted::Mounted;
 use crate::pseudo;
@@ -198,6 +199,14 @@ impl Root {
             Source::Live(_) => Tree::live().map_err(|errno| RootError { path: "/".to_owned(), errno }),
             Source::Mounted(mounted) => Ok(Tree::image(mounted.handle())),
             Source::Captured(capture) => Ok(Tree::captured(Arc::clone(capture))),
+        }
+    }
+
+    /// The folders of a mounted root; none of another, whose folders a path names.
+    pub fn image(&self) -> Option<Image> {
+        match &*self.source {
+            Source::Mounted(mounted) => Some(Image::new(mounted.handle(), mounted.path())),
+            Source::Live(_) | Source::Captured(_) => None,
         }
     }
 

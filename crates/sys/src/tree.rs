@@ -8,11 +8,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Capture;
 use crate::errno::Errno;
+use crate::inside::{self, Links};
 use crate::root::lock;
 
 /// The longest file that is read or written, in bytes: `grub.cfg` of a host with many kernels has some 50,000.
@@ -63,7 +64,7 @@ pub struct Tree {
 
 #[derive(Clone, Debug)]
 enum Source {
-    Disk { dir: Arc<OwnedFd>, resolve: ResolveFlags },
+    Disk { dir: Arc<OwnedFd>, links: Links },
     Captured(Arc<Mutex<Capture>>),
 }
 
@@ -71,12 +72,12 @@ impl Tree {
     pub(crate) fn live() -> Result<Tree, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = Arc::new(rustix::fs::open("/", flags, Mode::empty())?);
-        Ok(Tree { source: Source::Disk { dir, resolve: ResolveFlags::NO_MAGICLINKS | ResolveFlags::IN_ROOT } })
+        Ok(Tree { source: Source::Disk { dir, links: Links::InRoot } })
     }
 
     /// Every link that leads out of `dir` is refused, absolute ones included: they mean the running host's files.
     pub(crate) fn image(dir: Arc<OwnedFd>) -> Tree {
-        Tree { source: Source::Disk { dir, resolve: ResolveFlags::NO_MAGICLINKS | ResolveFlags::BENEATH } }
+        Tree { source: Source::Disk { dir, links: Links::Beneath } }
     }
 
     pub(crate) fn captured(capture: Arc<Mutex<Capture>>) -> Tree {
@@ -91,7 +92,7 @@ impl Tree {
     pub fn look(&self, path: &str) -> Result<Entry, TreeError> {
         let inside = checked(path)?;
         match &self.source {
-            Source::Disk { dir, resolve } => look_at(dir, *resolve, inside),
+            Source::Disk { dir, links } => look_at(dir, *links, inside),
             Source::Captured(capture) => Ok(captured_entry(&lock(capture), path)),
         }
         .map_err(|errno| error("read", path, errno))
@@ -105,7 +106,7 @@ impl Tree {
         let inside = checked(path)?;
         let doing = if *entry == Entry::Absent { "remove" } else { "write" };
         match &self.source {
-            Source::Disk { dir, resolve } => Folder::of(dir, *resolve, inside).and_then(|folder| folder.put(entry)),
+            Source::Disk { dir, links } => Folder::of(dir, *links, inside).and_then(|folder| folder.put(entry)),
             Source::Captured(capture) => {
                 put_captured(&mut lock(capture), path, entry);
                 Ok(())
@@ -120,10 +121,10 @@ impl Tree {
     /// What the kernel said; that there is no such folder is no error.
     pub fn sweep(&self, path: &str) -> Result<(), TreeError> {
         let inside = checked(path)?;
-        let Source::Disk { dir, resolve } = &self.source else {
+        let Source::Disk { dir, links } = &self.source else {
             return Ok(());
         };
-        match Folder::of(dir, *resolve, inside).and_then(|folder| folder.unlink(&folder.draft())) {
+        match Folder::of(dir, *links, inside).and_then(|folder| folder.unlink(&folder.draft())) {
             Err(errno) if !errno.is_absence() => Err(error("clear a half-written", path, errno)),
             _ => Ok(()),
         }
@@ -135,13 +136,13 @@ impl Tree {
     /// What the kernel said.
     pub fn missing_folders(&self, path: &str) -> Result<Vec<String>, TreeError> {
         checked(path)?;
-        let Source::Disk { dir, resolve } = &self.source else {
+        let Source::Disk { dir, links } = &self.source else {
             return Ok(Vec::new());
         };
         let mut missing = Vec::new();
         let ends = path.char_indices().skip(1).filter(|(_, letter)| *letter == '/').map(|(at, _)| at);
         for folder in ends.map(|end| &path[..end]) {
-            match open(dir, *resolve, &folder[1..], OFlags::PATH | OFlags::DIRECTORY) {
+            match inside::open(dir, &folder[1..], OFlags::PATH | OFlags::DIRECTORY, *links) {
                 Ok(_) => {}
                 Err(errno) if errno.is_absence() => missing.push(folder.to_owned()),
                 Err(errno) => return Err(error("open", folder, errno)),
@@ -156,10 +157,10 @@ impl Tree {
     /// What the kernel said.
     pub fn make_folder(&self, path: &str) -> Result<(), TreeError> {
         let inside = checked(path)?;
-        let Source::Disk { dir, resolve } = &self.source else {
+        let Source::Disk { dir, links } = &self.source else {
             return Ok(());
         };
-        let made = Folder::of(dir, *resolve, inside).and_then(|parent| {
+        let made = Folder::of(dir, *links, inside).and_then(|parent| {
             let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
             rustix::fs::mkdirat(&parent.dir, parent.name, mode)?;
             parent.sync()
@@ -176,10 +177,10 @@ impl Tree {
     /// What the kernel said.
     pub fn remove_empty_folder(&self, path: &str) -> Result<(), TreeError> {
         let inside = checked(path)?;
-        let Source::Disk { dir, resolve } = &self.source else {
+        let Source::Disk { dir, links } = &self.source else {
             return Ok(());
         };
-        let removed = Folder::of(dir, *resolve, inside).and_then(|parent| {
+        let removed = Folder::of(dir, *links, inside).and_then(|parent| {
             rustix::fs::unlinkat(&parent.dir, parent.name, AtFlags::REMOVEDIR)?;
             parent.sync()
         });
@@ -198,8 +199,8 @@ impl Tree {
     pub fn names(&self, folder: &str) -> Result<Vec<String>, TreeError> {
         let inside = checked(folder)?;
         let read = match &self.source {
-            Source::Disk { dir, resolve } => {
-                open(dir, *resolve, inside, OFlags::RDONLY | OFlags::DIRECTORY).and_then(names_in)
+            Source::Disk { dir, links } => {
+                inside::open(dir, inside, OFlags::RDONLY | OFlags::DIRECTORY, *links).and_then(names_in)
             }
             Source::Captured(capture) => Ok(lock(capture).entries(folder).unwrap_or_default()),
         };
@@ -245,12 +246,8 @@ fn error(doing: &'static str, path: &str, errno: Errno) -> TreeError {
     TreeError { doing, path: path.to_owned(), errno, why }
 }
 
-fn open(dir: &OwnedFd, resolve: ResolveFlags, inside: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-    Ok(rustix::fs::openat2(dir, inside, flags | OFlags::CLOEXEC, Mode::empty(), resolve)?)
-}
-
-fn look_at(dir: &OwnedFd, resolve: ResolveFlags, inside: &str) -> Result<Entry, Errno> {
-    let handle = match open(dir, resolve, inside, OFlags::PATH | OFlags::NOFOLLOW) {
+fn look_at(dir: &OwnedFd, links: Links, inside: &str) -> Result<Entry, Errno> {
+    let handle = match inside::open(dir, inside, OFlags::PATH | OFlags::NOFOLLOW, links) {
         Ok(handle) => handle,
         Err(errno) if errno.is_absence() => return Ok(Entry::Absent),
         Err(errno) => return Err(errno),
@@ -262,7 +259,7 @@ fn look_at(dir: &OwnedFd, resolve: ResolveFlags, inside: &str) -> Result<Entry, 
             Ok(Entry::Link { target: target.into_string().map_err(|_| Errno::ILSEQ)? })
         }
         FileType::RegularFile => {
-            let file = open(dir, resolve, inside, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
+            let file = inside::open(dir, inside, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK, links)?;
             let mut bytes = Vec::new();
             let limit = MAX_FILE_BYTES as u64 + 1;
             File::from(file).take(limit).read_to_end(&mut bytes).map_err(|error| Errno::from(&error))?;
@@ -283,9 +280,9 @@ struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    fn of(root: &OwnedFd, resolve: ResolveFlags, inside: &'a str) -> Result<Folder<'a>, Errno> {
+    fn of(root: &OwnedFd, links: Links, inside: &'a str) -> Result<Folder<'a>, Errno> {
         let (folder, name) = inside.rsplit_once('/').unwrap_or((".", inside));
-        Ok(Folder { dir: open(root, resolve, folder, OFlags::RDONLY | OFlags::DIRECTORY)?, name })
+        Ok(Folder { dir: inside::open(root, folder, OFlags::RDONLY | OFlags::DIRECTORY, links)?, name })
     }
 
     /// The name under which a file is written before it takes its place: no `.conf`, `.cfg` or `.service`, which others read.

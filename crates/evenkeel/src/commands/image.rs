@@ -1,10 +1,10 @@
 //! `image`: what `apply --persist` writes, written into a root file system that was never booted.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use evenkeel_change::{ApplyError, Job, Log, OnFailure, PlanFile, RevertReport, State, Transaction, Which};
 use evenkeel_host::Facts;
-use evenkeel_sys::{Hand, Root};
+use evenkeel_sys::{Hand, Image, Root};
 use serde::Serialize;
 
 use crate::commands::apply::half_way_failure;
@@ -13,9 +13,6 @@ use crate::failure::{Failure, Outcome, exit_of};
 use crate::selection::{Selection, Term};
 use crate::show::{self, Out};
 use crate::state;
-
-/// Where the journal is in the image: `verify` and `revert` on the machine that boots from it find it there.
-const JOURNAL_DIRS: [&str; 3] = ["var", "lib", "evenkeel"];
 
 /// Write what makes settings outlive a boot into an unbooted root file system
 ///
@@ -45,15 +42,18 @@ struct Answer<'a> {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root =
         Root::mounted(&args.image).map_err(|error| Failure::new(exit_of(error.errno, exit::WRONG_USE), error))?;
-    let dir = journal_dir(&args.image)?;
+    let Some(image) = root.image() else {
+        let tried = format!("open {} as an image", args.image.display());
+        return Err(Failure::text(exit::WRONG_USE, tried, "it is a machine that runs"));
+    };
     if args.undo {
-        return undo(&root, &dir, out);
+        return undo(&root, &image, out);
     }
     let facts = Facts::probe(&root);
-    let log = Log::read(&dir).map_err(state::failure)?;
+    let log = Log::read_in(&image).map_err(state::failure)?;
     let selected = args.selection.plan(&root, &facts, &log, Term::Lasting)?;
     args.selection.refuse_what_can_not_be(&selected.plan)?;
-    let mut state = State::open(&dir).map_err(state::failure)?;
+    let mut state = State::open_in(&image).map_err(state::failure)?;
     let plan = selected.plan.plan();
     let job = Job {
         settings: &selected.plan.settings,
@@ -74,33 +74,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-fn undo(root: &Root, dir: &Path, out: &Out) -> Outcome {
-    let mut state = State::open_to_revert(dir).map_err(state::failure)?;
+fn undo(root: &Root, image: &Image, out: &Out) -> Outcome {
+    let mut state = State::open_to_revert_in(image).map_err(state::failure)?;
     let report: RevertReport = evenkeel_change::revert(root, &Hand::on_nothing(), &mut state, Which::All)
         .map_err(|error| Failure::new(exit::WRONG_USE, error))?;
     out.answer(&report, || show::change::reverted(&report, None))?;
     Ok(if report.all_undone { exit::WELL } else { exit::NOT_UNDONE })
-}
-
-/// The journal's folder, made step by step: none of them may be a link, which could lead to this machine's own journal.
-fn journal_dir(image: &Path) -> Result<PathBuf, Failure> {
-    let mut dir = image.to_path_buf();
-    for name in JOURNAL_DIRS {
-        dir.push(name);
-        let tried = || format!("open the journal's folder {}", dir.display());
-        match std::fs::symlink_metadata(&dir) {
-            Ok(meta) if meta.is_dir() => {}
-            Ok(_) => {
-                let cause = "it is a symbolic link, or no directory: it could lead out of the image";
-                return Err(Failure::text(exit::NOT_POSSIBLE, tried(), cause));
-            }
-            // The last one is made by the journal itself, for root alone.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && name == "evenkeel" => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                std::fs::create_dir(&dir).map_err(|error| Failure::io(exit::NOT_POSSIBLE, tried(), &error))?;
-            }
-            Err(error) => return Err(Failure::io(exit::NOT_POSSIBLE, tried(), &error)),
-        }
-    }
-    Ok(dir)
 }

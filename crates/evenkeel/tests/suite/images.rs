@@ -4,6 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 fn code(output: &Output) -> i32 {
     output.status.code().unwrap()
@@ -150,4 +153,34 @@ fn an_image_in_which_an_argument_would_not_be_in_force_is_refused() {
         assert!(text(&refused).contains(why), "{why}: {}", text(&refused));
         assert_eq!(tree(dir.path()), before, "{why}");
     }
+}
+
+/// Somebody else swaps the image's `/var` with a link for as long as the program runs: it ends well, or it refuses, and nothing of it is
+/// ever outside.
+#[test]
+fn a_link_that_appears_in_the_middle_leads_nowhere() {
+    let dir = image();
+    let outside = tempfile::tempdir().unwrap();
+    fs::create_dir_all(outside.path().join("lib/evenkeel")).unwrap();
+    let [var, link] = ["var", "link"].map(|name| dir.path().join(name));
+    symlink(outside.path(), &link).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                renameat_with(CWD, &var, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        for _ in 0..20 {
+            for line in ["vm.swappiness=10", "--undo"] {
+                let done = image_run(dir.path(), line);
+                assert!(matches!(code(&done), 0 | 1 | 4), "{line}: {}", text(&done));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(
+        tree_of_all(outside.path()),
+        [("lib".to_owned(), "folder".to_owned()), ("lib/evenkeel".to_owned(), "folder".to_owned())]
+    );
 }

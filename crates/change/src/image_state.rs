@@ -1,0 +1,158 @@
+//! The journal of an image: opened through the image's own folder, so that nothing outside of it is opened or made, whatever links it
+//! holds and whoever changes it meanwhile.
+
+use evenkeel_sys::{Errno, Image};
+
+use crate::log::Log;
+use crate::outside::Real;
+use crate::state::{State, StateDir, StateError, refuse_if_shared, undamaged};
+
+/// Where the journal of an image is, from the image's root on: `verify` and `revert` on the machine that boots from it find it there.
+pub const IMAGE_DIR: &str = "var/lib/evenkeel";
+
+impl State {
+    /// Opens the state directory of an image, [`IMAGE_DIR`], which is made, and takes the lock. Nothing outside of the image is opened or
+    /// made, whatever links it holds.
+    ///
+    /// # Errors
+    /// As [`State::open`]; also if a link on the way leads out of the image.
+    pub fn open_in(image: &Image) -> Result<State, StateError> {
+        State::of(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
+    }
+
+    /// The same to put things back, and nothing else, as [`State::open_to_revert`].
+    ///
+    /// # Errors
+    /// As [`State::open_to_revert`]; also if a link on the way leads out of the image.
+    pub fn open_to_revert_in(image: &Image) -> Result<State, StateError> {
+        State::to_revert(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
+    }
+}
+
+impl Log {
+    /// Reads the journal of an image without the lock. One that is not there is empty.
+    ///
+    /// # Errors
+    /// As [`Log::read`]; also if a link on the way leads out of the image.
+    pub fn read_in(image: &Image) -> Result<Log, StateError> {
+        undamaged(Log::of(StateDir::open_in(image))?, &image.shown(IMAGE_DIR))
+    }
+}
+
+impl StateDir {
+    /// Makes and opens that of an image, one folder after the other. `between` is called before each step, with its number.
+    pub(crate) fn make_in(image: &Image, between: &mut dyn FnMut(usize)) -> Result<StateDir, StateError> {
+        let ends = IMAGE_DIR.match_indices('/').map(|(at, _)| at).chain([IMAGE_DIR.len()]);
+        let mut steps = 0;
+        for end in ends {
+            between(steps);
+            steps += 1;
+            // The last one is for root alone.
+            let mode = if end == IMAGE_DIR.len() { 0o700 } else { 0o755 };
+            let made = image.make_folder(&IMAGE_DIR[..end], mode);
+            made.map_err(|errno| in_image(image, "make the state directory", &IMAGE_DIR[..end], errno))?;
+        }
+        between(steps);
+        StateDir::open_in(image)
+    }
+
+    fn open_in(image: &Image) -> Result<StateDir, StateError> {
+        let opened = image.open_folder(IMAGE_DIR);
+        let dir = opened.map_err(|errno| in_image(image, "open the state directory", IMAGE_DIR, errno))?;
+        let path = image.shown(IMAGE_DIR);
+        refuse_if_shared(&dir, &path)?;
+        Ok(StateDir { dir, path })
+    }
+}
+
+/// Why a folder of an image can't be had.
+fn in_image(image: &Image, doing: &'static str, folder: &str, errno: Errno) -> StateError {
+    let path = image.shown(folder);
+    let why = match errno {
+        Errno::XDEV => "a symbolic link on the way is absolute, or leads out of the image: make it a relative one",
+        Errno::NOTDIR | Errno::LOOP => "it is a symbolic link, or no directory: it could lead out of the image",
+        _ => return StateError::io(doing, &path, errno),
+    };
+    StateError::Unsafe { path: path.display().to_string(), why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use evenkeel_sys::Root;
+
+    use super::*;
+    use crate::outcome::Kind;
+    use crate::record::Event;
+
+    /// Somebody else swaps the image's `var` with a link before one of the steps: nothing is ever outside, and what was opened in time
+    /// stays the image's own.
+    #[test]
+    fn a_link_that_appears_between_two_steps_leads_nowhere() {
+        const STEPS: usize = 4;
+        let mut refused = 0;
+        for swapped_at in 0..=STEPS {
+            let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            std::fs::create_dir_all(outside.path().join("lib/evenkeel")).unwrap();
+            std::fs::create_dir(dir.path().join("var")).unwrap();
+            let image = Root::mounted(dir.path()).unwrap().image().unwrap();
+            let swap = || {
+                std::fs::rename(dir.path().join("var"), dir.path().join("was")).unwrap();
+                symlink(outside.path(), dir.path().join("var")).unwrap();
+            };
+            let made = StateDir::make_in(&image, &mut |step| {
+                if step == swapped_at {
+                    swap()
+                }
+            });
+            if swapped_at == STEPS {
+                swap();
+            }
+            match made.and_then(|dir| State::of(dir, Box::new(Real))) {
+                Ok(mut state) => {
+                    assert_eq!(swapped_at, STEPS, "the last step was before the link");
+                    state
+                        .append(Event::Begin {
+                            txn: 1,
+                            kind: Kind::Apply,
+                            title: String::new(),
+                            boot_id: None,
+                            steps: Vec::new(),
+                            settings: Vec::new(),
+                            lasting: None,
+                            until: None,
+                        })
+                        .unwrap();
+                    assert!(std::fs::metadata(dir.path().join("was/lib/evenkeel/journal")).unwrap().len() > 0);
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert!(matches!(error, StateError::Unsafe { .. }), "step {swapped_at}: {error}");
+                }
+            }
+            assert!(Log::read_in(&image).is_err());
+            assert_eq!(std::fs::read_dir(outside.path().join("lib/evenkeel")).unwrap().count(), 0, "step {swapped_at}");
+            assert_eq!(std::fs::read_dir(outside.path().join("lib")).unwrap().count(), 1, "step {swapped_at}");
+            assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1, "step {swapped_at}");
+        }
+        assert_eq!(refused, STEPS);
+    }
+
+    #[test]
+    fn a_link_that_stays_in_the_image_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("mnt/var")).unwrap();
+        symlink("mnt/var", dir.path().join("var")).unwrap();
+        let image = Root::mounted(dir.path()).unwrap().image().unwrap();
+        assert_eq!(Log::read_in(&image).unwrap().transactions().count(), 0);
+        drop(State::open_in(&image).unwrap());
+        assert!(dir.path().join("mnt/var/lib/evenkeel/lock").exists());
+        std::fs::remove_file(dir.path().join("var")).unwrap();
+        symlink("/mnt/var", dir.path().join("var")).unwrap();
+        for opened in [State::open_in(&image), State::open_to_revert_in(&image)] {
+            let error = opened.map(drop).unwrap_err().to_string();
+            assert!(error.contains("is absolute, or leads out of the image"), "{error}");
+        }
+    }
+}
