@@ -13,6 +13,7 @@ use crate::outcome::{Miss, SideEffect};
 use crate::persist::{Ground, keep};
 use crate::place::{Standing, Target};
 use crate::record::OwnedStep;
+use crate::service_name::{ServiceName, ServiceNameError};
 use crate::undo_text::undo_commands;
 
 /// The number in the file's `format`.
@@ -92,6 +93,9 @@ pub enum PlanFileError {
     /// It names a setting that this program does not know.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// It names a unit that is none.
+    #[error("read the plan: {0}")]
+    Unit(#[from] ServiceNameError),
     /// A setting has no place here.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -125,7 +129,7 @@ impl PlanFile {
         let advice = advise(facts, &Wish::default());
         let keep = lasting.map(|(ground, before)| {
             let all = [before, settings].concat();
-            Lasting { unit: ground.unit.map(str::to_owned), keep: keep(ground, &all) }
+            Lasting { unit: ground.unit.map(ServiceName::to_string), keep: keep(ground, &all) }
         });
         Ok(PlanFile {
             format: FORMAT,
@@ -156,7 +160,7 @@ impl PlanFile {
             title: title.to_owned(),
             settings: settings.iter().map(Setting::to_string).collect(),
             steps,
-            keep: Some(Lasting { unit: ground.unit.map(str::to_owned), keep }),
+            keep: Some(Lasting { unit: ground.unit.map(ServiceName::to_string), keep }),
         }
     }
 
@@ -210,6 +214,15 @@ impl PlanFile {
     /// The first that makes no sense.
     pub fn settings(&self) -> Result<Vec<Setting>, PlanFileError> {
         Ok(self.settings.iter().map(|text| Setting::parse(text)).collect::<Result<_, _>>()?)
+    }
+
+    /// The server's unit, checked as if somebody had typed it.
+    ///
+    /// # Errors
+    /// If it is no name of a service.
+    pub fn unit(&self) -> Result<Option<ServiceName>, PlanFileError> {
+        let unit = self.keep.as_ref().and_then(|lasting| lasting.unit.as_deref());
+        Ok(unit.map(str::parse).transpose()?)
     }
 
     /// Whether `now`, made from this plan's settings on the machine at hand, does the same as this one. What a plan file says is

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use evenkeel_change::persist::{Ground, boot_files};
-use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError};
+use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError, ServiceName};
 use evenkeel_host::{Action, Advice, Facts, Knob, Setting, SettingError, State as Advised, advise, knobs};
 use evenkeel_sys::{Root, RootKind};
 
@@ -30,7 +30,7 @@ pub(crate) struct Selection {
     pub(crate) goal: GoalArgs,
     /// The systemd unit of the server, such as memcached.service: settings of its process go to a drop-in of that unit
     #[arg(long, value_name = "UNIT")]
-    pub(crate) unit: Option<String>,
+    pub(crate) unit: Option<ServiceName>,
 }
 
 /// A plan for a machine, and what it was made from.
@@ -53,7 +53,7 @@ pub(crate) enum Term {
 
 impl Selection {
     /// That of these settings, for this server.
-    pub(crate) fn of_settings(what: Vec<String>, unit: Option<String>) -> Selection {
+    pub(crate) fn of_settings(what: Vec<String>, unit: Option<ServiceName>) -> Selection {
         Selection { what, unit, ..Selection::default() }
     }
 
@@ -67,7 +67,7 @@ impl Selection {
         let read = read_plan(file)?;
         let settings = read.settings().map_err(|error| Failure::new(exit::WRONG_USE, error))?;
         let term = if read.keep.is_some() { Term::Lasting } else { term };
-        let unit = read.keep.as_ref().and_then(|lasting| lasting.unit.clone()).or_else(|| self.unit.clone());
+        let unit = read.unit().map_err(|error| Failure::new(exit::WRONG_USE, error))?.or_else(|| self.unit.clone());
         let selected = self.make(root, facts, log, Wanted { settings, title: read.title.clone(), term, unit })?;
         let stale = read.agrees_with(&selected.plan).err();
         Ok(Selected { stale, given: Some(read), ..selected })
@@ -80,13 +80,13 @@ impl Selection {
         let own_arguments = log.own_arguments();
         let ground = Ground {
             facts,
-            unit: unit.as_deref(),
+            unit: unit.as_ref(),
             program: program.as_deref(),
             is_image: root.kind() == RootKind::Mounted,
             boot_files: &boot_files,
             own_arguments: &own_arguments,
         };
-        let before = log.lasting_settings(ground.unit);
+        let before = log.lasting_settings(ground.unit.map(ServiceName::as_str));
         let plan = if ground.is_image {
             PlanFile::of_image(root, facts, &settings, &title, &ground, &before)
         } else {
@@ -134,7 +134,7 @@ struct Wanted {
     settings: Vec<Setting>,
     title: String,
     term: Term,
-    unit: Option<String>,
+    unit: Option<ServiceName>,
 }
 
 fn setting_of(advice: Advice) -> Option<Result<Setting, SettingError>> {

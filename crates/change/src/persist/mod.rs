@@ -29,6 +29,7 @@ pub(crate) use hold::UNIT as HOLDER;
 
 use evenkeel_host::{Facts, Place, Setting};
 
+use crate::ServiceName;
 use crate::keep::{Cannot, Keep, KeptCommand};
 
 /// What a recipe needs to know beside the settings.
@@ -37,7 +38,7 @@ pub struct Ground<'a> {
     /// The machine or the image.
     pub facts: &'a Facts,
     /// The systemd unit of the server, such as `memcached.service`, for settings of its process.
-    pub unit: Option<&'a str>,
+    pub unit: Option<&'a ServiceName>,
     /// Where this program stands on the machine, for the unit that verifies after a boot; none where it does not.
     pub program: Option<&'a str>,
     /// Whether the root is not running: then programs of it can't be told anything.

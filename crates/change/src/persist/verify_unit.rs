@@ -38,7 +38,7 @@ SuccessExitStatus=7
 [Install]
 WantedBy=multi-user.target
 ",
-        ground.unit.filter(|unit| units::is_service(unit)).map(|unit| format!(" {unit}")).unwrap_or_default()
+        ground.unit.map(|unit| format!(" {unit}")).unwrap_or_default()
     );
     keep.files.extend(units::files(UNIT, text));
     keep.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));

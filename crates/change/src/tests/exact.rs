@@ -69,7 +69,7 @@ fn what_is_done_is_what_was_planned() {
         let facts = Facts::probe(&root);
         let ground = Ground {
             facts: &facts,
-            unit: Some("game.service"),
+            unit: Some(&super::GAME),
             program: None,
             is_image: false,
             boot_files: &[],

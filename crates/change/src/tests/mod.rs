@@ -15,11 +15,13 @@ mod verify;
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use evenkeel_host::{Action, Plan, Reading, Step};
 use evenkeel_sys::{Capture, Errno, Hand, Root};
 use tempfile::TempDir;
 
+use crate::ServiceName;
 use crate::outside::Outside;
 use crate::state::State;
 
@@ -46,6 +48,9 @@ pub(crate) const HOST: &str = "evenkeel-capture 1
 /sys/kernel/mm/transparent_hugepage/enabled = always [madvise] never
 end
 ";
+
+/// The unit of a server.
+pub(crate) static GAME: LazyLock<ServiceName> = LazyLock::new(|| "game.service".parse().unwrap());
 
 pub(crate) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 pub(crate) const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use evenkeel_change::State;
+use evenkeel_change::{ServiceName, State};
 use evenkeel_host::{Action, Facts, Plan};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::search::{
@@ -84,7 +84,7 @@ pub(crate) struct Args {
     persist: bool,
     /// The systemd unit of the server, for settings of its process that are to outlive a boot
     #[arg(long, value_name = "UNIT", requires = "out")]
-    unit: Option<String>,
+    unit: Option<ServiceName>,
     /// Go on with the search that was cut off or stopped, as it was begun; FILE is one that was kept when another began [default FILE:
     /// last, the newest]
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = resume::LAST)]

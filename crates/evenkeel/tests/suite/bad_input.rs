@@ -419,3 +419,41 @@ fn a_journal_with_a_torn_tail_still_tells() {
     let seen = scene.run("revert --host after.txt --state state");
     assert!(seen.code == 6 && seen.stdout.contains("byte 0: the checksum does not match"), "{seen}");
 }
+
+/// A unit's name becomes a path: every command that takes one takes the same.
+#[test]
+fn a_unit_that_is_a_path_is_refused_by_every_command() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.path("root")).unwrap();
+    let commands = [
+        "plan --host host.txt",
+        "plan --host host.txt --persist",
+        "diff --host host.txt",
+        "script --host host.txt",
+        "script --host host.txt --persist",
+        "apply --host host.txt --state state",
+        "apply --host host.txt --state state --persist",
+        "image root",
+    ];
+    for command in commands {
+        for unit in ["../../x", "../x.service", "memcached", "-x.service"] {
+            for setting in ["vm.swappiness=10", "process.timer_slack_ns=1"] {
+                let line = format!("{command} --unit={unit} {setting}");
+                let seen = scene.run(&line);
+                assert_eq!(seen.code, 2, "{line}: {seen}");
+                assert!(seen.stderr.contains("names no service"), "{line}: {seen}");
+            }
+        }
+    }
+    // A plan's file may come from anywhere.
+    assert_eq!(
+        scene.run("plan --host host.txt --persist --unit x.service --output plan.json vm.swappiness=10").code,
+        0
+    );
+    scene.write("plan.json", scene.read("plan.json").replace("x.service", "../../x"));
+    for command in ["script --host host.txt plan.json", "apply --host host.txt --state state plan.json"] {
+        let seen = scene.run(command);
+        assert_eq!(seen.code, 2, "{command}: {seen}");
+        assert!(seen.stderr.contains("names no service"), "{command}: {seen}");
+    }
+}

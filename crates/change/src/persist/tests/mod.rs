@@ -14,6 +14,7 @@ use expect_test::expect;
 
 use super::*;
 use crate::keep::{Content, KeptFile};
+use crate::tests::GAME;
 
 /// What is the same on all of them: an ENA interface with two queues, an NVMe disk, systemd.
 const COMMON: &str = "/run/systemd/system ->! EINVAL
@@ -92,7 +93,7 @@ fn facts(lines: &str) -> Facts {
 }
 
 fn ground(facts: &Facts) -> Ground<'_> {
-    Ground { facts, unit: Some("game.service"), program: None, is_image: false, boot_files: &[], own_arguments: &[] }
+    Ground { facts, unit: Some(&GAME), program: None, is_image: false, boot_files: &[], own_arguments: &[] }
 }
 
 fn boot_file(path: &str, text: &str) -> BootFile {
@@ -153,7 +154,7 @@ fn file<'a>(keep: &'a Keep, path: &str) -> Option<&'a KeptFile> {
 fn no_knob_is_forgotten_on_any_distribution() {
     for name in DISTRIBUTIONS {
         let facts = host(name);
-        for unit in [None, Some("game.service")] {
+        for unit in [None, Some(&*GAME)] {
             for is_image in [false, true] {
                 let ground = Ground { unit, is_image, ..ground(&facts) };
                 for knob in knobs::ALL {
@@ -269,19 +270,6 @@ fn told_script(keep: &Keep) -> &str {
         Some(Content::Whole { text, .. }) => text,
         other => panic!("no script: {other:?}"),
     }
-}
-
-#[test]
-fn a_unit_with_an_odd_name_is_refused() {
-    let facts = host("debian-12");
-    for unit in ["../x.service", "a b.service", "x.socket", ""] {
-        let keep = keep(&Ground { unit: Some(unit), ..ground(&facts) }, &settings(&["process.timer_slack_ns=1"]));
-        assert!(keep.is_empty() && keep.cannot.len() == 1, "{}", told(&keep));
-    }
-    // Nor does it get into the order of other units.
-    let ground = Ground { unit: Some("x.service\nExecStart=/bin/sh"), ..ground(&facts) };
-    let keep = keep(&ground, &settings(&["thp.enabled=never"]));
-    assert!(!told(&keep).contains("Before="), "{}", told(&keep));
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub(super) fn planned(root: &Root, settings: &[Setting]) -> PlanFile {
     let facts = Facts::probe(root);
     let ground = Ground {
         facts: &facts,
-        unit: Some("game.service"),
+        unit: Some(&crate::tests::GAME),
         program: None,
         is_image: false,
         boot_files: &[],
