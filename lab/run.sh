@@ -44,6 +44,7 @@ part 'slots of a robbed virtual CPU' "$LAB/quantum.sh"
 part 'a guest stopped and robbed under the gaps meter' "$LAB/gaps.sh"
 part 'wakes of guests that idle in different ways' "$LAB/wake-in-guests.sh"
 part 'reboots and power cuts' "$LAB/reboot.sh"
+part 'tries that nobody confirms, under systemd' "$LAB/tries.sh"
 part 'trials over boots' "$LAB/boots.sh"
 part '100,000 mutated captures' mutations
 part 'killed at every system call' crashes
