@@ -199,7 +199,7 @@ impl Stream {
         let from_ns = self.from_ns;
         match word {
             "span" => self.to_ns = from_ns.checked_add(number(rest)?).ok_or("too long")?,
-            "function" => self.function = Some(rest.chars().take(FUNCTION_MAX).collect()),
+            "function" => self.function = Some(printable(rest).chars().take(FUNCTION_MAX).collect()),
             "unwatched" => self.unwatched = usize::try_from(number(rest)?).map_err(|_| "too many")?,
             "unseen" => {
                 let [records, overflows, wakes] = numbers(rest)?;
@@ -213,7 +213,7 @@ impl Stream {
                 let mut next = || number(words.next().unwrap_or_default());
                 let (pid, tid, switches) = (next()?, next()?, next()?);
                 let id = |id: u64| u32::try_from(id).map_err(|_| "no such number of a process");
-                let name = words.next().unwrap_or_default().chars().take(64).collect();
+                let name = printable(words.next().unwrap_or_default()).chars().take(64).collect();
                 self.threads.push(ThreadLog { pid: id(pid)?, tid: id(tid)?, name, switches, ..ThreadLog::default() });
                 *last_ns = from_ns;
             }
