@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use evenkeel_sys::Errno;
 
-use crate::journal::{Journal, MAX_JOURNAL_BYTES};
+use crate::journal::{Journal, MAX_JOURNAL_BYTES, RUN_OUT};
 use crate::log::{LeftOut, Log};
 use crate::outside::Outside;
 use crate::record::{Event, Line, MAX_RECORD_BYTES, decode, encode, renumbered};
@@ -49,7 +49,8 @@ pub(crate) fn compact(
     log.leave_out_closed(kept_bytes);
     let Some(mut lines) = journal.reader()? else { return Ok(()) };
     let LeftOut { transactions, newest, .. } = log.what_is_left_out();
-    let mut seq = journal.last() + 1;
+    let next = |seq: u64| seq.checked_add(1).ok_or_else(|| journal.unwritable(RUN_OUT.to_owned()));
+    let mut seq = next(journal.last())?;
     let mut draft = journal.draft()?;
     let head = encode(seq, at_ns, &Event::Compacted { txn: newest, transactions });
     draft.add(out, &head.map_err(|error| journal.unwritable(error.to_string()))?)?;
@@ -67,7 +68,7 @@ pub(crate) fn compact(
             Ok(Line::Unknown { .. }) => true,
             Err(_) => return Err(journal.unwritable("it changed while it was read".to_owned())),
         };
-        if stays && let Some(line) = renumbered(&line, seq + 1) {
+        if stays && let Some(line) = renumbered(&line, next(seq)?) {
             seq += 1;
             draft.add(out, &line)?;
         }

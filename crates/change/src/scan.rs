@@ -166,7 +166,8 @@ impl Scanner {
     /// Whether the record is the next one, by its number; a gap before it is a loss. Those of older programs have no numbers, and count
     /// by their place.
     fn count(&mut self, start: u64, bytes: u64, seq: Option<u64>, begins_anew: bool) -> bool {
-        let expected = self.last + 1;
+        // Whoever wrote the last number there is has no next one; it is a stranger, and no reason to end.
+        let expected = self.last.saturating_add(1);
         let seq = seq.unwrap_or(expected);
         if seq < expected {
             self.unreadable(start, bytes, format!("record {seq} comes after record {}", self.last));
