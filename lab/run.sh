@@ -24,7 +24,11 @@ part() {
 }
 
 mutations() {
-    EVENKEEL_MUTATIONS=100000 cargo test --release --locked -p evenkeel-host -p evenkeel --test suite mutations -- --nocapture
+    EVENKEEL_MUTATIONS=100000 cargo test --release --locked -p evenkeel-host -p evenkeel --test suite mutations -- --nocapture --skip files_of
+}
+
+files() {
+    EVENKEEL_MUTATIONS=1000000 cargo test --release --locked -p evenkeel --test suite mutations::files_of -- --nocapture
 }
 
 crashes() {
@@ -47,6 +51,7 @@ part 'reboots and power cuts' "$LAB/reboot.sh"
 part 'tries that nobody confirms, under systemd' "$LAB/tries.sh"
 part 'trials over boots' "$LAB/boots.sh"
 part '100,000 mutated captures' mutations
+part '1,000,000 mutated files of every format' files
 part 'killed at every system call' crashes
 part '100,000 edited files of kernel arguments' edits
 part 'the library for C under ThreadSanitizer' "$LAB/thread-sanitizer.sh"

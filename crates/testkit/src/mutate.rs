@@ -1,4 +1,4 @@
-//! Captured hosts that are cut, flipped and spliced by chance, but the same way each time.
+//! Captured hosts and files of every format that are cut, flipped and spliced by chance, but the same way each time.
 
 use std::fs;
 use std::path::Path;
@@ -103,6 +103,79 @@ pub fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
         text.truncate(cut);
     }
     text
+}
+
+/// The longest file that comes of a mutation, in characters.
+const CHARS_MAX: usize = 64 << 10;
+
+/// Characters that mean something somewhere: ends, marks, bytes with their upper bit, what a terminal obeys.
+const ODD: [char; 16] =
+    ['\0', '\n', '\r', '"', '\\', '{', '[', '=', ' ', '-', '9', '\u{7f}', '\u{80}', '\u{ff}', '\u{9b}', '\u{202e}'];
+
+/// Numbers at the ends of what types hold.
+const NUMBERS: [&str; 14] = [
+    "0",
+    "-1",
+    "255",
+    "65536",
+    "2147483648",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "18446744073709551615",
+    "18446744073709551616",
+    "1e308",
+    "-1e400",
+    "0.0000000000000000000000001",
+    "99999999999999999999999999999999999999999999999999",
+];
+
+fn some_range(length: usize, most: usize, chance: &mut Chance) -> std::ops::Range<usize> {
+    let start = chance.below(length);
+    start..(start + 1 + chance.below(most)).min(length)
+}
+
+/// Puts one of [`NUMBERS`] in the place of a number, if a digit follows somewhere behind where chance points.
+fn change_number(text: &mut Vec<char>, chance: &mut Chance) {
+    let from = chance.below(text.len());
+    let is_digit = |char: &char| char.is_ascii_digit();
+    let Some(start) = text[from..].iter().position(is_digit).map(|at| from + at) else { return };
+    let end = text[start..].iter().position(|char| !is_digit(char)).map_or(text.len(), |at| start + at);
+    text.splice(start..end, NUMBERS[chance.below(NUMBERS.len())].chars()).for_each(drop);
+}
+
+fn change_chars(text: &mut Vec<char>, other: &[char], chance: &mut Chance) {
+    let (length, at) = (text.len(), chance.below(text.len()));
+    match chance.below(8) {
+        0 | 1 => {
+            if let Some(char) = text.get_mut(at) {
+                *char = char::from((*char as u32 & 0xff) as u8 ^ (1 << chance.below(8)));
+            }
+        }
+        2 => text.insert(at, ODD[chance.below(ODD.len())]),
+        3 => drop(text.drain(some_range(length, 64, chance))),
+        4 => {
+            let again = text[some_range(length, 64, chance)].repeat(1 + chance.below(200));
+            text.splice(at..at, again).for_each(drop);
+        }
+        5 => {
+            let taken = other[some_range(other.len(), 400, chance)].to_vec();
+            text.splice(some_range(length, 400, chance), taken).for_each(drop);
+        }
+        6 => change_number(text, chance),
+        _ => text.truncate(if chance.below(4) == 0 { at } else { length }),
+    }
+    text.truncate(CHARS_MAX);
+}
+
+/// One of these files, changed in up to eight places. Where a format is binary, each character up to U+00FF is a byte.
+pub fn mutated_file(files: &[String], chance: &mut Chance) -> String {
+    let mut text: Vec<char> = files[chance.below(files.len())].chars().collect();
+    let other: Vec<char> = files[chance.below(files.len())].chars().collect();
+    for _ in 0..=chance.below(8) {
+        change_chars(&mut text, &other, chance);
+    }
+    text.into_iter().collect()
 }
 
 /// How many mutations to try: `EVENKEEL_MUTATIONS`, or so many.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use evenkeel_change::{Log, PlanFile, history};
+use evenkeel_change::{Log, PlanFile, State, Which, history, revert};
 use evenkeel_host::{Facts, Goal, Server, Setting};
 use evenkeel_measure::card::{Card, compare};
 use evenkeel_sys::{Capture, Root};
@@ -11,7 +11,12 @@ use tempfile::TempDir;
 
 use super::machines::{QUEUES, machine};
 
-static DIR: LazyLock<TempDir> = LazyLock::new(|| TempDir::new_in("/dev/shm").expect("/dev/shm takes a folder"));
+static DIR: LazyLock<TempDir> = LazyLock::new(folder);
+static FILE_DIR: LazyLock<TempDir> = LazyLock::new(folder);
+
+fn folder() -> TempDir {
+    TempDir::new_in("/dev/shm").expect("/dev/shm takes a folder")
+}
 
 /// A machine's card that a stranger sends: what is one can be put beside itself, and is no better than itself.
 pub(super) fn card(text: &str) {
@@ -28,6 +33,26 @@ pub(super) fn journal(text: &str) {
     fs::write(DIR.path().join("journal"), journal).expect("/dev/shm takes a file");
     if let Ok(log) = Log::read_damaged(DIR.path()) {
         let _ = history(&Root::captured(Capture::default()), &log);
+    }
+}
+
+/// A journal as a crash or somebody else left it, each character a byte, and behind the line `=` its note of the last record: what it says is
+/// put back on a captured machine or said to be lost, and then nothing is left of it that could be put back.
+pub(super) fn journal_file(text: &str) {
+    let bytes = |text: &str| text.chars().map(|char| char as u8).collect::<Vec<u8>>();
+    let dir = FILE_DIR.path();
+    let (journal, note) = text.split_once("\n=\n").unwrap_or((text, ""));
+    fs::write(dir.join("journal"), bytes(&format!("{journal}\n"))).expect("/dev/shm takes a file");
+    fs::write(dir.join("journal.last-record"), bytes(note)).expect("/dev/shm takes a file");
+    let root = Root::captured(machine(QUEUES));
+    let hand = root.hand().expect("a captured machine can be changed");
+    if let Ok(log) = Log::read_damaged(dir) {
+        let _ = history(&root, &log);
+    }
+    let put_back = || revert(&root, &hand, &mut State::open_to_revert(dir).ok()?, Which::All).ok();
+    if put_back().is_some_and(|report| report.all_undone) {
+        let again = put_back().expect("a journal that was read can be read again");
+        assert!(again.all_undone && again.transactions.is_empty(), "{again:?}");
     }
 }
 

@@ -7,7 +7,7 @@ use evenkeel_sys::{Capture, Root};
 
 pub(super) const FOUR_CPUS: &str = include_str!("../../../hosts/qemu-4cpu-6.12.txt");
 pub(super) const FOUR_NODES: &str = include_str!("../../../hosts/qemu-4-nodes-6.1.txt");
-pub(super) const QUEUES: &str = include_str!("../../../hosts/qemu-4-queues-6.1.txt");
+pub(crate) const QUEUES: &str = include_str!("../../../hosts/qemu-4-queues-6.1.txt");
 pub(super) const IDLE: &str = include_str!("../../../hosts/qemu-acpi-idle-6.1.txt");
 pub(super) const SWAP: &str = include_str!("../../../hosts/qemu-swap-hugepages-6.12.txt");
 pub(super) const BOND: &str = include_str!("../../../hosts/qemu-bond-vlan-6.1.txt");

@@ -1,5 +1,8 @@
 //! The targets of recordings: what perf writes into files, and what it prints of them.
 
+use std::fs;
+use std::sync::LazyLock;
+
 use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_measure::meters::ticks::report;
 use evenkeel_measure::meters::ticks::stream::Stream;
@@ -8,9 +11,15 @@ use evenkeel_profile::input::{ReadError, read};
 use evenkeel_profile::live::probe::{parse_notes, parse_place};
 use evenkeel_profile::names::Names;
 use evenkeel_profile::recording::Recording;
-use evenkeel_profile::symbols::{parse_build_id, parse_kallsyms, parse_pclntab, parse_perf_map};
+use evenkeel_profile::symbols::{Settings, Symbols, parse_build_id, parse_kallsyms, parse_pclntab, parse_perf_map};
 use evenkeel_profile::text;
-use evenkeel_profile::unwind::NoUnwind;
+use evenkeel_profile::unwind::{NoUnwind, Unwinder};
+
+/// A recording of a small program, with copies of its stack.
+const RECORDED: &[u8] = include_bytes!("../../../crates/profile/tests/data/dwarf.data");
+
+/// The program's path as the recording has it, with the room behind it.
+const PROGRAM: &[u8] = b"/tmp/fx/tiny\0\0\0\0";
 
 /// A `perf.data` file, of which each character is a byte: it is read, or refused with a place that it has or whose part it lacks.
 pub(super) fn perf_data(text: &str) {
@@ -19,6 +28,28 @@ pub(super) fn perf_data(text: &str) {
         Ok(recording) => adds_up(&recording, bytes.len()),
         Err(error) => assert!(!matches!(error, ReadError::Text(_)) || !bytes.starts_with(b"PERFILE2"), "{error}"),
     }
+}
+
+/// The file of a program, each character a byte, in the place of the one that a recording was made of: every sample is named and its stack
+/// followed, by whatever the file says.
+pub(super) fn programs(text: &str) {
+    static PATH: LazyLock<String> = LazyLock::new(|| format!("/dev/shm/{:06}", std::process::id() % 1_000_000));
+    let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
+    fs::write(&*PATH, bytes).expect("/dev/shm takes a file");
+    let mut path = PATH.as_bytes().to_vec();
+    path.resize(PROGRAM.len(), 0);
+    let mut data = RECORDED.to_vec();
+    for at in 0..data.len() - path.len() {
+        if data[at..].starts_with(PROGRAM) {
+            data[at..at + path.len()].copy_from_slice(&path);
+        }
+    }
+    let recording = read(&data, &mut Unwinder::new()).expect("the recording is whole");
+    let names = Symbols::new(Settings::default()).names(&recording);
+    let folded = Folded::of(&recording, &names, Base::Nothing, recording.samples.iter());
+    let weight = recording.samples.iter().fold(0_u64, |sum, sample| sum.saturating_add(sample.weight));
+    assert_eq!(folded.total(), weight);
+    fs::remove_file(&*PATH).expect("it was written");
 }
 
 /// What `measure ticks --save` writes: it is refused with a line that it has, or read, written as it was read, and reported on.

@@ -1,10 +1,12 @@
 //! The targets of trials: what servers under load answer and print, the pages of their metrics, kept sessions, reports, trials over boots.
 
-use std::sync::Arc;
+use std::fs;
+use std::sync::{Arc, LazyLock};
 
 use evenkeel_trial::boots::{BootWords, Sight, next};
 use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
 use evenkeel_trial::saved::{Saved, across};
+use evenkeel_trial::search::{GoalFile, Log, is_over};
 use evenkeel_trial::source::http;
 use evenkeel_trial::source::json_lines::JsonLines;
 use evenkeel_trial::source::lines::ReadLine;
@@ -13,6 +15,9 @@ use evenkeel_trial::source::prometheus::page::{self, Selector};
 use evenkeel_trial::source::regex::RegexLines;
 use evenkeel_trial::source::rule::{First, Rule, Values};
 use evenkeel_trial::source::split::{LINE_BYTES_MAX, Split};
+use tempfile::TempDir;
+
+static DIR: LazyLock<TempDir> = LazyLock::new(|| TempDir::new_in("/dev/shm").expect("/dev/shm takes a folder"));
 
 /// What a server under load answers (each character a byte), by each protocol: an answer is whole at one length, and at none before.
 pub(super) fn answers(text: &str) {
@@ -94,6 +99,24 @@ fn boots(text: &str) {
     if let Ok(text) = state.text() {
         assert!(evenkeel_trial::boots::parse(text.as_bytes()).is_ok());
     }
+}
+
+/// A goal that a search wrote, or somebody who would have us believe it: what is one has its own text, and settings or a reason why not.
+pub(super) fn goal(text: &str) {
+    let Ok(goal) = GoalFile::parse(text) else { return };
+    let written = goal.text().expect("a goal is plain data");
+    assert_eq!(GoalFile::parse(&written).as_ref(), Ok(&goal), "{written}");
+    assert_eq!(goal.differences(&goal.evidence.host), Vec::<String>::new());
+    let _ = goal.settings();
+}
+
+/// The windows of a search as a kill, or somebody else, left them: what is a log can be gone on with.
+pub(super) fn search_log(text: &str) {
+    let file = DIR.path().join("tune.jsonl");
+    fs::write(&file, text).expect("/dev/shm takes a file");
+    let Ok((header, mut log)) = Log::open(&file) else { return };
+    assert!(log.entries().len() < text.lines().count());
+    let _ = is_over(&header.design, &mut log);
 }
 
 /// A report of a trial, and what is said of it beside another; or a session that was kept.

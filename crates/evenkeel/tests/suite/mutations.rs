@@ -1,10 +1,14 @@
-//! Mutated captures through the program itself, in every form that inspect and audit answer in: an answer or an error, never a
-//! panic, within a second of CPU time and a bounded address space, which the shell holds it to.
+//! Mutated captures through the program itself, in every form that inspect and audit answer in, and mutated files of every format through
+//! what reads them: an answer or an error, never a panic, within a bound of CPU time and of address space, which the kernel holds them to.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::process::Command;
 
-use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
+use evenkeel_sys::clock;
+use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated, mutated_file};
+
+use crate::fuzz_targets::{QUEUES, TARGETS, corpus, take};
 
 /// How many captures are tried unless told; of so many as are asked for, one in fifty, since each takes twelve programs.
 const MUTATIONS: u64 = 600;
@@ -53,4 +57,132 @@ fn every_form_of_answer_is_given_or_refused() {
     }
     println!("{answers} answers and {refusals} refusals in {} forms", FORMS.len());
     assert!(answers > refusals, "{answers} answers, {refusals} refusals");
+}
+
+/// How many files are tried unless told, over all formats: some 60.
+const FILES: u64 = 6000;
+/// How many a process takes, whose CPU time is bounded.
+const FILES_A_PROCESS: u64 = 20_000;
+/// No file has over 64 KiB; a debug build reads the slowest of them in a tenth of this.
+const CPU_NS_MAX: u64 = 2_000_000_000;
+/// Those of a process all together, in seconds: a reader that never ends is ended. No process of the longest run took a twentieth.
+const CPU_S_MAX: u64 = 2000;
+/// The program that holds the tests has some 300 MiB mapped before any file is read.
+const ADDRESS_SPACE_KIB: u64 = 1 << 20;
+
+/// The commands that read a file of each format and change nothing on this machine whatever it says, `FILE` for its path. Where the format is binary, each character of the corpus is a byte.
+const COMMANDS: [(&str, &str); 15] = [
+    ("capture", "inspect --json --host FILE"),
+    ("card", "measure compare FILE FILE"),
+    ("goal", "script --host HOST FILE"),
+    ("journal-file", "history --host HOST --state STATE"),
+    ("journal-file", "verify --host HOST --state STATE"),
+    ("journal-file", "revert --host HOST --state STATE"),
+    ("perf-data", "profile view --json --no-cache FILE"),
+    ("perf-data", "profile switches --no-cache FILE"),
+    ("perf-script", "profile view FILE"),
+    ("plan", "diff --host HOST FILE"),
+    ("plan", "script --host HOST FILE"),
+    ("report", "prove --compare FILE FILE"),
+    ("report", "prove --from FILE"),
+    ("scopes", "profile scopes FILE"),
+    ("ticks", "measure ticks --recording FILE"),
+];
+
+/// Where the process that reads says at which file it is, and which are its own.
+const AT: &str = "EVENKEEL_MUTATIONS_AT";
+const FROM: &str = "EVENKEEL_MUTATIONS_FROM";
+const TO: &str = "EVENKEEL_MUTATIONS_TO";
+
+/// The format and the text of a number's mutation.
+fn mutation(seed: u64, corpora: &[Vec<String>]) -> (usize, String) {
+    let format = usize::try_from(seed).unwrap() % TARGETS.len();
+    (format, mutated_file(&corpora[format], &mut Chance(seed)))
+}
+
+fn corpora() -> Vec<Vec<String>> {
+    TARGETS.iter().map(|target| corpus(target.name).into_iter().map(|(_, text)| text).collect()).collect()
+}
+
+#[test]
+fn files_of_every_format_are_read_or_refused() {
+    let at = tempfile::NamedTempFile::new().unwrap();
+    let files = asked(FILES);
+    for from in (0..files).step_by(usize::try_from(FILES_A_PROCESS).unwrap()) {
+        let to = (from + FILES_A_PROCESS).min(files);
+        let bounds = format!(r#"ulimit -v {ADDRESS_SPACE_KIB} && ulimit -t {CPU_S_MAX} && exec "$0" "$@""#);
+        let mut process = Command::new("sh");
+        process.args(["-c", &bounds]).arg(std::env::current_exe().unwrap());
+        process.args(["--exact", "mutations::readers_take_mutated_files", "--ignored", "--test-threads=1"]);
+        let output =
+            process.env(AT, at.path()).envs([(FROM, from.to_string()), (TO, to.to_string())]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() || !said.contains("1 passed") {
+            let seed = fs::read_to_string(at.path()).unwrap().trim().parse().unwrap_or(from);
+            let (format, text) = mutation(seed, &corpora());
+            let kept = std::env::temp_dir().join(format!("evenkeel-mutation-{seed}"));
+            fs::write(&kept, text).unwrap();
+            let name = TARGETS[format].name;
+            panic!("{name}, mutation {seed}, kept in {}: {}: {said}", kept.display(), output.status);
+        }
+    }
+}
+
+#[test]
+#[ignore = "a part of files_of_every_format_are_read_or_refused, which gives it its bounds"]
+fn readers_take_mutated_files() {
+    let [from, to] = [FROM, TO].map(|name| std::env::var(name).unwrap().parse().unwrap());
+    let at = File::options().write(true).open(std::env::var_os(AT).unwrap()).unwrap();
+    let corpora = corpora();
+    for seed in from..to {
+        let (format, text) = mutation(seed, &corpora);
+        at.write_all_at(format!("{seed:20}").as_bytes(), 0).unwrap();
+        let began_ns = clock::thread_cpu_ns();
+        take(&TARGETS[format], &text);
+        let took_ns = clock::thread_cpu_ns() - began_ns;
+        assert!(took_ns < CPU_NS_MAX, "{}, mutation {seed}: {took_ns} ns of CPU time", TARGETS[format].name);
+    }
+}
+
+#[test]
+fn commands_take_mutated_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, host, state] = ["file", "host.txt", "state"].map(|name| dir.path().join(name));
+    fs::write(&host, QUEUES).unwrap();
+    let (mut answers, mut refusals) = (0, 0);
+    for seed in 0..asked(FILES) / ONE_IN {
+        let (format, command) = COMMANDS[usize::try_from(seed).unwrap() % COMMANDS.len()];
+        let files: Vec<_> = corpus(format).into_iter().map(|(_, text)| text).collect();
+        let text = mutated_file(&files, &mut Chance(seed));
+        let bytes = |text: &str| text.chars().map(|char| char as u8).collect::<Vec<u8>>();
+        drop(fs::remove_dir_all(&state));
+        fs::DirBuilder::new().mode(0o700).create(&state).unwrap();
+        match format {
+            "journal-file" => {
+                let (journal, note) = text.split_once("\n=\n").unwrap_or((&text, ""));
+                fs::write(state.join("journal"), bytes(journal)).unwrap();
+                fs::write(state.join("journal.last-record"), bytes(note)).unwrap();
+            }
+            "perf-data" => fs::write(&file, bytes(&text)).unwrap(),
+            _ => fs::write(&file, &text).unwrap(),
+        }
+        let words = command.split(' ').map(|word| match word {
+            "FILE" => file.as_os_str(),
+            "HOST" => host.as_os_str(),
+            "STATE" => state.as_os_str(),
+            word => word.as_ref(),
+        });
+        let mut program = Command::new("sh");
+        program.args(["-c", r#"ulimit -v 524288 && ulimit -t 10 && exec "$0" "$@""#, env!("CARGO_BIN_EXE_evenkeel")]);
+        let output = program.args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0 | 1) => answers += 1,
+            Some(2..=7) => refusals += 1,
+            _ => panic!("seed {seed}, {command}: {}: {said}", output.status),
+        }
+        assert!(!said.contains("panicked"), "seed {seed}, {command}: {said}");
+    }
+    println!("{answers} answers and {refusals} refusals by {} commands", COMMANDS.len());
+    assert!(answers > 0 && refusals > 0, "{answers} answers, {refusals} refusals");
 }
