@@ -115,12 +115,12 @@ impl Journal {
         }
         self.clear_the_end(out)?;
         match &self.file {
-            JournalFile::ReadOnly(_, errno) => return Err(self.io("add to", *errno)),
+            JournalFile::ReadOnly(_, errno) => return Err(StateError::add(&self.path, *errno)),
             JournalFile::Open(file) => {
                 if let Err(errno) = out.append(file, &line).and_then(|()| out.sync(file)) {
                     // Half a record would be a torn end, and a whole one that was called a failure would be believed later.
                     self.dirty = out.truncate(file, self.end).is_err();
-                    return Err(self.io("add to", errno));
+                    return Err(StateError::add(&self.path, errno));
                 }
                 self.end += length;
             }
@@ -246,7 +246,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     pub(crate) fn add(&mut self, out: &mut dyn Outside, line: &[u8]) -> Result<(), StateError> {
-        out.append(&self.file, line).map_err(|errno| StateError::io("add to", &self.path, errno))?;
+        out.append(&self.file, line).map_err(|errno| StateError::add(&self.path, errno))?;
         self.bytes += line.len() as u64;
         Ok(())
     }

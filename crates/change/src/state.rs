@@ -50,6 +50,14 @@ pub enum StateError {
         /// What the kernel said.
         errno: Errno,
     },
+    /// A record could not be added: most often the disk is full.
+    #[error("add to {path}: {errno}")]
+    Add {
+        /// The file.
+        path: String,
+        /// What the kernel said.
+        errno: Errno,
+    },
     /// Somebody else could change what is written there.
     #[error("trust the state directory {path}: {why}")]
     Unsafe {
@@ -120,6 +128,10 @@ pub enum StateError {
 impl StateError {
     pub(crate) fn io(doing: &'static str, path: &Path, errno: impl Into<Errno>) -> StateError {
         StateError::Io { doing, path: path.display().to_string(), errno: errno.into() }
+    }
+
+    pub(crate) fn add(path: &Path, errno: Errno) -> StateError {
+        StateError::Add { path: path.display().to_string(), errno }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use evenkeel_change::State;
+use evenkeel_change::{State, StateError};
 use evenkeel_host::{Action, Fact, Facts, Plan, Setting};
 use evenkeel_sys::{CpuSet, Root};
 use evenkeel_trial::kept::{Head, Kept};
@@ -373,11 +373,9 @@ pub(crate) fn refuse_early_if_interrupted(root: &Root, args: &StateArgs) -> Resu
 
 /// Why nothing can be switched, with what helps where the journal can't be added to.
 fn no_switch(error: TrialError) -> Failure {
-    let text = error.to_string();
-    // The first record is written to a draft, which then takes the journal's place.
-    let is_of_journal = text.contains("add to ") && (text.contains("/journal: ") || text.contains("/journal.draft: "));
+    let has_no_room = matches!(error, TrialError::Journal(StateError::Add { .. }));
     let failure = not_possible(error);
-    match is_of_journal {
+    match has_no_room {
         true => failure.hint("make room there, or name a directory on another disk by --state DIR"),
         false => failure,
     }
@@ -443,7 +441,21 @@ pub(crate) fn is_cramped(facts: &Facts) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_sys::Errno;
+
     use super::*;
+
+    /// The hint was given for whatever error had the words of one in its text: the path of a knob, say.
+    #[test]
+    fn only_a_journal_without_room_has_the_hint_to_make_some() {
+        let hint = |error| no_switch(error).hint;
+        let (path, errno) = ("/x/journal.draft".to_owned(), Errno::NOSPC);
+        let error = TrialError::Journal(StateError::Add { path: path.clone(), errno });
+        assert!(hint(error).is_some_and(|hint| hint.contains("make room there")));
+        assert_eq!(hint(TrialError::Journal(StateError::Busy { path, holder: "process 7".to_owned() })), None);
+        let text = "read /sys/add to /x/journal: no such file or directory (ENOENT)";
+        assert_eq!(hint(TrialError::Change(text.to_owned())), None);
+    }
 
     #[test]
     fn what_decides_follows_from_the_knobs_alone() {

@@ -83,7 +83,7 @@ impl StateArgs {
 /// The failure that a journal which can't be had is.
 pub(crate) fn failure(error: StateError) -> Failure {
     match error {
-        StateError::Io { errno, .. } if errno.is_denial() => {
+        StateError::Io { errno, .. } | StateError::Add { errno, .. } if errno.is_denial() => {
             Failure::new(exit::NOT_ALLOWED, error).hint("run as root, or name a directory of your own with --state DIR")
         }
         _ => Failure::new(exit::NOT_POSSIBLE, error),

@@ -1,5 +1,6 @@
 //! What can end a trial early. What was measured until then is kept: see [`Ended`](crate::Ended).
 
+use evenkeel_change::{SessionError, StateError};
 use evenkeel_stats::VALUE_RANGE;
 use evenkeel_sys::{Errno, WriteError};
 
@@ -58,6 +59,9 @@ pub enum TrialError {
     /// The journal or the restoring of what a trial switched.
     #[error("keep the host safe during the trial: {0}")]
     Change(String),
+    /// The journal can't be had, or can't be added to.
+    #[error("keep the host safe during the trial: {0}")]
+    Journal(StateError),
     /// The metric is not among what the workload measures.
     #[error("measure {metric}: the workload gives {given}")]
     NoSuchMetric {
@@ -117,6 +121,15 @@ fn taken(value: f64) -> String {
 impl From<WriteError> for TrialError {
     fn from(error: WriteError) -> TrialError {
         TrialError::Switch { knob: error.path, wanted: error.value, why: error.errno.to_string() }
+    }
+}
+
+impl From<SessionError> for TrialError {
+    fn from(error: SessionError) -> TrialError {
+        match error {
+            SessionError::Journal(error) => TrialError::Journal(error),
+            other => TrialError::Change(other.to_string()),
+        }
     }
 }
 

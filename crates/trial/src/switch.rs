@@ -100,9 +100,7 @@ impl<'a> Switch<'a> {
                 )
             })?;
             let steps: Vec<Step> = switch.files.iter().map(|(_, step)| step.clone()).collect();
-            let session = Session::begin(root, hand, state, title, &steps)
-                .map_err(|error| TrialError::Change(error.to_string()))?;
-            switch.session = Some(session);
+            switch.session = Some(Session::begin(root, hand, state, title, &steps)?);
         }
         Ok(switch)
     }
