@@ -15,6 +15,7 @@ pub mod clock;
 pub mod cpu_limit;
 mod cpuset;
 mod cycles;
+mod draft;
 mod errno;
 mod ethtool;
 mod hand;

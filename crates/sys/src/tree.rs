@@ -1,17 +1,16 @@
 //! `Tree`: the one way to write configuration files of a host, below `/etc` and `/boot` alone. Each change is whole or not at
 //! all, and is on disk when the call returns. An image's own links can't lead out of it.
 
-use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Capture;
+use crate::draft;
 use crate::errno::Errno;
 use crate::inside::{self, Links};
 use crate::root::lock;
@@ -106,7 +105,9 @@ impl Tree {
         let inside = checked(path)?;
         let doing = if *entry == Entry::Absent { "remove" } else { "write" };
         match &self.source {
-            Source::Disk { dir, links } => Folder::of(dir, *links, inside).and_then(|folder| folder.put(entry)),
+            Source::Disk { dir, links } => {
+                Folder::of(dir, *links, inside).and_then(|folder| draft::put(&folder.dir, folder.name, entry))
+            }
             Source::Captured(capture) => {
                 put_captured(&mut lock(capture), path, entry);
                 Ok(())
@@ -124,7 +125,7 @@ impl Tree {
         let Source::Disk { dir, links } = &self.source else {
             return Ok(());
         };
-        match Folder::of(dir, *links, inside).and_then(|folder| folder.unlink(&folder.draft())) {
+        match Folder::of(dir, *links, inside).and_then(|folder| draft::sweep(&folder.dir, folder.name)) {
             Err(errno) if !errno.is_absence() => Err(error("clear a half-written", path, errno)),
             _ => Ok(()),
         }
@@ -237,6 +238,9 @@ fn error(doing: &'static str, path: &str, errno: Errno) -> TreeError {
     let why = match errno {
         Errno::XDEV => "a symbolic link on the way leads out of the root; nothing outside it is touched".to_owned(),
         Errno::ROFS => "the file system is mounted read only".to_owned(),
+        Errno::EXIST => {
+            "every name of its draft, .NAME.evenkeel-draft and so on, is taken beside it: move them away".to_owned()
+        }
         Errno::FBIG => format!("it has more than {MAX_FILE_BYTES} bytes, which is no configuration"),
         Errno::ILSEQ => "it is no UTF-8 text".to_owned(),
         Errno::INVAL if doing == "touch" => "only plain paths below /etc and /boot are touched".to_owned(),
@@ -283,57 +287,6 @@ impl<'a> Folder<'a> {
     fn of(root: &OwnedFd, links: Links, inside: &'a str) -> Result<Folder<'a>, Errno> {
         let (folder, name) = inside.rsplit_once('/').unwrap_or((".", inside));
         Ok(Folder { dir: inside::open(root, folder, OFlags::RDONLY | OFlags::DIRECTORY, links)?, name })
-    }
-
-    /// The name under which a file is written before it takes its place: no `.conf`, `.cfg` or `.service`, which others read.
-    fn draft(&self) -> String {
-        format!(".{}.evenkeel-draft", self.name)
-    }
-
-    fn put(&self, entry: &Entry) -> Result<(), Errno> {
-        let draft = self.draft();
-        match self.unlink(&draft) {
-            Err(errno) if !errno.is_absence() => return Err(errno),
-            _ => {}
-        }
-        match entry {
-            Entry::Absent => match self.unlink(self.name) {
-                Err(errno) if errno.is_absence() => Ok(()),
-                removed => removed,
-            },
-            Entry::File { text, mode } => self.write(&draft, text, *mode).and_then(|()| self.take_place(&draft)),
-            Entry::Link { target } => {
-                Ok(rustix::fs::symlinkat(OsStr::from_bytes(target.as_bytes()), &self.dir, &draft)?)
-                    .and_then(|()| self.take_place(&draft))
-            }
-        }
-        .and_then(|()| self.sync())
-        .inspect_err(|_| {
-            // What failed must not leave its half behind; that this fails too changes nothing.
-            let _ = self.unlink(&draft);
-        })
-    }
-
-    fn write(&self, draft: &str, text: &str, mode: u32) -> Result<(), Errno> {
-        let mode = Mode::from_bits_truncate(mode);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.dir, draft, flags, Mode::RUSR | Mode::WUSR)?;
-        if let Ok(old) = rustix::fs::statat(&self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW) {
-            rustix::fs::fchown(&file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)))?;
-        }
-        let mut file = File::from(file);
-        file.write_all(text.as_bytes()).map_err(|error| Errno::from(&error))?;
-        // After the owner, whose change clears bits; and whatever the umask is.
-        rustix::fs::fchmod(&file, mode)?;
-        Ok(rustix::fs::fsync(&file)?)
-    }
-
-    fn take_place(&self, draft: &str) -> Result<(), Errno> {
-        Ok(rustix::fs::renameat(&self.dir, draft, &self.dir, self.name)?)
-    }
-
-    fn unlink(&self, name: &str) -> Result<(), Errno> {
-        Ok(rustix::fs::unlinkat(&self.dir, name, AtFlags::empty())?)
     }
 
     fn sync(&self) -> Result<(), Errno> {

@@ -28,9 +28,9 @@ arrive() {
 depart() {
     make_folders
     file=$root$path
-    draft=${file%/*}/.${file##*/}.evenkeel-draft
+    draft_of "$file"
+    [ -n "$draft" ] || fail "write $path: every name of its draft, .NAME.evenkeel-draft and so on, is taken"
     kept=$dir/$(printf '%s' "$path" | tr / %)
-    rm -f "$draft"
     start="old_file $(quoted "$path")"
     if knows "$start"; then return; fi
     mkdir -p "$dir"

@@ -4,7 +4,6 @@ old_file() {
     path=$1 kind=$2
     shift 2
     file=$root$path
-    draft=${file%/*}/.${file##*/}.evenkeel-draft
     kept=$dir/$(printf '%s' "$path" | tr / %)
     if [ "$kind" = folder ]; then
         if rmdir "$file" 2>/dev/null; then say "removed the empty folder: $path"; fi
@@ -15,7 +14,7 @@ old_file() {
         printf 'evenkeel: NOT put back: %s: a link leads out of the root\n' "$path" >&2
         return 0
     fi
-    rm -f "$draft"
+    draft_of "$file"
     if put_file "$kind" "$@"; then
         say "put back: $path"
     else

@@ -143,7 +143,7 @@ fn with(before: &BTreeMap<String, At>, path: &str, content: &Content) -> Result<
     edit::with(&entry(before, path), content)
 }
 
-fn theirs() -> Place {
+pub(super) fn theirs() -> Place {
     let place = Place::new();
     for (path, text) in THEIRS {
         place.write(path, text);

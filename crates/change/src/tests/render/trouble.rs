@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 
 use evenkeel_host::{Action, Reading};
 
+use super::same::theirs;
 use super::{At, Place, every_content, one_step, well};
 use crate::keep::{Content, KeptFile};
 use crate::plan_file::PlanFile;
@@ -170,6 +171,30 @@ fn killed_anywhere_it_can_be_undone() {
         assert_eq!(now, before.into_iter().collect::<Vec<_>>(), "killed at line {at}: {}", lines[at]);
     }
     assert!(killed > 20, "{killed}");
+}
+
+/// A folder under the draft's name: the script could write no file, and the undo script could put none back.
+#[test]
+fn a_folder_with_the_name_of_a_draft_is_not_in_the_way() {
+    let place = theirs();
+    let plan = every_content();
+    let taken = |number: &str| {
+        for file in &plan.keep.as_ref().unwrap().keep.files {
+            let (folder, name) = file.path.rsplit_once('/').unwrap();
+            place.write(&format!("{folder}/.{name}.evenkeel-draft{number}/theirs"), "");
+        }
+    };
+    taken("");
+    let before = place.tree();
+    well(&place.run(&script(&plan).unwrap()));
+    assert_eq!(place.text("/etc/there"), "new\n");
+    // Others come between the script and its undoing; what a killed script left beside them is cleared.
+    place.write("/etc/.there.evenkeel-draft-2", "half");
+    taken("-1");
+    well(&place.sh(&place.undo_script().unwrap()));
+    let mut now = place.tree();
+    now.retain(|path, _| !path.contains(".evenkeel-draft-1"));
+    assert_eq!(now, before);
 }
 
 #[test]
