@@ -9,6 +9,7 @@
 //! gzip) over what follows the space, then one JSON object with `"format": 3`. Records are numbered, added and never changed; one that is missing
 //! is noticed, and what the others tell is put back all the same.
 
+mod ancestors;
 mod apply;
 mod arguments;
 mod blocked;

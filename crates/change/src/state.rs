@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_sys::{Errno, Root, clock};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
+use crate::ancestors::refuse_if_replaceable;
 use crate::claims::Claims;
 use crate::compact::{Limits, compact};
 use crate::journal::{JOURNAL, Journal, JournalFile, MAX_JOURNAL_BYTES, RUN_OUT, noted};
@@ -301,10 +302,13 @@ impl StateDir {
     pub(crate) fn open_or_make(path: &Path) -> Result<StateDir, StateError> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) => sync_parent(path)?,
-            Err(rustix::io::Errno::EXIST) => {}
+            Err(rustix::io::Errno::EXIST) => return StateDir::open(path),
             Err(errno) => return Err(StateError::io("make the state directory", path, errno)),
         }
-        StateDir::open(path)
+        StateDir::open(path).inspect_err(|_| {
+            // What is refused must not be left behind.
+            let _ = rustix::fs::rmdir(path);
+        })
     }
 
     fn open(path: &Path) -> Result<StateDir, StateError> {
@@ -320,6 +324,7 @@ impl StateDir {
             Err(errno) => return Err(StateError::io("open the state directory", &path, errno)),
         };
         refuse_if_shared(&dir, &path)?;
+        refuse_if_replaceable(&dir, &path)?;
         Ok(StateDir { dir, path })
     }
 

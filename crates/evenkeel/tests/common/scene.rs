@@ -31,11 +31,11 @@ struct Host {
 }
 
 impl Scene {
-    /// A folder that any user may write to, for a test that leaves the host alone.
+    /// A folder that any user may write to, as `/tmp` is, for a test that leaves the host alone.
     pub(crate) fn new() -> Scene {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
         Scene { folder, host: None }
     }
 

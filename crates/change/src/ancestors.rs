@@ -1,0 +1,131 @@
+//! Who else could replace the state directory: whoever may write to a folder above it, or owns one, can give it another name and put one of
+//! their own in its place.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, Stat};
+
+use crate::state::StateError;
+
+/// A path has 4,096 bytes: no folder is deeper by its path.
+const LEVELS_MAX: usize = 2048;
+
+/// Refuses a state directory that another user could replace. The folders are those that are really above it, whatever its path says.
+///
+/// # Errors
+/// [`StateError::Unsafe`] with the folder and what mends it.
+pub(crate) fn refuse_if_replaceable(dir: &File, path: &Path) -> Result<(), StateError> {
+    let io = |errno| StateError::io("look above", path, errno);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let is_same = |one: &Stat, other: &Stat| (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino);
+    let mut below = rustix::fs::fstat(dir).map_err(io)?;
+    let mut above = rustix::fs::openat(dir, "..", flags, Mode::empty()).map_err(io)?;
+    for level in 1..=LEVELS_MAX {
+        let stat = rustix::fs::fstat(&above).map_err(io)?;
+        if is_same(&stat, &below) {
+            break;
+        }
+        if let Some(why) = why_not(&stat, &|| shown(path, level)) {
+            return Err(StateError::Unsafe { path: path.display().to_string(), why });
+        }
+        let next = rustix::fs::openat(&above, "..", flags, Mode::empty()).map_err(io)?;
+        (above, below) = (next, stat);
+    }
+    Ok(())
+}
+
+/// Why a folder above must not be trusted, and what mends it.
+fn why_not(stat: &Stat, folder: &dyn Fn() -> String) -> Option<String> {
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let owner = rustix::process::geteuid().as_raw();
+    if stat.st_uid != 0 && stat.st_uid != owner && !is_unmapped(stat.st_uid) {
+        let (folder, user) = (folder(), stat.st_uid);
+        return Some(format!(
+            "the folder {folder} above it belongs to user {user}, who can replace it: give the folder to root with `chown root {folder}`, or \
+             name another directory with --state DIR"
+        ));
+    }
+    if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
+        let (folder, mode) = (folder(), mode.as_raw_mode());
+        return Some(format!(
+            "everybody may write to the folder {folder} above it (mode {mode:o}), and so can replace it: take that away with \
+             `chmod o-w {folder}`, or let only owners remove files there with `chmod +t {folder}`"
+        ));
+    }
+    None
+}
+
+/// Whether this is the user that a user namespace shows in the place of every user whom it does not know, the real root among them.
+fn is_unmapped(user: u32) -> bool {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let overflow = read("/proc/sys/kernel/overflowuid").trim().parse() == Ok(user);
+    overflow && !read("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// The folder so many levels above `path`, for people.
+fn shown(path: &Path, level: usize) -> String {
+    let above: PathBuf = std::iter::once(path).chain(std::iter::repeat_n(Path::new(".."), level)).collect();
+    std::fs::canonicalize(&above).unwrap_or(above).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use crate::{Log, State};
+
+    use super::*;
+
+    fn why(dir: &Path) -> Option<String> {
+        let was_there = dir.exists();
+        let opened = State::open(dir).map(drop).map_err(|error| error.to_string());
+        assert_eq!(dir.exists(), was_there || opened.is_ok(), "what is refused is not made");
+        assert_eq!(Log::read(dir).is_err(), was_there && opened.is_err(), "{opened:?}");
+        opened.err()
+    }
+
+    /// A folder that everybody might write to was trusted, so that any user could put a journal of their own in the place of root's.
+    #[test]
+    fn a_folder_above_that_others_can_write_to_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let parent = parent.path().canonicalize().unwrap();
+        let dir = parent.join("a/b/state");
+        std::fs::create_dir_all(dir.parent().unwrap()).unwrap();
+        assert_eq!(why(&dir), None);
+        for folder in [parent.join("a"), parent.join("a/b")] {
+            for (mode, is_safe) in [(0o777, false), (0o703, false), (0o1777, true), (0o775, true), (0o755, true)] {
+                std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode)).unwrap();
+                match why(&dir) {
+                    None => assert!(is_safe, "{mode:o}"),
+                    Some(error) => {
+                        let shown = folder.display();
+                        assert!(error.contains(&format!("folder {shown} above it (mode {mode:o})")), "{error}");
+                        assert!(error.contains(&format!("`chmod o-w {shown}`")) && !is_safe, "{error}");
+                    }
+                }
+            }
+        }
+        // By whatever path it is reached: what counts is where it is.
+        symlink(parent.join("a/b"), parent.join("link")).unwrap();
+        std::fs::set_permissions(parent.join("a"), PermissionsExt::from_mode(0o777)).unwrap();
+        let error = why(&parent.join("link/state")).unwrap();
+        assert!(error.contains(&format!("`chmod o-w {}`", parent.join("a").display())), "{error}");
+    }
+
+    #[test]
+    fn a_folder_above_that_another_user_owns_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().canonicalize().unwrap().join("theirs");
+        std::fs::create_dir(&folder).unwrap();
+        if chown(&folder, Some(12345), None).is_err() {
+            evenkeel_testkit::skipped("only root can give a directory away");
+            return;
+        }
+        for mode in [0o755, 0o1755] {
+            std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode)).unwrap();
+            let error = why(&folder.join("state")).unwrap();
+            assert!(error.contains(&format!("folder {} above it belongs to user 12345", folder.display())), "{error}");
+        }
+    }
+}
